@@ -1,0 +1,119 @@
+"""Operators: one module each, found by name. Importing this package, or an operator, imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from backend.core.discovery import load_part, module_names
+from backend.core.sources import families
+from backend.ops.base import PARTS, Implementation
+
+_NOT_OPERATORS = ("base",)
+
+
+def names() -> list[str]:
+    """The operators there are."""
+    return module_names(sys.modules[__name__], _NOT_OPERATORS)
+
+
+@cache
+def load(name: str) -> ModuleType:
+    """The operator's module, checked for completeness; ValueError for an unknown name, TypeError naming missing parts."""
+    return load_part(sys.modules[__name__], name, PARTS, "operator", _NOT_OPERATORS)
+
+
+def is_user(impl: str) -> bool:
+    """Whether the name is of the form path/to/file.py:function."""
+    return ".py:" in impl
+
+
+def implementations(op: str, device: str = "cpu", arch: str | None = None) -> list[Implementation]:
+    """Ours (ladder order), then peers. ``device``: "cpu", "cuda" or "cuda:1"; ``arch``: what that GPU is, e.g. "sm_86".
+
+    Those that cannot run on that device are listed too, with the reason.
+    """
+    module, kind = load(op), device.split(":")[0]
+    family = families().get(module.FAMILY)
+    found = []
+    for v in family.variants if family else ():
+        reason = None
+        if v.device != kind:
+            reason = f"{v.name} is a {'CUDA' if v.device == 'cuda' else 'CPU'} kernel; the device is {device}"
+        elif arch and v.archs and not runs_on(v.archs, arch):
+            reason = f"{v.name} is for {', '.join(v.archs)}; {device} is {arch}"
+        found.append(Implementation(v.name, "ours", v.idea, (v.device,), v.label, v.source_hash, reason))
+    for name, peer in module.PEERS.items():
+        reason = None if kind in peer.devices else f"{name} exists on {' and '.join(peer.devices)}; the device is {device}"
+        found.append(Implementation(name, "peer", peer.idea, peer.devices, reason=reason))
+    return found
+
+
+def runs_on(archs: tuple[str, ...], arch: str) -> bool:
+    """Whether code built for one of ``archs`` runs on a GPU of ``arch`` (same major, minor not lower; "a" targets exactly)."""
+    major, minor = _capability(arch)
+    for built in archs:
+        bmajor, bminor = _capability(built)
+        if bmajor == major and (bminor == minor if built.endswith("a") else bminor <= minor):
+            return True
+    return False
+
+
+def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
+    """One implementation by name, a user's file.py:function included; ValueError naming what there is."""
+    if is_user(impl):
+        path, _, function = impl.rpartition(":")
+        file = Path(path).expanduser()
+        if not file.is_file():
+            raise ValueError(f"{impl}: no file {file}; a user's implementation is written path/to/file.py:function")
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        return Implementation(impl, "user", f"{function} of {file.name}", ("cpu", "cuda"), str(file), digest)
+    found = implementations(op, device)
+    for item in found:
+        if item.name == impl:
+            return item
+    if impl == "auto":
+        return Implementation("auto", "ours", "the best of ours for the case, by the chooser", ("cpu", "cuda"))
+    raise ValueError(f"{op} has no implementation {impl!r}; it has {', '.join(i.name for i in found)} and path/to/file.py:function")
+
+
+def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    """A callable without arguments that runs one call of the implementation on these inputs.
+
+    Work that is not part of a call (a BlockMask, compilation of a peer) is done here. ``run.backend``, if it is set, names
+    what really runs. Raises core.errors.Unsupported, and ValueError for names that do not exist.
+    """
+    module = load(op)
+    if is_user(impl):
+        function = _user_function(impl)
+        args, kwargs = module.arguments(inputs)
+        return lambda: function(*args, **kwargs)
+    if impl in module.PEERS:
+        return module.PEERS[impl].make(inputs)
+    describe(op, impl)
+    return lambda: module.call(inputs, impl)
+
+
+def _user_function(impl: str) -> Callable:
+    path, _, name = impl.rpartition(":")
+    file = Path(path).expanduser().resolve()
+    describe("", impl)
+    spec = importlib.util.spec_from_file_location(f"fusescope_user_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickling inside the user's file look it up
+    spec.loader.exec_module(module)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ValueError(f"{file} has no function {name!r}")
+    return function
+
+
+def _capability(arch: str) -> tuple[int, int]:
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits[:-1]), int(digits[-1])

@@ -1,0 +1,116 @@
+"""What describes an operator and its implementations without torch, so that pages and the command line can list them.
+
+An operator is one module of backend/ops (see ``PARTS``): data at module level, and functions that import torch inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PARTS = (
+    "NAME", "TITLE", "SUMMARY", "FAMILY", "PARAMETERS", "DTYPES", "TOLERANCE", "PEERS",
+    "validate", "inputs", "arguments", "call", "reference", "cost",
+)  # fmt: skip
+"""What a module of backend/ops must define:
+
+NAME        "softmax", the module's own name and the word on the command line
+TITLE       "Softmax", for people; SUMMARY one sentence with the formula
+FAMILY      the folder under cuda/ that holds our kernels
+PARAMETERS  tuple[Parameter, ...]: the keys of a case, in the order shown
+DTYPES      tuple of names out of core.records.DTYPES
+TOLERANCE   {dtype: Tolerance}
+PEERS       {name: Peer}: what a user could pick instead; "eager" first and always there
+validate(values) -> dict            complete case (defaults filled in, derived values too); ValueError: rule, value, what is supported
+inputs(values, dtype, device, seed, contiguous=True) -> dict[str, Any]     fresh random inputs; contiguous=False: same values
+                                    of the same shape behind other strides and a storage offset
+arguments(inputs) -> (args, kwargs) the inputs as the operator's Python signature takes them (user callables are called so)
+call(inputs, impl) -> Tensor        our operator with the named implementation (a kernel's name, or "auto")
+reference(inputs) -> Tensor         the specification, in float64 (plain torch, any device)
+cost(values, dtype) -> Cost         FLOP and bytes, torch-free
+<NAME>(...)                         the public Python function, e.g. softmax(x, *, impl="auto")
+"""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One key of a case. kind: "int", "choice", "mask" or "text"; None as default = derived (help says from what).
+
+    low/high bound what validate takes; typical lists the values a slider offers; sweep = it makes sense to sweep over it.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+    low: int | None = None
+    high: int | None = None
+    typical: tuple = ()
+    choices: tuple[str, ...] = ()
+    sweep: bool = False
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An element passes when |out - ref| <= absolute + relative * |ref|; ``reason`` says where the figures come from."""
+
+    absolute: float
+    relative: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """FLOP over live work (effective) and over what tiles execute (executed; equal for dense operators), and least bytes moved.
+
+    ``unit`` names the arithmetic peak that applies: "matrix" (tensor cores where the dtype has them) or "vector".
+    """
+
+    flop_effective: float
+    flop_executed: float
+    bytes_read: float
+    bytes_written: float
+    unit: str = "vector"
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> float:
+        return self.bytes_read + self.bytes_written
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Something else that computes the operator. ``make(inputs) -> run`` builds everything that is not part of a call (a
+    BlockMask, a compiled function) and returns a callable without arguments; ``run.backend``, if set, says what really ran.
+    May raise core.errors.Unsupported. ``devices``: device types it exists on."""
+
+    make: Callable[[Mapping[str, Any]], Callable[[], Any]]
+    idea: str
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One line of the implementation list. kind: "ours", "peer" or "user"; reason: why it cannot run here, else None."""
+
+    name: str
+    kind: str
+    idea: str
+    devices: tuple[str, ...]
+    source: str | None = None
+    source_hash: str | None = None
+    reason: str | None = None
+
+
+def check_int(parameter: Parameter, value: Any) -> int:
+    """The value as an int within the parameter's bounds; ValueError names the rule, the value and the bounds."""
+    try:
+        number = int(value)
+        if isinstance(value, bool) or number != float(value):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(f"{parameter.name} is a whole number, not {value!r}") from None
+    if parameter.low is not None and number < parameter.low or parameter.high is not None and number > parameter.high:
+        raise ValueError(f"{parameter.name} lies between {parameter.low} and {parameter.high}, not {number}")
+    return number
