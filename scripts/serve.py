@@ -1,0 +1,44 @@
+"""Starts the app on 127.0.0.1, on the port asked for or, said aloud, the next free one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=8501)
+    parser.add_argument("--address", default="127.0.0.1", help="anything but 127.0.0.1 opens the app to others")
+    options = parser.parse_args()
+    if not 1 <= options.port <= 65535:
+        parser.error(f"a port lies between 1 and 65535, not {options.port}")
+    port = next((p for p in range(options.port, min(options.port + 100, 65536)) if is_free(options.address, p)), None)
+    if port is None:
+        print(f"no free port from {options.port} to {options.port + 99}; give another one: make run PORT=9000", file=sys.stderr)
+        return 1
+    if port != options.port:
+        print(f"port {options.port} is taken; the next free one is {port}", flush=True)
+    print(f"FuseScope: http://{options.address}:{port}   from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>", flush=True)
+    os.chdir(ROOT)
+    arguments = ["--server.port", str(port), "--server.address", options.address]
+    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", "app.py", *arguments])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
