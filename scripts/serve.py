@@ -34,7 +34,9 @@ def main() -> int:
         return 1
     if port != options.port:
         print(f"port {options.port} is taken; the next free one is {port}", flush=True)
-    print(f"FuseScope: http://{options.address}:{port}   from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>", flush=True)
+    print(
+        f"FuseScope: http://{options.address}:{port}   from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>", flush=True
+    )
     os.chdir(ROOT)
     arguments = ["--server.port", str(port), "--server.address", options.address]
     os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", "app.py", *arguments])
