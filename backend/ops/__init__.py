@@ -80,7 +80,9 @@ def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
             return item
     if impl == "auto":
         return Implementation("auto", "ours", "the best of ours for the case, by the chooser", ("cpu", "cuda"))
-    raise ValueError(f"{op} has no implementation {impl!r}; it has {', '.join(i.name for i in found)} and path/to/file.py:function")
+    raise ValueError(
+        f"{op} has no implementation {impl!r}; it has {', '.join(i.name for i in found)} and path/to/file.py:function"
+    )
 
 
 def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:

@@ -111,6 +111,6 @@ def check_int(parameter: Parameter, value: Any) -> int:
             raise ValueError
     except (TypeError, ValueError):
         raise ValueError(f"{parameter.name} is a whole number, not {value!r}") from None
-    if parameter.low is not None and number < parameter.low or parameter.high is not None and number > parameter.high:
+    if (parameter.low is not None and number < parameter.low) or (parameter.high is not None and number > parameter.high):
         raise ValueError(f"{parameter.name} lies between {parameter.low} and {parameter.high}, not {number}")
     return number
