@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -35,10 +36,8 @@ def runtime() -> Path:
     base = Path(given) if given else _shared_base() / "fusescope"
     if not base.is_dir():
         base.mkdir(parents=True, exist_ok=True)
-        try:
+        with contextlib.suppress(PermissionError):  # somebody else created it in between; their mode stands
             base.chmod(0o1777)
-        except PermissionError:
-            pass  # somebody else created it in between; their mode stands
     return base
 
 
