@@ -1,0 +1,66 @@
+"""Worst error of every implementation against the reference: a dot each on a log axis, wrong ones struck out."""
+
+from __future__ import annotations
+
+import math
+
+import plotly.graph_objects as go
+
+from backend.charts import numbers, template
+from backend.charts.colours import colour, short
+from backend.charts.speedup import STATUS_WORDS
+from backend.core.records import Record
+
+_FLOOR = 1e-12
+"""Where an exact result is drawn: a logarithmic axis has no zero."""
+
+
+def dots(
+    records: list[Record], tolerance: tuple[float, float] | None = None, subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """Largest absolute error (filled) and relative error (open) over all checked inputs; ``records`` are of one case.
+
+    ``tolerance`` is (absolute, relative) of the operator for this dtype, written under the axis: an element passes within
+    absolute + relative · |reference|, so neither figure alone decides.
+    """
+    rows = [r for r in records if r.accuracy]
+    if not rows:
+        return template.empty("No record carries an accuracy.", theme)
+    c = template.THEMES[theme]
+    rows.sort(key=lambda r: r.accuracy.max_abs, reverse=True)
+    reference = rows[0].accuracy.reference
+    fig = template.figure(
+        "Worst error against the reference",
+        " · ".join(p for p in (subtitle, f"reference in {reference}") if p),
+        theme,
+        134 + 40 * len(rows),
+    )
+    for record in rows:
+        for value, symbol, word in (
+            (record.accuracy.max_abs, "circle", "absolute"),
+            (record.accuracy.max_rel, "circle-open", "relative"),
+        ):
+            drawn = value if value and math.isfinite(value) else (_FLOOR if value == 0 else 1e6)
+            fig.add_scatter(
+                x=[drawn], y=[record.impl], mode="markers", marker=dict(color=colour(record.impl), size=11, symbol=symbol, line=dict(width=2)),
+                hovertemplate=f"<b>{short(record.impl)}</b> {STATUS_WORDS[record.status]}<br>largest {word} error "
+                f"{numbers.three(value)}<br>cosine {record.accuracy.cosine:.9g}<extra></extra>",
+            )  # fmt: skip
+        word = "<b>✗ wrong</b>" if record.status == "wrong" else STATUS_WORDS[record.status]
+        fig.add_annotation(
+            x=1, xref="paper", xanchor="left", xshift=10, y=record.impl, showarrow=False, font=dict(size=12),
+            text=f"{word} · abs {numbers.three(record.accuracy.max_abs)} · rel {numbers.three(record.accuracy.max_rel)}",
+        )  # fmt: skip
+    names = [r.impl for r in rows]
+    ticks = [f"<s>{short(r.impl)}</s> " if r.status == "wrong" else f"{short(r.impl)} " for r in rows]
+    fig.update_yaxes(
+        tickvals=names, ticktext=ticks, categoryorder="array", categoryarray=names, ticks="", range=[-0.6, len(rows) - 0.4]
+    )
+    note = f"; passes within {tolerance[0]:.2g} + {tolerance[1]:.2g}·|reference|" if tolerance else ""
+    fig.update_xaxes(
+        type="log",
+        exponentformat="power",
+        title=dict(text=f"● largest absolute, ○ largest relative error (log){note}", font=dict(size=12, color=c["muted"])),
+    )
+    fig.update_layout(margin=dict(l=8, r=252, t=66, b=52))
+    return fig

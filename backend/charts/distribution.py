@@ -1,0 +1,86 @@
+"""Raw samples of one case as they were taken: every dot a sample, cold beside warm, so that two humps are seen as two humps."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from backend.charts import numbers, template
+from backend.charts.colours import colour, short
+
+_MOST_DOTS = 400
+"""Dots drawn a row; more cannot be told apart and slow the page. The histogram line uses all samples."""
+
+
+def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", theme: str = "light") -> go.Figure:
+    """One row an implementation and mode. ``samples``: lines of samples.jsonl of one case (impl, mode, ms)."""
+    rows = [s for s in samples if s["mode"] in modes and s["ms"]]
+    if not rows:
+        return template.empty("No raw samples were kept for this case.", theme)
+    c = template.THEMES[theme]
+    rows.sort(key=lambda s: (float(np.median(s["ms"])), s["mode"]), reverse=True)
+    unit, factor = numbers.time_unit(float(np.median(s["ms"])) for s in rows)
+    fig = template.figure("Time of every sample", subtitle, theme, height=130 + 46 * len(rows))
+    labels = []
+    for y, row in enumerate(rows):
+        values = np.asarray(row["ms"], float) * factor
+        cold = row["mode"].endswith("cold")
+        labels.append(f"{short(row['impl'])} {'cold' if cold else 'warm'} ")
+        outline = _outline(values, y)
+        fig.add_scatter(
+            x=outline[0], y=outline[1], mode="lines", line=dict(color=colour(row["impl"]), width=1), fill="toself",
+            opacity=0.35, hoverinfo="skip",
+        )  # fmt: skip
+        shown = values if len(values) <= _MOST_DOTS else values[np.linspace(0, len(values) - 1, _MOST_DOTS).astype(int)]
+        # Height within a row is the order of sampling, so a drift shows as a slope.
+        fig.add_scatter(
+            x=shown, y=y - 0.08 - 0.3 * np.linspace(0, 1, len(shown)), mode="markers",
+            marker=dict(color=colour(row["impl"]), size=5, opacity=0.65, symbol="circle-open" if cold else "circle"),
+            hovertemplate=f"<b>{short(row['impl'])}</b> {template.mode_words(row['mode'])}<br>%{{x:.4g}} {unit}, n = {len(values)}<extra></extra>",
+        )  # fmt: skip
+        middle = float(np.median(values))
+        fig.add_scatter(
+            x=[middle, middle], y=[y - 0.4, y + 0.42], mode="lines", line=dict(color=c["ink"], width=1.6), hoverinfo="skip"
+        )
+        fig.add_annotation(
+            x=1,
+            xref="paper",
+            xanchor="left",
+            xshift=8,
+            y=y,
+            showarrow=False,
+            text=f"{numbers.three(middle)} {unit}",
+            font=dict(size=12),
+        )
+    fig.update_yaxes(tickvals=list(range(len(rows))), ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
+    fig.update_xaxes(title=f"time of a call ({unit}), log", type="log")
+    _readable_log_ticks(fig, np.concatenate([np.asarray(s["ms"], float) * factor for s in rows]))
+    fig.update_layout(margin=dict(l=8, r=92, t=66, b=50))
+    return fig
+
+
+def _outline(values: np.ndarray, y: float) -> tuple[np.ndarray, np.ndarray]:
+    """A histogram over the logarithm as a closed outline above the row's base line, 0.4 high at its peak."""
+    logs = np.log(values)
+    spread = max(logs.max() - logs.min(), 1e-3)
+    counts, edges = np.histogram(
+        logs, bins=min(48, max(8, int(np.sqrt(len(values)) * 2))), range=(logs.min() - spread * 0.02, logs.max() + spread * 0.02)
+    )
+    heights = y + 0.4 * counts / counts.max()
+    x = np.exp(np.repeat(edges, 2))
+    return x, np.concatenate([[y], np.repeat(heights, 2), [y]])
+
+
+def _readable_log_ticks(fig: go.Figure, values: np.ndarray) -> None:
+    """Ticks at 1-2-5 steps, or linear steps where the whole range is less than a factor of three."""
+    low, high = float(values.min()), float(values.max())
+    if high / low > 3:
+        steps = [
+            m * 10.0**e for e in range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1) for m in (1, 2, 5)
+        ]
+    else:
+        step = 10.0 ** np.floor(np.log10(high - low + high * 1e-3))
+        step *= 5 if (high - low) / step > 20 else 2 if (high - low) / step > 8 else 1
+        steps = list(np.arange(np.floor(low / step), np.ceil(high / step) + 1) * step)
+    inside = [s for s in steps if low * 0.98 <= s <= high * 1.02]
+    fig.update_xaxes(tickvals=inside, ticktext=[numbers.three(s) for s in inside])

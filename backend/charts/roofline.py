@@ -1,0 +1,109 @@
+"""Where each result stands under the device's measured ceilings: arithmetic intensity against effective rate, log-log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+
+from backend.charts import numbers, template
+from backend.charts.colours import colour, short
+from backend.charts.speedup import hover
+from backend.core.records import Record
+
+
+def plot(
+    records: list[Record], ceilings: Mapping, baseline: str, unit: str = "matrix", subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """Records with a rate and a bandwidth as dots; slanted ceiling = measured copy bandwidth, flat = measured rate of the dtype.
+
+    ``ceilings``: {"copy_gbps", "l2_gbps", "matrix_tflops": {dtype}, "vector_tflops": {dtype}} as a run's environment carries
+    them; ``unit`` ("matrix" or "vector") names the flat ceiling that applies. Rates count live work (effective), so a sparse
+    kernel is not credited for what it skipped.
+    """
+    rows = [r for r in records if r.status == "ok" and r.tflops and r.tflops.effective and r.gbps]
+    if not rows:
+        return template.empty("No record has both a FLOP rate and a bandwidth to place.", theme)
+    c = template.THEMES[theme]
+    fig = template.figure(
+        "Roofline", " · ".join(p for p in (subtitle, "measured ceilings, effective FLOP") if p), theme, height=460
+    )
+    intensity = [r.tflops.effective * 1e3 / r.gbps for r in rows]
+    rates = [r.tflops.effective for r in rows]
+    copy = ceilings.get("copy_gbps")
+    l2 = ceilings.get("l2_gbps")
+    flat = (ceilings.get(f"{unit}_tflops") or {}).get(rows[0].dtype)
+    other = "vector" if unit == "matrix" else "matrix"
+    second = (ceilings.get(f"{other}_tflops") or {}).get(rows[0].dtype)
+    ridge = flat * 1e3 / copy if flat and copy else None
+    low = min([*intensity, ridge or min(intensity)]) / 4
+    high = max([*intensity, ridge or max(intensity)]) * 6
+    x = np.geomspace(low, high, 60)
+    top = flat or second or max(rates) * 2
+    if copy:
+        _line(fig, x, np.minimum(x * copy / 1e3, top), c["ink"], f"copy {numbers.three(copy)} GB/s", "solid", c)
+    if l2:
+        _line(fig, x, np.minimum(x * l2 / 1e3, top), c["muted"], f"L2 {numbers.three(l2)} GB/s", "dot", c)
+    for value, name, dash in ((flat, unit, "solid"), (second, other, "dot")):
+        if value:
+            start = max(low, value * 1e3 / copy) if copy else low
+            fig.add_scatter(
+                x=[start, high],
+                y=[value, value],
+                mode="lines",
+                line=dict(color=c["ink"] if dash == "solid" else c["muted"], width=1.6, dash=dash),
+                hoverinfo="skip",
+            )
+            fig.add_annotation(
+                x=np.log10(high), y=np.log10(value), xanchor="right", yanchor="bottom", showarrow=False,
+                text=f"{name} {rows[0].dtype} {numbers.three(value)} TFLOP/s", font=dict(size=11.5, color=c["muted"]),
+            )  # fmt: skip
+    seen = set()
+    for r, ai, rate in zip(rows, intensity, rates, strict=True):
+        limit = min(ai * copy / 1e3 if copy else np.inf, top if flat else np.inf)
+        share = f"<br>{numbers.percent(rate / limit)} of the ceiling above it" if np.isfinite(limit) else ""
+        fig.add_scatter(
+            x=[ai], y=[rate], mode="markers", marker=dict(color=colour(r.impl), size=11, line=dict(color=c["paper"], width=1)),
+            hovertemplate=f"{hover(r, baseline)}<br>{numbers.three(rate)} TFLOP/s at {numbers.three(ai)} FLOP/B{share}<extra></extra>",
+        )  # fmt: skip
+        if r.impl not in seen:
+            seen.add(r.impl)
+            fig.add_annotation(
+                x=np.log10(ai), y=np.log10(rate), xanchor="left", xshift=9, showarrow=False, text=short(r.impl)[:24],
+                font=dict(size=11.5, color=colour(r.impl)),
+            )  # fmt: skip
+    if not copy and not flat:
+        fig.add_annotation(
+            x=0,
+            y=1.02,
+            xref="paper",
+            yref="paper",
+            xanchor="left",
+            showarrow=False,
+            text="ceilings n/a: this run did not measure them",
+            font=dict(color=c["muted"]),
+        )
+    fig.update_xaxes(
+        type="log",
+        exponentformat="none",
+        dtick="D2" if high / low < 300 else 1,
+        title="arithmetic intensity (FLOP per byte of least traffic), log",
+    )
+    fig.update_yaxes(type="log", exponentformat="none", title="effective TFLOP/s, log", dtick=1)
+    return fig
+
+
+def _line(fig: go.Figure, x, y, ink: str, name: str, dash: str, c: dict) -> None:
+    fig.add_scatter(x=x, y=y, mode="lines", line=dict(color=ink, width=1.6, dash=dash), hoverinfo="skip")
+    fig.add_annotation(
+        x=np.log10(x[2]),
+        y=np.log10(y[2]),
+        xanchor="left",
+        yanchor="bottom",
+        xshift=2,
+        yshift=6,
+        showarrow=False,
+        text=name,
+        font=dict(size=11.5, color=c["muted"]),
+    )

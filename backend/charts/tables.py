@@ -1,0 +1,104 @@
+"""Records as tables: one tidy form for CSV files (raw numbers, fixed units in the column names), one for reading."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from backend.charts import numbers
+from backend.charts.colours import short
+from backend.charts.speedup import verdict
+from backend.core.records import MODES, Record
+
+
+def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
+    """One line a record, everything it holds, numbers unrounded: what "download CSV" writes."""
+    lines = []
+    for r in records:
+        line = {
+            "op": r.op,
+            "impl": r.impl,
+            **r.case,
+            "dtype": r.dtype,
+            "device": r.device,
+            "status": r.status,
+            "reason": r.reason,
+        }
+        line["verdict"] = verdict(r, baseline or "")
+        s, a, q = r.speedup, r.accuracy, r.resources
+        line |= {"speedup": s and s.median, "speedup_low": s and s.low, "speedup_high": s and s.high, "speedup_of": s and s.of}
+        line["first_ms"] = r.time_ms.first if r.time_ms else None
+        for mode in MODES:
+            t = getattr(r.time_ms, mode) if r.time_ms else None
+            line |= {
+                f"{mode}_ms": t and t.median,
+                f"{mode}_ms_low": t and t.low,
+                f"{mode}_ms_high": t and t.high,
+                f"{mode}_n": t and t.n,
+            }
+        line |= {
+            "tflops_effective": r.tflops and r.tflops.effective,
+            "tflops_executed": r.tflops and r.tflops.executed,
+            "gbps": r.gbps,
+        }
+        line |= {"max_abs": a and a.max_abs, "max_rel": a and a.max_rel, "cosine": a and a.cosine, "reference": a and a.reference}
+        line |= {
+            "registers": q and q.registers,
+            "shared_bytes": q and q.shared,
+            "spills_bytes": q and q.spills,
+            "occupancy": q and q.occupancy,
+        }
+        line |= {"throttled": r.throttled, "backend": r.backend, "source_hash": r.source_hash}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def readable(records: list[Record], baseline: str) -> pd.DataFrame:
+    """The same for eyes: three significant digits, one unit a column (in its heading), "n/a" where a value does not apply."""
+    unit, factor = numbers.time_unit(_main(r) for r in records)
+    keys = varying(records)
+    lines = []
+    for r in records:
+        t = getattr(r.time_ms, r.main_mode) if r.main_mode else None
+        cold = (r.time_ms.graph_cold or r.time_ms.eager_cold) if r.time_ms else None
+        s, a = r.speedup, r.accuracy
+        lines.append(
+            {"implementation": short(r.impl)}
+            | {k: str(r.case.get(k)) for k in keys}
+            | {
+                "verdict": verdict(r, baseline),
+                "speed-up": numbers.ratio(1.0 if r.impl == baseline and t else s and s.median),
+                "95 % interval": f"{numbers.three(s.low)} to {numbers.three(s.high)}" if s and r.impl != baseline else numbers.NA,
+                f"warm ({unit})": numbers.three(t and t.median * factor),
+                f"cold ({unit})": numbers.three(cold and cold.median * factor),
+                "first (ms)": numbers.three(r.time_ms.first if r.time_ms else None),
+                "n": str(t.n) if t else numbers.NA,
+                "TFLOP/s eff.": numbers.three(r.tflops.effective if r.tflops else None),
+                "GB/s": numbers.three(r.gbps),
+                "max abs error": numbers.three(a.max_abs if a else None),
+                "ran as": r.backend or numbers.NA,
+                "why": r.reason or ("did not converge" if t and not t.converged else "") or ("throttled" if r.throttled else ""),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def varying(records: list[Record]) -> list[str]:
+    """The case keys that differ among the records: the only ones a table need show."""
+    values: dict[str, set] = {}
+    for r in records:
+        for k, v in r.case.items():
+            values.setdefault(k, set()).add(str(v))
+    return [k for k, seen in values.items() if len(seen) > 1]
+
+
+def cases(records: list[Record]) -> dict[str, list[Record]]:
+    """Records grouped by case, in the order they came; the key names what varies ("seq=512"), or "the case"."""
+    keys = varying(records)
+    groups: dict[str, list[Record]] = {}
+    for r in records:
+        groups.setdefault(", ".join(f"{k}={r.case.get(k)}" for k in keys) or "the case", []).append(r)
+    return groups
+
+
+def _main(record: Record) -> float | None:
+    return getattr(record.time_ms, record.main_mode).median if record.main_mode else None

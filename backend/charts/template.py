@@ -1,0 +1,109 @@
+"""The one look of all charts, in light and dark, and what they share: subtitle, ratio axes, hover, save-as-image settings."""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+import plotly.graph_objects as go
+
+from backend.core.records import Record, Run
+
+THEMES = {
+    "light": {"ink": "#1F2933", "muted": "#52606D", "grid": "#E4E7EB", "line": "#7B8794", "paper": "#FFFFFF"},
+    "dark": {"ink": "#F0F2F5", "muted": "#AEB7C2", "grid": "#333A45", "line": "#8A94A3", "paper": "#0F1319"},
+}
+FONT = "'Source Sans 3', 'Source Sans Pro', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
+_NICE_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 380) -> go.Figure:
+    """An empty figure in the common look. The paper is transparent on a page; saved images get it from ``config``."""
+    c = THEMES[theme]
+    axis = dict(
+        gridcolor=c["grid"], linecolor=c["line"], zeroline=False, ticks="outside", ticklen=4, tickcolor=c["line"], automargin=True
+    )
+    fig = go.Figure()
+    fig.update_layout(
+        template=None,
+        title=dict(
+            text=f"<b>{title}</b>" + (f"<br><span style='font-size:12px;color:{c['muted']}'>{subtitle}</span>" if subtitle else ""),
+            x=0, xanchor="left", xref="container", y=0.98, yanchor="top", font=dict(size=16),
+        ),
+        font=dict(family=FONT, size=13, color=c["ink"]),
+        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
+        margin=dict(l=8, r=16, t=64, b=44), height=height,
+        hoverlabel=dict(bgcolor=c["paper"], bordercolor=c["line"], font=dict(family=FONT, color=c["ink"], size=12), align="left"),
+        xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35,
+        modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
+    )  # fmt: skip
+    return fig
+
+
+def config(name: str, image: str = "png") -> dict:
+    """plotly's display settings: the camera button saves ``name`` as PNG (twofold resolution) or SVG; nothing goes to a cloud."""
+    return {
+        "displaylogo": False,
+        "responsive": True,
+        "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"],
+        "toImageButtonOptions": {"format": image, "filename": name, "scale": 2 if image == "png" else 1},
+        "showSendToCloud": False,
+    }
+
+
+def date(unix_seconds: float | None) -> str:
+    """ "20 Nov 2026 10:42" in local time, "" for None."""
+    if unix_seconds is None:
+        return ""
+    return datetime.datetime.fromtimestamp(unix_seconds).strftime("%d %b %Y %H:%M").lstrip("0")
+
+
+def context(run: Run) -> str:
+    """Device, dtype and date of a run: what stands under the title of each of its charts."""
+    dtype = str(run.spec.get("dtype") or "")
+    words = [run.device_name, dtype, date(run.finished or run.started or run.created)]
+    return " · ".join(w for w in words if w)
+
+
+def mode_words(mode: str | None) -> str:
+    """A timing mode in words: what exactly the number is."""
+    return {
+        "graph": "kernel time (graph replay), warm cache",
+        "graph_cold": "kernel time (graph replay), cold cache",
+        "eager": "eager call, warm cache",
+        "eager_cold": "eager call, cold cache",
+    }.get(mode or "", "no time")
+
+
+def ratio_axis(values: list[float]) -> dict:
+    """A logarithmic axis around 1.0 that holds all values, with ticks people use for ratios."""
+    known = [v for v in values if v and v > 0]
+    low, high = min([*known, 0.8]), max([*known, 1.25])
+    low, high = low / 1.08, high * 1.08
+    inside = [t for t in _NICE_RATIOS if low <= t <= high]
+    if len(inside) > 9:  # wide ranges: the fine steps around 1 would overprint
+        inside = [t for t in inside if t not in (0.7, 0.8, 0.9, 1.1, 1.25, 1.5)]
+    return dict(type="log", range=[math.log10(low), math.log10(high)], tickvals=inside, ticktext=[f"{t:g}×" for t in inside])
+
+
+def log_ticks(values: list[float]) -> dict:
+    """A base-10 logarithmic axis with a tick on each value measured, as sweeps over powers of two want."""
+    known = sorted({v for v in values if v and v > 0})
+    return (
+        dict(type="log", tickvals=known, ticktext=[f"{v:,.0f}".replace(",", " ") for v in known]) if known else dict(type="log")
+    )
+
+
+def case_words(record: Record) -> str:
+    """A case as "mask=bigbird, batch=8, seq=512": what a person would type, empties left out."""
+    return ", ".join(f"{k}={v}" for k, v in record.case.items() if v is not None)
+
+
+def empty(text: str, theme: str = "light", height: int = 160) -> go.Figure:
+    """A figure that says in one sentence why there is nothing to draw."""
+    fig = figure("", "", theme, height)
+    fig.update_layout(xaxis=dict(visible=False), yaxis=dict(visible=False), margin=dict(l=8, r=8, t=8, b=8))
+    fig.add_annotation(
+        text=text, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font=dict(color=THEMES[theme]["muted"])
+    )
+    return fig
