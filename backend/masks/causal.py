@@ -1,0 +1,10 @@
+"""A query sees itself and what came before."""
+
+NAME = "causal"
+FORMULA = "k ≤ q"
+DESCRIPTION = "A query sees itself and the keys before it: decoders such as GPT."
+PARAMETERS = ()
+
+
+def predicate(q, k, p, batch):
+    return k <= q

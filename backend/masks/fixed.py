@@ -1,0 +1,17 @@
+"""The own block and the summary columns of earlier ones."""
+
+from backend.masks import _defaults
+from backend.masks._parameter import Parameter
+
+NAME = "fixed"
+FORMULA = "k ≤ q and (q div block = k div block or k mod block ≥ block − summary)"
+DESCRIPTION = "Causal: the keys of the own block and the last few of every earlier block (Sparse Transformer, fixed)."
+PARAMETERS = (
+    Parameter("block", "int", _defaults.window, "w", "positions in a block", low=1, typical=(16, 32, 64, 128, 256)),
+    Parameter("summary", "int", lambda seq: _defaults.window(seq) // 8, "w / 8", "last positions of a block that all later queries see",
+              typical=(1, 2, 4, 8, 16, 32)),
+)  # fmt: skip
+
+
+def predicate(q, k, p, batch):
+    return (k <= q) & ((q // p.block == k // p.block) | (k % p.block >= p.block - p.summary))

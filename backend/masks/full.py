@@ -1,0 +1,10 @@
+"""Every query sees every key."""
+
+NAME = "full"
+FORMULA = "always"
+DESCRIPTION = "Every query sees every key: dense attention."
+PARAMETERS = ()
+
+
+def predicate(q, k, p, batch):
+    return (q == q) & (k == k)

@@ -1,0 +1,19 @@
+"""The recent keys and every stride-th before them."""
+
+from backend.masks import _defaults
+from backend.masks._parameter import Parameter
+
+NAME = "strided"
+FORMULA = "k ≤ q and (q − k < window or (q − k) mod stride = 0)"
+DESCRIPTION = "Causal: the last few keys and every stride-th one before them (Sparse Transformer, strided)."
+PARAMETERS = (
+    Parameter("window", "int", _defaults.window, "w", "recent keys kept", typical=(16, 32, 64, 128, 256)),
+    Parameter(
+        "stride", "int", _defaults.window, "w", "distance between the older kept keys", low=1, typical=(16, 32, 64, 128, 256)
+    ),
+)
+
+
+def predicate(q, k, p, batch):
+    distance = q - k
+    return (distance >= 0) & ((distance < p.window) | (distance % p.stride == 0))
