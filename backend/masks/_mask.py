@@ -14,7 +14,7 @@ from backend.core.discovery import load_part
 from backend.masks._bound import Bound, check_sizes
 
 PARTS = ("NAME", "FORMULA", "DESCRIPTION", "PARAMETERS", "predicate")
-NOT_MASKS = ("layout",)
+NOT_MASKS = ("layout", "sparse")
 
 
 def definition(name: str) -> ModuleType:
