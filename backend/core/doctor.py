@@ -1,0 +1,6 @@
+def examine():
+    return []
+
+
+def diagnose(log):
+    return []

@@ -1,0 +1,5 @@
+"""Facts about this machine."""
+
+
+def gpus():
+    return []

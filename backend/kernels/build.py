@@ -1,0 +1,172 @@
+"""Building the extension: hash, compile what is missing, link, report. Torch is neither imported nor needed to be able to run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from backend.core import archs as arch_names
+from backend.core import toolchain
+from backend.core.doctor import diagnose, examine
+from backend.core.errors import BuildError
+from backend.core.toolchain import Toolchain, known_archs
+from backend.kernels import cache, ninja, plan, report
+from backend.kernels.link import link
+from backend.kernels.lock import builder
+from backend.kernels.report import BuildReport
+
+_NEEDED = ("g++", "ninja", "torch")
+
+
+def build(
+    archs=None,
+    clean: bool = False,
+    log: Callable[[str], None] = print,
+    cancelled: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    units: tuple[str, ...] = ("cpu", "cuda"),
+) -> BuildReport:
+    """Build the CPU library and, for the given architectures (default: those of the GPUs present), the CUDA one.
+
+    A source that does not compile or link is left out and reported as failed; the others are built. One builder at a time: a
+    second one waits and reuses. Raises ValueError for an architecture nvcc does not know, BuildError (with causes) where a tool
+    is missing or nothing can be linked, Cancelled when cancelled() says so. clean: forget everything built with this toolchain.
+    """
+    chain = toolchain.detect()
+    archs = _architectures(chain, archs, log) if "cuda" in units else ()
+    _require(chain, archs)
+    folder = report.folder_of(chain)
+    start = time.monotonic()
+    try:
+        with builder(folder, log, cancelled):
+            if clean:
+                cache.empty(folder)
+            compiled = _compile(chain, folder, units, archs, log, cancelled, progress)
+            linked = _link(chain, folder, units, archs, log)
+            result = _report(chain, archs, units, time.monotonic() - start, compiled, linked)
+            report.save(chain, _with_other_units(chain, result, units))
+            cache.prune(folder, keep=_current(chain, archs), log=log)
+    except OSError as error:
+        raise BuildError(f"the build folder {folder} cannot be written: {error.strerror}", tuple(diagnose(str(error)))) from error
+    log(_summary(result))
+    return result
+
+
+def default_archs() -> tuple[str, ...]:
+    """Architectures of the GPUs of this machine, by NVML; none without a driver."""
+    from backend.core.environment import gpus
+
+    found = {arch_names.arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) for gpu in gpus()}
+    return tuple(sorted(found))
+
+
+def _architectures(chain: Toolchain, archs, log) -> tuple[str, ...]:
+    if archs is None:
+        found = default_archs()
+        if found and chain.nvcc is None:
+            log(f"no nvcc: the CUDA kernels are not built for {', '.join(found)} (python -m backend doctor says how to get it)")
+            return ()
+        return found
+    archs = tuple(sorted({arch_names.normal(a) for a in archs}))
+    known = known_archs(chain)
+    unknown = [a for a in archs if a not in known]
+    if archs and chain.nvcc is None:
+        raise _error("nvcc is missing, so nothing can be compiled for " + ", ".join(archs), ("nvcc",))
+    if unknown:
+        raise ValueError(f"nvcc {chain.nvcc.version} does not know {', '.join(unknown)}; it knows {', '.join(known)}")
+    return archs
+
+
+def _require(chain: Toolchain, archs: tuple[str, ...]) -> None:
+    have = {"g++": chain.gxx, "ninja": chain.ninja, "torch": chain.torch_dir}
+    missing = tuple(name for name in _NEEDED if not have[name])
+    if missing:
+        raise _error(f"{' and '.join(missing)} missing, so the extension cannot be built", missing)
+    if archs and not chain.cuda_home:
+        raise _error("the CUDA folder (include/cuda_runtime.h) is missing, so CUDA kernels cannot be built", ("nvcc",))
+
+
+def _error(message: str, checks: tuple[str, ...]) -> BuildError:
+    causes = tuple(f for f in examine() if f.check in checks and f.status != "ok")
+    fixes = "; ".join(f.fix for f in causes if f.fix)
+    return BuildError(message + (f"; fix: {fixes}" if fixes else ""), causes)
+
+
+def _current(chain: Toolchain, archs, units=("cpu", "cuda")) -> list[plan.Object]:
+    return [item for unit in units for item in (plan.objects(chain, unit, archs) if unit == "cpu" or archs else [])]
+
+
+def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> int:
+    """Compile until every object of the current sources exists or has failed; returns how many were compiled.
+
+    A source saved while its compiler ran may have been read half new: whatever no longer matches its hash is thrown away.
+    """
+    compiled = 0
+    for _ in range(3):
+        missing = [i for i in _current(chain, archs, units) if not (folder / i.file).is_file()]
+        if not missing:
+            return compiled
+        log(f"compiling {len(missing)} of {len(_current(chain, archs, units))} objects into {folder.name}")
+        ninja.compile_missing(chain, folder, missing, log, cancelled, progress)
+        report.write_figures(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
+        compiled += len(missing)
+        now = {i.file for i in _current(chain, archs, units)}
+        torn = [i for i in missing if i.file not in now]
+        if not torn:
+            return compiled
+        log(f"edited while they were compiled, so compiled again: {', '.join(sorted({i.title for i in torn}))}")
+        for item in torn:
+            for suffix in (".o", ".log", ".json", ".failed"):
+                (folder / item.file).with_suffix(suffix).unlink(missing_ok=True)
+    raise BuildError("the sources changed during three attempts to build them; build again when they are at rest")
+
+
+def _link(chain, folder: Path, units, archs, log) -> int:
+    """Link each unit; returns how many libraries are new."""
+    new = 0
+    for unit in units:
+        before = set(folder.glob("*.so"))
+        items = [i for i in _current(chain, archs, (unit,)) if (folder / i.file).is_file()]
+        if not items:
+            continue
+        name, dropped = link(chain, folder, unit, items)
+        for item in dropped:
+            log(f"left out: {(folder / item.file).with_suffix('.failed').read_text().strip()}")
+        if folder / name not in before:
+            log(f"linked {name}")
+            new += 1
+        for item in items:  # the time of last use, which is what pruning goes by
+            if item not in dropped:
+                os.utime(folder / item.file)
+    return new
+
+
+def _report(chain, archs, units, seconds: float, compiled: int, linked: int) -> BuildReport:
+    result = report.assemble(chain, archs, units)
+    if result is None:
+        raise BuildError("nothing was built: cuda/ holds no family (a folder with a binding.cpp)")
+    causes = tuple(dataclasses.asdict(f) for f in diagnose("\n".join(v.output for v in result.failed))) if result.failed else ()
+    reused = compiled == 0 and linked == 0
+    return dataclasses.replace(result, seconds=round(seconds, 3), compiled=compiled, reused=reused, causes=causes)
+
+
+def _with_other_units(chain, result: BuildReport, units) -> BuildReport:
+    """What is kept as the last build: one for the CPU alone does not forget for which GPUs was built before."""
+    earlier = report.last_archs(chain)
+    if "cuda" in units or not earlier:
+        return result
+    whole = report.assemble(chain, earlier)
+    return dataclasses.replace(
+        whole, seconds=result.seconds, compiled=result.compiled, reused=result.reused, causes=result.causes
+    )
+
+
+def _summary(result: BuildReport) -> str:
+    if result.reused and result.ok:
+        return f"nothing to do: all {len(result.variants)} objects are built"
+    built = sum(v.status == "built" for v in result.variants)
+    text = f"built {built} of {len(result.variants)} objects ({result.compiled} compiled) in {result.seconds:.1f} s"
+    return text + "".join(f"\nfailed: {v.family}/{v.variant} {v.arch or v.device}: {v.error}" for v in result.failed)

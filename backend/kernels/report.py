@@ -1,0 +1,264 @@
+"""What a build made, read from the build folder without torch: per kernel and architecture its state and the compiler's figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.core import paths, toolchain
+from backend.core.sources import families
+from backend.core.toolchain import Toolchain
+from backend.kernels import plan
+from backend.kernels.link import demangle, library_name
+from backend.kernels.plan import Object
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What ptxas says of one __global__ function: registers a thread, static shared memory a block (bytes; dynamic shared memory
+    is known to the launcher only), spill stores + loads and stack (bytes a thread), barriers."""
+
+    name: str
+    registers: int
+    shared: int
+    spills: int
+    stack: int
+    barriers: int
+
+
+@dataclass(frozen=True)
+class VariantBuild:
+    """One object: status "built" or "failed" (then with its first error and full output). variant "binding.cpp": the binding."""
+
+    family: str
+    variant: str
+    device: str
+    arch: str | None
+    status: str
+    seconds: float | None
+    error: str | None
+    output: str
+    key: str
+    resources: tuple[KernelResources, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """One build. ok: everything was built and linked; reused: nothing had to be; libraries by unit ("cpu", "cuda", or "kernels"
+    where this torch has no CUDA: compiled and linked, not loadable by torch). causes: the doctor's findings as dicts."""
+
+    ok: bool
+    seconds: float
+    reused: bool
+    libraries: dict[str, str]
+    archs: tuple[str, ...]
+    variants: tuple[VariantBuild, ...]
+    compiled: int = 0
+    toolchain: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    causes: tuple[dict, ...] = ()
+
+    @property
+    def failed(self) -> tuple[VariantBuild, ...]:
+        return tuple(v for v in self.variants if v.status == "failed")
+
+    def to_json(self) -> dict:
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def from_json(cls, data: dict) -> BuildReport:
+        values = {f.name: data[f.name] for f in dataclasses.fields(cls) if f.name in data}
+        values["variants"] = tuple(_variant(v) for v in values["variants"])
+        return cls(**values | {k: tuple(values[k]) for k in ("archs", "causes") if k in values})
+
+
+def latest() -> BuildReport | None:
+    """The report of the current sources and toolchain if all of it was built (or failed); seconds are then the objects' own."""
+    chain = toolchain.detect()
+    archs = last_archs(chain)
+    found = assemble(chain, archs)
+    if not found or any(v.status == "not built" for v in found.variants):
+        return None
+    return found
+
+
+def resources(family: str, impl: str, arch: str) -> list[KernelResources]:
+    """The compiler's figures of a kernel's current source for one architecture; empty where it is not built for that."""
+    chain = toolchain.detect()
+    folder = folder_of(chain)
+    for item in plan.objects(chain, "cuda", (arch,)):
+        if (item.family, item.name) == (family, impl):
+            return list(_describe(folder, item).resources)
+    return []
+
+
+def state() -> dict[str, dict[str, dict]]:
+    """{family: {variant: {"status": "built" | "stale" | "failed" | "not built", "error": first error or None, "archs": [...]}}}.
+
+    The binding stands under "binding.cpp". Stale = an earlier text of it was built, the current one was not. CUDA kernels are
+    judged for the architectures of the last build here. By content, so a changed time stamp alone changes nothing.
+    """
+    chain = toolchain.detect()
+    folder, archs = folder_of(chain), last_archs(chain)
+    before = {(v.family, v.variant, v.arch) for v in saved.variants} if (saved := _saved(folder)) else set()
+    answer: dict[str, dict[str, dict]] = {name: {} for name in families()}
+    for name, family in families().items():
+        answer[name] = {v.name: {"status": "not built", "error": None, "archs": []} for v in family.variants}
+    for unit in ("cpu", "cuda") if archs else ("cpu",):
+        for item in plan.objects(chain, unit, archs):
+            status, error = _status(folder, item)
+            label = item.name or "binding.cpp"
+            if status == "not built" and (item.family, label, item.arch) in before:
+                status = "stale"
+            slot = answer[item.family].setdefault(label, {"status": status, "error": error, "archs": []})
+            fresh = not slot["archs"]
+            slot["archs"].append(item.arch or "cpu")
+            if fresh or _RANK[status] > _RANK[slot["status"]]:
+                slot.update(status=status, error=error)
+    return answer
+
+
+_RANK = {"built": 0, "not built": 1, "stale": 2, "failed": 3}
+
+
+def assemble(chain: Toolchain, archs: tuple[str, ...], units=("cpu", "cuda")) -> BuildReport | None:
+    """A report out of what lies in the build folder; status "not built" where nothing does. None without any object there."""
+    folder = folder_of(chain)
+    variants, libraries, every = [], {}, True
+    for unit in units:
+        items = plan.objects(chain, unit, archs) if unit == "cpu" or archs else []
+        described = [_describe(folder, i) for i in items]
+        variants += described
+        linked = [i for i, d in zip(items, described) if d.status == "built"]
+        if items:
+            name = library_name(chain, unit, linked)
+            if linked and (folder / name).is_file():
+                libraries[name.removeprefix("libfusescope_").partition("-")[0]] = str(folder / name)
+            else:
+                every = False
+    if not any(v.status != "not built" for v in variants):
+        return None
+    ok = every and all(v.status == "built" for v in variants)
+    return BuildReport(ok, sum(v.seconds or 0 for v in variants), True, libraries, tuple(archs), tuple(variants), 0, facts(chain))
+
+
+def facts(chain: Toolchain) -> dict[str, str | None]:
+    """The versions a build depends on."""
+    return {
+        "nvcc": chain.nvcc and chain.nvcc.version,
+        "gxx": chain.gxx and chain.gxx.version,
+        "torch": chain.torch_version,
+        "torch_cuda": chain.torch_cuda,
+        "cutlass": chain.cutlass_version,
+    }
+
+
+def folder_of(chain: Toolchain) -> Path:
+    return paths.build_cache() / chain.key
+
+
+def last_archs(chain: Toolchain) -> tuple[str, ...]:
+    """Architectures of the last build in this folder; none before the first."""
+    saved = _saved(folder_of(chain))
+    return saved.archs if saved else ()
+
+
+def save(chain: Toolchain, report: BuildReport) -> Path:
+    """Write report.json into the build folder (by rename)."""
+    file = folder_of(chain) / "report.json"
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(report.to_json(), indent=1))
+    part.replace(file)
+    return file
+
+
+def write_figures(folder: Path, items: list[Object], seconds: dict[str, float]) -> None:
+    """Keep what the compiler said of freshly built objects beside them, demangled once."""
+    for item in items:
+        text = _read((folder / item.file).with_suffix(".log"))
+        found = parse_ptxas(text)
+        names = demangle([r.name for r in found]) if found else []
+        data = {
+            "seconds": seconds.get(item.file),
+            "resources": [dataclasses.asdict(r) | {"name": name} for r, name in zip(found, names)],
+            "warnings": [line.strip() for line in text.splitlines() if "warning" in line.lower()][:20],
+        }
+        (folder / item.file).with_suffix(".json").write_text(json.dumps(data))
+
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:, used (\d+) barriers)?")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+def parse_ptxas(text: str) -> list[KernelResources]:
+    """Figures of every entry function in the output of ptxas -v (names as in the output, mangled)."""
+    found, name, stack = [], None, (0, 0, 0)
+    for line in text.splitlines():
+        if match := _ENTRY.search(line):
+            name, stack = match[1], (0, 0, 0)
+        elif name and (match := _STACK.search(line)):
+            stack = tuple(int(g) for g in match.groups())
+        elif name and (match := _USED.search(line)):
+            shared = _SHARED.search(line)
+            found.append(
+                KernelResources(
+                    name, int(match[1]), int(shared[1]) if shared else 0, stack[1] + stack[2], stack[0], int(match[2] or 0)
+                )
+            )
+            name = None
+    return found
+
+
+def first_error(output: str) -> str:
+    """The line of a compiler's output that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    wanted = (r"\bfatal error\b|\berror\b\s*[:#]|error:", r"\berror\b|No space left|not found|Killed")
+    for pattern in wanted:
+        for line in lines:
+            if re.search(pattern, line):
+                return line
+    return lines[-1] if lines else "the compiler said nothing"
+
+
+def _status(folder: Path, item: Object) -> tuple[str, str | None]:
+    file = folder / item.file
+    if file.is_file():
+        return "built", None
+    failed = file.with_suffix(".failed")
+    return ("failed", first_error(_read(failed))) if failed.is_file() else ("not built", None)
+
+
+def _describe(folder: Path, item: Object) -> VariantBuild:
+    status, error = _status(folder, item)
+    output = _read((folder / item.file).with_suffix(".failed")) if status == "failed" else ""
+    figures = {}
+    sidecar = (folder / item.file).with_suffix(".json")
+    if status == "built" and sidecar.is_file():
+        figures = json.loads(sidecar.read_text())
+    made = tuple(KernelResources(**r) for r in figures.get("resources", ()))
+    warnings = tuple(figures.get("warnings", ()))
+    label = item.name or "binding.cpp"
+    return VariantBuild(
+        item.family, label, item.unit, item.arch, status, figures.get("seconds"), error, output, item.key, made, warnings
+    )
+
+
+def _variant(data: dict) -> VariantBuild:
+    made = tuple(KernelResources(**r) for r in data["resources"])
+    return VariantBuild(**data | {"resources": made, "warnings": tuple(data["warnings"])})
+
+
+def _saved(folder: Path) -> BuildReport | None:
+    try:
+        return BuildReport.from_json(json.loads((folder / "report.json").read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # none yet, or of an older form: the next build writes it anew
+
+
+def _read(file: Path) -> str:
+    return file.read_text(errors="replace") if file.is_file() else ""
