@@ -1,0 +1,1 @@
+"""Run folders, what lies in them, and queries over all of them. The folder is the truth; every index is disposable."""
