@@ -13,7 +13,7 @@ from typing import Any
 
 from backend.core.discovery import load_part, module_names
 from backend.core.sources import families
-from backend.ops.base import PARTS, Implementation
+from backend.ops.base import PARTS, Implementation, Tolerance
 
 _NOT_OPERATORS = ("base",)
 
@@ -99,7 +99,30 @@ def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     if impl in module.PEERS:
         return module.PEERS[impl].make(inputs)
     describe(op, impl)
-    return lambda: module.call(inputs, impl)
+    name = auto(op, inputs) if impl == "auto" else impl
+
+    def run():
+        return module.call(inputs, name)
+
+    run.backend = name
+    return run
+
+
+def auto(op: str, inputs: Mapping[str, Any]) -> str:
+    """The kernel that impl="auto" means for these inputs: the operator's own choice, or the last of its ladder."""
+    module = load(op)
+    if hasattr(module, "auto"):
+        return module.auto(inputs)
+    from backend import kernels
+
+    device = next(v.device.type for v in inputs.values() if hasattr(v, "device"))
+    return kernels.choose(module.FAMILY, device)
+
+
+def tolerance(op: str, values: Mapping[str, Any], dtype: str) -> Tolerance:
+    """The error allowed on a case (complete values, as validate gives them)."""
+    module = load(op)
+    return module.tolerance(values, dtype) if hasattr(module, "tolerance") else module.TOLERANCE[dtype]
 
 
 def _user_function(impl: str) -> Callable:

@@ -30,6 +30,12 @@ call(inputs, impl) -> Tensor        our operator with the named implementation (
 reference(inputs) -> Tensor         the specification, in float64 (plain torch, any device)
 cost(values, dtype) -> Cost         FLOP and bytes, torch-free
 <NAME>(...)                         the public Python function, e.g. softmax(x, *, impl="auto")
+
+What it may define besides:
+
+tolerance(values, dtype) -> Tolerance   where the allowed error depends on the case (a sum over k terms); TOLERANCE is then that of a
+                                        typical case. Callers ask ops.tolerance(op, values, dtype), which knows both
+auto(inputs) -> str                     the kernel that impl="auto" means for these inputs; without it kernels.choose(FAMILY, device)
 """
 
 
