@@ -90,7 +90,7 @@ def perform(kind: str, spec: dict, reporter, first: bool = True) -> None:
     facts = environment.collect(device or "cpu")
     if first:
         reporter.environment(**facts)
-    lock = None if device is None else "cpu" if device == "cpu" else f"gpu-{facts.get('device_uuid') or device.replace(':', '')}"
+    lock = device if device in (None, "cpu") else facts["device_uuid"]
     reporter.ready(lock, device, deadline_s)
     if device and device != "cpu":
         _say_others(reporter, facts.get("device_uuid"))

@@ -19,7 +19,7 @@ from backend.core import paths
 class Ticket:
     """A place in the queue of one device, from birth to ``close``; ``advance`` tries to get the device itself.
 
-    name: "cpu" or "gpu-<UUID>". run: the run's id, shown to those who wait.
+    name: "cpu" or the GPU's UUID. run: the run's id, shown to those who wait.
     """
 
     def __init__(self, name: str, run: str):

@@ -92,7 +92,7 @@ def wait(run_id: str, timeout_s: float | None = None) -> Run:
 def queue() -> list[dict]:
     """Live runs, running first, then by place: {"id", "kind", "title", "status", "place", "device", "progress"}.
 
-    place: 0 = runs, n = n jobs go before it on its device, None = it is starting. device: "cpu", "gpu-<UUID>", or None.
+    place: 0 = runs, n = n jobs go before it on its device, None = it is starting. device: "cpu", a GPU's UUID, or None.
     """
     found = []
     live = paths.profiles() / ".live"

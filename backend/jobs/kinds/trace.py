@@ -1,0 +1,53 @@
+"""A torch.profiler trace of one implementation on one case: what ran, in which order, with which gaps."""
+
+from __future__ import annotations
+
+import json
+
+TITLE = "Trace"
+DEADLINE_S = 1800.0
+_STEPS = {"wait": 1, "warmup": 2, "active": 5}
+
+
+def validate(spec: dict) -> dict:
+    """{op, impl, case, dtype, device, wait, warmup, active} (steps before, discarded, profiled). ValueError or TypeError."""
+    from backend.jobs import one_case
+
+    whole = one_case.validate(spec, _STEPS)
+    for name, low in (("wait", 0), ("warmup", 1), ("active", 1)):
+        if isinstance(whole[name], bool) or not isinstance(whole[name], int) or not low <= whole[name] <= 1000:
+            raise ValueError(f"{name} is a whole number of steps between {low} and 1000, not {whole[name]!r}")
+    return whole
+
+
+def device(spec: dict) -> str | None:
+    return spec["device"]
+
+
+def run(spec: dict, reporter) -> None:
+    from backend.jobs import one_case
+    from backend.profiling import kernel_table, torch_trace
+
+    steps = {name: spec[name] for name in _STEPS}
+    total = sum(steps.values()) + 2
+    reporter.progress(0, total, f"preparing {spec['op']} {spec['impl']}")
+    call = one_case.prepare(spec)
+    call()  # the first call compiles, tunes and loads; it is no part of the picture
+    one_case.synchronize(spec["device"])
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        reporter.check()
+        reporter.progress(done, total, f"step {done} of {total - 2}")
+
+    path = reporter.artifact("trace.json.gz")
+    flop = torch_trace.collect(call, path, spec["device"], **steps, before_step=step)
+    reporter.progress(total - 1, total, "reading the trace")
+    found = kernel_table.table(kernel_table.read_events(path), flop)
+    found |= {"complaint": kernel_table.complaint(found, spec["device"] != "cpu"), "backend": getattr(call, "backend", None)}
+    reporter.artifact("kernels.json").write_text(json.dumps(found, indent=1))
+    if found["complaint"]:
+        reporter.log(found["complaint"])
+    reporter.progress(total, total, found["complaint"] or f"{len(found['kernels'])} kernels, {len(found['operators'])} operators")
