@@ -1,0 +1,26 @@
+"""Attention: softmax(scale q kᵀ + bias, where the mask keeps) v, with tiles that the mask leaves empty skipped.
+
+    from backend.ops.attention import attention, prepare
+
+cases.py says what a case is and costs, inputs.py makes inputs and the reference, plan.py turns masks into tile lists,
+functional.py is the public function, peers.py and flex.py are what a user could pick instead.
+"""
+
+from backend.kernels import register_fakes
+from backend.ops.attention.cases import DTYPES, PARAMETERS, TOLERANCE, cost, validate
+from backend.ops.attention.functional import attention, choose, fake
+from backend.ops.attention.inputs import arguments, auto, call, inputs, reference
+from backend.ops.attention.peers import PEERS
+from backend.ops.attention.plan import Plan, prepare
+
+__all__ = [
+    "DTYPES", "FAMILY", "NAME", "PARAMETERS", "PEERS", "SUMMARY", "TITLE", "TOLERANCE", "Plan", "arguments", "attention", "auto",
+    "call", "choose", "cost", "inputs", "prepare", "reference", "validate",
+]  # fmt: skip
+
+NAME = "attention"
+TITLE = "Attention"
+SUMMARY = "out = softmax(q kᵀ / √D + bias, where the mask keeps) v, forward, per head; rows without a live key are zeros."
+FAMILY = "attention"
+
+register_fakes({"attention": fake})

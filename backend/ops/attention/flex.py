@@ -1,0 +1,54 @@
+"""The FlexAttention peer: compiled, with a BlockMask from the mask's own formula, both made outside the call."""
+
+from __future__ import annotations
+
+import time
+
+from backend.core.errors import Unsupported
+
+_RECOMPILES = 4096  # every case is a graph of its own; beyond PyTorch's default of 8 flex would silently run unfused
+
+
+def make(inputs):
+    """run() for these inputs; ``run.setup_ms`` is what BlockMask and compilation took, not part of a call.
+
+    Raises Unsupported with the first line of PyTorch's reason where this shape, dtype or device does not compile.
+    """
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    q, k, v, bias, plan = (inputs[n] for n in ("q", "k", "v", "bias", "plan"))
+    begin = time.perf_counter()
+    score_mod = None
+    if bias is not None:
+
+        def score_mod(score, b, h, q_idx, kv_idx):
+            return score + bias[0, h, q_idx, kv_idx]
+
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, _RECOMPILES)
+    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, _RECOMPILES)
+    compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
+    gqa = q.shape[1] != k.shape[1]
+    try:
+        block_mask = None
+        if not plan.is_full:
+            bound = inputs["mask"].bind(plan.seq_q, plan.seq_k)
+            batch = q.shape[0] if bound.per_sequence else None
+            block_mask = create_block_mask(bound.mask_mod(q.device), batch, None, plan.seq_q, plan.seq_k, device=q.device)
+
+        def run():
+            return compiled(q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=gqa)
+
+        with torch.no_grad():
+            run()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # the compiler's own exception classes are many and not public
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise Unsupported(f"FlexAttention does not take this: {lines[0] if lines else type(error).__name__}") from error
+    if q.device.type == "cuda":
+        torch.cuda.synchronize(q.device)
+    run.setup_ms = (time.perf_counter() - begin) * 1e3
+    run.backend = "flex_attention (inductor)"
+    return run

@@ -1,0 +1,146 @@
+"""What a user could pick instead of our kernels: PyTorch's own ways to compute attention, each given the identical mask.
+
+Where every key is live no mask is passed, and causal with as many queries as keys goes as is_causal=True, which is that mask.
+Any other mask goes as an additive tensor of q's dtype (0 or −inf, bias added in), built outside the call, because a bool mask
+would be converted to that at every call. PyTorch gives NaN or an average where a row has no live key: for such masks the call
+ends with setting these rows to zero, as its user would have to, so that the comparison is on all rows.
+
+Entering a backend's context costs some microseconds of CPU time a call; ``sdpa``, which chooses by itself, does not have it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from backend.core.errors import Unsupported
+from backend.ops.attention import flex
+from backend.ops.attention.inputs import dense_rows
+from backend.ops.attention.tiles import row_steps
+from backend.ops.base import Peer
+
+
+@dataclass(frozen=True)
+class Masked:
+    """How PyTorch is told a mask. additive: (1 or B, 1 or H, S_q, S_k) or None; empty: bool (1 or B, 1, S_q, 1), or None."""
+
+    causal: bool
+    additive: Any
+    empty: Any
+
+
+def masked(inputs) -> Masked:
+    """The mask and bias of these inputs as SDPA takes them."""
+    import torch
+
+    q, bias, mask, plan = inputs["q"], inputs["bias"], inputs["mask"], inputs["plan"]
+    if plan.is_full:
+        return Masked(False, bias, None)
+    if bias is None and str(mask) == "causal" and plan.seq_q == plan.seq_k:
+        return Masked(True, None, None)
+    keep = torch.cat([dense_rows(mask, plan.seq_q, plan.seq_k, rows, q.device) for rows in row_steps(plan.seq_q, plan.seq_k)], 2)
+    empty = ~keep.any(-1, keepdim=True)
+    additive = torch.zeros(keep.shape, dtype=q.dtype, device=q.device) if bias is None else bias.expand(keep.shape[0], -1, -1, -1)
+    return Masked(False, additive.masked_fill(~keep, float("-inf")), empty if bool(empty.any()) else None)
+
+
+def _then_zero(run, empty):
+    """run, then zeros in the rows that see no key."""
+    return run if empty is None else lambda: run().masked_fill_(empty, 0)
+
+
+def _eager(inputs):
+    import torch
+
+    q, k, v, how = inputs["q"], inputs["k"], inputs["v"], masked(inputs)
+    group, scale = q.shape[1] // k.shape[1], q.shape[3] ** -0.5
+    additive = how.additive
+    if how.causal:
+        dead = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).triu_(1)
+        additive = torch.zeros(dead.shape, dtype=q.dtype, device=q.device).masked_fill_(dead, float("-inf"))
+
+    def run():
+        keys, values = (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        scores = (q @ keys.transpose(2, 3)) * scale
+        if additive is not None:
+            scores = scores + additive
+        return torch.softmax(scores, -1) @ values
+
+    return _then_zero(run, how.empty)
+
+
+def _sdpa(inputs):
+    """The default: what torch.nn.functional.scaled_dot_product_attention chooses; ``run.backend`` says which."""
+    import torch
+
+    q, k, v, how = inputs["q"], inputs["k"], inputs["v"], masked(inputs)
+    gqa = q.shape[1] != k.shape[1]
+    function = torch.nn.functional.scaled_dot_product_attention
+
+    def call():
+        return function(q, k, v, attn_mask=how.additive, is_causal=how.causal, enable_gqa=gqa)
+
+    run = _then_zero(call, how.empty)
+    return _named(run, _choice(torch, q, k, v, how, gqa))
+
+
+def _backend(name: str, inputs):
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v, how = inputs["q"], inputs["k"], inputs["v"], masked(inputs)
+    gqa = q.shape[1] != k.shape[1]
+    backend = getattr(SDPBackend, name)
+    function = torch.nn.functional.scaled_dot_product_attention
+    with warnings.catch_warnings(record=True) as said, sdpa_kernel(backend):
+        warnings.simplefilter("always")
+        try:
+            taken = _choice(torch, q, k, v, how, gqa)
+        except RuntimeError as error:
+            raise Unsupported(_reason(name, said, error)) from None
+    if taken != name.lower():
+        raise Unsupported(_reason(name, said, f"PyTorch would take {taken}"))
+
+    def call():
+        with sdpa_kernel(backend):
+            return function(q, k, v, attn_mask=how.additive, is_causal=how.causal, enable_gqa=gqa)
+
+    return _named(_then_zero(call, how.empty), taken)
+
+
+def _choice(torch, q, k, v, how: Masked, gqa: bool) -> str:
+    """The backend that SDPA takes for these arguments: flash_attention, efficient_attention, cudnn_attention, math …"""
+    from torch.nn.attention import SDPBackend
+
+    number = torch._fused_sdp_choice(q, k, v, how.additive, 0.0, how.causal, enable_gqa=gqa)
+    known = {int(backend): name.lower() for name, backend in SDPBackend.__members__.items()}
+    return known.get(number, str(number))
+
+
+def _reason(name: str, said, error) -> str:
+    texts = [str(w.message).split(" (Triggered")[0].strip() for w in said]
+    why = [t for t in texts if not t.endswith("because:") and "runtime disabled" not in t and "has been" not in t]
+    return f"{name.lower()} does not take this: {'; '.join(dict.fromkeys(why)) or str(error).splitlines()[0]}"
+
+
+def _named(run, backend: str):
+    """run with its backend noted; a function of its own, so that the note can be set."""
+
+    def named():
+        return run()
+
+    named.backend = backend
+    return named
+
+
+PEERS = {
+    "eager": Peer(_eager, "matmul + mask + softmax + matmul, every score in memory"),
+    "sdpa": Peer(_sdpa, "scaled_dot_product_attention, backend chosen by PyTorch"),
+    "sdpa_math": Peer(partial(_backend, "MATH"), "SDPA's unfused path"),
+    "sdpa_flash": Peer(partial(_backend, "FLASH_ATTENTION"), "SDPA's FlashAttention; on CUDA full and causal only"),
+    "sdpa_efficient": Peer(partial(_backend, "EFFICIENT_ATTENTION"), "SDPA's memory-efficient kernel, dense mask", ("cuda",)),
+    "sdpa_cudnn": Peer(partial(_backend, "CUDNN_ATTENTION"), "SDPA through cuDNN, dense mask", ("cuda",)),
+    "flex": Peer(flex.make, "FlexAttention, compiled, BlockMask from the mask's formula (128 x 128 blocks)"),
+}

@@ -1,0 +1,92 @@
+"""From a mask to 64 × 64 tiles, by torch operations on the device and in pieces, so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+TILE = 64
+_PIECE = 1 << 22  # elements evaluated at once: temporaries of int64 are then 32 MB each
+_COLUMNS = 1 << 16  # columns of a piece at most, so that one tile row of 2^20 keys stays bounded too
+
+
+def evaluate(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], device):
+    """Part of a bound mask as a bool tensor (rows, columns) on the device; rows and columns are half-open ranges of indices."""
+    import torch
+
+    q = torch.arange(rows[0] + bound.offset, rows[1] + bound.offset, device=device)[:, None]
+    k = torch.arange(columns[0], columns[1], device=device)[None, :]
+    batch = torch.tensor(sequence, device=device) if bound.per_sequence else None
+    keep = bound.predicate(q, k, batch)
+    return torch.as_tensor(keep, device=device).broadcast_to(rows[1] - rows[0], columns[1] - columns[0])
+
+
+def row_steps(seq_q: int, seq_k: int, piece: int = _PIECE) -> Iterator[tuple[int, int]]:
+    """Ranges of whole tile rows that hold about ``piece`` elements each."""
+    step = max(TILE, piece // max(seq_k, 1) // TILE * TILE)
+    for first in range(0, seq_q, step):
+        yield first, min(first + step, seq_q)
+
+
+def column_steps(seq_k: int) -> Iterator[tuple[int, int]]:
+    """Ranges of whole tile columns; more than one only where a tile row alone fills a piece, so order stays row by row."""
+    for first in range(0, seq_k, _COLUMNS):
+        yield first, min(first + _COLUMNS, seq_k)
+
+
+def tiles_of(keep):
+    """Live elements a tile (int32, tile rows × tile columns), full (bool, likewise), and the words (partial tiles, 64) in row order.
+
+    keep: bool (rows, columns); tiles at the edges are full when all of their elements inside are live. Bit c of a word is
+    column c of the tile; bits outside are 0.
+    """
+    import torch
+
+    rows, columns = keep.shape
+    tile_rows, tile_columns = -(-rows // TILE), -(-columns // TILE)
+    if rows % TILE or columns % TILE:
+        keep = torch.nn.functional.pad(keep, (0, tile_columns * TILE - columns, 0, tile_rows * TILE - rows))
+    grid = keep.reshape(tile_rows, TILE, tile_columns, TILE)
+    live = grid.sum((1, 3), dtype=torch.int32)
+    full = live == _area(rows, tile_rows, keep.device)[:, None] * _area(columns, tile_columns, keep.device)[None, :]
+    at = ((live > 0) & ~full).nonzero()
+    bits = torch.arange(TILE, device=keep.device)
+    weights = (
+        torch.ones((), dtype=torch.int64, device=keep.device) << bits
+    )  # the last one is the sign bit: sums still do not carry
+    words = torch.where(grid[at[:, 0], :, at[:, 1], :], weights, 0).sum(-1)
+    return live, full, words
+
+
+def unpack(words):
+    """Bool (n, 64, 64) of words (n, 64): the inverse of what ``tiles_of`` packs."""
+    import torch
+
+    return (words[:, :, None] >> torch.arange(TILE, device=words.device)) & 1 == 1
+
+
+def unique_rows(words):
+    """(distinct rows, index of each row among them) of an int64 matrix (n, 64).
+
+    Sorting 64-word rows is slow, so rows are grouped by a 64-bit hash; the groups are then compared word for word, and in the
+    case of a collision the slow way is taken.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+    factors = (torch.randint(-(1 << 62), 1 << 62, (2, TILE), generator=generator) * 2 + 1).to(words.device)
+    mixed = (words ^ (words >> 31)) * factors[0]
+    digest = ((mixed ^ (mixed >> 29)) * factors[1]).sum(-1)
+    groups, index = torch.unique(digest, return_inverse=True)
+    first = torch.full_like(groups, words.shape[0])
+    first.scatter_reduce_(0, index, torch.arange(words.shape[0], device=words.device), "amin")
+    distinct = words[first]
+    if not bool((distinct[index] == words).all()):
+        return torch.unique(words, dim=0, return_inverse=True)
+    return distinct, index
+
+
+def _area(length: int, tiles: int, device):
+    """How many rows (or columns) of each tile lie inside."""
+    import torch
+
+    return (length - TILE * torch.arange(tiles, device=device, dtype=torch.int32)).clamp(max=TILE)

@@ -1,0 +1,42 @@
+// Fused attention forward, out = softmax(scale q k^T + bias, masked) v, for any mask given as tile lists.
+//
+//   q (B, H, S_q, D)   k, v (B, H_kv, S_k, D), query head h reads KV head h / (H / H_kv)   out (B, H, S_q, D), contiguous
+//   bias (B, H, S_q, S_k) or nullptr; a stride of 0 broadcasts. Rows without any live key give zeros.
+//
+// The mask is a list of live 64 x 64 tiles for each tile of query rows. A mask is one of several (one a batch entry or head)
+// where it differs among them; entry (b, h) uses mask m = b mask_stride_b + h mask_stride_h. The tiles of query tile t are
+//   tile_index[i], tile_code[i]   for row_ptr[m q_tiles + t] <= i < row_ptr[m q_tiles + t + 1]
+// tile_index is the KV tile (ascending), tile_code -1 where all of it (as far as it lies inside S_q x S_k) is live, else the
+// number of a bitmap: bit c of bitmaps[64 code + r] says whether row r of the tile sees column c. Bits outside S_q x S_k are 0.
+// row_ptr == nullptr: every tile is live and full.
+#pragma once
+#include "../common/interface.h"
+
+enum { ATTENTION_TILE = 64 };
+
+struct AttentionArgs {
+  const void* q;
+  const void* k;
+  const void* v;
+  const void* bias;
+  void* out;
+  int64_t q_stride[4];     // in elements: batch, head, row, column
+  int64_t k_stride[4];
+  int64_t v_stride[4];
+  int64_t bias_stride[4];  // batch, head, query row, key
+  const int32_t* row_ptr;
+  const int32_t* tile_index;
+  const int32_t* tile_code;
+  const uint64_t* bitmaps;
+  int32_t mask_stride_b;
+  int32_t mask_stride_h;
+  int32_t batch;     // B >= 1
+  int32_t heads;     // H >= 1, a multiple of heads_kv
+  int32_t heads_kv;
+  int32_t seq_q;     // >= 1
+  int32_t seq_k;     // >= 1
+  int32_t head_dim;  // a multiple of 8 from 32 to 256
+  float scale;
+  int32_t dtype;       // FusescopeDtype of q, k, v and out
+  int32_t bias_dtype;  // FusescopeDtype: FS_FLOAT32 or that of q
+};

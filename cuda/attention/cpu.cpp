@@ -1,0 +1,210 @@
+// OpenMP over (batch, head, query tile); live tiles only, as small fp32 matrix products in vector registers.
+//
+// K is packed once a KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d]. In a partial
+// tile, groups of four rows without a live key are skipped, and the others work on the span of 16-key blocks that is live for them.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+
+#include "../common/cpu.h"
+#include "attention.cuh"
+
+using namespace fusescope_cpu;
+
+namespace {
+constexpr int kTile = ATTENTION_TILE, kRows = 4, kBlock = 16, kBlocks = kTile / kBlock;
+constexpr float kLog2e = 1.4426950408889634f;
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr int64_t kPackLimit = int64_t(256) << 20;  // bytes of packed K and V at once; heads beyond it wait for the next round
+
+// Sixteen floats, split by the compiler into what the machine has.
+typedef float Block __attribute__((vector_size(64)));
+inline Block load(const float* p) {
+  Block x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+inline void store(float* p, Block x) { std::memcpy(p, &x, sizeof x); }
+
+struct Free {
+  void operator()(float* p) const { std::free(p); }
+};
+using Buffer = std::unique_ptr<float, Free>;
+Buffer buffer(int64_t floats) { return Buffer(static_cast<float*>(std::aligned_alloc(64, size_t((floats * 4 + 63) / 64 * 64)))); }
+
+// 2^x for x <= 0 or -inf: 2^floor(x) by the exponent bits times a polynomial fitted on the fraction; relative error 2e-7.
+inline float exp2_fast(float x) {
+  const float held = x < -126.f ? -126.f : x;
+  const float whole = std::floor(held), f = held - whole - 0.5f;  // f in [-0.5, 0.5): 2^(f + 0.5)
+  float p = 1.877576608e-3f;
+  p = p * f + 1.368328177e-2f;
+  p = p * f + 7.849893994e-2f;
+  p = p * f + 3.397240751e-1f;
+  p = p * f + 9.802578415e-1f;
+  p = p * f + 1.414213664f;
+  const int32_t bits = (int32_t(whole) + 127) << 23;
+  float power;
+  std::memcpy(&power, &bits, 4);
+  return x < -126.f ? 0.f : p * power;
+}
+
+// s[r][16 c ...] = sum over d of q[r][d] kt[d][16 c ...] for kRows rows and Count blocks.
+template <int Count> void score_blocks(const float* q, const float* kt, float* s, int head_dim) {
+  Block acc[kRows][Count] = {};
+  for (int d = 0; d < head_dim; ++d) {
+    Block keys[Count];
+    for (int c = 0; c < Count; ++c) keys[c] = load(kt + d * kTile + c * kBlock);
+    for (int r = 0; r < kRows; ++r)
+      for (int c = 0; c < Count; ++c) acc[r][c] += q[r * head_dim + d] * keys[c];
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < Count; ++c) store(s + r * kTile + c * kBlock, acc[r][c]);
+}
+
+// o[r][0 .. 16 Count) = o * shrink[r] + sum over keys j in [from, to) of p[r][j] v[j][...], for kRows rows.
+template <int Count> void context_blocks(const float* p, const float* v, float* o, const float* shrink, int from, int to, int width) {
+  Block acc[kRows][Count];
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < Count; ++c) acc[r][c] = load(o + r * width + c * kBlock) * shrink[r];
+  for (int j = from; j < to; ++j) {
+    Block value[Count];
+    for (int c = 0; c < Count; ++c) value[c] = load(v + j * width + c * kBlock);
+    for (int r = 0; r < kRows; ++r)
+      for (int c = 0; c < Count; ++c) acc[r][c] += p[r * kTile + j] * value[c];
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < Count; ++c) store(o + r * width + c * kBlock, acc[r][c]);
+}
+
+float bias_at(const AttentionArgs& a, int64_t i) {
+  if (a.bias_dtype == FS_FLOAT32) return static_cast<const float*>(a.bias)[i];
+  if (a.bias_dtype == FS_FLOAT16) return to_float(static_cast<const Half*>(a.bias)[i]);
+  return to_float(static_cast<const BFloat16*>(a.bias)[i]);
+}
+
+// One round: the heads [first, last) of all B x H, counted so that those of one KV head are neighbours.
+template <typename T> struct Attention {
+  const AttentionArgs& a;
+  const int head_dim = a.head_dim, width = (a.head_dim + kBlock - 1) / kBlock * kBlock;
+  const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
+  const int64_t k_size = int64_t(k_tiles) * kTile * head_dim, v_size = int64_t(k_tiles) * kTile * width;
+
+  // Tile t of one KV head: keys transposed to [d][64], values to [64][width]; zeros beyond S_k and D.
+  void pack(int64_t kv, int t, float* keys, float* values) const {
+    const int b = int(kv / a.heads_kv), h = int(kv % a.heads_kv), live = std::min(kTile, a.seq_k - t * kTile);
+    const T* k = static_cast<const T*>(a.k) + b * a.k_stride[0] + h * a.k_stride[1] + int64_t(t) * kTile * a.k_stride[2];
+    const T* v = static_cast<const T*>(a.v) + b * a.v_stride[0] + h * a.v_stride[1] + int64_t(t) * kTile * a.v_stride[2];
+    std::fill_n(keys, kTile * head_dim, 0.f);
+    std::fill_n(values, kTile * width, 0.f);
+    for (int j = 0; j < live; ++j)
+      for (int d = 0; d < head_dim; ++d) keys[d * kTile + j] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+    for (int j = 0; j < live; ++j)
+      for (int d = 0; d < head_dim; ++d) values[j * width + d] = to_float(v[j * a.v_stride[2] + d * a.v_stride[3]]);
+  }
+
+  // Scores of one row that are not live become -inf; bias is added. s is in units of log2, `word` the row's live keys.
+  void mask_row(float* s, uint64_t word, int from, int to, int64_t bias_offset) const {
+    if (a.bias)
+      for (int j = from; j < to; ++j)
+        if (word >> j & 1) s[j] += kLog2e * bias_at(a, bias_offset + j * a.bias_stride[3]);
+    if (word != ~uint64_t(0))
+      for (int j = from; j < to; ++j) s[j] = word >> j & 1 ? s[j] : kNone;
+  }
+
+  // The query tile t of head (b, h) against all its live tiles.
+  void tile(int b, int h, int t, const float* keys, const float* values) const {
+    alignas(64) float q[kTile * 256], o[kTile * 256], s[kRows * kTile];
+    float maximum[kTile], sum[kTile];
+    const int rows = std::min(kTile, a.seq_q - t * kTile);
+    const T* from_q = static_cast<const T*>(a.q) + b * a.q_stride[0] + h * a.q_stride[1] + int64_t(t) * kTile * a.q_stride[2];
+    std::fill_n(q, kTile * head_dim, 0.f);
+    for (int r = 0; r < rows; ++r)
+      for (int d = 0; d < head_dim; ++d) q[r * head_dim + d] = to_float(from_q[r * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
+    std::fill_n(o, kTile * width, 0.f);
+    std::fill_n(maximum, kTile, kNone);
+    std::fill_n(sum, kTile, 0.f);
+
+    const int64_t list = int64_t(b * a.mask_stride_b + h * a.mask_stride_h) * q_tiles + t;
+    const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
+    for (int i = begin; i < end; ++i) {
+      const int kt = a.row_ptr ? a.tile_index[i] : i, code = a.row_ptr ? a.tile_code[i] : -1, live = std::min(kTile, a.seq_k - kt * kTile);
+      const uint64_t edge = live == kTile ? ~uint64_t(0) : (uint64_t(1) << live) - 1;
+      for (int r = 0; r < rows; r += kRows) {
+        uint64_t word[kRows] = {}, any = 0;
+        for (int n = 0; n < kRows && r + n < rows; ++n) any |= word[n] = edge & (code < 0 ? edge : a.bitmaps[int64_t(code) * kTile + r + n]);
+        if (!any) continue;
+        const int first = __builtin_ctzll(any) / kBlock, last = (63 - __builtin_clzll(any)) / kBlock, from = first * kBlock, to = (last + 1) * kBlock;
+        const float* kp = keys + int64_t(kt) * kTile * head_dim + from;
+        switch (last - first) {
+          case 0: score_blocks<1>(q + r * head_dim, kp, s + from, head_dim); break;
+          case 1: score_blocks<2>(q + r * head_dim, kp, s + from, head_dim); break;
+          case 2: score_blocks<3>(q + r * head_dim, kp, s + from, head_dim); break;
+          default: score_blocks<4>(q + r * head_dim, kp, s + from, head_dim);
+        }
+        float shrink[kRows];
+        for (int n = 0; n < kRows; ++n) {
+          float* row = s + n * kTile;
+          const int64_t at = b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r + n) * a.bias_stride[2] + int64_t(kt) * kTile * a.bias_stride[3];
+          mask_row(row, word[n], from, to, at);
+          float top = maximum[r + n], total = 0.f;
+#pragma omp simd reduction(max : top)
+          for (int j = from; j < to; ++j) top = row[j] > top ? row[j] : top;
+          const float base = top == kNone ? 0.f : top;  // -inf minus -inf would be NaN
+#pragma omp simd reduction(+ : total)
+          for (int j = from; j < to; ++j) {
+            row[j] = exp2_fast(row[j] - base);
+            total += row[j];
+          }
+          shrink[n] = exp2_fast(maximum[r + n] - base);
+          sum[r + n] = sum[r + n] * shrink[n] + total;
+          maximum[r + n] = top;
+        }
+        const float* vp = values + int64_t(kt) * kTile * width;
+        for (int d = 0; d < width; d += 4 * kBlock) {
+          float* op = o + r * width + d;
+          switch (std::min(4, (width - d) / kBlock)) {
+            case 1: context_blocks<1>(s, vp + d, op, shrink, from, to, width); break;
+            case 2: context_blocks<2>(s, vp + d, op, shrink, from, to, width); break;
+            case 3: context_blocks<3>(s, vp + d, op, shrink, from, to, width); break;
+            default: context_blocks<4>(s, vp + d, op, shrink, from, to, width);
+          }
+        }
+      }
+    }
+    T* out = static_cast<T*>(a.out) + ((int64_t(b) * a.heads + h) * a.seq_q + int64_t(t) * kTile) * head_dim;
+    for (int r = 0; r < rows; ++r) {
+      const float inverse = sum[r] == 0.f ? 0.f : 1.f / sum[r];  // a row that saw no key is zeros
+      for (int d = 0; d < head_dim; ++d) out[r * head_dim + d] = from_float<T>(o[r * width + d] * inverse);
+    }
+  }
+
+  const char* run() const {
+    const int64_t kv_heads = int64_t(a.batch) * a.heads_kv, group = a.heads / a.heads_kv;
+    const int64_t at_once = std::clamp<int64_t>(kPackLimit / ((k_size + v_size) * 4), 1, kv_heads);
+    Buffer keys = buffer(at_once * k_size), values = buffer(at_once * v_size);
+    if (!keys || !values) return "out of memory for the packed keys and values";
+    for (int64_t first = 0; first < kv_heads; first += at_once) {
+      const int64_t count = std::min(at_once, kv_heads - first), packs = count * k_tiles, tiles = count * group * q_tiles;
+#pragma omp parallel if (tiles > 1)
+      {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < packs; ++i)
+          pack(first + i / k_tiles, int(i % k_tiles), keys.get() + i * kTile * head_dim, values.get() + i * kTile * width);
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < tiles; ++i) {
+          const int64_t kv = i / (group * q_tiles), head = (first + kv) * group + i / q_tiles % group;
+          tile(int(head / a.heads), int(head % a.heads), int(q_tiles - 1 - i % q_tiles), keys.get() + kv * k_size, values.get() + kv * v_size);
+        }
+      }
+    }
+    return nullptr;
+  }
+};
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionArgs* args, void*) {
+  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  return dispatch(args->dtype, [&](auto zero) { return Attention<decltype(zero)>{*args}.run(); });
+}

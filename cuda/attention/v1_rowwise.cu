@@ -1,0 +1,219 @@
+// A warp per query row: 8 lanes a key, four keys at once, online softmax in registers, shuffles only, no block barrier.
+//
+// Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups meet once at the end. Of a
+// partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles: this is what makes
+// it the kernel for very sparse rows and very short sequences.
+#include <type_traits>
+
+#include "../common/launch.cuh"
+#include "attention.cuh"
+
+namespace {
+constexpr int kWarps = 4;      // rows a block
+constexpr int kGroups = 4;     // keys a warp works on at once
+constexpr unsigned kAll = 0xffffffffu;
+constexpr float kLog2e = 1.4426950408889634f;
+
+// Eight neighbouring elements of a row.
+template <typename T> struct alignas(16) Eight {
+  T value[8];
+};
+
+// Vector: rows are contiguous and 16-byte aligned, so 16-byte loads; else element by element with the column stride.
+template <bool Vector, typename T> __device__ __forceinline__ Eight<T> load_eight(const T* row, int chunk, int64_t column) {
+  Eight<T> out;
+  if constexpr (Vector) {
+    constexpr int parts = sizeof(Eight<T>) / 16;
+    const uint4* from = reinterpret_cast<const uint4*>(row + 8 * chunk);
+    uint4* to = reinterpret_cast<uint4*>(&out);
+#pragma unroll
+    for (int i = 0; i < parts; ++i) to[i] = __ldg(from + i);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) out.value[i] = row[(8 * chunk + i) * column];
+  }
+  return out;
+}
+
+__device__ __forceinline__ float bias_at(const AttentionArgs& a, int64_t offset) {
+  if (a.bias_dtype == FS_FLOAT32) return static_cast<const float*>(a.bias)[offset];
+  if (a.bias_dtype == FS_FLOAT16) return __half2float(static_cast<const __half*>(a.bias)[offset]);
+  return __bfloat162float(static_cast<const __nv_bfloat16*>(a.bias)[offset]);
+}
+
+// Chunks: 8-element pieces of a row that one lane of a group holds, ceil(D / 64). Unroll: keys a group has in flight.
+template <typename T, int Chunks, bool Vector, int Unroll>
+__global__ void __launch_bounds__(32 * kWarps) attention_rowwise(const AttentionArgs a) {
+  const int lane = threadIdx.x & 31, group = lane >> 3, member = lane & 7;
+  const int64_t item = int64_t(blockIdx.x) * kWarps + (threadIdx.x >> 5);
+  if (item >= int64_t(a.batch) * a.heads * a.seq_q) return;  // a whole warp leaves; there is no barrier to miss
+  const int row = int(item % a.seq_q), head = int(item / a.seq_q % a.heads), b = int(item / a.seq_q / a.heads);
+  const int head_kv = head / (a.heads / a.heads_kv);
+  const int live_chunks = a.head_dim / 8;
+  const T* q = static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1] + row * a.q_stride[2];
+  const T* k = static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1];
+  const T* v = static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1];
+  const int64_t bias_row = a.bias ? b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] : 0;
+
+  float query[Chunks][8], context[Chunks][8] = {};
+#pragma unroll
+  for (int c = 0; c < Chunks; ++c) {
+    const int chunk = member + 8 * c;
+    Eight<T> piece{};
+    if (chunk < live_chunks) piece = load_eight<Vector>(q, chunk, a.q_stride[3]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) query[c][i] = chunk < live_chunks ? to_float(piece.value[i]) * (a.scale * kLog2e) : 0.f;
+  }
+  float maximum = -INFINITY, sum = 0.f;  // of this group's keys, scores in units of log2
+
+  // One step: this group's Unroll keys (a negative one is none). Scores, new maximum, rescale, add.
+  auto step = [&](const int (&key)[Unroll]) {
+    float score[Unroll];
+    Eight<T> value[Unroll][Chunks];
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+      float dot = 0.f;
+#pragma unroll
+      for (int c = 0; c < Chunks; ++c) {
+        const int chunk = member + 8 * c;
+        if (key[u] >= 0 && chunk < live_chunks) {
+          Eight<T> piece = load_eight<Vector>(k + key[u] * a.k_stride[2], chunk, a.k_stride[3]);
+          value[u][c] = load_eight<Vector>(v + key[u] * a.v_stride[2], chunk, a.v_stride[3]);
+#pragma unroll
+          for (int i = 0; i < 8; ++i) dot = fmaf(query[c][i], to_float(piece.value[i]), dot);
+        }
+      }
+      score[u] = dot;
+    }
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+#pragma unroll
+      for (int distance = 1; distance < 8; distance <<= 1) score[u] += __shfl_xor_sync(kAll, score[u], distance);
+      if (a.bias && key[u] >= 0) score[u] += kLog2e * bias_at(a, bias_row + key[u] * a.bias_stride[3]);
+      if (key[u] < 0) score[u] = -INFINITY;
+    }
+    float raised = maximum;
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) raised = fmaxf(raised, score[u]);
+    const float base = raised == -INFINITY ? 0.f : raised;  // -inf minus -inf would be NaN
+    const float shrink = exp2f(maximum - base);
+    maximum = raised;
+    sum *= shrink;
+#pragma unroll
+    for (int c = 0; c < Chunks; ++c)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) context[c][i] *= shrink;
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+      const float weight = exp2f(score[u] - base);
+      sum += weight;
+#pragma unroll
+      for (int c = 0; c < Chunks; ++c)
+        if (key[u] >= 0 && member + 8 * c < live_chunks)
+#pragma unroll
+          for (int i = 0; i < 8; ++i) context[c][i] = fmaf(weight, to_float(value[u][c].value[i]), context[c][i]);
+    }
+  };
+
+  // The keys first .. first + count - 1, all live: group g takes g, g + 4, ...
+  auto run_dense = [&](int first, int count) {
+    for (int at = 0; at < count; at += kGroups * Unroll) {
+      int key[Unroll];
+#pragma unroll
+      for (int u = 0; u < Unroll; ++u) {
+        const int offset = at + u * kGroups + group;
+        key[u] = offset < count ? first + offset : -1;
+      }
+      step(key);
+    }
+  };
+  // The keys first + position of each set bit: group g takes set bits number g, g + 4, ...
+  auto run_sparse = [&](int first, uint64_t word) {
+    uint64_t mine = word;  // the group's next key is the lowest bit left
+    for (int i = 0; i < group; ++i) mine &= mine - 1;
+    for (int at = 0, count = __popcll(word); at < count; at += kGroups * Unroll) {
+      int key[Unroll];
+#pragma unroll
+      for (int u = 0; u < Unroll; ++u) {
+        key[u] = mine ? first + __ffsll(static_cast<long long>(mine)) - 1 : -1;
+#pragma unroll
+        for (int i = 0; i < kGroups; ++i) mine &= mine - 1;  // 0 & anything stays 0
+      }
+      step(key);
+    }
+  };
+
+  if (!a.row_ptr) {
+    run_dense(0, a.seq_k);
+  } else {
+    const int q_tiles = (a.seq_q + ATTENTION_TILE - 1) / ATTENTION_TILE;
+    const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * q_tiles + row / ATTENTION_TILE;
+    for (int i = a.row_ptr[list]; i < a.row_ptr[list + 1]; ++i) {
+      const int first = a.tile_index[i] * ATTENTION_TILE, code = a.tile_code[i];
+      const int count = min(ATTENTION_TILE, a.seq_k - first);
+      const uint64_t word = code < 0 ? ~0ull : a.bitmaps[int64_t(code) * ATTENTION_TILE + row % ATTENTION_TILE];
+      if (word == ~0ull)
+        run_dense(first, count);
+      else if (word)
+        run_sparse(first, word);
+    }
+  }
+
+  // The four groups meet: common maximum, then sums.
+  float top = maximum;
+  top = fmaxf(top, __shfl_xor_sync(kAll, top, 8));
+  top = fmaxf(top, __shfl_xor_sync(kAll, top, 16));
+  const float shrink = top == -INFINITY ? 0.f : exp2f(maximum - top);
+  sum *= shrink;
+  sum += __shfl_xor_sync(kAll, sum, 8);
+  sum += __shfl_xor_sync(kAll, sum, 16);
+  const float inverse = sum == 0.f ? 0.f : 1.f / sum;  // a NaN sum stays NaN
+  T* out = static_cast<T*>(a.out) + item * a.head_dim;
+#pragma unroll
+  for (int c = 0; c < Chunks; ++c) {
+    const int chunk = member + 8 * c;
+    Eight<T> piece;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      float x = context[c][i] * shrink;
+      x += __shfl_xor_sync(kAll, x, 8);
+      x += __shfl_xor_sync(kAll, x, 16);
+      piece.value[i] = from_float<T>(x * inverse);
+    }
+    if (group == 0 && chunk < live_chunks) *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = piece;  // out is ours: aligned
+  }
+}
+
+// Whether every row of a tensor starts at a multiple of 16 bytes and is contiguous.
+bool vectors(const void* p, const int64_t (&stride)[4], int size) {
+  bool good = reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride[3] == 1;
+  for (int i = 0; i < 3; ++i) good = good && stride[i] * size % 16 == 0;
+  return good;
+}
+
+template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
+  constexpr int size = int(sizeof(T));
+  if (vectors(a.q, a.q_stride, size) && vectors(a.k, a.k_stride, size) && vectors(a.v, a.v_stride, size))
+    attention_rowwise<T, Chunks, true, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
+  else
+    attention_rowwise<T, Chunks, false, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
+  const AttentionArgs& a = *args;
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  const int64_t grid = (int64_t(a.batch) * a.heads * a.seq_q + kWarps - 1) / kWarps;
+  if (grid > INT32_MAX) return "unsupported: more than 2^33 query rows";
+  auto stream = static_cast<cudaStream_t>(stream_);
+  return dispatch(a.dtype, [&](auto zero) -> const char* {
+    using T = decltype(zero);
+    switch ((a.head_dim + 63) / 64) {
+      case 1: launch<T, 1, 4>(a, unsigned(grid), stream); break;
+      case 2: launch<T, 2, 2>(a, unsigned(grid), stream); break;
+      case 3: launch<T, 3, 1>(a, unsigned(grid), stream); break;
+      default: launch<T, 4, 1>(a, unsigned(grid), stream);
+    }
+    return launch_error();
+  });
+}
