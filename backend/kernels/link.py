@@ -11,6 +11,7 @@ from pathlib import Path
 from backend.core.archs import capability
 from backend.core.errors import BuildError
 from backend.core.sources import source_closure
+from backend.core.symbols import declaration, demangle
 from backend.core.toolchain import Toolchain
 from backend.kernels.plan import Object
 
@@ -155,23 +156,9 @@ def _blame(folder: Path, items: list[Object], symbols: set[str]) -> list[Object]
 
 
 def _explain(item: Object, mangled: str, plain: str) -> str:
-    name = re.escape(re.sub(r"<.*", "", plain.split("(")[0]).split("::")[-1])
-    for file in source_closure(item.source):
-        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
-            if re.search(rf"\b{name}\b\s*\(", line) and not line.lstrip().startswith("//") and line.rstrip().endswith(";"):
-                where = f"declared in {'/'.join(file.parts[-3:])}:{number}"
-                return f"error: undefined symbol {plain} ({mangled}): {where}, defined in no source; used by {item.title}"
-    return f"error: undefined symbol {plain} ({mangled}): defined in no source; used by {item.title}"
-
-
-def demangle(names: list[str]) -> list[str]:
-    """C++ names as people read them, in one call of c++filt; unchanged where it is missing."""
-    try:
-        done = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return names
-    plain = done.stdout.splitlines()
-    return plain if len(plain) == len(names) else names
+    where = declaration(plain, source_closure(item.source))
+    declared = f"declared in {where}, " if where else ""
+    return f"error: undefined symbol {plain} ({mangled}): {declared}defined in no source; used by {item.title}"
 
 
 def _call(command: list[str], folder: Path) -> subprocess.CompletedProcess:

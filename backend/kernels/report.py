@@ -10,9 +10,10 @@ from pathlib import Path
 
 from backend.core import paths, toolchain
 from backend.core.sources import families
+from backend.core.symbols import demangle
 from backend.core.toolchain import Toolchain
 from backend.kernels import plan
-from backend.kernels.link import demangle, library_name
+from backend.kernels.link import library_name
 from backend.kernels.plan import Object
 
 
