@@ -10,6 +10,7 @@ from backend.core.findings import Finding, install, pip
 from backend.core.symbols import declaration, demangle
 
 CUTLASS = "nvidia-cutlass==4.2.0.0"
+CUDA_TOOLS = ("nvidia-cuda-cuobjdump==13.*", "nvidia-cuda-nvdisasm==13.*")
 
 
 def diagnose(log: str) -> list[Finding]:

@@ -92,13 +92,13 @@ def source_closure(path: Path) -> list[Path]:
         if file in seen or not file.is_file():
             continue
         seen[file] = None
-        todo += sorted((file.parent / name).resolve() for name in _includes(file, file.stat().st_mtime_ns))
+        todo += sorted((file.parent / name).resolve() for name in _includes(file.read_text(errors="replace")))
     return sorted(seen)
 
 
 @lru_cache(maxsize=1024)
-def _includes(file: Path, _mtime_ns: int) -> tuple[str, ...]:
-    return tuple(_INCLUDE.findall(file.read_text(errors="replace")))
+def _includes(text: str) -> tuple[str, ...]:
+    return tuple(_INCLUDE.findall(text))
 
 
 def _family(folder: Path) -> Family:

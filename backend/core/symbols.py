@@ -10,12 +10,17 @@ from pathlib import Path
 
 def demangle(names: list[str]) -> list[str]:
     """C++ names in one call of c++filt; unchanged where it is missing."""
-    try:
-        done = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return names
-    plain = done.stdout.splitlines()
+    plain = demangle_text("\n".join(names)).splitlines()
     return plain if len(plain) == len(names) else names
+
+
+def demangle_text(text: str) -> str:
+    """Any text with every mangled name in it demangled; unchanged where c++filt is missing."""
+    try:
+        done = subprocess.run(["c++filt"], input=text, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return text
+    return done.stdout if done.returncode == 0 else text
 
 
 def declaration(plain: str, files: Iterable[Path]) -> str | None:

@@ -102,14 +102,14 @@ def known_archs(chain: Toolchain) -> list[str]:
     return [name for n in numbers for name in ([f"sm_{n}"] + ([f"sm_{n}a"] if n >= 90 else []))]
 
 
-def find_cuobjdump(chain: Toolchain) -> str | None:
-    """cuobjdump from PATH, the CUDA folder, or the PyPI package nvidia-cuda-cuobjdump."""
-    found = _which("cuobjdump") or (chain.cuda_home and _which(f"{chain.cuda_home}/bin/cuobjdump"))
+def find_cuda_tool(chain: Toolchain, name: str) -> str | None:
+    """cuobjdump, nvdisasm or another program of the toolkit, from PATH, the CUDA folder, or NVIDIA's PyPI packages."""
+    found = _which(name) or (chain.cuda_home and _which(f"{chain.cuda_home}/bin/{name}"))
     if found:
         return found
     spec = importlib.util.find_spec("nvidia")
     for root in spec.submodule_search_locations or () if spec else ():
-        for path in sorted(Path(root).glob("*/bin/cuobjdump")):
+        for path in sorted(Path(root).glob(f"*/bin/{name}")):
             if os.access(path, os.X_OK):
                 return str(path)
     return None

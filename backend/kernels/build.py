@@ -44,6 +44,7 @@ def build(
         with builder(folder, log, cancelled):
             if clean:
                 cache.empty(folder)
+            cache.sweep(folder)
             compiled = _compile(chain, folder, units, archs, log, cancelled, progress)
             linked = _link(chain, folder, units, archs, log)
             result = _report(chain, archs, units, time.monotonic() - start, compiled, linked)

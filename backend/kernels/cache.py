@@ -30,6 +30,13 @@ def empty(folder: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def sweep(folder: Path) -> None:
+    """Remove what a killed builder left half-written. The caller holds the lock, so nobody is writing these."""
+    for pattern in ("*.o.part", "*.o.whole", "*.so.*.part"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+
+
 def prune(folder: Path, keep: list[Object], log: Callable[[str], None] = lambda text: None) -> None:
     """Bring the folder under the limit, and remove folders of other toolchains that nobody used for a month.
 

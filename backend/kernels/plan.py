@@ -64,7 +64,7 @@ def entry(variant: Variant, arch: str) -> str:
 
 def objects(chain: Toolchain, unit: str, archs: tuple[str, ...] = ()) -> list[Object]:
     """The objects of a unit, in a fixed order. "cuda" for the given architectures; TypeError names a kernel without an idea line."""
-    texts: dict[Path, bytes] = {}
+    texts: dict[Path, bytes] = {}  # of each source: the hash of it and of the headers it includes
     found = []
     for family in families().values():
         found.append(_binding(chain, unit, family, texts))
@@ -106,9 +106,9 @@ def _version(tool) -> str:
 
 
 def _key(texts: dict[Path, bytes], source: Path, flags: tuple[str, ...], *others: str | None) -> str:
-    digest = hashlib.sha256(repr((FORMAT, flags, others)).encode())
-    for file in source_closure(source):
-        if file not in texts:
-            texts[file] = hashlib.sha256(file.read_bytes()).digest()
-        digest.update(f"{file.parent.name}/{file.name}".encode() + b"\0" + texts[file])
-    return digest.hexdigest()[:20]
+    if source not in texts:
+        digest = hashlib.sha256()
+        for file in source_closure(source):
+            digest.update(f"{file.parent.name}/{file.name}".encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+        texts[source] = digest.digest()
+    return hashlib.sha256(repr((FORMAT, flags, others, texts[source])).encode()).hexdigest()[:20]
