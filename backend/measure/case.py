@@ -1,0 +1,251 @@
+"""One case of a comparison: check every implementation, then sample the right ones together, mode by mode.
+
+A ``Candidate`` carries what is known of one implementation on the way to its record; one that has a ``status`` takes no further
+part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from backend import ops
+from backend.core.errors import BuildError, Cancelled, Unsupported
+from backend.core.records import Accuracy, BenchSpec, case_key
+from backend.core.reporter import Reporter
+from backend.measure import compare, device_state, graph, launches, timer
+from backend.measure.check import Case, worse
+from backend.ops.base import Implementation
+
+REFUSALS = (Unsupported, ValueError, TypeError, NotImplementedError, AssertionError)
+"""What a user's function or a peer raises to say that it does not take strided inputs: a refusal, not a wrong result."""
+
+_SETS_S = 10.0  # seconds that making the rotating sets of one implementation may take
+
+
+@dataclass
+class Candidate:
+    """One implementation on one case. status stays None while it may be timed."""
+
+    info: Implementation
+    run: Callable[[], Any] | None = None
+    first_ms: float | None = None
+    accuracy: Accuracy | None = None
+    status: str | None = None
+    reason: str | None = None
+    series: dict[str, compare.Series] = field(default_factory=dict)
+    launches: list[launches.Launch] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    def fail(self, status: str, reason: str) -> None:
+        self.status, self.reason, self.run = status, reason, None
+        self.series.clear()
+
+
+class Trial:
+    """One case: ``values`` on ``spec.device``. ``unbuilt``: why our kernels could not be built, or None."""
+
+    def __init__(
+        self, spec: BenchSpec, module: ModuleType, values: Mapping[str, Any], reporter: Reporter, unbuilt: str | None = None
+    ):
+        self.spec, self.module, self.values, self.reporter, self.unbuilt = spec, module, values, reporter, unbuilt
+        self.key = case_key(spec.op, values, spec.dtype, spec.device)
+        self.cuda = spec.device.startswith("cuda")
+        self.inputs: dict[str, Any] | None = None
+
+    def check(self, candidates: list[Candidate], step: Callable[[str], None]) -> None:
+        """Set ``run``, ``first_ms`` and ``accuracy`` of every candidate that is right, ``status`` and ``reason`` of the others.
+
+        ``step(text)`` is told of each implementation before it runs.
+        """
+        for c in candidates:
+            if c.info.reason:
+                c.fail("unsupported", c.info.reason)
+            elif c.info.kind == "ours" and self.unbuilt:
+                c.fail("error", self.unbuilt)
+        for contiguous in (True, False):
+            alive = [c for c in candidates if c.status is None]
+            if not alive:
+                return
+            self._doing(alive[0])
+            case = self._inputs(alive, self.spec.seed + (0 if contiguous else 1), contiguous)
+            if case is None:
+                return
+            for c in alive:
+                self.reporter.check()
+                step(f"checking {c.name}" + ("" if contiguous else " on strided inputs"))
+                self._doing(c)
+                self._guarded(c, partial(self._first if contiguous else self._strided, c, case))
+            if contiguous:
+                self.inputs = case.inputs
+
+    def sample(self, candidates: list[Candidate], mode: str, flush: Callable[[], None] | None, l2_bytes: int | None) -> None:
+        """Sample all candidates without a status in one mode, together; their ``series`` get the mode where it applies."""
+        samplers: dict[str, timer.Sampler] = {}
+        by_name = {c.name: c for c in candidates if c.status is None}
+        for c in by_name.values():
+            self._doing(c)
+            if sampler := self._guarded(c, partial(self._sampler, c, mode, flush, l2_bytes)):
+                samplers[c.name] = sampler
+        if not samplers:
+            return
+
+        def turn(name: str) -> None:
+            self.reporter.check()
+            self._doing(by_name[name])
+
+        spec = self.spec
+        stop = compare.Stop(spec.precision, spec.min_samples, spec.min_s, spec.budget_s)
+        found = compare.rounds(samplers, stop, spec.seed, turn, self._state_reader())
+        for name, series in found.items():
+            if series.failure is not None:
+                self._book(by_name[name], series.failure)
+            else:
+                by_name[name].series[mode] = series
+
+    def inspect(self, c: Candidate) -> None:
+        """On a GPU: what one call launches, into ``launches``; a call that shows nothing is said in the log."""
+        if not self.cuda or c.run is None:
+            return
+        self._doing(c)
+        try:
+            c.launches = launches.inspect(c.run, self.spec.device)
+        except RuntimeError as e:
+            if compare.ends_context(e):
+                raise
+            self.reporter.log(f"{c.name}: its kernels are not known: {graph.first_line(e)}")
+
+    def _inputs(self, alive: list[Candidate], seed: int, contiguous: bool) -> Case | None:
+        try:
+            return Case(self.module, self.values, self.spec.dtype, self.spec.device, seed, contiguous)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as e:
+            if not is_out_of_memory(e):
+                raise
+            self._empty_cache()
+            for c in alive:
+                c.fail("oom", f"the inputs and the reference of this case do not fit in memory: {graph.first_line(e)}")
+            return None
+
+    def _first(self, c: Candidate, case: Case) -> None:
+        c.run, out, c.first_ms = timer.first_call(partial(ops.make, self.spec.op, c.name, case.inputs), self.spec.device)
+        self._judge(c, case, out)
+        out = None  # its memory is free again, and poisoned for the second call
+        if c.status is None:
+            self._judge(c, case, None)
+
+    def _strided(self, c: Candidate, case: Case) -> None:
+        timed, c.run = c.run, None
+        try:
+            run = ops.make(self.spec.op, c.name, case.inputs)
+            with torch.no_grad():
+                run()  # allocates what the poisoned call will find again
+            c.run = run
+            self._judge(c, case, None, "on non-contiguous inputs: ")
+        except REFUSALS as e:
+            if c.info.kind == "ours" and not isinstance(e, Unsupported):
+                raise
+            self.reporter.log(f"{c.name} does not take non-contiguous inputs: {graph.first_line(e)}")
+        except RuntimeError as e:
+            if is_out_of_memory(e) or compare.ends_context(e):
+                raise
+            c.fail("error", f"on non-contiguous inputs: {one_line(e)}")
+        c.run = timed if c.status is None else None
+
+    def _judge(self, c: Candidate, case: Case, out: Any, prefix: str = "") -> None:
+        with torch.no_grad():
+            judgement = case.verify(c.run, out)
+        c.accuracy = worse(c.accuracy, judgement.accuracy)
+        if judgement.reason:
+            c.accuracy = judgement.accuracy or c.accuracy
+            c.fail("wrong", prefix + judgement.reason)
+
+    def _sampler(self, c: Candidate, mode: str, flush, l2_bytes: int | None) -> timer.Sampler | None:
+        device = self.spec.device
+        if mode.startswith("eager"):
+            cold = flush if mode == "eager_cold" else None
+            return timer.CudaEager(c.run, device, cold) if self.cuda else timer.CpuEager(c.run, cold)
+        try:
+            runs = [c.run] if mode == "graph" else self._rotation(c, l2_bytes)
+            return graph.CudaGraph(runs, device, mode)
+        except graph.CannotCapture as e:
+            self.reporter.log(f"{c.name} has no {mode} time: {e}")
+            return None
+
+    def _rotation(self, c: Candidate, l2_bytes: int | None) -> list[Callable[[], Any]]:
+        """The callable on as many sets of inputs as exceed L2; CannotCapture where making them would take too long."""
+        item = getattr(torch, self.spec.dtype).itemsize
+        out = c.run()
+        size = graph.footprint(self.inputs, out.numel() * item)
+        del out
+        sets = graph.sets_needed(size, l2_bytes or 64 << 20)
+        runs, begun = [c.run], time.monotonic()
+        while len(runs) < sets:
+            inputs = self.module.inputs(self.values, self.spec.dtype, self.spec.device, self.spec.seed + 100 + len(runs))
+            run = ops.make(self.spec.op, c.name, inputs)
+            run()
+            runs.append(run)
+            self.reporter.check()
+            if (time.monotonic() - begun) / (len(runs) - 1) * (sets - 1) > _SETS_S:
+                raise graph.CannotCapture(f"preparing {sets} sets of inputs, to exceed L2, would take more than {_SETS_S:g} s")
+        return runs
+
+    def _state_reader(self) -> Callable[[], dict | None]:
+        try:
+            return device_state.reader(self.spec.device)
+        except device_state.NvmlError as e:
+            self.reporter.log(str(e))
+            return lambda: None
+
+    def _doing(self, c: Candidate) -> None:
+        self.reporter.doing(self.key, c.name, self.spec.case_deadline_s)
+
+    def _guarded(self, c: Candidate, work: Callable[[], Any]) -> Any:
+        """The result of ``work``; None where it failed, which is then the candidate's status."""
+        try:
+            return work()
+        except Exception as e:
+            self._book(c, e)
+
+    def _book(self, c: Candidate, e: Exception) -> None:
+        """Turn an exception into a status; what is no implementation's fault, or ends the process's context, goes up."""
+        if isinstance(e, Cancelled | BrokenPipeError) or compare.ends_context(e):
+            raise e
+        if is_out_of_memory(e):
+            self._empty_cache()
+            c.fail("oom", f"out of memory: {one_line(e)}")
+        elif isinstance(e, Unsupported):
+            c.fail("unsupported", str(e))
+        elif isinstance(e, BuildError):
+            c.fail("error", str(e))
+        else:
+            c.fail("error", one_line(e))
+
+    def _empty_cache(self) -> None:
+        if self.cuda:
+            torch.cuda.empty_cache()
+
+
+def candidates(spec: BenchSpec, names: list[str], arch: str | None) -> list[Candidate]:
+    """One Candidate a name, in that order, with the reason of those that cannot run on the device."""
+    listed = {i.name: i for i in ops.implementations(spec.op, spec.device, arch)}
+    return [Candidate(dataclasses.replace(listed.get(n) or ops.describe(spec.op, n, spec.device))) for n in names]
+
+
+def is_out_of_memory(e: BaseException) -> bool:
+    """Out of memory on either device; the CPU allocator says it in words only."""
+    return isinstance(e, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(e)
+
+
+def one_line(e: BaseException) -> str:
+    """An exception as a reason: its type and its first line."""
+    return f"{type(e).__name__}: {graph.first_line(e)}"

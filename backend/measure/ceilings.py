@@ -1,0 +1,134 @@
+"""What this device can do at most, measured: the ceilings of the roofline and the yardstick of the alarm.
+
+Each figure is the best of several repetitions, because a ceiling that other load has pulled down is none. They are kept per
+device, driver, torch and thread count in the user's runtime folder, with their date; a second measurement can only raise them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.core import environment, paths
+
+_HOW = {
+    "copy_gbps": "bytes read + written by a device copy of buffers far larger than the caches",
+    "read_gbps": "bytes read by a reduction (maximum) of the same buffer",
+    "l2_gbps": "bytes read + written by a copy that fits in the last-level cache, best over sizes",
+    "matrix_tflops": "torch.matmul of square matrices, per dtype, default precision settings",
+    "vector_tflops": "fp32 torch.matmul without TF32: multiply-adds of the vector units, in which the 16-bit dtypes are computed too",
+}
+
+
+def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = False) -> dict[str, Any]:
+    """Ceilings of "cuda:N" or "cpu": copy_gbps, read_gbps, l2_gbps (GB/s = 1e9 bytes/s), matrix_tflops {dtype: TFLOP/s},
+    vector_tflops {dtype: TFLOP/s}, how (a sentence a figure), device_name and measured (Unix seconds).
+
+    From the cache where it has them; ``refresh`` measures again and keeps the larger. At most some 2 s on a CPU.
+    """
+    facts = environment.collect(device)
+    key, file = _key(facts, device), paths.user_runtime() / "ceilings.json"
+    kept = _read(file).get(key, {})
+    missing = [d for d in dtypes if refresh or d not in kept.get("matrix_tflops", {})]
+    if kept and not missing and not refresh:
+        return kept
+    found = dict(kept) or {"how": _HOW, "device_name": facts.get("device_name"), "matrix_tflops": {}, "vector_tflops": {}}
+    with torch.no_grad():
+        if refresh or not kept:
+            for name, value in _bandwidths(device, facts).items():
+                found[name] = max(value, found.get(name) or 0.0)
+        rates, vector = dict(found["matrix_tflops"]), dict(found["vector_tflops"])
+        if missing:
+            fp32 = max(_matrix_tflops(device, "float32", tf32=False), *vector.values(), 0.0)
+        for dtype in missing:
+            rates[dtype] = max(_matrix_tflops(device, dtype), rates.get(dtype, 0.0))
+            vector[dtype] = fp32
+    found |= {"matrix_tflops": rates, "vector_tflops": vector, "measured": time.time()}
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
+    _write(file, key, found)
+    return found
+
+
+def _bandwidths(device: str, facts: dict) -> dict[str, float]:
+    cuda = device.startswith("cuda")
+    cache = (facts.get("l2_bytes") if cuda else facts.get("llc_bytes")) or 32 << 20
+    size = min(max(4 * cache, 64 << 20 if not cuda else 1 << 30), 256 << 20 if not cuda else 1 << 32)
+    source = torch.randint(1, 100, (size // 4,), dtype=torch.int32, device=device)
+    target = torch.empty_like(source)
+    copy = 2 * size / _best_s(lambda: target.copy_(source), device)
+    read = size / _best_s(lambda: torch.amax(source), device)
+    inside = max(_cached_rate(source, target, cache // share // 8, device) for share in (2, 4, 8, 32))
+    return {"copy_gbps": copy / 1e9, "read_gbps": read / 1e9, "l2_gbps": max(inside, copy) / 1e9}
+
+
+def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device: str) -> float:
+    """Bytes per second of a copy of ``count`` int32 (source and target together 8 * count bytes) that stays in cache."""
+    a, b = source[:count], target[:count]
+    if device.startswith("cuda"):
+        from backend.measure.graph import CudaGraph
+
+        return 8 * count / (min(CudaGraph([lambda: b.copy_(a)], device, "graph").take(10)) / 1e3)
+    return 8 * count / _best_s(lambda: b.copy_(a), device, inner=max(1, (1 << 20) // count))
+
+
+def _matrix_tflops(device: str, dtype: str, tf32: bool | None = None) -> float:
+    n = 8192 if device.startswith("cuda") else 1024 if dtype == "float32" else 256
+    a, b = (torch.randn(n, n, device=device).to(getattr(torch, dtype)) for _ in range(2))
+    was = torch.get_float32_matmul_precision()
+    try:
+        if tf32 is False:
+            torch.set_float32_matmul_precision("highest")
+        return 2 * n**3 / _best_s(lambda: a @ b, device) / 1e12
+    finally:
+        torch.set_float32_matmul_precision(was)
+
+
+def _best_s(run: Callable[[], Any], device: str, inner: int = 1, seconds: float = 0.12) -> float:
+    """The shortest of repeated calls, in seconds: at least five, for ``seconds``."""
+    cuda = device.startswith("cuda")
+    run()
+    best, begun, count = float("inf"), time.perf_counter(), 0
+    while count < 5 or time.perf_counter() - begun < seconds:
+        if cuda:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            with torch.cuda.device(device):
+                start.record()
+                for _ in range(inner):
+                    run()
+                end.record()
+                end.synchronize()
+            took = start.elapsed_time(end) / 1e3
+        else:
+            start = time.perf_counter()
+            for _ in range(inner):
+                run()
+            took = time.perf_counter() - start
+        best, count = min(best, took / inner), count + 1
+    return best
+
+
+def _key(facts: dict, device: str) -> str:
+    cuda = device.startswith("cuda")
+    who = facts.get("device_uuid") if cuda else f"{facts.get('cpu_name')} x {torch.get_num_threads()}"
+    return " | ".join(str(x) for x in (who, facts.get("driver") if cuda else "cpu", torch.__version__))
+
+
+def _read(file: Path) -> dict:
+    try:
+        data = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}  # a cache: what cannot be read is measured again
+    return data if isinstance(data, dict) else {}
+
+
+def _write(file: Path, key: str, value: dict) -> None:
+    fresh = file.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps(_read(file) | {key: value}, indent=1))
+    fresh.replace(file)
