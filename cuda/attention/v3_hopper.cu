@@ -1,0 +1,365 @@
+// Hopper tiles: wgmma fed by TMA; warpgroups of 64 query rows share the KV tiles that any of them needs.
+// archs: sm_90a
+// expects: HGMMA UTMALDG
+//
+// A block is WG warpgroups. It first merges their tile lists into one schedule in shared memory (a step is one KV tile, with a
+// code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a ring of stages. There
+// is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty stage. The product S = Q K^T of a
+// step is queued behind O += P V of the step before, so the tensor cores run on while other warpgroups do their softmax.
+#include "../common/hopper.cuh"
+#include "../common/launch.cuh"
+#include "../common/mma.cuh"
+#include "attention.cuh"
+
+namespace {
+using namespace hopper;
+
+constexpr int kDead = -2;
+constexpr float kLog2e = 1.4426950408889634f;
+constexpr int kMaxSharedBytes = 232448;  // a block's most on sm_90
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+template <typename T> __device__ __forceinline__ uint32_t pack(float low, float high) {
+  if constexpr (std::is_same_v<T, __half>) {
+    __half2 v = __floats2half2_rn(low, high);
+    return *reinterpret_cast<uint32_t*>(&v);
+  } else {
+    __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<uint32_t*>(&v);
+  }
+}
+
+// A barrier of one warpgroup's 128 threads; constant numbers, because a number in a register reserves all sixteen.
+__device__ __forceinline__ void warpgroup_barrier(int wg) {
+  if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
+  else asm volatile("bar.sync 2, 128;" ::: "memory");
+}
+
+// Panels of 64 columns make up a row of head_dim; stages and resident blocks are what fits registers and shared memory.
+template <int Panels, int WG> struct Shape {
+  static constexpr int stages = Panels == 1 ? (WG == 1 ? 3 : 4) : Panels == 2 ? (WG == 1 ? 2 : 3) : 2;
+  static constexpr int blocks_per_sm = Panels == 1 ? (WG == 1 ? 4 : 2) : Panels == 2 && WG == 1 ? 2 : 1;
+  static constexpr bool q_in_registers = Panels <= 2;
+  static constexpr int q_bytes = WG * Panels * kTileBytes;
+  static constexpr int stage_bytes = 2 * Panels * kTileBytes;
+  static int shared_bytes(int kv_tiles) { return 1024 + q_bytes + stages * stage_bytes + 256 + 4 * kv_tiles * (WG + 1); }
+};
+
+template <typename T, int Panels, int WG, bool Bias>
+__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
+    attention_hopper(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
+                     const __grid_constant__ AttentionArgs args, int q_blocks) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using S = Shape<Panels, WG>;
+  extern __shared__ uint8_t raw[];
+  uint8_t* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
+  uint8_t* stage_base = shared + S::q_bytes;
+  uint64_t* full_k = reinterpret_cast<uint64_t*>(stage_base + S::stages * S::stage_bytes);
+  uint64_t* full_v = full_k + S::stages;
+  uint64_t* full_q = full_v + S::stages;
+  uint32_t* released = reinterpret_cast<uint32_t*>(full_q + 1);
+  int* steps_shared = reinterpret_cast<int*>(released + S::stages);
+  const int kv_tiles = (args.seq_k + 63) / 64;
+  int* order = reinterpret_cast<int*>(full_k) + 64;
+  int* codes = order + kv_tiles;
+
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int wg = warp / 4;
+  // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
+  const int turn = blockIdx.x % q_blocks, bh = blockIdx.x / q_blocks;
+  const int q_block = turn == 0 ? 0 : q_blocks - turn;
+  const int b = bh / args.heads, h = bh % args.heads, h_kv = h / (args.heads / args.heads_kv);
+  const int q_tiles = (args.seq_q + 63) / 64;
+
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < S::stages; ++s) {
+      barrier_init(full_k + s, 1);
+      barrier_init(full_v + s, 1);
+      released[s] = 0;
+    }
+    barrier_init(full_q, 1);
+    barrier_init_fence();
+    prefetch_map(&q_map);
+    prefetch_map(&k_map);
+    prefetch_map(&v_map);
+  }
+
+  // The schedule.
+  int steps;
+  if (args.row_ptr == nullptr) {
+    for (int i = threadIdx.x; i < kv_tiles; i += 128 * WG) {
+      order[i] = i;
+      for (int w = 0; w < WG; ++w) codes[w * kv_tiles + i] = q_block * WG + w < q_tiles ? -1 : kDead;
+    }
+    __syncthreads();
+    steps = kv_tiles;
+  } else {
+    for (int i = threadIdx.x; i < WG * kv_tiles; i += 128 * WG) codes[i] = kDead;
+    __syncthreads();
+    const int q_tile = q_block * WG + wg;
+    if (q_tile < q_tiles) {
+      const int32_t* row = args.row_ptr + int64_t(b * args.mask_stride_b + h * args.mask_stride_h) * q_tiles + q_tile;
+      const int last = row[1];
+      for (int i = row[0] + int(threadIdx.x % 128); i < last; i += 128) codes[wg * kv_tiles + args.tile_index[i]] = args.tile_code[i];
+    }
+    __syncthreads();
+    if (warp == 0) {
+      int count = 0;
+      for (int base = 0; base < kv_tiles; base += 32) {
+        const int t = base + lane;
+        bool live = false;
+        if (t < kv_tiles)
+          for (int w = 0; w < WG; ++w) live |= codes[w * kv_tiles + t] != kDead;
+        const uint32_t mask = __ballot_sync(0xffffffffu, live);
+        if (live) order[count + __popc(mask & ((1u << lane) - 1))] = t;
+        count += __popc(mask);
+      }
+      if (lane == 0) *steps_shared = count;
+    }
+    __syncthreads();
+    steps = *steps_shared;
+  }
+
+  auto load = [&](int step) {
+    const int s = step % S::stages, row = order[step] * 64;
+    uint8_t* k = stage_base + s * S::stage_bytes;
+    uint8_t* v = k + Panels * kTileBytes;
+    barrier_expect(full_k + s, Panels * kTileBytes);
+    for (int p = 0; p < Panels; ++p) load_tile(k + p * kTileBytes, &k_map, full_k + s, 64 * p, row, h_kv, b);
+    barrier_expect(full_v + s, Panels * kTileBytes);
+    for (int p = 0; p < Panels; ++p) load_tile(v + p * kTileBytes, &v_map, full_v + s, 64 * p, row, h_kv, b);
+  };
+  if (threadIdx.x == 0) {
+    barrier_expect(full_q, S::q_bytes);
+    for (int w = 0; w < WG; ++w)
+      for (int p = 0; p < Panels; ++p)
+        load_tile(shared + (w * Panels + p) * kTileBytes, &q_map, full_q, 64 * p, (q_block * WG + w) * 64, h, b);
+    for (int step = 0; step < S::stages && step < steps; ++step) load(step);
+  }
+
+  uint8_t* q_own = shared + wg * Panels * kTileBytes;
+  barrier_wait(full_q, 0);
+  uint32_t q_regs[S::q_in_registers ? 4 * Panels : 1][4];
+  if constexpr (S::q_in_registers) {
+    const int r = 16 * (warp % 4) + lane % 16;
+#pragma unroll
+    for (int i = 0; i < 4 * Panels; ++i) {
+      const int chunk = 2 * (i % 4) + lane / 16;
+      tensor_core::ldmatrix_x4(q_regs[i], shared_address(q_own + (i / 4) * kTileBytes + r * 128 + ((chunk ^ (r & 7)) << 4)));
+    }
+  }
+
+  const int g = lane / 4, t2 = 2 * (lane % 4);
+  const int row_in_tile = 16 * (warp % 4) + g;
+  const int q_row = (q_block * WG + wg) * 64 + row_in_tile;
+  const float scale = args.scale * kLog2e;
+  float o[Panels][32];
+  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
+  bool first = true;
+
+  auto release = [&](int step) {
+    __syncwarp();
+    if (lane == 0 && step + S::stages < steps) {
+      uint32_t before;
+      asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;" : "=r"(before) : "r"(shared_address(released + step % S::stages)) : "memory");
+      if (before == 4 * WG - 1) {
+        released[step % S::stages] = 0;
+        load(step + S::stages);
+      }
+    }
+  };
+
+  for (int step = 0; step < steps; ++step) {
+    const int s = step % S::stages;
+    const uint32_t parity = (step / S::stages) & 1;
+    const int tile = order[step], code = codes[wg * kv_tiles + tile];
+    uint64_t bits[2];
+    if (code >= 0) {
+      bits[0] = args.bitmaps[int64_t(code) * 64 + row_in_tile] >> t2;
+      bits[1] = args.bitmaps[int64_t(code) * 64 + row_in_tile + 8] >> t2;
+    }
+    barrier_wait(full_k + s, parity);
+    uint8_t* k = stage_base + s * S::stage_bytes;
+    float x[32];
+    if (code != kDead) {
+      fence_registers(x);
+      wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < 4 * Panels; ++i) {
+        const uint64_t kd = tile_descriptor(k + (i / 4) * kTileBytes) + (i % 4) * kStepColumns;
+        if constexpr (S::q_in_registers)
+          wgmma_64x64x16<T, 0>(x, q_regs[i], kd, i > 0);
+        else
+          wgmma_64x64x16<T>(x, tile_descriptor(q_own + (i / 4) * kTileBytes) + (i % 4) * kStepColumns, kd, i > 0);
+      }
+      wgmma_commit();
+    }
+    wgmma_wait<0>();  // also the step before: its stage is free now
+    fence_registers(x);
+#pragma unroll
+    for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
+    if (step > 0) release(step - 1);
+    if (code == kDead) continue;
+
+    if constexpr (Bias) {
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        const int row = q_row + (i & 2 ? 8 : 0), column = tile * 64 + 8 * (i / 4) + t2 + (i & 1);
+        float extra = 0.f;
+        if (row < args.seq_q && column < args.seq_k) {
+          const int64_t at = b * args.bias_stride[0] + h * args.bias_stride[1] + row * args.bias_stride[2] + column * args.bias_stride[3];
+          extra = args.bias_dtype == FS_FLOAT32 ? static_cast<const float*>(args.bias)[at] : to_float(static_cast<const T*>(args.bias)[at]);
+        }
+        x[i] = x[i] * scale + extra * kLog2e;
+      }
+    }
+    const float factor = Bias ? 1.f : scale;
+    if (code >= 0) {
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        const uint64_t word = bits[i & 2 ? 1 : 0];
+        if (!((word >> (8 * (i / 4) + (i & 1))) & 1)) x[i] = -INFINITY;
+      }
+    } else if (tile * 64 + 64 > args.seq_k) {
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (tile * 64 + 8 * (i / 4) + t2 + (i & 1) >= args.seq_k) x[i] = -INFINITY;
+    }
+
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float top = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) top = fmaxf(top, fmaxf(x[4 * j + 2 * r], x[4 * j + 2 * r + 1]));
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+      const float next = fmaxf(maximum[r], top);
+      const float shift = next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp(-inf) = 0
+      const float shrink = first ? 0.f : exp2_fast(maximum[r] * factor - shift);
+      maximum[r] = next;
+      float part = 0.f;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const float weight = exp2_fast(x[4 * j + 2 * r + c] * factor - shift);
+          x[4 * j + 2 * r + c] = weight;
+          part += weight;
+        }
+      }
+      sum[r] = sum[r] * shrink + part;
+      if (!first) {
+#pragma unroll
+        for (int p = 0; p < Panels; ++p)
+#pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            o[p][4 * j + 2 * r] *= shrink;
+            o[p][4 * j + 2 * r + 1] *= shrink;
+          }
+      }
+    }
+
+    uint32_t weights[4][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      weights[i][0] = pack<T>(x[8 * i], x[8 * i + 1]);
+      weights[i][1] = pack<T>(x[8 * i + 2], x[8 * i + 3]);
+      weights[i][2] = pack<T>(x[8 * i + 4], x[8 * i + 5]);
+      weights[i][3] = pack<T>(x[8 * i + 6], x[8 * i + 7]);
+    }
+    barrier_wait(full_v + s, parity);
+    uint8_t* v = k + Panels * kTileBytes;
+#pragma unroll
+    for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
+    wgmma_fence();
+#pragma unroll
+    for (int p = 0; p < Panels; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) wgmma_64x64x16<T, 1>(o[p], weights[i], tile_descriptor(v + p * kTileBytes) + i * kStepRows, i > 0 || !first);
+    wgmma_commit();
+    first = false;
+  }
+  wgmma_wait<0>();
+#pragma unroll
+  for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
+
+  // The query tile's own shared memory carries the result to coalesced 16-byte stores.
+  float inverse[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
+    sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+    inverse[r] = sum[r] > 0.f ? 1.f / sum[r] : 0.f;
+  }
+  warpgroup_barrier(wg);
+#pragma unroll
+  for (int p = 0; p < Panels; ++p)
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = row_in_tile + 8 * r;
+        const uint32_t two = first ? 0u : pack<T>(o[p][4 * j + 2 * r] * inverse[r], o[p][4 * j + 2 * r + 1] * inverse[r]);
+        *reinterpret_cast<uint32_t*>(q_own + p * kTileBytes + row * 128 + ((j ^ (row & 7)) << 4) + 2 * t2) = two;
+      }
+  warpgroup_barrier(wg);
+  T* out = static_cast<T*>(args.out) + int64_t(b * args.heads + h) * args.seq_q * args.head_dim;
+  for (int i = threadIdx.x % 128; i < 64 * 8 * Panels; i += 128) {
+    const int c = i % (8 * Panels), r = i / (8 * Panels), row = (q_block * WG + wg) * 64 + r;
+    if (row < args.seq_q && c * 8 < args.head_dim)
+      *reinterpret_cast<uint4*>(out + int64_t(row) * args.head_dim + c * 8) =
+          *reinterpret_cast<const uint4*>(q_own + (c / 8) * kTileBytes + r * 128 + (((c % 8) ^ (r & 7)) << 4));
+  }
+#endif
+}
+
+template <typename T, int Panels, int WG, bool Bias> const char* launch(const AttentionArgs& args, cudaStream_t stream) {
+  const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
+  const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
+  CUtensorMap q_map, k_map, v_map;
+  constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
+  if (const char* why = make_map(&q_map, bf16, args.q, q_sizes, args.q_stride)) return why;
+  if (const char* why = make_map(&k_map, bf16, args.k, kv_sizes, args.k_stride)) return why;
+  if (const char* why = make_map(&v_map, bf16, args.v, kv_sizes, args.v_stride)) return why;
+  auto kernel = attention_hopper<T, Panels, WG, Bias>;
+  const int bytes = Shape<Panels, WG>::shared_bytes((args.seq_k + 63) / 64);
+  if (bytes > kMaxSharedBytes) return "unsupported: too many keys for the schedule in shared memory";
+  if (cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return cudaGetErrorString(status);
+  const int q_tiles = (args.seq_q + 63) / 64, q_blocks = (q_tiles + WG - 1) / WG;
+  const int64_t grid = int64_t(q_blocks) * args.batch * args.heads;
+  if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks";
+  kernel<<<unsigned(grid), 128 * WG, bytes, stream>>>(q_map, k_map, v_map, args, q_blocks);
+  return launch_error();
+}
+
+template <typename T, int Panels, int WG> const char* with_bias(const AttentionArgs& args, cudaStream_t stream) {
+  return args.bias ? launch<T, Panels, WG, true>(args, stream) : launch<T, Panels, WG, false>(args, stream);
+}
+
+template <typename T> const char* with_panels(const AttentionArgs& args, cudaStream_t stream) {
+  // One warpgroup a block while that leaves multiprocessors idle otherwise; two share their KV tiles once there is enough work.
+  const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
+  const bool small = tiles <= 2 * 132;
+  switch ((args.head_dim + 63) / 64) {
+    case 1: return small ? with_bias<T, 1, 1>(args, stream) : with_bias<T, 1, 2>(args, stream);
+    case 2: return small ? with_bias<T, 2, 1>(args, stream) : with_bias<T, 2, 2>(args, stream);
+    case 3: return with_bias<T, 3, 2>(args, stream);
+    case 4: return with_bias<T, 4, 2>(args, stream);
+  }
+  return "unsupported: head_dim above 256";
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
+  if (args->scale < 0) return "unsupported: a negative scale";
+  switch (args->dtype) {
+    case FS_FLOAT16: return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
+    case FS_BFLOAT16: return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));
+  }
+  return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
+}
