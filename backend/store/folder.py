@@ -112,7 +112,7 @@ def alive(path: Path) -> bool:
 
 def is_recorded(path: Path) -> bool:
     """Whether the run is one of the read-only recordings under profiles/recorded/."""
-    return Path(path).resolve().parent.name == "recorded"
+    return os.path.basename(os.path.dirname(os.path.abspath(path))) == "recorded"
 
 
 def request_cancel(path: Path) -> None:
