@@ -15,6 +15,7 @@ from typing import Any
 
 from backend.core.errors import RunError
 
+_LONGEST_LINE, _MOST_UNPACKED = 64 << 20, 1 << 30  # against files made to exhaust memory
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -79,8 +80,11 @@ def lines(path: Path) -> Iterator[dict]:
         else:
             return
         with f:
-            torn = None
-            for number, line in enumerate(f, 1):
+            torn, read = None, 0
+            for number, line in enumerate(iter(lambda: f.readline(_LONGEST_LINE), b""), 1):
+                read += len(line)
+                if len(line) == _LONGEST_LINE or (read > _MOST_UNPACKED and isinstance(f, gzip.GzipFile)):
+                    raise RunError(f"{path} is larger than any run's: a line over 64 MiB, or over 1 GiB unpacked")
                 if torn:
                     raise RunError(f"{path}: line {torn} is not JSON though more follow; the file was changed by something else")
                 try:
