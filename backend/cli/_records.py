@@ -12,18 +12,21 @@ from backend.core.records import Record
 _WORDS = {"oom": "out of memory", "timeout": "timed out"}
 
 
-def show(records: Sequence[Record], baseline: str) -> str:
+def show(records: Sequence[Record], baseline: str | None) -> str:
     """One table a case, with the parameters that all cases share said once above."""
     if not records:
         return "no records"
     cases = list(dict.fromkeys(r.case_key for r in records))
     first = records[0]
     shared = {k: v for k, v in first.case.items() if all(r.case.get(k) == v for r in records)}
-    lines = [f"{first.op}  {first.dtype} on {first.device}  baseline {baseline}", _case(shared) if shared else ""]
+    lines = [
+        f"{first.op}  {first.dtype} on {first.device}" + (f"  baseline {baseline}" if baseline else ""),
+        _case(shared) if shared else "",
+    ]
     for key in cases:
         rows = [r for r in records if r.case_key == key]
         own = {k: v for k, v in rows[0].case.items() if k not in shared}
-        lines += ["", *([_case(own)] if own else []), _table(rows)]
+        lines += ["", *([_case(own)] if own else []), _table(rows, baseline)]
         lines += [f"  {short(r.impl)}: {r.reason}" for r in rows if r.reason]
     return "\n".join(line for i, line in enumerate(lines) if line or i != 1)
 
@@ -38,12 +41,22 @@ def _case(case) -> str:
     return ", ".join(f"{k} {v}" for k, v in case.items())
 
 
-def _table(rows: Sequence[Record]) -> str:
+def _table(rows: Sequence[Record], baseline: str | None) -> str:
     times = {id(r): getattr(r.time_ms, r.main_mode) if r.main_mode else None for r in rows}
     colds = {id(r): _cold(r) for r in rows}
     unit, factor = time_unit(t.median for t in times.values() if t)
     mode = next((r.main_mode for r in rows if r.main_mode), "time")
-    header = ["implementation", f"{mode} {unit}", "95 % interval", f"cold {unit}", "speed-up", "95 % interval", "verdict", "max error", "marks"]
+    header = [
+        "implementation",
+        f"{mode} {unit}",
+        "95 % interval",
+        f"cold {unit}",
+        "speed-up",
+        "95 % interval",
+        "verdict",
+        "max error",
+        "marks",
+    ]
     body = []
     for r in sorted(rows, key=lambda r: times[id(r)].median if times[id(r)] else float("inf")):
         t, cold, s = times[id(r)], colds[id(r)], r.speedup
@@ -55,12 +68,18 @@ def _table(rows: Sequence[Record]) -> str:
                 three(cold.median * factor) if cold else NA,
                 ratio(s.median) if s else NA,
                 f"{three(s.low)} – {three(s.high)}" if s else "",
-                (s.verdict if s else "") if r.status == "ok" else _WORDS.get(r.status, r.status),
+                _verdict(r, baseline),
                 three(r.accuracy.max_abs) if r.accuracy else NA,
                 ", ".join([*(["did not converge"] if t and not t.converged else []), *(["throttled"] if r.throttled else [])]),
             ]
         )
     return table(header, body, "lrlrrllrl")
+
+
+def _verdict(record: Record, baseline: str | None) -> str:
+    if record.status != "ok":
+        return _WORDS.get(record.status, record.status)
+    return "baseline" if record.impl == baseline else record.speedup.verdict if record.speedup else ""
 
 
 def _cold(record: Record):

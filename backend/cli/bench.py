@@ -17,7 +17,9 @@ def arguments(parser, words) -> None:
     known = ops.names()
     named = next((w for w in words if w in known), None)
     parser.add_argument("op", metavar="OP", choices=known, help=", ".join(known))
-    parser.add_argument("--impl", action="append", metavar="A,B", help="implementations, file.py:function among them, or all (default)")
+    parser.add_argument(
+        "--impl", action="append", metavar="A,B", help="implementations, file.py:function among them, or all (default)"
+    )
     parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
     parser.add_argument("--case", action="append", default=[], metavar="KEY=VALUE,…", help="one case; may be repeated")
     parser.add_argument("--dtype", choices=DTYPES, help="default float16 on a GPU, float32 on the CPU")

@@ -9,7 +9,9 @@ HELP = "build the extension (incremental) and list resources per kernel and arch
 
 
 def arguments(parser, words) -> None:
-    parser.add_argument("--arch", nargs="+", metavar="sm_90a", help="architectures of the CUDA kernels (default: of the GPUs present)")
+    parser.add_argument(
+        "--arch", nargs="+", metavar="sm_90a", help="architectures of the CUDA kernels (default: of the GPUs present)"
+    )
     parser.add_argument("--clean", action="store_true", help="forget what was built with this toolchain before")
 
 

@@ -17,7 +17,9 @@ _SHADES = " ░▒▓█"
 
 
 def arguments(parser, words) -> None:
-    parser.add_argument("mask", metavar="MASK", help=f"name[:key=value,…] with one of {', '.join(masks.names())}; or file:path.npy")
+    parser.add_argument(
+        "mask", metavar="MASK", help=f"name[:key=value,…] with one of {', '.join(masks.names())}; or file:path.npy"
+    )
     parser.add_argument("--seq", required=True, type=int, help="queries a sequence")
     parser.add_argument("--seq-k", type=int, help="keys a sequence (default: as many as queries)")
     parser.add_argument("--tile", type=int, default=64, help="side of a tile (default 64)")
