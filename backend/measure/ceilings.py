@@ -19,7 +19,7 @@ from backend.core import environment, paths
 
 _HOW = {
     "copy_gbps": "bytes read + written by a device copy of buffers far larger than the caches",
-    "read_gbps": "bytes read by a reduction (maximum) of the same buffer",
+    "read_gbps": "bytes read by the sum of such a buffer",
     "l2_gbps": "bytes read + written by a copy that fits in the last-level cache, best over sizes",
     "matrix_tflops": "torch.matmul of square matrices, per dtype, default precision settings",
     "vector_tflops": "fp32 torch.matmul without TF32: multiply-adds of the vector units, in which the 16-bit dtypes are computed too",
@@ -60,16 +60,16 @@ def _bandwidths(device: str, facts: dict) -> dict[str, float]:
     cuda = device.startswith("cuda")
     cache = (facts.get("l2_bytes") if cuda else facts.get("llc_bytes")) or 32 << 20
     size = min(max(4 * cache, 64 << 20 if not cuda else 1 << 30), 256 << 20 if not cuda else 1 << 32)
-    source = torch.randint(1, 100, (size // 4,), dtype=torch.int32, device=device)
+    source = torch.rand(size // 4, device=device)
     target = torch.empty_like(source)
     copy = 2 * size / _best_s(lambda: target.copy_(source), device)
-    read = size / _best_s(lambda: torch.amax(source), device)
+    read = size / _best_s(lambda: torch.sum(source), device)
     inside = max(_cached_rate(source, target, cache // share // 8, device) for share in (2, 4, 8, 32))
     return {"copy_gbps": copy / 1e9, "read_gbps": read / 1e9, "l2_gbps": max(inside, copy) / 1e9}
 
 
 def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device: str) -> float:
-    """Bytes per second of a copy of ``count`` int32 (source and target together 8 * count bytes) that stays in cache."""
+    """Bytes per second of a copy of ``count`` fp32 (source and target together 8 * count bytes) that stays in cache."""
     a, b = source[:count], target[:count]
     if device.startswith("cuda"):
         from backend.measure.graph import CudaGraph

@@ -124,18 +124,18 @@ def _took_ms(work: Callable[[], Any]) -> float:
 
 
 class Flush:
-    """Empties the caches of a device: writes twice the L2 (CUDA) or reads 2.5 times the last-level cache (CPU), always the same
-    buffer. On the CPU the threads share the reading, and each may sit behind a last-level cache of its own (virtual machines
-    hide that), hence more than once the size. ``size`` of the cache in bytes; 32 MiB where the machine does not say."""
+    """Empties the caches of a device: writes twice the L2 (CUDA) or reads four times the last-level cache (CPU, at most 1 GiB),
+    always the same buffer. On the CPU the threads share the reading, each may sit behind a last-level cache of its own (virtual machines hide
+    that), and caches do not replace in strict order, hence four times. ``size`` of the cache in bytes; 32 MiB where the machine does not say."""
 
     def __init__(self, device: str, size: int | None):
         size = size or 32 << 20
         self._cuda = device.startswith("cuda")
-        count = (2 * size if self._cuda else size * 5 // 2) // 4
-        self._buffer = torch.randint(1, 100, (count,), dtype=torch.int32, device=device)
+        count = (2 * size if self._cuda else min(4 * size, max(1 << 30, 3 * size // 2))) // 4
+        self._buffer = torch.rand(count, device=device)
 
     def __call__(self) -> None:
         if self._cuda:
             self._buffer.add_(1)
         else:
-            torch.amax(self._buffer)
+            torch.sum(self._buffer)
