@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import sys
@@ -64,7 +65,8 @@ def nvcc(chain: Toolchain, present: list[dict]) -> Finding:
         f"{install('nvidia-cuda-toolkit', 'cuda-toolkit')} (12.8 to 13.x; or NVIDIA's own package), or CUDA_HOME=/where/it/is"
     )
     if chain.nvcc is None:
-        says = "nvcc, the CUDA compiler, is missing: CUDA kernels are not compiled"
+        named = f" (CUDACXX={os.environ['CUDACXX']} is no program)" if os.environ.get("CUDACXX") else ""
+        says = f"nvcc, the CUDA compiler, is missing{named}: CUDA kernels are not compiled"
         return Finding("nvcc", "fail" if present else "warn", says, toolkit)
     version = _numbers(chain.nvcc.version)
     if version is None:
@@ -100,7 +102,8 @@ def versions_agree(chain: Toolchain) -> Finding | None:
 
 def gxx(chain: Toolchain) -> Finding:
     if chain.gxx is None:
-        return Finding("g++", "fail", "g++, the C++ compiler, is missing", install("g++", "gcc-c++"))
+        named = f" (CXX={os.environ['CXX']} is no program)" if os.environ.get("CXX") else ""
+        return Finding("g++", "fail", f"g++, the C++ compiler, is missing{named}", install("g++", "gcc-c++"))
     major, newest = chain.gxx.major, chain.max_gcc
     if major is None:
         return Finding("g++", "fail", f"{chain.gxx.path} does not say its version", install("g++", "gcc-c++"))

@@ -61,9 +61,10 @@ class Toolchain:
 
 def detect() -> Toolchain:
     """What is there now: PATH and the environment variables are read at every call, versions are remembered per file."""
-    nvcc_path = _which(os.environ.get("CUDACXX") or "nvcc") or _which("/usr/local/cuda/bin/nvcc")
+    chosen = os.environ.get("CUDACXX")  # one that is named and not there is missing, not replaced by another
+    nvcc_path = _which(chosen or "nvcc")
     home = _cuda_home(nvcc_path)
-    if nvcc_path is None and home:
+    if nvcc_path is None and home and not chosen:
         nvcc_path = _which(f"{home}/bin/nvcc")
     torch_dir, torch_version, torch_cuda = _torch()
     cutlass, cutlass_version = _cutlass()

@@ -153,7 +153,8 @@ def _register_pending() -> None:
 def _resolve(op: str, kind: str) -> Callable:
     import torch
 
-    load(kind)
+    if kind not in _loaded:
+        load(kind)
     packet = getattr(torch.ops.fusescope, op, None)
     if packet is None:
         failed = [f"{f}/binding.cpp: {s['binding.cpp']['error']}" for f, s in report.state().items() if _failed(s, "binding.cpp")]
