@@ -122,7 +122,7 @@ def refresh_runs(where: Path, there: dict[str, tuple[Path, int]]) -> Path:
                 keep.append(row)
             else:
                 fresh.append(_row(path, mtime))
-        if fresh or len(keep) != known.num_rows:
+        if fresh or len(keep) != known.num_rows or not file.is_file():
             table = _read(file, schema)
             table = pa.concat_tables([table.take(pa.array(keep, pa.int64())), pa.Table.from_pylist(fresh, schema)])
             _replace(table, file)
