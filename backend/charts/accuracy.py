@@ -26,7 +26,6 @@ def dots(
     rows = [r for r in records if r.accuracy]
     if not rows:
         return template.empty("No record carries an accuracy.", theme)
-    c = template.THEMES[theme]
     rows.sort(key=lambda r: r.accuracy.max_abs, reverse=True)
     reference = rows[0].accuracy.reference
     fig = template.figure(
@@ -59,8 +58,9 @@ def dots(
     note = f"; passes within {tolerance[0]:.2g} + {tolerance[1]:.2g}·|reference|" if tolerance else ""
     fig.update_xaxes(
         type="log",
+        dtick=1,
         exponentformat="power",
-        title=dict(text=f"● largest absolute, ○ largest relative error (log){note}", font=dict(size=12, color=c["muted"])),
+        title_text=f"● largest absolute, ○ largest relative error (log){note}",
     )
-    fig.update_layout(margin=dict(l=8, r=252, t=66, b=52))
+    fig.update_layout(margin=dict(l=8, r=236, t=66, b=52))
     return fig

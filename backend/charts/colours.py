@@ -1,7 +1,7 @@
 """One colour an implementation, the same on every chart and page, from its name alone.
 
-Ours are one hue family (orange, from pale for v1 to deep for later versions, as a ladder climbs), peers are greys and blues,
-a user's own is reddish purple. Orange against blue and grey stays apart under every common colour-vision deficiency
+Ours are one hue family (orange), peers are greys and blues, a user's own is reddish purple; every one keeps a contrast of 3:1
+to the light and to the dark page. Orange against blue and grey stays apart under every common colour-vision deficiency
 (Okabe and Ito, "Color Universal Design", 2008); direct labels carry the name in any case.
 """
 
@@ -10,22 +10,22 @@ from __future__ import annotations
 import re
 import zlib
 
-_OURS = ("#F2B56B", "#EC9A3C", "#E37F1B", "#D55E00", "#B54E00", "#933E00", "#722F00")
-_CPU = "#E37F1B"
+_OURS = ("#C97B2C", "#E0761A", "#D55E00", "#B5651D", "#C24A12", "#B83A1B", "#A8501F")
+_CPU = "#E0761A"
 _AUTO = "#D55E00"
-_USER = "#CC79A7"
+_USER = "#B75A92"
 _KNOWN_PEERS = {
-    "eager": "#8A9199",
+    "eager": "#7D8590",
     "sdpa": "#0072B2",
     "sdpa_flash": "#0072B2",
     "sdpa_cudnn": "#3C8FCB",
-    "sdpa_efficient": "#6FB1E0",
-    "sdpa_math": "#A9B1B9",
-    "flex": "#004C78",
-    "flex_attention": "#004C78",
-    "compile": "#5B6FB5",
+    "sdpa_efficient": "#5C7FA3",
+    "sdpa_math": "#8A9199",
+    "flex": "#5B6FB5",
+    "flex_attention": "#5B6FB5",
+    "compile": "#6B7C93",
 }
-_OTHER_PEERS = ("#56B4E9", "#5C7FA3", "#2F6690", "#7A8BA0", "#8FB8DE", "#46627F")
+_OTHER_PEERS = ("#4F97C9", "#3F6FA0", "#7A8BA0", "#2F7FB8", "#6C87B8", "#4A86B0")
 _LADDER = re.compile(r"^v(\d+)_")
 
 

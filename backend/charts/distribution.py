@@ -29,7 +29,7 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
         outline = _outline(values, y)
         fig.add_scatter(
             x=outline[0], y=outline[1], mode="lines", line=dict(color=colour(row["impl"]), width=1), fill="toself",
-            opacity=0.35, hoverinfo="skip",
+            opacity=0.5, hoverinfo="skip",
         )  # fmt: skip
         shown = values if len(values) <= _MOST_DOTS else values[np.linspace(0, len(values) - 1, _MOST_DOTS).astype(int)]
         # Height within a row is the order of sampling, so a drift shows as a slope.
@@ -53,7 +53,7 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
             font=dict(size=12),
         )
     fig.update_yaxes(tickvals=list(range(len(rows))), ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
-    fig.update_xaxes(title=f"time of a call ({unit}), log", type="log")
+    fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
     _readable_log_ticks(fig, np.concatenate([np.asarray(s["ms"], float) * factor for s in rows]))
     fig.update_layout(margin=dict(l=8, r=92, t=66, b=50))
     return fig

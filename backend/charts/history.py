@@ -68,14 +68,19 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
             showarrow=False,
             text=f"<b>{numbers.ratio(first / last)}</b> the first",
         )
-    step = max(1, len(rows) // 8)
+    step = max(1, -(-len(rows) // 7))
     fig.update_xaxes(
-        tickvals=x[::step], ticktext=[f"{template.date(e.when)}<br>{(e.record.source_hash or '')[:8]}" for e in rows][::step],
-        range=[-0.4, len(rows) - 0.2], showgrid=False,
+tickvals=x[::step], ticktext=[_tick(e) for e in rows][::step],
+        range=[-0.4, len(rows) - 0.2], showgrid=False, tickangle=0,
     )  # fmt: skip
-    fig.update_yaxes(title=f"time of a call ({unit})", rangemode="tozero")
-    fig.update_layout(margin=dict(l=8, r=90, t=76, b=60))
+    fig.update_yaxes(title_text=f"time of a call ({unit})", rangemode="tozero")
+    fig.update_layout(margin=dict(l=8, r=90, t=76, b=70))
     return fig
+
+
+def _tick(edit: Edit) -> str:
+    day, _, clock = template.date(edit.when).rpartition(" ")
+    return f"{day[:-5]} {clock}<br>{(edit.record.source_hash or '')[:8]}"
 
 
 def resources_words(record: Record) -> str:

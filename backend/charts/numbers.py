@@ -24,6 +24,13 @@ def three(value: float | None) -> str:
     return f"{rounded:.{max(0, 2 - exponent)}f}"
 
 
+def round3(value: float | None) -> float | None:
+    """The number rounded to three significant digits, None for None and NaN: what a numeric column of a table holds."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return float(f"{value:.3g}")
+
+
 def time_unit(milliseconds: Iterable[float | None]) -> tuple[str, float]:
     """The unit (µs, ms or s) that suits a whole column of times in ms, and the factor to it from ms."""
     known = [v for v in milliseconds if v and v > 0]

@@ -59,7 +59,6 @@ def plot(
                 x=np.log10(high), y=np.log10(value), xanchor="right", yanchor="bottom", showarrow=False,
                 text=f"{name} {rows[0].dtype} {numbers.three(value)} TFLOP/s", font=dict(size=11.5, color=c["muted"]),
             )  # fmt: skip
-    seen = set()
     for r, ai, rate in zip(rows, intensity, rates, strict=True):
         limit = min(ai * copy / 1e3 if copy else np.inf, top if flat else np.inf)
         share = f"<br>{numbers.percent(rate / limit)} of the ceiling above it" if np.isfinite(limit) else ""
@@ -67,12 +66,7 @@ def plot(
             x=[ai], y=[rate], mode="markers", marker=dict(color=colour(r.impl), size=11, line=dict(color=c["paper"], width=1)),
             hovertemplate=f"{hover(r, baseline)}<br>{numbers.three(rate)} TFLOP/s at {numbers.three(ai)} FLOP/B{share}<extra></extra>",
         )  # fmt: skip
-        if r.impl not in seen:
-            seen.add(r.impl)
-            fig.add_annotation(
-                x=np.log10(ai), y=np.log10(rate), xanchor="left", xshift=9, showarrow=False, text=short(r.impl)[:24],
-                font=dict(size=11.5, color=colour(r.impl)),
-            )  # fmt: skip
+    _names(fig, rows, intensity, rates)
     if not copy and not flat:
         fig.add_annotation(
             x=0,
@@ -87,23 +81,35 @@ def plot(
     fig.update_xaxes(
         type="log",
         exponentformat="none",
-        dtick="D2" if high / low < 300 else 1,
-        title="arithmetic intensity (FLOP per byte of least traffic), log",
+        dtick=1,
+        title_text="arithmetic intensity (FLOP per byte of least traffic), log",
     )
-    fig.update_yaxes(type="log", exponentformat="none", title="effective TFLOP/s, log", dtick=1)
+    fig.update_yaxes(type="log", exponentformat="none", title_text="effective TFLOP/s, log", dtick=1)
     return fig
 
 
 def _line(fig: go.Figure, x, y, ink: str, name: str, dash: str, c: dict) -> None:
     fig.add_scatter(x=x, y=y, mode="lines", line=dict(color=ink, width=1.6, dash=dash), hoverinfo="skip")
+    at = int(np.argmax(y >= y[-1])) * 2 // 3  # on the slope, where text to the left of it runs above the line
     fig.add_annotation(
-        x=np.log10(x[2]),
-        y=np.log10(y[2]),
-        xanchor="left",
-        yanchor="bottom",
-        xshift=2,
-        yshift=6,
-        showarrow=False,
-        text=name,
+        x=np.log10(x[at]), y=np.log10(y[at]), xanchor="right", yanchor="bottom", xshift=-4, yshift=-2, showarrow=False, text=name,
         font=dict(size=11.5, color=c["muted"]),
-    )
+    )  # fmt: skip
+
+
+def _names(fig: go.Figure, rows: list[Record], intensity: list[float], rates: list[float]) -> None:
+    """Each implementation's name beside its fastest point, pushed down where names would overprint."""
+    best: dict[str, tuple[float, float]] = {}
+    for r, ai, rate in zip(rows, intensity, rates, strict=True):
+        best[r.impl] = max(best.get(r.impl, (0.0, ai)), (rate, ai))
+    placed: list[tuple[float, float]] = []
+    for impl, (rate, ai) in sorted(best.items(), key=lambda item: -item[1][0]):
+        x, y = np.log10(ai), np.log10(rate)
+        for px, py in placed:
+            if abs(px - x) < 0.5:
+                y = min(y, py - 0.14)
+        placed.append((x, y))
+        fig.add_annotation(
+            x=x, y=y, xanchor="left", xshift=9, showarrow=False, font=dict(size=11.5),
+            text=f"<span style='color:{colour(impl)}'>●</span> {short(impl)[:24]}",
+        )  # fmt: skip

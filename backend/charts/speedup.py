@@ -65,7 +65,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
     axis = template.ratio_axis(bounds)
     low, high = axis["range"]
     axis["range"] = [low, high + 0.02]
-    fig.update_xaxes(**axis, title=dict(text=f"times as fast as {short(baseline)} (log)", font=dict(size=12, color=c["muted"])))
+    fig.update_xaxes(**axis, title_text=f"times as fast as {short(baseline)} (log)")
     fig.update_yaxes(
         categoryorder="array", categoryarray=names, tickvals=names, ticktext=[_label(r, baseline) for r in rows],
         showgrid=False, ticks="", linecolor="rgba(0,0,0,0)", range=[-0.6, len(rows) - 0.4],
@@ -74,10 +74,10 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
     for record, value in zip(rows, ratios, strict=True):
         # The words stand in a column of their own at the right edge, so that neither bar nor whisker runs through them.
         fig.add_annotation(
-            x=1.0, xref="paper", xanchor="left", xshift=10, y=record.impl, yanchor="middle", showarrow=False, align="left",
+            x=1.0, xref="paper", xanchor="left", xshift=8, y=record.impl, yanchor="middle", showarrow=False, align="left",
             text=_words(record, value, baseline, unit, factor, c["muted"]), font=dict(size=12.5),
         )  # fmt: skip
-    fig.update_layout(margin=dict(l=8, r=232, t=70, b=52))
+    fig.update_layout(margin=dict(l=8, r=196, t=70, b=52))
     return fig
 
 
@@ -130,7 +130,7 @@ def _words(record: Record, value: float | None, baseline: str, unit: str, factor
         return f"<b>✗ wrong</b><br>{small}{error}, not timed</span>"
     if record.status != "ok":
         reason = record.reason or ""
-        return f"<b>{word}</b><br>{small}{reason if len(reason) <= 34 else reason[:33] + '…'}</span>"
+        return f"<b>{word}</b><br>{small}{reason if len(reason) <= 30 else reason[:29] + '…'}</span>"
     took = f"{numbers.three(_median(record) * factor)} {unit}"
     throttled = " · throttled" if record.throttled else ""
     if record.impl == baseline or value is None:
@@ -138,8 +138,8 @@ def _words(record: Record, value: float | None, baseline: str, unit: str, factor
     sign = {"faster": "▲ ", "slower": "▼ "}.get(word, "≈ ")
     s = record.speedup
     return (
-        f"<b>{sign}{numbers.ratio(value)} {word}</b> · {took}{throttled}"
-        f"<br>{small}95 %: {numbers.three(s.low)} to {numbers.three(s.high)}</span>"
+        f"<b>{sign}{numbers.ratio(value)} {word}</b>{throttled}"
+        f"<br>{took} {small}· {numbers.three(s.low)} to {numbers.three(s.high)}</span>"
     )
 
 

@@ -66,9 +66,9 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
         words = sorted({STATUS_WORDS[r.status] for r in records})
         return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
     _end_labels(fig, ends, everything)
-    fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title=f"{key} (log)")
+    fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title_text=f"{key} (log)")
     y = template.ratio_axis(everything) if quantity == "speed-up" else dict(type="log", dtick="D2", exponentformat="none")
-    fig.update_yaxes(**y, title=dict(text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit), font=dict(size=12)))
+    fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
         fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))
     fig.update_layout(margin=dict(l=8, r=150, t=66, b=50))
@@ -85,7 +85,7 @@ def _end_labels(fig: go.Figure, ends: list[tuple], values: list[float]) -> None:
         placed = y
         fig.add_annotation(
             x=1, xref="paper", xanchor="left", xshift=10, y=y, yref="y", showarrow=False,
-            text=f"<b>{short(impl)[:22]}</b>", font=dict(color=colour(impl), size=12),
+            text=f"<span style='color:{colour(impl)}'>━</span> {short(impl)[:20]}", font=dict(size=12),
         )  # fmt: skip
 
 

@@ -53,42 +53,54 @@ def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
 
 
 def readable(records: list[Record], baseline: str) -> pd.DataFrame:
-    """The same for eyes: three significant digits, one unit a column (in its heading), "n/a" where a value does not apply."""
+    """The same for eyes: three significant digits, one unit a column (in its heading), None where a value does not apply."""
     unit, factor = numbers.time_unit(_main(r) for r in records)
     keys = varying(records)
     lines = []
     for r in records:
         t = getattr(r.time_ms, r.main_mode) if r.main_mode else None
         cold = (r.time_ms.graph_cold or r.time_ms.eager_cold) if r.time_ms else None
-        s, a = r.speedup, r.accuracy
+        s = r.speedup if r.impl != baseline else None
         lines.append(
             {"implementation": short(r.impl)}
-            | {k: str(r.case.get(k)) for k in keys}
+            | {k: r.case.get(k) for k in keys}
             | {
                 "verdict": verdict(r, baseline),
-                "speed-up": numbers.ratio(1.0 if r.impl == baseline and t else s and s.median),
-                "95 % interval": f"{numbers.three(s.low)} to {numbers.three(s.high)}" if s and r.impl != baseline else numbers.NA,
-                f"warm ({unit})": numbers.three(t and t.median * factor),
-                f"cold ({unit})": numbers.three(cold and cold.median * factor),
-                "first (ms)": numbers.three(r.time_ms.first if r.time_ms else None),
-                "n": str(t.n) if t else numbers.NA,
-                "TFLOP/s eff.": numbers.three(r.tflops.effective if r.tflops else None),
-                "GB/s": numbers.three(r.gbps),
-                "max abs error": numbers.three(a.max_abs if a else None),
-                "ran as": r.backend or numbers.NA,
-                "why": r.reason or ("did not converge" if t and not t.converged else "") or ("throttled" if r.throttled else ""),
+                "speed-up (×)": numbers.round3(1.0 if r.impl == baseline and t else s and s.median),
+                "low (×)": numbers.round3(s and s.low),
+                "high (×)": numbers.round3(s and s.high),
+                f"warm ({unit})": numbers.round3(t and t.median * factor),
+                f"cold ({unit})": numbers.round3(cold and cold.median * factor),
+                "first call (ms)": numbers.round3(r.time_ms.first if r.time_ms else None),
+                "samples": t.n if t else None,
+                "TFLOP/s effective": numbers.round3(r.tflops.effective if r.tflops else None),
+                "GB/s": numbers.round3(r.gbps),
+                "max abs error": numbers.round3(r.accuracy.max_abs if r.accuracy else None),
+                "ran as": r.backend,
+                "remark": r.reason or _remark(r, t),
             }
         )
     return pd.DataFrame(lines)
 
 
+def _remark(record: Record, time) -> str:
+    notes = ["did not converge"] if time and not time.converged else []
+    return ", ".join(notes + ["throttled"] if record.throttled else notes)
+
+
 def varying(records: list[Record]) -> list[str]:
     """The case keys that differ among the records: the only ones a table need show."""
-    values: dict[str, set] = {}
-    for r in records:
-        for k, v in r.case.items():
-            values.setdefault(k, set()).add(str(v))
-    return [k for k, seen in values.items() if len(seen) > 1]
+    return list(varying_values([dict(r.case) for r in records]))
+
+
+def varying_values(cases: list[dict]) -> dict[str, list]:
+    """{key: its distinct values, in the order met} for the keys that differ among cases."""
+    values: dict[str, list] = {}
+    for one in cases:
+        for k, v in one.items():
+            if v not in values.setdefault(k, []):
+                values[k].append(v)
+    return {k: seen for k, seen in values.items() if len(seen) > 1}
 
 
 def cases(records: list[Record]) -> dict[str, list[Record]]:

@@ -18,21 +18,22 @@ _NICE_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.
 
 
 def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 380) -> go.Figure:
-    """An empty figure in the common look. The paper is transparent on a page; saved images get it from ``config``."""
+    """An empty figure in the common look. The paper has the page's colour, so that a saved image is as readable as the page."""
     c = THEMES[theme]
     axis = dict(
-        gridcolor=c["grid"], linecolor=c["line"], zeroline=False, ticks="outside", ticklen=4, tickcolor=c["line"], automargin=True
-    )
+        gridcolor=c["grid"], linecolor=c["line"], zeroline=False, ticks="outside", ticklen=4, tickcolor=c["line"], automargin=True,
+        title=dict(font=dict(size=12, color=c["muted"])),
+    )  # fmt: skip
     fig = go.Figure()
     fig.update_layout(
         template=None,
         title=dict(
             text=f"<b>{title}</b>" + (f"<br><span style='font-size:12px;color:{c['muted']}'>{subtitle}</span>" if subtitle else ""),
-            x=0, xanchor="left", xref="container", y=0.98, yanchor="top", font=dict(size=16),
+            x=0, xanchor="left", xref="container", y=1 - 26 / height, yanchor="middle", font=dict(size=16),
         ),
         font=dict(family=FONT, size=13, color=c["ink"]),
-        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        margin=dict(l=8, r=16, t=64, b=44), height=height,
+        paper_bgcolor=c["paper"], plot_bgcolor=c["paper"],
+        margin=dict(l=8, r=16, t=66, b=44), height=height,
         hoverlabel=dict(bgcolor=c["paper"], bordercolor=c["line"], font=dict(family=FONT, color=c["ink"], size=12), align="left"),
         xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35,
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),

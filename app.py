@@ -1,0 +1,15 @@
+"""Which device is this, is everything in order, what was measured last, and where to start."""
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from pages._ui import downloads, warm
+
+if get_script_run_ctx(suppress_warning=True) is None:
+    # Imported by the server, not run for a visitor: the application and its own routes.
+    app = st.App(__file__, routes=downloads.routes(), lifespan=warm.lifespan)
+else:
+    from pages._ui import frame, home
+
+    with frame.page(__file__, __doc__) as state:
+        home.draw(state)

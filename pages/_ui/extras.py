@@ -1,0 +1,85 @@
+"""What one case can be asked besides its time: a Chrome trace of it, and compute-sanitizer around it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from backend.charts import numbers, template
+from backend.charts.colours import kind, short
+from backend.core.errors import RunError
+from backend.core.records import Record, Run
+from backend.jobs import submit
+from backend.store import library
+from pages._ui import device, downloads, jobs, runs, url
+from pages._ui.words import status_words
+
+
+def draw(run: Run, case: list[Record]) -> None:
+    """Implementation → trace and sanitizer jobs on exactly this case, and the files they left."""
+    here = str(run.spec.get("device")) in device.devices() and not run.recorded
+    where = str(run.spec.get("device")) if here else device.current()
+    impl = st.selectbox("implementation", [r.impl for r in case], format_func=short, key="extras/impl")
+    record = next(r for r in case if r.impl == impl)
+    spec = {"op": record.op, "impl": impl, "case": dict(record.case), "dtype": record.dtype, "device": where}
+    st.caption(f"{template.case_words(record)} · {record.dtype} on {where}" + ("" if here else ", this machine's device"))
+    left, right = st.columns(2)
+    with left:
+        st.button("Collect Chrome trace", key="extras/trace", on_click=_submit, args=("trace", spec), width="stretch",
+                  help="Five calls under torch.profiler, in a process of their own; no time from it is a latency")  # fmt: skip
+        found(spec, "trace")
+    with right:
+        reason = _why_not(record, where)
+        st.button("Run compute-sanitizer", key="extras/sanitize", on_click=_submit, args=("sanitize", spec | {"tool": "memcheck"}),
+                  width="stretch", disabled=reason is not None, help=reason or "memcheck around one call")  # fmt: skip
+        if reason:
+            st.caption(reason)
+        else:
+            found(spec, "sanitize")
+    if problem := st.session_state.pop("extras/problem", None):
+        st.error(problem)
+
+
+def found(spec: dict, kind_of_job: str) -> None:
+    """Jobs of that kind on this very case, newest first, with what they left to download."""
+    listed, _ = library.runs(kind=kind_of_job, op=spec["op"], limit=40)
+    same = [r for r in listed if all(r.spec.get(k) == spec[k] for k in ("impl", "case", "dtype", "device"))]
+    for r in same[:3]:
+        when = template.date(r.finished or r.started or r.created)
+        if r.live:
+            _progress(r.id)
+            continue
+        st.markdown(
+            f"{status_words(r.status)} · {when} · [open]({url.link('runs', run=r.id)})" + (f" · {r.reason}" if r.reason else "")
+        )
+        if kind_of_job == "sanitize":
+            st.caption(r.progress.message)
+        for path, size in runs.artifacts(r.id):
+            if path.endswith(("trace.json.gz", "sanitizer.txt")):
+                what = "Chrome trace" if path.endswith(".gz") else "sanitizer report"
+                st.link_button(
+                    f"Download {what} ({numbers.size(size)})", downloads.address(r.id, path), key=f"extras/{r.id}/{path}"
+                )
+
+
+@st.fragment(run_every=1.0)
+def _progress(run_id: str) -> None:
+    run = runs.read(run_id)
+    if not run.live:
+        st.rerun(scope="app")
+    p = run.progress
+    st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
+
+
+def _why_not(record: Record, where: str) -> str | None:
+    if where == "cpu":
+        return "compute-sanitizer checks CUDA kernels; this needs a CUDA device"
+    if kind(record.impl) == "peer":
+        return "choose a kernel of ours or yours; peers are not ours to check"
+    return None
+
+
+def _submit(kind_of_job: str, spec: dict) -> None:
+    try:
+        submit.submit(kind_of_job, spec)
+    except (ValueError, TypeError, RunError) as error:
+        st.session_state["extras/problem"] = str(error)

@@ -1,0 +1,94 @@
+"""Occupancy what-if: sliders seeded by what the compiler said of the chosen kernel, the limiter named, the staircase around it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from backend.analysis.occupancy import LIMITS, theoretical
+from backend.charts import numbers
+from backend.charts import occupancy as stairs
+from backend.kernels import report
+from pages._ui import style, url
+from pages._ui.source import Kernel
+
+_CCS = [f"{a}.{b}" for a, b in LIMITS]
+_BLOCKS = list(range(32, 1025, 32))
+_REGISTERS = list(range(16, 256, 1))
+
+
+@st.cache_data(ttl=3, show_spinner=False)
+def _compiled(family: str, name: str, arch: str) -> tuple[int, int] | None:
+    """(registers, static shared bytes) of the kernel's hungriest function; None where it is not built."""
+    found = report.resources(family, name, arch)
+    return (max(r.registers for r in found), max(r.shared for r in found)) if found else None
+
+
+def draw(state: url.State, kernel: Kernel) -> None:
+    """Four sliders, the answer in words, and two staircases."""
+    with st.expander("Occupancy, what if", expanded=True):
+        if not kernel.arch:
+            st.caption("A CPU kernel has no occupancy; choose a CUDA kernel to start from its figures, or move the sliders.")
+        _seed(state, kernel)
+        a, b, c, d, e = st.columns(5, gap="medium")
+        with a:
+            cc = st.selectbox("compute capability", _CCS, key="build/occ/cc")
+        limits = LIMITS[tuple(int(x) for x in cc.split("."))]
+        with b:
+            block = st.select_slider("threads a block", _BLOCKS, key="build/occ/block")
+        with c:
+            registers = st.slider("registers a thread", 16, 255, key="build/occ/registers")
+        with d:
+            static = st.number_input("static shared (B)", 0, limits.opt_in, step=1024, key="build/occ/static")
+        with e:
+            dynamic = st.number_input("dynamic shared (B)", 0, limits.opt_in, step=1024, key="build/occ/dynamic")
+        for name, value in (("cc", cc), ("block", block), ("registers", registers), ("static", static), ("dynamic", dynamic)):
+            state.keep(name, value)
+        now = theoretical(cc, block, registers, static, dynamic)
+        st.markdown(
+            f"**{numbers.percent(now.occupancy)}** theoretical occupancy: {now.active_blocks} blocks, {now.active_warps} of {limits.warps} warps "
+            f"on an SM; limited by **{now.limiter}**" + (f" ({now.reason})" if now.reason else "") + "."
+        )  # fmt: skip
+        _stairs(cc, block, registers, static, dynamic)
+        st.caption("Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. Clusters, extra barriers and a custom "
+                   "shared-memory carve-out are left out.")  # fmt: skip
+
+
+def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> None:
+    subtitle = f"compute capability {cc}, {block} threads, {registers} registers, {numbers.size(static + dynamic)} shared"
+    left, right = st.columns(2)
+    by_registers = [theoretical(cc, block, r, static, dynamic).occupancy for r in _REGISTERS]
+    by_block = [theoretical(cc, b, registers, static, dynamic).occupancy for b in _BLOCKS]
+    settings = dict(theme=None, width="stretch", config={"displayModeBar": False})
+    left.plotly_chart(
+        stairs.stairs(_REGISTERS, by_registers, registers, "registers", "a thread", subtitle, style.theme()),
+        key="occ/registers",
+        **settings,
+    )
+    right.plotly_chart(
+        stairs.stairs(_BLOCKS, by_block, block, "threads", "a block", subtitle, style.theme()), key="occ/block", **settings
+    )
+
+
+def _seed(state: url.State, kernel: Kernel) -> None:
+    """Start from the URL, and from the kernel's own figures whenever another kernel is chosen."""
+    start = {"cc": "9.0", "block": 256, "registers": 64, "static": 0, "dynamic": 0}
+    figures = _compiled(kernel.family, kernel.name, kernel.arch) if kernel.arch else None
+    if figures:
+        start |= {"registers": min(255, max(16, figures[0])), "static": figures[1]}
+    if kernel.arch:
+        digits = kernel.arch.removeprefix("sm_").rstrip("af")
+        named = f"{digits[:-1]}.{digits[-1]}"
+        start["cc"] = named if named in _CCS else start["cc"]
+    label = f"{kernel.family}/{kernel.name}/{kernel.arch}/{figures}"
+    another = st.session_state.get("build/occ/kernel") not in (None, label)
+    st.session_state["build/occ/kernel"] = label
+    readers = {"cc": url.one_of(_CCS), "block": url.whole(32, 1024), "registers": url.whole(16, 255),
+               "static": url.whole(0, 232448), "dynamic": url.whole(0, 232448)}  # fmt: skip
+    for name, value in start.items():
+        key = state.seed(name, value, readers[name], "occ")
+        if another and name in ("cc", "registers", "static"):
+            st.session_state[key] = value
+    most = LIMITS[tuple(int(x) for x in st.session_state["build/occ/cc"].split("."))].opt_in
+    for name in ("static", "dynamic"):
+        st.session_state[f"build/occ/{name}"] = min(st.session_state[f"build/occ/{name}"], most)
+    st.session_state["build/occ/block"] = min(_BLOCKS, key=lambda b: abs(b - st.session_state["build/occ/block"]))

@@ -1,0 +1,48 @@
+"""A list of runs as a table, a click opening one."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from backend.charts import template
+from backend.core.records import Run
+from pages._ui import url
+from pages._ui.words import run_name, status_words
+
+
+def frame(found: list[Run]) -> pd.DataFrame:
+    """One line a run; the first column is a link to it."""
+    return pd.DataFrame(
+        [
+            {
+                "open": url.link("runs", run=r.id), "what": run_name(r), "status": status_words(r.status), "kind": r.kind,
+                "device": r.device_name, "when": template.date(r.finished or r.started or r.created), "tags": ", ".join(r.tags),
+            }
+            for r in found
+        ]
+    )  # fmt: skip
+
+
+def draw(found: list[Run], key: str) -> None:
+    """The table without choosing: every line links to its run."""
+    data = frame(found).drop(columns=["tags"])
+    st.dataframe(data, hide_index=True, width="stretch", key=key, column_config=columns(), row_height=32)
+
+
+def select(found: list[Run], key: str) -> list[Run]:
+    """The table with lines to tick (two of them to compare)."""
+    event = st.dataframe(
+        frame(found), hide_index=True, width="stretch", key=key, column_config=columns(), on_select="rerun", selection_mode="multi-row",
+        row_height=32,
+    )  # fmt: skip
+    return [found[i] for i in event.selection.rows if i < len(found)]
+
+
+def columns() -> dict:
+    return {
+        "open": st.column_config.LinkColumn("", display_text="open", width=56),
+        "what": st.column_config.TextColumn("run", width="large"),
+        "status": st.column_config.TextColumn("status", width="small"),
+        "kind": st.column_config.TextColumn("kind", width=70),
+    }

@@ -1,0 +1,83 @@
+"""Reading runs for pages: cached by what lies on disk, so that a redraw costs nothing and a growing run is seen at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from backend.core.errors import RunError
+from backend.core.records import Record, Run
+from backend.store import folder, library
+
+
+def read(run_id: str) -> Run:
+    """The run as it stands; RunError where it cannot be read."""
+    return folder.read(library.find(run_id))
+
+
+def records(run_id: str) -> list[Record]:
+    """Its finished records."""
+    path = library.find(run_id)
+    return _records(str(path), _stamp(path, "results.jsonl"))
+
+
+def samples(run_id: str, case_key: str) -> list[dict]:
+    """Its raw samples of one case."""
+    path = library.find(run_id)
+    return [s for s in _samples(str(path), _stamp(path, "samples.jsonl")) if s["case_key"] == case_key]
+
+
+def log(run_id: str, last_bytes: int = 20_000) -> str:
+    """The end of its log."""
+    file = library.find(run_id) / "log.txt"
+    if not file.is_file():
+        return ""
+    with open(file, "rb") as f:
+        f.seek(max(0, file.stat().st_size - last_bytes))
+        return f.read().decode(errors="replace")
+
+
+def artifacts(run_id: str) -> list[tuple[str, int]]:
+    """(path within the run folder, bytes) of everything a person may want to download."""
+    home = library.find(run_id)
+    files = [p for p in sorted(home.rglob("*")) if p.is_file() and not any(x.startswith(".") for x in p.relative_to(home).parts)]
+    return [(str(p.relative_to(home)), p.stat().st_size) for p in files]
+
+
+def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Run | None:
+    """The latest run of a kind that finished with records; None where there is none."""
+    found, _ = library.runs(kind=kind, op=op, recorded=recorded, limit=10)
+    return next((r for r in found if r.status in ("done", "cancelled", "interrupted", "running")), None)
+
+
+def recorded(limit: int = 20) -> list[Run]:
+    """Runs that ship with the project, recorded on other hardware."""
+    found, _ = library.runs(recorded=True, limit=limit)
+    return found
+
+
+def exists(run_id: str) -> bool:
+    try:
+        library.find(run_id)
+    except RunError:
+        return False
+    return True
+
+
+def _stamp(path: Path, name: str) -> tuple[int, int]:
+    for file in (path / name, path / f"{name}.gz"):
+        if file.is_file():
+            s = file.stat()
+            return s.st_size, s.st_mtime_ns
+    return 0, 0
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _records(path: str, stamp: tuple[int, int]) -> list[Record]:
+    return folder.records(Path(path))
+
+
+@st.cache_data(max_entries=6, show_spinner=False)
+def _samples(path: str, stamp: tuple[int, int]) -> list[dict]:
+    return folder.samples(Path(path))

@@ -1,0 +1,68 @@
+"""Charts and tables as every page shows them: the common look, CSV beside each, images as PNG or SVG, "n/a" for the unknown."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from backend.charts import template
+from pages._ui import style
+
+_IMAGE = "image_format"
+
+
+def chart(fig: go.Figure, name: str, table: pd.DataFrame | None = None) -> None:
+    """A figure with its data as CSV under it; ``name`` is the file name of what is saved and the element's key."""
+    image = st.session_state.get(_IMAGE, "png")
+    st.plotly_chart(fig, theme=None, key=f"chart/{name}/{image}", config=template.config(name, image), width="stretch")
+    if table is not None:
+        with st.container(horizontal=True, horizontal_alignment="right", gap="small", vertical_alignment="center"):
+            csv(table, name)
+            if image == "png":
+                st.button("Images as SVG", key=f"svg/{name}", type="tertiary", on_click=_image, args=("svg",),
+                          help="What the camera button on every chart saves; now PNG")  # fmt: skip
+            else:
+                st.button("Images as PNG", key=f"png/{name}", type="tertiary", on_click=_image, args=("png",),
+                          help="What the camera button on every chart saves; now SVG")  # fmt: skip
+
+
+def table(data: pd.DataFrame, name: str, csv_data: pd.DataFrame | None = None, height: int | str = "auto", **settings) -> None:
+    """A table with its CSV (``csv_data`` where the file holds more than the eyes see). Unknown values read "n/a"."""
+    columns = {c: st.column_config.NumberColumn(c, format=_format(data[c])) for c in data.columns if _numeric(data[c])}
+    st.dataframe(
+        data, hide_index=True, width="stretch", height=height, placeholder="n/a", key=f"table/{name}",
+        column_config=columns | settings.pop("column_config", {}), **settings,
+    )  # fmt: skip
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        csv(data if csv_data is None else csv_data, name)
+
+
+def csv(data: pd.DataFrame, name: str) -> None:
+    """A button that saves a table; the file is made when it is pressed."""
+    st.download_button(
+        "CSV", data=lambda: data.to_csv(index=False), file_name=f"{name}.csv", mime="text/csv", key=f"csv/{name}",
+        on_click="ignore", type="tertiary", help="Download these numbers, unrounded where they were measured",
+    )  # fmt: skip
+
+
+def note(text: str) -> None:
+    """A quiet line."""
+    st.caption(text)
+
+
+def theme() -> str:
+    return style.theme()
+
+
+def _image(form: str) -> None:
+    st.session_state[_IMAGE] = form
+
+
+def _numeric(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+def _format(column: pd.Series) -> str:
+    known = column.dropna()
+    return "%d" if (known % 1 == 0).all() and (known.abs() >= 1000).any() else "%.3g"

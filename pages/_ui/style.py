@@ -1,0 +1,42 @@
+"""The little CSS beyond the theme: tighter margins so that 1024 pixels are enough, dots, and dimmed answers."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+_CSS = """
+<style>
+.stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }
+.stMainBlockContainer h1 { font-size: 1.7rem; padding: 0 0 .1rem 0; }
+.stMainBlockContainer h3 { font-size: 1.15rem; }
+section[data-testid="stSidebar"] { width: 236px !important; min-width: 236px; }
+section[data-testid="stSidebar"][aria-expanded="false"] { min-width: 0; width: 0 !important; }
+div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
+.fs-brand { font-weight: 700; font-size: 1.25rem; letter-spacing: -.01em; }
+.fs-brand span { font-weight: 400; opacity: .75; font-size: .8rem; display: block; letter-spacing: 0; }
+.fs-dot { display: inline-block; width: .62rem; height: .62rem; border-radius: 50%; margin-right: .4rem; }
+.fs-free { background: #2E9E6B; } .fs-measuring { background: #3C8FCB; } .fs-throttled { background: #D1495B; }
+.fs-small { font-size: .84rem; line-height: 1.35; }
+.fs-muted { opacity: .78; }
+.fs-right { text-align: right; }
+.st-key-old_answer { opacity: .5; }
+.st-key-form { gap: .55rem; }
+.st-key-form .stCaption p { line-height: 1.3; }
+.st-key-form [data-testid="stSlider"], .st-key-form [data-testid="stSelectSlider"] { padding-right: .4rem; }
+</style>
+"""
+
+
+def apply() -> None:
+    """Put the style into the page; once a run, by the frame."""
+    st.html(_CSS)
+
+
+def theme() -> str:
+    """ "light" or "dark": what the viewer's page shows now."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def dot(state: str, words: str) -> str:
+    """A coloured dot with its words (never colour alone) as HTML; state: free, measuring or throttled."""
+    return f'<span class="fs-dot fs-{state}"></span>{words}'

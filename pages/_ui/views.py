@@ -1,0 +1,163 @@
+"""The views under the headline chart: one function each, drawn only when it is the one looked at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from backend import ops
+from backend.charts import accuracy, distribution, history, numbers, roofline, sweep, tables
+from backend.charts.colours import kind, short
+from backend.core.records import Record, Run
+from pages._ui import command, extras, runs, show
+from pages._ui.edit_loop import earlier
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a view draws from: all records of the run, those of the chosen case, and how the charts are to look."""
+
+    run: Run
+    records: list[Record]
+    case: list[Record]
+    baseline: str
+    subtitle: str
+    theme: str
+    one_case: bool
+
+    def name(self, view: str) -> str:
+        """The file name of what the view saves."""
+        return f"{self.run.id}-{view}"
+
+
+def draw(view: str, look: Look) -> None:
+    """Draw the view of that name."""
+    _VIEWS[view](look)
+
+
+def _table(look: Look) -> None:
+    rows = look.case if look.one_case else look.records
+    show.table(tables.readable(rows, look.baseline), look.name("records"), tables.tidy(rows, look.baseline))
+
+
+def _times(look: Look) -> None:
+    if not look.one_case:
+        st.caption(f"Samples of the last case: choose one above. {_words(look)}")
+    raw = runs.samples(look.run.id, look.case[0].case_key)
+    modes = {s["mode"] for s in raw}
+    pair = ("graph", "graph_cold") if "graph" in modes or "graph_cold" in modes else ("eager", "eager_cold")
+    table = pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=["impl", "mode", "ms"])
+    show.chart(distribution.strips(raw, pair, look.subtitle, look.theme), look.name("samples"), table)
+    show.note("Every dot is a sample, in the order of sampling from top to bottom; the outline is the histogram of all of them, "
+              "the line the median. Open circles: cold cache.")  # fmt: skip
+
+
+def _sweep(look: Look) -> None:
+    key = sweep.swept_key(look.records)
+    if key is None:
+        st.caption("One case was measured; choose a parameter under “sweep over” and run to see curves.")
+        return
+    quantity = st.segmented_control("quantity", list(sweep.QUANTITIES), default="latency", key="views/quantity", required=True)
+    fig = sweep.curves(look.records, key, quantity, look.baseline, look.subtitle, look.theme)
+    show.chart(fig, look.name(f"sweep-{key}"), tables.tidy(look.records, look.baseline))
+
+
+def _roofline(look: Look) -> None:
+    ceilings = look.run.environment.get("ceilings") or {}
+    rows = look.case if look.one_case else look.records
+    first = rows[0]
+    unit = _unit(first.op, json.dumps(dict(first.case)), first.dtype)
+    fig = roofline.plot(rows, ceilings, look.baseline, unit, look.subtitle, look.theme)
+    show.chart(fig, look.name("roofline"), tables.tidy(rows, look.baseline))
+    show.note("Ceilings are measured on the device of the run, not taken from a data sheet. Bytes are the least any kernel must "
+              "move, so a point above the slope was served by a cache.")  # fmt: skip
+
+
+def _accuracy(look: Look) -> None:
+    first = look.case[0]
+    allowed = ops.tolerance(first.op, dict(first.case), first.dtype)
+    fig = accuracy.dots(look.case, (allowed.absolute, allowed.relative), look.subtitle, look.theme)
+    show.chart(fig, look.name("accuracy"), tables.tidy(look.case, look.baseline))
+    show.note(f"Worst over fresh random inputs, contiguous and not, the output poisoned beforehand. Tolerance: {allowed.reason}.")
+    if not look.one_case:
+        show.note(f"Shown for the last case. {_words(look)}")
+
+
+def _resources(look: Look) -> None:
+    rows = []
+    for r in look.case:
+        if kind(r.impl) == "peer":
+            continue
+        q = r.resources
+        rows.append(
+            {
+                "kernel": short(r.impl), "registers": q and q.registers, "static shared (B)": q and q.shared, "spills (B)": q and q.spills,
+                "theoretical occupancy (%)": numbers.round3(100 * q.occupancy) if q and q.occupancy is not None else None,
+                "source hash": r.source_hash,
+            }
+        )  # fmt: skip
+    if not rows:
+        st.caption("No kernel of ours in this run; peers' compiler figures are not known.")
+        return
+    show.table(pd.DataFrame(rows), look.name("resources"))
+    show.note("n/a: a CPU kernel has no registers a thread, or the kernel was not built for this device where the run was made. "
+              "Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. What-if sliders are on the Build page.")  # fmt: skip
+
+
+def _history(look: Look) -> None:
+    ours = [r for r in look.case if kind(r.impl) != "peer"]
+    if not ours:
+        st.caption("History follows our kernels and yours by their source; this case has none.")
+        return
+    impl = st.selectbox("kernel", [r.impl for r in ours], format_func=short, key="views/history")
+    record = next(r for r in ours if r.impl == impl)
+    edits = history.order(earlier(look.run, record))
+    show.chart(history.steps(edits, impl, look.subtitle, look.theme), look.name("history"))
+    previous, lines = None, []
+    for e in edits:
+        if previous and previous.record.source_hash == e.record.source_hash:
+            continue
+        t = getattr(e.record.time_ms, e.record.main_mode) if e.record.main_mode else None
+        changed = history.resource_changes(previous.record, e.record) if previous else []
+        lines.append({"source": e.record.source_hash, "first run": e.run.id, "median (ms)": numbers.round3(t and t.median),
+                      "status": e.record.status, "compiler": ", ".join(changed) or history.resources_words(e.record)})  # fmt: skip
+        previous = e
+    if lines:
+        show.table(pd.DataFrame(lines[::-1]), look.name("edits"))
+
+
+def _reproduce(look: Look) -> None:
+    st.code(command.bench(look.run.spec), language="bash", wrap_lines=True)
+    with st.expander("The whole specification and environment"):
+        st.json({"spec": dict(look.run.spec), "environment": dict(look.run.environment)}, expanded=1)
+
+
+def _trace(look: Look) -> None:
+    extras.draw(look.run, look.case)
+
+
+def _words(look: Look) -> str:
+    keys = tables.varying(look.records)
+    return "It is " + ", ".join(f"{k}={look.case[0].case.get(k)}" for k in keys) + "."
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _unit(op: str, case: str, dtype: str) -> str:
+    return ops.load(op).cost(json.loads(case), dtype).unit
+
+
+_VIEWS = {
+    "Table": _table,
+    "Times": _times,
+    "Sweep": _sweep,
+    "Roofline": _roofline,
+    "Accuracy": _accuracy,
+    "Resources": _resources,
+    "History": _history,
+    "Trace": _trace,
+    "Reproduce": _reproduce,
+}
+NAMES = list(_VIEWS)

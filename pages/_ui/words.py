@@ -1,0 +1,49 @@
+"""How runs are called and what their states are called, the same on every page."""
+
+from __future__ import annotations
+
+from backend.charts.colours import short
+from backend.charts.tables import varying_values
+from backend.core.records import Run
+
+_STATUS = {
+    "queued": "… queued",
+    "running": "▶ running",
+    "done": "✓ done",
+    "failed": "✗ failed",
+    "cancelled": "■ cancelled",
+    "interrupted": "! interrupted",
+}
+
+
+def status_words(status: str) -> str:
+    """A run's state with a sign and a word."""
+    return _STATUS.get(status, status)
+
+
+def run_name(run: Run) -> str:
+    """The title somebody gave, else what the run did: "attention, 5 implementations, seq 512 to 4096, float16"."""
+    if run.title:
+        return run.title
+    spec = run.spec
+    if run.kind == "bench":
+        impls = spec.get("impls") or ()
+        return ", ".join(
+            p for p in (str(spec.get("op", "")), f"{len(impls)} implementations", _cases(spec), str(spec.get("dtype", ""))) if p
+        )
+    if run.kind in ("trace", "sanitize"):
+        return f"{run.kind} of {spec.get('op', '')} {short(str(spec.get('impl', '')))}"
+    if run.kind == "build":
+        return "build" + (f" for {', '.join(spec['archs'])}" if spec.get("archs") else "")
+    return run.kind
+
+
+def _cases(spec) -> str:
+    cases = [dict(c) for c in spec.get("cases") or ()]
+    changing = varying_values(cases)
+    words = []
+    for key, values in changing.items():
+        words.append(f"{key} {values[0]} to {values[-1]}" if len(values) > 2 else f"{key} {' and '.join(map(str, values))}")
+    if not changing and cases:
+        words = [f"{k} {cases[0][k]}" for k in ("mask", "batch", "seq", "n", "m") if cases[0].get(k) is not None][:3]
+    return ", ".join(words)

@@ -1,0 +1,18 @@
+"""Does the extension build, what does the compiler say of each kernel, and what would fit on an SM?"""
+
+import streamlit as st
+
+from pages._ui import build, frame, occupancy, source
+
+with frame.page(__file__, __doc__) as state:
+    left, right = st.columns([1, 2.35], gap="medium")
+    with left.container(border=True):
+        build.controls(state)
+    with right:
+        build.progress()
+        build.verdict()
+        build.resources(state)
+    st.divider()
+    kernel = source.choose(state)
+    occupancy.draw(state, kernel)
+    source.draw(state, kernel)

@@ -1,0 +1,12 @@
+"""Which implementation is right, which is fastest, than what, and how sure is that?"""
+
+import streamlit as st
+
+from pages._ui import frame, kernels
+
+with frame.page(__file__, __doc__) as state:
+    left, right = st.columns([1, 2.35], gap="medium")
+    with left.container(border=True, key="form"):
+        op, spec, pressed = kernels.form(state)
+    with right:
+        kernels.result(state, op, spec, pressed)
