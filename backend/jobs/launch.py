@@ -18,7 +18,7 @@ from pathlib import Path
 from backend.core import paths
 
 _WARM = Path(__file__).with_name("warm.py")
-_ACK_S = 10.0
+_ACK_S = float(os.environ.get("FUSESCOPE_WARM_ACK_S", 10))  # a parent that is ready answers within milliseconds
 _READ_ON_LOAD = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "PYTHON", "TORCH_", "CUDA_", "FUSESCOPE_WARM")
 
 

@@ -21,7 +21,7 @@ import time
 import traceback
 
 IDLE_S = float(os.environ.get("FUSESCOPE_WARM_IDLE_S", 4 * 3600))
-CHECK_EVERY_S = 20.0
+CHECK_EVERY_S = min(20.0, IDLE_S)
 MODULES = ("numpy", "torch")
 
 
@@ -43,6 +43,8 @@ def main():
         if ready:
             used = time.monotonic()
             answer(listener, error)
+        elif not os.path.exists(state_file):
+            return
         elif [stamp(f) for f in identity] != before or (time.monotonic() - used > IDLE_S and not has_children()):
             os.unlink(state_file)
             return

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from backend.core import paths
 from backend.core.errors import RunError
-from backend.core.records import SCHEMA_VERSION, Record, Run
+from backend.core.records import SCHEMA_VERSION, Progress, Record, Run
 from backend.store import files
 from backend.store.writer import Writer
 
@@ -46,7 +46,8 @@ def create(kind: str, spec: dict, title: str = "") -> Path:
     try:
         with files.clear_errors(home):
             (hidden / "artifacts").mkdir(parents=True)
-            run = Run(run_id, kind, spec, "queued", created=time.time())
+            first = Progress(message="waiting for its process to start", updated=time.time())
+            run = Run(run_id, kind, spec, "queued", created=time.time(), progress=first)
             files.write_json(hidden / "run.json", own_part(run), durable=True)
             files.write_json(hidden / "notes.json", {"title": title, "tags": [], "notes": ""})
             (home / ".live").mkdir(exist_ok=True)

@@ -32,6 +32,5 @@ def load(kind: str) -> ModuleType:
 
 
 def _extend() -> None:
-    for folder in os.environ.get("FUSESCOPE_KINDS", "").split(os.pathsep):
-        if folder and folder not in __path__:
-            __path__.append(folder)
+    further = [folder for folder in os.environ.get("FUSESCOPE_KINDS", "").split(os.pathsep) if folder]
+    __path__[:] = [os.path.dirname(__file__), *further]
