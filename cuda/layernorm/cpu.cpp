@@ -22,15 +22,14 @@ template <typename T, typename F> double sum_of(const T* x, int64_t cols, F f) {
 }
 
 template <typename T> void layernorm_row(const T* x, const T* weight, const T* bias, T* out, int64_t cols, float eps) {
-  // A mean far from zero rounds off in the first sum; the second one, over what is left after subtracting it, corrects that.
-  const float near = float(sum_of(x, cols, [](float v) { return v; }) / double(cols));
-  const float mean = near + float(sum_of(x, cols, [near](float v) { return v - near; }) / double(cols));
-  const double variance = sum_of(x, cols, [mean](float v) { return (v - mean) * (v - mean); }) / double(cols);
+  const float first = to_float(x[0]);
+  const float mean = float(sum_of(x, cols, [first](float v) { return v - first; }) / double(cols));  // of what is left without it
+  const double variance = sum_of(x, cols, [=](float v) { return (v - first - mean) * (v - first - mean); }) / double(cols);
   const float scale = float(1.0 / std::sqrt(variance + double(eps)));
   auto write = [=](auto with_weight, auto with_bias) {
 #pragma omp simd
     for (int64_t j = 0; j < cols; ++j) {
-      float v = (to_float(x[j]) - mean) * scale;
+      float v = (to_float(x[j]) - first - mean) * scale;
       if constexpr (decltype(with_weight)::value) v *= to_float(weight[j]);
       if constexpr (decltype(with_bias)::value) v += to_float(bias[j]);
       out[j] = from_float<T>(v);

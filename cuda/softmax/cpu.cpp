@@ -16,14 +16,19 @@ template <typename T> void softmax_row(const T* x, T* out, float* wide, int64_t 
     const float v = to_float(x[j]);
     highest = v > highest ? v : highest;
   }
-  float sum = 0.0f;
+  double total = 0.0;  // of blocks of 4096 summed in fp32: long rows keep full fp32 accuracy
+  for (int64_t from = 0; from < cols; from += 4096) {
+    const int64_t to = from + 4096 < cols ? from + 4096 : cols;
+    float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < cols; ++j) {
-    const float e = fast_exp(to_float(x[j]) - highest);
-    wide[j] = e;
-    sum += e;
+    for (int64_t j = from; j < to; ++j) {
+      const float e = fast_exp(to_float(x[j]) - highest);
+      wide[j] = e;
+      sum += e;
+    }
+    total += sum;
   }
-  const float scale = 1.0f / sum;
+  const float scale = float(1.0 / total);
 #pragma omp simd
   for (int64_t j = 0; j < cols; ++j) out[j] = from_float<T>(wide[j] * scale);
 }

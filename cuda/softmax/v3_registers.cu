@@ -1,0 +1,83 @@
+// The row in registers, read once and written once in 16-byte pieces; a warp or a block a row by its length, online if too long.
+#include "../common/reduce.cuh"
+#include "../common/row.cuh"
+#include "online.cuh"
+#include "softmax.cuh"
+
+namespace {
+// A block holds one row, or (Threads = 32) each of its four warps one.
+template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
+
+template <typename T, int Threads, int Each, bool Wide>
+__global__ void __launch_bounds__(Threads* ROWS<Threads>) softmax_held(const T* x, T* out, int64_t rows, int64_t x_row, int cols) {
+  const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
+  if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
+  row::Held<T, Threads, Each, Wide> held(threadIdx.x % Threads, cols);
+  held.load(x + r * x_row);
+  float highest = -INFINITY, sum = 0.0f;
+  held.each([&](float& v) { highest = fmaxf(highest, v); });
+  highest = group_reduce<Max, Threads>(highest);
+  held.each([&](float& v) {
+    v = __expf(v - highest);
+    sum += v;
+  });
+  const float scale = 1.0f / group_reduce<Sum, Threads>(sum);
+  held.each([&](float& v) { v *= scale; });
+  held.store(out + r * cols);
+}
+
+// Rows too long for a block's registers: maximum and sum online, then the result, so the row is read twice.
+constexpr int STREAM = 1024;
+template <typename T, bool Wide> __global__ void __launch_bounds__(STREAM) softmax_streamed(const T* x, T* out, int64_t x_row, int64_t cols) {
+  using Pack = row::Pack<T>;
+  constexpr int width = Wide ? 16 / sizeof(T) : 1;
+  x += blockIdx.x * x_row;
+  out += blockIdx.x * cols;
+  Online online;
+  for (int64_t j = int64_t(threadIdx.x) * width; j < cols; j += STREAM * width) {
+    if constexpr (Wide) {
+      const Pack pack = *reinterpret_cast<const Pack*>(x + j);
+#pragma unroll
+      for (int e = 0; e < width; ++e) online.add(to_float(pack.value[e]));
+    } else {
+      online.add(to_float(x[j]));
+    }
+  }
+  online.join<STREAM>();
+  for (int64_t j = int64_t(threadIdx.x) * width; j < cols; j += STREAM * width) {
+    if constexpr (Wide) {
+      Pack pack = *reinterpret_cast<const Pack*>(x + j);
+#pragma unroll
+      for (int e = 0; e < width; ++e) pack.value[e] = from_float<T>(online.finish(to_float(pack.value[e])));
+      *reinterpret_cast<Pack*>(out + j) = pack;
+    } else {
+      out[j] = from_float<T>(online.finish(to_float(x[j])));
+    }
+  }
+}
+
+template <typename T, bool Wide> const char* launch(const SoftmaxArgs& args, cudaStream_t stream) {
+  auto x = static_cast<const T*>(args.x);
+  auto out = static_cast<T*>(args.out);
+  if (args.cols > row::MOST_HELD) {
+    if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
+    softmax_streamed<T, Wide><<<unsigned(args.rows), STREAM, 0, stream>>>(x, out, args.x_row, args.cols);
+    return launch_error();
+  }
+  return row::by_length(args.cols, [&](auto threads, auto each) -> const char* {
+    constexpr int rows = ROWS<threads.value>;
+    const int64_t blocks = (args.rows + rows - 1) / rows;
+    if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
+    softmax_held<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * rows, 0, stream>>>(x, out, args.rows, args.x_row, int(args.cols));
+    return launch_error();
+  });
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const SoftmaxArgs* args, void* stream) {
+  return dispatch(args->dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const bool wide = row::wide_rows<T>(args->x, args->x_row, args->out, args->cols);
+    return wide ? launch<T, true>(*args, static_cast<cudaStream_t>(stream)) : launch<T, false>(*args, static_cast<cudaStream_t>(stream));
+  });
+}
