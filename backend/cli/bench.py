@@ -52,7 +52,7 @@ def run(args, out) -> int:
 def specify(args) -> BenchSpec:
     """The comparison that the arguments ask for; ValueError for what the operator, the masks or this machine do not have."""
     op = ops.load(args.op)
-    device = args.device or environment.devices()[0]
+    device = "cuda:0" if args.device == "cuda" else args.device or environment.devices()[0]
     gpu = environment.gpu_of(device)
     arch = arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) if gpu else None
     axes = {}

@@ -35,7 +35,7 @@ def run(args, out) -> int:
     if args.save:
         save(bound, args.save)
     data = describe(bound, cut, bits) | {"saved": args.save}
-    out.answer(data, text(data, cut))
+    out.answer(data, "" if out.json else text(data, bound))
     return 0
 
 
@@ -73,17 +73,17 @@ def describe(bound, cut, bits) -> dict:
     }
 
 
-def text(data: dict, cut) -> str:
+def text(data: dict, bound) -> str:
     """The same for people, with a picture."""
     t, rows = data["tiles"], data["keys_per_row"]
     lines = [
         f"{data['resolved']}  keep where {data['formula']}",
         f"{data['seq_q']} queries × {data['seq_k']} keys" + (f" × {data['sequences']} sequences" if data["sequences"] else ""),
         "",
-        *picture(cut),
+        *picture(bound),
         "",
         f"density     {percent(data['density'])} of {data['elements']:,} elements kept",
-        f"tiles {cut.tile:<5} {t['live']:,} of {t['total']:,} live ({percent(t['live_share'])}): {t['full']:,} full, "
+        f"tiles {data['tile']:<5} {t['live']:,} of {t['total']:,} live ({percent(t['live_share'])}): {t['full']:,} full, "
         f"{t['partial']:,} partial with {t['distinct_bitmaps']:,} distinct bitmaps",
         f"work        {percent(t['executed_elements'] / data['elements'])} of the elements lie in live tiles; the heaviest tile row has "
         f"{three(t['imbalance'])} times the mean",
@@ -94,14 +94,12 @@ def text(data: dict, cut) -> str:
     return "\n".join([*lines, *([f"saved to {data['saved']}"] if data["saved"] else [])])
 
 
-def picture(cut, side: int = 24) -> list[str]:
+def picture(bound, side: int = 24) -> list[str]:
     """The share of kept elements as shades, two characters a cell; the first sequence where they differ."""
+    cut = layout.tiles(bound, tile=-(-max(bound.seq_q, bound.seq_k) // side))
     counts = cut.counts if cut.counts.ndim == 2 else cut.counts[0]
-    down, across = (min(n, side) for n in counts.shape)
-    r, c = (np.linspace(0, n, k, endpoint=False).astype(int) for n, k in zip(counts.shape, (down, across)))
-    kept, there = (np.add.reduceat(np.add.reduceat(a.astype(float), r, axis=0), c, axis=1) for a in (counts, cut.sizes))
     # Rounded up, so that one kept element shows; the darkest shade is for what is kept entirely.
-    shade = np.where(kept == there, 4, np.ceil(3 * kept / there)).astype(int)
+    shade = np.where(counts == cut.sizes, 4, np.ceil(3 * counts / cut.sizes)).astype(int)
     return ["".join(_SHADES[s] * 2 for s in row) for row in shade]
 
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from backend.charts.numbers import seconds, size
+from backend.charts.numbers import ratio, seconds, size, three
 from backend.cli._output import table
 from backend.cli._records import show as record_table
 from backend.core.errors import RunError
@@ -102,16 +102,19 @@ def compare(args, out) -> int:
 
     a, b = _find(args.a).name, _find(args.b).name
     differences, pairs = comparison.differences(a, b), comparison.pairs(a, b)
-    lines = (
-        [f"{a} against {b}", *(f"! they differ in {d}" for d in differences)]
-        if differences
-        else [f"{a} against {b}: like with like"]
-    )
-    shown = [[_cell(v) for v in row] for row in pairs.itertuples(index=False)]
-    lines += ["", table(list(pairs.columns), shown) if shown else "they have no case and implementation in common"]
-    rows = [{str(k): v for k, v in row.items()} for row in pairs.to_dict("records")]
+    rows = [{str(k): None if v != v else v for k, v in row.items()} for row in pairs.to_dict("records")]
+    lines = [f"a = {a}", f"b = {b}", *(f"! {d}" for d in differences)]
+    shown = [[r["op"], r["impl"], r["case"], *_side(r, "a"), *_side(r, "b"), ratio(r["ratio"]), r["verdict"] or ""] for r in rows]
+    header = ["op", "implementation", "case", "a ms", "a", "b ms", "b", "a / b", "b is"]
+    lines += ["", table(header, shown, "lllrlrlrl") if rows else "neither run has a record"]
     out.answer({"a": a, "b": b, "differences": differences, "pairs": rows}, "\n".join(lines))
     return 0
+
+
+def _side(row: dict, which: str) -> list[str]:
+    """A run's time, and its status where that is not ok."""
+    status = row[f"{which}_status"]
+    return [three(row[f"{which}_ms"]), "" if status == "ok" else status]
 
 
 def export(args, out) -> int:
@@ -179,7 +182,3 @@ def _what(run: Run) -> str:
 
 def _when(created: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else "n/a"
-
-
-def _cell(value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

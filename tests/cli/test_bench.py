@@ -1,0 +1,183 @@
+"""``bench`` and ``runs`` end to end: real jobs on a small project of kernels, their JSON, exit codes, and the run library."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from backend.cli import main
+from backend.core.paths import ROOT
+from backend.store import folder, library
+
+QUICK = ["--budget", "0.3", "--cache", "warm", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Kernels, build and runs of this module alone; (folder of runs, environment)."""
+    base = tmp_path_factory.mktemp("bench")
+    for name in ("common", "add"):
+        shutil.copytree(ROOT / "cuda" / name, base / "cuda" / name)
+    env = {"FUSESCOPE_CUDA": base / "cuda", "FUSESCOPE_BUILD": base / "build", "FUSESCOPE_PROFILES": base / "profiles"}
+    (base / "profiles").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in env.items():
+            patch.setenv(name, str(value))
+        yield base
+
+
+@pytest.fixture(scope="module")
+def first(place):
+    """A finished run: two cases, our kernel against torch."""
+    import contextlib
+    import io
+    import json
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["bench", "add", "--n", "1000,3000", "--impl", "cpu,eager", "--title", "first", *QUICK, "--json"])
+    assert code == 0, err.getvalue()
+    return json.loads(out.getvalue()), err.getvalue()
+
+
+def test_json_has_the_documented_form(first, valid):
+    data, _ = first
+    valid("bench", data)
+    assert data["baseline"] == "eager"
+    assert {(r["impl"], r["case"]["n"]) for r in data["records"]} == {(i, n) for i in ("cpu", "eager") for n in (1000, 3000)}
+    for r in data["records"]:
+        assert r["status"] == "ok" and r["accuracy"]["max_abs"] < 1e-6
+        assert r["time_ms"]["first"] > 0 and r["time_ms"]["eager"]["n"] >= 10 and r["time_ms"]["graph"] is None
+        assert r["speedup"]["of"] == "eager" and r["speedup"]["low"] <= r["speedup"]["median"] <= r["speedup"]["high"]
+        assert bool(r["source_hash"]) == (r["impl"] == "cpu")
+
+
+def test_progress_goes_to_standard_error(first):
+    data, err = first
+    assert f"{data['run']}: 2 implementations on 2 cases" in err
+    steps = [(int(a), int(b)) for a, b in re.findall(r"^(\d+)/(\d+) ", err, re.MULTILINE)]
+    assert steps and steps == sorted(steps) and "about" in err
+
+
+def test_the_run_is_a_folder_like_any_other(first, place):
+    run = folder.read(library.find(first[0]["run"]))
+    assert (run.status, run.kind, run.title) == ("done", "bench", "first")
+    assert len(folder.records(library.find(run.id))) == 4 and folder.samples(library.find(run.id))
+
+
+def test_a_wrong_kernel_fails_the_command_and_has_no_latency(call, valid, place, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def nearly(a, b):\n    return a + b * 1.001\n\ndef right(a, b):\n    return a.add(b)\n\ndef raises(a, b):\n    raise KeyError('no')\n"
+    )
+    impls = f"{file}:nearly,{file}:right,{file}:raises"
+    got = call("bench", "add", "--n", "1000", "--impl", impls, *QUICK, "--json")
+    assert got.code == 1
+    valid("bench", got.data)
+    by = {r["impl"].rpartition(":")[2]: r for r in got.data["records"]}
+    assert {name: r["status"] for name, r in by.items()} == {"nearly": "wrong", "right": "ok", "raises": "error", "eager": "ok"}
+    assert by["nearly"]["time_ms"] is None and by["nearly"]["accuracy"]["max_abs"] > 1e-4
+    assert "KeyError" in by["raises"]["reason"]
+    assert "nearly wrong: " in got.err
+    human = call("runs", "show", got.data["run"])
+    assert "mine.py:nearly" in human.out and "wrong" in human.out and "baseline" in human.out
+
+
+def test_interrupting_stops_the_job_and_keeps_what_is_measured(place):
+    """Ctrl-C in a real terminal process: the job is cancelled, its run says so, exit code 1."""
+    words = [
+        "bench",
+        "add",
+        "--n",
+        ",".join(str(n) for n in range(1000, 1100)),
+        "--impl",
+        "cpu",
+        "--device",
+        "cpu",
+        "--budget",
+        "2",
+    ]
+    command = [sys.executable, "-m", "backend", *words]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ.copy(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    run_id = process.stderr.readline().partition(":")[0]
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not folder.records(library.find(run_id)):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "stopping" in err and "cancelled" in err and "Traceback" not in err
+    run = folder.read(library.find(run_id))
+    assert run.status == "cancelled"
+    assert 0 < len(folder.records(library.find(run_id))) < 200 and run_id in out
+
+
+def test_runs_list_and_show(first, call, valid):
+    listed = call("runs", "list", "--text", "first", "--json")
+    assert listed.code == 0
+    valid("runs-list", listed.data)
+    assert [r["id"] for r in listed.data["runs"]] == [first[0]["run"]] and listed.data["total"] == 1
+    assert first[0]["run"] in call("runs", "list").out
+    assert call("runs", "list", "--op", "gemm").out == "no run matches\n"
+    shown = call("runs", "show", first[0]["run"], "--json")
+    valid("runs-show", shown.data)
+    assert shown.data["records"] == first[0]["records"] and shown.data["run"]["environment"]["device_name"]
+    assert call("runs", "show", first[0]["run"][:-2], "--json").data == shown.data, "a beginning will do"
+
+
+def test_runs_tag(first, call, valid):
+    run = first[0]["run"]
+    valid("runs-tag", call("runs", "tag", run, "--add", "good", "old", "--notes", "kept", "--json").data)
+    assert call("runs", "tag", run, "--remove", "old", "--json").data["tags"] == ["good"]
+    assert [r["id"] for r in call("runs", "list", "--tag", "good", "--json").data["runs"]] == [run]
+
+
+def test_runs_compare(first, call, valid):
+    run = first[0]["run"]
+    got = call("runs", "compare", run, run, "--json")
+    valid("runs-compare", got.data)
+    assert got.data["differences"] == [] and len(got.data["pairs"]) == 4
+    assert "cannot tell" in call("runs", "compare", run, run).out
+
+
+def test_runs_travel_as_one_file(first, call, valid, tmp_path):
+    run = first[0]["run"]
+    made = call("runs", "export", run, "--to", tmp_path, "--json")
+    valid("runs-export", made.data)
+    gone = call("runs", "delete", run, "--json")
+    valid("runs-delete", gone.data)
+    assert gone.data == {"deleted": [run]} and call("runs", "show", run).code == 2
+    back = call("runs", "import", made.data["file"], "--json")
+    valid("runs-import", back.data)
+    assert call("runs", "show", back.data["imported"][0]["run"], "--json").data["records"] == first[0]["records"]
+
+
+def test_bad_arguments_of_runs(refused, profiles):
+    assert "there is no run nothing" in refused("runs", "show", "nothing")
+    assert "is not a run id" in refused("runs", "show", "../x")
+    assert "required: ACTION" in refused("runs")
+    assert "invalid choice: 'frob'" in refused("runs", "frob")
+    assert "--limit is at least 1, not 0" in refused("runs", "list", "--limit", "0")
+    assert "there is no file nowhere.tar.gz" in refused("runs", "import", "nowhere.tar.gz")
+
+
+def test_an_empty_library(call, valid, profiles):
+    got = call("runs", "list", "--json")
+    assert got.code == 0
+    valid("runs-list", got.data)
+    assert got.data["total"] == 0
+
+
+def test_a_torn_run_is_a_sentence(call, profiles):
+    broken = profiles / "20260101-000000-bench-abcdef"
+    broken.mkdir()
+    (broken / "run.json").write_text('{"schema": 1, "id": "2026')
+    got = call("runs", "show", broken.name)
+    assert got.code == 1 and got.err.startswith("error: ") and got.err.count("\n") == 1
+    assert broken.name in call("runs", "list").out

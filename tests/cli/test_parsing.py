@@ -1,0 +1,145 @@
+"""From words to a comparison: cases, lists with commas in them, implementations, defaults; and what is refused."""
+
+import argparse
+
+import pytest
+
+from backend import ops
+from backend.cli import _cases, bench
+from backend.cli._output import Parser
+from backend.ops.base import Implementation
+
+
+def specify(*words):
+    parser = Parser(prog="bench", allow_abbrev=False)
+    bench.arguments(parser, list(words))
+    return bench.specify(parser.parse_args(list(words)))
+
+
+def test_a_case_keeps_the_commas_of_its_mask():
+    parameters = ops.load("attention").PARAMETERS
+    got = _cases.parse_case("seq=512,mask=bigbird:window=64,seed=1,heads=12", parameters)
+    assert got == {"seq": "512", "mask": "bigbird:window=64,seed=1", "heads": "12"}
+    assert _cases.parse_case("mask=file:a,b.npy,seq=3", parameters) == {"mask": "file:a,b.npy", "seq": "3"}
+
+
+@pytest.mark.parametrize(
+    "text,found",
+    [
+        ("causal", ["causal"]),
+        ("causal,bigbird:window=64,seed=1,full", ["causal", "bigbird:window=64,seed=1", "full"]),
+        ("document:lengths=3+5,causal=true,causal", ["document:lengths=3+5,causal=true", "causal"]),
+        ("file:a.npy,causal", ["file:a.npy", "causal"]),
+    ],
+)
+def test_lists_of_masks(text, found):
+    assert _cases.split_masks(text) == found
+
+
+def test_lists_of_implementations():
+    assert _cases.split_impls(["v2_x:TILE=64,STAGES=3,eager", "a/b.py:f,cpu,eager"]) == [
+        "v2_x:TILE=64,STAGES=3",
+        "eager",
+        "a/b.py:f",
+        "cpu",
+    ]
+
+
+def test_the_cross_product():
+    spec = specify(
+        "attention", "--batch", "1,8", "--seq", "128,256", "--mask", "causal,bigbird:seed=1,window=16", "--device", "cpu"
+    )
+    assert len(spec.cases) == 8
+    assert {(c["batch"], c["seq"], c["mask"]) for c in spec.cases} == {
+        (b, s, m) for b in (1, 8) for s in (128, 256) for m in ("causal", "bigbird:window=16,seed=1")
+    }
+    assert all(c["seq_k"] == c["seq"] and c["kv_heads"] == c["heads"] == 12 and c["head_dim"] == 64 for c in spec.cases)
+
+
+def test_cases_go_before_options():
+    spec = specify("gemm", "--case", "m=32,n=32", "--case", "k=8", "--m", "16,64", "--device", "cpu")
+    assert [(c["m"], c["n"], c["k"]) for c in spec.cases] == [(32, 32, 1024), (16, 1024, 8), (64, 1024, 8)]
+
+
+def test_equal_cases_stay_once():
+    assert len(specify("add", "--n", "7,7", "--n", "7", "--device", "cpu").cases) == 1
+
+
+def test_every_parameter_of_every_operator_is_an_option():
+    for name in ops.names():
+        parser = Parser(prog="bench")
+        bench.arguments(parser, [name])
+        for p in ops.load(name).PARAMETERS:
+            assert f"--{p.name.replace('_', '-')}" in parser.format_help()
+
+
+def test_defaults_on_the_cpu():
+    spec = specify("softmax", "--device", "cpu")
+    assert (spec.baseline, spec.dtype, spec.cache, spec.device) == ("eager", "float32", "both", "cpu")
+    assert "cpu" in spec.impls and "eager" in spec.impls
+    assert not [i for i in spec.impls if i.startswith("v1")], "CUDA kernels do not run on the CPU"
+
+
+def test_defaults_with_a_gpu(monkeypatch):
+    monkeypatch.setattr(bench.environment, "devices", lambda: ["cuda:0", "cpu"])
+    monkeypatch.setattr(bench.environment, "gpu_of", lambda device: {"compute_capability": "9.0"} if device != "cpu" else None)
+    spec = specify("softmax")
+    assert (spec.device, spec.dtype) == ("cuda:0", "float16")
+    assert "cpu" not in spec.impls and any(i.startswith("v1") for i in spec.impls)
+    assert specify("softmax", "--device", "cuda").device == "cuda:0"
+    assert specify("softmax", "--device", "cpu").dtype == "float32"
+
+
+def test_a_swept_kernel_without_values_names_all_its_choices(monkeypatch):
+    swept = [Implementation(f"v2_x:TILE={t}", "ours", "", ("cpu",)) for t in (32, 64)]
+    monkeypatch.setattr(ops, "implementations", lambda *a, **k: swept)
+    assert [i.name for i in _cases.implementations("add", ["v2_x"], "cpu", None)] == ["v2_x:TILE=32", "v2_x:TILE=64"]
+    assert [i.name for i in _cases.implementations("add", ["v2_x:TILE=64"], "cpu", None)] == ["v2_x:TILE=64"]
+
+
+def test_a_users_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def softmax(x):\n    return x\n")
+    spec = specify("softmax", "--impl", f"{file}:softmax,eager", "--device", "cpu")
+    assert spec.impls == (f"{file}:softmax", "eager")
+
+
+@pytest.mark.parametrize(
+    "words,says",
+    [
+        (["nope"], "invalid choice: 'nope'"),
+        ([], "required: OP"),
+        (["attention", "--impl", "nope"], "attention has no implementation 'nope'; it has"),
+        (["attention", "--impl", "no/file.py:f"], "no file"),
+        (["attention", "--baseline", "nope"], "attention has no implementation 'nope'"),
+        (["attention", "--mask", "bigbrd"], "unknown mask 'bigbrd'; known: bigbird"),
+        (["attention", "--mask", "bigbird:windw=3"], "mask bigbird takes window"),
+        (["attention", "--mask", "padding:lengths=4+5"], "lengths for 2 sequences, batch is 1"),
+        (["attention", "--device", "cuda:9"], "there is no device cuda:9 here; there is"),
+        (["attention", "--device", "tpu"], "a device is cpu, cuda or cuda:N, not 'tpu'"),
+        (["attention", "--head-dim", "33"], "head_dim is a multiple of 8 from 32 to 256, not 33"),
+        (["attention", "--heads", "12", "--kv-heads", "5"], "heads is a multiple of kv_heads"),
+        (["attention", "--seq", "1,,2"], "a value is empty"),
+        (["attention", "--seq", "x"], "seq is a whole number, not 'x'"),
+        (["attention", "--case", "sq=5"], "the keys are batch"),
+        (["attention", "--case", "seq=5,6"], "'6' is not of the form key=value"),
+        (["attention", "--case", "seq=5,seq=6"], "seq is given twice"),
+        (["attention", "--m", "5"], "unrecognized arguments: --m 5"),
+        (["gemm", "--m", "0"], "m lies between 1 and"),
+        (["gemm", "--dtype", "float8"], "invalid choice: 'float8'"),
+        (["gemm", "--cache", "hot"], "invalid choice: 'hot'"),
+        (["gemm", "--budget", "-1"], "budget_s is a number above 0, not -1.0"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_one_sentence(words, says, refused, profiles):
+    assert says in refused("bench", *words)
+    assert [p for p in profiles.iterdir() if not p.name.startswith(".")] == [], "no run is made for a wrong question"
+
+
+def test_namespace_is_the_only_state():
+    """Two parsers for two operators do not share options."""
+    for name in ("gemm", "add"):
+        parser = Parser(prog="bench")
+        bench.arguments(parser, [name])
+        assert isinstance(parser.parse_args([name]), argparse.Namespace)
+        assert hasattr(parser.parse_args([name]), "axis_m") == (name == "gemm")

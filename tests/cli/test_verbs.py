@@ -1,0 +1,156 @@
+"""The command line itself, and the verbs that need no job: occupancy, mask, doctor, build."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from backend import cli, masks
+from backend.core.paths import ROOT
+
+
+def test_overview_lists_every_verb(call):
+    got = call("--help")
+    assert got.code == 0
+    for verb in cli.verbs():
+        assert f"  {verb}" in got.out and cli.load(verb).HELP in got.out
+    assert call().code == 2
+    assert call("--version").out.startswith("fusescope ")
+
+
+@pytest.mark.parametrize("verb", cli.verbs())
+def test_every_verb_has_help(verb, call):
+    got = call(verb, "--help")
+    assert got.code == 0 and got.out.startswith("usage: python -m backend " + verb)
+
+
+def test_unknown_verbs_and_options(refused):
+    assert "unknown verb 'bnech'; known: bench" in refused("bnech")
+    assert "unrecognized arguments: --sequence 3" in refused("mask", "causal", "--seq", "8", "--sequence", "3")
+    assert "unrecognized arguments: --tiles 3" in refused("mask", "causal", "--seq", "8", "--tiles", "3")
+
+
+def test_as_a_process_without_torch_or_streamlit():
+    """The verbs that describe need neither torch nor the app's packages: those are hidden here, and nothing tries to import them."""
+    code = (
+        "import sys\n"
+        "class Hidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('torch', 'streamlit', 'plotly', 'duckdb', 'pandas', 'xgboost', 'msgspec'):\n"
+        "            raise ModuleNotFoundError(name, name=name.split('.')[0])\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+        "from backend.cli import main\n"
+        "codes = [main(w.split()) for w in ('occupancy --cc 8.6 --block 128 --registers 40 --json', 'mask causal --seq 64', 'runs list')]\n"
+        "print(codes)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[0, 0, 1]", done.stderr
+    assert "duckdb" in done.stderr and "pip install duckdb" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_module_runs_as_a_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "backend", "mask", "causal", "--seq", "4", "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and json.loads(done.stdout)["kept"] == 10 and done.stderr == ""
+
+
+def test_occupancy(call, valid, refused):
+    got = call("occupancy", "--cc", "9.0", "--block", "256", "--registers", "64", "--dynamic-smem", "100000", "--json")
+    assert got.code == 0 and got.err == ""
+    valid("occupancy", got.data)
+    assert (got.data["active_blocks"], got.data["occupancy"], got.data["limiter"]) == (2, 0.25, "shared memory")
+    text = call("occupancy", "--cc", "9.0", "--block", "256", "--registers", "64").out
+    assert "occupancy 50.0 %: 4 blocks, 32 warps" in text and "limiter   registers" in text
+    impossible = call("occupancy", "--cc", "7.5", "--block", "2048", "--registers", "64", "--json")
+    valid("occupancy", impossible.data)
+    assert impossible.code == 0 and impossible.data["limiter"] == "unlaunchable"
+    assert "known for compute capability 7.5" in refused("occupancy", "--cc", "5.0", "--block", "256", "--registers", "64")
+    assert "block is at least 1, not 0" in refused("occupancy", "--cc", "9.0", "--block", "0", "--registers", "64")
+    assert "invalid int value: 'x'" in refused("occupancy", "--cc", "9.0", "--block", "x", "--registers", "64")
+
+
+@pytest.mark.parametrize("name", masks.names())
+def test_mask(name, call, valid):
+    text = "padding:lengths=30+80" if name == "padding" else name
+    got = call("mask", text, "--seq", "80", "--seq-k", "96", "--tile", "16", "--json")
+    assert got.code == 0
+    valid("mask", got.data)
+    dense = masks.parse(text).dense(80, 96)
+    assert got.data["kept"] == dense.sum() and got.data["density"] == pytest.approx(dense.mean())
+    assert np.array_equal(masks.parse(got.data["resolved"]).dense(80, 96), dense)
+    human = call("mask", text, "--seq", "80", "--seq-k", "96", "--tile", "16")
+    assert human.code == 0 and "density" in human.out and "storage" in human.out
+    picture = human.out.splitlines()[3:23]
+    assert all(set(line) <= set(" ░▒▓█") for line in picture) and "".join(picture).strip()
+
+
+def test_mask_saved_and_read_back(call, valid, refused, tmp_path):
+    file = tmp_path / "mask.npy"
+    first = call("mask", "bigbird:seed=3", "--seq", "100", "--save", file, "--json")
+    valid("mask", first.data)
+    assert first.data["saved"] == str(file)
+    again = call("mask", f"file:{file}", "--seq", "100", "--json")
+    valid("mask", again.data)
+    assert again.data["kept"] == first.data["kept"] and again.data["storage_bytes"] == first.data["storage_bytes"]
+    call("mask", "padding:lengths=3+5", "--seq", "8", "--save", tmp_path / "batch.npy")
+    assert np.load(tmp_path / "batch.npy").shape == (2, 8, 8)
+    assert "--save writes a .npy file" in refused("mask", "causal", "--seq", "8", "--save", tmp_path / "mask.png")
+    assert "there is no folder" in refused("mask", "causal", "--seq", "8", "--save", tmp_path / "no" / "mask.npy")
+
+
+def test_bad_masks_are_one_sentence(refused):
+    assert "unknown mask 'bigbrd'; known: bigbird" in refused("mask", "bigbrd", "--seq", "8")
+    assert "mask needs" in refused("mask", "padding", "--seq", "8") or "needs lengths" in refused("mask", "padding", "--seq", "8")
+    assert "seq_q is a whole number from 1" in refused("mask", "causal", "--seq", "0")
+    assert "tile is a whole number from 1" in refused("mask", "causal", "--seq", "8", "--tile", "0")
+    assert "at most 2^33 elements" in refused("mask", "causal", "--seq", "1000000")
+    assert "required: --seq" in refused("mask", "causal")
+
+
+def test_doctor(call, valid):
+    got = call("doctor", "--json")
+    valid("doctor", got.data)
+    assert got.data["devices"][-1] == "cpu" and len(got.data["findings"]) > 5
+    assert got.code == (0 if got.data["ok"] else 1)
+    assert got.data["ok"] == all(f["status"] != "fail" for f in got.data["findings"])
+    human = call("doctor")
+    for finding in got.data["findings"]:
+        assert f"{finding['check']}: " in human.out
+        assert finding["status"] == "ok" or finding["fix"] in human.out
+
+
+def test_a_failed_finding_is_exit_code_1(call, monkeypatch):
+    from backend.core.doctor import Finding
+
+    monkeypatch.setattr("backend.cli.doctor.examine", lambda: [Finding("ninja", "fail", "ninja is missing", "pip install ninja")])
+    got = call("doctor")
+    assert got.code == 1 and "✗ ninja: ninja is missing" in got.out and "fix: pip install ninja" in got.out
+
+
+def test_build_of_a_broken_kernel_is_named(call, valid, small_project):
+    """One kernel that does not compile fails by name; the others are built; exit code 1."""
+    got = call("build", "--json")
+    assert got.code == 0, got.err
+    valid("build", got.data)
+    assert got.data["ok"] and {v["variant"] for v in got.data["variants"]} >= {"cpu", "binding.cpp"}
+    again = call("build")
+    assert again.code == 0 and "nothing had to be built" in again.out
+    (small_project / "add" / "cpu_broken.cpp").write_text('// Forgets a semicolon.\n#include "add.cuh"\nint x = 1\n')
+    broken = call("build", "--json")
+    valid("build", broken.data)
+    assert broken.code == 1
+    assert {v["variant"]: v["status"] for v in broken.data["variants"]}["cpu_broken"] == "failed"
+    assert {v["variant"]: v["status"] for v in broken.data["variants"]}["cpu"] == "built"
+    human = call("build")
+    assert human.code == 1 and "✗ add/cpu_broken cpu: " in human.out
+
+
+def test_build_refuses_an_architecture_that_is_none(refused):
+    assert "sm_9000" in refused("build", "--arch", "sm_9000")
