@@ -271,6 +271,7 @@ def main(arguments: list[str]) -> int:
     try:
         if a.note:
             writer.log(a.note)
+        writer.sign()
         writer.state("queued")
         writer.progress(0, 0, "starting")
         if a.inline:

@@ -157,12 +157,12 @@ def _settle(path: Path) -> dict:
         queued = data.get("status") == "queued"
         if lock is None or not (queued or data.get("status") == "running"):
             return data
-        if queued and time.time() - (data.get("created") or 0) < _START_GRACE_S:
+        if queued and "worker" not in data and time.time() - (data.get("created") or 0) < _START_GRACE_S:
             return data
-        why = "its worker never started" if queued else "its worker ended without a word: killed, or the machine went down"
+        why = "its worker never started" if "worker" not in data else "its worker ended without a word: killed, or the machine went down"
         data |= {"status": "interrupted", "reason": f"{why}; resume it to measure what is missing", "finished": time.time()}
         with contextlib.suppress(OSError):  # a folder that may only be read says the same without being marked
-            files.write_json(path / "run.json", data)
+            files.write_json(path / "run.json", {k: v for k, v in data.items() if k not in ("queue", "worker")})
             (path.parent / ".live" / path.name).unlink(missing_ok=True)
         return data
     finally:

@@ -96,6 +96,10 @@ class Writer:
     def cancel_requested(self) -> bool:
         return (self.path / "cancel").exists()
 
+    def sign(self) -> None:
+        """Note this process in run.json as the worker; written with the next change of state."""
+        self._data["worker"] = {"pid": os.getpid(), "host": os.uname().nodename}
+
     def state(self, status: str, reason: str | None = None) -> None:
         """Change the run's state; started and finished are set on the way. Makes room on a full disk for this one write."""
         self._data |= {"status": status, "reason": reason}
@@ -104,6 +108,7 @@ class Writer:
         if status not in ("queued", "running"):
             self._data["finished"] = time.time()
             self._data.pop("queue", None)
+            self._data.pop("worker", None)
         try:
             self._write_run(durable=True)
         except RunError as e:

@@ -9,8 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-
-KINDS = Path(__file__).with_name("kinds_for_tests")
+from jobs_tools import KINDS
 
 
 def stop_warm_parents(runtime: Path) -> None:

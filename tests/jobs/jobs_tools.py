@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+KINDS = Path(__file__).with_name("kinds_for_tests")
 
 
 def until(condition: Callable, what: str, seconds: float = 30.0):
@@ -20,14 +23,5 @@ def until(condition: Callable, what: str, seconds: float = 30.0):
 
 
 def worker_pid(path: Path) -> int:
-    """The process that holds a run folder, from the kernel's own list of locks."""
-    inode = path.stat().st_ino
-
-    def search():
-        for line in Path("/proc/locks").read_text().splitlines():
-            fields = line.split()
-            if "FLOCK" in fields and "WRITE" in fields and fields[5].endswith(f":{inode}") and "->" not in fields:
-                return int(fields[4])
-        return None
-
-    return until(search, "a process that holds the run folder")
+    """The worker process of a run, once it has signed run.json."""
+    return until(lambda: json.loads((path / "run.json").read_text()).get("worker"), "the worker's signature")["pid"]

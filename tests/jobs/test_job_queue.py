@@ -1,0 +1,78 @@
+"""One job at a time on a device, in order, seen by those who wait; the dead hold nobody up."""
+
+import os
+import stat
+import subprocess
+import sys
+
+from jobs_tools import until
+
+from backend.core import paths
+from backend.jobs import gpu_lock, submit
+from backend.store import folder, library
+
+
+def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
+    first = submit.submit("steps", {"steps": ["hang"], "device": "cpu"})
+    until(lambda: folder.read(library.find(first)).status == "running", "the first job to run")
+    second = submit.submit("steps", {"steps": ["ok"], "device": "cpu"}, title="waits")
+    waiting = until(lambda: [j for j in submit.queue() if j["id"] == second and j["place"]], "the second job's place")[0]
+    assert (waiting["place"], waiting["device"], waiting["status"], waiting["title"]) == (1, "cpu", "queued", "waits")
+    assert first in waiting["progress"].message
+    third = submit.submit("steps", {"steps": ["ok"], "device": "cpu"})
+    until(lambda: [j["id"] for j in submit.queue() if j["place"] is not None] == [first, second, third], "all three in order")
+    assert gpu_lock.holder("cpu")["run"] == first
+    submit.cancel(third)  # in the queue
+    assert submit.wait(third, 30).status == "cancelled"
+    assert folder.records(library.find(third)) == []
+    submit.cancel(first)
+    assert submit.wait(second, 30).status == "done"
+    one, two = folder.read(library.find(first)), folder.read(library.find(second))
+    assert two.started >= one.finished
+    assert gpu_lock.holder("cpu") is None
+
+
+def test_jobs_without_a_device_do_not_wait(home):
+    held = submit.submit("steps", {"steps": ["hang"], "device": "cpu"})
+    until(lambda: folder.read(library.find(held)).status == "running", "the device to be held")
+    free = submit.submit("steps", {"steps": ["ok"]})
+    assert submit.wait(free, 30).status == "done"
+    submit.cancel(held)
+    assert submit.wait(held, 30).status == "cancelled"
+
+
+def test_a_dead_process_holds_neither_the_device_nor_a_place(own_runtime):
+    code = (
+        "import os, sys; from backend.jobs.gpu_lock import Ticket\n"
+        "a, b = Ticket('GPU-0000', 'run-a'), Ticket('GPU-0000', 'run-b')\n"
+        "print(a.advance(), b.advance(), flush=True); os.kill(os.getpid(), 9)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, capture_output=True, text=True).stdout
+    assert out.split() == ["0", "1"]
+    assert len(list((own_runtime / "GPU-0000.queue").iterdir())) == 1  # what the dead left
+    mine = gpu_lock.Ticket("GPU-0000", "mine")
+    assert mine.advance() == 0
+    later = gpu_lock.Ticket("GPU-0000", "later")
+    last = gpu_lock.Ticket("GPU-0000", "last")
+    assert (later.advance(), last.advance()) == (1, 2)
+    mine.close()
+    assert (last.advance(), later.advance(), last.advance()) == (1, 0, 1)
+    later.close()
+    last.close()
+
+
+def test_lock_files_are_shared_among_users(own_runtime):
+    mask = os.umask(0o077)
+    try:
+        ticket = gpu_lock.Ticket("GPU-1111", "mine")
+        ticket.advance()
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((own_runtime / "GPU-1111.lock").stat().st_mode) == 0o666
+    assert stat.S_IMODE((own_runtime / "GPU-1111.queue").stat().st_mode) == 0o1777
+    assert (
+        stat.S_IMODE((own_runtime / f"user-{os.getuid()}").stat().st_mode) == 0o700
+        if os.path.exists(own_runtime / "user-0")
+        else True
+    )
+    ticket.close()

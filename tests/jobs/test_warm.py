@@ -1,0 +1,125 @@
+"""The warm parent: on its own, never stale, replaced when it dies, and honest about what it could not import."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+
+import pytest
+from jobs_tools import KINDS, until, worker_pid
+
+from backend.jobs import launch, submit
+from backend.store import folder, library
+
+
+def parent(runtime):
+    """What the warm parent of a runtime folder says of itself, once it is ready."""
+
+    def ready():
+        for file in runtime.glob("user-*/warm-*.json"):
+            said = json.loads(file.read_text())
+            if said["state"] == "ready":
+                return said
+        return None
+
+    return until(ready, "a warm parent")
+
+
+def finish(*steps, **spec):
+    run = submit.wait(submit.submit("steps", {"steps": list(steps), **spec}), 60)
+    return run, (library.find(run.id) / "log.txt").read_text()
+
+
+@pytest.fixture
+def light(own_runtime, tmp_path, monkeypatch):
+    """A torch that imports in no time, so that these tests may start many parents."""
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake/torch.py").write_text("class cuda:\n    is_initialized = staticmethod(lambda: False)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
+    return own_runtime
+
+
+def test_it_is_nobodys_child_and_serves_many_jobs(light):
+    finish("ok")
+    pid = parent(light)["pid"]
+    assert os.getsid(pid) != os.getsid(0)
+    assert int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1]) != os.getpid()
+    run, log = finish("ok")
+    assert run.status == "done" and "cold" not in log
+    assert parent(light)["pid"] == pid
+
+
+def test_an_edited_module_is_read_afresh(light, tmp_path, monkeypatch):
+    kinds = tmp_path / "kinds"
+    shutil.copytree(KINDS, kinds)
+    monkeypatch.setenv("FUSESCOPE_KINDS", str(kinds))
+    finish("ok")
+    text = (kinds / "steps.py").read_text()
+    (kinds / "steps.py").write_text(text.replace('"all steps"', '"all steps, edited"'))
+    run, _ = finish("ok")
+    assert run.progress.message == "all steps, edited"
+
+
+def test_a_killed_parent_is_replaced_and_its_jobs_live_on(light):
+    long = submit.submit("steps", {"steps": ["ok"] * 10, "pause_s": 0.1})
+    worker_pid(library.find(long))
+    pid = parent(light)["pid"]
+    os.kill(pid, signal.SIGKILL)
+    run, _ = finish("ok")
+    assert run.status == "done"
+    assert parent(light)["pid"] != pid
+    assert submit.wait(long, 30).status == "done"
+
+
+def test_a_stale_socket_is_no_obstacle(light):
+    with launch._Door() as door:
+        stale = socket.socket(socket.AF_UNIX)
+        with launch._short(door.home) as home:
+            stale.bind(f"{home}/{door.socket_name}")
+        stale.close()
+    assert finish("ok")[0].status == "done"
+
+
+def test_a_parent_that_does_not_answer_is_replaced(light, monkeypatch):
+    finish("ok")
+    pid = parent(light)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(launch, "_ACK_S", 0.3)
+    run, _ = finish("ok")
+    assert run.status == "done" and len(folder.records(library.find(run.id))) == 1
+    assert parent(light)["pid"] != pid
+
+
+def test_what_could_not_be_imported_is_said_in_the_log(light, tmp_path):
+    (tmp_path / "fake/torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')")
+    run, log = finish("ok")
+    assert run.status == "done"
+    assert "torch could not be imported: ImportError: libcudart.so.13" in log
+
+
+def test_a_torch_that_kills_its_importer_is_left_out(light, tmp_path):
+    (tmp_path / "fake/torch.py").write_text("import os; os.kill(os.getpid(), 11)")
+    first = submit.submit("steps", {"steps": ["ok"]})
+    path = library.find(first)
+    until(lambda: not folder.alive(path), "the parent's death")
+    run, log = finish("ok")
+    assert run.status == "done" and "cold interpreter" in log
+
+
+def test_it_ends_when_idle_and_when_its_state_file_is_gone(light, monkeypatch):
+    monkeypatch.setenv("FUSESCOPE_WARM_IDLE_S", "0.2")
+    finish("ok")
+    pid = next(json.loads(f.read_text())["pid"] for f in light.glob("user-*/warm-*.json"))
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "the idle parent's end")
+    assert finish("ok")[0].status == "done"
+
+
+def test_warm_up_returns_at_once_and_the_first_job_finds_it(light):
+    submit.warm_up()
+    pid = parent(light)["pid"]
+    begin = time.monotonic()
+    assert finish("ok")[0].status == "done"
+    assert time.monotonic() - begin < 30
+    assert parent(light)["pid"] == pid
