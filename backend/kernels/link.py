@@ -15,13 +15,14 @@ from backend.core.symbols import declaration, demangle
 from backend.core.toolchain import Toolchain
 from backend.kernels.plan import Object
 
+LINK = "2"  # of the way libraries are linked; a change here links them anew
 _UNDEFINED = re.compile(r"undefined reference to [`']([^']+)'")
 
 
 def library_name(chain: Toolchain, unit: str, items: list[Object]) -> str:
     """libfusescope_cpu-<hash>.so or libfusescope_cuda-<hash>.so; without a CUDA torch the kernels alone: libfusescope_kernels-…"""
     label = unit if unit == "cpu" or chain.torch_has_cuda else "kernels"
-    digest = hashlib.sha256("\n".join([*sorted(i.file for i in items), str(chain.torch_has_cuda)]).encode())
+    digest = hashlib.sha256("\n".join([*sorted(i.file for i in items), str(chain.torch_has_cuda), LINK]).encode())
     return f"libfusescope_{label}-{digest.hexdigest()[:20]}.so"
 
 
@@ -58,6 +59,9 @@ def _link_once(chain: Toolchain, folder: Path, unit: str, items: list[Object], n
         if chain.torch_has_cuda:
             libraries += ["-ltorch", "-ltorch_cuda", "-ltorch_cpu", "-lc10_cuda", "-lc10"]
         libraries += [*(f"-L{p}" for p in _cuda_folders(chain)), "-lcudart_static", "-ldl", "-lrt", "-lpthread"]
+    # By name of the shared library, before the driver's own -lstdc++: where only libstdc++.a is installed beside the compiler, a
+    # private copy of the C++ runtime would be linked in, and the first exception that meets torch's copy would crash.
+    libraries.append("-l:libstdc++.so.6")
     part = f"{name}.{os.getpid()}.part"
     flags = [
         "-shared",
