@@ -62,5 +62,5 @@ def dots(
         exponentformat="power",
         title_text=f"● largest absolute, ○ largest relative error (log){note}",
     )
-    fig.update_layout(margin=dict(l=8, r=236, t=66, b=52))
+    fig.update_layout(margin=dict(l=8, r=236, b=52))
     return fig

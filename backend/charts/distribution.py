@@ -55,7 +55,7 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
     fig.update_yaxes(tickvals=list(range(len(rows))), ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
     fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
     _readable_log_ticks(fig, np.concatenate([np.asarray(s["ms"], float) * factor for s in rows]))
-    fig.update_layout(margin=dict(l=8, r=92, t=66, b=50))
+    fig.update_layout(margin=dict(l=8, r=92, b=50))
     return fig
 
 

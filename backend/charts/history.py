@@ -74,7 +74,7 @@ tickvals=x[::step], ticktext=[_tick(e) for e in rows][::step],
         range=[-0.4, len(rows) - 0.2], showgrid=False, tickangle=0,
     )  # fmt: skip
     fig.update_yaxes(title_text=f"time of a call ({unit})", rangemode="tozero")
-    fig.update_layout(margin=dict(l=8, r=90, t=76, b=70))
+    fig.update_layout(margin=dict(l=8, r=90, t=template.TOP + 14, b=70))
     return fig
 
 

@@ -37,5 +37,5 @@ def stairs(
     fig.add_annotation(x=values[at], y=100 * shares[at], yshift=16, showarrow=False, text=f"<b>{numbers.percent(shares[at])}</b>")
     fig.update_yaxes(range=[0, 114], tickvals=[0, 25, 50, 75, 100], ticksuffix=" %")
     fig.update_xaxes(title_text=label)
-    fig.update_layout(margin=dict(l=8, r=16, t=60, b=44))
+    fig.update_layout(margin=dict(l=8, r=16, b=44))
     return fig

@@ -41,7 +41,10 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
     unit, factor = numbers.time_unit(_median(r) for r in rows)
     mode = next((r.speedup.of for r in rows if r.speedup), rows[-1].main_mode)
     fig = template.figure(
-        f"Speed-up over {short(baseline)}", _join(subtitle, template.mode_words(mode)), theme, height=122 + _ROW * len(rows)
+        f"Speed-up over {short(baseline)}",
+        _second_line(subtitle, template.mode_words(mode), rows),
+        theme,
+        height=138 + _ROW * len(rows),
     )
     ratios = [_ratio(r, baseline) for r in rows]
     names = [r.impl for r in rows]
@@ -77,7 +80,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
             x=1.0, xref="paper", xanchor="left", xshift=8, y=record.impl, yanchor="middle", showarrow=False, align="left",
             text=_words(record, value, baseline, unit, factor, c["muted"]), font=dict(size=12.5),
         )  # fmt: skip
-    fig.update_layout(margin=dict(l=8, r=196, t=70, b=52))
+    fig.update_layout(margin=dict(l=8, r=196, b=52))
     return fig
 
 
@@ -143,5 +146,6 @@ def _words(record: Record, value: float | None, baseline: str, unit: str, factor
     )
 
 
-def _join(*parts: str) -> str:
-    return " · ".join(p for p in parts if p)
+def _second_line(subtitle: str, mode: str, rows: list[Record]) -> str:
+    """Device, dtype and date with what the number is; the case under it."""
+    return " · ".join(p for p in (subtitle, mode) if p) + f"<br>{template.case_words(rows[0])}"

@@ -71,7 +71,7 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
         fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))
-    fig.update_layout(margin=dict(l=8, r=150, t=66, b=50))
+    fig.update_layout(margin=dict(l=8, r=150, b=50))
     return fig
 
 

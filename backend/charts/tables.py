@@ -53,7 +53,7 @@ def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
 
 
 def readable(records: list[Record], baseline: str) -> pd.DataFrame:
-    """The same for eyes: three significant digits, one unit a column (in its heading), None where a value does not apply."""
+    """The same for eyes: what matters, one unit a column (in its heading), None where a value does not apply."""
     unit, factor = numbers.time_unit(_main(r) for r in records)
     keys = varying(records)
     lines = []
@@ -66,18 +66,18 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
             | {k: r.case.get(k) for k in keys}
             | {
                 "verdict": verdict(r, baseline),
-                "speed-up (×)": numbers.round3(1.0 if r.impl == baseline and t else s and s.median),
-                "low (×)": numbers.round3(s and s.low),
-                "high (×)": numbers.round3(s and s.high),
-                f"warm ({unit})": numbers.round3(t and t.median * factor),
-                f"cold ({unit})": numbers.round3(cold and cold.median * factor),
-                "first call (ms)": numbers.round3(r.time_ms.first if r.time_ms else None),
+                "speed-up (×)": 1.0 if r.impl == baseline and t else s and s.median,
+                "low (×)": s and s.low,
+                "high (×)": s and s.high,
+                f"warm ({unit})": t and t.median * factor,
+                f"cold ({unit})": cold and cold.median * factor,
+                "max abs error": r.accuracy.max_abs if r.accuracy else None,
+                "TFLOP/s effective": r.tflops.effective if r.tflops else None,
+                "GB/s": r.gbps,
+                "first call (ms)": r.time_ms.first if r.time_ms else None,
                 "samples": t.n if t else None,
-                "TFLOP/s effective": numbers.round3(r.tflops.effective if r.tflops else None),
-                "GB/s": numbers.round3(r.gbps),
-                "max abs error": numbers.round3(r.accuracy.max_abs if r.accuracy else None),
-                "ran as": r.backend,
                 "remark": r.reason or _remark(r, t),
+                "ran as": r.backend,
             }
         )
     return pd.DataFrame(lines)
@@ -100,7 +100,12 @@ def varying_values(cases: list[dict]) -> dict[str, list]:
         for k, v in one.items():
             if v not in values.setdefault(k, []):
                 values[k].append(v)
-    return {k: seen for k, seen in values.items() if len(seen) > 1}
+    changing: dict[str, list] = {}
+    for k, seen in values.items():
+        alike = any(all(one.get(k) == one.get(other) for one in cases) for other in changing)  # seq_k that follows seq
+        if len(seen) > 1 and not alike:
+            changing[k] = seen
+    return changing
 
 
 def cases(records: list[Record]) -> dict[str, list[Record]]:

@@ -13,27 +13,30 @@ THEMES = {
     "light": {"ink": "#1F2933", "muted": "#52606D", "grid": "#E4E7EB", "line": "#7B8794", "paper": "#FFFFFF"},
     "dark": {"ink": "#F0F2F5", "muted": "#AEB7C2", "grid": "#333A45", "line": "#8A94A3", "paper": "#0F1319"},
 }
+TOP = 66
+"""Pixels above the plot for a title and one line under it."""
 FONT = "'Source Sans 3', 'Source Sans Pro', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 _NICE_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 380) -> go.Figure:
-    """An empty figure in the common look. The paper has the page's colour, so that a saved image is as readable as the page."""
+    """An empty figure in the common look; ``subtitle`` may have two lines (<br>). The paper has the page's colour, so that a saved image is as readable as the page."""
     c = THEMES[theme]
     axis = dict(
         gridcolor=c["grid"], linecolor=c["line"], zeroline=False, ticks="outside", ticklen=4, tickcolor=c["line"], automargin=True,
-        title=dict(font=dict(size=12, color=c["muted"])),
+        title=dict(font=dict(size=12, color=c["muted"]), standoff=12),
     )  # fmt: skip
+    lines = subtitle.count("<br>")
     fig = go.Figure()
     fig.update_layout(
         template=None,
         title=dict(
             text=f"<b>{title}</b>" + (f"<br><span style='font-size:12px;color:{c['muted']}'>{subtitle}</span>" if subtitle else ""),
-            x=0, xanchor="left", xref="container", y=1 - 26 / height, yanchor="middle", font=dict(size=16),
+            x=0, xanchor="left", xref="container", y=1 - (26 + 8 * lines) / height, yanchor="middle", font=dict(size=16),
         ),
         font=dict(family=FONT, size=13, color=c["ink"]),
         paper_bgcolor=c["paper"], plot_bgcolor=c["paper"],
-        margin=dict(l=8, r=16, t=66, b=44), height=height,
+        margin=dict(l=8, r=16, t=TOP + 16 * lines, b=44), height=height,
         hoverlabel=dict(bgcolor=c["paper"], bordercolor=c["line"], font=dict(family=FONT, color=c["ink"], size=12), align="left"),
         xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35,
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
@@ -96,8 +99,11 @@ def log_ticks(values: list[float]) -> dict:
 
 
 def case_words(record: Record) -> str:
-    """A case as "mask=bigbird, batch=8, seq=512": what a person would type, empties left out."""
-    return ", ".join(f"{k}={v}" for k, v in record.case.items() if v is not None)
+    """A case as "batch=8, seq=512, mask=bigbird": what a person would type; what follows from the rest is left out."""
+    case = record.case
+    follows = {"seq_k": "seq", "kv_heads": "heads"}
+    told = {k: v for k, v in case.items() if v not in (None, "none") and (k not in follows or v != case.get(follows[k]))}
+    return ", ".join(f"{k}={v}" for k, v in told.items())
 
 
 def empty(text: str, theme: str = "light", height: int = 160) -> go.Figure:

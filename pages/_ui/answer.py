@@ -19,26 +19,30 @@ def draw(state: url.State, run_id: str, dimmed: str | None = None) -> None:
     heading(run)
     if dimmed:
         st.info(dimmed)
-    groups = tables.cases(records)
-    case = _case(state, list(groups), run)
-    view = _view(state)
+    case = _case(state, list(tables.cases(records)), run)
     if run.live:
-        _live(run_id, case, view)
+        _live_headline(run_id, case)
+        _live_view(run_id, case, _view(state))
+    elif not records:
+        st.caption("This run has no record.")
     else:
         with st.container(key="old_answer" if dimmed else None):
-            _body(run, records, case, view)
+            look = _look(run, records, case)
+            headline(look)
+            views.draw(_view(state), look)
 
 
-def heading(run: Run) -> None:
+def heading(run: Run, before: str = "", link: bool = True) -> None:
     """Name, state, device and date of the run in one line, with the badge of a recorded one."""
     when = template.date(run.finished or run.started or run.created)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{run_name(run)}**")
+        st.markdown(f"**{before}{run_name(run)}**")
         if run.recorded:
             st.badge(f"recorded on {run.device_name}", color="blue")
         if run.status != "done":
             st.badge(status_words(run.status), color={"failed": "red", "running": "green"}.get(run.status, "gray"))
-        st.caption(f"{run.device_name} · {when} · [open run]({url.link('runs', run=run.id)})")
+        opened = f" · [open run]({url.link('runs', run=run.id)})" if link else ""
+        st.caption(f"{run.device_name} · {when}{opened}")
     if run.reason and run.status in ("failed", "interrupted", "cancelled"):
         st.warning(run.reason)
 
@@ -54,22 +58,20 @@ def _case(state: url.State, names: list[str], run: Run) -> str:
         st.session_state[key] = wanted
     if st.session_state[key] not in options:
         st.session_state[key] = _ALL
-    chosen = st.selectbox("case", options, key=key)
+    chosen = st.columns([2, 3])[0].selectbox("case", options, key=key)
     state.keep("case", chosen, _ALL)
     return chosen
 
 
 def _view(state: url.State) -> str:
     key = state.seed("view", views.NAMES[0], url.one_of(views.NAMES))
-    with st.container(key="views"):
-        st.session_state.setdefault(key, views.NAMES[0])
     chosen = st.segmented_control("View", views.NAMES, key=key, label_visibility="collapsed", required=True)
     state.keep("view", chosen, views.NAMES[0])
     return chosen or views.NAMES[0]
 
 
 @st.fragment(run_every=1.0)
-def _live(run_id: str, case: str, view: str) -> None:
+def _live_headline(run_id: str, case: str) -> None:
     """The growing answer of a running job, renewed on its own; when the job ends, the whole page is drawn once more."""
     run = runs.read(run_id)
     if not run.live:
@@ -81,19 +83,22 @@ def _live(run_id: str, case: str, view: str) -> None:
         st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
     records = runs.records(run_id)
     if records:
-        _body(run, records, case, view)
+        headline(_look(run, records, case))
 
 
-def _body(run: Run, records: list[Record], case: str, view: str) -> None:
-    if not records:
-        st.caption("This run has no record." + (f" {run.reason}" if run.reason else ""))
-        return
+@st.fragment(run_every=2.0)
+def _live_view(run_id: str, case: str, view: str) -> None:
+    """The view under a running job's chart, with the records so far."""
+    run, records = runs.read(run_id), runs.records(run_id)
+    if records:
+        views.draw(view, _look(run, records, case))
+
+
+def _look(run: Run, records: list[Record], case: str) -> views.Look:
     baseline = str(run.spec.get("baseline") or records[0].impl)
     groups = tables.cases(records)
-    chosen = groups.get(case) or (records if len(groups) == 1 else None)
-    look = views.Look(run, records, chosen or records[-1:], baseline, template.context(run), style.theme(), chosen is not None)
-    headline(look)
-    views.draw(view, look)
+    rows = groups.get(case) or list(groups.values())[-1]
+    return views.Look(run, records, rows, baseline, template.context(run), style.theme(), case in groups or len(groups) == 1)
 
 
 def headline(look: views.Look) -> None:
@@ -101,12 +106,8 @@ def headline(look: views.Look) -> None:
     key = sweep.swept_key(look.records)
     name = f"{look.run.id}-speedup"
     if look.one_case or not key:
-        title = look.subtitle + (f" · {template.case_words(look.case[0])}" if look.case else "")
-        show.chart(speedup.bars(look.case, look.baseline, _wrap(title), look.theme), name, tables.tidy(look.case, look.baseline))
+        fig = speedup.bars(look.case, look.baseline, look.subtitle, look.theme)
+        show.chart(fig, name, tables.tidy(look.case, look.baseline))
         return
     fig = sweep.curves(look.records, key, "speed-up", look.baseline, look.subtitle, look.theme)
     show.chart(fig, name, tables.tidy(look.records, look.baseline))
-
-
-def _wrap(text: str, width: int = 110) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -29,12 +29,12 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
     left, right = st.columns([3, 2], gap="small", wrap=False)
     with left:
         key = state.seed("op", default, url.one_of(names))
-        op = st.selectbox("operator", names, key=key, format_func=lambda n: ops.load(n).TITLE)
+        summary = ops.load(st.session_state[key]).SUMMARY
+        op = st.selectbox("operator", names, key=key, format_func=lambda n: ops.load(n).TITLE, help=summary)
         state.keep("op", op, default)
     module = ops.load(op)
     with right:
         dtype = _dtype(state, op, module)
-    st.caption(module.SUMMARY)
     chosen, baseline = [], ""
     with _collect(problems):
         chosen = implementations.choose(state, op)
@@ -49,9 +49,12 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
     spec = None
     sweep = parameters.sweep(state, op, module.PARAMETERS)
     with _collect(problems):
-        values = parameters.draw(state, op, module.PARAMETERS, sweep)
+        place: list = []
+        values = parameters.draw(state, op, module.PARAMETERS, sweep, lambda: place.append(st.container()))
         cases = _cases(module, values)
-        _picture(module, cases)
+        if place:
+            with place[0]:
+                _picture(module, cases)
         if not problems:
             spec = BenchSpec(op, tuple(chosen), tuple(cases), baseline, dtype, device.current(), cache)
             submit.validate("bench", spec.to_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -31,18 +32,23 @@ def sweep(state: url.State, op: str, parameters: tuple[Parameter, ...]) -> str |
     return None if chosen == _NOTHING else chosen
 
 
-def draw(state: url.State, op: str, parameters: tuple[Parameter, ...], sweep: str | None) -> dict[str, list[Any]]:
-    """One widget a parameter. Returns {name: values}: one value each, several for the swept one. Derived ones left empty: absent."""
+def draw(
+    state: url.State, op: str, parameters: tuple[Parameter, ...], swept: str | None, picture: Callable[[], None] = lambda: None
+) -> dict[str, list[Any]]:
+    """One widget a parameter. Returns {name: values}: one value each, several for the swept one. Derived ones left
+    empty: absent. ``picture`` is called where a mask's picture has its place."""
     values: dict[str, list[Any]] = {}
-    rare = [p for p in parameters if p.kind == "int" and p.default is None and p.name != sweep]
-    for p in parameters:
-        if p in rare:
-            continue
-        values |= _one(state, op, p, p.name == sweep)
+    derived = [p for p in parameters if p.kind == "int" and p.default is None and p.name != swept]
+    rare = derived + [p for p in parameters if p.kind in ("choice", "text") and p.name != swept]
+    for p in sorted((p for p in parameters if p not in rare), key=lambda p: p.kind != "mask"):
+        values |= _one(state, op, p, p.name == swept)
+        if p.kind == "mask":
+            picture()
     if rare:
-        with st.expander("Derived sizes", expanded=any(p.name in state.query for p in rare)):
+        changed = any(p.name in state.query for p in rare)
+        with st.expander(", ".join(label(p) for p in rare), expanded=changed):
             for p in rare:
-                values |= _derived(state, op, p)
+                values |= _derived(state, op, p) if p in derived else _one(state, op, p, False)
     return values
 
 

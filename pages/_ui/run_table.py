@@ -26,7 +26,7 @@ def frame(found: list[Run]) -> pd.DataFrame:
 
 def draw(found: list[Run], key: str) -> None:
     """The table without choosing: every line links to its run."""
-    data = frame(found).drop(columns=["tags"])
+    data = frame(found).drop(columns=["tags", "kind"])
     st.dataframe(data, hide_index=True, width="stretch", key=key, column_config=columns(), row_height=32)
 
 
@@ -42,7 +42,7 @@ def select(found: list[Run], key: str) -> list[Run]:
 def columns() -> dict:
     return {
         "open": st.column_config.LinkColumn("", display_text="open", width=56),
-        "what": st.column_config.TextColumn("run", width="large"),
-        "status": st.column_config.TextColumn("status", width="small"),
+        "what": st.column_config.TextColumn("run"),
+        "status": st.column_config.TextColumn("status", width=110),
         "kind": st.column_config.TextColumn("kind", width=70),
     }

@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from backend.charts import template
+from backend.charts import numbers, template
 from pages._ui import style
 
 _IMAGE = "image_format"
@@ -28,11 +28,11 @@ def chart(fig: go.Figure, name: str, table: pd.DataFrame | None = None) -> None:
 
 
 def table(data: pd.DataFrame, name: str, csv_data: pd.DataFrame | None = None, height: int | str = "auto", **settings) -> None:
-    """A table with its CSV (``csv_data`` where the file holds more than the eyes see). Unknown values read "n/a"."""
-    columns = {c: st.column_config.NumberColumn(c, format=_format(data[c])) for c in data.columns if _numeric(data[c])}
+    """A table with its CSV (``csv_data`` where the file holds more than the eyes see): three digits, unknown values "n/a"."""
+    numeric = [c for c in data.columns if pd.api.types.is_float_dtype(data[c])]
+    styled = data.style.format(numbers.three, subset=numeric, na_rep=numbers.NA) if numeric else data
     st.dataframe(
-        data, hide_index=True, width="stretch", height=height, placeholder="n/a", key=f"table/{name}",
-        column_config=columns | settings.pop("column_config", {}), **settings,
+        styled, hide_index=True, width="stretch", height=height, placeholder=numbers.NA, key=f"table/{name}", **settings,
     )  # fmt: skip
     with st.container(horizontal=True, horizontal_alignment="right"):
         csv(data if csv_data is None else csv_data, name)
@@ -57,12 +57,3 @@ def theme() -> str:
 
 def _image(form: str) -> None:
     st.session_state[_IMAGE] = form
-
-
-def _numeric(column: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-
-
-def _format(column: pd.Series) -> str:
-    known = column.dropna()
-    return "%d" if (known % 1 == 0).all() and (known.abs() >= 1000).any() else "%.3g"

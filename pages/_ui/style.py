@@ -19,7 +19,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-small { font-size: .84rem; line-height: 1.35; }
 .fs-muted { opacity: .78; }
 .fs-right { text-align: right; }
-.st-key-old_answer { opacity: .5; }
+.st-key-old_answer { opacity: .62; }
 .st-key-form { gap: .55rem; }
 .st-key-form .stCaption p { line-height: 1.3; }
 .st-key-form [data-testid="stSlider"], .st-key-form [data-testid="stSelectSlider"] { padding-right: .4rem; }

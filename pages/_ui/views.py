@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from backend import ops
-from backend.charts import accuracy, distribution, history, numbers, roofline, sweep, tables
+from backend.charts import accuracy, distribution, history, roofline, sweep, tables
 from backend.charts.colours import kind, short
 from backend.core.records import Record, Run
 from pages._ui import command, extras, runs, show
@@ -95,7 +95,7 @@ def _resources(look: Look) -> None:
         rows.append(
             {
                 "kernel": short(r.impl), "registers": q and q.registers, "static shared (B)": q and q.shared, "spills (B)": q and q.spills,
-                "theoretical occupancy (%)": numbers.round3(100 * q.occupancy) if q and q.occupancy is not None else None,
+                "theoretical occupancy (%)": 100 * q.occupancy if q and q.occupancy is not None else None,
                 "source hash": r.source_hash,
             }
         )  # fmt: skip
@@ -122,7 +122,7 @@ def _history(look: Look) -> None:
             continue
         t = getattr(e.record.time_ms, e.record.main_mode) if e.record.main_mode else None
         changed = history.resource_changes(previous.record, e.record) if previous else []
-        lines.append({"source": e.record.source_hash, "first run": e.run.id, "median (ms)": numbers.round3(t and t.median),
+        lines.append({"source": e.record.source_hash, "first run": e.run.id, "median (ms)": t and t.median,
                       "status": e.record.status, "compiler": ", ".join(changed) or history.resources_words(e.record)})  # fmt: skip
         previous = e
     if lines:

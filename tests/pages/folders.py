@@ -27,7 +27,9 @@ def write(home: Path, run: Run, records: list[Record], samples: bool = True, log
 def few(home: Path) -> dict[str, Run]:
     """A recorded sweep, a point of this machine, a failed run and a build."""
     found = {
-        "recorded": synthetic.run("20261101-120000-bench-0000aa"),
+        "recorded": synthetic.run(
+            "20261101-120000-bench-0000aa", spec=synthetic.SPEC | {"cases": [synthetic.case(n) for n in (512, 1024, 2048, 4096)]}
+        ),
         "point": synthetic.run("20261120-104200-bench-abc123", title="rowwise, first try", tags=("night",)),
         "failed": synthetic.run("20261120-110000-bench-dead01", status="failed", reason="the worker was killed by signal 9"),
         "build": synthetic.run("20261120-090000-build-b00001", kind="build", spec={"archs": ["sm_90a"], "clean": False}),

@@ -39,7 +39,16 @@ def failed(impl: str, case: dict, status: str = "unsupported", reason: str = "he
 
 
 def case(seq: int = 512, batch: int = 1) -> dict:
-    return {"batch": batch, "seq": seq, "seq_k": seq, "heads": 12, "kv_heads": 12, "head_dim": 64, "mask": "bigbird"}
+    return {
+        "batch": batch,
+        "seq": seq,
+        "seq_k": seq,
+        "heads": 12,
+        "kv_heads": 12,
+        "head_dim": 64,
+        "mask": "bigbird",
+        "bias": "none",
+    }
 
 
 def point(seq: int = 512) -> list[Record]:
@@ -66,10 +75,15 @@ def samples(records: list[Record], n: int = 200) -> list[dict]:
     return lines
 
 
+SPEC = {
+    "op": "attention", "impls": list(IMPLS), "cases": [case()], "baseline": "eager", "dtype": "float16", "device": "cuda:0", "cache": "both",
+}  # fmt: skip
+
+
 def run(run_id: str = "20261120-104200-bench-abc123", **changes) -> Run:
     values = dict(
         id=run_id, kind="bench", status="done", created=1.79e9, started=1.79e9, finished=1.79e9 + 40,
-        spec={"op": "attention", "impls": list(IMPLS), "cases": [case()], "baseline": "eager", "dtype": "float16", "device": "cuda:0"},
+        spec=SPEC,
         environment={"device_name": "NVIDIA H200", "device": "cuda:0", "torch": "2.11.0+cu130", "driver": "580.95", "ceilings": CEILINGS},
     )  # fmt: skip
     return Run(**(values | changes))

@@ -1,0 +1,11 @@
+"""What was measured, when and where: find a run, open it, compare two, hand one to somebody else."""
+
+from pages._ui import compare, frame, run_detail, run_library
+
+with frame.page(__file__, __doc__) as state:
+    if two := compare.wanted(state):
+        compare.draw(state, *two)
+    elif run_id := run_detail.wanted(state):
+        run_detail.draw(state, run_id)
+    else:
+        run_library.draw(state)
