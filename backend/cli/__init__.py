@@ -11,7 +11,7 @@ import os
 import sys
 from types import ModuleType
 
-from backend import __version__
+import backend
 from backend.cli._output import Output, Parser, missing_package
 from backend.core.discovery import load_part, module_names
 from backend.core.errors import BuildError, RunError
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
             print(_overview())
             return 0 if words else 2
         if words[0] == "--version":
-            print(f"fusescope {__version__}")
+            print(f"fusescope {backend.__version__}")
             return 0
         verb, rest = words[0], words[1:]
         try:
