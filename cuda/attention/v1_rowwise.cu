@@ -27,7 +27,7 @@ template <bool Vector, typename T> __device__ __forceinline__ Eight<T> load_eigh
     const uint4* from = reinterpret_cast<const uint4*>(row + 8 * chunk);
     uint4* to = reinterpret_cast<uint4*>(&out);
 #pragma unroll
-    for (int i = 0; i < parts; ++i) to[i] = __ldg(from + i);
+    for (int i = 0; i < parts; ++i) to[i] = from[i];
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) out.value[i] = row[(8 * chunk + i) * column];
@@ -43,7 +43,7 @@ __device__ __forceinline__ float bias_at(const AttentionArgs& a, int64_t offset)
 
 // Chunks: 8-element pieces of a row that one lane of a group holds, ceil(D / 64). Unroll: keys a group has in flight.
 template <typename T, int Chunks, bool Vector, int Unroll>
-__global__ void __launch_bounds__(32 * kWarps) attention_rowwise(const AttentionArgs a) {
+__global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3 : 2) attention_rowwise(const AttentionArgs a) {
   const int lane = threadIdx.x & 31, group = lane >> 3, member = lane & 7;
   const int64_t item = int64_t(blockIdx.x) * kWarps + (threadIdx.x >> 5);
   if (item >= int64_t(a.batch) * a.heads * a.seq_q) return;  // a whole warp leaves; there is no barrier to miss
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(32 * kWarps) attention_rowwise(const Attention
     const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * q_tiles + row / ATTENTION_TILE;
     for (int i = a.row_ptr[list]; i < a.row_ptr[list + 1]; ++i) {
       const int first = a.tile_index[i] * ATTENTION_TILE, code = a.tile_code[i];
-      const int count = min(ATTENTION_TILE, a.seq_k - first);
+      const int count = a.seq_k - first < ATTENTION_TILE ? a.seq_k - first : ATTENTION_TILE;
       const uint64_t word = code < 0 ? ~0ull : a.bitmaps[int64_t(code) * ATTENTION_TILE + row % ATTENTION_TILE];
       if (word == ~0ull)
         run_dense(first, count);
@@ -193,10 +193,11 @@ bool vectors(const void* p, const int64_t (&stride)[4], int size) {
 
 template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
   constexpr int size = int(sizeof(T));
-  if (vectors(a.q, a.q_stride, size) && vectors(a.k, a.k_stride, size) && vectors(a.v, a.v_stride, size))
+  if (vectors(a.q, a.q_stride, size) && vectors(a.k, a.k_stride, size) && vectors(a.v, a.v_stride, size)) {
     attention_rowwise<T, Chunks, true, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
-  else
+  } else {
     attention_rowwise<T, Chunks, false, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
+  }
 }
 }  // namespace
 

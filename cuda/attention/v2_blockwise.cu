@@ -19,9 +19,13 @@ constexpr int kTile = ATTENTION_TILE, kThreads = 128;
 constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ __forceinline__ float exp2_approx(float x) {
+#ifdef __CUDA_ARCH__
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+#else
+  return exp2f(x);  // emulated on a CPU
+#endif
 }
 
 // Byte offset of a 16-byte chunk in a tile of Width elements a row, so that ldmatrix's eight rows lie in different banks. Rows are a
@@ -107,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, Width <= 32 ? 4 : Width <= 64 ? 3 : 
     char* const keys = k_tile + (Double ? stage * Bytes : 0);
     char* const values = v_tile + (Double ? stage * Bytes : 0);
     // Which keys each of the two rows sees; asked for before the wait, needed after the scores.
-    const int first = tile * kTile, live = min(kTile, a.seq_k - first);
+    const int first = tile * kTile, live = a.seq_k - first < kTile ? a.seq_k - first : kTile;
     const uint64_t edge = live == kTile ? ~0ull : (1ull << live) - 1;
     uint64_t word0 = edge, word1 = edge;
     const bool partial = code >= 0 || live < kTile;

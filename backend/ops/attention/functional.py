@@ -44,6 +44,7 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
         lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps)
         args = (q, k, v, bias, *lists, plan.stride_b, plan.stride_h, float(scale))
     if torch.compiler.is_compiling():
+        _while_tracing(q.device.type)
         return torch.ops.fusescope.attention.default(*args, impl)
     from backend import kernels
 
@@ -74,6 +75,24 @@ def _capability(index: int) -> tuple[int, int]:
     import torch
 
     return torch.cuda.get_device_capability(index)
+
+
+def _while_tracing(device_type: str) -> bool:
+    """Loads the library so that the operator exists when torch.compile looks it up."""
+    from backend import kernels
+
+    kernels.load(device_type)
+    return True
+
+
+def _refuse_while_tracing() -> bool:
+    raise RuntimeError("under torch.compile a mask must be prepared: pass prepare(mask, seq_q, seq_k, device), made outside")
+
+
+# What torch.compiler.assume_constant_result does, without importing torch here: run while tracing, not put into the graph. An
+# exception in such a function ends the compilation, where one raised in traced code would only be a graph break and then no error.
+_while_tracing._dynamo_marked_constant = True
+_refuse_while_tracing._dynamo_marked_constant = True
 
 
 def _check(torch, q, k, v) -> None:
@@ -112,7 +131,7 @@ def _plan(torch, mask, q, k) -> Plan | None:
         return None
     seq_q, seq_k, device = q.shape[2], k.shape[2], q.device
     if torch.compiler.is_compiling():
-        raise RuntimeError("under torch.compile a mask must be prepared: pass prepare(mask, seq_q, seq_k, device), made outside")
+        _refuse_while_tracing()
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         found = prepared(mask, seq_q, seq_k, device) if isinstance(mask, Mask) else None
         if found is None:
