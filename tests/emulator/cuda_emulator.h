@@ -1,0 +1,213 @@
+// Runs CUDA kernels on the CPU, thread for thread, so that their index arithmetic is tested on machines without a GPU.
+//
+// A block's threads are fibers (ucontext) of one OS thread; blocks run one after another. A fiber runs until it waits for the
+// others: at a block barrier, or at a warp operation (shuffle, ldmatrix, mma), which all living lanes of a warp reach together.
+// So a missing barrier shows as a wrong result, and one that not everybody reaches as "deadlock". Dynamic shared memory is filled
+// with NaN patterns before each block. Nothing here says how fast a kernel is, or whether a compiler for GPUs takes it.
+#pragma once
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct __align__(16) float4 {
+  float x, y, z, w;
+};
+struct __align__(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct __align__(8) float2 {
+  float x, y;
+};
+struct __align__(8) uint2 {
+  unsigned x, y;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
+
+namespace emulator {
+
+struct Warp {
+  int living = 0, arrived = 0;
+  unsigned generation = 0;
+  uint32_t slot[32][8];  // what each lane brings to a warp operation
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  bool done = false;
+  const unsigned* waits_on = nullptr;  // runnable when this is no longer `seen`
+  unsigned seen = 0;
+  std::vector<std::vector<std::function<void()>>> copies;  // groups of asynchronous copies that are still under way
+  std::vector<std::function<void()>> open;                 // copies not yet committed
+};
+
+inline std::vector<Fiber> fibers;
+inline std::vector<Warp> warps;
+inline int current = 0, block_living = 0, block_arrived = 0;
+inline unsigned block_generation = 0;
+inline ucontext_t scheduler;
+inline std::function<void()> body;
+alignas(1024) inline unsigned char dynamic_memory[256 << 10];
+inline long bank_conflicts = 0;
+
+[[noreturn]] inline void fail(const char* what) {
+  std::fprintf(stderr, "emulator: %s (block %u, thread %u)\n", what, blockIdx.x, threadIdx.x);
+  std::abort();
+}
+
+inline void wait_for(const unsigned* generation) {
+  fibers[current].waits_on = generation;
+  fibers[current].seen = *generation;
+  swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline void barrier(int& arrived, int living, unsigned& generation) {
+  if (++arrived == living) {
+    arrived = 0;
+    ++generation;
+  } else {
+    wait_for(&generation);
+  }
+}
+
+inline int lane() { return current % 32; }
+inline Warp& warp() { return warps[current / 32]; }
+inline void warp_barrier() { barrier(warp().arrived, warp().living, warp().generation); }
+
+// Every lane brings a value, then reads what others brought.
+template <typename T, typename Read> auto together(const T& value, Read read) {
+  static_assert(sizeof(T) <= sizeof(Warp{}.slot[0]));
+  std::memcpy(warp().slot[lane()], &value, sizeof(T));
+  warp_barrier();
+  auto result = read([](int from) {
+    T other;
+    std::memcpy(&other, warp().slot[from], sizeof(T));
+    return other;
+  });
+  warp_barrier();
+  return result;
+}
+
+inline void leave() {
+  fibers[current].done = true;
+  Warp& w = warp();
+  --w.living;
+  --block_living;
+  if (w.living && w.arrived == w.living) w.arrived = 0, ++w.generation;
+  if (block_living && block_arrived == block_living) block_arrived = 0, ++block_generation;
+}
+
+inline void enter() {
+  body();
+  leave();
+  swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline void run_block(int threads) {
+  constexpr size_t stack = 64 << 10;
+  if (int(fibers.size()) < threads) fibers.resize(threads);
+  warps.assign((threads + 31) / 32, Warp{});
+  block_living = threads;
+  block_arrived = 0;
+  std::memset(dynamic_memory, 0xff, sizeof dynamic_memory);
+  for (int t = 0; t < threads; ++t) {
+    Fiber& f = fibers[t];
+    if (!f.stack) f.stack.reset(new char[stack]);
+    f.done = false;
+    f.waits_on = nullptr;
+    f.copies.clear();
+    f.open.clear();
+    ++warps[t / 32].living;
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = stack;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, enter, 0);
+  }
+  while (block_living) {
+    bool moved = false;
+    for (int t = 0; t < threads; ++t) {
+      Fiber& f = fibers[t];
+      if (f.done || (f.waits_on && *f.waits_on == f.seen)) continue;
+      f.waits_on = nullptr;
+      current = t;
+      threadIdx = {unsigned(t), 0, 0};
+      moved = true;
+      swapcontext(&scheduler, &f.context);
+    }
+    if (!moved) fail("deadlock: some threads of the block never reach a barrier that others wait at");
+  }
+}
+
+template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, void*, Kernel kernel) {
+  if (grid.y * grid.z * block.y * block.z != 1) fail("only one-dimensional grids and blocks");
+  if (dynamic > sizeof dynamic_memory) fail("more dynamic shared memory than is emulated");
+  gridDim = grid;
+  blockDim = block;
+  body = kernel;
+  for (unsigned b = 0; b < grid.x; ++b) {
+    blockIdx = {b, 0, 0};
+    run_block(int(block.x));
+  }
+}
+
+}  // namespace emulator
+
+inline void __syncthreads() { emulator::barrier(emulator::block_arrived, emulator::block_living, emulator::block_generation); }
+inline void __syncwarp(unsigned = ~0u) { emulator::warp_barrier(); }
+template <typename T> T __shfl_xor_sync(unsigned, T v, int distance) {
+  return emulator::together(v, [=](auto of) { return of(emulator::lane() ^ distance); });
+}
+template <typename T> T __shfl_sync(unsigned, T v, int from) {
+  return emulator::together(v, [=](auto of) { return of(from % 32); });
+}
+template <typename T> T __shfl_down_sync(unsigned, T v, int distance) {
+  return emulator::together(v, [=](auto of) { return of(emulator::lane() + distance < 32 ? emulator::lane() + distance : emulator::lane()); });
+}
+
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline float __expf(float x) { return std::exp(x); }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+
+// The little of the runtime that launchers ask. EMULATED_SMS: how many multiprocessors the device claims to have (132).
+typedef int cudaError_t;
+typedef void* cudaStream_t;
+constexpr cudaError_t cudaSuccess = 0;
+enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySize };
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t) { return "error"; }
+inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) {
+  const char* given = std::getenv("EMULATED_SMS");
+  return *value = given ? std::atoi(given) : 132, cudaSuccess;
+}
+template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel, int, int) { return cudaSuccess; }

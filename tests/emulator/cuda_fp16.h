@@ -1,0 +1,22 @@
+// Stands in for CUDA's header of this name: storage and rounding of fp16.
+#pragma once
+#include "cuda_emulator.h"
+
+struct __half {
+  uint16_t bits;
+};
+struct __half2 {
+  __half x, y;
+};
+inline float __half2float(__half h) {
+  _Float16 f;
+  std::memcpy(&f, &h, 2);
+  return float(f);
+}
+inline __half __float2half_rn(float x) {
+  const _Float16 f = _Float16(x);
+  __half h;
+  std::memcpy(&h, &f, 2);
+  return h;
+}
+inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }

@@ -1,0 +1,3 @@
+// Stands in for CUDA's header of this name.
+#pragma once
+#include "cuda_emulator.h"
