@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from backend.charts.numbers import NA, ratio, three, time_unit
+from backend.charts.numbers import NA, percent, ratio, three, time_unit
+from backend.cli import _roof
 from backend.cli._output import table
 from backend.core.records import Record
 
 _WORDS = {"oom": "out of memory", "timeout": "timed out"}
 
 
-def show(records: Sequence[Record], baseline: str | None) -> str:
-    """One table a case, with the parameters that all cases share said once above."""
+def show(records: Sequence[Record], baseline: str | None, environment: Mapping[str, Any]) -> str:
+    """One table a case, with the parameters that all cases share said once above and the device's ceilings below.
+
+    environment: that of the run (core.environment.collect, and the ceilings that were measured).
+    """
     if not records:
         return "no records"
+    shares = _roof.shares(records, environment)
     cases = list(dict.fromkeys(r.case_key for r in records))
     first = records[0]
     shared = {k: v for k, v in first.case.items() if all(r.case.get(k) == v for r in records)}
@@ -26,8 +32,10 @@ def show(records: Sequence[Record], baseline: str | None) -> str:
     for key in cases:
         rows = [r for r in records if r.case_key == key]
         own = {k: v for k, v in rows[0].case.items() if k not in shared}
-        lines += ["", *([_case(own)] if own else []), _table(rows, baseline)]
+        lines += ["", *([_case(own)] if own else []), _table(rows, baseline, shares)]
         lines += [f"  {short(r.impl)}: {r.reason}" for r in rows if r.reason]
+    roof = _roof.words(records, environment)
+    lines += ["", roof] if roof else []
     return "\n".join(line for i, line in enumerate(lines) if line or i != 1)
 
 
@@ -41,7 +49,7 @@ def _case(case) -> str:
     return ", ".join(f"{k} {v}" for k, v in case.items())
 
 
-def _table(rows: Sequence[Record], baseline: str | None) -> str:
+def _table(rows: Sequence[Record], baseline: str | None, shares: Mapping[int, float]) -> str:
     times = {id(r): getattr(r.time_ms, r.main_mode) if r.main_mode else None for r in rows}
     colds = {id(r): _cold(r) for r in rows}
     unit, factor = time_unit(t.median for t in times.values() if t)
@@ -54,6 +62,7 @@ def _table(rows: Sequence[Record], baseline: str | None) -> str:
         "speed-up",
         "95 % interval",
         "verdict",
+        "of roof",
         "max error",
         "marks",
     ]
@@ -69,11 +78,12 @@ def _table(rows: Sequence[Record], baseline: str | None) -> str:
                 ratio(s.median) if s else NA,
                 f"{three(s.low)} – {three(s.high)}" if s else "",
                 _verdict(r, baseline),
+                percent(shares.get(id(r))),
                 three(r.accuracy.max_abs) if r.accuracy else NA,
                 ", ".join([*(["did not converge"] if t and not t.converged else []), *(["throttled"] if r.throttled else [])]),
             ]
         )
-    return table(header, body, "lrlrrllrl")
+    return table(header, body, "lrlrrllrrl")
 
 
 def _verdict(record: Record, baseline: str | None) -> str:

@@ -45,7 +45,8 @@ def run(args, out) -> int:
     say(f"{run_id}: {len(spec.impls)} implementations on {len(spec.cases)} case{'s' if len(spec.cases) > 1 else ''}")
     ended = follow(run_id)
     records = folder.records(library.find(run_id))
-    out.answer(answer(run_id, spec.baseline, records), show(records, spec.baseline) + f"\n\nrun {run_id}")
+    text = show(records, spec.baseline, ended.environment)
+    out.answer(answer(run_id, spec.baseline, records), f"{text}\n\nrun {run_id}")
     return code(ended, records)
 
 

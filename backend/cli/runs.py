@@ -90,7 +90,7 @@ def show(args, out) -> int:
     lines.append(f"made {_when(found.created)}{took}")
     lines += [f"tags {', '.join(found.tags)}"] if found.tags else []
     lines += [found.notes] if found.notes else []
-    lines += ["", record_table(records, found.spec.get("baseline"))] if records else []
+    lines += ["", record_table(records, found.spec.get("baseline"), env)] if records else []
     lines += ["", *(f"artifact {a['name']}  {size(a['bytes'])}" for a in artifacts)] if artifacts else []
     data = {"run": found.to_json(), "path": str(path), "records": [r.to_json() for r in records], "artifacts": artifacts}
     out.answer(data, "\n".join(lines))
