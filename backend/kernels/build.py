@@ -45,15 +45,34 @@ def build(
             if clean:
                 cache.empty(folder)
             cache.sweep(folder)
-            compiled = _compile(chain, folder, units, archs, log, cancelled, progress)
-            linked = _link(chain, folder, units, archs, log)
-            result = _report(chain, archs, units, time.monotonic() - start, compiled, linked)
-            report.save(chain, _with_other_units(chain, result, units))
-            cache.prune(folder, keep=_current(chain, archs), log=log)
+            items, compiled = _compile(chain, folder, units, archs, log, cancelled, progress)
+            linked = _link(chain, folder, units, items, log)
+            result = _report(chain, archs, units, items, time.monotonic() - start, compiled, linked)
+            saved = _with_other_units(chain, result, units)
+            report.save(chain, saved)
+            cache.prune(folder, keep=plan.of_units(chain, ("cpu", "cuda"), saved.archs) + items, log=log)
     except OSError as error:
         raise BuildError(f"the build folder {folder} cannot be written: {error.strerror}", tuple(diagnose(str(error)))) from error
     log(_summary(result))
     return result
+
+
+def compile_objects(
+    items: list[plan.Object],
+    log: Callable[[str], None] = lambda text: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> dict[str, str | None]:
+    """Compile these objects alone, where they are missing: {file name: None, or its first error}. Nothing is linked."""
+    chain = toolchain.detect()
+    folder = report.folder_of(chain)
+    with builder(folder, log, cancelled):
+        cache.sweep(folder)
+        missing = [i for i in items if not (folder / i.file).is_file()]
+        if missing:
+            ninja.compile_missing(chain, folder, missing, log, cancelled, progress)
+            report.write_figures(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
+    return {i.file: report.status_of(folder, i)[1] for i in items}
 
 
 def default_archs() -> tuple[str, ...]:
@@ -96,28 +115,25 @@ def _error(message: str, checks: tuple[str, ...]) -> BuildError:
     return BuildError(message + (f"; fix: {fixes}" if fixes else ""), causes)
 
 
-def _current(chain: Toolchain, archs, units=("cpu", "cuda")) -> list[plan.Object]:
-    return [item for unit in units for item in (plan.objects(chain, unit, archs) if unit == "cpu" or archs else [])]
-
-
-def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> int:
-    """Compile until every object of the current sources exists or has failed; returns how many were compiled.
+def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> tuple[list[plan.Object], int]:
+    """Compile until every object of the current sources exists or has failed; returns them and how many were compiled.
 
     A source saved while its compiler ran may have been read half new: whatever no longer matches its hash is thrown away.
     """
     compiled = 0
     for _ in range(3):
-        missing = [i for i in _current(chain, archs, units) if not (folder / i.file).is_file()]
+        items = plan.of_units(chain, units, archs)
+        missing = [i for i in items if not (folder / i.file).is_file()]
         if not missing:
-            return compiled
-        log(f"compiling {len(missing)} of {len(_current(chain, archs, units))} objects into {folder.name}")
+            return items, compiled
+        log(f"compiling {len(missing)} of {len(items)} objects into {folder.name}")
         ninja.compile_missing(chain, folder, missing, log, cancelled, progress)
         report.write_figures(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
         compiled += len(missing)
-        now = {i.file for i in _current(chain, archs, units)}
+        now = {i.file for i in plan.of_units(chain, units, archs)}
         torn = [i for i in missing if i.file not in now]
         if not torn:
-            return compiled
+            return items, compiled
         log(f"edited while they were compiled, so compiled again: {', '.join(sorted({i.title for i in torn}))}")
         for item in torn:
             for suffix in (".o", ".log", ".json", ".failed"):
@@ -125,28 +141,28 @@ def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> int
     raise BuildError("the sources changed during three attempts to build them; build again when they are at rest")
 
 
-def _link(chain, folder: Path, units, archs, log) -> int:
+def _link(chain, folder: Path, units, items: list[plan.Object], log) -> int:
     """Link each unit; returns how many libraries are new."""
     new = 0
     for unit in units:
         before = set(folder.glob("*.so"))
-        items = [i for i in _current(chain, archs, (unit,)) if (folder / i.file).is_file()]
-        if not items:
+        mine = [i for i in items if i.unit == unit and (folder / i.file).is_file()]
+        if not mine:
             continue
-        name, dropped = link(chain, folder, unit, items)
+        name, dropped = link(chain, folder, unit, mine)
         for item in dropped:
             log(f"left out: {(folder / item.file).with_suffix('.failed').read_text().strip()}")
         if folder / name not in before:
             log(f"linked {name}")
             new += 1
-        for item in items:  # the time of last use, which is what pruning goes by
+        for item in mine:  # the time of last use, which is what pruning goes by
             if item not in dropped:
                 os.utime(folder / item.file)
     return new
 
 
-def _report(chain, archs, units, seconds: float, compiled: int, linked: int) -> BuildReport:
-    result = report.assemble(chain, archs, units)
+def _report(chain, archs, units, items, seconds: float, compiled: int, linked: int) -> BuildReport:
+    result = report.assemble(chain, archs, units, items)
     if result is None:
         raise BuildError("nothing was built: cuda/ holds no family (a folder with a binding.cpp)")
     causes = tuple(dataclasses.asdict(f) for f in diagnose("\n".join(v.output for v in result.failed))) if result.failed else ()
@@ -155,14 +171,14 @@ def _report(chain, archs, units, seconds: float, compiled: int, linked: int) -> 
 
 
 def _with_other_units(chain, result: BuildReport, units) -> BuildReport:
-    """What is kept as the last build: one for the CPU alone does not forget for which GPUs was built before."""
-    earlier = report.last_archs(chain)
-    if "cuda" in units or not earlier:
+    """What is kept as the last build: one for the CPU alone does not forget for which GPUs was built before, and what."""
+    earlier = report.saved(chain)
+    if earlier is None or ("cuda" in units and "cpu" in units):
         return result
-    whole = report.assemble(chain, earlier)
-    return dataclasses.replace(
-        whole, seconds=result.seconds, compiled=result.compiled, reused=result.reused, causes=result.causes
-    )
+    variants = result.variants + tuple(v for v in earlier.variants if v.device not in units)
+    archs = result.archs if "cuda" in units else earlier.archs
+    ok = result.ok and all(v.status == "built" for v in variants)
+    return dataclasses.replace(result, ok=ok, variants=variants, archs=archs, libraries=earlier.libraries | result.libraries)
 
 
 def _summary(result: BuildReport) -> str:

@@ -15,8 +15,8 @@ from backend.core.findings import pip
 from backend.core.sources import families
 from backend.core.symbols import demangle_text
 from backend.core.toolchain import Toolchain, find_cuda_tool
-from backend.kernels import ninja, plan, report
-from backend.kernels.lock import builder
+from backend.kernels import plan, report
+from backend.kernels.build import compile_objects
 from backend.kernels.plan import Object
 
 
@@ -47,7 +47,7 @@ def sass(family: str, impl: str, arch: str) -> str:
 
     def make(target: Path) -> None:
         folder = report.folder_of(chain)
-        _ensure_object(chain, folder, item)
+        _ensure_object(item)
         search = os.pathsep.join([str(Path(tools["nvdisasm"]).parent), os.environ.get("PATH", "")])
         text = _run([tools["cuobjdump"], "-sass", str(folder / item.file)], {"PATH": search})
         target.write_text(demangle_text(text))
@@ -81,16 +81,10 @@ def _find(family: str, impl: str, arch: str) -> tuple[Toolchain, Object]:
     return chain, next(i for i in plan.objects(chain, "cuda", (arch,)) if (i.family, i.name) == (family, impl))
 
 
-def _ensure_object(chain: Toolchain, folder: Path, item: Object) -> None:
-    if (folder / item.file).is_file():
-        return
-    with builder(folder, lambda text: None, lambda: False):
-        if not (folder / item.file).is_file():
-            ninja.compile_missing(chain, folder, [item], lambda text: None, lambda: False, lambda done, total, what: None)
-            report.write_figures(folder, [item], ninja.seconds(folder))
-    failed = (folder / item.file).with_suffix(".failed")
-    if failed.is_file():
-        raise BuildError(f"{item.title} does not compile: {report.first_error(failed.read_text(errors='replace'))}")
+def _ensure_object(item: Object) -> None:
+    error = compile_objects([item])[item.file]
+    if error:
+        raise BuildError(f"{item.title} does not compile: {error}")
 
 
 def _cached(chain: Toolchain, item: Object, suffix: str, make: Callable[[Path], None]) -> str:

@@ -76,6 +76,11 @@ def objects(chain: Toolchain, unit: str, archs: tuple[str, ...] = ()) -> list[Ob
     return found
 
 
+def of_units(chain: Toolchain, units: tuple[str, ...], archs: tuple[str, ...]) -> list[Object]:
+    """The objects of several units; "cuda" has none without an architecture."""
+    return [item for unit in units if unit == "cpu" or archs for item in objects(chain, unit, archs)]
+
+
 def _binding(chain, unit, family, texts) -> Object:
     flags = _BINDING + (("-DFUSESCOPE_CUDA", "-DUSE_CUDA") if unit == "cuda" else ())
     key = _key(texts, family.binding, flags, _version(chain.gxx), chain.torch_version, chain.torch_cuda)

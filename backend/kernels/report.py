@@ -104,13 +104,14 @@ def state() -> dict[str, dict[str, dict]]:
     """
     chain = toolchain.detect()
     folder, archs = folder_of(chain), last_archs(chain)
-    before = {(v.family, v.variant, v.arch) for v in saved.variants} if (saved := _saved(folder)) else set()
+    earlier = saved(chain)
+    before = {(v.family, v.variant, v.arch) for v in earlier.variants if v.status != "not built"} if earlier else set()
     answer: dict[str, dict[str, dict]] = {name: {} for name in families()}
     for name, family in families().items():
         answer[name] = {v.name: {"status": "not built", "error": None, "archs": []} for v in family.variants}
     for unit in ("cpu", "cuda") if archs else ("cpu",):
         for item in plan.objects(chain, unit, archs):
-            status, error = _status(folder, item)
+            status, error = status_of(folder, item)
             label = item.name or "binding.cpp"
             if status == "not built" and (item.family, label, item.arch) in before:
                 status = "stale"
@@ -125,24 +126,23 @@ def state() -> dict[str, dict[str, dict]]:
 _RANK = {"built": 0, "not built": 1, "stale": 2, "failed": 3}
 
 
-def assemble(chain: Toolchain, archs: tuple[str, ...], units=("cpu", "cuda")) -> BuildReport | None:
-    """A report out of what lies in the build folder; status "not built" where nothing does. None without any object there."""
-    folder = folder_of(chain)
-    variants, libraries, every = [], {}, True
+def assemble(
+    chain: Toolchain, archs: tuple[str, ...], units=("cpu", "cuda"), items: list[Object] | None = None
+) -> BuildReport | None:
+    """A report out of what lies in the build folder for these objects (default: those of the current sources); status "not built"
+    where nothing lies. None without any of them there."""
+    if items is None:
+        items = plan.of_units(chain, units, archs)
+    folder, libraries = folder_of(chain), {}
+    variants = [_describe(folder, i) for i in items]
+    made = [i for i, v in zip(items, variants) if v.status == "built"]
     for unit in units:
-        items = plan.objects(chain, unit, archs) if unit == "cpu" or archs else []
-        described = [_describe(folder, i) for i in items]
-        variants += described
-        linked = [i for i, d in zip(items, described) if d.status == "built"]
-        if items:
-            name = library_name(chain, unit, linked)
-            if linked and (folder / name).is_file():
-                libraries[name.removeprefix("libfusescope_").partition("-")[0]] = str(folder / name)
-            else:
-                every = False
+        name = library_name(chain, unit, [i for i in made if i.unit == unit])
+        if any(i.unit == unit for i in made) and (folder / name).is_file():
+            libraries[name.removeprefix("libfusescope_").partition("-")[0]] = str(folder / name)
     if not any(v.status != "not built" for v in variants):
         return None
-    ok = every and all(v.status == "built" for v in variants)
+    ok = len(libraries) == len({i.unit for i in items}) and all(v.status == "built" for v in variants)
     return BuildReport(ok, sum(v.seconds or 0 for v in variants), True, libraries, tuple(archs), tuple(variants), 0, facts(chain))
 
 
@@ -163,8 +163,16 @@ def folder_of(chain: Toolchain) -> Path:
 
 def last_archs(chain: Toolchain) -> tuple[str, ...]:
     """Architectures of the last build in this folder; none before the first."""
-    saved = _saved(folder_of(chain))
-    return saved.archs if saved else ()
+    last = saved(chain)
+    return last.archs if last else ()
+
+
+def saved(chain: Toolchain) -> BuildReport | None:
+    """The report of the last build in this folder, whatever the sources are now; None before the first, or if it is torn."""
+    try:
+        return BuildReport.from_json(json.loads((folder_of(chain) / "report.json").read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def save(chain: Toolchain, report: BuildReport) -> Path:
@@ -226,7 +234,8 @@ def first_error(output: str) -> str:
     return lines[-1] if lines else "the compiler said nothing"
 
 
-def _status(folder: Path, item: Object) -> tuple[str, str | None]:
+def status_of(folder: Path, item: Object) -> tuple[str, str | None]:
+    """("built" | "failed" | "not built", first error) of one object."""
     file = folder / item.file
     if file.is_file():
         return "built", None
@@ -235,7 +244,7 @@ def _status(folder: Path, item: Object) -> tuple[str, str | None]:
 
 
 def _describe(folder: Path, item: Object) -> VariantBuild:
-    status, error = _status(folder, item)
+    status, error = status_of(folder, item)
     output = _read((folder / item.file).with_suffix(".failed")) if status == "failed" else ""
     figures = {}
     sidecar = (folder / item.file).with_suffix(".json")
@@ -252,13 +261,6 @@ def _describe(folder: Path, item: Object) -> VariantBuild:
 def _variant(data: dict) -> VariantBuild:
     made = tuple(KernelResources(**r) for r in data["resources"])
     return VariantBuild(**data | {"resources": made, "warnings": tuple(data["warnings"])})
-
-
-def _saved(folder: Path) -> BuildReport | None:
-    try:
-        return BuildReport.from_json(json.loads((folder / "report.json").read_text()))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # none yet, or of an older form: the next build writes it anew
 
 
 def _read(file: Path) -> str:
