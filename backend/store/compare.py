@@ -57,7 +57,7 @@ def pairs(run_a: str | Path, run_b: str | Path):
     (a / b: above 1.0 b is faster), verdict, a_status, b_status, a_hash, b_hash.
 
     verdict: "faster" or "slower" (b against a) where the 95 % intervals do not meet, else "cannot tell": two runs were not
-    sampled in turn, so this is weaker than the verdict within one run. None where there are not two times.
+    sampled in turn, so this is weaker than the verdict within one run. Missing (NA) where there are not two times.
     """
     import pandas as pd
 

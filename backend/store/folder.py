@@ -55,7 +55,8 @@ def create(kind: str, spec: dict, title: str = "") -> Path:
             os.replace(hidden, home / run_id)
     except BaseException:
         shutil.rmtree(hidden, ignore_errors=True)
-        (home / ".live" / run_id).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (home / ".live" / run_id).unlink()
         raise
     return home / run_id
 
@@ -159,7 +160,11 @@ def _settle(path: Path) -> dict:
             return data
         if queued and "worker" not in data and time.time() - (data.get("created") or 0) < _START_GRACE_S:
             return data
-        why = "its worker never started" if "worker" not in data else "its worker ended without a word: killed, or the machine went down"
+        why = (
+            "its worker never started"
+            if "worker" not in data
+            else "its worker ended without a word: killed, or the machine went down"
+        )
         data |= {"status": "interrupted", "reason": f"{why}; resume it to measure what is missing", "finished": time.time()}
         with contextlib.suppress(OSError):  # a folder that may only be read says the same without being marked
             files.write_json(path / "run.json", {k: v for k, v in data.items() if k not in ("queue", "worker")})

@@ -96,7 +96,7 @@ def records(op: str | None = None, impl: str | None = None, device_name: str | N
         return connection.execute(
             f"SELECT r.run, u.created, u.device_name, r.* EXCLUDE (run, filename) FROM read_parquet($batches, filename=true) r "
             f"JOIN read_parquet('{state}') s ON r.run = s.run AND parse_filename(r.filename) = 'records-' || s.batch || '.parquet' "
-            f"JOIN (SELECT id, created, device_name FROM read_parquet('{about}')) u ON r.run = u.id WHERE {conditions} ORDER BY r.run",
+            f"JOIN (SELECT id, created, device_name FROM read_parquet('{about}') WHERE broken IS NULL) u ON r.run = u.id WHERE {conditions} ORDER BY r.run",
             values | {"batches": batches},
         ).df()
 

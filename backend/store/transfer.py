@@ -7,6 +7,7 @@ counted while unpacking and never believed from a header; nothing in it is execu
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import os
 import re
@@ -15,6 +16,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -65,6 +67,8 @@ def load(file: str | Path) -> str:
     ValueError says what is wrong with the file; nothing of a refused file stays. RunError: newer version, disk full.
     """
     file, home = Path(file), paths.profiles()
+    if not (file.is_file() and os.access(file, os.R_OK)):
+        raise ValueError(f"there is no file {file} that may be read")
     home.mkdir(parents=True, exist_ok=True)
     hidden = home / f".import-{secrets.token_hex(6)}"
     try:
@@ -73,8 +77,6 @@ def load(file: str | Path) -> str:
             (hidden / "artifacts").mkdir()
             _unpack(file, hidden)
             return _settle(hidden, home)
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {file}") from None
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
 
@@ -139,18 +141,12 @@ def _unpack(file: Path, hidden: Path) -> None:
                             f"{file.name} unpacks to more than {budget >> 20} MiB, {MAX_RATIO} times its size; refused"
                         )
                     out.write(chunk)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, _zlib_error()) as e:
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as e:
         raise ValueError(f"{file.name} is no intact .tar.gz or .zip of a run ({e})") from None
     except OSError as e:
         if e.errno is None or isinstance(e, FileExistsError | NotADirectoryError | IsADirectoryError):  # gzip's own complaints
             raise ValueError(f"{file.name} is no intact .tar.gz or .zip of a run ({e})") from None
         raise
-
-
-def _zlib_error() -> type[Exception]:
-    import zlib
-
-    return zlib.error
 
 
 def _members(file: Path) -> Iterator[tuple[str, BinaryIO]]:
@@ -168,7 +164,7 @@ def _members(file: Path) -> Iterator[tuple[str, BinaryIO]]:
                 with z.open(info) as stream:
                     yield info.filename, stream
         return
-    with tarfile.open(file, mode="r|gz") as tar:
+    with gzip.open(file) as unpacked, tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Member) as tar:
         for number, info in enumerate(tar):
             if number > 2 * MAX_FILES:
                 raise ValueError(f"{file.name}: more than {MAX_FILES} files")
@@ -177,6 +173,17 @@ def _members(file: Path) -> Iterator[tuple[str, BinaryIO]]:
             if not info.isreg() or info.issparse():
                 raise ValueError(f"{file.name}: {info.name!r} is a link or a device; only plain files are imported")
             yield info.name, tar.extractfile(info) or io.BytesIO()
+        if len(unpacked.read(_CHUNK)) == _CHUNK:  # to the end, where gzip checks its sum; tar only pads to 10 KiB
+            raise ValueError(f"{file.name} goes on after the end of its archive")
+
+
+class _Member(tarfile.TarInfo):
+    """A tar header that refuses long names and extended headers of a size that only serves to exhaust memory."""
+
+    def _proc_member(self, tar):
+        if self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and self.size > 1 << 16:
+            raise tarfile.ReadError("an extended header of more than 64 KiB")
+        return super()._proc_member(tar)
 
 
 def _inner(name: str) -> PurePosixPath:

@@ -31,7 +31,7 @@ class Writer:
         self.path = Path(path)
         if not (self.path / "run.json").is_file():
             raise RunError(f"{self.path} is not a run folder: it has no run.json")
-        self.lock = files.take_lock(self.path, wait_s=3.0) if lock is None else lock
+        self.lock = files.take_lock(self.path, wait_s=1.0) if lock is None else lock
         if self.lock is None:
             raise RunError(f"{self.path.name} is held by another worker; it is running already")
         self._data = files.read_json(self.path / "run.json")

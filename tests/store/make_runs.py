@@ -55,7 +55,11 @@ def make(home: Path, runs: int, records: int) -> None:
             "started": 1.7e9 + i,
             "finished": 1.7e9 + i + 9,
             "progress": {"done": records, "total": records, "message": "", "eta_s": None, "updated": 1.7e9 + i},
-            "environment": {"device_name": ("NVIDIA H200", "NVIDIA GeForce RTX 3090")[i % 2], "torch": "2.11.0", "driver": "580.1"},
+            "environment": {
+                "device_name": ("NVIDIA H200", "NVIDIA GeForce RTX 3090")[i % 2],
+                "torch": "2.11.0",
+                "driver": "580.1",
+            },
         }
         (folder / "run.json").write_text(json.dumps(run))
         (folder / "notes.json").write_text(json.dumps({"title": f"sweep {i}", "tags": [f"t{i % 3}"], "notes": ""}))

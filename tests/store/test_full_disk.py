@@ -1,0 +1,77 @@
+"""A disk that fills up in the middle: a clear sentence, the run marked failed, everything finished still there."""
+
+import errno
+import os
+import subprocess
+
+import pytest
+from make_runs import record as record_json
+
+from backend.core.errors import RunError
+from backend.core.records import Record
+from backend.store import folder
+
+
+@pytest.fixture
+def tiny_disk(tmp_path, monkeypatch):
+    """profiles/ on a file system of 1 MiB."""
+    where = tmp_path / "tiny"
+    where.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a tiny tmpfs cannot be mounted here (needs root): {mounted.stderr.strip()}")
+    monkeypatch.setenv("FUSESCOPE_PROFILES", str(where / "profiles"))
+    yield where / "profiles"
+    subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+def record(n):
+    return Record.from_json(record_json("add", n, "eager"))
+
+
+def fill(home):
+    """Take all the space there is."""
+    with open(home / ".filler", "wb", buffering=0) as f:
+        try:
+            while f.write(b"x" * 4096):
+                pass
+        except OSError as e:
+            assert e.errno == errno.ENOSPC
+
+
+def test_a_full_disk_fails_the_run_clearly_and_loses_nothing(tiny_disk):
+    other = folder.create("bench", {"op": "gemm"})
+    path = folder.create("bench", {"op": "add"})
+    writer = folder.Writer(path)
+    writer.state("running")
+    for n in range(3):
+        writer.record(record(n))
+    fill(tiny_disk)
+    kept = 3
+    with pytest.raises(RunError, match=r"the disk that holds .* is full; free some space, then resume"):
+        for n in range(3, 3000):
+            writer.record(record(n))
+            kept += 1
+    writer.state("failed", "the disk is full")
+    writer.close()
+    run = folder.read(path)
+    assert (run.status, run.reason) == ("failed", "the disk is full")
+    assert [r.case["n"] for r in folder.records(path)] == list(range(kept))
+    assert (path / "results.jsonl").read_bytes().endswith(b"\n")  # the line that did not fit was taken back whole
+    assert folder.read(other).spec["op"] == "gemm"
+
+
+def test_no_half_made_run_stays_behind_on_a_full_disk(tiny_disk):
+    folder.create("bench", {"op": "add"})
+    fill(tiny_disk)
+    before = sorted(os.listdir(tiny_disk))
+    with pytest.raises(RunError, match="is full"):
+        folder.create("bench", {"op": "add", "filler": "x" * 8192})
+    assert sorted(os.listdir(tiny_disk)) == before
+
+
+def test_a_disk_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("FUSESCOPE_PROFILES", str(tmp_path / "file"))
+    with pytest.raises(RunError, match="cannot be written"):
+        folder.create("bench", {})
