@@ -1,4 +1,4 @@
-"""``runs``: the library of runs: list, show, compare, export, import, tag, delete."""
+"""``runs``: the library of runs: list, show, compare, export, import, tag, resume, cancel, delete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from backend.cli._records import show as record_table
 from backend.core.errors import RunError
 from backend.core.records import RUN_STATES, Run
 
-HELP = "the library of runs: list, show, compare, export, import, tag, delete"
+HELP = "the library of runs: list, show, compare, export, import, tag, resume, cancel, delete"
+_STOP_S = 60.0  # what a run that was asked to stop gets before its state is told as it is
 
 
 def arguments(parser, words) -> None:
@@ -49,6 +50,10 @@ def arguments(parser, words) -> None:
     sub.add_argument("--remove", nargs="+", default=[], metavar="TAG")
     sub.add_argument("--title")
     sub.add_argument("--notes")
+    sub = action("resume", "go on with a run that was interrupted, cancelled or failed: what has a record is kept", resume)
+    sub.add_argument("run")
+    sub = action("cancel", "stop a run that is queued or running; what is measured stays", cancel)
+    sub.add_argument("run")
     sub = action("delete", "remove runs for good", delete)
     sub.add_argument("run", nargs="+")
 
@@ -150,6 +155,36 @@ def tag(args, out) -> int:
     data = {"run": after.id, "title": after.title, "tags": list(after.tags), "notes": after.notes}
     out.answer(data, f"{after.id}  {after.title}  tags: {', '.join(after.tags) or 'none'}")
     return 0
+
+
+def resume(args, out) -> int:
+    from backend.cli._follow import follow
+    from backend.jobs import submit
+    from backend.store import folder
+
+    path = _find(args.run)
+    ended = follow(submit.resume(path.name))
+    _settled(out, ended, folder.records(path))
+    return 0 if ended.status == "done" else 1
+
+
+def cancel(args, out) -> int:
+    from backend.jobs import submit
+    from backend.store import folder
+
+    path = _find(args.run)
+    if not folder.read(path).live:
+        raise ValueError(f"{path.name} is {folder.read(path).status}; only a run that is queued or running can be stopped")
+    submit.cancel(path.name)
+    _settled(out, submit.wait(path.name, _STOP_S), folder.records(path))
+    return 0
+
+
+def _settled(out, run: Run, records: list) -> None:
+    """What became of a run: its state and its records."""
+    data = {"run": run.id, "status": run.status, "reason": run.reason, "records": [r.to_json() for r in records]}
+    text = record_table(records, run.spec.get("baseline"), run.environment) + "\n\n" if records else ""
+    out.answer(data, f"{text}run {run.id} {run.status}" + (f": {run.reason}" if run.reason else ""))
 
 
 def delete(args, out) -> int:

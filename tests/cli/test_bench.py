@@ -88,8 +88,8 @@ def test_a_wrong_kernel_fails_the_command_and_has_no_latency(call, valid, place,
     assert "mine.py:nearly" in human.out and "wrong" in human.out and "baseline" in human.out
 
 
-def test_interrupting_stops_the_job_and_keeps_what_is_measured(place):
-    """Ctrl-C in a real terminal process: the job is cancelled, its run says so, exit code 1."""
+def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, valid):
+    """Ctrl-C in a real terminal process: the job is cancelled, its run says so, exit code 1; resumed, it goes on from there."""
     words = [
         "bench",
         "add",
@@ -115,7 +115,19 @@ def test_interrupting_stops_the_job_and_keeps_what_is_measured(place):
     assert process.returncode == 1 and "stopping" in err and "cancelled" in err and "Traceback" not in err
     run = folder.read(library.find(run_id))
     assert run.status == "cancelled"
-    assert 0 < len(folder.records(library.find(run_id))) < 200 and run_id in out
+    measured = folder.records(library.find(run_id))
+    assert 0 < len(measured) < 200 and run_id in out
+    resumed = subprocess.Popen([*command[:3], "runs", "resume", run_id], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while time.monotonic() < end and len(folder.records(library.find(run_id))) <= len(measured):
+        time.sleep(0.1)
+    stopped = call("runs", "cancel", run_id, "--json")
+    valid("runs-cancel", stopped.data)
+    assert stopped.code == 0 and stopped.data["status"] == "cancelled"
+    resumed.communicate(timeout=60)
+    assert resumed.returncode == 1
+    keys = [(r.case_key, r.impl) for r in folder.records(library.find(run_id))]
+    assert len(keys) == len(set(keys)) > len(measured), "what had a record is not measured again"
+    assert call("runs", "cancel", run_id).code == 2
 
 
 def test_runs_list_and_show(first, call, valid):
@@ -164,6 +176,7 @@ def test_bad_arguments_of_runs(refused, profiles):
     assert "required: ACTION" in refused("runs")
     assert "invalid choice: 'frob'" in refused("runs", "frob")
     assert "--limit is at least 1, not 0" in refused("runs", "list", "--limit", "0")
+    assert "there is no run nothing" in refused("runs", "resume", "nothing")
     assert "there is no file nowhere.tar.gz" in refused("runs", "import", "nowhere.tar.gz")
 
 
