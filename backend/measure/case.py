@@ -73,26 +73,30 @@ class Trial:
                 c.fail("unsupported", c.info.reason)
             elif c.info.kind == "ours" and self.unbuilt:
                 c.fail("error", self.unbuilt)
-        for contiguous in (True, False):
-            alive = [c for c in candidates if c.status is None]
-            if not alive:
+        for contiguous, what in ((True, ""), (False, " on strided inputs")):
+            if not (case := self._case(candidates, contiguous)):
                 return
-            self._doing(alive[0])
-            case = self._inputs(alive, self.spec.seed + (0 if contiguous else 1), contiguous)
-            if case is None:
-                return
-            for c in alive:
-                self.reporter.check()
-                step(f"checking {c.name}" + ("" if contiguous else " on strided inputs"))
-                self._doing(c)
+            for c in alive(candidates):
+                self._begin(c, step, f"checking {c.name}{what}")
                 self._guarded(c, partial(self._first if contiguous else self._strided, c, case))
             if contiguous:
                 self.inputs = case.inputs
+                self._renewed(candidates, case, step)
+
+    def _renewed(self, candidates: list[Candidate], case: Case, step: Callable[[str], None]) -> None:
+        """Once more on fresh values in the same tensors. Not the peers: theirs may have been made outside the call (a bias and a
+        mask in one tensor), and PyTorch does not cheat."""
+        tried = [c for c in alive(candidates) if c.info.kind != "peer"]
+        if not tried or not self._fits(candidates, case.renew):
+            return
+        for c in tried:
+            self._begin(c, step, f"checking {c.name} on fresh values")
+            self._guarded(c, partial(self._judge, c, case, None, "on fresh values in the same tensors: "))
 
     def sample(self, candidates: list[Candidate], mode: str, flush: Callable[[], None] | None, l2_bytes: int | None) -> None:
         """Sample all candidates without a status in one mode, together; their ``series`` get the mode where it applies."""
         samplers: dict[str, timer.Sampler] = {}
-        by_name = {c.name: c for c in candidates if c.status is None}
+        by_name = {c.name: c for c in alive(candidates)}
         for c in by_name.values():
             self._doing(c)
             if sampler := self._guarded(c, partial(self._sampler, c, mode, flush, l2_bytes)):
@@ -125,14 +129,24 @@ class Trial:
                 raise
             self.reporter.log(f"{c.name}: its kernels are not known: {graph.first_line(e)}")
 
-    def _inputs(self, alive: list[Candidate], seed: int, contiguous: bool) -> Case | None:
+    def _case(self, candidates: list[Candidate], contiguous: bool) -> Case | None:
+        """Inputs and reference; None where nobody is left to check, or where they do not fit."""
+        if not alive(candidates):
+            return None
+        self._doing(alive(candidates)[0])
+        seed = self.spec.seed + (0 if contiguous else 1)
+        make = partial(Case, self.module, self.values, self.spec.dtype, self.spec.device, seed, contiguous)
+        return self._fits(candidates, make)
+
+    def _fits(self, candidates: list[Candidate], work: Callable[[], Any]) -> Any:
+        """What ``work`` gives; None where inputs or reference do not fit in memory, which then is everybody's status."""
         try:
-            return Case(self.module, self.values, self.spec.dtype, self.spec.device, seed, contiguous)
+            return work() or True
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as e:
             if not is_out_of_memory(e):
                 raise
             self._empty_cache()
-            for c in alive:
+            for c in alive(candidates):
                 c.fail("oom", f"the inputs and the reference of this case do not fit in memory: {graph.first_line(e)}")
             return None
 
@@ -206,6 +220,11 @@ class Trial:
             self.reporter.log(str(e))
             return lambda: None
 
+    def _begin(self, c: Candidate, step: Callable[[str], None], text: str) -> None:
+        self.reporter.check()
+        step(text)
+        self._doing(c)
+
     def _doing(self, c: Candidate) -> None:
         self.reporter.doing(self.key, c.name, self.spec.case_deadline_s)
 
@@ -233,6 +252,11 @@ class Trial:
     def _empty_cache(self) -> None:
         if self.cuda:
             torch.cuda.empty_cache()
+
+
+def alive(candidates: list[Candidate]) -> list[Candidate]:
+    """Those that may still be timed."""
+    return [c for c in candidates if c.status is None]
 
 
 def candidates(spec: BenchSpec, names: list[str], arch: str | None) -> list[Candidate]:

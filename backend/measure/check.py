@@ -48,9 +48,25 @@ class Case:
 
     def __post_init__(self):
         self.inputs = self.module.inputs(self.values, self.dtype, self.device, self.seed, contiguous=self.contiguous)
+        self.tolerance = ops.tolerance(self.module.NAME, self.values, self.dtype)
+        self._settle()
+
+    def renew(self) -> None:
+        """Put fresh values into the same tensors: who answers from memory instead of computing is wrong from now on.
+
+        Integer tensors (lengths, tables) stay, because what depends on them is prepared outside the call.
+        """
+        fresh = dict(
+            _tensors(self.module.inputs(self.values, self.dtype, self.device, self.seed + 10, contiguous=self.contiguous))
+        )
+        for name, tensor in _tensors(self.inputs):
+            if tensor.dtype.is_floating_point:
+                tensor.copy_(fresh[name])
+        self._settle()
+
+    def _settle(self) -> None:
         self._before = {k: v.clone() for k, v in _tensors(self.inputs)}
         self.reference, self.precision = reference(self.module, self.inputs)
-        self.tolerance = ops.tolerance(self.module.NAME, self.values, self.dtype)
 
     def verify(self, run: Callable[[], Any], out: Any = None) -> Judgement:
         """Judge ``out``, the result of a call already made on these inputs, or else one made now on poisoned memory."""

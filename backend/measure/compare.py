@@ -17,6 +17,7 @@ from backend.analysis.statistics import Interval, converged, median_interval, ra
 from backend.core.records import Speedup, Time
 from backend.measure.timer import Sampler, samples_a_turn
 
+FEWEST_ROUNDS = 30  # unless the budget ends before: fewer pairs give wide intervals of the speed-up (analysis/statistics.py)
 MOST_SAMPLES = 50_000  # of one implementation: bounds memory and files, far beyond what any precision needs
 
 
@@ -68,7 +69,8 @@ def rounds(
     found = {name: Series(s.mode) for name, s in samplers.items()}
     counts = {name: samples_a_turn(s.cost_ms) for name, s in samplers.items()}
     spent = dict.fromkeys(samplers, 0.0)
-    started, look_at = time.monotonic(), stop.min_samples
+    fewest = max(stop.min_samples, 5)
+    started, look_at = time.monotonic(), max(fewest, FEWEST_ROUNDS)
     while alive := [n for n in samplers if found[n].failure is None]:
         rng.shuffle(alive)
         now = state()
@@ -90,7 +92,7 @@ def rounds(
                 series.states.append(now)
         alive = [n for n in alive if found[n].failure is None]
         done = max((len(found[n].rounds) for n in alive), default=0)
-        if done < stop.min_samples:
+        if done < fewest:
             continue
         over = time.monotonic() - started > stop.budget_s or any(done * counts[n] >= MOST_SAMPLES for n in alive)
         if not over and (done < look_at or any(spent[n] < stop.min_s for n in alive)):

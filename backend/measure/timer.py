@@ -49,7 +49,8 @@ class CpuEager:
         single = min(self.take(3))
         if flush is None:
             self._inner = max(1, math.ceil(CPU_SPAN_MS / max(single, 1e-6)))
-        self.cost_ms = min(_took_ms(lambda: self.take(1)) for _ in range(2)) / 2  # the untimed call costs as much as a sample
+        turn = min(_took_ms(lambda: self.take(1)) for _ in range(2))
+        self.cost_ms = max(turn - single, turn / 2)  # less the untimed call
 
     def take(self, count: int) -> list[float]:
         run, flush, inner, clock, found = self._run, self._flush, self._inner, time.perf_counter_ns, []

@@ -1,0 +1,45 @@
+"""Fixtures of the measuring tests: quick settings, and ceilings that no timing of a loaded test machine can pass or fail by chance."""
+
+from pathlib import Path
+
+import pytest
+
+from backend.core.records import BenchSpec
+from backend.core.reporter import Collect
+from backend.measure import ceilings
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def known_ceilings(monkeypatch):
+    """A device of absurd speed, so that the alarm rests; tests of the alarm change the figures."""
+    figures = {
+        "copy_gbps": 1e9,
+        "read_gbps": 1e9,
+        "l2_gbps": 1e9,
+        "matrix_tflops": {"float32": 1e9},
+        "vector_tflops": {"float32": 1e9},
+    }
+    monkeypatch.setattr(ceilings, "measure", lambda device, dtypes, refresh=False: dict(figures))
+    return figures
+
+
+@pytest.fixture
+def wrong():
+    """The name of an implementation in wrong_add.py, as the command line takes it."""
+    return lambda function: f"{HERE / 'wrong_add.py'}:{function}"
+
+
+@pytest.fixture
+def quick(known_ceilings):
+    """bench(impls, baseline="eager", **changes) -> the reporter, on tensor add with 1000 elements and short sampling."""
+    from backend.measure import bench
+
+    def run(impls, baseline="eager", reporter=None, **changes):
+        settings = {"cases": ({"n": 1000},), "cache": "warm", "budget_s": 0.2, "min_s": 0.01, "min_samples": 5} | changes
+        reporter = reporter or Collect()
+        bench.run(BenchSpec(op="add", impls=tuple(impls), baseline=baseline, **settings), reporter)
+        return reporter
+
+    return run

@@ -1,0 +1,109 @@
+"""Correct first: wrong implementations are caught whatever their way of being wrong, and what is right passes."""
+
+import pytest
+import torch
+
+from backend import ops
+from backend.measure.check import Case, compare
+from backend.measure.poison import poisoned
+from backend.ops.base import Tolerance
+
+TIGHT = Tolerance(1e-6, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "function, says",
+    [
+        ("unwritten", "out of tolerance"),
+        ("unwritten_after_luck", "out of tolerance"),
+        ("off_by_one", "out of tolerance"),
+        ("last_element", "1 of 1000 elements are out of tolerance; the worst, [999]"),
+        ("ignores_strides", "on non-contiguous inputs: "),
+        ("mutates", "it changed its input a"),
+        ("not_a_number", "1 of 1000 elements are NaN or infinite where the reference is not, or the reverse; the first, [500]"),
+        ("infinite", "the first, [0], is -inf"),
+        ("remembers", "on fresh values in the same tensors: "),
+        ("coarse", "out of tolerance"),
+        ("other_dtype", "the result is float64, not float32"),
+        ("other_shape", "the result has shape (1, 1000), not (1000,)"),
+        ("not_a_tensor", "it returned list, not a tensor"),
+    ],
+)
+def test_wrong_implementations_are_struck_out(quick, wrong, function, says):
+    name = wrong(function)
+    reporter = quick([name, "eager"])
+    bad, good = sorted(reporter.records, key=lambda r: r.impl == "eager")
+    assert bad.status == "wrong" and says in bad.reason, bad.reason
+    assert bad.time_ms is None and bad.speedup is None and bad.tflops is None
+    assert good.status == "ok" and good.accuracy.max_abs < 1e-6, "damage done by one implementation reached another"
+    assert not any(line[1] == name for line in reporter.raw), "a wrong result has no samples"
+
+
+@pytest.mark.parametrize("n", [1, 3, 100, 1000, 100_000, 5_000_000])
+def test_poison_reaches_what_operators_allocate(n):
+    """Without luck: several calls, with a freed buffer of the right size and the right contents each time."""
+
+    def leaves_half_unwritten():
+        lucky = torch.ones(n)
+        del lucky
+        out = torch.empty(n)
+        out[: n // 2] = 1.0
+        return out
+
+    for _ in range(5):
+        with poisoned("cpu", 4 * n):
+            out = leaves_half_unwritten()
+        unwritten = out[n // 2 :]
+        assert bool((unwritten.isnan() | (unwritten > 1e38)).float().mean() > 0.5)
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [3, 100_000, 50_000_000])
+def test_poison_reaches_what_operators_allocate_on_a_gpu(n):
+    def leaves_half_unwritten():
+        out = torch.empty(n, device="cuda")
+        out[: n // 2] = 1.0
+        return out
+
+    leaves_half_unwritten()  # its memory is in the allocator's cache now
+    with poisoned("cuda:0", 4 * n):
+        out = leaves_half_unwritten()
+    assert bool(out[n // 2 :].isnan().all())
+
+
+def test_a_case_keeps_inputs_and_reference():
+    module = ops.load("add")
+    case = Case(module, {"n": 33}, "float16", "cpu", seed=4, contiguous=False)
+    assert case.precision == "float64" and case.reference.dtype == torch.float64
+    assert not case.inputs["a"].is_contiguous() and case.inputs["a"].storage_offset() > 0
+    judgement = case.verify(lambda: case.inputs["a"] + case.inputs["b"])
+    assert judgement.reason is None and 0 < judgement.accuracy.max_abs < 5e-3
+
+
+def test_comparison_of_special_values():
+    inf, nan = float("inf"), float("nan")
+    ref = torch.tensor([1.0, inf, -inf, nan, 0.0], dtype=torch.float64)
+    assert compare(ref.float(), ref, TIGHT).reason is None
+    assert "NaN or infinite" in compare(torch.tensor([1.0, -inf, -inf, nan, 0.0]), ref, TIGHT).reason
+    assert "NaN or infinite" in compare(torch.tensor([1.0, inf, -inf, 2.0, 0.0]), ref, TIGHT).reason
+    every = compare(torch.full((3,), nan), torch.ones(3, dtype=torch.float64), TIGHT)
+    assert every.accuracy is None and "3 of 3" in every.reason
+
+
+def test_overflow_of_the_dtype_is_what_rounding_gives():
+    ref = torch.tensor([70000.0, -70000.0], dtype=torch.float64)
+    assert compare(ref.half(), ref, TIGHT).reason is None
+    assert compare(torch.tensor([60000.0, -65504.0]).half(), ref, TIGHT).reason is not None
+
+
+def test_figures_of_accuracy():
+    ref = torch.tensor([[1.0, 2.0], [4.0, 0.0]], dtype=torch.float64)
+    out = torch.tensor([[1.0, 2.5], [4.0, 0.0]])
+    judgement = compare(out, ref, Tolerance(0.1, 0.0))
+    assert judgement.accuracy.max_abs == pytest.approx(0.5) and judgement.accuracy.max_rel == pytest.approx(0.25)
+    assert 0.99 < judgement.accuracy.cosine < 1
+    assert "the worst, [0, 1], is 2.5, the reference 2, allowed difference 0.1" in judgement.reason
+    exact = compare(ref.float(), ref, Tolerance(0.0, 0.0))
+    assert exact.reason is None and exact.accuracy.max_abs == 0
+    assert compare(torch.zeros(0), torch.zeros(0, dtype=torch.float64), TIGHT).reason is None

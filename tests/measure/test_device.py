@@ -1,0 +1,177 @@
+"""Device state and launches: what needs no GPU here, what needs one marked."""
+
+import ctypes
+
+import pytest
+
+from backend.measure import device_state, driver, graph, launches
+from backend.measure.launches import Launch
+
+
+def test_faults_are_told_from_normal_reasons():
+    assert device_state.faults(0x1 | 0x2) == []
+    assert device_state.faults(0x4 | 0x40) == ["power cap", "hardware thermal slowdown"]
+    assert [len(device_state.faults(bit)) for bit in (0x4, 0x8, 0x20, 0x40, 0x80)] == [1] * 5
+    assert device_state.throttled([{"faults": []}, {"faults": ["power cap"]}])
+    assert not device_state.throttled([{"faults": []}, {}]) and not device_state.throttled([])
+
+
+def test_the_state_of_a_cpu():
+    state = device_state.reader("cpu")()
+    assert state["load"] >= 0 and state["faults"] == [] and (state["mhz"] is None or state["mhz"] > 100)
+
+
+def test_kernel_names_are_shortened():
+    assert (
+        launches.short_name("void (anonymous namespace)::add_vectorised<float>(float const*, float*, long)") == "add_vectorised"
+    )
+    assert (
+        launches.short_name("void at::native::vectorized_elementwise_kernel<4, at::Functor<float>>(int)")
+        == "vectorized_elementwise_kernel"
+    )
+    assert launches.short_name("sm90_xmma_gemm_f16f16_f16f32_tn_n") == "sm90_xmma_gemm_f16f16_f16f32_tn_n"
+    assert launches.short_name("triton_poi_fused_add_0") == "triton_poi_fused_add_0"
+
+
+def test_symbols_are_demangled():
+    assert launches._demangle(b"_Z3addPKfS0_Pfl") == "add(float const*, float const*, float*, long)"
+    assert launches._demangle(b"triton_poi_fused_add_0") == "triton_poi_fused_add_0"
+
+
+def launch(name="add", grid=100, block=256, registers=32, static=0, dynamic=0, local=0):
+    return Launch(name, (grid, 1, 1), (block, 1, 1), registers, static, dynamic, local)
+
+
+def test_resources_are_those_of_the_largest_launch():
+    small, large = launch("fill", grid=1), launch("attention", block=384, registers=168, static=1024, dynamic=134144 - 1024)
+    r = launches.resources([small, large, small], (9, 0))
+    assert (r.registers, r.shared, r.spills) == (168, 134144, 0) and r.occupancy == pytest.approx(12 / 64)
+    assert launches.resources([], (9, 0)) is None
+    assert launches.resources([launch(local=64)], (9, 0)).spills is None, "local memory may be the kernel's own arrays"
+    assert launches.resources([launch(local=64)], (9, 0), spills=8).spills == 8
+
+
+def test_backend_names():
+    assert launches.backend_name([]) is None
+    assert launches.backend_name([launch("a"), launch("b"), launch("a")]) == "a, b"
+    assert launches.backend_name([launch(n) for n in "abcdef"]) == "a, b, c, d and 2 more"
+
+
+def test_the_struct_has_the_layout_of_cuda_h():
+    p = launches._KernelNodeParams
+    assert (p.func.offset, p.grid.offset, p.block.offset, p.shared.offset) == (0, 8, 20, 32)
+    assert (p.parameters.offset, p.extra.offset, p.kernel.offset, p.context.offset, ctypes.sizeof(p)) == (40, 48, 56, 64, 72)
+
+
+def test_sets_that_exceed_l2():
+    assert graph.sets_needed(200 << 20, 50 << 20) == 1
+    assert graph.sets_needed(60 << 20, 50 << 20) == 3
+    for size in (1 << 20, 3 << 20, 40 << 20):
+        assert (graph.sets_needed(size, 50 << 20) - 1) * size >= 2 * (50 << 20), "twice L2 lies between two uses of a set"
+    with pytest.raises(graph.CannotCapture, match="sets of 1000 bytes"):
+        graph.sets_needed(1000, 50 << 20)
+
+
+def test_a_missing_driver_is_said():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        with pytest.raises(driver.DriverError, match="the CUDA driver library cannot be opened"):
+            driver.call("cuInit", 0)
+    else:
+        with pytest.raises(driver.DriverError, match="has no cuNoSuchThing"):
+            driver.call("cuNoSuchThing")
+
+
+@pytest.mark.gpu
+class TestGpu:
+    """Against a kernel whose duration is planted: torch.cuda._sleep spins for a number of clock cycles."""
+
+    CYCLES = 200_000
+
+    @pytest.fixture
+    def known_ms(self):
+        import torch
+
+        torch.cuda._sleep(self.CYCLES)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        start.record()
+        for _ in range(20):
+            torch.cuda._sleep(self.CYCLES)
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 20
+
+    def planted(self):
+        import torch
+
+        torch.cuda._sleep(self.CYCLES)
+
+    def test_graph_and_eager_find_the_planted_duration(self, known_ms):
+        from backend.measure.timer import CudaEager
+
+        for sampler in (graph.CudaGraph([self.planted], "cuda:0", "graph"), CudaEager(self.planted, "cuda:0")):
+            samples = sorted(sampler.take(10))
+            assert 0.8 * known_ms < samples[5] < 1.5 * known_ms, sampler.mode
+
+    def test_what_cannot_be_captured_is_said_and_harms_nothing(self):
+        import torch
+
+        x = torch.ones(10, device="cuda")
+        with pytest.raises(graph.CannotCapture):
+            graph.CudaGraph([lambda: x.sum().item()], "cuda:0", "graph")
+        assert float(x.sum()) == 10
+        graph.CudaGraph([lambda: x + 1], "cuda:0", "graph").take(2)
+
+    def test_rotation_calls_every_set(self):
+        import torch
+
+        sets = [torch.full((1 << 20,), float(i), device="cuda") for i in range(5)]
+        counts = torch.zeros(5, device="cuda")
+
+        def run(i):
+            def call():
+                counts[i] += 1
+                return sets[i] * 2
+
+            return call
+
+        sampler = graph.CudaGraph([run(i) for i in range(5)], "cuda:0", "graph_cold")
+        counts.zero_()
+        sampler.take(3)
+        torch.cuda.synchronize()
+        assert len(set(counts.tolist())) == 1 and counts[0] > 0
+
+    def test_launches_of_a_call(self):
+        import torch
+
+        x = torch.randn(1 << 20, device="cuda")
+        found = launches.inspect(lambda: torch.relu(x + 1), "cuda:0")
+        assert len(found) == 2 and all(item.registers > 0 and item.threads >= 32 and item.blocks >= 1 for item in found)
+        assert "elementwise" in launches.backend_name(found)
+        capability = torch.cuda.get_device_capability()
+        assert 0 < launches.resources(found, capability).occupancy <= 1
+
+    def test_state_of_the_gpu(self):
+        state = device_state.reader("cuda:0")()
+        assert state["sm_mhz"] > 0 and 0 < state["temperature_c"] < 120 and isinstance(state["faults"], list)
+
+    def test_a_comparison(self, wrong):
+        from backend.core.records import BenchSpec
+        from backend.core.reporter import Collect
+        from backend.measure import bench
+
+        reporter = Collect()
+        names = (wrong("right"), wrong("unwritten_after_luck"), wrong("ignores_strides"), "eager", "v1_one_element")
+        bench.run(BenchSpec("add", names, ({"n": 1 << 22},), "eager", device="cuda:0", budget_s=1.0), reporter)
+        by_name = {r.impl.rpartition(":")[2]: r for r in reporter.records}
+        assert by_name["unwritten_after_luck"].status == by_name["ignores_strides"].status == "wrong"
+        for name in ("right", "eager", "v1_one_element"):
+            r = by_name[name]
+            assert r.status == "ok", r.reason
+            assert all(getattr(r.time_ms, m).n >= 10 for m in ("eager", "eager_cold", "graph", "graph_cold"))
+            assert r.speedup.of == "graph" and r.resources.registers > 0 and 0 < r.resources.occupancy <= 1 and r.backend
+        assert by_name["right"].time_ms.graph.median < by_name["right"].time_ms.graph_cold.median
+        assert by_name["right"].speedup.verdict == "cannot tell", by_name["right"].speedup
+        assert by_name["v1_one_element"].resources.spills == 0

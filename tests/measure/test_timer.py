@@ -1,0 +1,139 @@
+"""The samplers against callables of known duration. Bounds are from below only: a loaded machine can always be slower."""
+
+import gc
+import json
+import time
+
+import pytest
+import torch
+
+from backend.core import environment
+from backend.measure import alarm, ceilings, timer
+from backend.ops.base import Cost
+
+
+def sleeper(seconds):
+    return lambda: time.sleep(seconds)
+
+
+def test_a_known_duration_on_the_cpu():
+    sampler = timer.CpuEager(sleeper(0.003))
+    samples = sampler.take(4)
+    assert len(samples) == 4 and min(samples) >= 3.0 and sampler.mode == "eager" and sampler.cost_ms >= 3.0
+
+
+def test_short_calls_are_repeated_inside_a_sample():
+    calls = []
+    sampler = timer.CpuEager(lambda: calls.append(0))
+    calls.clear()
+    sampler.take(2)
+    assert len(calls) > 100, "a call of 50 ns needs many repetitions to be resolved"
+    assert sampler._inner == (len(calls) - 1) / 2
+
+
+def test_cold_flushes_before_every_sample_and_outside_it(monkeypatch):
+    order, now = [], [0]
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0] / 1e9)
+
+    def does(what, ns):
+        def step():
+            order.append(what)
+            now[0] += ns
+
+        return step
+
+    sampler = timer.CpuEager(does("run", 1_000_000), flush=does("flush", 5_000_000))
+    order.clear()
+    assert sampler.take(3) == [1.0, 1.0, 1.0] and sampler.mode == "eager_cold"
+    assert order == ["run"] + ["flush", "run"] * 3
+    assert sampler.cost_ms == pytest.approx(6.0), "the flush is in the cost of a sample, not in the sample"
+
+
+def test_the_collector_rests_while_samples_are_taken():
+    seen = []
+    timer.CpuEager(lambda: seen.append((gc.isenabled(), torch.is_grad_enabled()))).take(1)
+    assert set(seen) == {(False, False)} and gc.isenabled() and torch.is_grad_enabled()
+    with pytest.raises(ZeroDivisionError):
+        timer.CpuEager(lambda: 1 / 0)
+    assert gc.isenabled()
+
+
+def test_the_first_call_includes_making():
+    def make():
+        time.sleep(0.004)
+        return lambda: time.sleep(0.003) or "result"
+
+    run, out, ms = timer.first_call(make, "cpu")
+    assert out == "result" and ms >= 7.0 and run() == "result"
+
+
+def test_turns_are_short_but_hold_a_sample():
+    assert timer.samples_a_turn(1000.0) == 1
+    assert timer.samples_a_turn(timer.TURN_MS / 4) == 4
+    assert timer.samples_a_turn(1e-9) == timer.MOST_A_TURN
+
+
+def test_a_flush_is_larger_than_the_cache():
+    assert timer.Flush("cpu", 1 << 20)._buffer.nbytes == 4 << 20
+    assert timer.Flush("cpu", None)._buffer.nbytes >= 32 << 20
+    timer.Flush("cpu", 1 << 20)()
+
+
+def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(ceilings, "_best_s", best := lambda run, device, inner=1, seconds=0: (run(), 1e-3)[1])
+    first = ceilings.measure("cpu", ("float32",))
+    assert first["copy_gbps"] > 0 and first["read_gbps"] > 0 and first["l2_gbps"] >= first["copy_gbps"]
+    assert first["matrix_tflops"].keys() == first["vector_tflops"].keys() == {"float32"}
+    assert first["device_name"] == environment.cpu_name() and set(first["how"]) <= set(first)
+    monkeypatch.setattr(ceilings, "_best_s", lambda *a, **k: pytest.fail("it is in the cache"))
+    assert ceilings.measure("cpu", ("float32",)) == first
+    monkeypatch.setattr(ceilings, "_best_s", best)
+    both = ceilings.measure("cpu", ("bfloat16",))
+    assert set(both["matrix_tflops"]) == {"float32", "bfloat16"} and both["copy_gbps"] == first["copy_gbps"]
+    monkeypatch.setattr(ceilings, "_best_s", lambda run, device, inner=1, seconds=0: 2e-3)
+    assert ceilings.measure("cpu", ("float32",), refresh=True)["copy_gbps"] == first["copy_gbps"], (
+        "a slower moment lowers nothing"
+    )
+    monkeypatch.setattr(ceilings, "_best_s", lambda run, device, inner=1, seconds=0: 5e-4)
+    assert ceilings.measure("cpu", ("float32",), refresh=True)["copy_gbps"] == pytest.approx(2 * first["copy_gbps"])
+    (tmp_path / f"user-{__import__('os').getuid()}" / "ceilings.json").write_text("torn {")
+    assert ceilings.measure("cpu", ("float32",))["copy_gbps"] == pytest.approx(2 * first["copy_gbps"])
+
+
+def test_real_ceilings_of_this_cpu():
+    found = ceilings.measure("cpu", ("float32",))
+    assert 0.1 < found["copy_gbps"] < 5000 and 0.001 < found["matrix_tflops"]["float32"] < 500
+    json.dumps(found, allow_nan=False)
+
+
+FIGURES = {
+    "copy_gbps": 100.0,
+    "read_gbps": 80.0,
+    "l2_gbps": 1000.0,
+    "matrix_tflops": {"float16": 50.0},
+    "vector_tflops": {"float16": 5.0},
+}
+
+
+@pytest.mark.parametrize(
+    "cost, cold, l2, expected",
+    [
+        (Cost(1, 1, 1e9, 0), True, 50_000_000, 10.0),  # all from memory
+        (Cost(1, 1, 4e7, 0), False, 50_000_000, 0.04),  # all from L2
+        (Cost(1, 1, 1e9, 0), False, 50_000_000, 9.5 + 0.05),  # what fits from L2, the rest from memory
+        (Cost(5e9, 1e10, 1, 1), False, None, 1.0),  # effective FLOP on the vector units
+        (Cost(5e9, 1e10, 1, 1, "matrix"), False, None, 0.1),
+    ],
+)
+def test_the_bound_of_the_alarm(cost, cold, l2, expected):
+    assert alarm.bound_ms(cost, "float16", cold, FIGURES, l2)[0] == pytest.approx(expected)
+
+
+def test_the_alarm_names_both_numbers():
+    bound = alarm.bound_ms(Cost(1, 1, 1e9, 0), "float16", True, FIGURES, None)
+    assert alarm.impossible(9.01, "graph_cold", bound) is None
+    assert "graph_cold took 8.9 ms, but the hardware needs 10 ms (1e+09 bytes at 100 GB/s)" in alarm.impossible(
+        8.9, "graph_cold", bound
+    )
