@@ -159,6 +159,7 @@ def bitmaps(mask: Mask | Bound, seq_q: int | None = None, seq_k: int | None = No
     bound = _bound(mask, seq_q, seq_k)
     cut = tiles(bound, tile=tile)
     partial = cut.live_map & ~cut.full_map
+    columns = cut.counts.shape[-1]
     known: dict[bytes, int] = {}
     which: dict[tuple[int, ...], list[int]] = {}
     for i in range(cut.counts.shape[-2]):
@@ -166,12 +167,11 @@ def bitmaps(mask: Mask | Bound, seq_q: int | None = None, seq_k: int | None = No
             continue
         kept = bound.block(i * tile, min((i + 1) * tile, bound.seq_q))
         for index in np.ndindex(partial.shape[:-2]):
-            for j in np.nonzero(partial[(*index, i)])[0]:
-                square = np.zeros((tile, tile), bool)
-                piece = kept[index][:, j * tile : (j + 1) * tile]
-                square[: piece.shape[0], : piece.shape[1]] = piece
-                packed = np.packbits(square, axis=1, bitorder="little").tobytes()
-                which.setdefault((*index, i), []).append(known.setdefault(packed, len(known)))
+            strip = np.zeros((tile, columns * tile), bool)
+            strip[: kept.shape[-2], : bound.seq_k] = kept[index]
+            packed = np.packbits(strip.reshape(tile, columns, tile), axis=2, bitorder="little").transpose(1, 0, 2)
+            chosen = packed[partial[(*index, i)]]
+            which[(*index, i)] = [known.setdefault(square.tobytes(), len(known)) for square in chosen]
     words = np.frombuffer(b"".join(known), np.uint8).reshape(len(known), tile, -(-tile // 8))
     order = [number for key in sorted(which) for number in which[key]]
     return Bitmaps(words, np.asarray(order, np.int32))
