@@ -1,9 +1,10 @@
 """What a user could pick instead of our kernels: PyTorch's own ways to compute attention, each given the identical mask.
 
 Where every key is live no mask is passed, and causal with as many queries as keys goes as is_causal=True, which is that mask.
-Any other mask goes as an additive tensor of q's dtype (0 or −inf, bias added in), built outside the call, because a bool mask
-would be converted to that at every call. PyTorch gives NaN or an average where a row has no live key: for such masks the call
-ends with setting these rows to zero, as its user would have to, so that the comparison is on all rows.
+Any other mask goes as an additive tensor of q's dtype (0 or −inf) built outside the call, because a bool mask would be converted to
+that at every call; with a bias the two are joined in the call, since the bias is an input that may change between calls. PyTorch
+gives NaN or an average where a row has no live key: for such masks the call ends with setting these rows to zero, as its user would
+have to, so that the comparison is on all rows.
 
 Entering a backend's context costs some microseconds of CPU time a call; ``sdpa``, which chooses by itself, does not have it.
 """
@@ -24,11 +25,23 @@ from backend.ops.base import Peer
 
 @dataclass(frozen=True)
 class Masked:
-    """How PyTorch is told a mask. additive: (1 or B, 1 or H, S_q, S_k) or None; empty: bool (1 or B, 1, S_q, 1), or None."""
+    """How PyTorch is told a mask. Bool tensors are (1 or B, 1, S_q, S_k), or None where no explicit mask is needed.
 
-    causal: bool
-    additive: Any
-    empty: Any
+    causal: is_causal=True says it all. ready: the additive mask where there is no bias. dead: what is not kept, where there is a
+    bias. empty: bool (1 or B, 1, S_q, 1), rows without a live key, or None.
+    """
+
+    causal: bool = False
+    ready: Any = None
+    bias: Any = None
+    dead: Any = None
+    empty: Any = None
+
+    def additive(self):
+        """What is added to the scores, or None."""
+        if self.dead is None:
+            return self.bias if self.ready is None else self.ready
+        return self.dead.new_full((), float("-inf"), dtype=self.bias.dtype).where(self.dead, self.bias)
 
 
 def masked(inputs) -> Masked:
@@ -37,13 +50,16 @@ def masked(inputs) -> Masked:
 
     q, bias, mask, plan = inputs["q"], inputs["bias"], inputs["mask"], inputs["plan"]
     if plan.is_full:
-        return Masked(False, bias, None)
+        return Masked(bias=bias)
     if bias is None and str(mask) == "causal" and plan.seq_q == plan.seq_k:
-        return Masked(True, None, None)
+        return Masked(causal=True)
     keep = torch.cat([dense_rows(mask, plan.seq_q, plan.seq_k, rows, q.device) for rows in row_steps(plan.seq_q, plan.seq_k)], 2)
     empty = ~keep.any(-1, keepdim=True)
-    additive = torch.zeros(keep.shape, dtype=q.dtype, device=q.device) if bias is None else bias.expand(keep.shape[0], -1, -1, -1)
-    return Masked(False, additive.masked_fill(~keep, float("-inf")), empty if bool(empty.any()) else None)
+    empty = empty if bool(empty.any()) else None
+    if bias is not None:
+        return Masked(bias=bias, dead=~keep, empty=empty)
+    ready = torch.zeros(keep.shape, dtype=q.dtype, device=q.device).masked_fill_(~keep, float("-inf"))
+    return Masked(ready=ready, empty=empty)
 
 
 def _then_zero(run, empty):
@@ -56,14 +72,15 @@ def _eager(inputs):
 
     q, k, v, how = inputs["q"], inputs["k"], inputs["v"], masked(inputs)
     group, scale = q.shape[1] // k.shape[1], q.shape[3] ** -0.5
-    additive = how.additive
+    triangle = None
     if how.causal:
         dead = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).triu_(1)
-        additive = torch.zeros(dead.shape, dtype=q.dtype, device=q.device).masked_fill_(dead, float("-inf"))
+        triangle = torch.zeros(dead.shape, dtype=q.dtype, device=q.device).masked_fill_(dead, float("-inf"))
 
     def run():
         keys, values = (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         scores = (q @ keys.transpose(2, 3)) * scale
+        additive = how.additive() if triangle is None else triangle
         if additive is not None:
             scores = scores + additive
         return torch.softmax(scores, -1) @ values
@@ -80,7 +97,7 @@ def _sdpa(inputs):
     function = torch.nn.functional.scaled_dot_product_attention
 
     def call():
-        return function(q, k, v, attn_mask=how.additive, is_causal=how.causal, enable_gqa=gqa)
+        return function(q, k, v, attn_mask=how.additive(), is_causal=how.causal, enable_gqa=gqa)
 
     run = _then_zero(call, how.empty)
     return _named(run, _choice(torch, q, k, v, how, gqa))
@@ -105,7 +122,7 @@ def _backend(name: str, inputs):
 
     def call():
         with sdpa_kernel(backend):
-            return function(q, k, v, attn_mask=how.additive, is_causal=how.causal, enable_gqa=gqa)
+            return function(q, k, v, attn_mask=how.additive(), is_causal=how.causal, enable_gqa=gqa)
 
     return _named(_then_zero(call, how.empty), taken)
 
@@ -114,7 +131,7 @@ def _choice(torch, q, k, v, how: Masked, gqa: bool) -> str:
     """The backend that SDPA takes for these arguments: flash_attention, efficient_attention, cudnn_attention, math …"""
     from torch.nn.attention import SDPBackend
 
-    number = torch._fused_sdp_choice(q, k, v, how.additive, 0.0, how.causal, enable_gqa=gqa)
+    number = torch._fused_sdp_choice(q, k, v, how.additive(), 0.0, how.causal, enable_gqa=gqa)
     known = {int(backend): name.lower() for name, backend in SDPBackend.__members__.items()}
     return known.get(number, str(number))
 
