@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 
 from backend.core import paths, toolchain
@@ -59,15 +60,10 @@ def cache(chain: Toolchain) -> Finding:
     report = root / chain.key / "report.json"
     if report.is_file() and not _last_report(chain):
         return Finding("build cache", "warn", f"stale cache: {report} is torn", "python -m backend build --clean")
-    others = [p.name for p in root.glob("*/report.json") if p.parent.name != chain.key] if root.is_dir() else []
+    others = [p.parent for p in sorted(root.glob("*/report.json")) if p.parent.name != chain.key]
     if others:
-        says = f"stale cache: {len(others)} folders of other torch versions or CPUs lie in {root}; they are not used"
-        return Finding(
-            "build cache",
-            "warn",
-            says,
-            " ".join(["rm -r", *(str(p.parent) for p in root.glob("*/report.json") if p.parent.name != chain.key)]),
-        )
+        says = f"stale cache: {len(others)} folder(s) of other torch versions or CPUs lie in {root}; they are not used"
+        return Finding("build cache", "warn", says, shlex.join(["rm", "-r", *map(str, others)]))
     return Finding("build cache", "ok", str(root))
 
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from backend.core.archs import capability
+from backend.core.diagnosis import diagnose
 from backend.core.errors import BuildError
 from backend.core.sources import source_closure
 from backend.core.symbols import declaration, demangle
@@ -42,7 +43,7 @@ def link(chain: Toolchain, folder: Path, unit: str, items: list[Object]) -> tupl
             return name, dropped
         guilty = _blame(folder, kept, set(_UNDEFINED.findall(output)))
         if not guilty:
-            raise BuildError(f"linking {name} failed: {_first_line(output)}", log=output)
+            raise _failed(f"linking {name} failed", output)
         dropped += guilty
 
 
@@ -117,7 +118,7 @@ def _dispatcher(chain: Toolchain, folder: Path, kernels: list[Object], library: 
     command = [chain.gxx.path, "-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-I", f"{chain.cuda_home}/include"]
     done = _call([*command, "-c", source.name, "-o", out], folder)
     if done.returncode != 0:
-        raise BuildError(f"the dispatcher of the CUDA library does not compile: {_first_line(done.stdout)}", log=done.stdout)
+        raise _failed("the dispatcher of the CUDA library does not compile", done.stdout)
     return out
 
 
@@ -170,6 +171,11 @@ def _call(command: list[str], folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
+
+
+def _failed(what: str, output: str) -> BuildError:
+    causes = tuple(diagnose(output))
+    return BuildError(f"{what}: {causes[0].says if causes else _first_line(output)}", causes, output)
 
 
 def _first_line(text: str) -> str:

@@ -7,6 +7,7 @@ import os
 import queue
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -14,10 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from backend.core.diagnosis import diagnose
 from backend.core.errors import BuildError, Cancelled
 from backend.core.toolchain import Toolchain
 from backend.kernels.plan import Object
 
+_FULL_BYTES = 1_000_000
 _STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
 
 
@@ -44,11 +47,23 @@ def compile_missing(
     (folder / "build.ninja").write_text("\n".join(lines) + "\n")
     (folder / "ninja" / ".ninja_log").unlink(missing_ok=True)
     arguments = [chain.ninja, "-k", "0", *(["-j", os.environ["FUSESCOPE_JOBS"]] if os.environ.get("FUSESCOPE_JOBS") else [])]
-    _run(arguments, folder, log, cancelled, progress)
+    output = _run(arguments, folder, log, cancelled, progress)
     for item in missing:
-        output = (folder / item.file).with_suffix(".log")
-        if not (folder / item.file).is_file() and output.is_file():
-            output.rename(output.with_suffix(".failed"))
+        said = (folder / item.file).with_suffix(".log")
+        if (folder / item.file).is_file():
+            continue
+        if not said.is_file() or said.stat().st_size == 0:
+            _nothing_said(folder, item, output)
+        said.rename(said.with_suffix(".failed"))
+
+
+def _nothing_said(folder: Path, item: Object, output: str) -> None:
+    """An object that failed without a word in its own file: ninja or the disk stopped it, not the compiler."""
+    if shutil.disk_usage(folder).free < _FULL_BYTES:
+        output += "\nNo space left on device"
+    causes = tuple(diagnose(output))
+    reason = causes[0].says if causes else next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
+    raise BuildError(f"{item.title} could not be compiled: {reason}", causes, output)
 
 
 def seconds(folder: Path) -> dict[str, float]:
@@ -78,7 +93,7 @@ def _escape(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _run(arguments, folder, log, cancelled, progress) -> None:
+def _run(arguments, folder, log, cancelled, progress) -> str:
     environment = os.environ | {"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C", "TERM": "dumb"}
     process = subprocess.Popen(
         arguments,
@@ -92,6 +107,7 @@ def _run(arguments, folder, log, cancelled, progress) -> None:
         start_new_session=True,
     )
     lines: queue.Queue[str | None] = queue.Queue()
+    seen: list[str] = []
     threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
     try:
         while True:
@@ -106,7 +122,9 @@ def _run(arguments, folder, log, cancelled, progress) -> None:
             if match := _STATUS.match(line):
                 progress(int(match[1]), int(match[2]), line[match.end() :])
             log(line)
+            seen.append(line)
         process.wait()
+        return "\n".join(seen)
     finally:
         if process.poll() is None:
             _stop(process)
