@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.kernels import register_fakes
 from backend.ops._tensors import generator_for, random_tensor
 from backend.ops.base import Cost, Parameter, Peer, Tolerance, check_int
 
@@ -70,3 +71,10 @@ def add(a, b, *, impl="auto"):
             f"and {tuple(b.shape)} {b.dtype} on {b.device}"
         )
     return kernels.call("add", a, b, impl=impl)
+
+
+def _fake(a, b, impl):
+    return a.new_empty(a.shape)
+
+
+register_fakes({"add": _fake})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from math import prod
 
+from backend.kernels import register_fakes
 from backend.ops._cases import BYTES, check_tensors, complete
 from backend.ops._matmul import LARGEST, accumulation_tolerance, chosen
 from backend.ops._peers import compiled, with_blas
@@ -129,3 +130,13 @@ def bmm(a, b, *, impl="auto"):
         raise ValueError(f"bmm takes (..., m, k) and (..., k, n), not {tuple(a.shape)} and {tuple(b.shape)}")
     broadcast(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     return kernels.call(NAME, a, b, impl=chosen(FAMILY, a) if impl == "auto" else impl)
+
+
+def _fake(a, b, impl):
+    import torch
+
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.new_empty((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.dim() > 1 else ())))
+
+
+register_fakes({"bmm": _fake})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.kernels import register_fakes
 from backend.ops._cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete
 from backend.ops._peers import compiled
 from backend.ops._tensors import generator_for, random_tensor
@@ -102,3 +103,10 @@ def layernorm(x, weight=None, bias=None, eps=EPS, *, impl="auto"):
     if not eps >= 0:
         raise ValueError(f"eps is at least 0, not {eps}")
     return kernels.call(NAME, x, weight, bias, float(eps), impl=impl)
+
+
+def _fake(x, weight, bias, eps, impl):
+    return x.new_empty(x.shape)
+
+
+register_fakes({"layernorm": _fake})
