@@ -24,6 +24,9 @@ def validate(spec: dict, extra: dict) -> dict:
     if missing:
         raise ValueError(f"this job needs {', '.join(missing)}")
     whole = {"dtype": "float32", "device": "cpu"} | extra | {k: v for k, v in spec.items() if v is not None}
+    for name in ("op", "impl", "dtype", "device"):
+        if not isinstance(whole[name], str):
+            raise TypeError(f"{name} is a name, not {whole[name]!r}")
     op = ops.load(whole["op"])
     bench.check_dtype(op, whole["dtype"])
     whole["device"] = bench.check_device(whole["device"])

@@ -90,9 +90,10 @@ def wait(run_id: str, timeout_s: float | None = None) -> Run:
 
 
 def queue() -> list[dict]:
-    """Live runs, running first, then by place: {"id", "kind", "title", "status", "place", "device", "progress"}.
+    """Live runs, running first, then by place: {"id", "kind", "title", "status", "place", "device", "lock", "progress"}.
 
-    place: 0 = runs, n = n jobs go before it on its device, None = it is starting. device: "cpu", a GPU's UUID, or None.
+    place: 0 = runs, n = n jobs go before it on its device, None = it is starting. device: "cpu", "cuda:0", None = none or not
+    known yet; lock: what serialises it among all users of the machine, "cpu" or the GPU's UUID.
     """
     found = []
     live = paths.profiles() / ".live"
@@ -109,5 +110,12 @@ def queue() -> list[dict]:
             marker.unlink(missing_ok=True)
             continue
         facts = {"id": run.id, "kind": run.kind, "title": run.title, "status": run.status, "progress": run.progress}
-        found.append(facts | {"place": 0 if run.status == "running" else place.get("place"), "device": place.get("device")})
+        found.append(
+            facts
+            | {
+                "place": 0 if run.status == "running" else place.get("place"),
+                "device": place.get("device"),
+                "lock": place.get("lock"),
+            }
+        )
     return sorted(found, key=lambda j: (j["place"] is None, j["place"] or 0, j["id"]))

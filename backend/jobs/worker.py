@@ -46,7 +46,7 @@ class Worker:
         self.run = folder.read(writer.path)
         self.ticket: Ticket | None = None
         self.limit: float | None = None  # monotonic time at which the whole job is stopped
-        self.device_ready = False
+        self.place: int | None = None  # in the device's queue, as last shown
 
     def work(self) -> str:
         try:
@@ -74,18 +74,18 @@ class Worker:
         finally:
             watch.clear_away()
 
-    def take_device(self, name: str) -> bool:
+    def take_device(self, lock: str, device: str) -> bool:
         """One try to get the device; the place in its queue is shown. True once it is held."""
         if self.ticket is None:
-            self.ticket = Ticket(name, self.run.id)
+            self.ticket = Ticket(lock, self.run.id)
         place = self.ticket.advance()
         if place == 0:
-            self.writer.queued(name, 0, "starting")
-        elif place != getattr(self, "_place", None):
-            who = holder(name) or {}
+            self.writer.queued(device, lock, 0, "starting")
+        elif place != self.place:
+            who = holder(lock) or {}
             by = f"{who.get('run')} of {who.get('user')}, process {who.get('pid')}" if who.get("run") else "another job"
-            self.writer.queued(name, place, f"waiting for {name}: place {place} in the queue; now {by}")
-        self._place = place
+            self.writer.queued(device, lock, place, f"waiting for {device}: place {place} in the queue; now {by}")
+        self.place = place
         return place == 0
 
 
@@ -102,7 +102,7 @@ class _Watch:
         self.inbox = Inbox(self.sock)
         self.code: int | None = None  # wait status of the dead body
         self.ended: dict | None = None  # what the body said last
-        self.waits_for: str | None = None  # the device it waits for
+        self.waits_for: tuple[str, str] | None = None  # the lock and the name of the device it waits for
         self.doing: tuple[str, str, float] | None = None
         self.until: float | None = None  # monotonic time at which what it does is over its deadline
         self.kill_at: float | None = None  # set once a stop was asked for
@@ -151,7 +151,7 @@ class _Watch:
         if lock is None or (self.worker.ticket and self.worker.ticket.held):
             self._go()
         else:
-            self.waits_for = lock
+            self.waits_for = (lock, device)
 
     def _go(self) -> None:
         if self.worker.limit is None:
@@ -177,7 +177,7 @@ class _Watch:
             self._kill("case")
         elif self.worker.limit is not None and now > self.worker.limit:
             self._kill("job")
-        elif self.waits_for and self.worker.take_device(self.waits_for):
+        elif self.waits_for and self.worker.take_device(*self.waits_for):
             self._go()
 
     def _kill(self, why: str) -> None:
@@ -321,7 +321,7 @@ class _Inline:
         return getattr(self._worker.writer, name)
 
     def ready(self, lock: str | None, device: str | None, deadline_s: float | None) -> None:
-        while lock and not self._worker.take_device(lock):
+        while lock and not self._worker.take_device(lock, device):
             self._worker.writer.check()
             time.sleep(_TICK_S)
         self._worker.writer.state("running")

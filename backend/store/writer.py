@@ -123,9 +123,9 @@ class Writer:
         else:
             live.unlink(missing_ok=True)
 
-    def queued(self, device: str, place: int, message: str) -> None:
-        """Where the run stands in a device's queue; place 0 = it has the device."""
-        self._data["queue"] = {"device": device, "place": place}
+    def queued(self, device: str, lock: str, place: int, message: str) -> None:
+        """Where the run stands in the queue of a device ("cuda:0") that is known to all by its lock; place 0 = it has it."""
+        self._data["queue"] = {"device": device, "lock": lock, "place": place}
         self.progress(0, 0, message)
         self.flush_progress(now=True)
 

@@ -26,6 +26,11 @@ def validate(spec: dict) -> dict:
         raise ValueError(f"a benchmark names at least one of each: operator, implementation, case; missing: {', '.join(missing)}")
     impls, cases = _list("impls", spec["impls"]), _list("cases", spec["cases"])
     baseline = spec.get("baseline") or impls[0]
+    for name in ("op", "dtype", "device", "cache"):
+        if name in spec and not isinstance(spec[name], str):
+            raise TypeError(f"{name} is a name, not {spec[name]!r}")
+    if not all(isinstance(i, str) for i in (*impls, baseline)):
+        raise TypeError(f"impls is a list of names, and the baseline a name, not {[*impls, baseline]!r}")
     where = check_device(spec.get("device", "cpu"))
     s = BenchSpec.from_json(spec | {"impls": impls, "cases": cases, "baseline": baseline, "device": where})
     op = ops.load(s.op)

@@ -1,0 +1,84 @@
+"""The benchmark job: bad requests get one sentence before any process starts; a good one leaves records and progress."""
+
+import sys
+
+import pytest
+from jobs_tools import until
+
+from backend.jobs import submit
+from backend.store import folder, library
+
+GOOD = {"op": "add", "impls": ["eager"], "cases": [{"n": 4096}], "budget_s": 0.3, "min_s": 0.02}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"op": "subtract"}, "unknown operator 'subtract'; known: add"),
+        ({"op": None}, "missing: op"),
+        ({"impls": ["v9"]}, "add has no implementation 'v9'; it has .*eager"),
+        ({"impls": ["nowhere.py:f"]}, "no file nowhere.py"),
+        ({"impls": ["eager", "eager"]}, "named once"),
+        ({"impls": "eager"}, "impls is a list"),
+        ({"impls": [7]}, "impls is a list of names"),
+        ({"baseline": "cublas"}, "no implementation 'cublas'"),
+        ({"cases": [{"m": 3}]}, "add takes n, not m"),
+        ({"cases": [{"n": 0}]}, "n lies between 1 and"),
+        ({"cases": [3]}, "a case of add is an object"),
+        ({"cases": []}, "missing: cases"),
+        ({"dtype": "float8"}, "add takes float32, float16, bfloat16, not 'float8'"),
+        ({"dtype": ["float32"]}, "dtype is a name"),
+        ({"device": "cuda:99"}, "no device 'cuda:99' here; there is .*cpu"),
+        ({"device": "tpu"}, "no device 'tpu' here"),
+        ({"cache": "hot"}, "cache is one of warm, cold, both"),
+        ({"precision": 0}, "precision is a number above 0"),
+        ({"min_samples": 0.5}, "min_samples is a whole number"),
+        ({"colour": "red"}, "not colour"),
+    ],
+)
+def test_bad_requests_get_one_sentence(home, change, says):
+    with pytest.raises((ValueError, TypeError), match=says) as caught:
+        submit.submit("bench", GOOD | change)
+    assert "\n" not in str(caught.value)
+    assert not home.exists()
+
+
+def test_a_mask_that_does_not_exist_is_said(home):
+    with pytest.raises(ValueError, match=r"unknown mask 'zebra'|no mask"):
+        submit.validate("bench", GOOD | {"op": "attention", "cases": [{"mask": "zebra", "seq": 64}]})
+
+
+def test_validating_completes_the_spec_without_torch(home):
+    spec = submit.validate("bench", GOOD | {"impls": ["cpu"], "baseline": "eager"})
+    assert spec["impls"] == ["cpu", "eager"] and spec["cache"] == "both" and spec["device"] == "cpu"
+    assert submit.validate("bench", spec) == spec
+    code = f"from backend.jobs import submit; submit.validate('bench', {GOOD!r}); import sys; assert 'torch' not in sys.modules"
+    import subprocess
+
+    from backend.core import paths
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_benchmark_runs_with_progress_and_records(home):
+    run_id = submit.submit("bench", GOOD)
+    path = library.find(run_id)
+    until(lambda: folder.read(path).progress.updated, "progress")
+    run = submit.wait(run_id, 120)
+    assert run.status == "done", run.reason
+    (record,) = folder.records(path)
+    assert (record.op, record.impl, record.status) == ("add", "eager", "ok")
+    assert {s["mode"] for s in folder.samples(path)} >= {"eager"}
+    assert run.environment["device_name"]
+
+
+def test_an_implementation_that_crashes_costs_only_its_own_record(home, tmp_path):
+    bad = tmp_path / "mine.py"
+    bad.write_text("import ctypes\ndef add(a, b):\n    ctypes.string_at(0)\n\ndef fine(a, b):\n    return a + b\n")
+    run_id = submit.submit("bench", GOOD | {"impls": [f"{bad}:add", f"{bad}:fine"], "baseline": "eager"})
+    run = submit.wait(run_id, 120)
+    assert run.status == "done", run.reason
+    by_impl = {r.impl.rpartition(":")[2]: r for r in folder.records(library.find(run_id))}
+    assert by_impl["add"].status == "crashed" and "SIGSEGV" in by_impl["add"].reason
+    assert by_impl["fine"].status == "ok" and by_impl["eager"].status == "ok"
