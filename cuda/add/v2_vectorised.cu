@@ -1,6 +1,7 @@
 // 16 bytes a load and store, several loads in flight a thread, grid-stride: one pass at the rate of the memory.
 #include <type_traits>
 
+#include "../common/device.cuh"
 #include "../common/launch.cuh"
 #include "add.cuh"
 
@@ -9,9 +10,11 @@ template <typename T> struct alignas(16) Pack {
   T value[16 / sizeof(T)];
 };
 
-template <typename T> __global__ void __launch_bounds__(256) add_vectorised(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
+template <typename T>
+__global__ void __launch_bounds__(256)
+    add_vectorised(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n, bool aligned16) {
   constexpr int width = 16 / sizeof(T);
-  const int64_t packs = n / width;
+  const int64_t packs = aligned16 ? n / width : 0;  // else element by element, in the loop for the tail
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   auto pa = reinterpret_cast<const Pack<T>*>(a);
@@ -26,14 +29,11 @@ template <typename T> __global__ void __launch_bounds__(256) add_vectorised(cons
   }
   for (int64_t i = packs * width + first; i < n; i += step) out[i] = from_float<T>(to_float(a[i]) + to_float(b[i]));
 }
-
-bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 }  // namespace
 
 FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {
   if (args->n == 0) return nullptr;
-  if (!aligned16(args->a) || !aligned16(args->b) || !aligned16(args->out))
-    return "unsupported: an address that is not a multiple of 16 bytes";
+  const bool aligned16 = aligned(args->a, 16) && aligned(args->b, 16) && aligned(args->out, 16);
   constexpr int block = 256;
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -41,7 +41,7 @@ FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {
     int64_t grid = (packs + block - 1) / block;
     if (grid > 65535) grid = 65535;
     add_vectorised<T><<<unsigned(grid), block, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const T*>(args->a), static_cast<const T*>(args->b), static_cast<T*>(args->out), args->n);
+        static_cast<const T*>(args->a), static_cast<const T*>(args->b), static_cast<T*>(args->out), args->n, aligned16);
     return launch_error();
   });
 }
