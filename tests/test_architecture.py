@@ -20,9 +20,10 @@ ARROWS = {
     "ops": {"core", "masks", "kernels"},
     "measure": {"core", "ops", "analysis", "kernels"},
     "jobs.submit": {"core", "store", "jobs.kinds"},
-    "jobs": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "measure", "jobs.submit"},
-    "cli": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs", "ops", "kernels"},
-    "pages": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs", "ops", "kernels"},
+    "jobs.kinds": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "measure", "jobs"},
+    "jobs": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "measure", "jobs.submit", "jobs.kinds"},
+    "cli": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"},
+    "pages": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"},
 }
 TORCH_AT_MODULE_LEVEL = {"measure", "jobs"}
 HEAVY = {"torch", "transformers", "triton"}
@@ -39,8 +40,8 @@ def _room(module: str) -> str:
         return "pages"
     if len(parts) == 1 or parts[1] in ("__main__", "cli"):
         return "cli"
-    if parts[1] == "jobs" and len(parts) > 2 and parts[2] == "submit":
-        return "jobs.submit"
+    if parts[1] == "jobs" and len(parts) > 2 and parts[2] in ("submit", "launch", "kinds"):  # launch: submit's other half
+        return "jobs.kinds" if parts[2] == "kinds" else "jobs.submit"
     return parts[1]
 
 
