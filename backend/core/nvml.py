@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +38,9 @@ def problem() -> str | None:
 
 
 def versions() -> tuple[str | None, str | None]:
-    """(driver version, newest CUDA it takes as "13.0"), None without a driver."""
+    """(driver version, newest CUDA it takes as "13.0"), None where unknown."""
     if problem():
-        return None, None
+        return next(((row["driver"], None) for row in _by_nvidia_smi()), (None, None))
     library = open_library()
     with contextlib.suppress(library.NVMLError):
         number = library.nvmlSystemGetCudaDriverVersion_v2()
@@ -47,11 +49,39 @@ def versions() -> tuple[str | None, str | None]:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """One dict a GPU (see environment.gpus); empty without NVML. ``speed``: cores × maximum clock in MHz, to order GPUs."""
+    """One dict a GPU (see environment.gpus); empty without a driver. ``speed``: cores × maximum clock in MHz, to order GPUs.
+
+    Without the package nvidia-ml-py nvidia-smi is asked, once a process: slower, and without multiprocessors and processes.
+    """
     if problem():
-        return []
+        return [{k: v for k, v in row.items() if k != "driver"} for row in _by_nvidia_smi()]
     library = open_library()
     return [_facts(library, i) for i in range(library.nvmlDeviceGetCount())]
+
+
+@lru_cache(maxsize=1)
+def _by_nvidia_smi() -> tuple[dict[str, Any], ...]:
+    query = "index,uuid,name,compute_cap,memory.total,driver_version"
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    rows = [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines()] if done.returncode == 0 else []
+    return tuple(
+        {
+            "index": int(index),
+            "uuid": uuid,
+            "name": name,
+            "compute_capability": cc,
+            "memory_bytes": int(memory) << 20 if memory.isdigit() else None,
+            "sms": None,
+            "speed": None,
+            "processes": [],
+            "driver": driver,
+        }
+        for index, uuid, name, cc, memory, driver in rows
+    )
 
 
 def _facts(library, index: int) -> dict[str, Any]:

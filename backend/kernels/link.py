@@ -67,6 +67,7 @@ def _link_once(chain: Toolchain, folder: Path, unit: str, items: list[Object], n
     flags = [
         "-shared",
         "-Wl,--no-undefined",
+        "-Wl,--allow-shlib-undefined",
         "-Wl,-Bsymbolic",
         "-Wl,--no-demangle",
         "-Wl,--as-needed",

@@ -101,6 +101,8 @@ def register_fakes(functions: dict[str, Callable]) -> None:
 def _load_unit(torch, unit: str) -> None:
     chain = toolchain.detect()
     archs = _load_archs(chain) if unit == "cuda" else ()
+    if unit == "cuda" and chain.nvcc is None:
+        raise BuildError("nvcc, the CUDA compiler, is missing: the CUDA kernels cannot be built (python -m backend doctor)")
     found = report.assemble(chain, archs, (unit,))
     if found is None or any(v.status == "not built" for v in found.variants) or unit not in found.libraries:
         found = build(archs or None, units=(unit,), log=_quiet)
@@ -116,8 +118,15 @@ def _load_unit(torch, unit: str) -> None:
 
 def _load_archs(chain) -> tuple[str, ...]:
     """Architectures whose library to load: those of the last build if they cover the GPUs present, else just the GPUs'."""
-    present, last = default_archs(), report.last_archs(chain)
+    present, last = default_archs() or _archs_by_torch(), report.last_archs(chain)
     return last if present and set(present) <= set(last) else present
+
+
+def _archs_by_torch() -> tuple[str, ...]:
+    """The GPUs' architectures where NVML cannot tell (no nvidia-ml-py, no nvidia-smi)."""
+    import torch
+
+    return tuple(sorted({_arch_of_device(i) for i in range(torch.cuda.device_count())}))
 
 
 def _names(chain, unit: str, archs: tuple[str, ...]) -> tuple[str, ...]:
