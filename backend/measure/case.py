@@ -82,6 +82,7 @@ class Trial:
             if contiguous:
                 self.inputs = case.inputs
                 self._renewed(candidates, case, step)
+            del case  # its reference and copies go before the next are made
 
     def _renewed(self, candidates: list[Candidate], case: Case, step: Callable[[str], None]) -> None:
         """Once more on fresh values in the same tensors. Not the peers: theirs may have been made outside the call (a bias and a
@@ -152,6 +153,9 @@ class Trial:
 
     def _first(self, c: Candidate, case: Case) -> None:
         c.run, out, c.first_ms = timer.first_call(partial(ops.make, self.spec.op, c.name, case.inputs), self.spec.device)
+        if c.name == "auto":
+            chosen = ops.describe(self.spec.op, c.run.backend, self.spec.device)
+            c.info = dataclasses.replace(c.info, source=chosen.source, source_hash=chosen.source_hash)
         self._judge(c, case, out)
         out = None  # its memory is free again, and poisoned for the second call
         if c.status is None:
@@ -198,9 +202,7 @@ class Trial:
     def _rotation(self, c: Candidate, l2_bytes: int | None) -> list[Callable[[], Any]]:
         """The callable on as many sets of inputs as exceed L2; CannotCapture where making them would take too long."""
         item = getattr(torch, self.spec.dtype).itemsize
-        out = c.run()
-        size = graph.footprint(self.inputs, out.numel() * item)
-        del out
+        size = graph.footprint(self.inputs, c.run().numel() * item)
         sets = graph.sets_needed(size, l2_bytes or 64 << 20)
         runs, begun = [c.run], time.monotonic()
         while len(runs) < sets:

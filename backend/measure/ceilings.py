@@ -18,10 +18,10 @@ import torch
 from backend.core import environment, paths
 
 _HOW = {
-    "copy_gbps": "bytes read + written by a device copy of buffers far larger than the caches",
+    "copy_gbps": "bytes read + written by a copy (or negation, the faster) of fp32 buffers far larger than the caches",
     "read_gbps": "bytes read by the sum of such a buffer",
-    "l2_gbps": "bytes read + written by a copy that fits in the last-level cache, best over sizes",
-    "matrix_tflops": "torch.matmul of square matrices, per dtype, default precision settings",
+    "l2_gbps": "bytes read + written by a negation of fp32 that fits in the last-level cache, best over sizes",
+    "matrix_tflops": "torch.matmul of square matrices, per dtype; float32 on a GPU with TF32, which is its tensor cores' format",
     "vector_tflops": "fp32 torch.matmul without TF32: multiply-adds of the vector units, in which the 16-bit dtypes are computed too",
 }
 
@@ -47,7 +47,7 @@ def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = F
         if missing:
             fp32 = max(_matrix_tflops(device, "float32", tf32=False), *vector.values(), 0.0)
         for dtype in missing:
-            rates[dtype] = max(_matrix_tflops(device, dtype), rates.get(dtype, 0.0))
+            rates[dtype] = max(_matrix_tflops(device, dtype, tf32=device.startswith("cuda")), rates.get(dtype, 0.0))
             vector[dtype] = fp32
     found |= {"matrix_tflops": rates, "vector_tflops": vector, "measured": time.time()}
     if device.startswith("cuda"):
@@ -62,7 +62,7 @@ def _bandwidths(device: str, facts: dict) -> dict[str, float]:
     size = min(max(4 * cache, 64 << 20 if not cuda else 1 << 30), 256 << 20 if not cuda else 1 << 32)
     source = torch.rand(size // 4, device=device)
     target = torch.empty_like(source)
-    copy = 2 * size / _best_s(lambda: target.copy_(source), device)
+    copy = 2 * size / min(_best_s(lambda: target.copy_(source), device), _best_s(lambda: torch.neg(source, out=target), device))
     read = size / _best_s(lambda: torch.sum(source), device)
     inside = max(_cached_rate(source, target, cache // share // 8, device) for share in (2, 4, 8, 32))
     return {"copy_gbps": copy / 1e9, "read_gbps": read / 1e9, "l2_gbps": max(inside, copy) / 1e9}
@@ -74,17 +74,16 @@ def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device:
     if device.startswith("cuda"):
         from backend.measure.graph import CudaGraph
 
-        return 8 * count / (min(CudaGraph([lambda: b.copy_(a)], device, "graph").take(10)) / 1e3)
-    return 8 * count / _best_s(lambda: b.copy_(a), device, inner=max(1, (1 << 20) // count))
+        return 8 * count / (min(CudaGraph([lambda: torch.neg(a, out=b)], device, "graph").take(10)) / 1e3)
+    return 8 * count / _best_s(lambda: torch.neg(a, out=b), device, inner=max(1, (1 << 20) // count))
 
 
-def _matrix_tflops(device: str, dtype: str, tf32: bool | None = None) -> float:
+def _matrix_tflops(device: str, dtype: str, tf32: bool) -> float:
     n = 8192 if device.startswith("cuda") else 1024 if dtype == "float32" else 256
     a, b = (torch.randn(n, n, device=device).to(getattr(torch, dtype)) for _ in range(2))
     was = torch.get_float32_matmul_precision()
     try:
-        if tf32 is False:
-            torch.set_float32_matmul_precision("highest")
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
         return 2 * n**3 / _best_s(lambda: a @ b, device) / 1e12
     finally:
         torch.set_float32_matmul_precision(was)

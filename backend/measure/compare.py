@@ -119,7 +119,8 @@ def ends_context(e: BaseException) -> bool:
     """Whether after this exception the process's CUDA context can do no more (an illegal address, a launch failure)."""
     import torch
 
-    if isinstance(e, torch.OutOfMemoryError) or not (type(e).__name__ == "AcceleratorError" or "CUDA error" in str(e)):
+    suspect = type(e).__name__ == "AcceleratorError" or "CUDA error" in str(e)
+    if isinstance(e, torch.OutOfMemoryError) or not suspect or not torch.cuda.is_initialized():
         return False
     try:
         torch.cuda.synchronize()

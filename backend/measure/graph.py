@@ -39,8 +39,8 @@ class CudaGraph:
         self.mode, self._device, self._runs = mode, device, list(runs)
         self._stream = torch.cuda.Stream(device)
         with quiet(), torch.cuda.device(device):
-            self._warm_up()
-            self._graph, self._launches = self._capture(max(10, len(self._runs)))
+            single = self._warm_up()
+            self._graph, self._launches = self._capture(min(10, math.ceil(SPAN_MS / single)))
             pilot = min(self.take(3))
             wanted = min(MOST_LAUNCHES, math.ceil(SPAN_MS / max(pilot, 1e-5)))
             if wanted > self._launches:
@@ -60,17 +60,24 @@ class CudaGraph:
             events[-1].synchronize()
         return [a.elapsed_time(b) / self._launches for a, b in itertools.pairwise(events)]
 
-    def _warm_up(self) -> None:
-        """Everything that happens once (workspaces, plans, lazy loading) happens outside the capture, on the capturing stream."""
+    def _warm_up(self) -> float:
+        """Everything that happens once (workspaces, plans, lazy loading) happens outside the capture, on the capturing stream.
+
+        Returns the ms of the last call, launch path included: an upper bound, enough for the size of a pilot.
+        """
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             for i in range(max(3, len(self._runs))):
+                start.record()
                 self._runs[i % len(self._runs)]()
+                end.record()
         torch.cuda.synchronize()
+        return max(start.elapsed_time(end), 1e-4)
 
     def _capture(self, launches: int) -> tuple[torch.cuda.CUDAGraph, int]:
         sets = len(self._runs)
-        launches = math.ceil(launches / sets) * sets
+        launches = math.ceil(max(launches, 1) / sets) * sets
         graph = torch.cuda.CUDAGraph()
         kept: deque = deque(maxlen=sets if sets > 1 else 0)  # warm: each output takes the memory of the last one
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from backend.analysis.occupancy import theoretical
+from backend.analysis.occupancy import LIMITS, theoretical
 from backend.core.records import Resources
 from backend.measure import driver
 from backend.measure.graph import CannotCapture, first_line
@@ -65,10 +65,9 @@ def inspect(run: Callable[[], Any], device: str) -> list[Launch]:
 
     Raises CannotCapture where the call cannot be captured or torch cannot show a graph, DriverError where the driver cannot.
     """
-    try:
-        graph = torch.cuda.CUDAGraph(keep_graph=True)
-    except TypeError:
-        raise CannotCapture(f"torch {torch.__version__} cannot show the nodes of a CUDA graph") from None
+    if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
+        raise CannotCapture(f"torch {torch.__version__} cannot show the nodes of a CUDA graph")
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
     stream = torch.cuda.Stream(device)
     with quiet(), torch.cuda.device(device):
         stream.wait_stream(torch.cuda.current_stream())
@@ -86,17 +85,13 @@ def inspect(run: Callable[[], Any], device: str) -> list[Launch]:
 def resources(launches: list[Launch], capability: tuple[int, int], spills: int | None = None) -> Resources | None:
     """Registers, shared memory and theoretical occupancy of the largest of the launches (most threads in all): the one that does
     the work where helpers run beside it. ``spills``: the compiler's figure; where there is none it stays unknown, because local
-    memory holds a kernel's own arrays too."""
+    memory holds a kernel's own arrays too. Occupancy is None on a GPU whose limits are not known."""
     if not launches:
         return None
     main = max(launches, key=lambda item: item.blocks * item.threads)
-    occupancy = theoretical(
-        capability,
-        block=main.threads,
-        registers=main.registers,
-        static_smem=main.static_shared,
-        dynamic_smem=main.dynamic_shared,
-    ).occupancy
+    occupancy = None
+    if capability in LIMITS:
+        occupancy = theoretical(capability, main.threads, main.registers, main.static_shared, main.dynamic_shared).occupancy
     if spills is None and main.local == 0:
         spills = 0
     return Resources(main.registers, main.static_shared + main.dynamic_shared, spills, occupancy)

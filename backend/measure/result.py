@@ -66,7 +66,8 @@ def resources(c: Candidate, facts: Mapping[str, Any]) -> Resources | None:
         from backend.kernels import report
 
         family = c.info.source.split("/")[-2]
-        for arch in (facts["arch"], facts["arch"] + "a"):
+        built = facts["arch"].rstrip("a")
+        for arch in (built, built + "a"):
             compiled = {launches.short_name(k.name): k for k in report.resources(family, c.name, arch)}
             main = max(c.launches, key=lambda item: item.blocks * item.threads)
             match = compiled.get(launches.short_name(main.name))

@@ -109,6 +109,8 @@ def quiet():
 
 def first_call(make: Callable[[], Callable[[], Any]], device: str) -> tuple[Callable[[], Any], Any, float]:
     """Make the callable and call it once, from cold: (run, its result, ms until the result was there)."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
     start = time.perf_counter_ns()
     with torch.no_grad():
         run = make()
