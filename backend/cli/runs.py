@@ -1,4 +1,4 @@
-"""``runs``: the library of runs: list, show, compare, export, import, tag, resume, cancel, delete."""
+"""``runs``: the library of runs: list, show, compare, export, import, report, tag, resume, cancel, delete."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 from backend.charts.numbers import ratio, seconds, size, three
 from backend.cli._output import table
 from backend.cli._records import show as record_table
+from backend.cli._roof import unit
 from backend.core.errors import RunError
 from backend.core.records import RUN_STATES, Run
 
-HELP = "the library of runs: list, show, compare, export, import, tag, resume, cancel, delete"
+HELP = "the library of runs: list, show, compare, export, import, report, tag, resume, cancel, delete"
 _STOP_S = 60.0  # what a run that was asked to stop gets before its state is told as it is
 
 
@@ -44,6 +45,9 @@ def arguments(parser, words) -> None:
     sub.add_argument("--to", default=".", metavar="PATH", help="the file, or the folder to put it in (default: here)")
     sub = action("import", "runs from exported files", load)
     sub.add_argument("file", nargs="+")
+    sub = action("report", "one run as one HTML page that opens anywhere, charts included", report)
+    sub.add_argument("run")
+    sub.add_argument("--to", default=".", metavar="PATH", help="the .html file, or the folder to put it in (default: here)")
     sub = action("tag", "change tags, title or notes of a run", tag)
     sub.add_argument("run")
     sub.add_argument("--add", nargs="+", default=[], metavar="TAG")
@@ -128,6 +132,24 @@ def export(args, out) -> int:
     run_id = _find(args.run).name
     made = transfer.export(run_id, Path(args.to))
     out.answer({"run": run_id, "file": str(made), "bytes": made.stat().st_size}, f"{made}  {size(made.stat().st_size)}")
+    return 0
+
+
+def report(args, out) -> int:
+    from backend.charts import report as charts_report
+    from backend.core import command
+    from backend.store import folder
+
+    path = _find(args.run)
+    found, records = folder.read(path), folder.records(path)
+    again = command.bench(found.spec) if found.kind == "bench" else ""
+    page = charts_report.page(found, records, folder.samples(path), again, unit(records[0]) if records else "matrix")
+    target = Path(args.to)
+    target = target / f"{found.id}.html" if target.is_dir() else target
+    if not target.parent.is_dir():
+        raise ValueError(f"--to: there is no folder {target.parent}")
+    target.write_text(page)
+    out.answer({"run": found.id, "file": str(target), "bytes": target.stat().st_size}, f"{target}  {size(target.stat().st_size)}")
     return 0
 
 

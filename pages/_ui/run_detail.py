@@ -10,12 +10,14 @@ import streamlit as st
 
 from backend import ops
 from backend.charts import numbers, report, template
+from backend.core import command
 from backend.core.errors import RunError
 from backend.core.records import Run
 from backend.jobs import submit
 from backend.store import folder, library, transfer
-from pages._ui import answer, command, downloads, jobs, runs, url
+from pages._ui import answer, downloads, jobs, runs, url
 from pages._ui.frame import sentence
+from pages._ui.words import md
 
 
 def wanted(state: url.State) -> str | None:
@@ -108,7 +110,7 @@ def _other(run: Run) -> None:
     if run.live:
         _live(run.id)
     elif run.progress.message:
-        st.caption(run.progress.message)
+        st.caption(md(run.progress.message))
 
 
 @st.fragment(run_every=1.0)
@@ -125,7 +127,7 @@ def _notes(run: Run) -> None:
     with st.expander("Title, tags, notes", expanded=bool(run.notes)):
         if run.recorded:
             st.caption("A recorded run is read-only; download and import it to annotate the copy.")
-            st.markdown(run.notes or "_no notes_")
+            st.markdown(md(run.notes) or "_no notes_")
             return
         with st.form(f"notes/{run.id}", border=False):
             title = st.text_input("title", value=run.title)
@@ -163,7 +165,7 @@ def _facts(run: Run) -> None:
 def _files(run: Run) -> None:
     with st.expander("Files", expanded=run.kind in ("trace", "sanitize")):
         for path, size in runs.artifacts(run.id):
-            st.markdown(f"[{_md(path)}]({downloads.address(run.id, path)}) · {numbers.size(size)}")
+            st.markdown(f"[{md(path)}]({downloads.address(run.id, path)}) · {numbers.size(size)}")
 
 
 def _resume(run_id: str) -> None:
@@ -188,7 +190,3 @@ def _report(run_id: str) -> str:
 
 def _safe(value) -> str:
     return str(numbers.NA if value is None else value).replace("&", "&amp;").replace("<", "&lt;")
-
-
-def _md(text: str) -> str:
-    return "".join(f"\\{c}" if c in "[]()*_`<>" else c for c in text)

@@ -11,8 +11,9 @@ import streamlit as st
 from backend import ops
 from backend.charts import accuracy, distribution, history, roofline, sweep, tables
 from backend.charts.colours import kind, short
+from backend.core import command
 from backend.core.records import Record, Run
-from pages._ui import command, extras, runs, show
+from pages._ui import extras, runs, show
 from pages._ui.edit_loop import earlier
 
 

@@ -158,6 +158,14 @@ def test_runs_compare(first, call, valid):
     assert "cannot tell" in call("runs", "compare", run, run).out
 
 
+def test_runs_report_is_one_page(first, call, valid, tmp_path):
+    run = first[0]["run"]
+    got = call("runs", "report", run, "--to", tmp_path, "--json")
+    valid("runs-report", got.data)
+    page = (tmp_path / f"{run}.html").read_text()
+    assert "<script>" in page and "first" in page and "python -m backend bench add" in page
+
+
 def test_runs_travel_as_one_file(first, call, valid, tmp_path):
     run = first[0]["run"]
     made = call("runs", "export", run, "--to", tmp_path, "--json")

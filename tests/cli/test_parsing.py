@@ -1,12 +1,14 @@
 """From words to a comparison: cases, lists with commas in them, implementations, defaults; and what is refused."""
 
 import argparse
+import shlex
 
 import pytest
 
 from backend import ops
 from backend.cli import _cases, bench
 from backend.cli._output import Parser
+from backend.core import command
 from backend.ops.base import Implementation
 
 
@@ -134,6 +136,22 @@ def test_a_users_file(tmp_path):
 def test_bad_arguments_are_one_sentence(words, says, refused, profiles):
     assert says in refused("bench", *words)
     assert [p for p in profiles.iterdir() if not p.name.startswith(".")] == [], "no run is made for a wrong question"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["attention", "--batch", "1,8", "--seq", "128,256", "--mask", "causal,bigbird:window=16,seed=1"],
+        ["attention", "--case", "seq=64,mask=causal", "--case", "seq=128,heads=4,kv_heads=2,bias=head", "--dtype", "float16"],
+        ["attention", "--seq", "64", "--seq-k", "128", "--cache", "warm", "--impl", "cpu,sdpa", "--baseline", "sdpa"],
+        ["bmm", "--batch-a", "2x3", "--batch-b", "none", "--m", "7,9"],
+    ],
+)
+def test_the_command_a_run_shows_asks_for_the_same(words):
+    spec = specify(*words, "--device", "cpu")
+    again = shlex.split(command.bench(spec.to_json()))
+    assert again[:4] == ["python", "-m", "backend", "bench"]
+    assert specify(*again[4:]) == spec
 
 
 def test_namespace_is_the_only_state():

@@ -1,4 +1,4 @@
-"""The command line that measures the same again: every run says how."""
+"""The command line that measures the same again: every run says how. ``backend.cli`` reads what this writes."""
 
 from __future__ import annotations
 
