@@ -33,6 +33,13 @@ from backend.measure.timer import Flush
 PROFILED = "FUSESCOPE_PROFILED"
 """Set by whoever wraps the worker in a profiler: then nothing is timed, because such times are no latencies."""
 
+_PROFILERS = (
+    PROFILED,
+    "NSYS_PROFILING_SESSION_ID",
+    "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
+    "CUDA_INJECTION64_PATH",
+)  # nsys, ncu, CUPTI
+
 _CALLS_UNDER_A_PROFILER = 5
 _DOUBTS = 3  # fresh measurements of the ceilings before an alarm stands: other load can only have made them too low
 
@@ -75,7 +82,7 @@ class Bench:
         infos = candidates(self.spec, self.names, self.facts["arch"])
         self.reporter.environment(**self.facts, sources={c.name: c.info.source_hash for c in infos if c.info.source_hash})
         self.unbuilt = self._load() if any(c.info.kind == "ours" for c in infos) else None
-        if os.environ.get(PROFILED):
+        if any(os.environ.get(name) for name in _PROFILERS):
             return self._under_a_profiler()
         self._progress("measuring what this device can do")
         self.ceilings = ceilings.measure(self.spec.device, (self.spec.dtype,))

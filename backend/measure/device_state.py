@@ -1,14 +1,16 @@
 """The device's state in each round: clocks, temperature, power and the reasons for which clocks are held down.
 
-The device is found by UUID, because CUDA and NVML number devices differently. Nothing is ever set.
+NVML is called by ctypes (libnvidia-ml.so.1 comes with the driver): three numbers a round must not depend on a Python package,
+and the device is found by UUID, because CUDA and NVML number devices differently. Nothing is ever set.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable
 
-from backend.core import nvml
+_CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # nvmlClockType_t, nvmlTemperatureSensors_t
 
 FAULTS = {
     0x4: "power cap",
@@ -64,32 +66,33 @@ class _GpuReader:
         import torch
 
         uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-        if why := nvml.problem():
-            raise NvmlError(f"NVML does not work here ({why}); clocks and throttling are not recorded")
-        self._nvml = nvml.open_library()
         try:
-            self._handle = self._nvml.nvmlDeviceGetHandleByUUID(uuid)
-        except self._nvml.NVMLError as e:
-            raise NvmlError(f"NVML does not know {device}, {uuid} ({e}); clocks and throttling are not recorded") from None
+            self._nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError as e:
+            raise NvmlError(f"NVML cannot be opened ({e}); clocks and throttling are not recorded") from None
+        self._handle = ctypes.c_void_p()
+        status = self._nvml.nvmlInit_v2() or self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self._handle))
+        if status:
+            raise NvmlError(f"NVML does not give {device}, {uuid} (error {status}); clocks and throttling are not recorded")
 
     def __call__(self) -> dict:
-        n = self._nvml
-        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if reasons is None:  # the name before driver 535
-            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-        power = self._ask("nvmlDeviceGetPowerUsage")
+        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", ctypes.c_ulonglong)
+        if reasons is None:  # its name before driver 535
+            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong)
+        power = self._ask("nvmlDeviceGetPowerUsage", ctypes.c_uint)
         return {
-            "sm_mhz": self._ask("nvmlDeviceGetClockInfo", n.NVML_CLOCK_SM),
-            "memory_mhz": self._ask("nvmlDeviceGetClockInfo", n.NVML_CLOCK_MEM),
-            "temperature_c": self._ask("nvmlDeviceGetTemperature", n.NVML_TEMPERATURE_GPU),
+            "sm_mhz": self._ask("nvmlDeviceGetClockInfo", ctypes.c_uint, _CLOCK_SM),
+            "memory_mhz": self._ask("nvmlDeviceGetClockInfo", ctypes.c_uint, _CLOCK_MEMORY),
+            "temperature_c": self._ask("nvmlDeviceGetTemperature", ctypes.c_uint, _TEMPERATURE_GPU),
             "power_w": None if power is None else power / 1000,
             "reasons": reasons,
             "faults": faults(reasons or 0),
         }
 
-    def _ask(self, function: str, *arguments):
-        """A number, or None where this GPU, driver or package does not give it."""
-        try:
-            return getattr(self._nvml, function)(self._handle, *arguments)
-        except (AttributeError, self._nvml.NVMLError):
+    def _ask(self, function: str, kind, *arguments: int):
+        """A number, or None where this GPU or driver does not give it."""
+        if not hasattr(self._nvml, function):
             return None
+        value = kind()
+        status = getattr(self._nvml, function)(self._handle, *(ctypes.c_int(a) for a in arguments), ctypes.byref(value))
+        return value.value if status == 0 else None

@@ -198,8 +198,9 @@ def test_an_alarm_that_a_fresh_measurement_explains_is_none(quick, known_ceiling
     assert reporter.records[0].status == "ok" and reporter.facts["ceilings"]["copy_gbps"] == 1e9
 
 
-def test_under_a_profiler_nothing_is_timed(quick, wrong, monkeypatch):
-    monkeypatch.setenv(bench.PROFILED, "1")
+@pytest.mark.parametrize("variable", [bench.PROFILED, "NSYS_PROFILING_SESSION_ID"])
+def test_under_a_profiler_nothing_is_timed(quick, wrong, monkeypatch, variable):
+    monkeypatch.setenv(variable, "1")
     reporter = quick(["eager", wrong("off_by_one")])
     assert reporter.records == [] and reporter.raw == []
     assert any("eager is right; not timed" in line for line in reporter.lines)
