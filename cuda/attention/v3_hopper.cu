@@ -4,8 +4,8 @@
 //
 // A block is WG warpgroups. It first merges their tile lists into one schedule in shared memory (a step is one KV tile, with a
 // code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a ring of stages. There
-// is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty stage. The product S = Q K^T of a
-// step is queued behind O += P V of the step before, so the tensor cores run on while other warpgroups do their softmax.
+// is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty stage. The product O += P V of a
+// step runs on beside the softmax of the next.
 #include "../common/hopper.cuh"
 #include "../common/launch.cuh"
 #include "../common/mma.cuh"
@@ -44,7 +44,9 @@ __device__ __forceinline__ void warpgroup_barrier(int wg) {
 template <int Panels, int WG> struct Shape {
   static constexpr int stages = Panels == 1 ? (WG == 1 ? 3 : 4) : Panels == 2 ? (WG == 1 ? 2 : 3) : 2;
   static constexpr int blocks_per_sm = Panels == 1 ? (WG == 1 ? 4 : 2) : Panels == 2 && WG == 1 ? 2 : 1;
-  static constexpr bool q_in_registers = Panels <= 2;
+  // Q from registers spares half of the shared-memory reads of S = Q K^T. Only where ptxas 13.0 gets it right: at one panel it gave
+  // the fragments of Q and of P the same registers, without a reload. Three and four panels have no registers left for it.
+  static constexpr bool q_in_registers = Panels == 2;
   static constexpr int q_bytes = WG * Panels * kTileBytes;
   static constexpr int stage_bytes = 2 * Panels * kTileBytes;
   static int shared_bytes(int kv_tiles) { return 1024 + q_bytes + stages * stage_bytes + 256 + 4 * kv_tiles * (WG + 1); }
@@ -63,12 +65,13 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
   uint64_t* full_v = full_k + S::stages;
   uint64_t* full_q = full_v + S::stages;
   uint32_t* released = reinterpret_cast<uint32_t*>(full_q + 1);
-  int* steps_shared = reinterpret_cast<int*>(released + S::stages);
+  int* segment_end = reinterpret_cast<int*>(released + S::stages);
   const int kv_tiles = (args.seq_k + 63) / 64;
   int* order = reinterpret_cast<int*>(full_k) + 64;
   int* codes = order + kv_tiles;
 
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const int wg = warp / 4;
   // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
   const int turn = blockIdx.x % q_blocks, bh = blockIdx.x / q_blocks;
@@ -89,41 +92,41 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
     prefetch_map(&v_map);
   }
 
-  // The schedule.
-  int steps;
-  if (args.row_ptr == nullptr) {
-    for (int i = threadIdx.x; i < kv_tiles; i += 128 * WG) {
-      order[i] = i;
-      for (int w = 0; w < WG; ++w) codes[w * kv_tiles + i] = q_block * WG + w < q_tiles ? -1 : kDead;
-    }
-    __syncthreads();
-    steps = kv_tiles;
-  } else {
-    for (int i = threadIdx.x; i < WG * kv_tiles; i += 128 * WG) codes[i] = kDead;
-    __syncthreads();
-    const int q_tile = q_block * WG + wg;
-    if (q_tile < q_tiles) {
+  // The schedule: KV tiles that only the first warpgroup needs, then those of both, then those of the second alone, so that each
+  // warpgroup's own steps are one unbroken range and its loop has no branch around a product.
+  for (int i = threadIdx.x; i < WG * kv_tiles; i += 128 * WG) codes[i] = kDead;
+  __syncthreads();
+  if (const int q_tile = q_block * WG + wg; q_tile < q_tiles) {
+    if (args.row_ptr == nullptr) {
+      for (int i = threadIdx.x % 128; i < kv_tiles; i += 128) codes[wg * kv_tiles + i] = -1;
+    } else {
       const int32_t* row = args.row_ptr + int64_t(b * args.mask_stride_b + h * args.mask_stride_h) * q_tiles + q_tile;
       const int last = row[1];
       for (int i = row[0] + int(threadIdx.x % 128); i < last; i += 128) codes[wg * kv_tiles + args.tile_index[i]] = args.tile_code[i];
     }
-    __syncthreads();
-    if (warp == 0) {
-      int count = 0;
+  }
+  __syncthreads();
+  if (warp == 0) {
+    int count = 0;
+#pragma unroll
+    for (int segment = 0; segment < 2 * WG - 1; ++segment) {
+      const int needed_by = WG == 1 ? 1 : segment == 0 ? 1 : segment == 1 ? 3 : 2;  // bit w: warpgroup w
       for (int base = 0; base < kv_tiles; base += 32) {
         const int t = base + lane;
-        bool live = false;
+        int live = 0;
         if (t < kv_tiles)
-          for (int w = 0; w < WG; ++w) live |= codes[w * kv_tiles + t] != kDead;
-        const uint32_t mask = __ballot_sync(0xffffffffu, live);
-        if (live) order[count + __popc(mask & ((1u << lane) - 1))] = t;
+          for (int w = 0; w < WG; ++w) live |= (codes[w * kv_tiles + t] != kDead) << w;
+        const uint32_t mask = __ballot_sync(0xffffffffu, live == needed_by);
+        if (live == needed_by) order[count + __popc(mask & ((1u << lane) - 1))] = t;
         count += __popc(mask);
       }
-      if (lane == 0) *steps_shared = count;
+      if (lane == 0) segment_end[segment] = count;
     }
-    __syncthreads();
-    steps = *steps_shared;
   }
+  __syncthreads();
+  const int steps = __shfl_sync(0xffffffffu, segment_end[2 * WG - 2], 0);
+  const int begin = __shfl_sync(0xffffffffu, WG == 1 || wg == 0 ? 0 : segment_end[0], 0);
+  const int end = __shfl_sync(0xffffffffu, WG == 1 || wg == 1 ? steps : segment_end[1], 0);
 
   auto load = [&](int step) {
     const int s = step % S::stages, row = order[step] * 64;
@@ -157,11 +160,13 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
   const int g = lane / 4, t2 = 2 * (lane % 4);
   const int row_in_tile = 16 * (warp % 4) + g;
   const int q_row = (q_block * WG + wg) * 64 + row_in_tile;
-  const float scale = args.scale * kLog2e;
+  const float factor = Bias ? 1.f : args.scale * kLog2e;  // of the scores as they stand in x, to powers of two
   float o[Panels][32];
+  float x[32];
+  uint32_t weights[4][4];
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
-  bool first = true;
 
+  auto wait_for = [&](uint64_t* barrier, int step) { barrier_wait(barrier + step % S::stages, (step / S::stages) & 1); };
   auto release = [&](int step) {
     __syncwarp();
     if (lane == 0 && step + S::stages < steps) {
@@ -173,39 +178,47 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
       }
     }
   };
-
-  for (int step = 0; step < steps; ++step) {
-    const int s = step % S::stages;
-    const uint32_t parity = (step / S::stages) & 1;
-    const int tile = order[step], code = codes[wg * kv_tiles + tile];
-    uint64_t bits[2];
-    if (code >= 0) {
-      bits[0] = args.bitmaps[int64_t(code) * 64 + row_in_tile] >> t2;
-      bits[1] = args.bitmaps[int64_t(code) * 64 + row_in_tile + 8] >> t2;
+  auto pass_by = [&](int from, int to) {  // steps of the other warpgroup; a stage is released only after it was filled
+    for (int step = from; step < to; ++step) {
+      wait_for(full_k, step);
+      release(step);
     }
-    barrier_wait(full_k + s, parity);
-    uint8_t* k = stage_base + s * S::stage_bytes;
-    float x[32];
-    if (code != kDead) {
-      fence_registers(x);
-      wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < 4 * Panels; ++i) {
-        const uint64_t kd = tile_descriptor(k + (i / 4) * kTileBytes) + (i % 4) * kStepColumns;
-        if constexpr (S::q_in_registers)
-          wgmma_64x64x16<T, 0>(x, q_regs[i], kd, i > 0);
-        else
-          wgmma_64x64x16<T>(x, tile_descriptor(q_own + (i / 4) * kTileBytes) + (i % 4) * kStepColumns, kd, i > 0);
-      }
-      wgmma_commit();
-    }
-    wgmma_wait<0>();  // also the step before: its stage is free now
+  };
+  auto start_scores = [&](int step) {
+    uint8_t* k = stage_base + step % S::stages * S::stage_bytes;
+    wait_for(full_k, step);
     fence_registers(x);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4 * Panels; ++i) {
+      const uint64_t kd = tile_descriptor(k + (i / 4) * kTileBytes) + (i % 4) * kStepColumns;
+      if constexpr (S::q_in_registers)
+        wgmma_64x64x16<T, 0>(x, q_regs[i], kd, i > 0);
+      else
+        wgmma_64x64x16<T>(x, tile_descriptor(q_own + (i / 4) * kTileBytes) + (i % 4) * kStepColumns, kd, i > 0);
+    }
+    wgmma_commit();
+  };
+  auto start_context = [&](int step) {
+    uint8_t* v = stage_base + step % S::stages * S::stage_bytes + Panels * kTileBytes;
+    wait_for(full_v, step);
 #pragma unroll
     for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
-    if (step > 0) release(step - 1);
-    if (code == kDead) continue;
-
+    wgmma_fence();
+#pragma unroll
+    for (int p = 0; p < Panels; ++p)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) wgmma_64x64x16<T, 1>(o[p], weights[i], tile_descriptor(v + p * kTileBytes) + i * kStepRows, i > 0 || step > begin);
+    wgmma_commit();
+  };
+  auto finish_context = [&](int step) {
+    wgmma_wait<0>();
+#pragma unroll
+    for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
+    release(step);
+  };
+  // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true where that is not 1.
+  auto softmax = [&](int tile, int code, const uint64_t (&bits)[2], float (&shrink)[2]) {
     if constexpr (Bias) {
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
@@ -215,10 +228,9 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
           const int64_t at = b * args.bias_stride[0] + h * args.bias_stride[1] + row * args.bias_stride[2] + column * args.bias_stride[3];
           extra = args.bias_dtype == FS_FLOAT32 ? static_cast<const float*>(args.bias)[at] : to_float(static_cast<const T*>(args.bias)[at]);
         }
-        x[i] = x[i] * scale + extra * kLog2e;
+        x[i] = x[i] * (args.scale * kLog2e) + extra * kLog2e;
       }
     }
-    const float factor = Bias ? 1.f : scale;
     if (code >= 0) {
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
@@ -230,41 +242,41 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
       for (int i = 0; i < 32; ++i)
         if (tile * 64 + 8 * (i / 4) + t2 + (i & 1) >= args.seq_k) x[i] = -INFINITY;
     }
-
+    // The maximum follows only when it grows by more than a factor of 2^8: sums and context may be that much larger without harm
+    // to fp32 sums or 16-bit weights, and most steps then leave the context alone.
+    bool grows = false;
+    float shift[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float top = -INFINITY;
+      float top = x[2 * r];
 #pragma unroll
       for (int j = 0; j < 8; ++j) top = fmaxf(top, fmaxf(x[4 * j + 2 * r], x[4 * j + 2 * r + 1]));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-      const float next = fmaxf(maximum[r], top);
-      const float shift = next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp(-inf) = 0
-      const float shrink = first ? 0.f : exp2_fast(maximum[r] * factor - shift);
+      const bool follow = top * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
+      const float next = follow ? top : maximum[r];
+      shift[r] = next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
+      shrink[r] = follow ? exp2_fast(maximum[r] * factor - shift[r]) : 1.f;
+      grows |= follow;
       maximum[r] = next;
-      float part = 0.f;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float part[2] = {0.f, 0.f};
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const float weight = exp2_fast(x[4 * j + 2 * r + c] * factor - shift);
+          const float weight = exp2_fast(x[4 * j + 2 * r + c] * factor - shift[r]);
           x[4 * j + 2 * r + c] = weight;
-          part += weight;
+          part[c] += weight;
         }
       }
-      sum[r] = sum[r] * shrink + part;
-      if (!first) {
-#pragma unroll
-        for (int p = 0; p < Panels; ++p)
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            o[p][4 * j + 2 * r] *= shrink;
-            o[p][4 * j + 2 * r + 1] *= shrink;
-          }
-      }
+      sum[r] = sum[r] * shrink[r] + (part[0] + part[1]);
     }
-
-    uint32_t weights[4][4];
+    return __any_sync(0xffffffffu, grows);
+  };
+  auto pack_weights = [&]() {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       weights[i][0] = pack<T>(x[8 * i], x[8 * i + 1]);
@@ -272,21 +284,48 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
       weights[i][2] = pack<T>(x[8 * i + 4], x[8 * i + 5]);
       weights[i][3] = pack<T>(x[8 * i + 6], x[8 * i + 7]);
     }
-    barrier_wait(full_v + s, parity);
-    uint8_t* v = k + Panels * kTileBytes;
+  };
+  auto row_bits = [&](int code, uint64_t (&bits)[2]) {
+    if (code < 0) return;
+    bits[0] = args.bitmaps[int64_t(code) * 64 + row_in_tile] >> t2;
+    bits[1] = args.bitmaps[int64_t(code) * 64 + row_in_tile + 8] >> t2;
+  };
+
+  pass_by(0, begin);
+  if (begin < end) {
+    float shrink[2];
+    {
+      const int tile = order[begin], code = codes[wg * kv_tiles + tile];
+      uint64_t bits[2];
+      row_bits(code, bits);
+      start_scores(begin);
+      wgmma_wait<0>();
+      fence_registers(x);
+      softmax(tile, code, bits, shrink);
+      pack_weights();
+    }
+    for (int step = begin + 1; step < end; ++step) {
+      const int tile = order[step], code = codes[wg * kv_tiles + tile];
+      uint64_t bits[2];
+      row_bits(code, bits);
+      start_scores(step);
+      start_context(step - 1);
+      wgmma_wait<1>();  // the scores are there; the context goes on beside the softmax
+      fence_registers(x);
+      const bool grows = softmax(tile, code, bits, shrink);
+      finish_context(step - 1);
+      if (grows) {
 #pragma unroll
-    for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
-    wgmma_fence();
+        for (int p = 0; p < Panels; ++p)
 #pragma unroll
-    for (int p = 0; p < Panels; ++p)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) wgmma_64x64x16<T, 1>(o[p], weights[i], tile_descriptor(v + p * kTileBytes) + i * kStepRows, i > 0 || !first);
-    wgmma_commit();
-    first = false;
+          for (int i = 0; i < 32; ++i) o[p][i] *= shrink[(i >> 1) & 1];
+      }
+      pack_weights();
+    }
+    start_context(end - 1);
+    finish_context(end - 1);
   }
-  wgmma_wait<0>();
-#pragma unroll
-  for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
+  pass_by(end, steps);
 
   // The query tile's own shared memory carries the result to coalesced 16-byte stores.
   float inverse[2];
@@ -304,7 +343,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = row_in_tile + 8 * r;
-        const uint32_t two = first ? 0u : pack<T>(o[p][4 * j + 2 * r] * inverse[r], o[p][4 * j + 2 * r + 1] * inverse[r]);
+        const uint32_t two = begin == end ? 0u : pack<T>(o[p][4 * j + 2 * r] * inverse[r], o[p][4 * j + 2 * r + 1] * inverse[r]);
         *reinterpret_cast<uint32_t*>(q_own + p * kTileBytes + row * 128 + ((j ^ (row & 7)) << 4) + 2 * t2) = two;
       }
   warpgroup_barrier(wg);
@@ -356,7 +395,7 @@ template <typename T> const char* with_panels(const AttentionArgs& args, cudaStr
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
-  if (args->scale < 0) return "unsupported: a negative scale";
+  if (!(args->scale > 0)) return "unsupported: a scale that is not positive";
   switch (args->dtype) {
     case FS_FLOAT16: return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
     case FS_BFLOAT16: return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));

@@ -1,0 +1,159 @@
+// Hopper's own instructions (sm_90a), as thin wrappers: mbarriers, tensor-map copies (TMA) and warpgroup matrix products (wgmma).
+//
+// A tile here is 64 rows of 64 16-bit elements: 128 bytes a row, stored with the 128-byte swizzle (chunk c of row r lies at chunk
+// c ^ (r % 8)), 8192 bytes in all, 1024-byte aligned. TMA writes it so, wgmma reads it so.
+//
+// Accumulators of m64n64k16, with warp w of the warpgroup, g = lane / 4, t = lane % 4:
+//   d[4 j + 0], d[4 j + 1]   row 16 w + g,     columns 8 j + 2 t and the next
+//   d[4 j + 2], d[4 j + 3]   row 16 w + g + 8, the same columns                (PTX ISA, "wgmma.mma_async ... Register Fragments")
+// and the A operand from registers is that of mma.m16n8k16 (see mma.cuh), row 16 w first.
+#pragma once
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include <type_traits>
+
+namespace hopper {
+
+constexpr int kTileBytes = 64 * 64 * 2;
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+__device__ __forceinline__ void barrier_init(uint64_t* barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals));
+}
+
+// Makes initialised barriers visible to the copy engine; one thread, before the block's first barrier.
+__device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+// One arrival that also announces how many bytes the copy engine will deliver in this phase.
+__device__ __forceinline__ void barrier_expect(uint64_t* barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+
+// Waits until the phase of this parity has completed.
+__device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra out;\n"
+      "bra again;\n"
+      "out:\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// Queues the copy of the 64 x 64 box at (column, row, head, batch) of a 4-D tensor map; what lies outside the tensor arrives as 0.
+__device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row, int head, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
+          shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(map)), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
+}
+
+// Descriptor of a tile (or of 16-element steps into it) for wgmma: 128-byte swizzle, groups of 8 rows 1024 bytes apart. The same
+// figures serve K-major operands (rows are the n of B) and MN-major ones (rows are the k of B) because n is one swizzle row wide.
+__device__ __forceinline__ uint64_t tile_descriptor(const void* tile) {
+  uint64_t address = (shared_address(tile) & 0x3FFFF) >> 4;
+  return address | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+}
+constexpr uint64_t kStepColumns = 32 >> 4;       // 16 columns on, K-major
+constexpr uint64_t kStepRows = 16 * 128 >> 4;    // 16 rows on, MN-major
+
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending> __device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+#define FS_ACC8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define FS_ACC32(d) FS_ACC8(d, 0), FS_ACC8(d, 8), FS_ACC8(d, 16), FS_ACC8(d, 24)
+#define FS_REGS32                                                                                                          \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                                \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define FS_WGMMA_RS(TYPE, BT)                                                                                              \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                                                \
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " FS_REGS32                                  \
+               ", {%32, %33, %34, %35}, %36, p, 1, 1, " BT ";\n}\n"                                                        \
+               : FS_ACC32(d)                                                                                               \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(accumulate)))
+#define FS_WGMMA_SS(TYPE)                                                                                                  \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                                                \
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " FS_REGS32 ", %32, %33, p, 1, 1, 0, 0;\n}\n" \
+               : FS_ACC32(d)                                                                                               \
+               : "l"(a), "l"(b), "r"(int(accumulate)))
+
+// d (64 x 64, fp32) = [d +] a (64 x 16, registers) b; Rows says how b's tile lies: rows are n (0, K-major) or k (1, MN-major).
+template <typename T, int RowsAreK> __device__ __forceinline__ void wgmma_64x64x16(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+  if constexpr (std::is_same_v<T, __half>) {
+    if constexpr (RowsAreK) FS_WGMMA_RS("f16", "1");
+    else FS_WGMMA_RS("f16", "0");
+  } else {
+    if constexpr (RowsAreK) FS_WGMMA_RS("bf16", "1");
+    else FS_WGMMA_RS("bf16", "0");
+  }
+}
+
+// The same with a from shared memory, both operands K-major.
+template <typename T> __device__ __forceinline__ void wgmma_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) {
+  if constexpr (std::is_same_v<T, __half>) FS_WGMMA_SS("f16");
+  else FS_WGMMA_SS("bf16");
+}
+
+#undef FS_WGMMA_RS
+#undef FS_WGMMA_SS
+#undef FS_REGS32
+#undef FS_ACC32
+#undef FS_ACC8
+
+// Keeps the compiler from moving uses of accumulators across an asynchronous product that writes them.
+template <int N> __device__ __forceinline__ void fence_registers(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+
+// cuTensorMapEncodeTiled, found through the runtime so that a machine without a driver can load this library; nullptr without one.
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+inline EncodeTiled encode_tiled() {
+  static EncodeTiled found = [] {
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &address, 12000, cudaEnableDefault, &result);
+    return status == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTiled>(address) : nullptr;
+  }();
+  return found;
+}
+
+// The map of a tensor (batch, head, row, column) of 16-bit elements for 64 x 64 boxes. nullptr when good, else what TMA lacks.
+inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t sizes[4], const int64_t strides[4]) {
+  if (reinterpret_cast<uintptr_t>(data) % 16) return "unsupported: an address that is not a multiple of 16 bytes (TMA)";
+  if (strides[3] != 1) return "unsupported: a last dimension that is not contiguous (TMA)";
+  cuuint64_t extent[4], pitch[3];
+  for (int i = 0; i < 4; ++i) extent[i] = cuuint64_t(sizes[3 - i]);
+  for (int i = 0; i < 3; ++i) {
+    // A dimension of one element has no meaningful stride; TMA still wants a legal one.
+    int64_t bytes = sizes[2 - i] == 1 ? 16 : strides[2 - i] * 2;
+    if (bytes % 16 || bytes <= 0) return "unsupported: strides that are not positive multiples of 16 bytes (TMA)";
+    pitch[i] = cuuint64_t(bytes);
+  }
+  const cuuint32_t box[4] = {64, 64, 1, 1}, step[4] = {1, 1, 1, 1};
+  EncodeTiled encode = encode_tiled();
+  if (!encode) return "no cuTensorMapEncodeTiled in this driver";
+  CUresult status = encode(map, bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, const_cast<void*>(data), extent,
+                           pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return status == CUDA_SUCCESS ? nullptr : "cuTensorMapEncodeTiled refused the tensor";
+}
+
+}  // namespace hopper
