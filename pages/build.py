@@ -5,7 +5,7 @@ import streamlit as st
 from pages._ui import build, frame, occupancy, source
 
 with frame.page(__file__, __doc__) as state:
-    left, right = st.columns([1, 2.35], gap="medium")
+    left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True):
         build.controls(state)
     with right:

@@ -5,8 +5,8 @@ import streamlit as st
 from pages._ui import frame, kernels
 
 with frame.page(__file__, __doc__) as state:
-    left, right = st.columns([1, 2.35], gap="medium")
+    left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True, key="form"):
         op, spec, pressed = kernels.form(state)
-    with right:
+    with right.container(key="result"):
         kernels.result(state, op, spec, pressed)

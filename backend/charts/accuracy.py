@@ -58,9 +58,17 @@ def dots(
     note = f"; passes within {tolerance[0]:.2g} + {tolerance[1]:.2g}·|reference|" if tolerance else ""
     fig.update_xaxes(
         type="log",
-        dtick=1,
+        dtick=_decades(rows),
+        tickangle=0,
         exponentformat="power",
         title_text=f"● largest absolute, ○ largest relative error (log){note}",
     )
     fig.update_layout(margin=dict(l=8, r=236, b=52))
     return fig
+
+
+def _decades(rows: list[Record]) -> int:
+    """Decades between ticks, so that at most six stand on a narrow page."""
+    seen = [v for r in rows for v in (r.accuracy.max_abs, r.accuracy.max_rel) if v and math.isfinite(v)]
+    span = math.log10(max(seen) / min(seen)) if seen else 1
+    return max(1, math.ceil(span / 5))

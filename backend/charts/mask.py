@@ -20,7 +20,7 @@ def shrink(keep: np.ndarray, pixels: int = PIXELS) -> np.ndarray:
     return sums / (np.diff(r)[:, None] * np.diff(k)[None, :])
 
 
-def thumbnail(shares: np.ndarray, seq_q: int, seq_k: int, density: float, theme: str = "light", side: int = 210) -> go.Figure:
+def thumbnail(shares: np.ndarray, seq_q: int, seq_k: int, density: float, theme: str = "light", side: int = 104) -> go.Figure:
     """A small square picture; darker = more keys of that pixel kept. ``shares`` as ``shrink`` gives them."""
     c = template.THEMES[theme]
     fig = template.figure("", "", theme, height=side + 26)
@@ -35,14 +35,14 @@ def thumbnail(shares: np.ndarray, seq_q: int, seq_k: int, density: float, theme:
         showticklabels=False,
         ticks="",
         showgrid=False,
-        title=dict(text="queries", font=dict(size=11, color=c["muted"])),
+        title=dict(text="queries", font=dict(size=11, color=c["muted"]), standoff=2),
     )
     fig.update_xaxes(
         side="top",
         showticklabels=False,
         ticks="",
         showgrid=False,
-        title=dict(text=f"keys · {density:.1%} kept", font=dict(size=11, color=c["muted"])),
+        title=dict(text=f"keys · {density:.1%} kept", font=dict(size=11, color=c["muted"]), standoff=2),
     )
-    fig.update_layout(margin=dict(l=20, r=2, t=24, b=2))
+    fig.update_layout(margin=dict(l=18, r=2, t=22, b=2))
     return fig

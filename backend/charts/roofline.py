@@ -90,9 +90,11 @@ def plot(
 
 def _line(fig: go.Figure, x, y, ink: str, name: str, dash: str, c: dict) -> None:
     fig.add_scatter(x=x, y=y, mode="lines", line=dict(color=ink, width=1.6, dash=dash), hoverinfo="skip")
-    at = int(np.argmax(y >= y[-1])) * 2 // 3  # on the slope, where text to the left of it runs above the line
+    at = int(np.argmax(y >= y[-1])) * 2 // 3  # on the slope: text to the left of a point runs above the line, to the right below
+    left = dict(xanchor="right", yanchor="bottom", xshift=-4, yshift=-2)
+    side = left if dash == "dot" else dict(xanchor="left", yanchor="top", xshift=6, yshift=2)
     fig.add_annotation(
-        x=np.log10(x[at]), y=np.log10(y[at]), xanchor="right", yanchor="bottom", xshift=-4, yshift=-2, showarrow=False, text=name,
+        x=np.log10(x[at]), y=np.log10(y[at]), showarrow=False, text=name, **side,
         font=dict(size=11.5, color=c["muted"]),
     )  # fmt: skip
 

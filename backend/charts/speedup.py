@@ -44,7 +44,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         f"Speed-up over {short(baseline)}",
         _second_line(subtitle, template.mode_words(mode), rows),
         theme,
-        height=138 + _ROW * len(rows),
+        height=134 + _ROW * len(rows),
     )
     ratios = [_ratio(r, baseline) for r in rows]
     names = [r.impl for r in rows]
@@ -80,7 +80,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
             x=1.0, xref="paper", xanchor="left", xshift=8, y=record.impl, yanchor="middle", showarrow=False, align="left",
             text=_words(record, value, baseline, unit, factor, c["muted"]), font=dict(size=12.5),
         )  # fmt: skip
-    fig.update_layout(margin=dict(l=8, r=196, b=52))
+    fig.update_layout(margin=dict(l=8, r=196, b=40))
     return fig
 
 

@@ -17,6 +17,7 @@ TOP = 66
 """Pixels above the plot for a title and one line under it."""
 FONT = "'Source Sans 3', 'Source Sans Pro', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 _NICE_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+_MOST_TICKS = 7
 
 
 def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 380) -> go.Figure:
@@ -36,7 +37,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         ),
         font=dict(family=FONT, size=13, color=c["ink"]),
         paper_bgcolor=c["paper"], plot_bgcolor=c["paper"],
-        margin=dict(l=8, r=16, t=TOP + 16 * lines, b=44), height=height,
+        margin=dict(l=8, r=16, t=TOP + 24 * lines, b=44), height=height,
         hoverlabel=dict(bgcolor=c["paper"], bordercolor=c["line"], font=dict(family=FONT, color=c["ink"], size=12), align="left"),
         xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35,
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
@@ -85,9 +86,12 @@ def ratio_axis(values: list[float]) -> dict:
     low, high = min([*known, 0.8]), max([*known, 1.25])
     low, high = low / 1.08, high * 1.08
     inside = [t for t in _NICE_RATIOS if low <= t <= high]
-    if len(inside) > 9:  # wide ranges: the fine steps around 1 would overprint
-        inside = [t for t in inside if t not in (0.7, 0.8, 0.9, 1.1, 1.25, 1.5)]
-    return dict(type="log", range=[math.log10(low), math.log10(high)], tickvals=inside, ticktext=[f"{t:g}×" for t in inside])
+    for fewer in ((0.9, 1.1), (0.8, 1.25, 1.5), (0.7, 3), (0.2, 0.05, 0.02, 20, 200), (0.5, 2, 5, 50, 500)):
+        if len(inside) > _MOST_TICKS:  # wide ranges: the fine steps would overprint on a narrow page
+            inside = [t for t in inside if t not in fewer]
+    return dict(
+        type="log", range=[math.log10(low), math.log10(high)], tickvals=inside, ticktext=[f"{t:g}×" for t in inside], tickangle=0
+    )
 
 
 def log_ticks(values: list[float]) -> dict:

@@ -7,7 +7,7 @@ import streamlit as st
 from backend.charts import speedup, sweep, tables, template
 from backend.core.records import Record, Run
 from pages._ui import jobs, runs, show, style, url, views
-from pages._ui.words import run_name, status_words
+from pages._ui.words import md, run_name, status_words
 
 _ALL = "all cases"
 
@@ -16,7 +16,8 @@ def draw(state: url.State, run_id: str, dimmed: str | None = None) -> None:
     """The run's answer. ``dimmed``: why it is not the answer to what is chosen now; it stays readable under that line."""
     run = runs.read(run_id)
     records = runs.records(run_id)
-    heading(run)
+    if not run.live:
+        heading(run)
     if dimmed:
         st.info(dimmed)
     case = _case(state, list(tables.cases(records)), run)
@@ -36,15 +37,15 @@ def heading(run: Run, before: str = "", link: bool = True) -> None:
     """Name, state, device and date of the run in one line, with the badge of a recorded one."""
     when = template.date(run.finished or run.started or run.created)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{before}{run_name(run)}**")
+        st.markdown(f"**{before}{md(run_name(run))}**")
         if run.recorded:
-            st.badge(f"recorded on {run.device_name}", color="blue")
+            st.badge(f"recorded on {md(run.device_name)}", color="blue")
         if run.status != "done":
             st.badge(status_words(run.status), color={"failed": "red", "running": "green"}.get(run.status, "gray"))
         opened = f" · [open run]({url.link('runs', run=run.id)})" if link else ""
-        st.caption(f"{run.device_name} · {when}{opened}")
+        st.caption(f"{md(run.device_name)} · {when}{opened}")
     if run.reason and run.status in ("failed", "interrupted", "cancelled"):
-        st.warning(run.reason)
+        st.warning(md(run.reason))
 
 
 def _case(state: url.State, names: list[str], run: Run) -> str:
@@ -76,14 +77,27 @@ def _live_headline(run_id: str, case: str) -> None:
     run = runs.read(run_id)
     if not run.live:
         st.rerun(scope="app")
+    heading(run)
     p = run.progress
     if run.status == "queued":
-        st.info(p.message or "Queued; it starts when the device is free.")
+        st.info(md(p.message) or "Queued; it starts when the device is free.")
     else:
         st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
     records = runs.records(run_id)
     if records:
         headline(_look(run, records, case))
+    else:
+        st.caption("Records appear here case by case, when all implementations of a case are checked and timed.")
+
+
+def previous(run_id: str) -> None:
+    """An earlier run's headline, dimmed, for the time until a new one has something to show."""
+    run, records = runs.read(run_id), runs.records(run_id)
+    if records:
+        with st.container(key="previous_answer"):
+            st.caption("The answer before:")
+            heading(run)
+            headline(_look(run, records, _ALL))
 
 
 @st.fragment(run_every=2.0)

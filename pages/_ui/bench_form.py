@@ -15,8 +15,9 @@ from backend.core.records import BenchSpec
 from backend.jobs import submit
 from pages._ui import device, implementations, mask_picker, parameters, url
 from pages._ui.frame import sentence
+from pages._ui.words import md
 
-_CACHES = {"both": "cold and warm", "warm": "warm", "cold": "cold"}
+_CACHES = {"both": "both", "warm": "warm", "cold": "cold"}
 
 
 def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
@@ -43,14 +44,16 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
         baseline = implementations.baseline(state, op, chosen)
     with right:
         key = state.seed("cache", "both", url.one_of(list(_CACHES)))
-        help_text = "Cold: the last-level cache is flushed between samples. Warm: it is not."
+        help_text = (
+            "Cold: the last-level cache is flushed between samples. Warm: it is not. Both: the chart shows warm, the table both."
+        )
         cache = st.selectbox("cache", list(_CACHES), key=key, format_func=_CACHES.get, help=help_text)
         state.keep("cache", cache, "both")
     spec = None
     sweep = parameters.sweep(state, op, module.PARAMETERS)
     with _collect(problems):
         place: list = []
-        values = parameters.draw(state, op, module.PARAMETERS, sweep, lambda: place.append(st.container()))
+        values = parameters.draw(state, op, module.PARAMETERS, sweep, place.append)
         cases = _cases(module, values)
         if place:
             with place[0]:
@@ -64,7 +67,7 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
             "Run", type="primary", disabled=spec is None, width="stretch", key="kernels/run", shortcut="Ctrl+Enter"
         )
         for problem in problems:
-            st.error(problem)
+            st.error(md(problem))
         if spec:
             st.caption(_cost(spec))
         _neighbours()

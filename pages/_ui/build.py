@@ -11,7 +11,7 @@ from backend.core.sources import ARCHS
 from backend.jobs import submit
 from backend.kernels import report
 from pages._ui import findings, jobs, runs, show, url
-from pages._ui.words import status_words
+from pages._ui.words import md, status_words
 
 
 @st.cache_data(ttl=120, show_spinner=False)
@@ -90,7 +90,8 @@ def progress() -> None:
     else:
         took = numbers.seconds((run.finished or 0) - (run.started or 0)) if run.finished and run.started else numbers.NA
         st.markdown(
-            f"{status_words(run.status)} in {took} · {template.date(run.finished)}" + (f" · {run.reason}" if run.reason else "")
+            f"{status_words(run.status)} in {took} · {template.date(run.finished)}"
+            + (f" · {md(run.reason)}" if run.reason else "")
         )
     log = runs.log(run_id)
     with st.expander("Log", expanded=run.live or run.status == "failed"):

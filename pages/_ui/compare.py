@@ -12,6 +12,7 @@ from backend.core.errors import RunError
 from backend.store import compare, library
 from pages._ui import answer, runs, show, style, url
 from pages._ui.frame import sentence
+from pages._ui.words import md
 
 
 def wanted(state: url.State) -> tuple[str, str] | None:
@@ -38,7 +39,7 @@ def draw(state: url.State, a: str, b: str) -> None:
         answer.heading(run, f"{name}: ")
     found = compare.differences(a, b)
     if found:
-        st.warning("**Not taken under the same conditions.** What differs:\n\n" + "\n".join(f"- {line}" for line in found))
+        st.warning("**Not taken under the same conditions.** What differs:\n\n" + "\n".join(f"- {md(line)}" for line in found))
     else:
         st.success("Taken under the same conditions, as far as both runs recorded them.")
     data = compare.pairs(a, b)

@@ -11,7 +11,7 @@ from backend.core.records import Record, Run
 from backend.jobs import submit
 from backend.store import library
 from pages._ui import device, downloads, jobs, runs, url
-from pages._ui.words import status_words
+from pages._ui.words import md, status_words
 
 
 def draw(run: Run, case: list[Record]) -> None:
@@ -49,10 +49,11 @@ def found(spec: dict, kind_of_job: str) -> None:
             _progress(r.id)
             continue
         st.markdown(
-            f"{status_words(r.status)} · {when} · [open]({url.link('runs', run=r.id)})" + (f" · {r.reason}" if r.reason else "")
+            f"{status_words(r.status)} · {when} · [open]({url.link('runs', run=r.id)})"
+            + (f" · {md(r.reason)}" if r.reason else "")
         )
         if kind_of_job == "sanitize":
-            st.caption(r.progress.message)
+            st.caption(md(r.progress.message))
         for path, size in runs.artifacts(r.id):
             if path.endswith(("trace.json.gz", "sanitizer.txt")):
                 what = "Chrome trace" if path.endswith(".gz") else "sanitizer report"

@@ -13,6 +13,7 @@ import streamlit as st
 from backend.core.errors import BuildError, RunError
 from backend.core.paths import ROOT
 from pages._ui import device, jobs, style, url
+from pages._ui.words import md
 
 _ORDER = ("build", "kernels", "runs")
 _LOG = logging.getLogger("fusescope")
@@ -58,9 +59,9 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         yield state
     except (ValueError, TypeError, RunError, BuildError, OSError) as error:
         _LOG.warning("page %s: %s", name, error, exc_info=True)
-        st.error(sentence(error))
+        st.error(md(sentence(error)))
     for problem in state.problems:
-        problems.warning(problem)
+        problems.warning(md(problem))
     device.keep(state)
     state.commit()
     with corner.popover("Copy link", help="The address of this page with everything chosen on it"):

@@ -7,6 +7,7 @@ import streamlit as st
 from backend.charts import numbers
 from backend.store import library
 from pages._ui import device, findings, run_table, runs, url
+from pages._ui.words import md
 
 
 def draw(state: url.State) -> None:
@@ -73,5 +74,5 @@ def _last(state: url.State) -> None:
     recorded = runs.recorded(limit=8)
     if recorded:
         names = ", ".join(sorted({r.device_name for r in recorded}))
-        st.badge(f"recorded on {names}", color="blue")
+        st.badge(f"recorded on {md(names)}", color="blue")
         run_table.draw(recorded, "home/recorded")

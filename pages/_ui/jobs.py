@@ -9,7 +9,7 @@ from backend.core.errors import RunError
 from backend.jobs import submit
 from backend.store import folder, library
 from pages._ui import url
-from pages._ui.words import run_name, status_words
+from pages._ui.words import md, run_name, status_words
 
 _TOASTS = "jobs/toasts"
 _LIVE = "jobs/live"
@@ -41,7 +41,10 @@ def panel() -> None:
 
 def _one(job: dict) -> None:
     progress, place = job["progress"], job["place"]
-    name = job["title"] or job["kind"]
+    try:
+        name = run_name(folder.read(library.find(job["id"])))
+    except RunError:
+        return  # it was deleted between listing and drawing
     with st.container(border=True, gap="xsmall"):
         st.html(
             f'<div class="fs-small"><a href="{url.link("runs", run=job["id"])}" target="_self"><b>{_safe(name)}</b></a></div>'
@@ -56,7 +59,7 @@ def _one(job: dict) -> None:
 
 def progress_words(progress) -> str:
     """ "3 of 24 · v2_blockwise, seq=512 · about 20 s left"."""
-    parts = [f"{progress.done} of {progress.total}" if progress.total else "", (progress.message or "")[:90]]
+    parts = [f"{progress.done} of {progress.total}" if progress.total else "", md((progress.message or "")[:90])]
     if progress.eta_s is not None:
         parts.append(f"about {numbers.seconds(progress.eta_s)} left")
     return " · ".join(p for p in parts if p) or "working"
@@ -75,7 +78,7 @@ def _farewell(run_id: str) -> str:
         run = folder.read(library.find(run_id))
     except RunError as error:
         return str(error)
-    return f"**{run_name(run)}**: {status_words(run.status)}" + (f" · {run.reason}" if run.reason else "")
+    return f"**{md(run_name(run))}**: {status_words(run.status)}" + (f" · {md(run.reason)}" if run.reason else "")
 
 
 def _safe(text: str) -> str:

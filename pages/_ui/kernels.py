@@ -23,6 +23,7 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
     key = state.seed("run_id", state.query.get("run"))
     before = state.seed("before", state.query.get("before"))
     if pressed and spec:
+        st.session_state["kernels/previous"] = st.session_state[key]
         st.session_state[key] = submit.submit("bench", spec.to_json())
         st.session_state[before] = None
     if st.session_state[key] and not _is_bench(state, st.session_state[key]):
@@ -41,6 +42,9 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
         state.keep("before", st.session_state[before])
         edit_loop.comparison(run, records, st.session_state[before])
     answer.draw(state, run_id, _differs(run, spec))
+    last = st.session_state.get("kernels/previous")
+    if run.live and not records and last and last != run_id and runs.exists(last):
+        answer.previous(last)
 
 
 def _differs(run: Run, spec: BenchSpec | None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from backend import masks
 from backend.charts import mask as picture
@@ -14,8 +15,11 @@ _EXACT = 1 << 21
 """Up to this many cells the picture and density count every cell; above, 256 rows are drawn and the caption says so."""
 
 
-def choose(state: url.State, p) -> str:
-    """The mask as ``masks.parse`` reads it. ``p`` is the operator's parameter of kind "mask"."""
+def choose(state: url.State, p, size: int | None = None) -> tuple[str, DeltaGenerator]:
+    """The mask as ``masks.parse`` reads it, and the place for its picture. ``p`` is the operator's parameter of kind "mask".
+
+    ``size``: the number of keys, where it is known already, so that defaults can be shown as the numbers they are.
+    """
     given = masks.parse(str(p.default or "full"))
     if p.name in state.query and state.opened:
         try:
@@ -33,33 +37,45 @@ def choose(state: url.State, p) -> str:
         text = f"file:{file.strip()}"
         if not file.strip():
             raise ValueError("give the path of a .npy file that holds the boolean mask")
+        place = st.container()
     else:
         definition = masks.definition(name)
-        st.caption(f"keep where {definition.FORMULA}", help=definition.DESCRIPTION)
-        text = _with_parameters(state, definition, given if not dense and given.name == name else None)
+        left, right = st.columns(2, gap="small", wrap=False)
+        place = left.container()
+        with right:
+            st.caption(f"keep where {definition.FORMULA}", help=definition.DESCRIPTION)
+            text = _with_parameters(state, definition, given if not dense and given.name == name else None, size)
     masks.parse(text)
     state.keep(p.name, text, str(p.default))
-    return text
+    return text, place
 
 
-def _with_parameters(state: url.State, definition, given) -> str:
-    """Text boxes, two in a row: left empty they take the default, which the box names."""
+def _with_parameters(state: url.State, definition, given, size: int | None) -> str:
+    """Text boxes behind a button: left empty they take the default, which the box shows as the number it is."""
     if not definition.PARAMETERS:
         return definition.NAME
+    keys = {p.name: f"{state.page}/mask/{definition.NAME}/{p.name}" for p in definition.PARAMETERS}
+    for p in definition.PARAMETERS:
+        if keys[p.name] not in st.session_state or (state.opened and given is not None):
+            st.session_state[keys[p.name]] = p.write(given.values[p.name]) if given is not None and p.name in given.values else ""
+    count = sum(bool(st.session_state[k].strip()) for k in keys.values())
     parts = []
-    columns = st.columns(2, gap="small", wrap=False)
-    for i, p in enumerate(definition.PARAMETERS):
-        start = p.write(given.values[p.name]) if given is not None and p.name in given.values else ""
-        key = f"{state.page}/mask/{definition.NAME}/{p.name}"
-        if key not in st.session_state or (state.opened and given is not None):
-            st.session_state[key] = start
-        with columns[i % 2]:
-            value = st.text_input(
-                p.name, key=key, placeholder=p.default_text or "needed", help=f"{p.help}; default {p.default_text}"
-            )
-        if value.strip():
-            parts.append(f"{p.name}={p.write(p.read(value.strip()))}")
+    with st.popover(f"Parameters ({count} set)" if count else "Parameters", width="stretch"):
+        columns = st.columns(2, gap="small")
+        for i, p in enumerate(definition.PARAMETERS):
+            with columns[i % 2]:
+                value = st.text_input(
+                    p.name, key=keys[p.name], placeholder=_default(p, size), help=f"{p.help}; default {p.default_text}"
+                )
+            if value.strip():
+                parts.append(f"{p.name}={p.write(p.read(value.strip()))}")
     return definition.NAME + (":" + ",".join(parts) if parts else "")
+
+
+def _default(p, size: int | None) -> str:
+    if p.default is None:
+        return "needed"
+    return p.write(p.check(p.default(size))) if size else p.default_text
 
 
 def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
@@ -67,7 +83,7 @@ def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
     shares, density, exact = _picture(text, seq_q, seq_k)
     st.plotly_chart(
         picture.thumbnail(shares, seq_q, seq_k, density, style.theme()), theme=None, key="mask/picture",
-        config={"displayModeBar": False}, width="stretch",
+        config={"displayModeBar": False}, width=124,
     )  # fmt: skip
     if not exact:
         st.caption("picture and share from 256 sampled rows")

@@ -33,28 +33,28 @@ def sweep(state: url.State, op: str, parameters: tuple[Parameter, ...]) -> str |
 
 
 def draw(
-    state: url.State, op: str, parameters: tuple[Parameter, ...], swept: str | None, picture: Callable[[], None] = lambda: None
+    state: url.State, op: str, parameters: tuple[Parameter, ...], swept: str | None, picture: Callable = lambda place: None
 ) -> dict[str, list[Any]]:
     """One widget a parameter. Returns {name: values}: one value each, several for the swept one. Derived ones left
-    empty: absent. ``picture`` is called where a mask's picture has its place."""
+    empty: absent. ``picture`` is given the place of a mask's picture."""
     values: dict[str, list[Any]] = {}
     derived = [p for p in parameters if p.kind == "int" and p.default is None and p.name != swept]
     rare = derived + [p for p in parameters if p.kind in ("choice", "text") and p.name != swept]
     for p in sorted((p for p in parameters if p not in rare), key=lambda p: p.kind != "mask"):
-        values |= _one(state, op, p, p.name == swept)
-        if p.kind == "mask":
-            picture()
+        values |= _one(state, op, p, p.name == swept, picture)
     if rare:
         changed = any(p.name in state.query for p in rare)
         with st.expander(", ".join(label(p) for p in rare), expanded=changed):
             for p in rare:
-                values |= _derived(state, op, p) if p in derived else _one(state, op, p, False)
+                values |= _derived(state, op, p) if p in derived else _one(state, op, p, False, picture)
     return values
 
 
-def _one(state: url.State, op: str, p: Parameter, swept: bool) -> dict[str, list[Any]]:
+def _one(state: url.State, op: str, p: Parameter, swept: bool, picture: Callable) -> dict[str, list[Any]]:
     if p.kind == "mask":
-        text = mask_picker.choose(state, p)
+        size = st.session_state.get(f"{state.page}/{op}/seq_k") or st.session_state.get(f"{state.page}/{op}/seq")
+        text, place = mask_picker.choose(state, p, size)
+        picture(place)
         return {p.name: [text]}
     if swept:
         return {p.name: _several(state, op, p)}

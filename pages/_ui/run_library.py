@@ -14,6 +14,7 @@ from backend.jobs import kinds
 from backend.store import library, transfer
 from pages._ui import run_table, url
 from pages._ui.frame import sentence
+from pages._ui.words import md
 
 _PAGE = 25
 _ANY = "any"
@@ -35,7 +36,7 @@ def draw(state: url.State) -> None:
         ticked = run_table.select(found, "runs/table")
         _below(state, page, last, total, ticked)
     for run_id, reason in library.broken():
-        st.warning(f"**{run_id}** cannot be read: {reason}")
+        st.warning(f"**{md(run_id)}** cannot be read: {md(reason)}")
     _import()
 
 

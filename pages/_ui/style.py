@@ -9,20 +9,25 @@ _CSS = """
 .stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }
 .stMainBlockContainer h1 { font-size: 1.7rem; padding: 0 0 .1rem 0; }
 .stMainBlockContainer h3 { font-size: 1.15rem; }
-section[data-testid="stSidebar"] { width: 236px !important; min-width: 236px; }
+section[data-testid="stSidebar"] { width: 212px !important; min-width: 212px; }
 section[data-testid="stSidebar"][aria-expanded="false"] { min-width: 0; width: 0 !important; }
+section[data-testid="stSidebar"] [data-testid="stSidebarUserContent"] { padding: 0 1rem 2rem 1rem; }
 div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-brand { font-weight: 700; font-size: 1.25rem; letter-spacing: -.01em; }
-.fs-brand span { font-weight: 400; opacity: .75; font-size: .8rem; display: block; letter-spacing: 0; }
+.fs-brand span { font-weight: 400; opacity: .75; font-size: .76rem; display: block; white-space: nowrap; letter-spacing: 0; }
 .fs-dot { display: inline-block; width: .62rem; height: .62rem; border-radius: 50%; margin-right: .4rem; }
 .fs-free { background: #2E9E6B; } .fs-measuring { background: #3C8FCB; } .fs-throttled { background: #D1495B; }
 .fs-small { font-size: .84rem; line-height: 1.35; }
 .fs-muted { opacity: .78; }
 .fs-right { text-align: right; }
-.st-key-old_answer { opacity: .62; }
+.fs-small a { color: inherit; }
+.st-key-old_answer, .st-key-previous_answer { opacity: .62; }
 .st-key-form { gap: .55rem; }
+.stColumn:has(.st-key-form) { min-width: 300px; }
+.st-key-form .stColumn { min-width: 0 !important; }
+.stColumn:has(.st-key-result) { min-width: 0; }
 .st-key-form .stCaption p { line-height: 1.3; }
-.st-key-form [data-testid="stSlider"], .st-key-form [data-testid="stSelectSlider"] { padding-right: .4rem; }
+[data-testid="stSliderThumbValue"], button[data-variant="segmented_control"][aria-checked="true"] { color: inherit !important; }
 </style>
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from backend.charts.colours import short
 from backend.charts.tables import varying_values
 from backend.core.records import Run
@@ -14,6 +16,11 @@ _STATUS = {
     "cancelled": "■ cancelled",
     "interrupted": "! interrupted",
 }
+
+
+def md(text: str | None) -> str:
+    """Text of a run as plain characters inside Markdown: a title from elsewhere must not load a picture or pose as a link."""
+    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:-])", r"\\\1", text or "").replace("\n", " ")
 
 
 def status_words(status: str) -> str:

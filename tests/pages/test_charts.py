@@ -1,0 +1,262 @@
+"""Charts: what a figure must say, whatever the records are: names, verdicts, intervals, units, and nothing that pretends."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+import synthetic as s
+
+from backend.charts import (
+    accuracy,
+    colours,
+    distribution,
+    edits,
+    history,
+    mask,
+    occupancy,
+    pairs,
+    report,
+    roofline,
+    speedup,
+    sweep,
+    tables,
+    template,
+)  # fmt: skip
+
+SUBTITLE = template.context(s.run())
+
+
+def words(fig) -> str:
+    """Everything written on a figure, hover texts included."""
+    return json.dumps(json.loads(fig.to_json()), ensure_ascii=False)
+
+
+def test_a_bar_for_each_that_ran_and_a_row_for_each_that_did_not():
+    fig = speedup.bars(s.point(), "eager", SUBTITLE)
+    text = words(fig)
+    assert sum(t.type == "bar" for t in fig.data) == 5
+    assert "2.60× faster" in text and "0.800× slower" in text and "out of memory" in text and "unsupported" in text
+    assert "<s>v3_broken</s>" in text and "wrong" in text and "0.310" in text
+    assert "NVIDIA H200" in text and "float16" in text and "kernel time" in text
+
+
+def test_a_wrong_result_has_no_bar():
+    fig = speedup.bars([s.ok("eager", 1, 1, s.case()), s.wrong("v9_x", s.case())], "eager")
+    assert [t.y[0] for t in fig.data if t.type == "bar"] == ["eager"]
+
+
+def test_intervals_are_drawn_and_the_axis_is_a_ratio_around_one():
+    fig = speedup.bars(s.point(), "eager")
+    bars = [t for t in fig.data if t.type == "scatter"]
+    assert len(bars) == 4 and all(t.error_x.array[0] > 0 and t.error_x.arrayminus[0] > 0 for t in bars)
+    low, high = fig.layout.xaxis.range
+    assert fig.layout.xaxis.type == "log" and low < 0 < high and "1×" in fig.layout.xaxis.ticktext
+    assert any(shape.x0 == 1 and shape.x1 == 1 for shape in fig.layout.shapes)
+
+
+def test_hover_says_median_interval_count_and_status():
+    text = speedup.hover(s.ok("sdpa", 0.02, 0.05, s.case()), "eager")
+    for part in ("20.0 µs", "n = 200", "faster", "2.50×", "95 %"):
+        assert part in text
+
+
+def test_throttling_and_missing_convergence_are_said():
+    r = s.ok("sdpa", 0.02, 0.05, s.case())
+    r = dataclasses.replace(r, throttled=True, time_ms=dataclasses.replace(r.time_ms, graph=s.time(0.02, converged=False)))
+    assert "throttled" in speedup.hover(r, "eager") and "did not converge" in speedup.hover(r, "eager")
+    assert "throttled" in words(speedup.bars([s.ok("eager", 0.05, 0.05, s.case()), r], "eager"))
+
+
+def test_no_record_is_a_sentence_and_not_an_empty_frame():
+    assert "No record" in words(speedup.bars([], "eager"))
+    assert "No record" in words(accuracy.dots([]))
+    assert "No raw samples" in words(distribution.strips([], ("graph",)))
+    assert "No record has both" in words(roofline.plot([], {}, "eager"))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_colour_keeps_three_to_one_against_the_page(theme):
+    impls = [
+        "auto",
+        "cpu",
+        "eager",
+        "sdpa",
+        "sdpa_flash",
+        "sdpa_cudnn",
+        "sdpa_efficient",
+        "sdpa_math",
+        "flex",
+        "compile",
+        "x.py:f",
+    ]
+    impls += [f"v{n}_x" for n in range(1, 12)] + [f"peer{n}" for n in range(40)]
+    paper = template.THEMES[theme]["paper"]
+    assert {i: round(contrast(colours.colour(i), paper), 2) for i in impls if contrast(colours.colour(i), paper) < 3} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_keep_the_contrast_of_normal_text(theme):
+    c = template.THEMES[theme]
+    assert contrast(c["ink"], c["paper"]) > 7 and contrast(c["muted"], c["paper"]) > 4.5
+
+
+def test_ours_are_orange_and_peers_are_not():
+    ours = {colours.colour(f"v{n}_x") for n in range(1, 8)} | {colours.colour("cpu"), colours.colour("auto")}
+    peers = {colours.colour(n) for n in ("eager", "sdpa", "flex", "torch_matmul", "compile", "cudnn")}
+    assert all(hue(c) < 40 for c in ours) and not ours & peers
+    assert all(180 < hue(c) < 260 for c in peers)
+
+
+def test_a_colour_depends_on_the_name_alone():
+    assert colours.colour("some_peer") == colours.colour("some_peer") != colours.colour("v1_rowwise")
+    assert colours.short("/home/a/b/mine.py:fast") == "mine.py:fast"
+
+
+def test_curves_find_the_swept_parameter_and_label_each_curve_directly():
+    records = s.sweep()
+    assert sweep.swept_key(records) == "seq" and sweep.swept_key(s.point()) is None
+    for quantity in sweep.QUANTITIES:
+        fig = sweep.curves(records, "seq", quantity, "eager", SUBTITLE)
+        assert fig.layout.xaxis.type == fig.layout.yaxis.type == "log" and not fig.layout.showlegend
+        labels = [a.text for a in fig.layout.annotations]
+        assert all(any(i in text for text in labels) for i in s.IMPLS)
+    with pytest.raises(ValueError, match="quantity is one of"):
+        sweep.curves(records, "seq", "joy", "eager")
+
+
+def test_curves_leave_a_gap_where_a_record_failed():
+    records = [r for r in s.sweep() if not (r.impl == "flex" and r.case["seq"] == 1024)]
+    records.append(s.failed("flex", s.case(1024), "oom", "out of memory"))
+    flex = next(t for t in sweep.curves(records, "seq", "latency", "eager").data if t.name == "flex")
+    assert list(flex.x) == [512, 1024, 2048, 4096] and flex.y[1] is None and not flex.connectgaps
+
+
+def test_samples_are_all_in_the_histogram_and_cold_is_told_from_warm():
+    raw = s.samples(s.point()[:2], 1000)
+    fig = distribution.strips(raw, ("graph", "graph_cold"), SUBTITLE)
+    labels = list(fig.layout.yaxis.ticktext)
+    assert sorted(labels) == ["eager cold ", "eager warm ", "sdpa cold ", "sdpa warm "]
+    assert {t.marker.symbol for t in fig.data if t.mode == "markers"} == {"circle", "circle-open"}
+    assert "µs" in fig.layout.xaxis.title.text
+
+
+def test_one_sample_and_equal_samples_can_be_drawn():
+    for ms in ([1.0], [2.0, 2.0, 2.0]):
+        assert distribution.strips([{"impl": "cpu", "mode": "eager", "ms": ms}], ("eager",)).data
+
+
+def test_accuracy_strikes_the_wrong_one_and_draws_an_exact_one():
+    exact = dataclasses.replace(
+        s.ok("cpu", 1, 1, s.case()), accuracy=dataclasses.replace(s.ok("cpu", 1, 1, s.case()).accuracy, max_abs=0.0)
+    )
+    text = words(accuracy.dots([exact, s.wrong("v3_broken", s.case())], (1e-3, 1e-2), SUBTITLE))
+    assert "<s>v3_broken</s>" in text and "0.001 + 0.01" in text and "float64" in text
+
+
+def test_an_infinite_error_can_be_drawn():
+    r = s.wrong("v3_broken", s.case())
+    r = dataclasses.replace(r, accuracy=dataclasses.replace(r.accuracy, max_abs=float("inf"), max_rel=float("nan")))
+    assert "∞" in words(accuracy.dots([r]))
+
+
+def test_the_roofline_names_its_ceilings_and_says_when_it_has_none():
+    text = words(roofline.plot(s.point(), s.CEILINGS, "eager", "matrix", SUBTITLE))
+    assert "copy 4300 GB/s" in text and "795" in text and "of the ceiling above it" in text
+    assert "ceilings n/a" in words(roofline.plot(s.point(), {}, "eager"))
+
+
+def test_history_marks_edits_and_says_what_the_compiler_changed():
+    found = [
+        history.Edit(s.run(finished=1e9 + i * 60), s.ok("v2_x", 1 - i * 0.1, 1, s.case(), source_hash=f"{i // 2:016x}"))
+        for i in range(4)
+    ]
+    fig = history.steps(found[::-1], "v2_x", SUBTITLE)
+    assert list(fig.data[0].y) == sorted(fig.data[0].y, reverse=True)  # put in order of time
+    assert [a.text for a in fig.layout.annotations].count("edit") == 1
+    after = dataclasses.replace(
+        found[0].record, resources=dataclasses.replace(found[0].record.resources, registers=72, occupancy=0.5)
+    )
+    assert history.resource_changes(found[0].record, after) == ["registers 96 → 72", "theoretical occupancy 37.5 % → 50.0 %"]
+    assert history.resource_changes(s.wrong("v2_x", s.case()), after) == []
+
+
+def test_new_against_old_is_named_by_the_clock_and_is_careful():
+    old, new = s.ok("v2_x", 1.0, 1, s.case()), s.ok("v2_x", 0.5, 1, s.case())
+    gain = edits.compare(new, old)
+    assert gain.verdict == "faster" and gain.low < 2 < gain.high
+    assert edits.compare(old, old).verdict == "cannot tell"
+    assert edits.compare(s.wrong("v2_x", s.case()), old) is None
+    text = words(edits.bars([new], [old], s.run(), "v2_x", SUBTITLE))
+    assert "v2_x now" in text and "2.00× faster" in text
+    assert "wrong" in words(edits.bars([s.wrong("v2_x", s.case())], [old], s.run(), "v2_x"))
+
+
+def test_occupancy_marks_the_chosen_point():
+    fig = occupancy.stairs([32, 64, 96], [1.0, 0.5, 0.25], 64, "registers", "a thread")
+    assert fig.data[1].x == (64,) and fig.data[1].y == (50.0,) and "50.0 %" in words(fig)
+
+
+def test_a_picture_counts_every_cell_once():
+    keep = np.random.default_rng(0).random((1000, 77)) < 0.3
+    shares = mask.shrink(keep, 64)
+    assert shares.shape == (64, 64) and 0 <= shares.min() <= shares.max() <= 1
+    rows, columns = (np.diff(np.linspace(0, n, 65).astype(int)) for n in keep.shape)
+    assert np.isclose((shares * rows[:, None] * columns[None, :]).sum(), keep.sum())
+    assert mask.shrink(np.ones((3, 5), bool)).shape == (3, 5)
+
+
+def test_tables_give_csv_all_and_eyes_what_varies():
+    records = s.sweep()
+    data = tables.tidy(records, "eager")
+    assert len(data) == len(records) and {"seq", "graph_ms", "speedup_low", "max_abs", "source_hash"} <= set(data.columns)
+    shown = tables.readable(records, "eager")
+    assert "seq" in shown.columns and "seq_k" not in shown.columns and "batch" not in shown.columns
+    assert list(tables.cases(records)) == ["seq=512", "seq=1024", "seq=2048", "seq=4096"]
+    assert list(tables.cases(s.point())) == ["the case"]
+
+
+def test_two_runs_side_by_side():
+    import pandas as pd
+
+    rows = [{"impl": i, "case": json.dumps({"seq": n}), "ratio": r, "verdict": v, "a_ms": 1.0, "b_ms": 1.0 / r}
+            for (i, r, v), n in itertools.product([("sdpa", 1.5, "faster"), ("cpu", 0.5, "slower")], (64, 128))]  # fmt: skip
+    text = words(pairs.bars(pd.DataFrame(rows), SUBTITLE))
+    assert "1.50× faster" in text and "0.500× slower" in text and "seq=128" in text
+    assert "No implementation" in words(pairs.bars(pd.DataFrame([rows[0] | {"ratio": None}])))
+
+
+def test_a_report_is_one_file_that_asks_nobody_for_anything_and_trusts_nothing():
+    run = s.run(title="<script>alert(1)</script>", notes="5 > 3 & so on")
+    page = report.page(run, s.sweep(), s.samples(s.point()[:2], 20), "python -m backend bench attention")
+    assert "<script>alert" not in page and "&lt;script&gt;" in page
+    head = page.replace(report.get_plotlyjs(), "")
+    assert "src=" not in head and "http" not in head and "Plotly.newPlot" in head
+    assert "2.60× faster" in head.encode().decode("unicode_escape", "ignore") or "2.60" in head
+    assert "NVIDIA H200" in head and "python -m backend bench attention" in head
+    assert "no record" in report.page(s.run(), [])
+
+
+def test_what_a_run_says_of_itself_cannot_become_markup_in_a_chart():
+    run = s.run(environment={"device_name": "<img src=x onerror=alert(1)>"})
+    assert "<img src=x" not in report.page(run, s.point())
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a: str, b: str) -> float:
+    """WCAG 2.1 contrast ratio."""
+    x, y = sorted((luminance(a), luminance(b)))
+    return (y + 0.05) / (x + 0.05)
+
+
+def hue(colour: str) -> float:
+    import colorsys
+
+    r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return colorsys.rgb_to_hsv(r, g, b)[0] * 360

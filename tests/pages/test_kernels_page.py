@@ -1,0 +1,192 @@
+"""The Kernels page as a form: what its widgets ask for is what is submitted; what cannot run is said before it is."""
+
+import dataclasses
+import json
+import shutil
+
+import folders
+import pytest
+import synthetic
+from conftest import calm, query, said
+
+from backend import ops
+from backend.core import command, paths
+from backend.jobs import submit
+
+
+@pytest.fixture
+def asked(monkeypatch, profiles):
+    """What the page submits, in order; each submission is a finished run folder."""
+    found = []
+
+    def stand_in(kind, spec, title=""):
+        found.append((kind, submit.validate(kind, spec)))
+        run = synthetic.run(f"20261120-15{len(found):02d}00-{kind}-00000{len(found)}", kind=kind, spec=found[-1][1])
+        folders.write(profiles, run, [], samples=False)
+        return run.id
+
+    monkeypatch.setattr(submit, "submit", stand_in)
+    return found
+
+
+def widget(elements, label):
+    return next(e for e in elements if e.label == label)
+
+
+def press(at, label):
+    widget(at.button, label).click()
+    return calm(at.run())
+
+
+def test_what_is_chosen_is_what_is_asked(draw, asked):
+    at = draw(
+        "kernels",
+        mask="sliding_window:left=16,right=0",
+        batch="2",
+        seq="100",
+        heads="4",
+        head_dim="32",
+        impl="eager,cpu",
+        cache="warm",
+    )
+    press(at, "Run")
+    [(kind, spec)] = asked
+    case = {"batch": 2, "heads": 4, "kv_heads": 4, "seq": 100, "seq_k": 100, "head_dim": 32, "mask": "sliding_window:left=16,right=0", "bias": "none"}  # fmt: skip
+    assert kind == "bench" and spec["cases"] == [case] and spec["impls"] == ["eager", "cpu"]
+    assert (spec["baseline"], spec["cache"], spec["device"], spec["dtype"]) == ("eager", "warm", "cpu", "float32")
+    assert query(at)["run"] == "20261120-150100-bench-000001" and query(at)["seq"] == "100"
+
+
+def test_the_url_restores_everything(draw, asked):
+    first = draw("kernels", op="softmax")
+    names = [p.name for p in ops.load("softmax").PARAMETERS]
+    widget(first.number_input, f"{names[0]}, typed").set_value(33)
+    calm(first.run())
+    again = draw("kernels", **query(first))
+    assert query(again) == query(first) and widget(again.number_input, f"{names[0]}, typed").value == 33
+
+
+def test_slider_and_box_follow_each_other(draw):
+    at = draw("kernels")
+    widget(at.number_input, "sequence, typed").set_value(777)
+    calm(at.run())
+    assert widget(at.select_slider, "sequence").value == 777
+    widget(at.select_slider, "sequence").set_value(1024)
+    calm(at.run())
+    assert widget(at.number_input, "sequence, typed").value == 1024 and query(at)["seq"] == "1024"
+
+
+def test_a_sweep_is_one_run_over_its_values_in_order(draw, asked):
+    at = draw("kernels", sweep="seq", seqs="256,64,100", impl="eager,sdpa")
+    assert "3 cases × 2 implementations, about" in said(at.caption)
+    press(at, "Run")
+    assert [c["seq"] for c in asked[0][1]["cases"]] == [64, 100, 256] == [c["seq_k"] for c in asked[0][1]["cases"]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"head_dim": "60"}, "head_dim is a multiple of 8"),
+        ({"kv_heads": "5"}, "heads is a multiple of kv_heads"),
+        ({"mask": "padding:lengths=3+5", "batch": "1"}, "sequences"),
+        ({"own": "/nix/nowhere.py:f"}, "no file"),
+        ({"own": "words"}, "file.py:function"),
+        ({"sweep": "seq", "seqs": "0"}, "between"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence_and_run_waits(draw, wrong, sentence):
+    at = draw("kernels", **wrong)
+    assert sentence in said(at.error) + said(at.warning)
+    if at.error:
+        assert widget(at.button, "Run").disabled and len(at.error) == 1
+
+
+def test_every_operator_has_a_form_that_can_be_run(draw, asked):
+    for op in ops.names():
+        press(draw("kernels", op=op), "Run")
+    assert [spec["op"] for _, spec in asked] == ops.names()
+
+
+def test_changing_the_operator_keeps_neither_its_cases_nor_its_mistakes(draw):
+    at = draw("kernels", batch="4", mask="causal")
+    for op in ops.names():
+        widget(at.selectbox, "operator").set_value(op)
+        calm(at.run())
+        assert not at.error and not at.warning, (op, said(at.error), said(at.warning))
+
+
+def test_unavailable_implementations_are_listed_with_the_reason(draw):
+    at = draw("kernels")
+    assert "is a CUDA kernel; the device is cpu" in said(at.markdown)
+
+
+def test_an_own_function_joins_the_comparison(draw, asked, tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text("def fast(q, k, v, mask=None, **kw):\n    return q\n")
+    at = draw("kernels", own=f"{mine}:fast", impl=f"eager,{mine}:fast")
+    press(at, "Run")
+    assert asked[0][1]["impls"] == ["eager", f"{mine}:fast"]
+
+
+def test_every_mask_has_a_picture(draw):
+    from backend import masks
+
+    for name in masks.names():
+        values = {"padding": "padding:lengths=100"}
+        at = draw("kernels", mask=values.get(name, name))
+        assert len(at.get("plotly_chart")) == 1 and not at.error, name
+
+
+def test_a_long_mask_is_sampled_and_says_so(draw):
+    assert "256 sampled rows" in said(draw("kernels", mask="causal", seq="16384").caption)
+
+
+def test_an_edited_kernel_is_said_and_one_click_measures_the_same_again(draw, asked, profiles, tmp_path, monkeypatch):
+    shutil.copytree(paths.ROOT / "cuda", tmp_path / "cuda")
+    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path / "cuda"))
+    spec = submit.validate("bench", {"op": "add", "impls": ["eager", "cpu"], "cases": [{"n": 1000}], "baseline": "eager"})
+    record = dataclasses.replace(
+        synthetic.ok("cpu", 1, 2, spec["cases"][0], "cpu", ops.describe("add", "cpu").source_hash), op="add", dtype="float32"
+    )
+    run = synthetic.run(spec=spec)
+    folders.write(profiles, run, [record])
+    assert "changed on disk" not in said(draw("kernels", op="add", run=run.id).info)
+    source = next((tmp_path / "cuda" / "add").glob("cpu*.cpp"))
+    source.write_text(source.read_text() + "\n// faster now\n")
+    at = draw("kernels", op="add", run=run.id)
+    assert "cpu changed on disk since this run" in said(at.info).replace("*", "")
+    press(at, "Rebuild and re-run")
+    assert asked == [("bench", spec)]
+    assert query(at)["before"] == run.id
+
+
+def test_new_against_old_after_an_edit(draw, profiles):
+    old, new = (synthetic.run(f"20261120-1{n}0000-bench-00000{n}", finished=1.79e9 + n) for n in (1, 2))
+    folders.write(profiles, old, [synthetic.ok("v1_x", 1.0, 1, synthetic.case(), source_hash="a" * 16)])
+    folders.write(profiles, new, [synthetic.ok("v1_x", 0.5, 1, synthetic.case(), source_hash="b" * 16)])
+    at = draw("kernels", run=new.id, before=old.id)
+    figures = json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")])
+    assert "now against before the edit" in figures and "v1_x now" in figures
+
+
+@pytest.mark.parametrize("kind", ["trace", "sanitize"])
+def test_trace_and_sanitizer_are_asked_for_one_case(draw, asked, profiles, kind):
+    case = ops.load("add").validate({"n": 1000})
+    record = dataclasses.replace(synthetic.ok("cpu", 1, 2, case, "cpu"), op="add", dtype="float32")
+    spec = submit.validate("bench", {"op": "add", "impls": ["eager", "cpu"], "cases": [case], "baseline": "eager"})
+    run = synthetic.run(spec=spec)
+    folders.write(profiles, run, [record])
+    at = draw("kernels", op="add", run=run.id, view="Trace")
+    if kind == "sanitize":
+        assert widget(at.button, "Run compute-sanitizer").disabled and "needs a CUDA device" in said(at.caption)
+        return
+    press(at, "Collect Chrome trace")
+    assert asked[0][0] == "trace" and asked[0][1]["impl"] == "cpu" and asked[0][1]["case"] == case
+
+
+def test_the_command_line_of_a_run_asks_for_the_same_cases():
+    text = command.bench(synthetic.run().spec | {"cache": "both", "cases": [synthetic.case(n) for n in (512, 1024)]})
+    assert "--seq 512,1024" in text and "--mask bigbird" in text and "--seq-k" not in text and "--case" not in text
+    odd = [synthetic.case(512), synthetic.case(1024, batch=2)]  # no product of lists
+    assert command.bench(synthetic.run().spec | {"cases": odd}).count("--case") == 2
+    assert "--case n=1000" in command.bench({"op": "add", "cases": [{"n": 1000}], "impls": ["eager"], "baseline": "eager"})

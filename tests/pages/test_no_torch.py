@@ -1,0 +1,51 @@
+"""Drawing every page, every view and every operator imports neither torch nor transformers and maps no CUDA driver."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SCRIPT = """
+import sys
+sys.path[:0] = [{root!r}, {here!r}]
+import folders
+from pathlib import Path
+from streamlit.testing.v1 import AppTest
+
+few = folders.few(Path({profiles!r}))
+from backend import ops
+from pages._ui import frame, views
+
+def draw(page, **query):
+    at = AppTest.from_file({app!r}, default_timeout=120)
+    if page != "app":
+        at.switch_page("pages/" + page + ".py")
+    for key, value in query.items():
+        at.query_params[key] = value
+    at.run()
+    assert not at.exception, (page, query, [e.message for e in at.exception])
+
+for page in frame.pages():
+    draw(page)
+for view in views.NAMES:
+    draw("runs", run=few["point"].id, view=view)
+for op in ops.names():
+    draw("kernels", op=op)
+draw("runs", compare=few["point"].id + "," + few["recorded"].id)
+loaded = sorted({{m.partition(".")[0] for m in sys.modules}} & {{"torch", "transformers", "triton"}})
+assert not loaded, loaded
+maps = open("/proc/self/maps").read()
+assert "libcuda.so" not in maps and "libcudart" not in maps, "a CUDA library is mapped"
+print("drawn")
+"""
+
+
+def test_the_dashboard_never_imports_torch_and_holds_no_cuda_context(tmp_path):
+    profiles = tmp_path / "profiles"
+    profiles.mkdir()
+    script = SCRIPT.format(root=str(ROOT), here=str(Path(__file__).parent), app=str(ROOT / "app.py"), profiles=str(profiles))
+    env = os.environ | {"FUSESCOPE_PROFILES": str(profiles), "FUSESCOPE_RUNTIME": str(tmp_path / "runtime")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200, env=env, cwd=ROOT)
+    assert done.returncode == 0 and "drawn" in done.stdout, done.stderr[-3000:]

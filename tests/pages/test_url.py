@@ -1,0 +1,21 @@
+"""The URL's readers, and what travels in links."""
+
+import pytest
+
+from pages._ui import url
+from pages._ui.words import md
+
+
+def test_readers_name_the_rule():
+    assert url.whole(1, 9)("7") == 7 and url.one_of(["a", "b"])("b") == "b"
+    for read, text, rule in (
+        (url.whole(1, 9), "x", "whole number"),
+        (url.whole(1, 9), "10", "between 1 and 9"),
+        (url.one_of(["a"]), "c", "one of a"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            read(text)
+
+
+def test_text_of_a_run_stays_text():
+    assert md("![x](http://e) <b>") == r"\!\[x\]\(http\://e\) \<b\>" and md(None) == ""
