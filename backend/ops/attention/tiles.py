@@ -20,9 +20,9 @@ def evaluate(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, in
     return torch.as_tensor(keep, device=device).broadcast_to(rows[1] - rows[0], columns[1] - columns[0])
 
 
-def row_steps(seq_q: int, seq_k: int, piece: int = _PIECE) -> Iterator[tuple[int, int]]:
-    """Ranges of whole tile rows that hold about ``piece`` elements each."""
-    step = max(TILE, piece // max(seq_k, 1) // TILE * TILE)
+def row_steps(seq_q: int, seq_k: int) -> Iterator[tuple[int, int]]:
+    """Ranges of whole tile rows, of about _PIECE elements each; a single tile row where it has more than that many."""
+    step = max(TILE, _PIECE // seq_k // TILE * TILE)
     for first in range(0, seq_q, step):
         yield first, min(first + step, seq_q)
 
