@@ -2,16 +2,16 @@
 
     from backend.ops.attention import attention, prepare
 
-cases.py says what a case is and costs, inputs.py makes inputs and the reference, plan.py turns masks into tile lists,
+cases.py says what a case is and costs, problem.py makes inputs and the reference, plan.py turns masks into tile lists,
 functional.py is the public function, peers.py and flex.py are what a user could pick instead.
 """
 
 from backend.kernels import register_fakes
 from backend.ops.attention.cases import DTYPES, PARAMETERS, TOLERANCE, cost, validate
 from backend.ops.attention.functional import attention, choose, fake
-from backend.ops.attention.inputs import arguments, auto, call, inputs, reference
 from backend.ops.attention.peers import PEERS
 from backend.ops.attention.plan import Plan, prepare
+from backend.ops.attention.problem import arguments, auto, call, inputs, reference
 
 __all__ = [
     "DTYPES", "FAMILY", "NAME", "PARAMETERS", "PEERS", "SUMMARY", "TITLE", "TOLERANCE", "Plan", "arguments", "attention", "auto",

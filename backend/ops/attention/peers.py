@@ -18,7 +18,7 @@ from typing import Any
 
 from backend.core.errors import Unsupported
 from backend.ops.attention import flex
-from backend.ops.attention.inputs import dense_rows
+from backend.ops.attention.problem import dense_rows
 from backend.ops.attention.tiles import row_steps
 from backend.ops.base import Peer
 

@@ -1,0 +1,117 @@
+"""What attention() refuses: one sentence with the rule, what was given, and what is supported."""
+
+import pytest
+import torch
+
+from backend import masks
+from backend.core.errors import Unsupported
+from backend.ops.attention import attention, prepare
+
+Q, K = (2, 4, 9, 32), (2, 2, 11, 32)
+
+
+def make(shape, dtype=torch.float32, **kw):
+    return torch.zeros(shape, dtype=dtype, **kw)
+
+
+SHAPES = [
+    ((4, 9, 32), K, K, ValueError, r"q is \(B, H, S_q, D\)"),
+    (Q, (2, 2, 11, 40), (2, 2, 11, 40), ValueError, "q's batch and head size"),
+    (Q, (3, 2, 11, 32), (3, 2, 11, 32), ValueError, "q's batch and head size"),
+    (Q, K, (2, 2, 12, 32), ValueError, "k and v have one shape"),
+    (Q, (2, 3, 11, 32), (2, 3, 11, 32), ValueError, "a multiple of that of KV heads; 4 is not one of 3"),
+    ((2, 4, 0, 32), K, K, ValueError, "every size is at least 1"),
+    ((2, 4, 9, 32), (2, 2, 0, 32), (2, 2, 0, 32), ValueError, "every size is at least 1"),
+    ((2, 4, 9, 36), (2, 2, 11, 36), (2, 2, 11, 36), Unsupported, "head size 36; multiples of 8 from 32 to 256"),
+    ((2, 4, 9, 24), (2, 2, 11, 24), (2, 2, 11, 24), Unsupported, "head size 24"),
+    ((2, 4, 9, 264), (2, 2, 11, 264), (2, 2, 11, 264), Unsupported, "head size 264"),
+]
+
+
+@pytest.mark.parametrize("q, k, v, error, text", SHAPES)
+def test_shapes(q, k, v, error, text):
+    with pytest.raises(error, match=text):
+        attention(make(q), make(k), make(v))
+
+
+def test_kinds_dtypes_and_devices():
+    q, k = make(Q), make(K)
+    with pytest.raises(TypeError, match="v is a tensor, not list"):
+        attention(q, k, [1])
+    with pytest.raises(TypeError, match=r"one dtype, not torch.float32, torch.float16 and torch.float32"):
+        attention(q, k.half(), k)
+    with pytest.raises(Unsupported, match=r"dtype torch.float64; float32, float16 and bfloat16"):
+        attention(q.double(), k.double(), k.double())
+    with pytest.raises(ValueError, match="on one device, not on cpu, meta and cpu"):
+        attention(q, k.to("meta"), k)
+    with pytest.raises(Unsupported, match="device meta; cpu and cuda are supported"):
+        attention(q.to("meta"), k.to("meta"), k.to("meta"))
+    with pytest.raises(Unsupported, match="no implementation 'v9_none'"):
+        attention(q, k, k, impl="v9_none")
+
+
+def test_forward_only():
+    q, k = make(Q).requires_grad_(), make(K)
+    with pytest.raises(Unsupported, match="forward only, but an input requires a gradient; call it under torch.no_grad"):
+        attention(q, k, k)
+    with pytest.raises(Unsupported, match="bias requires a gradient"):
+        attention(q.detach(), k, k, bias=make((9, 11)).requires_grad_())
+    with torch.no_grad():
+        assert attention(q, k, k).shape == Q
+
+
+def test_masks():
+    q, k = make(Q), make(K)
+    with pytest.raises(TypeError, match="a mask is a Mask, a bool tensor or None, not str"):
+        attention(q, k, k, "causal")
+    with pytest.raises(TypeError, match=r"of bool, True = keep, not torch.float32; scores are added to by bias="):
+        attention(q, k, k, make((9, 11)))
+    with pytest.raises(ValueError, match=r"broadcastable to \(B, H, S_q, S_k\) = \(2, 4, 9, 11\); its shape is \(3, 1, 9, 11\)"):
+        attention(q, k, k, make((3, 1, 9, 11), torch.bool))
+    with pytest.raises(ValueError, match="written for 3 sequences, the batch is 2"):
+        attention(q, k, k, masks.load("padding", lengths=(1, 2, 3)))
+    with pytest.raises(ValueError, match="the plan is for 9 queries and 12 keys; this call has 9 and 11"):
+        attention(q, k, k, prepare(None, 9, 12))
+    with pytest.raises(ValueError, match="masks for 3 batch entries and 1 heads; this call has 2 and 4"):
+        attention(q, k, k, prepare(make((3, 1, 9, 11), torch.bool), 9, 11))
+    with pytest.raises(ValueError, match="it cannot be bound to 9 by 11"):
+        attention(q, k, k, masks.from_dense(torch.ones(9, 12, dtype=torch.bool).numpy()))
+
+
+def test_bias():
+    q, k = make(Q), make(K)
+    with pytest.raises(TypeError, match="bias is a tensor"):
+        attention(q, k, k, bias=1.0)
+    with pytest.raises(TypeError, match="a bool mask goes to mask="):
+        attention(q, k, k, bias=make((9, 11), torch.bool))
+    with pytest.raises(TypeError, match=r"q's dtype torch.float32 or torch.float32, not torch.float16"):
+        attention(q, k, k, bias=make((9, 11), torch.float16))
+    with pytest.raises(ValueError, match=r"bias is broadcastable to .* its shape is \(5, 9, 11\)"):
+        attention(q, k, k, bias=make((5, 9, 11)))
+    with pytest.raises(ValueError, match="bias lies on q's device cpu, not on meta"):
+        attention(q, k, k, bias=make((9, 11), device="meta"))
+
+
+def test_the_operator_itself_checks_what_it_is_given():
+    """torch.ops.fusescope.attention can be called without attention() before it: no read out of bounds then either."""
+    attention(make(Q), make(K), make(K))
+    operator = torch.ops.fusescope.attention
+
+    def call(q=Q, k=K, v=K, bias=None, plan=None, strides=(0, 0)):
+        lists = (None,) * 4 if plan is None else (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps)
+        return operator(make(q), make(k), make(v), bias, *lists, *strides, 1.0, "cpu")
+
+    plan = prepare(masks.load("causal"), 9, 11)
+    assert call(plan=plan).shape == Q
+    for arguments, text in (
+        ({"q": (2, 4, 9, 36), "k": (2, 2, 11, 36), "v": (2, 2, 11, 36)}, "unsupported: head_dim 36"),
+        ({"k": (2, 3, 11, 32), "v": (2, 3, 11, 32)}, "H is a multiple of H_kv"),
+        ({"v": (2, 2, 12, 32)}, "k and v are"),
+        ({"bias": make((9, 11))}, "bias has four dimensions"),
+        ({"bias": make((1, 1, 9, 12))}, "bias is broadcastable"),
+        ({"plan": plan, "strides": (1, 0)}, "the plan is for other sizes"),
+        ({"plan": plan, "q": (2, 4, 70, 32)}, "the plan is for other sizes"),
+        ({"plan": plan, "strides": (-1, 0)}, "mask strides are not negative"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            call(**arguments)
