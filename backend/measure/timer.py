@@ -46,11 +46,10 @@ class CpuEager:
     def __init__(self, run: Callable[[], Any], flush: Callable[[], None] | None = None):
         self.mode = "eager_cold" if flush else "eager"
         self._run, self._flush, self._inner = run, flush, 1
-        single = min(self.take(3))
+        single = max(min(self.take(2)), 1e-6)
         if flush is None:
-            self._inner = max(1, math.ceil(CPU_SPAN_MS / max(single, 1e-6)))
-        turn = min(_took_ms(lambda: self.take(1)) for _ in range(2))
-        self.cost_ms = max(turn - single, turn / 2)  # less the untimed call
+            self._inner = max(1, math.ceil(CPU_SPAN_MS / single))
+        self.cost_ms = self._inner * single + _cost_ms(flush)
 
     def take(self, count: int) -> list[float]:
         run, flush, inner, clock, found = self._run, self._flush, self._inner, time.perf_counter_ns, []
@@ -72,9 +71,10 @@ class CudaEager:
     def __init__(self, run: Callable[[], Any], device: str, flush: Callable[[], None] | None = None):
         self.mode = "eager_cold" if flush else "eager"
         self._run, self._flush, self._device, self._inner = run, flush, device, 1
+        single = max(min(self.take(3)), 1e-4)
         if flush is None:
-            self._inner = max(1, math.ceil(EAGER_SPAN_MS / max(min(self.take(5)), 1e-4)))
-        self.cost_ms = min(_took_ms(lambda: self.take(4)) for _ in range(2)) / 4
+            self._inner = max(1, math.ceil(EAGER_SPAN_MS / single))
+        self.cost_ms = self._inner * single + _cost_ms(flush)
 
     def take(self, count: int) -> list[float]:
         run, inner, found = self._run, self._inner, []
@@ -120,10 +120,13 @@ def first_call(make: Callable[[], Callable[[], Any]], device: str) -> tuple[Call
     return run, out, (time.perf_counter_ns() - start) / 1e6
 
 
-def _took_ms(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return (time.perf_counter() - start) * 1e3
+def _cost_ms(flush: Callable[[], None] | None) -> float:
+    """What emptying the caches adds to each sample."""
+    if flush is None:
+        return 0.0
+    start = time.perf_counter_ns()
+    flush()
+    return (time.perf_counter_ns() - start) / 1e6
 
 
 class Flush:
