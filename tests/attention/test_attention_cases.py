@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from attention_tools import OP, case
 
 from backend import masks, ops
+from tests.attention.attention_tools import OP, case
 
 
 def test_a_case_is_completed():

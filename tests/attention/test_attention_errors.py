@@ -52,7 +52,7 @@ def test_kinds_dtypes_and_devices():
 
 def test_forward_only():
     q, k = make(Q).requires_grad_(), make(K)
-    with pytest.raises(Unsupported, match="forward only, but an input requires a gradient; call it under torch.no_grad"):
+    with pytest.raises(Unsupported, match=r"forward only, but an input requires a gradient; call it under torch.no_grad"):
         attention(q, k, k)
     with pytest.raises(Unsupported, match="bias requires a gradient"):
         attention(q.detach(), k, k, bias=make((9, 11)).requires_grad_())

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from attention_tools import MASKS, OP, SIZES, case, fits, kernels, mask_text, run, skip_unsupported, wrong
 
 from backend import masks
 from backend.ops.attention import attention, prepare
+from tests.attention.attention_tools import MASKS, OP, SIZES, case, fits, kernels, mask_text, run, skip_unsupported, wrong
 
 DTYPES = ("float32", "float16", "bfloat16")
 each_kernel = pytest.mark.parametrize("impl, device", kernels())

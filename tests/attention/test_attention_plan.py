@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from attention_tools import MASKS, SIZES, fits, mask_text
 
 from backend import masks
 from backend.ops.attention import prepare, tiles
+from tests.attention.attention_tools import MASKS, SIZES, fits, mask_text
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from attention_tools import OP, case, wrong
 
 from backend import ops
 from backend.measure.check import Case
+from tests.attention.attention_tools import OP, case, wrong
 
 FILE = Path(__file__).parent / "wrong" / "wrong_attention.py"
 SAME, MORE_KEYS, EMPTY = (70, 70, "causal"), (70, 200, "causal"), (200, 70, "causal")
