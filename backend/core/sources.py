@@ -5,6 +5,7 @@ A kernel's leading comment carries what the app must know of it: the first line 
     // archs: sm_80 sm_86 sm_89 sm_90a      architectures it is meant for (default: ARCHS, all)
     // expects: HMMA                        SASS mnemonics that prove it uses what it claims, on each of them
     // sweep: TILE=64,128 STAGES=2,3        macros to sweep; every combination is an implementation "v2_x:TILE=64,STAGES=3"
+    // spills: why register spills are right here; without this line a test fails on them
 """
 
 from __future__ import annotations

@@ -72,7 +72,20 @@ def compile_objects(
         if missing:
             ninja.compile_missing(chain, folder, missing, log, cancelled, progress)
             report.write_figures(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
+            if torn := _drop_torn(chain, folder, missing):
+                raise BuildError(f"edited while they were compiled: {', '.join(i.title for i in torn)}; build again")
     return {i.file: report.status_of(folder, i)[1] for i in items}
+
+
+def _drop_torn(chain: Toolchain, folder: Path, compiled: list[plan.Object]) -> list[plan.Object]:
+    """Throw away the objects whose source no longer is what their name says: the compiler may have read it half new."""
+    archs = tuple(sorted({i.arch for i in compiled if i.arch}))
+    now = {i.file for unit in {i.unit for i in compiled} for i in plan.objects(chain, unit, archs)}
+    torn = [i for i in compiled if i.file not in now]
+    for item in torn:
+        for suffix in (".o", ".log", ".json", ".failed"):
+            (folder / item.file).with_suffix(suffix).unlink(missing_ok=True)
+    return torn
 
 
 def default_archs() -> tuple[str, ...]:
@@ -130,14 +143,10 @@ def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> tup
         ninja.compile_missing(chain, folder, missing, log, cancelled, progress)
         report.write_figures(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
         compiled += len(missing)
-        now = {i.file for i in plan.of_units(chain, units, archs)}
-        torn = [i for i in missing if i.file not in now]
+        torn = _drop_torn(chain, folder, missing)
         if not torn:
             return items, compiled
         log(f"edited while they were compiled, so compiled again: {', '.join(sorted({i.title for i in torn}))}")
-        for item in torn:
-            for suffix in (".o", ".log", ".json", ".failed"):
-                (folder / item.file).with_suffix(suffix).unlink(missing_ok=True)
     raise BuildError("the sources changed during three attempts to build them; build again when they are at rest")
 
 

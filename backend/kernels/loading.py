@@ -56,7 +56,7 @@ def call(op: str, *args: Any, impl: str) -> Any:
     except KeyError:
         function = _resolve(op, kind)
     if impl == "auto":
-        impl = _auto.get((op, kind, device.index)) or _remember_choice(op, kind, device.index)
+        impl = _auto_impl(op, kind, device.index)
     try:
         return function(*args, impl)
     except RuntimeError as error:
@@ -111,6 +111,7 @@ def _load_unit(torch, unit: str) -> None:
         reason = "; ".join(f"{v.family}/{v.variant}: {v.error}" for v in found.failed[:3]) or "this torch has no CUDA"
         raise BuildError(f"there is no {unit} library to load: {reason}", found.causes)
     torch.ops.load_library(library)
+    torch.compiler.assume_constant_result(_auto_impl)  # it reads files, which torch.compile cannot trace
     _loaded[unit] = _names(chain, unit, archs)
     if unit == "cpu":
         _register_pending()
@@ -176,13 +177,16 @@ def _resolve(op: str, kind: str) -> Callable:
     return packet.default
 
 
-def _remember_choice(op: str, kind: str, index: int | None) -> str:
-    known = families()
-    family = max((f for f in known if op == f or op.startswith(f"{f}_")), key=len, default=None)
-    if family is None:
-        raise ValueError(f'impl="auto" of {op}: no kernel family of that name; known: {", ".join(known)}')
-    _auto[op, kind, index] = chosen = choose(family, kind if index is None else f"{kind}:{index}")
-    return chosen
+def _auto_impl(op: str, kind: str, index: int | None) -> str:
+    """What "auto" means for an operator on a device, chosen once a process."""
+    key = (op, kind, index)
+    if key not in _auto:
+        known = families()
+        family = max((f for f in known if op == f or op.startswith(f"{f}_")), key=len, default=None)
+        if family is None:
+            raise ValueError(f'impl="auto" of {op}: no kernel family of that name; known: {", ".join(known)}')
+        _auto[key] = choose(family, kind if index is None else f"{kind}:{index}")
+    return _auto[key]
 
 
 def _arch_of_device(index: int | None) -> str:

@@ -129,6 +129,10 @@ def test_fake_kernels_make_the_operator_traceable(project):
             a = torch.empty(7, 5, dtype=torch.float16)
             out = torch.ops.fusescope.add(a, a, "cpu")
         print(type(out).__name__, tuple(out.shape), out.dtype)
+        b = torch.ones(7)
+        for impl in ("cpu", "auto"):
+            compiled = torch.compile(lambda x, impl=impl: kernels.call("add", x, x, impl=impl) * 2, backend="eager", fullgraph=True)
+            print(compiled(b).sum().item())
         """,
     )
-    assert out == "FakeTensor (7, 5) torch.float16\n"
+    assert out == "FakeTensor (7, 5) torch.float16\n28.0\n28.0\n"
