@@ -60,6 +60,8 @@ def _bandwidths(device: str, facts: dict) -> dict[str, float]:
     cuda = device.startswith("cuda")
     cache = (facts.get("l2_bytes") if cuda else facts.get("llc_bytes")) or 32 << 20
     size = min(max(4 * cache, 64 << 20 if not cuda else 1 << 30), 256 << 20 if not cuda else 1 << 32)
+    if cuda:
+        size = min(size, torch.cuda.mem_get_info(device)[0] // 4)  # others may hold most of the memory
     source = torch.rand(size // 4, device=device)
     target = torch.empty_like(source)
     copy = 2 * size / min(_best_s(lambda: target.copy_(source), device), _best_s(lambda: torch.neg(source, out=target), device))
@@ -70,6 +72,7 @@ def _bandwidths(device: str, facts: dict) -> dict[str, float]:
 
 def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device: str) -> float:
     """Bytes per second of a copy of ``count`` fp32 (source and target together 8 * count bytes) that stays in cache."""
+    count = min(count, source.numel())
     a, b = source[:count], target[:count]
     if device.startswith("cuda"):
         from backend.measure.graph import CudaGraph
@@ -79,7 +82,9 @@ def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device:
 
 
 def _matrix_tflops(device: str, dtype: str, tf32: bool) -> float:
-    n = 8192 if device.startswith("cuda") else 1024 if dtype == "float32" else 256
+    n = 1024 if dtype == "float32" else 256
+    if device.startswith("cuda"):
+        n = 8192 if torch.cuda.mem_get_info(device)[0] > 2 << 30 else 4096
     a, b = (torch.randn(n, n, device=device).to(getattr(torch, dtype)) for _ in range(2))
     was = torch.get_float32_matmul_precision()
     try:

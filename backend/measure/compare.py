@@ -17,7 +17,8 @@ from backend.analysis.statistics import Interval, converged, median_interval, ra
 from backend.core.records import Speedup, Time
 from backend.measure.timer import Sampler, samples_a_turn
 
-FEWEST_ROUNDS = 30  # unless the budget ends before: fewer pairs give wide intervals of the speed-up (analysis/statistics.py)
+WANTED_ROUNDS = 30  # unless the budget ends before: fewer pairs give wide intervals of the speed-up (analysis/statistics.py)
+FEWEST_ROUNDS = 5  # whatever the budget: below, nothing can be said at all
 MOST_SAMPLES = 50_000  # of one implementation: bounds memory and files, far beyond what any precision needs
 
 
@@ -44,7 +45,8 @@ class Series:
 @dataclass(frozen=True)
 class Stop:
     """Measuring rule 4. precision: width of the 95 % interval over the median; min_s and min_samples hold for each
-    implementation; budget_s is the wall time of the whole comparison in one mode (never below min_samples a piece)."""
+    implementation, but budget_s, the wall time of all implementations of the comparison in one mode, ends the sampling whatever it
+    has (after FEWEST_ROUNDS)."""
 
     precision: float = 0.01
     min_samples: int = 10
@@ -69,8 +71,7 @@ def rounds(
     found = {name: Series(s.mode) for name, s in samplers.items()}
     counts = {name: samples_a_turn(s.cost_ms) for name, s in samplers.items()}
     spent = dict.fromkeys(samplers, 0.0)
-    fewest = max(stop.min_samples, 5)
-    started, look_at = time.monotonic(), max(fewest, FEWEST_ROUNDS)
+    started, look_at = time.monotonic(), max(stop.min_samples, WANTED_ROUNDS)
     while alive := [n for n in samplers if found[n].failure is None]:
         rng.shuffle(alive)
         now = state()
@@ -92,7 +93,7 @@ def rounds(
                 series.states.append(now)
         alive = [n for n in alive if found[n].failure is None]
         done = max((len(found[n].rounds) for n in alive), default=0)
-        if done < fewest:
+        if done < FEWEST_ROUNDS:
             continue
         over = time.monotonic() - started > stop.budget_s or any(done * counts[n] >= MOST_SAMPLES for n in alive)
         if not over and (done < look_at or any(spent[n] < stop.min_s for n in alive)):

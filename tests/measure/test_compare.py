@@ -51,7 +51,10 @@ def test_quiet_samples_converge_and_noisy_ones_say_that_they_did_not():
     assert quiet.converged and quiet.time().converged and quiet.time().n >= 10
     noisy = rounds({"a": Drawn(noise=0.5)}, Stop(min_s=0.0, budget_s=0.02), 0)["a"]
     assert not noisy.converged and not noisy.time().converged
-    assert len(noisy.rounds) >= 10, "the least number of samples holds whatever the budget"
+    slow = rounds({"a": Drawn(noise=0.0)}, Stop(min_s=0.0, budget_s=0.0), 0)["a"]
+    assert len(slow.rounds) == compare.FEWEST_ROUNDS and slow.converged, "fifteen equal samples, though no time was left"
+    few = rounds({"a": Drawn(noise=0.0)}, Stop(min_samples=20, min_s=0.0, budget_s=0.0), 0)["a"]
+    assert not few.converged, "fewer samples than were asked for never converge"
 
 
 def test_nothing_is_dropped():

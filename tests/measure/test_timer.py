@@ -49,6 +49,20 @@ def test_cold_flushes_before_every_sample_and_outside_it(monkeypatch):
     assert sampler.cost_ms == pytest.approx(6.0), "the flush is in the cost of a sample, not in the sample"
 
 
+def test_long_calls_are_not_made_twice(monkeypatch):
+    now, calls = [0], []
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
+
+    def long():
+        calls.append(1)
+        now[0] += int(2 * timer.LONG_MS * 1e6)
+
+    sampler = timer.CpuEager(long)
+    calls.clear()
+    sampler.take(2)
+    assert len(calls) == 2
+
+
 def test_the_collector_rests_while_samples_are_taken():
     seen = []
     timer.CpuEager(lambda: seen.append((gc.isenabled(), torch.is_grad_enabled()))).take(1)
