@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -93,7 +94,8 @@ def source_closure(path: Path) -> list[Path]:
         if file in seen or not file.is_file():
             continue
         seen[file] = None
-        todo += sorted((file.parent / name).resolve() for name in _includes(file.read_text(errors="replace")))
+        folder = str(file.parent)
+        todo += [Path(os.path.normpath(f"{folder}/{name}")) for name in sorted(_includes(file.read_text(errors="replace")))]
     return sorted(seen)
 
 

@@ -64,40 +64,44 @@ def entry(variant: Variant, arch: str) -> str:
 
 def objects(chain: Toolchain, unit: str, archs: tuple[str, ...] = ()) -> list[Object]:
     """The objects of a unit, in a fixed order. "cuda" for the given architectures; TypeError names a kernel without an idea line."""
-    texts: dict[Path, bytes] = {}  # of each source: the hash of it and of the headers it includes
+    return _objects(chain, unit, archs, families(), {})
+
+
+def _objects(chain, unit, archs, known, hashes) -> list[Object]:
     found = []
-    for family in families().values():
-        found.append(_binding(chain, unit, family, texts))
+    for family in known.values():
+        found.append(_binding(chain, unit, family, hashes))
         for v in family.variants:
             if v.device == "cpu" == unit:
-                found.append(_cpu(chain, v, texts))
+                found.append(_cpu(chain, v, hashes))
             elif v.device == "cuda" == unit:
-                found += [_cuda(chain, v, arch, texts) for arch in archs if claims(v, arch)]
+                found += [_cuda(chain, v, arch, hashes) for arch in archs if claims(v, arch)]
     return found
 
 
 def of_units(chain: Toolchain, units: tuple[str, ...], archs: tuple[str, ...]) -> list[Object]:
     """The objects of several units; "cuda" has none without an architecture."""
-    return [item for unit in units if unit == "cpu" or archs for item in objects(chain, unit, archs)]
+    known, hashes = families(), {}
+    return [item for unit in units if unit == "cpu" or archs for item in _objects(chain, unit, archs, known, hashes)]
 
 
-def _binding(chain, unit, family, texts) -> Object:
+def _binding(chain, unit, family, hashes) -> Object:
     flags = _BINDING + (("-DFUSESCOPE_CUDA", "-DUSE_CUDA") if unit == "cuda" else ())
-    key = _key(texts, family.binding, flags, _version(chain.gxx), chain.torch_version, chain.torch_cuda)
+    key = _key(hashes, family.binding, flags, _version(chain.gxx), chain.torch_version, chain.torch_cuda)
     include = ("-isystem", f"{chain.torch_dir}/include")
     return Object(unit, family.name, None, None, family.binding, "g++", flags + include, None, key)
 
 
-def _cpu(chain, v, texts) -> Object:
+def _cpu(chain, v, hashes) -> Object:
     flags = (*_CPU, f"-DFUSESCOPE_SYMBOL={v.symbol}", *_defines(v))
-    key = _key(texts, v.path, flags, _version(chain.gxx), chain.cpu)
+    key = _key(hashes, v.path, flags, _version(chain.gxx), chain.cpu)
     return Object("cpu", v.family, v.name, None, v.path, "g++", flags, v.symbol, key)
 
 
-def _cuda(chain, v, arch, texts) -> Object:
+def _cuda(chain, v, arch, hashes) -> Object:
     target = f"arch=compute_{arch.removeprefix('sm_')},code={arch}"
     flags = (*_NVCC, *_NVCC_EXTRA, "-gencode", target, f"-DFUSESCOPE_SYMBOL={entry(v, arch)}", *_defines(v))
-    key = _key(texts, v.path, flags, _version(chain.nvcc), _version(chain.gxx), chain.cutlass_version)
+    key = _key(hashes, v.path, flags, _version(chain.nvcc), _version(chain.gxx), chain.cutlass_version)
     include = ("-isystem", chain.cutlass) if chain.cutlass else ()
     return Object("cuda", v.family, v.name, arch, v.path, "nvcc", flags + include, entry(v, arch), key)
 
@@ -110,10 +114,13 @@ def _version(tool) -> str:
     return f"{tool.version}" if tool else "none"
 
 
-def _key(texts: dict[Path, bytes], source: Path, flags: tuple[str, ...], *others: str | None) -> str:
-    if source not in texts:
+def _key(hashes: dict[Path, bytes], source: Path, flags: tuple[str, ...], *others: str | None) -> str:
+    own = source / "closure"  # no file: the place in ``hashes`` of a source with all that it includes
+    if own not in hashes:
         digest = hashlib.sha256()
         for file in source_closure(source):
-            digest.update(f"{file.parent.name}/{file.name}".encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-        texts[source] = digest.digest()
-    return hashlib.sha256(repr((FORMAT, flags, others, texts[source])).encode()).hexdigest()[:20]
+            if file not in hashes:
+                hashes[file] = hashlib.sha256(file.read_bytes()).digest()
+            digest.update(f"{file.parent.name}/{file.name}".encode() + b"\0" + hashes[file])
+        hashes[own] = digest.digest()
+    return hashlib.sha256(repr((FORMAT, flags, others, hashes[own])).encode()).hexdigest()[:20]

@@ -97,33 +97,35 @@ def resources(family: str, impl: str, arch: str) -> list[KernelResources]:
 
 
 def state() -> dict[str, dict[str, dict]]:
-    """{family: {variant: {"status": "built" | "stale" | "failed" | "not built", "error": first error or None, "archs": [...]}}}.
+    """{family: {variant: {"status": "built" | "stale" | "failed" | "not built", "error": first error or None, "archs": {arch: status}}}}.
 
-    The binding stands under "binding.cpp". Stale = an earlier text of it was built, the current one was not. CUDA kernels are
-    judged for the architectures of the last build here. By content, so a changed time stamp alone changes nothing.
+    The binding stands under "binding.cpp". Stale = an earlier text of it was built, the current one was not. A CUDA kernel counts
+    for the architectures of the last build; where that was for the CPU alone, for the one it fares best on. By content, so a
+    changed time stamp alone changes nothing.
     """
     chain = toolchain.detect()
-    folder, archs = folder_of(chain), last_archs(chain)
-    earlier = saved(chain)
-    before = {(v.family, v.variant, v.arch) for v in earlier.variants if v.status != "not built"} if earlier else set()
+    folder, last = folder_of(chain), last_archs(chain)
+    names = {p.name for p in folder.glob("*.o")} | {p.name for p in folder.glob("*.failed")}
+    before = {name.rpartition("-")[0] for name in names if name.endswith(".o")}
+    archs = last or tuple(sorted({m[1] for name in names if (m := _ARCH_IN_NAME.search(name))}))
     answer: dict[str, dict[str, dict]] = {name: {} for name in families()}
     for name, family in families().items():
-        answer[name] = {v.name: {"status": "not built", "error": None, "archs": []} for v in family.variants}
-    for unit in ("cpu", "cuda") if archs else ("cpu",):
-        for item in plan.objects(chain, unit, archs):
-            status, error = status_of(folder, item)
-            label = item.name or "binding.cpp"
-            if status == "not built" and (item.family, label, item.arch) in before:
-                status = "stale"
-            slot = answer[item.family].setdefault(label, {"status": status, "error": error, "archs": []})
-            fresh = not slot["archs"]
-            slot["archs"].append(item.arch or "cpu")
-            if fresh or _RANK[status] > _RANK[slot["status"]]:
-                slot.update(status=status, error=error)
+        answer[name] = {v.name: {"status": "not built", "error": None, "archs": {}} for v in family.variants}
+    for item in plan.of_units(chain, ("cpu", "cuda"), archs):
+        status, error = status_of(folder, item)
+        if status == "not built" and item.file.rpartition("-")[0] in before:
+            status = "stale"
+        slot = answer[item.family].setdefault(item.name or "binding.cpp", {"status": status, "error": error, "archs": {}})
+        first, order = not slot["archs"], _BEST_FIRST if item.unit == "cuda" and not last and item.name else _WORST_FIRST
+        slot["archs"][item.arch or item.unit] = status
+        if first or order.index(status) < order.index(slot["status"]):
+            slot.update(status=status, error=error)
     return answer
 
 
-_RANK = {"built": 0, "not built": 1, "stale": 2, "failed": 3}
+_WORST_FIRST = ("failed", "stale", "not built", "built")
+_BEST_FIRST = ("built", "failed", "stale", "not built")
+_ARCH_IN_NAME = re.compile(r"-(sm_\w+)-[0-9a-f]+\.(?:o|failed)$")
 
 
 def assemble(

@@ -70,7 +70,7 @@ def test_a_broken_kernel_is_reported_and_the_others_are_built(project):
     wrong = status(result, "add", "cpu_wrong")
     assert not result.ok and wrong.status == "failed" and "nonsense" in wrong.error and wrong.error in project.text
     assert status(result, "add", "cpu").status == "built" and "cpu" in result.libraries
-    assert report.state()["add"]["cpu_wrong"] == {"status": "failed", "error": wrong.error, "archs": ["cpu"]}
+    assert report.state()["add"]["cpu_wrong"] == {"status": "failed", "error": wrong.error, "archs": {"cpu": "failed"}}
     code = "from backend import kernels; import torch; a = torch.ones(3); print(kernels.call('add', a, a, impl='IMPL'))"
     assert "tensor([2., 2., 2.])" in project.python(code.replace("IMPL", "cpu")).stdout
     asked = project.python(code.replace("IMPL", "cpu_wrong"))

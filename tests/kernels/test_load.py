@@ -136,3 +136,20 @@ def test_fake_kernels_make_the_operator_traceable(project):
         """,
     )
     assert out == "FakeTensor (7, 5) torch.float16\n28.0\n28.0\n"
+
+
+@pytest.mark.gpu
+def test_the_cuda_library_is_built_for_this_gpu_and_runs(project):
+    out = run(
+        project,
+        """
+        from backend.core.sources import families
+        a, b = torch.randn(1001, device="cuda"), torch.randn(1001, device="cuda")
+        names = [v.name for v in families()["add"].variants if v.device == "cuda"]
+        for impl in (*names, "auto"):
+            assert torch.equal(kernels.call("add", a, b, impl=impl), a + b), impl
+        from backend.kernels import report
+        print(kernels.choose("add", "cuda") == names[-1], all(report.state()["add"][n]["status"] == "built" for n in names))
+        """,
+    )
+    assert out == "True True\n"
