@@ -110,7 +110,7 @@ def ratio_interval(baseline, other, seed: int = 0) -> Interval:
 
     ``baseline`` and ``other`` hold one time a round, paired by position. Blocks of consecutive rounds are drawn, so that the
     interval keeps its coverage when neighbouring rounds resemble each other. Percentiles of so few independent pieces are too
-    narrow; they are stretched away from the median by t(pieces - 1) / 1.96 (the usual small-sample correction), pieces being
+    narrow; they are stretched, on the logarithmic scale, away from the median by t(pieces - 1) / 1.96 (the usual small-sample correction), pieces being
     the rounds divided by the block length or the correlation time, whichever is longer, and by sqrt(n / (n - length)) for the
     variance that blocks lose inside themselves; by 1 + 3/n more, because a correlation of 0.5 cannot be seen in ten rounds
     (found by simulation: tests/measure/test_statistics.py).
@@ -118,11 +118,13 @@ def ratio_interval(baseline, other, seed: int = 0) -> Interval:
     a, b = np.asarray(baseline, dtype=float), np.asarray(other, dtype=float)
     if a.shape != b.shape or a.ndim != 1 or a.size == 0:
         raise ValueError(f"paired rounds are two equally long lists, not of shapes {a.shape} and {b.shape}")
-    ratios = a / b
+    if not (np.all(a > 0) and np.all(b > 0)):
+        raise ValueError("times are positive numbers")
+    ratios = np.log(a / b)  # so that twice as fast and half as fast lie equally far from 1
     median = float(np.median(ratios))
     n = ratios.size
     if n < 3:
-        return Interval(median, 0.0, math.inf)  # nothing can be told from so few rounds, and the verdict will say so
+        return Interval(math.exp(median), 0.0, math.inf)  # nothing can be told from so few rounds, and the verdict will say so
     above = _above(ratios, median)
     length = block_length(above)
     rng = np.random.default_rng(seed)
@@ -137,7 +139,7 @@ def ratio_interval(baseline, other, seed: int = 0) -> Interval:
     low, high = np.quantile(medians, (_TAIL, 1 - _TAIL))
     stretch = _student(n / max(correlation_time(above), length) - 1) / _Z * math.sqrt(n / (n - length)) * (1 + 3 / n)
     low, high = median - (median - low) * stretch, median + (high - median) * stretch
-    return Interval(median, float(min(low, median)), float(max(high, median)))
+    return Interval(*(float(np.exp(x)) for x in (median, min(low, median), max(high, median))))
 
 
 def verdict(interval: Interval) -> str:

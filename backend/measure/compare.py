@@ -19,6 +19,7 @@ from backend.measure.timer import Sampler, samples_a_turn
 
 WANTED_ROUNDS = 30  # unless the budget ends before: fewer pairs give wide intervals of the speed-up (analysis/statistics.py)
 FEWEST_ROUNDS = 5  # whatever the budget: below, nothing can be said at all
+OVERTIME = 3.0  # times the budget that slow calls may take to reach the least number of samples
 MOST_SAMPLES = 50_000  # of one implementation: bounds memory and files, far beyond what any precision needs
 
 
@@ -45,8 +46,8 @@ class Series:
 @dataclass(frozen=True)
 class Stop:
     """Measuring rule 4. precision: width of the 95 % interval over the median; min_s and min_samples hold for each
-    implementation, but budget_s, the wall time of all implementations of the comparison in one mode, ends the sampling whatever it
-    has (after FEWEST_ROUNDS)."""
+    implementation. budget_s is the wall time of all implementations of the comparison in one mode; slow calls get up to OVERTIME
+    times as much to reach min_samples, and after that the sampling ends with whatever it has (FEWEST_ROUNDS at least)."""
 
     precision: float = 0.01
     min_samples: int = 10
@@ -95,7 +96,10 @@ def rounds(
         done = max((len(found[n].rounds) for n in alive), default=0)
         if done < FEWEST_ROUNDS:
             continue
-        over = time.monotonic() - started > stop.budget_s or any(done * counts[n] >= MOST_SAMPLES for n in alive)
+        spent_s = time.monotonic() - started
+        enough = min(done * counts[n] for n in alive) >= stop.min_samples
+        over = spent_s > (stop.budget_s if enough else OVERTIME * stop.budget_s)
+        over = over or any(done * counts[n] >= MOST_SAMPLES for n in alive)
         if not over and (done < look_at or any(spent[n] < stop.min_s for n in alive)):
             continue
         look_at = done + max(1, done // 10)  # the test costs as much as some samples: not every round
