@@ -159,6 +159,7 @@ _RULES: tuple[tuple[str, Callable[[re.Match], Finding]], ...] = (
     (r"gcc versions later than (\d+) are not supported", _host_too_new),
     (r"(?:cannot execute|error trying to exec) '?cc1plus'?", _apart),
     (r"undefined symbol:? (\S[^\n]*?)(?: \(_Z\w+\))?(?:: declared in[^\n]*|: defined in no[^\n]*|\n|$)", _undefined),
+    (r"Unresolved extern (?:function|variable) '([^']+)'", _undefined),
     (r"undefined reference to [`']([^'\n]+)'", _undefined),
     (r"fatal error: ([^:\n]+): No such file or directory", _header),
     (r"(?:cannot open source file|could not open source file) \"([^\"\n]+)\"", _header),

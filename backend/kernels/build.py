@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,8 @@ from backend.kernels.link import link
 from backend.kernels.lock import builder
 from backend.kernels.report import BuildReport
 
-_NEEDED = ("g++", "ninja", "torch")
+_NEEDED = ("g++", "ninja", "torch", "binutils")
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
 def build(
@@ -52,6 +55,8 @@ def build(
             report.save(chain, saved)
             cache.prune(folder, keep=plan.of_units(chain, ("cpu", "cuda"), saved.archs) + items, log=log)
     except OSError as error:
+        if error.errno not in _DISK:
+            raise
         raise BuildError(f"the build folder {folder} cannot be written: {error.strerror}", tuple(diagnose(str(error)))) from error
     log(_summary(result))
     return result
@@ -115,6 +120,7 @@ def _architectures(chain: Toolchain, archs, log) -> tuple[str, ...]:
 
 def _require(chain: Toolchain, archs: tuple[str, ...]) -> None:
     have = {"g++": chain.gxx, "ninja": chain.ninja, "torch": chain.torch_dir}
+    have["binutils"] = all(shutil.which(name) for name in ("ld", "objcopy", "nm"))
     missing = tuple(name for name in _NEEDED if not have[name])
     if missing:
         raise _error(f"{' and '.join(missing)} missing, so the extension cannot be built", missing)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.core import paths, toolchain
+from backend.core.archs import normal
 from backend.core.sources import families
 from backend.core.symbols import demangle
 from backend.core.toolchain import Toolchain
@@ -90,7 +91,7 @@ def resources(family: str, impl: str, arch: str) -> list[KernelResources]:
     """The compiler's figures of a kernel's current source for one architecture; empty where it is not built for that."""
     chain = toolchain.detect()
     folder = folder_of(chain)
-    for item in plan.objects(chain, "cuda", (arch,)):
+    for item in plan.objects(chain, "cuda", (normal(arch),)):
         if (item.family, item.name) == (family, impl):
             return list(_describe(folder, item).resources)
     return []
@@ -195,7 +196,9 @@ def write_figures(folder: Path, items: list[Object], seconds: dict[str, float]) 
         data = {
             "seconds": seconds.get(item.file),
             "resources": [dataclasses.asdict(r) | {"name": name} for r, name in zip(found, names)],
-            "warnings": [line.strip() for line in text.splitlines() if "warning" in line.lower()][:20],
+            "warnings": [
+                line.strip() for line in text.splitlines() if re.search(r"warning|Performance Loss", line, re.IGNORECASE)
+            ][:20],
         }
         (folder / item.file).with_suffix(".json").write_text(json.dumps(data))
 
@@ -228,7 +231,7 @@ def parse_ptxas(text: str) -> list[KernelResources]:
 def first_error(output: str) -> str:
     """The line of a compiler's output that says what is wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    wanted = (r"\bfatal error\b|\berror\b\s*[:#]|error:", r"\berror\b|No space left|not found|Killed")
+    wanted = (r"\bfatal error\b|\bfatal\s*:|\berror\b\s*[:#]|error:", r"\berror\b|No space left|not found|Killed")
     for pattern in wanted:
         for line in lines:
             if re.search(pattern, line):

@@ -250,6 +250,25 @@ def test_undefined_symbol_when_linking_and_when_loading(project, tmp_path):
         assert "fs::promised(float const*, int)" in found.says and "declared in cuda/add/add.cuh:6" in found.says
 
 
+@needs_nvcc
+def test_undefined_function_on_the_device(project):
+    project.edit(
+        project.add / "add.cuh",
+        "struct AddArgs {",
+        "#ifdef __CUDACC__\n__device__ float promised(float x);\n#endif\nstruct AddArgs {",
+    )
+    (project.add / "v3_calls.cu").write_text(
+        '// Calls what nobody wrote.\n#include "../common/launch.cuh"\n#include "add.cuh"\n'
+        "__global__ void calls(float* out) { *out = promised(*out); }\n"
+        "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n  calls<<<1, 1>>>((float*)args->out);\n  return launch_error();\n}\n"
+    )
+    result = build(archs=["sm_80"], units=("cuda",), log=project.log)
+    (failed,) = result.failed
+    assert failed.variant == "v3_calls" and "promised" in failed.error
+    (cause,) = result.causes
+    assert cause["check"] == "undefined symbol" and "promised(float): declared in cuda/add/add.cuh:6" in cause["says"]
+
+
 # ---- the build folder ------------------------------------------------------------------------------------------------
 
 
