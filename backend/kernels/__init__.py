@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 
-_LAZY = ("load", "call", "choose", "register_fakes")
+from backend.kernels.fakes import register_fakes
+
+_LAZY = ("load", "call", "choose")
 
 __all__ = ["call", "choose", "load", "register_fakes"]
 

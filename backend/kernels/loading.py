@@ -15,12 +15,11 @@ from backend.core.errors import BuildError, Unsupported
 from backend.core.sources import families
 from backend.kernels import plan, report
 from backend.kernels.build import build, default_archs
+from backend.kernels.fakes import register_given
 
 _loaded: dict[str, tuple[str, ...]] = {}  # unit: names of the objects in the library this process runs
 _calls: dict[tuple[str, str], Callable] = {}  # (operator, device type): the overload
 _auto: dict[tuple[str, str, int | None], str] = {}
-_fakes: dict[str, Callable] = {}
-_registered: set[str] = set()
 
 
 def load(device_type: str) -> None:
@@ -87,17 +86,6 @@ def choose(family: str, device_type: str) -> str:
     return next(v.name for v in candidates if v.path == last.path)
 
 
-def register_fakes(functions: dict[str, Callable]) -> None:
-    """Fake (shape-only) kernels for torch.compile and opcheck: {operator: fn(*args, impl) -> empty tensor}.
-
-    May be called at import time and any number of times, without torch: they are registered when the library is loaded.
-    """
-    for op, function in functions.items():
-        _fakes.setdefault(op, function)
-    if "cpu" in _loaded:
-        _register_pending()
-
-
 def _load_unit(torch, unit: str) -> None:
     chain = toolchain.detect()
     archs = _load_archs(chain) if unit == "cuda" else ()
@@ -114,7 +102,7 @@ def _load_unit(torch, unit: str) -> None:
     torch.compiler.assume_constant_result(_auto_impl)  # it reads files, which torch.compile cannot trace
     _loaded[unit] = _names(chain, unit, archs)
     if unit == "cpu":
-        _register_pending()
+        register_given()
 
 
 def _load_archs(chain) -> tuple[str, ...]:
@@ -149,15 +137,6 @@ def _quiet(text: str) -> None:
     import logging
 
     logging.getLogger("fusescope.build").info(text)
-
-
-def _register_pending() -> None:
-    import torch
-
-    for op, function in _fakes.items():
-        if op not in _registered and hasattr(torch.ops.fusescope, op):
-            torch.library.register_fake(f"fusescope::{op}")(function)
-            _registered.add(op)
 
 
 def _resolve(op: str, kind: str) -> Callable:
