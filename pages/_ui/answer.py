@@ -6,7 +6,7 @@ import streamlit as st
 
 from backend.charts import speedup, sweep, tables, template
 from backend.core.records import Record, Run
-from pages._ui import jobs, runs, show, style, url, views
+from pages._ui import jobs, redraw, runs, show, style, url, views
 from pages._ui.words import md, run_name, status_words
 
 _ALL = "all cases"
@@ -76,7 +76,7 @@ def _live_headline(run_id: str, case: str) -> None:
     """The growing answer of a running job, renewed on its own; when the job ends, the whole page is drawn once more."""
     run = runs.read(run_id)
     if not run.live:
-        st.rerun(scope="app")
+        redraw.whole_page()
     heading(run)
     p = run.progress
     if run.status == "queued":

@@ -14,8 +14,7 @@ from backend.core import environment
 from backend.core.records import BenchSpec
 from backend.jobs import submit
 from pages._ui import device, implementations, mask_picker, parameters, url
-from pages._ui.frame import sentence
-from pages._ui.words import md
+from pages._ui.words import md, sentence
 
 _CACHES = {"both": "both", "warm": "warm", "cold": "cold"}
 

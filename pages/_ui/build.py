@@ -10,7 +10,7 @@ from backend.core import doctor, toolchain
 from backend.core.sources import ARCHS
 from backend.jobs import submit
 from backend.kernels import report
-from pages._ui import findings, jobs, runs, show, url
+from pages._ui import act, findings, jobs, redraw, runs, show, url
 from pages._ui.words import md, status_words
 
 
@@ -46,9 +46,8 @@ def controls(state: url.State) -> None:
     state.keep("archs", ",".join(archs))
     clean = st.checkbox("from scratch", key="build/clean", help="Compile everything again instead of what changed")
     live = _live()
-    if st.button("Build", type="primary", width="stretch", disabled=live is not None, key="build/start", shortcut="Ctrl+Enter"):
-        st.session_state["build/run"] = submit.submit("build", {"archs": archs or None, "clean": clean})
-        st.rerun()
+    st.button("Build", type="primary", width="stretch", disabled=live is not None, key="build/start", shortcut="Ctrl+Enter",
+              on_click=act.careful(_start), args=(archs, clean))  # fmt: skip
     counts = pd.Series([k["status"] for family in states().values() for k in family.values()]).value_counts()
     st.caption(
         " · ".join(f"{n} {status}" for status, n in counts.items())
@@ -57,6 +56,10 @@ def controls(state: url.State) -> None:
     chain = toolchain.detect()
     versions = {"nvcc": chain.nvcc and chain.nvcc.version, "g++": chain.gxx and chain.gxx.version, "torch": chain.torch_version}
     st.caption(" · ".join(f"{k} {v or 'missing'}" for k, v in versions.items()))
+
+
+def _start(archs: list[str], clean: bool) -> None:
+    st.session_state["build/run"] = submit.submit("build", {"archs": archs or None, "clean": clean})
 
 
 def _live() -> str | None:
@@ -81,12 +84,12 @@ def progress() -> None:
     if was_live and not run.live:
         states.clear()
         built.clear()
-        st.rerun(scope="app")
+        redraw.whole_page()
     if run.live:
         p = run.progress
         left, right = st.columns([5, 1], vertical_alignment="center")
         left.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
-        right.button("Cancel", key="build/cancel", on_click=submit.cancel, args=(run_id,))
+        right.button("Cancel", key="build/cancel", on_click=act.careful(submit.cancel), args=(run_id,))
     else:
         took = numbers.seconds((run.finished or 0) - (run.started or 0)) if run.finished and run.started else numbers.NA
         st.markdown(

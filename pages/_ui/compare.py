@@ -11,8 +11,7 @@ from backend.charts import numbers, pairs, tables, template
 from backend.core.errors import RunError
 from backend.store import compare, library
 from pages._ui import answer, runs, show, style, url
-from pages._ui.frame import sentence
-from pages._ui.words import md
+from pages._ui.words import md, sentence
 
 
 def wanted(state: url.State) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from backend.charts.history import Edit
 from backend.core.records import Record, Run, case_key
 from backend.jobs import submit
 from backend.store import library
-from pages._ui import device, runs, show, style, url
+from pages._ui import act, device, runs, show, style, url
 
 
 def changed(run: Run, records: list[Record]) -> list[str]:
@@ -38,7 +38,9 @@ def banner(state: url.State, run: Run, records: list[Record]) -> None:
     clock = template.date(run.finished or run.started).rpartition(" ")[2]
     left, right = st.columns([3, 1], vertical_alignment="center")
     left.info(f"**{', '.join(map(short, names))}** changed on disk since this run ({clock}).")
-    right.button("Rebuild and re-run", type="primary", key="edit/rerun", on_click=_again, args=(run.id,), width="stretch")
+    right.button(
+        "Rebuild and re-run", type="primary", key="edit/rerun", on_click=act.careful(_again), args=(run.id,), width="stretch"
+    )
 
 
 def _again(run_id: str) -> None:

@@ -6,13 +6,20 @@ import streamlit as st
 
 from backend.core.records import BenchSpec
 from backend.jobs import submit
-from pages._ui import answer, runs, url
+from pages._ui import act, answer, runs, url
 
 
 def kernels(state: url.State, op: str, spec: BenchSpec | None) -> None:
     """Kernels without a run of this operator."""
     st.markdown(f"Nothing was measured here yet with **{op}**. Press Run, and the answer stands here in a moment.")
-    st.button("Run a first comparison", type="primary", disabled=spec is None, key="empty/run", on_click=_first, args=(spec,))
+    st.button(
+        "Run a first comparison",
+        type="primary",
+        disabled=spec is None,
+        key="empty/run",
+        on_click=act.careful(_first),
+        args=(spec,),
+    )
     recording(state, op)
 
 

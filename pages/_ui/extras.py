@@ -6,11 +6,10 @@ import streamlit as st
 
 from backend.charts import numbers, template
 from backend.charts.colours import kind, short
-from backend.core.errors import RunError
 from backend.core.records import Record, Run
 from backend.jobs import submit
 from backend.store import library
-from pages._ui import device, downloads, jobs, runs, url
+from pages._ui import act, device, downloads, jobs, redraw, runs, url
 from pages._ui.words import md, status_words
 
 
@@ -24,19 +23,17 @@ def draw(run: Run, case: list[Record]) -> None:
     st.caption(f"{template.case_words(record)} · {record.dtype} on {where}" + ("" if here else ", this machine's device"))
     left, right = st.columns(2)
     with left:
-        st.button("Collect Chrome trace", key="extras/trace", on_click=_submit, args=("trace", spec), width="stretch",
+        st.button("Collect Chrome trace", key="extras/trace", on_click=act.careful(_submit), args=("trace", spec), width="stretch",
                   help="Five calls under torch.profiler, in a process of their own; no time from it is a latency")  # fmt: skip
         found(spec, "trace")
     with right:
         reason = _why_not(record, where)
-        st.button("Run compute-sanitizer", key="extras/sanitize", on_click=_submit, args=("sanitize", spec | {"tool": "memcheck"}),
+        st.button("Run compute-sanitizer", key="extras/sanitize", on_click=act.careful(_submit), args=("sanitize", spec | {"tool": "memcheck"}),
                   width="stretch", disabled=reason is not None, help=reason or "memcheck around one call")  # fmt: skip
         if reason:
             st.caption(reason)
         else:
             found(spec, "sanitize")
-    if problem := st.session_state.pop("extras/problem", None):
-        st.error(problem)
 
 
 def found(spec: dict, kind_of_job: str) -> None:
@@ -66,7 +63,7 @@ def found(spec: dict, kind_of_job: str) -> None:
 def _progress(run_id: str) -> None:
     run = runs.read(run_id)
     if not run.live:
-        st.rerun(scope="app")
+        redraw.whole_page()
     p = run.progress
     st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
 
@@ -80,7 +77,4 @@ def _why_not(record: Record, where: str) -> str | None:
 
 
 def _submit(kind_of_job: str, spec: dict) -> None:
-    try:
-        submit.submit(kind_of_job, spec)
-    except (ValueError, TypeError, RunError) as error:
-        st.session_state["extras/problem"] = str(error)
+    submit.submit(kind_of_job, spec)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from backend.core.errors import BuildError, RunError
 from backend.core.paths import ROOT
-from pages._ui import device, jobs, style, url
-from pages._ui.words import md
+from pages._ui import act, device, jobs, style, url
+from pages._ui.words import md, sentence
 
 _ORDER = ("build", "kernels", "runs")
 _LOG = logging.getLogger("fusescope")
@@ -55,9 +54,11 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         st.caption((doc or "").partition("\n")[0])
     corner = right.container(horizontal_alignment="right")
     problems = st.container()
+    for text in act.refused():
+        problems.error(md(text))
     try:
         yield state
-    except (ValueError, TypeError, RunError, BuildError, OSError) as error:
+    except act.REFUSALS as error:
         _LOG.warning("page %s: %s", name, error, exc_info=True)
         st.error(md(sentence(error)))
     for problem in state.problems:
@@ -66,9 +67,3 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     state.commit()
     with corner.popover("Copy link", help="The address of this page with everything chosen on it"):
         st.code(url.here(state), language=None, wrap_lines=True)
-
-
-def sentence(error: BaseException) -> str:
-    """An error as the one sentence a person can act on."""
-    text = str(error).strip()
-    return text[:1].upper() + text[1:] if text else type(error).__name__

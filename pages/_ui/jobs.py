@@ -8,7 +8,7 @@ from backend.charts import numbers
 from backend.core.errors import RunError
 from backend.jobs import submit
 from backend.store import folder, library
-from pages._ui import url
+from pages._ui import redraw, url
 from pages._ui.words import md, run_name, status_words
 
 _TOASTS = "jobs/toasts"
@@ -31,7 +31,8 @@ def panel() -> None:
     ended = [i for i in before or [] if i not in known]
     if ended:
         st.session_state.setdefault(_TOASTS, []).extend(_farewell(i) for i in ended)
-        st.rerun(scope="app")
+        redraw.whole_page()
+        announce()
     if not live:
         st.html('<div class="fs-small fs-muted">No job is running.</div>')
         return

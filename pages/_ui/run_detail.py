@@ -15,9 +15,8 @@ from backend.core.errors import RunError
 from backend.core.records import Run
 from backend.jobs import submit
 from backend.store import folder, library, transfer
-from pages._ui import answer, downloads, jobs, runs, url
-from pages._ui.frame import sentence
-from pages._ui.words import md
+from pages._ui import act, answer, downloads, jobs, redraw, runs, url
+from pages._ui.words import md, sentence
 
 
 def wanted(state: url.State) -> str | None:
@@ -62,9 +61,15 @@ def _actions(run: Run) -> None:
             if st.button("Open in Kernels", key="run/open"):
                 st.switch_page("pages/kernels.py", query_params=query)
         if run.live:
-            st.button("Cancel", on_click=submit.cancel, args=(run.id,), key="run/cancel")
+            st.button("Cancel", on_click=act.careful(submit.cancel), args=(run.id,), key="run/cancel")
         elif run.status != "done" and not run.recorded:
-            st.button("Resume", on_click=_resume, args=(run.id,), key="run/resume", help="Measure what has no record yet")
+            st.button(
+                "Resume",
+                on_click=act.careful(submit.resume),
+                args=(run.id,),
+                key="run/resume",
+                help="Measure what has no record yet",
+            )
         if not run.live:
             st.download_button("Download run", data=lambda: _bundle(run.id), file_name=f"{run.id}.fsrun.tar.gz", on_click="ignore", key="run/export",
                                help="The whole run as one file that can be imported elsewhere")  # fmt: skip
@@ -78,8 +83,6 @@ def _actions(run: Run) -> None:
                     transfer.delete(run.id)
                     st.session_state.setdefault("jobs/toasts", []).append(f"Deleted {run.id}.")
                     st.switch_page("pages/runs.py")
-    if problem := st.session_state.pop("run/problem", None):
-        st.error(problem)
 
 
 def _form(run: Run) -> dict[str, str]:
@@ -117,7 +120,7 @@ def _other(run: Run) -> None:
 def _live(run_id: str) -> None:
     run = runs.read(run_id)
     if not run.live:
-        st.rerun(scope="app")
+        redraw.whole_page()
     p = run.progress
     st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
 
@@ -166,13 +169,6 @@ def _files(run: Run) -> None:
     with st.expander("Files", expanded=run.kind in ("trace", "sanitize")):
         for path, size in runs.artifacts(run.id):
             st.markdown(f"[{md(path)}]({downloads.address(run.id, path)}) · {numbers.size(size)}")
-
-
-def _resume(run_id: str) -> None:
-    try:
-        submit.resume(run_id)
-    except (ValueError, RunError) as error:
-        st.session_state["run/problem"] = sentence(error)
 
 
 def _bundle(run_id: str) -> bytes:

@@ -13,8 +13,7 @@ from backend.core.records import RUN_STATES
 from backend.jobs import kinds
 from backend.store import library, transfer
 from pages._ui import run_table, url
-from pages._ui.frame import sentence
-from pages._ui.words import md
+from pages._ui.words import md, sentence
 
 _PAGE = 25
 _ANY = "any"

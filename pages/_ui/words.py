@@ -54,3 +54,11 @@ def _cases(spec) -> str:
     if not changing and cases:
         words = [f"{k} {cases[0][k]}" for k in ("mask", "batch", "seq", "n", "m") if cases[0].get(k) is not None][:3]
     return ", ".join(words)
+
+
+def sentence(error: BaseException) -> str:
+    """An error as the one sentence a person can act on."""
+    text = str(error).strip()
+    first = text.partition(" ")[0]
+    named = "_" in first or "/" in first or ":" in first  # a parameter, a path, a file.py:function: written as it is
+    return (text if named else text[:1].upper() + text[1:]) or type(error).__name__

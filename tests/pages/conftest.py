@@ -27,7 +27,7 @@ def few(profiles):
 def draw(profiles):
     """draw("kernels", op="add") → the page after its first run, which must not have raised."""
 
-    def make(page: str, **query: str) -> AppTest:
+    def make(page: str, /, **query: str) -> AppTest:
         at = AppTest.from_file(str(APP), default_timeout=60)
         if page != "app":
             at.switch_page(f"pages/{page}.py")
@@ -46,7 +46,7 @@ def calm(at: AppTest) -> AppTest:
 
 def said(elements) -> str:
     """All texts of some elements as a person reads them."""
-    return "\n".join(str(e.value).replace("\\", "") for e in elements)
+    return "\n".join(str(e.value).replace("\\", "").replace("**", "") for e in elements)
 
 
 def query(at: AppTest) -> dict[str, str]:

@@ -1,0 +1,103 @@
+"""A server of its own on a free port, and real Chromium in front of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+class Server:
+    """``streamlit run app.py`` with folders of its own; ``address`` is where it answers."""
+
+    def __init__(self, home: Path):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}"
+        self.profiles = home / "profiles"
+        self.profiles.mkdir(parents=True, exist_ok=True)
+        self.log = home / "server.log"
+        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(home / "runtime")}
+        command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.address}/_stcore/health", timeout=2).read()
+                return
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"the server did not answer: {self.log.read_text()[-2000:]}") from None
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A running browser; without one the journeys are skipped, and fail where CI=true."""
+    found = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        reason = "NO BROWSER JOURNEY RAN: Chromium is not installed (Debian: apt-get install chromium)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=found, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server(tmp_path):
+    running = Server(tmp_path)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    """One server for all journeys of a file."""
+    running = Server(tmp_path_factory.mktemp("journey"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def page(chromium):
+    """A fresh visitor. Whatever the page asks of another machine, or throws, fails the test at its end."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 1400}, accept_downloads=True)
+    page = context.new_page()
+    strange: list[str] = []
+    page.on(
+        "request",
+        lambda r: None if r.url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")) else strange.append(r.url),
+    )
+    page.on("pageerror", lambda e: strange.append(str(e)))
+    yield page
+    context.close()
+    assert not strange, strange

@@ -1,0 +1,134 @@
+"""From an empty checkout to an answer, in a real browser: build, run attention, watch, read, download, reload, find again."""
+
+import gzip
+import json
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+
+from backend.core.paths import ROOT
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+DEEP_LINKS = ["/", *sorted(f"/{f.stem}" for f in (ROOT / "pages").glob("[!_]*.py"))]
+LONG = 240_000  # milliseconds a compile or a job may take on a slow machine before the journey gives up
+KERNELS = "/kernels?mask=sliding_window:left=8,right=8&seq=64&heads=2&impl=cpu,eager,sdpa&cache=warm"
+
+
+@pytest.mark.parametrize("path", DEEP_LINKS)
+def test_a_deep_link_on_a_fresh_server_has_the_frame_and_the_page(server, page, path):
+    page.goto(server.address + path)
+    title = "FuseScope" if path == "/" else path.strip("/").capitalize()
+    page.get_by_role("heading", name=title, exact=True).wait_for(timeout=60_000)
+    side = page.get_by_test_id("stSidebar")
+    side.get_by_text("No job is running.").wait_for(timeout=60_000)
+    for other in ("Home", "Build", "Kernels", "Runs"):
+        assert side.get_by_role("link", name=other, exact=True).count() == 1
+    assert page.get_by_test_id("stException").count() == 0
+
+
+def test_the_whole_journey(shared_server, page):
+    at = shared_server.address
+    page.goto(at + "/build")
+    page.locator(".st-key-build-start button").click(timeout=60_000)
+    page.get_by_text(re.compile("✓ done in")).first.wait_for(timeout=LONG)
+
+    page.goto(at + KERNELS)
+    page.get_by_text("1 case × 3 implementations").wait_for(timeout=60_000)
+    slider = page.get_by_role("slider", name="sequence")
+    slider.focus()
+    slider.press("ArrowRight")  # from 64, typed, to the next typical value
+    page.wait_for_url(re.compile("seq=128"), timeout=30_000)
+    page.locator(".st-key-kernels-run button").click()
+    page.get_by_test_id("stSidebar").get_by_role("button", name="Cancel").wait_for(timeout=60_000)
+    page.get_by_test_id("stProgress").first.wait_for(timeout=60_000)
+    chart = page.locator(".st-key-result .js-plotly-plot").first
+    chart.get_by_text(re.compile("baseline")).first.wait_for(timeout=LONG)
+    page.get_by_text("No job is running.").wait_for(timeout=LONG)
+    text = chart.text_content()
+    assert all(name in text for name in ("cpu", "eager", "sdpa")) and re.search("faster|slower|cannot tell", text)
+    assert "wrong" not in text and "seq=128" in text
+    address = page.url
+    run_id = re.search(r"run=([\w-]+)", address)[1]
+
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="CSV").first.click()
+    lines = saved.value.path().read_text().splitlines()
+    assert lines[0].startswith("op,impl,") and "eager_ms" in lines[0] and len(lines) == 4
+
+    page.get_by_role("radio", name="Trace").click()
+    page.get_by_role("button", name="Collect Chrome trace").click(timeout=60_000)
+    link = page.get_by_role("link", name=re.compile("Download Chrome trace"))
+    link.wait_for(timeout=LONG)
+    with page.expect_download() as saved:
+        link.click()
+    trace = json.loads(gzip.decompress(saved.value.path().read_bytes()))
+    assert any(e.get("name", "").startswith(("aten::", "fusescope")) for e in trace["traceEvents"])
+
+    page.goto(address)
+    page.reload()
+    page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for(timeout=60_000)
+    assert f"run={run_id}" in page.url and "seq=128" in page.url
+    assert page.get_by_text("to other settings").count() == 0
+
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Runs", exact=True).click()
+    words = page.get_by_label("words")
+    words.fill("sdpa eager cpu float32")
+    words.press("Enter")
+    page.get_by_text(re.compile("1 run,")).wait_for(timeout=60_000)
+    page.goto(f"{at}/runs?run={run_id}")
+    with page.expect_download(timeout=60_000) as saved:
+        page.get_by_role("button", name="Download report").click(timeout=60_000)
+    report = saved.value.path()
+    page.goto(report.as_uri() if report.suffix else f"file://{report}")
+    assert "Measure it again" in report.read_text()
+
+
+def test_a_job_started_elsewhere_is_seen_and_cancelled_from_any_page(shared_server, page, chromium):
+    other = chromium.new_context().new_page()
+    other.goto(shared_server.address + "/kernels?op=add&impl=eager,cpu&sweep=n&ns=1048576,2097152,4194304,8388608,16777216")
+    page.goto(shared_server.address + "/")
+    page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for(timeout=60_000)
+    other.locator(".st-key-kernels-run button").click(timeout=60_000)
+    cancel = page.get_by_test_id("stSidebar").get_by_role("button", name="Cancel")
+    cancel.click(timeout=60_000)
+    page.get_by_test_id("stToast").get_by_text(re.compile("cancelled|done")).first.wait_for(timeout=90_000)
+    page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for(timeout=60_000)
+    other.context.close()
+
+
+def test_files_are_served_to_our_own_pages_only(shared_server, page):
+    run = shared_server.profiles / "20261120-101010-bench-aaaaaa"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"id": run.name, "kind": "bench", "spec": {}, "status": "done"}))
+    (run / "artifacts").mkdir()
+    (run / "artifacts" / "page.html").write_text("<script>alert(1)</script>")
+    (run / ".hidden").write_text("x")
+    (run / "artifacts" / "away").symlink_to("/etc/hostname")
+
+    def get(path, **headers):
+        request = urllib.request.Request(f"{shared_server.address}/files/{path}", headers=headers)
+        try:
+            answer = urllib.request.urlopen(request, timeout=20)
+            return answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers), error.read()
+
+    status, headers, body = get(f"{run.name}/artifacts/page.html")
+    assert status == 200 and body.startswith(b"<script>")
+    assert headers["content-disposition"].startswith("attachment") and headers["content-type"] == "application/octet-stream"
+    assert "access-control-allow-origin" not in {k.lower() for k in headers}
+    assert get(f"{run.name}/artifacts/page.html", Host="evil.example")[0] == 403
+    assert get(f"{run.name}/artifacts/page.html", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+    for path in (
+        "../../etc/passwd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        ".hidden",
+        "artifacts/away",
+        "artifacts",
+        "nothing",
+        "artifacts/%00",
+    ):
+        assert get(f"{run.name}/{path}")[0] == 404, path
+    assert get("nobody/run.json")[0] == 404 and get("..%2f/run.json")[0] == 404
