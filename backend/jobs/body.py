@@ -18,10 +18,17 @@ from backend.jobs.channel import BodyReporter
 _PR_SET_PDEATHSIG = 1
 
 
+_SAME = {"device_name": "device", "device_uuid": "GPU", "torch": "torch"}
+
+
 def fork(
-    run: Path, kind: str, spec: dict, skip: set[tuple[str, str]], first: bool, close: list[int]
+    run: Path, kind: str, spec: dict, skip: set[tuple[str, str]], first: bool, known: dict, close: list[int]
 ) -> tuple[int, socket.socket]:
-    """Start a body; gives its process id and the worker's end of the pipe. close: descriptors that stay the worker's alone."""
+    """Start a body; gives its process id and the worker's end of the pipe.
+
+    first: no other body went before in this worker. known: the environment of records that are there already, else empty.
+    close: descriptors that stay the worker's alone.
+    """
     ours, its = socket.socketpair()
     parent = os.getpid()
     sys.stdout.flush()
@@ -34,7 +41,7 @@ def fork(
             for fd in close:
                 os.close(fd)
             _bind_to(parent)
-            code = _main(its, run, kind, spec, skip, first)
+            code = _main(its, run, skip, kind, spec, first, known)
         except BrokenPipeError:
             pass  # the worker was killed: nobody is left to tell
         except BaseException:
@@ -61,10 +68,10 @@ def _bind_to(parent: int) -> None:
     faulthandler.enable()
 
 
-def _main(sock: socket.socket, run: Path, kind: str, spec: dict, skip: set[tuple[str, str]], first: bool) -> int:
+def _main(sock: socket.socket, run: Path, skip: set[tuple[str, str]], kind: str, spec: dict, first: bool, known: dict) -> int:
     reporter = BodyReporter(sock, run, skip)
     try:
-        perform(kind, spec, reporter, first)
+        perform(kind, spec, reporter, first, known)
     except BrokenPipeError:
         raise
     except Cancelled:
@@ -78,8 +85,11 @@ def _main(sock: socket.socket, run: Path, kind: str, spec: dict, skip: set[tuple
     return 0
 
 
-def perform(kind: str, spec: dict, reporter, first: bool = True) -> None:
-    """Validate, describe the machine, wait for the device, run the kind. ``reporter`` has ``ready`` beyond the contract."""
+def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
+    """Validate, describe the machine, wait for the device, run the kind. ``reporter`` has ``ready`` beyond the contract.
+
+    ValueError where a run is resumed on something else than it was begun on: one run is measured in one place.
+    """
     from backend.core import environment
     from backend.jobs import kinds
 
@@ -88,11 +98,14 @@ def perform(kind: str, spec: dict, reporter, first: bool = True) -> None:
     spec = module.validate({k: v for k, v in spec.items() if k != "deadline_s"})
     device = module.device(spec)
     facts = environment.collect(device or "cpu")
+    for key, name in _SAME.items():
+        if known.get(key) and known[key] != facts.get(key):
+            raise ValueError(f"this run was begun with {name} {known[key]}, here is {facts.get(key)}; submit a new run instead")
     if first:
         reporter.environment(**facts)
     lock = device if device in (None, "cpu") else facts["device_uuid"]
     reporter.ready(lock, device, deadline_s)
-    if device and device != "cpu":
+    if first and device and device != "cpu":
         _say_others(reporter, facts.get("device_uuid"))
     module.run(spec, reporter)
 

@@ -19,11 +19,12 @@ from backend.core import paths
 
 _WARM = Path(__file__).with_name("warm.py")
 _ACK_S = float(os.environ.get("FUSESCOPE_WARM_ACK_S", 10))  # a parent that is ready answers within milliseconds
-_READ_ON_LOAD = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "PYTHON", "TORCH_", "CUDA_", "FUSESCOPE_WARM")
+_READ_ON_LOAD = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "PYTHON", "TORCH_", "MALLOC_", "GLIBC_", "FUSESCOPE_WARM")
 
 
 def launch(run: Path, lock: int) -> None:
     """Start the worker of a run folder and hand it the folder's lock (an open descriptor; the caller still closes its own)."""
+    run = run.resolve()
     for _attempt in range(2):
         with _Door() as door:
             sock, ready = door.connect()

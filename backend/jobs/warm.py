@@ -106,7 +106,10 @@ def become_worker(request, lock, error):
             signal.signal(number, signal.SIG_DFL)
         os.environ.clear()
         os.environ.update(request["env"])
-        os.chdir(request["cwd"])
+        try:
+            os.chdir(request["cwd"])
+        except OSError:
+            os.chdir(request["root"])  # the folder of whoever submitted is gone
         sys.path.insert(0, request["root"])
         arguments = [request["run"], "--lock-fd", str(lock)] + (["--note", f"warm parent: {error}"] if error else [])
         sys.argv = ["worker", *arguments]

@@ -44,6 +44,7 @@ class Worker:
     def __init__(self, writer: folder.Writer):
         self.writer = writer
         self.run = folder.read(writer.path)
+        self.begun = bool(writer.skip())  # there are records from an earlier start
         self.ticket: Ticket | None = None
         self.limit: float | None = None  # monotonic time at which the whole job is stopped
         self.place: int | None = None  # in the device's queue, as last shown
@@ -62,7 +63,6 @@ class Worker:
                 self.ticket.close()
 
     def _finish(self, status: str, reason: str | None) -> str:
-        self.writer.flush_progress(now=True)
         self.writer.state(status, reason)
         return status
 
@@ -98,7 +98,8 @@ class _Watch:
         self.pairs_before = len(self.writer.skip())
         run, skip = worker.run, self.writer.skip()
         held = self.writer.descriptors() + (worker.ticket.descriptors() if worker.ticket else [])
-        self.pid, self.sock = body.fork(self.writer.path, run.kind, dict(run.spec), skip, first, held)
+        known = dict(run.environment) if worker.begun else {}
+        self.pid, self.sock = body.fork(self.writer.path, run.kind, dict(run.spec), skip, first, known, held)
         self.inbox = Inbox(self.sock)
         self.code: int | None = None  # wait status of the dead body
         self.ended: dict | None = None  # what the body said last
@@ -132,8 +133,11 @@ class _Watch:
 
     def _take(self, do: str, data: dict) -> None:
         if do == "record":
-            self.writer.record(Record.from_json(data))
+            record = Record.from_json(data)
+            self.writer.record(record)
             self._answer("recorded")
+            if self.doing and self.doing[:2] == (record.case_key, record.impl):
+                self.until = None  # it is done; a crash from here on is still said to have come after it
         elif do == "doing":
             self.doing = (data["case_key"], data["impl"], data["deadline_s"])
             self.until = time.monotonic() + data["deadline_s"]
@@ -295,11 +299,13 @@ def _stop(number: int, _frame) -> None:
 
 
 def _give_up(writer: folder.Writer, reason: str) -> None:
-    print(reason, file=sys.stderr)
+    """Mark the run failed, if the folder can be written at all, and say why on the error output (the log, as a rule)."""
     try:
         writer.state("failed", reason)
     except RunError as e:
-        print(e, file=sys.stderr)
+        reason = f"{reason}; {e}"
+    with contextlib.suppress(OSError):  # the log may lie on the very disk that is full
+        print(reason, file=sys.stderr, flush=True)
 
 
 def _output_to(log: int) -> None:
@@ -330,7 +336,8 @@ class _Inline:
 def _inline(writer: folder.Writer) -> int:
     worker = Worker(writer)
     try:
-        body.perform(worker.run.kind, dict(worker.run.spec), _Inline(worker))
+        known = dict(worker.run.environment) if worker.begun else {}
+        body.perform(worker.run.kind, dict(worker.run.spec), _Inline(worker), True, known)
     except Cancelled:
         writer.state("cancelled", "stopped on request")
     except Stopped as e:

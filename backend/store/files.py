@@ -150,6 +150,11 @@ def take_lock(folder: Path, wait_s: float = 0.0) -> int | None:
                 os.close(fd)
                 return None
             time.sleep(0.01)
+        except OSError as e:
+            os.close(fd)
+            raise RunError(
+                f"{folder} lies where files cannot be locked ({e.strerror}); set FUSESCOPE_PROFILES to a local disk"
+            ) from e
 
 
 def is_locked(folder: Path) -> bool:

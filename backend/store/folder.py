@@ -41,6 +41,7 @@ def new_id(kind: str) -> str:
 def create(kind: str, spec: dict, title: str = "") -> Path:
     """A new run folder, queued; it appears under its name only when it is whole. Raises RunError (disk full, no right)."""
     home = paths.profiles()
+    _sweep(home)
     run_id = new_id(kind)
     hidden = home / f".new-{run_id}"
     try:
@@ -59,6 +60,14 @@ def create(kind: str, spec: dict, title: str = "") -> Path:
             (home / ".live" / run_id).unlink()
         raise
     return home / run_id
+
+
+def _sweep(home: Path) -> None:
+    """Remove what killed processes left half made, half imported or half deleted a day ago or longer."""
+    with contextlib.suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if entry.name.startswith((".new-", ".import-", ".deleted-")) and time.time() - entry.stat().st_mtime > 86400:
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def own_part(run: Run) -> dict:

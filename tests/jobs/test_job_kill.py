@@ -132,3 +132,16 @@ def test_the_worker_says_why_it_cannot_start(home):
     assert second.returncode == 2 and "held by another worker" in second.stderr
     submit.cancel(run_id)
     assert submit.wait(run_id, 30).status == "cancelled"
+
+
+def test_a_run_begun_elsewhere_is_not_mixed_with_this_machine(home):
+    run_id = submit.submit("steps", {"steps": ["ok", "raise"], "device": "cpu"})
+    assert submit.wait(run_id, 30).status == "failed"
+    path = library.find(run_id)
+    text = (path / "run.json").read_text()
+    here = folder.read(path).device_name
+    (path / "run.json").write_text(text.replace(f'"device_name": "{here}"', '"device_name": "NVIDIA H200"'))
+    submit.resume(run_id)
+    run = submit.wait(run_id, 30)
+    assert run.status == "failed" and "begun with device NVIDIA H200, here is" in run.reason
+    assert run.device_name == "NVIDIA H200" and len(folder.records(path)) == 1
