@@ -22,12 +22,19 @@ STAND_INS = ("mma.cuh", "async_copy.cuh")
 """Headers of cuda/common that are wrappers of single GPU instructions, and are replaced."""
 
 
-def build(names: dict[str, tuple[str, ...]]) -> Path:
-    """A library with the given CUDA kernels ({family: names of implementations}); rebuilt when any source has changed."""
+def build(names: dict[str, tuple[str, ...]], extra: dict[str, tuple[Path, ...]] | None = None) -> Path:
+    """A library with the given CUDA kernels ({family: names of implementations}) and further files ({family: paths}, each an
+    implementation of that file's name); rebuilt when any source has changed."""
     import torch
 
-    sources = sorted(f for f in [*paths.cuda_sources().rglob("*"), *HERE.iterdir()] if f.suffix in (".h", ".cuh", ".cu", ".cpp", ".py"))
-    digest = hashlib.sha256(repr((names, torch.__version__)).encode())
+    extra = extra or {}
+
+    sources = sorted(
+        f for f in [*paths.cuda_sources().rglob("*"), *HERE.iterdir()] if f.suffix in (".h", ".cuh", ".cu", ".cpp", ".py")
+    )
+    digest = hashlib.sha256(repr((names, extra, torch.__version__)).encode())
+    for file in (f for files in extra.values() for f in files):
+        digest.update(file.read_bytes())
     for file in sources:
         if file.parent.name in ("common", HERE.name, "gemm", *names):
             digest.update(file.read_bytes())
@@ -44,8 +51,11 @@ def build(names: dict[str, tuple[str, ...]]) -> Path:
     for family, impls in names.items():
         jobs.append(([], folder / "cuda" / family / "binding.cpp"))
         for impl in impls:
-            variant = known[family].variant(impl)
-            jobs.append(([f"-DFUSESCOPE_SYMBOL={variant.symbol}", "-x", "c++"], folder / "cuda" / family / variant.path.name))
+            jobs.append((_as_kernel(family, impl), folder / "cuda" / family / known[family].variant(impl).path.name))
+        for file in extra.get(family, ()):
+            copy = folder / "cuda" / family / file.name
+            copy.write_text(translate(file.read_text()))
+            jobs.append((_as_kernel(family, file.stem), copy))
     objects = [folder / f"{i}.o" for i in range(len(jobs))]
     commands = [["g++", *flags, *extra, "-c", str(source), "-o", str(o)] for (extra, source), o in zip(jobs, objects)]
     with ThreadPoolExecutor(2) as pool:
@@ -79,6 +89,10 @@ def _translated_tree(target: Path) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             stand_in = file.parent.name == "common" and file.name in STAND_INS
             copy.write_text((HERE / file.name).read_text() if stand_in else translate(file.read_text()))
+
+
+def _as_kernel(family: str, impl: str) -> list[str]:
+    return [f"-DFUSESCOPE_SYMBOL=fusescope_{family}__{re.sub(r'[^0-9A-Za-z]', '_', impl)}", "-x", "c++"]
 
 
 def _closing(text: str, opening: int) -> int:

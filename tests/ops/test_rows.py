@@ -100,7 +100,7 @@ def test_operands_that_do_not_fit(device):
         softmax(1.0)
     with pytest.raises(ValueError, match=r"weight of shape \(8,\).*not \(7,\)"):
         layernorm(x, torch.ones(7, device=device))
-    with pytest.raises(ValueError, match="bias is torch.float16"):
+    with pytest.raises(ValueError, match=r"bias is torch\.float16"):
         layernorm(x, None, torch.zeros(8, device=device, dtype=torch.float16))
     with pytest.raises(ValueError, match="eps is at least 0, not -1"):
         layernorm(x, eps=-1)
