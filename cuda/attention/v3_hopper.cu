@@ -41,9 +41,9 @@ __device__ __forceinline__ void warpgroup_barrier(int wg) {
 }
 
 // Panels of 64 columns make up a row of head_dim; stages and resident blocks are what fits registers and shared memory.
-template <int Panels, int WG> struct Shape {
+template <int Panels, int WG, bool Bias> struct Shape {
   static constexpr int stages = Panels == 1 ? (WG == 1 ? 3 : 4) : Panels == 2 ? (WG == 1 ? 2 : 3) : 2;
-  static constexpr int blocks_per_sm = Panels == 1 ? (WG == 1 ? 4 : 2) : Panels == 2 && WG == 1 ? 2 : 1;
+  static constexpr int blocks_per_sm = Panels == 1 ? (WG == 2 ? 2 : Bias ? 3 : 4) : Panels == 2 && WG == 1 ? 2 : 1;
   // Q from registers spares half of the shared-memory reads of S = Q K^T. Only where ptxas 13.0 gets it right: at one panel it gave
   // the fragments of Q and of P the same registers, without a reload. Three and four panels have no registers left for it.
   static constexpr bool q_in_registers = Panels == 2;
@@ -53,11 +53,11 @@ template <int Panels, int WG> struct Shape {
 };
 
 template <typename T, int Panels, int WG, bool Bias>
-__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
+__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_sm)
     attention_hopper(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
                      const __grid_constant__ AttentionArgs args, int q_blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using S = Shape<Panels, WG>;
+  using S = Shape<Panels, WG, Bias>;
   extern __shared__ uint8_t raw[];
   uint8_t* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
   uint8_t* stage_base = shared + S::q_bytes;
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
       for (int i = 0; i < 32; ++i) {
         const int row = q_row + (i & 2 ? 8 : 0), column = tile * 64 + 8 * (i / 4) + t2 + (i & 1);
         float extra = 0.f;
-        if (row < args.seq_q && column < args.seq_k) {
+        if (args.bias && row < args.seq_q && column < args.seq_k) {
           const int64_t at = b * args.bias_stride[0] + h * args.bias_stride[1] + row * args.bias_stride[2] + column * args.bias_stride[3];
           extra = args.bias_dtype == FS_FLOAT32 ? static_cast<const float*>(args.bias)[at] : to_float(static_cast<const T*>(args.bias)[at]);
         }
@@ -366,7 +366,7 @@ template <typename T, int Panels, int WG, bool Bias> const char* launch(const At
   if (const char* why = make_map(&k_map, bf16, args.k, kv_sizes, args.k_stride)) return why;
   if (const char* why = make_map(&v_map, bf16, args.v, kv_sizes, args.v_stride)) return why;
   auto kernel = attention_hopper<T, Panels, WG, Bias>;
-  const int bytes = Shape<Panels, WG>::shared_bytes((args.seq_k + 63) / 64);
+  const int bytes = Shape<Panels, WG, Bias>::shared_bytes((args.seq_k + 63) / 64);
   if (bytes > kMaxSharedBytes) return "unsupported: too many keys for the schedule in shared memory";
   if (cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return cudaGetErrorString(status);
   const int q_tiles = (args.seq_q + 63) / 64, q_blocks = (q_tiles + WG - 1) / WG;
@@ -376,26 +376,27 @@ template <typename T, int Panels, int WG, bool Bias> const char* launch(const At
   return launch_error();
 }
 
-template <typename T, int Panels, int WG> const char* with_bias(const AttentionArgs& args, cudaStream_t stream) {
-  return args.bias ? launch<T, Panels, WG, true>(args, stream) : launch<T, Panels, WG, false>(args, stream);
+template <typename T, int Panels> const char* with_warpgroups(const AttentionArgs& args, cudaStream_t stream) {
+  // A scale that is not positive turns the order of the scores round, so the maximum has to be taken of scaled ones, as with a
+  // bias; a bias needs the registers that a second resident block would.
+  if (args.bias || !(args.scale > 0)) return launch<T, Panels, 1, true>(args, stream);
+  // One warpgroup a block while two would leave multiprocessors idle; two share their KV tiles once there is enough work.
+  const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
+  return tiles <= 2 * 132 ? launch<T, Panels, 1, false>(args, stream) : launch<T, Panels, 2, false>(args, stream);
 }
 
 template <typename T> const char* with_panels(const AttentionArgs& args, cudaStream_t stream) {
-  // One warpgroup a block while that leaves multiprocessors idle otherwise; two share their KV tiles once there is enough work.
-  const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
-  const bool small = tiles <= 2 * 132;
   switch ((args.head_dim + 63) / 64) {
-    case 1: return small ? with_bias<T, 1, 1>(args, stream) : with_bias<T, 1, 2>(args, stream);
-    case 2: return small ? with_bias<T, 2, 1>(args, stream) : with_bias<T, 2, 2>(args, stream);
-    case 3: return with_bias<T, 3, 2>(args, stream);
-    case 4: return with_bias<T, 4, 2>(args, stream);
+    case 1: return with_warpgroups<T, 1>(args, stream);
+    case 2: return with_warpgroups<T, 2>(args, stream);
+    case 3: return with_warpgroups<T, 3>(args, stream);
+    case 4: return with_warpgroups<T, 4>(args, stream);
   }
   return "unsupported: head_dim above 256";
 }
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
-  if (!(args->scale > 0)) return "unsupported: a scale that is not positive";
   switch (args->dtype) {
     case FS_FLOAT16: return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
     case FS_BFLOAT16: return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));

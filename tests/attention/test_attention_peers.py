@@ -27,7 +27,9 @@ def test_peers_are_right_or_say_why_not(name, dtype, device):
         pytest.skip(f"{name} exists on {' and '.join(OP.PEERS[name].devices)}")
     ran = 0
     for values in CASES:
-        inputs = OP.inputs(case(**values), dtype, device, 0, contiguous=False)
+        inputs = OP.inputs(
+            case(**values), dtype, device, 0, contiguous=device == "cuda"
+        )  # fused CUDA kernels fault on odd addresses
         try:
             run = OP.PEERS[name].make(inputs)
         except Unsupported as error:
@@ -64,3 +66,11 @@ def test_flex(values, device):
 def test_flash_on_a_gpu_takes_no_explicit_mask():
     with pytest.raises(Unsupported, match=r"flash_attention does not take this: .*attn_mask"):
         OP.PEERS["sdpa_flash"].make(OP.inputs(case(64, mask="longformer"), "float16", "cuda", 0))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ("sdpa", "sdpa_efficient", "sdpa_cudnn", "sdpa_flash"))
+def test_fused_peers_on_a_gpu_refuse_odd_addresses(name):
+    inputs = OP.inputs(case(64), "float16", "cuda", 0, contiguous=False)
+    with pytest.raises(Unsupported, match="does not take this"):
+        OP.PEERS[name].make(inputs)
