@@ -22,11 +22,12 @@ _SAME = {"device_name": "device", "device_uuid": "GPU", "torch": "torch"}
 
 
 def fork(
-    run: Path, kind: str, spec: dict, skip: set[tuple[str, str]], first: bool, known: dict, close: list[int]
+    run: Path, kind: str, spec: dict, recorded: dict[tuple[str, str], str], first: bool, known: dict, close: list[int]
 ) -> tuple[int, socket.socket]:
     """Start a body; gives its process id and the worker's end of the pipe.
 
-    first: no other body went before in this worker. known: the environment of records that are there already, else empty.
+    recorded: status of each (case_key, impl) that has a record. first: no other body went before in this worker.
+    known: the environment of records that are there already, else empty.
     close: descriptors that stay the worker's alone.
     """
     ours, its = socket.socketpair()
@@ -41,7 +42,7 @@ def fork(
             for fd in close:
                 os.close(fd)
             _bind_to(parent)
-            code = _main(its, run, skip, kind, spec, first, known)
+            code = _main(its, run, recorded, kind, spec, first, known)
         except BrokenPipeError:
             pass  # the worker was killed: nobody is left to tell
         except BaseException:
@@ -68,8 +69,10 @@ def _bind_to(parent: int) -> None:
     faulthandler.enable()
 
 
-def _main(sock: socket.socket, run: Path, skip: set[tuple[str, str]], kind: str, spec: dict, first: bool, known: dict) -> int:
-    reporter = BodyReporter(sock, run, skip)
+def _main(
+    sock: socket.socket, run: Path, recorded: dict[tuple[str, str], str], kind: str, spec: dict, first: bool, known: dict
+) -> int:
+    reporter = BodyReporter(sock, run, recorded)
     try:
         perform(kind, spec, reporter, first, known)
     except BrokenPipeError:

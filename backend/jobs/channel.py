@@ -65,10 +65,10 @@ class BodyReporter:
     ``record`` returns once the worker has it on file. Where the worker is gone, BrokenPipeError ends the body.
     """
 
-    def __init__(self, sock: socket.socket, run: Path, skip: set[tuple[str, str]]):
+    def __init__(self, sock: socket.socket, run: Path, known: dict[tuple[str, str], str]):
         self._sock, self._run = sock, run
         self._inbox = Inbox(sock)
-        self._skip = set(skip)
+        self._known = dict(known)
         self._cancelled = False
         self._lock = threading.RLock()
 
@@ -76,7 +76,7 @@ class BodyReporter:
         with self._lock:
             self._say("record", record.to_json())
             self._await("recorded")
-            self._skip.add((record.case_key, record.impl))
+            self._known[record.case_key, record.impl] = record.status
 
     def samples(self, case_key: str, impl: str, mode: str, milliseconds: list[float], state: list[dict] | None = None) -> None:
         line = {
@@ -104,7 +104,10 @@ class BodyReporter:
         return artifact_path(self._run, name)
 
     def skip(self) -> set[tuple[str, str]]:
-        return set(self._skip)
+        return set(self._known)
+
+    def statuses(self) -> dict[tuple[str, str], str]:
+        return dict(self._known)
 
     def check(self) -> None:
         with self._lock:

@@ -36,7 +36,7 @@ class Writer:
             raise RunError(f"{self.path.name} is held by another worker; it is running already")
         self._data = files.read_json(self.path / "run.json")
         self._mark = self._stamp()
-        self._pairs: set[tuple[str, str]] = set()
+        self._pairs: dict[tuple[str, str], str] = {}
         self._progress_at = self._synced_at = 0.0
         self._progress_waits = False
         with files.clear_errors(self.path):
@@ -46,14 +46,14 @@ class Writer:
             (self.path / ".reserve").write_bytes(b"\1" * _RESERVE)
         for data in files.lines(self.path / "results.jsonl"):
             record = Record.from_json(data)
-            self._pairs.add((record.case_key, record.impl))
+            self._pairs[record.case_key, record.impl] = record.status
 
     # what a job may say
 
     def record(self, record: Record) -> None:
         """Append a record; when this returns, it is in the file."""
         self._append("results.jsonl", record.to_json())
-        self._pairs.add((record.case_key, record.impl))
+        self._pairs[record.case_key, record.impl] = record.status
 
     def samples(self, case_key: str, impl: str, mode: str, milliseconds: list[float], state: list[dict] | None = None) -> None:
         line = {"case_key": case_key, "impl": impl, "mode": mode, "ms": list(milliseconds), "state": state}
@@ -86,6 +86,9 @@ class Writer:
 
     def skip(self) -> set[tuple[str, str]]:
         return set(self._pairs)
+
+    def statuses(self) -> dict[tuple[str, str], str]:
+        return dict(self._pairs)
 
     def check(self) -> None:
         if self.cancel_requested():
