@@ -38,12 +38,13 @@ Buffer buffer(int64_t floats) { return Buffer(static_cast<float*>(std::aligned_a
 inline float exp2_fast(float x) {
   const float held = x < -126.f ? -126.f : x;
   const float whole = std::floor(held), f = held - whole - 0.5f;  // f in [-0.5, 0.5): 2^(f + 0.5)
-  float p = 1.877576608e-3f;
-  p = p * f + 1.368328177e-2f;
-  p = p * f + 7.849893994e-2f;
-  p = p * f + 3.397240751e-1f;
-  p = p * f + 9.802578415e-1f;
-  p = p * f + 1.414213664f;
+  float p = 2.170225482e-4f;
+  p = p * f + 1.895036446e-3f;
+  p = p * f + 1.360259754e-2f;
+  p = p * f + 7.849350232e-2f;
+  p = p * f + 3.397315304e-1f;
+  p = p * f + 9.802581791e-1f;
+  p = p * f + 1.414213563e+0f;
   const int32_t bits = (int32_t(whole) + 127) << 23;
   float power;
   std::memcpy(&power, &bits, 4);

@@ -42,7 +42,10 @@ def fits(mask: str, seq: int, seq_k: int) -> bool:
 
 
 def wrong(out, inputs, dtype: str) -> str | None:
-    """None where a result is within tolerance of the reference everywhere, else what is wrong; the judge that measuring uses."""
+    """None where a result is within tolerance of the reference everywhere, else what is wrong; the judge that measuring uses.
+
+    The tolerance is that of rows with one live key: masks here leave some rows few.
+    """
     from backend.measure.check import compare
 
     reference = OP.reference(inputs)

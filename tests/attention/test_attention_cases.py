@@ -1,5 +1,7 @@
 """The case schema, inputs, reference and cost of attention."""
 
+import math
+
 import pytest
 import torch
 
@@ -99,3 +101,10 @@ def test_auto_on_a_gpu_goes_by_dtype_and_density():
     assert chosen("float16", seq=512, mask="sliding_window:left=4,right=4") == "v1_rowwise"
     if torch.cuda.get_device_capability() >= (8, 0):
         assert chosen("float16", seq=512) != "v1_rowwise"
+
+
+def test_the_allowed_error_shrinks_with_the_outputs():
+    long, short = (OP.tolerance(case(seq, batch=1), "bfloat16") for seq in (4096, 16))
+    assert long.absolute == pytest.approx(short.absolute / 16) and long.relative == short.relative
+    assert long.absolute < (math.e / 4096) ** 0.5 / 4, "a wrong mask must not hide: outputs have about this standard deviation"
+    assert OP.tolerance(case(4096, batch=1, mask="causal"), "bfloat16").absolute == OP.TOLERANCE["bfloat16"].absolute

@@ -90,12 +90,13 @@ def test_rows_without_a_key_are_zeros(impl, device, dtype):
 @each_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_large_scores_do_not_overflow(impl, device, dtype):
+    """Scores of 100 and more: exp of them is infinite without the maximum. Their rounding errors are as much larger as they are."""
     inputs = OP.inputs(case(70, 130, "causal", head_dim=64), dtype, device, 0)
     inputs["q"] *= 30
-    for mask in ("causal", "full"):
-        mask = masks.load(mask)
-        with_mask = inputs | {"mask": mask, "plan": prepare(mask, 70, 130, device)}
-        assert wrong(_call(with_mask, impl, with_mask["plan"], None), with_mask, dtype) is None
+    allowed = 30 * OP.TOLERANCE[dtype].absolute if dtype == "float32" else OP.TOLERANCE[dtype].absolute
+    for mask in (masks.load("causal"), masks.load("full")):
+        out = _call(inputs, impl, prepare(mask, 70, 130, device), None)
+        torch.testing.assert_close(out.double(), OP.reference(inputs | {"mask": mask}), atol=allowed, rtol=allowed)
 
 
 @each_kernel

@@ -7,7 +7,7 @@ functional.py is the public function, peers.py and flex.py are what a user could
 """
 
 from backend.kernels import register_fakes
-from backend.ops.attention.cases import DTYPES, PARAMETERS, TOLERANCE, cost, validate
+from backend.ops.attention.cases import DTYPES, PARAMETERS, TOLERANCE, cost, tolerance, validate
 from backend.ops.attention.functional import attention, choose, fake
 from backend.ops.attention.peers import PEERS
 from backend.ops.attention.plan import Plan, prepare
@@ -15,7 +15,7 @@ from backend.ops.attention.problem import arguments, auto, call, inputs, referen
 
 __all__ = [
     "DTYPES", "FAMILY", "NAME", "PARAMETERS", "PEERS", "SUMMARY", "TITLE", "TOLERANCE", "Plan", "arguments", "attention", "auto",
-    "call", "choose", "cost", "inputs", "prepare", "reference", "validate",
+    "call", "choose", "cost", "inputs", "prepare", "reference", "tolerance", "validate",
 ]  # fmt: skip
 
 NAME = "attention"
