@@ -38,6 +38,9 @@ class Reporter(Protocol):
     def skip(self) -> set[tuple[str, str]]:
         """(case_key, impl) pairs that already have a record and are not to be measured again."""
 
+    def statuses(self) -> dict[tuple[str, str], str]:
+        """The status of each of those records: a baseline that crashed is not tried again for the sake of the others."""
+
     def check(self) -> None:
         """Raise Cancelled when a stop was asked for; call it between samples."""
 
@@ -81,7 +84,10 @@ class Collect:
         return path
 
     def skip(self) -> set[tuple[str, str]]:
-        return {(r.case_key, r.impl) for r in self.records}
+        return set(self.statuses())
+
+    def statuses(self) -> dict[tuple[str, str], str]:
+        return {(r.case_key, r.impl): r.status for r in self.records}
 
     def check(self) -> None:
         if self.cancelled:

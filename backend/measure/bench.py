@@ -97,13 +97,15 @@ class Bench:
     def _case(self, number: int, values: Mapping[str, Any]) -> None:
         reporter, spec = self.reporter, self.spec
         trial = Trial(spec, self.module, values, reporter, self.unbuilt)
-        finished = {impl for key, impl in reporter.skip() if key == trial.key}
+        finished = {impl: status for (key, impl), status in reporter.statuses().items() if key == trial.key}
         due = [n for n in self.names if n not in finished]
         share, before = len(self.names) * (1 + len(self.modes)), number * len(self.names) * (1 + len(self.modes))
         if not due:
             self.done = before + share
             return self._progress(f"case {number + 1} has its records already")
-        together = due if spec.baseline in due else [*due, spec.baseline]  # a partner again, without a second record
+        together = list(due)
+        if finished.get(spec.baseline) == "ok":
+            together.append(spec.baseline)  # a partner again, without a second record
         found = candidates(spec, together, self.facts["arch"])
         where = f"case {number + 1} of {len(self.cases)}: "
         self.done = before
@@ -125,9 +127,10 @@ class Bench:
 
     def _emit(self, trial: Trial, found: list[Candidate], due: list[str]) -> None:
         cost = self.module.cost(trial.values, self.spec.dtype)
-        baseline = next(c for c in found if c.name == self.spec.baseline)
-        if baseline.status is not None:
-            self.reporter.log(f"no speed-ups for this case: the baseline {baseline.name} is {baseline.status}: {baseline.reason}")
+        baseline = next((c for c in found if c.name == self.spec.baseline), None)
+        if baseline is None or baseline.status is not None:
+            why = f"{baseline.status}: {baseline.reason}" if baseline else "no partner any more, as its record says"
+            self.reporter.log(f"no speed-ups for this case: the baseline {self.spec.baseline} is {why}")
         for c in found:
             if c.status is None and not c.series:
                 c.fail("error", "no mode could be measured; the log says why")

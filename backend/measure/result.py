@@ -14,8 +14,10 @@ MAIN = ("graph", "eager", "graph_cold", "eager_cold")
 """Modes by preference for speed-up and rates: the kernel's own time, else the launch path; cold where only that was taken."""
 
 
-def record(spec: BenchSpec, values: Mapping[str, Any], c: Candidate, baseline: Candidate, cost: Cost, facts: Mapping) -> Record:
-    """The record of one candidate of a finished case; ``baseline`` may be the candidate itself, or one without times."""
+def record(
+    spec: BenchSpec, values: Mapping[str, Any], c: Candidate, baseline: Candidate | None, cost: Cost, facts: Mapping
+) -> Record:
+    """The record of one candidate of a finished case; ``baseline`` may be the candidate itself, one without times, or none."""
     common = dict(op=spec.op, impl=c.name, case=dict(values), dtype=spec.dtype, device=spec.device)
     common |= dict(accuracy=c.accuracy, source_hash=c.info.source_hash)
     if c.status is not None:
@@ -39,8 +41,10 @@ def main_mode(c: Candidate) -> str:
     return next(mode for mode in MAIN if mode in c.series)
 
 
-def speedup(c: Candidate, baseline: Candidate, seed: int) -> Speedup | None:
-    """Of the first mode that both have; None where the baseline has no times."""
+def speedup(c: Candidate, baseline: Candidate | None, seed: int) -> Speedup | None:
+    """Of the first mode that both have; None where there is no baseline, or where it has no times."""
+    if baseline is None:
+        return None
     mode = next((m for m in MAIN if m in c.series and m in baseline.series), None)
     return compare.speedup(baseline.series[mode], c.series[mode], seed) if mode else None
 

@@ -133,6 +133,19 @@ def test_what_has_a_record_is_not_measured_again(quick, wrong):
     assert len(again.records) == 4
 
 
+def test_a_baseline_that_crashed_is_not_tried_again(quick, wrong):
+    first = quick(["eager"], baseline="eager")
+    crashed = Record("add", "eager", first.records[0].case, "float32", "cpu", "crashed", "SIGSEGV (Segmentation fault)")
+    again = Collect()
+    again.records.append(crashed)
+    said = []
+    again.doing = lambda case_key, impl, deadline_s: said.append(impl)
+    quick(["eager", wrong("right")], baseline="eager", reporter=again)
+    assert [r.impl for r in again.records] == ["eager", wrong("right")] and "eager" not in said
+    assert again.records[1].status == "ok" and again.records[1].speedup is None
+    assert any("no speed-ups for this case: the baseline eager is no partner any more" in line for line in again.lines)
+
+
 def test_a_stop_keeps_what_is_finished(quick, wrong):
     class Stopping(Collect):
         def record(self, record):
