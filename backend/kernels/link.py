@@ -17,13 +17,15 @@ from backend.core.toolchain import Toolchain
 from backend.kernels.plan import Object
 
 LINK = "2"  # of the way libraries are linked; a change here links them anew
+# No symbol of the CUDA runtime inside leaves the library, and none of ours is taken by another that is loaded.
+_LINK = ("-shared", "-Wl,--no-undefined,--allow-shlib-undefined,-Bsymbolic,--exclude-libs,ALL,--no-demangle,--as-needed")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^']+)'")
 
 
 def library_name(chain: Toolchain, unit: str, items: list[Object]) -> str:
     """libfusescope_cpu-<hash>.so or libfusescope_cuda-<hash>.so; without a CUDA torch the kernels alone: libfusescope_kernels-…"""
     label = unit if unit == "cpu" or chain.torch_has_cuda else "kernels"
-    digest = hashlib.sha256("\n".join([*sorted(i.file for i in items), str(chain.torch_has_cuda), LINK]).encode())
+    digest = hashlib.sha256("\n".join([*sorted(i.file for i in items), str(chain.torch_has_cuda), LINK, *_LINK]).encode())
     return f"libfusescope_{label}-{digest.hexdigest()[:20]}.so"
 
 
@@ -64,15 +66,7 @@ def _link_once(chain: Toolchain, folder: Path, unit: str, items: list[Object], n
     # private copy of the C++ runtime would be linked in, and the first exception that meets torch's copy would crash.
     libraries.append("-l:libstdc++.so.6")
     part = f"{name}.{os.getpid()}.part"
-    flags = [
-        "-shared",
-        "-Wl,--no-undefined",
-        "-Wl,--allow-shlib-undefined",
-        "-Wl,-Bsymbolic",
-        "-Wl,--no-demangle",
-        "-Wl,--as-needed",
-        f"-L{chain.torch_dir}/lib",
-    ]
+    flags = [*_LINK, f"-L{chain.torch_dir}/lib"]
     done = _call([chain.gxx.path, *flags, "-o", part, *inputs, *libraries], folder)
     if done.returncode != 0:
         (folder / part).unlink(missing_ok=True)

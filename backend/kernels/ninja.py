@@ -74,17 +74,16 @@ def seconds(folder: Path) -> dict[str, float]:
 
 
 def _command(chain: Toolchain, item: Object) -> str:
-    """Compile, then make every symbol but the entry point local: two kernels may use the same names (templates instantiated
-    for several tile sizes, helpers of one header built for several architectures) without the linker merging them."""
+    """Compile, then make every symbol but the entry point local: two kernels, or two bindings, may use the same names (templates
+    instantiated for several tile sizes, a header built for several architectures) and the linker neither merges nor refuses."""
     out = item.file
     if item.compiler == "nvcc":
         words = [chain.nvcc.path, *(["-ccbin", chain.gxx.path] if chain.gxx else [])]
     else:
         words = [chain.gxx.path]
     compile_ = shlex.join([*words, *item.flags, "-c", str(item.source)]) + f" -o {out}.part"
-    if item.keep:
-        compile_ += f" && ld -r --force-group-allocation -o {out}.whole {out}.part"
-        compile_ += f" && objcopy --keep-global-symbol={item.keep} {out}.whole {out}.part && rm {out}.whole"
+    compile_ += f" && ld -r --force-group-allocation -o {out}.whole {out}.part"
+    compile_ += f" && objcopy --keep-global-symbol={item.keep or 'nothing'} {out}.whole {out}.part && rm {out}.whole"
     log = Path(out).with_suffix(".log")
     return f"if {{ {compile_}; }} > {log} 2>&1; then mv {out}.part {out}; else cat {log}; rm -f {out}.*; exit 1; fi"
 

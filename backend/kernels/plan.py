@@ -28,7 +28,8 @@ _NVCC_EXTRA = ("--expt-relaxed-constexpr", "-diag-suppress", "177")  # CuTe need
 class Object:
     """One file to compile. unit: "cpu" or "cuda", the library it goes into; name None = the family's binding.
 
-    ``keep`` is the one global symbol of a kernel object; None for bindings, which register themselves when loaded.
+    ``keep`` is the one global symbol of a kernel object; None for bindings, which
+    register themselves when loaded.
     """
 
     unit: str
@@ -87,7 +88,7 @@ def of_units(chain: Toolchain, units: tuple[str, ...], archs: tuple[str, ...]) -
 
 def _binding(chain, unit, family, hashes) -> Object:
     flags = _BINDING + (("-DFUSESCOPE_CUDA", "-DUSE_CUDA") if unit == "cuda" else ())
-    key = _key(hashes, family.binding, flags, _version(chain.gxx), chain.torch_version, chain.torch_cuda)
+    key = _key(hashes, family.binding, (*flags, "private symbols"), _version(chain.gxx), chain.torch_version, chain.torch_cuda)
     include = ("-isystem", f"{chain.torch_dir}/include")
     return Object(unit, family.name, None, None, family.binding, "g++", flags + include, None, key)
 

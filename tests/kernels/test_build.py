@@ -115,6 +115,21 @@ def test_two_kernels_may_use_the_same_names(project):
     assert "[2.0, 4.0]" in done.stdout, done.stderr
 
 
+def test_two_bindings_may_use_the_same_names(project):
+    import shutil
+
+    project.edit(project.add / "binding.cpp", "namespace {", "int helper() { return 1; }\nnamespace {")
+    shutil.copytree(project.add, project.cuda / "more", ignore=shutil.ignore_patterns("*.cu", "cpu.cpp"))
+    project.edit(project.cuda / "more" / "binding.cpp", 'm.def("add(', 'm.def("more(')
+    project.edit(project.cuda / "more" / "binding.cpp", 'm.impl("add"', 'm.impl("more"')
+    result = cpu(project)
+    assert result.ok and "cpu" in result.libraries, project.text
+    done = project.python(
+        "from backend import kernels; import torch; kernels.load('cpu'); print(torch.ops.fusescope.more.default._schema)"
+    )
+    assert "fusescope::more(Tensor a" in done.stdout, done.stderr
+
+
 def test_clean_compiles_everything_again(project):
     result = cpu(project, clean=True)
     assert result.ok and result.compiled == 2 and not result.reused
