@@ -24,6 +24,7 @@ def examine() -> list[Finding]:
         doctor_tools.gcc_and_gxx(chain),
         doctor_tools.ninja(chain),
         doctor_tools.binutils(),
+        doctor_tools.sass(chain),
         doctor_tools.python_headers(),
         *doctor_tools.headers(chain),
         doctor_build.coverage(chain, present),

@@ -11,9 +11,9 @@ import sysconfig
 from pathlib import Path
 
 from backend.core import nvml, paths
-from backend.core.diagnosis import CUTLASS, diagnose
+from backend.core.diagnosis import CUDA_TOOLS, CUTLASS, diagnose
 from backend.core.findings import Finding, install, pip
-from backend.core.toolchain import Toolchain
+from backend.core.toolchain import Toolchain, find_cuda_tool
 
 OLDEST_CUDA, NEWEST_CUDA, OLDEST_TORCH, OLDEST_GCC = (12, 8), 13, (2, 11), 11
 PACKAGES = ("streamlit", "plotly", "pandas", "duckdb", "pyarrow", "numpy", "psutil")
@@ -144,6 +144,18 @@ def binutils() -> Finding:
     if missing:
         return Finding("binutils", "fail", f"{', '.join(missing)} missing", install("binutils", "binutils"))
     return Finding("binutils", "ok", "ld, objcopy, nm and c++filt are there")
+
+
+def sass(chain: Toolchain) -> Finding | None:
+    """cuobjdump and nvdisasm: only reading SASS needs them."""
+    if chain.nvcc is None:
+        return None
+    missing = [name for name in ("cuobjdump", "nvdisasm") if find_cuda_tool(chain, name) is None]
+    if missing:
+        return Finding(
+            "SASS tools", "warn", f"{' and '.join(missing)} missing: a kernel's SASS cannot be shown", pip(*CUDA_TOOLS)
+        )
+    return Finding("SASS tools", "ok", "cuobjdump and nvdisasm are there")
 
 
 def python_headers() -> Finding:
