@@ -92,7 +92,7 @@ class Trial:
             return
         for c in tried:
             self._begin(c, step, f"checking {c.name} on fresh values")
-            self._guarded(c, partial(self._judge, c, case, None, "on fresh values in the same tensors: "))
+            self._guarded(c, partial(self._judge, c, case, None, "on fresh values in the same tensors: ", every=True))
 
     def sample(self, candidates: list[Candidate], mode: str, flush: Callable[[], None] | None, l2_bytes: int | None) -> None:
         """Sample all candidates without a status in one mode, together; their ``series`` get the mode where it applies."""
@@ -179,9 +179,9 @@ class Trial:
             c.fail("error", f"on non-contiguous inputs: {one_line(e)}")
         c.run = timed if c.status is None else None
 
-    def _judge(self, c: Candidate, case: Case, out: Any, prefix: str = "") -> None:
+    def _judge(self, c: Candidate, case: Case, out: Any, prefix: str = "", every: bool = False) -> None:
         with torch.no_grad():
-            judgement = case.verify(c.run, out)
+            judgement = case.verify(c.run, out, every)
         c.accuracy = worse(c.accuracy, judgement.accuracy)
         if judgement.reason:
             c.accuracy = judgement.accuracy or c.accuracy

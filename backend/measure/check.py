@@ -68,11 +68,12 @@ class Case:
         self._before = {k: v.clone() for k, v in _tensors(self.inputs)}
         self.reference, self.precision = reference(self.module, self.inputs)
 
-    def verify(self, run: Callable[[], Any], out: Any = None) -> Judgement:
-        """Judge ``out``, the result of a call already made on these inputs, or else one made now on poisoned memory."""
+    def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Judgement:
+        """Judge ``out``, the result of a call already made on these inputs, or else one made now on poisoned memory (``every``:
+        also what the call allocates a second time, see poison.py)."""
         if out is None:
             size = self.reference.numel() * getattr(torch, self.dtype).itemsize
-            with poisoned(self.device, size):
+            with poisoned(self.device, size, every):
                 out = run()
         if self.device.startswith("cuda"):
             torch.cuda.synchronize(self.device)

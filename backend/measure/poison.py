@@ -11,7 +11,8 @@ allocations through ATen and makes torch.compile compile again.
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
+import warnings
+from contextlib import contextmanager, nullcontext
 
 from backend.measure import driver
 
@@ -21,11 +22,16 @@ _SMALL = 2048  # bytes
 
 
 @contextmanager
-def poisoned(device: str, size: int):
-    """While inside, memory freshly allocated for tensors on ``device`` holds garbage; ``size``: bytes of the expected output."""
+def poisoned(device: str, size: int, every: bool = False):
+    """While inside, memory freshly allocated for tensors on ``device`` holds garbage; ``size``: bytes of the expected output.
+
+    On CUDA the allocator's memory is poisoned once, before: what the call itself frees and gets again is not. ``every`` adds
+    torch's deterministic fill there, which reaches each allocation, for callables that torch.compile has no part in.
+    """
     if device.startswith("cuda"):
         _poison_cuda(device)
-        yield
+        with _deterministic_fill() if every else nullcontext():
+            yield
         return
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_PERTURB, _FILL ^ 0xFF)  # glibc fills with the complement
@@ -71,7 +77,9 @@ def _deterministic_fill():
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # which operations are not deterministic is not the question here
+            yield
     finally:
         torch.utils.deterministic.fill_uninitialized_memory = filled
         torch.use_deterministic_algorithms(was, warn_only=warn)
