@@ -1,8 +1,13 @@
-"""Makes many run folders quickly, for tests and for measuring the library: python tests/store/make_runs.py FOLDER RUNS RECORDS."""
+"""Makes many run folders quickly, for tests and for measuring the library.
+
+python tests/store/make_runs.py FOLDER 10000 100     makes them (where FOLDER has none yet) and says how long queries take
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -68,5 +73,30 @@ def make(home: Path, runs: int, records: int) -> None:
                 f.write(json.dumps(record(op, k, impl, "ok" if k % 20 else "wrong")) + "\n")
 
 
+def measure(home: Path) -> None:
+    """Print how long the library takes over the runs in a folder, with and without its index."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    os.environ["FUSESCOPE_PROFILES"] = str(home)
+    from backend.store import library
+
+    def say(what: str, query) -> None:
+        begin = time.perf_counter()
+        found = query()
+        count = found[1] if isinstance(found, tuple) else len(found)
+        print(f"{time.perf_counter() - begin:7.3f} s  {what}: {count}")
+
+    library.index.connect().close()  # importing duckdb is no part of a query
+    shutil.rmtree(home / ".index", ignore_errors=True)
+    say("first listing, no index", library.runs)
+    say("listing", library.runs)
+    say("filtering runs", lambda: library.runs(op="gemm", status="done", text="h200"))
+    say("first look at records, no index", lambda: library.records(op="add", impl="flex"))
+    say("filtering records", lambda: library.records(op="softmax", impl="sdpa"))
+    say("filtering records by device", lambda: library.records(op="gemm", device_name="NVIDIA H200", impl="sdpa"))
+
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    folder = Path(sys.argv[1])
+    if not folder.exists():
+        make(folder, int(sys.argv[2]), int(sys.argv[3]))
+    measure(folder)
