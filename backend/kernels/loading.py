@@ -17,7 +17,7 @@ from backend.kernels import plan, report
 from backend.kernels.build import build, default_archs
 from backend.kernels.fakes import register_given
 
-_loaded: dict[str, tuple[str, ...]] = {}  # unit: names of the objects in the library this process runs
+_loaded: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}  # unit: architectures and content keys of what this process runs
 _calls: dict[tuple[str, str], Callable] = {}  # (operator, device type): the overload
 _auto: dict[tuple[str, str, int | None], str] = {}
 
@@ -100,7 +100,7 @@ def _load_unit(torch, unit: str) -> None:
         raise BuildError(f"there is no {unit} library to load: {reason}", found.causes)
     torch.ops.load_library(library)
     torch.compiler.assume_constant_result(_auto_impl)  # it reads files, which torch.compile cannot trace
-    _loaded[unit] = _names(chain, unit, archs)
+    _loaded[unit] = found.archs, frozenset(v.key for v in found.variants)
     if unit == "cpu":
         register_given()
 
@@ -118,17 +118,13 @@ def _archs_by_torch() -> tuple[str, ...]:
     return tuple(sorted({_arch_of_device(i) for i in range(torch.cuda.device_count())}))
 
 
-def _names(chain, unit: str, archs: tuple[str, ...]) -> tuple[str, ...]:
-    return (*archs, *(item.file for item in plan.objects(chain, unit, archs)))
-
-
 def _check_unchanged(unit: str) -> None:
-    archs = tuple(name for name in _loaded[unit] if name.startswith("sm_"))
-    now = set(_names(toolchain.detect(), unit, archs))
-    changed = sorted(now.symmetric_difference(_loaded[unit]))
+    archs, keys = _loaded[unit]
+    now = plan.of_units(toolchain.detect(), (unit,), archs)
+    changed = sorted({i.title for i in now if i.key not in keys}) or (["a kernel was removed"] if len(now) < len(keys) else [])
     if changed:
         raise BuildError(
-            f"the kernel sources changed after this process loaded them ({changed[0]} …); "
+            f"the kernel sources changed after this process loaded them ({', '.join(changed[:3])}{' …' if len(changed) > 3 else ''}); "
             "it goes on running the old ones: start a new process to measure the new"
         )
 
