@@ -30,6 +30,9 @@ class State:
         recent = [q for when, q in history if time.time() - when < _ECHO_S] + [q for _, q in history[-1:]]
         self.opened = self.query not in recent
         """True where the URL came from outside: first visit, a link, the back button."""
+        if self.opened:
+            # Said at once: a click during this very run cuts it short, and must not be undone by reading the URL again.
+            st.session_state[f"url/{page}"] = [*history, (time.time(), dict(self.query))]
 
     def seed(self, name: str, default: Any, read: Callable[[str], Any] = str, scope: str = "") -> str:
         """The session-state key of a widget, filled from the URL when the page opens and with ``default`` where it says nothing.

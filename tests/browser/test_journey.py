@@ -7,12 +7,13 @@ import urllib.error
 import urllib.request
 
 import pytest
+from playwright.sync_api import expect
 
 from backend.core.paths import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 DEEP_LINKS = ["/", *sorted(f"/{f.stem}" for f in (ROOT / "pages").glob("[!_]*.py"))]
-LONG = 240_000  # milliseconds a compile or a job may take on a slow machine before the journey gives up
+LONG = 180_000  # milliseconds a compile or a job may take on a slow machine before the journey gives up
 KERNELS = "/kernels?mask=sliding_window:left=8,right=8&seq=64&heads=2&impl=cpu,eager,sdpa&cache=warm"
 
 
@@ -28,7 +29,7 @@ def test_a_deep_link_on_a_fresh_server_has_the_frame_and_the_page(server, page, 
     assert page.get_by_test_id("stException").count() == 0
 
 
-def test_the_whole_journey(shared_server, page):
+def test_the_whole_journey(shared_server, page, chromium, tmp_path):
     at = shared_server.address
     page.goto(at + "/build")
     page.locator(".st-key-build-start button").click(timeout=60_000)
@@ -39,7 +40,7 @@ def test_the_whole_journey(shared_server, page):
     slider = page.get_by_role("slider", name="sequence")
     slider.focus()
     slider.press("ArrowRight")  # from 64, typed, to the next typical value
-    page.wait_for_url(re.compile("seq=128"), timeout=30_000)
+    expect(page).to_have_url(re.compile("seq=128"), timeout=60_000)
     page.locator(".st-key-kernels-run button").click()
     page.get_by_test_id("stSidebar").get_by_role("button", name="Cancel").wait_for(timeout=60_000)
     page.get_by_test_id("stProgress").first.wait_for(timeout=60_000)
@@ -73,16 +74,20 @@ def test_the_whole_journey(shared_server, page):
     assert page.get_by_text("to other settings").count() == 0
 
     page.get_by_test_id("stSidebar").get_by_role("link", name="Runs", exact=True).click()
-    words = page.get_by_label("words")
+    words = page.get_by_role("textbox", name="words")
     words.fill("sdpa eager cpu float32")
     words.press("Enter")
     page.get_by_text(re.compile("1 run,")).wait_for(timeout=60_000)
     page.goto(f"{at}/runs?run={run_id}")
     with page.expect_download(timeout=60_000) as saved:
         page.get_by_role("button", name="Download report").click(timeout=60_000)
-    report = saved.value.path()
-    page.goto(report.as_uri() if report.suffix else f"file://{report}")
+    report = tmp_path / "report.html"
+    saved.value.save_as(report)
     assert "Measure it again" in report.read_text()
+    offline = chromium.new_context(offline=True).new_page()
+    offline.goto(report.as_uri())
+    offline.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=60_000)
+    offline.context.close()
 
 
 def test_a_job_started_elsewhere_is_seen_and_cancelled_from_any_page(shared_server, page, chromium):
@@ -130,5 +135,5 @@ def test_files_are_served_to_our_own_pages_only(shared_server, page):
         "nothing",
         "artifacts/%00",
     ):
-        assert get(f"{run.name}/{path}")[0] == 404, path
-    assert get("nobody/run.json")[0] == 404 and get("..%2f/run.json")[0] == 404
+        assert get(f"{run.name}/{path}")[0] in (400, 404), path
+    assert get("nobody/run.json")[0] == 404 and get("..%2f/run.json")[0] in (400, 404)
