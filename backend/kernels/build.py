@@ -146,7 +146,8 @@ def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> tup
         if not missing:
             return items, compiled
         log(f"compiling {len(missing)} of {len(items)} objects into {folder.name}")
-        ninja.compile_missing(chain, folder, missing, log, cancelled, progress)
+        progress(0, len(missing), "compiling")
+        ninja.compile_missing(chain, folder, _longest_first(chain, missing), log, cancelled, progress)
         report.write_figures(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
         compiled += len(missing)
         torn = _drop_torn(chain, folder, missing)
@@ -154,6 +155,14 @@ def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> tup
             return items, compiled
         log(f"edited while they were compiled, so compiled again: {', '.join(sorted({i.title for i in torn}))}")
     raise BuildError("the sources changed during three attempts to build them; build again when they are at rest")
+
+
+def _longest_first(chain: Toolchain, missing: list[plan.Object]) -> list[plan.Object]:
+    """In the order of what they took last time, so that no long one is left alone at the end; unknown CUDA ones count as long."""
+    earlier = report.saved(chain)
+    took = {(v.family, v.variant, v.device, v.arch): v.seconds for v in earlier.variants if v.seconds} if earlier else {}
+    usual = {"nvcc": 30.0, "g++": 2.0}
+    return sorted(missing, key=lambda i: -took.get((i.family, i.name or "binding.cpp", i.unit, i.arch), usual[i.compiler]))
 
 
 def _link(chain, folder: Path, units, items: list[plan.Object], log) -> int:
