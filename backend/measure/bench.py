@@ -81,7 +81,7 @@ class Bench:
             self.facts = environment.collect(self.spec.device)
         infos = candidates(self.spec, self.names, self.facts["arch"])
         self.reporter.environment(**self.facts, sources={c.name: c.info.source_hash for c in infos if c.info.source_hash})
-        self.unbuilt = self._load() if any(c.info.kind == "ours" for c in infos) else None
+        self.unbuilt = self._load() if any(c.info.kind == "ours" and not c.info.reason for c in infos) else None
         if any(os.environ.get(name) for name in _PROFILERS):
             return self._under_a_profiler()
         self._progress("measuring what this device can do")
@@ -140,7 +140,8 @@ class Bench:
             if c.name not in due:
                 continue
             for mode, series in c.series.items():
-                self.reporter.samples(trial.key, c.name, mode, series.flat, series.states or None)
+                digits = [float(f"{ms:.7g}") for ms in series.flat]  # beyond any clock's resolution, at half the size on disk
+                self.reporter.samples(trial.key, c.name, mode, digits, series.states or None)
             self.reporter.record(result.record(self.spec, trial.values, c, baseline, cost, self.facts))
 
     def _alarm(self, c: Candidate, cost) -> str | None:

@@ -20,7 +20,7 @@ from backend.measure.timer import Sampler, samples_a_turn
 WANTED_ROUNDS = 30  # unless the budget ends before: fewer pairs give wide intervals of the speed-up (analysis/statistics.py)
 FEWEST_ROUNDS = 5  # whatever the budget: below, nothing can be said at all
 OVERTIME = 3.0  # times the budget that slow calls may take to reach the least number of samples
-MOST_SAMPLES = 50_000  # of one implementation: bounds memory and files, far beyond what any precision needs
+MOST_SAMPLES = 10_000  # of one implementation: bounds memory and files, far beyond what any precision needs
 
 
 @dataclass
