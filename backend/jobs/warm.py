@@ -21,7 +21,7 @@ import time
 import traceback
 
 IDLE_S = float(os.environ.get("FUSESCOPE_WARM_IDLE_S", 4 * 3600))
-CHECK_EVERY_S = min(20.0, IDLE_S)
+CHECK_EVERY_S = min(float(os.environ.get("FUSESCOPE_WARM_CHECK_S", 20)), IDLE_S)
 MODULES = ("numpy", "torch")
 
 

@@ -34,18 +34,30 @@ class Writer:
         self.lock = files.take_lock(self.path, wait_s=1.0) if lock is None else lock
         if self.lock is None:
             raise RunError(f"{self.path.name} is held by another worker; it is running already")
-        self._data = files.read_json(self.path / "run.json")
-        self._mark = self._stamp()
+        self._fds: dict[str, int] = {}
         self._pairs: dict[tuple[str, str], str] = {}
         self._progress_at = self._synced_at = 0.0
         self._progress_waits = False
+        try:
+            self._open()
+        except BaseException:
+            self.close()  # or the folder would look alive for as long as this process lives
+            raise
+
+    def _open(self) -> None:
+        self._data = files.read_json(self.path / "run.json")
+        self._mark = self._stamp()
         with files.clear_errors(self.path):
-            self._fds = {name: self._open(name) for name in ("results.jsonl", "samples.jsonl", "log.txt")}
+            for name in ("results.jsonl", "samples.jsonl", "log.txt"):
+                self._fds[name] = os.open(self.path / name, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             for name in ("results.jsonl", "samples.jsonl"):
                 files.mend(self._fds[name])
             (self.path / ".reserve").write_bytes(b"\1" * _RESERVE)
         for data in files.lines(self.path / "results.jsonl"):
-            record = Record.from_json(data)
+            try:
+                record = Record.from_json(data)
+            except (TypeError, ValueError) as e:
+                raise RunError(f"{self.path / 'results.jsonl'} holds a line that is not a record ({e})") from None
             self._pairs[record.case_key, record.impl] = record.status
 
     # what a job may say
@@ -146,9 +158,6 @@ class Writer:
 
     def log_descriptor(self) -> int:
         return self._fds["log.txt"]
-
-    def _open(self, name: str) -> int:
-        return os.open(self.path / name, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
 
     def _append(self, name: str, data: dict) -> None:
         self._still_ours()

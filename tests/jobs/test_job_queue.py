@@ -7,8 +7,9 @@ import sys
 
 from jobs_tools import until
 
-from backend.core import paths
-from backend.jobs import gpu_lock, submit
+from backend.core import environment, paths
+from backend.core.reporter import Collect
+from backend.jobs import body, gpu_lock, submit
 from backend.store import folder, library
 
 
@@ -70,9 +71,18 @@ def test_lock_files_are_shared_among_users(own_runtime):
         os.umask(mask)
     assert stat.S_IMODE((own_runtime / "GPU-1111.lock").stat().st_mode) == 0o666
     assert stat.S_IMODE((own_runtime / "GPU-1111.queue").stat().st_mode) == 0o1777
-    assert (
-        stat.S_IMODE((own_runtime / f"user-{os.getuid()}").stat().st_mode) == 0o700
-        if os.path.exists(own_runtime / "user-0")
-        else True
-    )
+    assert stat.S_IMODE(paths.user_runtime().stat().st_mode) == 0o700
     ticket.close()
+
+
+def test_others_on_the_gpu_are_named_and_marked(monkeypatch):
+    gpu = {"uuid": "GPU-1", "name": "NVIDIA H200", "processes": [{"pid": 4242, "name": "python3", "memory_bytes": 1 << 30}]}
+    monkeypatch.setattr(environment, "gpus", lambda: [gpu | {"uuid": "GPU-0"}, gpu])
+    reporter = Collect()
+    body._say_others(reporter, "GPU-1")
+    assert reporter.facts["others_on_gpu"] == gpu["processes"]
+    assert "NVIDIA H200 is also used by python3 (process 4242)" in reporter.steps[-1][2]
+    alone = Collect()
+    monkeypatch.setattr(environment, "gpus", lambda: [gpu | {"processes": [{"pid": os.getpid(), "name": "me"}]}])
+    body._say_others(alone, "GPU-1")
+    assert alone.facts["others_on_gpu"] == [] and alone.steps == []

@@ -117,6 +117,18 @@ def test_it_ends_when_idle(light, monkeypatch):
     assert finish("ok")[0].status == "done"  # by a new one
 
 
+def test_it_ends_when_torch_was_exchanged(light, tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSESCOPE_WARM_CHECK_S", "0.2")
+    monkeypatch.setattr(launch, "_torch_files", lambda: [str(tmp_path / "fake/torch.py")])
+    submit.warm_up()
+    pid = parent(light)["pid"]
+    time.sleep(0.5)
+    assert os.path.exists(f"/proc/{pid}")
+    (tmp_path / "fake/torch.py").write_text("class cuda:\n    is_initialized = staticmethod(lambda: False)\n# another\n")
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "the outdated parent's end")
+    assert finish("ok")[0].status == "done"
+
+
 def test_warm_up_returns_at_once_and_the_first_job_finds_it(light):
     submit.warm_up()
     pid = parent(light)["pid"]

@@ -227,3 +227,12 @@ def test_readers_never_see_half_a_run_json(run):
     assert reader.returncode == 0 and int(reader.stdout.read()) > 0 and n > 10
     reader.stdout.close()
     writer.close()
+
+
+def test_a_writer_that_cannot_begin_leaves_the_folder_free(profiles):
+    path = finished(profiles, 1)
+    text = (path / "results.jsonl").read_text()
+    (path / "results.jsonl").write_text("garbage\n" + text)
+    with pytest.raises(RunError, match="line 1 is not JSON"):
+        folder.Writer(path)
+    assert not folder.alive(path)
