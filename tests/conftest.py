@@ -13,6 +13,7 @@ def _own_folders(tmp_path_factory):
     base = tmp_path_factory.mktemp("fusescope")
     os.environ["FUSESCOPE_PROFILES"] = str(base / "profiles")
     os.environ["FUSESCOPE_RUNTIME"] = str(base / "runtime")
+    os.environ.setdefault("FUSESCOPE_WARM_IDLE_S", "60")  # a warm parent that a test started does not stay for hours
     (base / "profiles").mkdir()
     yield
 
