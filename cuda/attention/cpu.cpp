@@ -1,7 +1,8 @@
 // OpenMP over (batch, head, query tile); live tiles only, as small fp32 matrix products in vector registers.
 //
 // K is packed once a KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d]. In a partial
-// tile, groups of four rows without a live key are skipped, and the others work on the span of 16-key blocks that is live for them.
+// tile, groups of four rows without a live key are skipped, groups with few walk them key by key, and the others work on the span of
+// 16-key blocks that is live for them.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -28,6 +29,18 @@ inline Block load(const float* p) {
 }
 inline void store(float* p, Block x) { std::memcpy(p, &x, sizeof x); }
 
+inline float total(Block x) {
+  typedef float Eight __attribute__((vector_size(32)));
+  typedef float Four __attribute__((vector_size(16)));
+  Eight e[2];
+  std::memcpy(e, &x, sizeof x);
+  e[0] += e[1];
+  Four f[2];
+  std::memcpy(f, e, sizeof f);
+  f[0] += f[1];
+  return (f[0][0] + f[0][1]) + (f[0][2] + f[0][3]);
+}
+
 struct Free {
   void operator()(float* p) const { std::free(p); }
 };
@@ -52,13 +65,13 @@ inline float exp2_fast(float x) {
 }
 
 // s[r][16 c ...] = sum over d of q[r][d] kt[d][16 c ...] for kRows rows and Count blocks.
-template <int Count> void score_blocks(const float* q, const float* kt, float* s, int head_dim) {
+template <int Count> void score_blocks(const float* q, const float* kt, float* s, int head_dim, int width) {
   Block acc[kRows][Count] = {};
   for (int d = 0; d < head_dim; ++d) {
     Block keys[Count];
     for (int c = 0; c < Count; ++c) keys[c] = load(kt + d * kTile + c * kBlock);
     for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < Count; ++c) acc[r][c] += q[r * head_dim + d] * keys[c];
+      for (int c = 0; c < Count; ++c) acc[r][c] += q[r * width + d] * keys[c];
   }
   for (int r = 0; r < kRows; ++r)
     for (int c = 0; c < Count; ++c) store(s + r * kTile + c * kBlock, acc[r][c]);
@@ -79,6 +92,15 @@ template <int Count> void context_blocks(const float* p, const float* v, float* 
     for (int c = 0; c < Count; ++c) store(o + r * width + c * kBlock, acc[r][c]);
 }
 
+// The same output for one row and the keys listed, o = o * shrink + sum of p[i] v[key[i]].
+template <int Count> void context_listed(const float* p, const int* key, int keys, const float* v, float* o, float shrink, int width) {
+  Block acc[Count];
+  for (int c = 0; c < Count; ++c) acc[c] = load(o + c * kBlock) * shrink;
+  for (int i = 0; i < keys; ++i)
+    for (int c = 0; c < Count; ++c) acc[c] += p[i] * load(v + key[i] * width + c * kBlock);
+  for (int c = 0; c < Count; ++c) store(o + c * kBlock, acc[c]);
+}
+
 float bias_at(const AttentionArgs& a, int64_t i) {
   if (a.bias_dtype == FS_FLOAT32) return static_cast<const float*>(a.bias)[i];
   if (a.bias_dtype == FS_FLOAT16) return to_float(static_cast<const Half*>(a.bias)[i]);
@@ -92,13 +114,23 @@ template <typename T> struct Attention {
   const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
   const int64_t k_size = int64_t(k_tiles) * kTile * head_dim, v_size = int64_t(k_tiles) * kTile * width;
 
-  // Tile t of one KV head: keys transposed to [d][64], values to [64][width]; zeros beyond S_k and D.
-  void pack(int64_t kv, int t, float* keys, float* values) const {
+  struct Packed {  // of one KV head, or of one tile of it
+    float *keys, *rows, *values;  // K as [d][64] a tile; K and V as [64][width]; rows only where there is a mask
+  };
+
+  // Tile t of one KV head; zeros beyond S_k and D.
+  void pack(int64_t kv, int t, const Packed& to) const {
+    float *keys = to.keys, *values = to.values;
     const int b = int(kv / a.heads_kv), h = int(kv % a.heads_kv), live = std::min(kTile, a.seq_k - t * kTile);
     const T* k = static_cast<const T*>(a.k) + b * a.k_stride[0] + h * a.k_stride[1] + int64_t(t) * kTile * a.k_stride[2];
     const T* v = static_cast<const T*>(a.v) + b * a.v_stride[0] + h * a.v_stride[1] + int64_t(t) * kTile * a.v_stride[2];
     std::fill_n(keys, kTile * head_dim, 0.f);
     std::fill_n(values, kTile * width, 0.f);
+    if (to.rows) {
+      std::fill_n(to.rows, kTile * width, 0.f);
+      for (int j = 0; j < live; ++j)
+        for (int d = 0; d < head_dim; ++d) to.rows[j * width + d] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+    }
     for (int j = 0; j < live; ++j)
       for (int d = 0; d < head_dim; ++d) keys[d * kTile + j] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
     for (int j = 0; j < live; ++j)
@@ -114,15 +146,49 @@ template <typename T> struct Attention {
       for (int j = from; j < to; ++j) s[j] = word >> j & 1 ? s[j] : kNone;
   }
 
+  // One row against the set bits of a word, key by key.
+  void listed_row(const float* q, const float* rows, const float* v, float* o, uint64_t word, int64_t bias_offset, float& maximum, float& sum) const {
+    alignas(64) float p[kTile];
+    std::fill_n(p, kTile, kNone);  // so that the last vector's rest counts for nothing
+    float top = maximum, more = 0.f;
+    int key[kTile], count = 0;
+    for (; word; word &= word - 1) {
+      const int j = __builtin_ctzll(word);
+      Block acc = {};
+      for (int c = 0; c < width; c += kBlock) acc += load(q + c) * load(rows + j * width + c);
+      key[count] = j;
+      p[count] = total(acc) + (a.bias ? kLog2e * bias_at(a, bias_offset + j * a.bias_stride[3]) : 0.f);
+      top = p[count] > top ? p[count] : top;
+      ++count;
+    }
+    const float base = top == kNone ? 0.f : top;
+    const int whole = (count + kBlock - 1) / kBlock * kBlock;
+#pragma omp simd reduction(+ : more)
+    for (int i = 0; i < whole; ++i) {
+      p[i] = exp2_fast(p[i] - base);
+      more += p[i];
+    }
+    const float shrink = exp2_fast(maximum - base);
+    sum = sum * shrink + more;
+    maximum = top;
+    for (int d = 0; d < width; d += 4 * kBlock) switch (std::min(4, (width - d) / kBlock)) {
+        case 1: context_listed<1>(p, key, count, v + d, o + d, shrink, width); break;
+        case 2: context_listed<2>(p, key, count, v + d, o + d, shrink, width); break;
+        case 3: context_listed<3>(p, key, count, v + d, o + d, shrink, width); break;
+        default: context_listed<4>(p, key, count, v + d, o + d, shrink, width);
+      }
+  }
+
   // The query tile t of head (b, h) against all its live tiles.
-  void tile(int b, int h, int t, const float* keys, const float* values) const {
+  void tile(int b, int h, int t, const Packed& head) const {
+    const float *keys = head.keys, *values = head.values;
     alignas(64) float q[kTile * 256], o[kTile * 256], s[kRows * kTile];
     float maximum[kTile], sum[kTile];
     const int rows = std::min(kTile, a.seq_q - t * kTile);
     const T* from_q = static_cast<const T*>(a.q) + b * a.q_stride[0] + h * a.q_stride[1] + int64_t(t) * kTile * a.q_stride[2];
-    std::fill_n(q, kTile * head_dim, 0.f);
+    std::fill_n(q, kTile * width, 0.f);
     for (int r = 0; r < rows; ++r)
-      for (int d = 0; d < head_dim; ++d) q[r * head_dim + d] = to_float(from_q[r * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
+      for (int d = 0; d < head_dim; ++d) q[r * width + d] = to_float(from_q[r * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
     std::fill_n(o, kTile * width, 0.f);
     std::fill_n(maximum, kTile, kNone);
     std::fill_n(sum, kTile, 0.f);
@@ -137,18 +203,30 @@ template <typename T> struct Attention {
         for (int n = 0; n < kRows && r + n < rows; ++n) any |= word[n] = edge & (code < 0 ? edge : a.bitmaps[int64_t(code) * kTile + r + n]);
         if (!any) continue;
         const int first = __builtin_ctzll(any) / kBlock, last = (63 - __builtin_clzll(any)) / kBlock, from = first * kBlock, to = (last + 1) * kBlock;
+        auto bias_offset = [&](int n) {
+          return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r + n) * a.bias_stride[2] + int64_t(kt) * kTile * a.bias_stride[3];
+        };
+        int count = 0;
+        for (int n = 0; n < kRows; ++n) count += __builtin_popcountll(word[n]);
+        // In vector operations: a key by itself costs two passes over D / 16 registers, each with a load, and a sum across one; a block
+        // of 16 keys costs a row 2 D multiply-adds.
+        if (head.rows && count * (head_dim / 4 + 10) < kRows * (last - first + 1) * 2 * head_dim) {
+          const int64_t at = int64_t(kt) * kTile * width;
+          for (int n = 0; n < kRows; ++n)
+            if (word[n]) listed_row(q + (r + n) * width, head.rows + at, values + at, o + (r + n) * width, word[n], bias_offset(n), maximum[r + n], sum[r + n]);
+          continue;
+        }
         const float* kp = keys + int64_t(kt) * kTile * head_dim + from;
         switch (last - first) {
-          case 0: score_blocks<1>(q + r * head_dim, kp, s + from, head_dim); break;
-          case 1: score_blocks<2>(q + r * head_dim, kp, s + from, head_dim); break;
-          case 2: score_blocks<3>(q + r * head_dim, kp, s + from, head_dim); break;
-          default: score_blocks<4>(q + r * head_dim, kp, s + from, head_dim);
+          case 0: score_blocks<1>(q + r * width, kp, s + from, head_dim, width); break;
+          case 1: score_blocks<2>(q + r * width, kp, s + from, head_dim, width); break;
+          case 2: score_blocks<3>(q + r * width, kp, s + from, head_dim, width); break;
+          default: score_blocks<4>(q + r * width, kp, s + from, head_dim, width);
         }
         float shrink[kRows];
         for (int n = 0; n < kRows; ++n) {
           float* row = s + n * kTile;
-          const int64_t at = b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r + n) * a.bias_stride[2] + int64_t(kt) * kTile * a.bias_stride[3];
-          mask_row(row, word[n], from, to, at);
+          mask_row(row, word[n], from, to, bias_offset(n));
           float top = maximum[r + n], total = 0.f;
 #pragma omp simd reduction(max : top)
           for (int j = from; j < to; ++j) top = row[j] > top ? row[j] : top;
@@ -183,20 +261,24 @@ template <typename T> struct Attention {
 
   const char* run() const {
     const int64_t kv_heads = int64_t(a.batch) * a.heads_kv, group = a.heads / a.heads_kv;
-    const int64_t at_once = std::clamp<int64_t>(kPackLimit / ((k_size + v_size) * 4), 1, kv_heads);
-    Buffer keys = buffer(at_once * k_size), values = buffer(at_once * v_size);
-    if (!keys || !values) return "out of memory for the packed keys and values";
+    const int64_t row_size = a.row_ptr ? v_size : 0;
+    const int64_t at_once = std::clamp<int64_t>(kPackLimit / ((k_size + row_size + v_size) * 4), 1, kv_heads);
+    Buffer keys = buffer(at_once * k_size), rows = row_size ? buffer(at_once * row_size) : nullptr, values = buffer(at_once * v_size);
+    if (!keys || !values || (row_size && !rows)) return "out of memory for the packed keys and values";
+    auto packed = [&](int64_t kv, int64_t t) {
+      const int64_t at = (kv * k_tiles + t) * kTile;
+      return Packed{keys.get() + at * head_dim, row_size ? rows.get() + at * width : nullptr, values.get() + at * width};
+    };
     for (int64_t first = 0; first < kv_heads; first += at_once) {
       const int64_t count = std::min(at_once, kv_heads - first), packs = count * k_tiles, tiles = count * group * q_tiles;
 #pragma omp parallel if (tiles > 1)
       {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < packs; ++i)
-          pack(first + i / k_tiles, int(i % k_tiles), keys.get() + i * kTile * head_dim, values.get() + i * kTile * width);
+        for (int64_t i = 0; i < packs; ++i) pack(first + i / k_tiles, int(i % k_tiles), packed(i / k_tiles, i % k_tiles));
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < tiles; ++i) {
           const int64_t kv = i / (group * q_tiles), head = (first + kv) * group + i / q_tiles % group;
-          tile(int(head / a.heads), int(head % a.heads), int(q_tiles - 1 - i % q_tiles), keys.get() + kv * k_size, values.get() + kv * v_size);
+          tile(int(head / a.heads), int(head % a.heads), int(q_tiles - 1 - i % q_tiles), packed(kv, 0));
         }
       }
     }
