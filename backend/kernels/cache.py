@@ -32,7 +32,7 @@ def empty(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove what a killed builder left half-written. The caller holds the lock, so nobody is writing these."""
-    for pattern in ("*.o.part", "*.o.whole", "*.so.*.part"):
+    for pattern in ("*.o.part", "*.o.whole", "*.so.*.part", "*.json.*.part"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
 

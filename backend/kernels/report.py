@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,19 +190,35 @@ def save(chain: Toolchain, report: BuildReport) -> Path:
 
 
 def write_figures(folder: Path, items: list[Object], seconds: dict[str, float]) -> None:
-    """Keep what the compiler said of freshly built objects beside them, demangled once."""
+    """Keep what the compiler said of freshly built objects beside them, demangled once. ``seconds`` by file name."""
     for item in items:
-        text = _read((folder / item.file).with_suffix(".log"))
-        found = parse_ptxas(text)
-        names = demangle([r.name for r in found]) if found else []
-        data = {
-            "seconds": seconds.get(item.file),
-            "resources": [dataclasses.asdict(r) | {"name": name} for r, name in zip(found, names)],
-            "warnings": [
-                line.strip() for line in text.splitlines() if re.search(r"warning|Performance Loss", line, re.IGNORECASE)
-            ][:20],
-        }
-        (folder / item.file).with_suffix(".json").write_text(json.dumps(data))
+        _write_figures(folder, item, seconds.get(item.file))
+
+
+def _write_figures(folder: Path, item: Object, seconds: float | None) -> dict:
+    text = _read((folder / item.file).with_suffix(".log"))
+    found = parse_ptxas(text)
+    names = demangle([r.name for r in found]) if found else []
+    data = {
+        "seconds": seconds,
+        "resources": [dataclasses.asdict(r) | {"name": name} for r, name in zip(found, names)],
+        "warnings": [line.strip() for line in text.splitlines() if re.search(r"warning|Performance Loss", line, re.IGNORECASE)][
+            :20
+        ],
+    }
+    part = (folder / item.file).with_suffix(f".json.{os.getpid()}.part")
+    with contextlib.suppress(OSError):  # a full disk costs the next reader time, nothing else
+        part.write_text(json.dumps(data))
+        part.replace((folder / item.file).with_suffix(".json"))
+    return data
+
+
+def _figures(folder: Path, item: Object) -> dict:
+    """What ``write_figures`` kept; made anew where the builder was stopped between compiling and writing it."""
+    try:
+        return json.loads((folder / item.file).with_suffix(".json").read_text())
+    except (OSError, ValueError):
+        return _write_figures(folder, item, None)
 
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
@@ -251,10 +269,7 @@ def status_of(folder: Path, item: Object) -> tuple[str, str | None]:
 def _describe(folder: Path, item: Object) -> VariantBuild:
     status, error = status_of(folder, item)
     output = _read((folder / item.file).with_suffix(".failed")) if status == "failed" else ""
-    figures = {}
-    sidecar = (folder / item.file).with_suffix(".json")
-    if status == "built" and sidecar.is_file():
-        figures = json.loads(sidecar.read_text())
+    figures = _figures(folder, item) if status == "built" else {}
     made = tuple(KernelResources(**r) for r in figures.get("resources", ()))
     warnings = tuple(figures.get("warnings", ()))
     label = item.name or "binding.cpp"

@@ -103,6 +103,15 @@ def test_cancel_ends_the_compilers_and_frees_the_lock(project, monkeypatch):
     assert not list(folder.glob("*.part")) and os.getpid() != pid
 
 
+@pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
+def test_figures_survive_a_builder_that_was_killed(project):
+    build(archs=["sm_80"], log=project.log)
+    before = report.resources("add", "v2_vectorised", "sm_80")
+    for sidecar in report.folder_of(toolchain.detect()).glob("add-v2_vectorised-*.json"):
+        sidecar.unlink()  # as if it had been killed after the compiler and before writing them
+    assert before and report.resources("add", "v2_vectorised", "sm_80") == before
+
+
 def test_a_source_saved_while_it_compiles_is_compiled_again(project, monkeypatch):
     source = project.add / "cpu.cpp"
     project.edit(source, "n > 16384", "n > 16385")
