@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ _HOW = {
     "matrix_tflops": "torch.matmul of square matrices, per dtype; float32 on a GPU with TF32, which is its tensor cores' format",
     "vector_tflops": "fp32 torch.matmul without TF32: multiply-adds of the vector units, in which the 16-bit dtypes are computed too",
 }
+
+
+_PIECE = 32768  # elements: what torch gives to one thread
+_SHARES = (2, 4, 8, 32, 128, 512)  # of the last-level cache; the smallest fit in a core's own and take one thread
 
 
 def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = False) -> dict[str, Any]:
@@ -46,11 +52,13 @@ def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = F
         rates, vector = dict(found["matrix_tflops"]), dict(found["vector_tflops"])
         if missing:
             fp32 = max(_matrix_tflops(device, "float32", tf32=False), *vector.values(), 0.0)
+            vector = dict.fromkeys((*vector, *missing), fp32)
+        cuda = device.startswith("cuda")
         for dtype in missing:
-            rates[dtype] = max(_matrix_tflops(device, dtype, tf32=device.startswith("cuda")), rates.get(dtype, 0.0))
-            vector[dtype] = fp32
+            same = dtype == "float32" and not cuda  # a CPU has one unit for both
+            rates[dtype] = max(fp32 if same else _matrix_tflops(device, dtype, tf32=cuda), rates.get(dtype, 0.0))
     found |= {"matrix_tflops": rates, "vector_tflops": vector, "measured": time.time()}
-    if device.startswith("cuda"):
+    if cuda:
         torch.cuda.empty_cache()
     _write(file, key, found)
     return found
@@ -59,15 +67,29 @@ def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = F
 def _bandwidths(device: str, facts: dict) -> dict[str, float]:
     cuda = device.startswith("cuda")
     cache = (facts.get("l2_bytes") if cuda else facts.get("llc_bytes")) or 32 << 20
-    size = min(max(4 * cache, 64 << 20 if not cuda else 1 << 30), 256 << 20 if not cuda else 1 << 32)
+    size = min(max(4 * cache, 64 << 20 if not cuda else 1 << 30), 1 << 30 if not cuda else 1 << 32)
     if cuda:
         size = min(size, torch.cuda.mem_get_info(device)[0] // 4)  # others may hold most of the memory
     source = torch.rand(size // 4, device=device)
     target = torch.empty_like(source)
     copy = 2 * size / min(_best_s(lambda: target.copy_(source), device), _best_s(lambda: torch.neg(source, out=target), device))
     read = size / _best_s(lambda: torch.sum(source), device)
-    inside = max(_cached_rate(source, target, cache // share // 8, device) for share in (2, 4, 8, 32))
+    if not cuda:
+        copy = max(copy, 8 * _PIECE / _piece_s(lambda a, b: torch.neg(a, out=b), source, target))
+        read = max(read, 4 * _PIECE / _piece_s(lambda a, b: torch.sum(a), source, target))
+    inside = max(_cached_rate(source, target, cache // share // 8, device) for share in _SHARES)
     return {"copy_gbps": copy / 1e9, "read_gbps": read / 1e9, "l2_gbps": max(inside, copy) / 1e9}
+
+
+def _piece_s(run: Callable[[torch.Tensor, torch.Tensor], Any], source: torch.Tensor, target: torch.Tensor) -> float:
+    """Median seconds of ``run`` on one piece after the other of buffers far larger than the caches: one thread's share of the
+    memory, and the better figure where other load keeps the threads of a large call waiting for each other."""
+    times = []
+    for a, b in zip(source.split(_PIECE), target.split(_PIECE)):
+        start = time.perf_counter()
+        run(a, b)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device: str) -> float:
@@ -82,16 +104,23 @@ def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device:
 
 
 def _matrix_tflops(device: str, dtype: str, tf32: bool) -> float:
-    n = 1024 if dtype == "float32" else 256
+    """The best rate over sizes: 8192 on a GPU; on a CPU from 64 (one thread, so that other load hardly matters) up to the first
+    that takes longer than 30 ms, because a dtype may have matrix instructions there or be a hundred times slower."""
+    sizes = (64, 128, 256, 512, 1024, 2048)
     if device.startswith("cuda"):
-        n = 8192 if torch.cuda.mem_get_info(device)[0] > 2 << 30 else 4096
-    a, b = (torch.randn(n, n, device=device).to(getattr(torch, dtype)) for _ in range(2))
-    was = torch.get_float32_matmul_precision()
+        sizes = (8192,) if torch.cuda.mem_get_info(device)[0] > 2 << 30 else (4096,)
+    was, best = torch.get_float32_matmul_precision(), 0.0
     try:
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        return 2 * n**3 / _best_s(lambda: a @ b, device) / 1e12
+        for n in sizes:
+            a, b = (torch.randn(n, n, device=device).to(getattr(torch, dtype)) for _ in range(2))
+            took = _best_s(partial(torch.matmul, a, b), device, seconds=0.05)
+            best = max(best, 2 * n**3 / took / 1e12)
+            if took > 0.03:
+                break
     finally:
         torch.set_float32_matmul_precision(was)
+    return best
 
 
 def _best_s(run: Callable[[], Any], device: str, inner: int = 1, seconds: float = 0.12) -> float:

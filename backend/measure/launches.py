@@ -84,7 +84,7 @@ def inspect(run: Callable[[], Any], device: str) -> list[Launch]:
 
 def resources(launches: list[Launch], capability: tuple[int, int], spills: int | None = None) -> Resources | None:
     """Registers, shared memory and theoretical occupancy of the largest of the launches (most threads in all): the one that does
-    the work where helpers run beside it. ``spills``: the compiler's figure; where there is none it stays unknown, because local
+    the work where small kernels run beside it. ``spills``: the compiler's figure; where there is none it stays unknown, because local
     memory holds a kernel's own arrays too. Occupancy is None on a GPU whose limits are not known."""
     if not launches:
         return None
