@@ -54,7 +54,8 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
         )
     fig.update_yaxes(tickvals=list(range(len(rows))), ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
     fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
-    _readable_log_ticks(fig, np.concatenate([np.asarray(s["ms"], float) * factor for s in rows]))
+    everything = np.concatenate([np.asarray(s["ms"], float) * factor for s in rows])
+    fig.update_xaxes(**template.plain_log(float(everything.min()), float(everything.max())))
     fig.update_layout(margin=dict(l=8, r=92, b=50))
     return fig
 
@@ -69,18 +70,3 @@ def _outline(values: np.ndarray, y: float) -> tuple[np.ndarray, np.ndarray]:
     heights = y + 0.4 * counts / counts.max()
     x = np.exp(np.repeat(edges, 2))
     return x, np.concatenate([[y], np.repeat(heights, 2), [y]])
-
-
-def _readable_log_ticks(fig: go.Figure, values: np.ndarray) -> None:
-    """Ticks at 1-2-5 steps, or linear steps where the whole range is less than a factor of three."""
-    low, high = float(values.min()), float(values.max())
-    if high / low > 3:
-        steps = [
-            m * 10.0**e for e in range(int(np.floor(np.log10(low))) - 1, int(np.ceil(np.log10(high))) + 1) for m in (1, 2, 5)
-        ]
-    else:
-        step = 10.0 ** np.floor(np.log10(high - low + high * 1e-3))
-        step *= 5 if (high - low) / step > 20 else 2 if (high - low) / step > 8 else 1
-        steps = list(np.arange(np.floor(low / step), np.ceil(high / step) + 1) * step)
-    inside = [s for s in steps if low * 0.98 <= s <= high * 1.02]
-    fig.update_xaxes(tickvals=inside, ticktext=[numbers.three(s) for s in inside])

@@ -42,7 +42,7 @@ def thumbnail(shares: np.ndarray, seq_q: int, seq_k: int, density: float, theme:
         showticklabels=False,
         ticks="",
         showgrid=False,
-        title=dict(text=f"keys · {density:.1%} kept", font=dict(size=11, color=c["muted"]), standoff=2),
+        title=dict(text=f"{100 * density:.3g} % kept", font=dict(size=11, color=c["muted"]), standoff=2),
     )
     fig.update_layout(margin=dict(l=18, r=2, t=22, b=2))
     return fig

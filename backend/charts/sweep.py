@@ -67,7 +67,7 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
         return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
     _end_labels(fig, ends, everything)
     fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title_text=f"{key} (log)")
-    y = template.ratio_axis(everything) if quantity == "speed-up" else dict(type="log", dtick="D2", exponentformat="none")
+    y = template.ratio_axis(everything) if quantity == "speed-up" else template.plain_log(min(everything), max(everything))
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
         fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))

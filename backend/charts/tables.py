@@ -80,7 +80,12 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "ran as": r.backend,
             }
         )
-    return pd.DataFrame(lines)
+    return whole(pd.DataFrame(lines), "samples")
+
+
+def whole(data: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The same table with these columns as whole numbers that may be missing; pandas would make them 96.0."""
+    return data.astype({c: "Int64" for c in columns if c in data.columns})
 
 
 def _remark(record: Record, time) -> str:

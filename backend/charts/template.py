@@ -7,6 +7,7 @@ import math
 
 import plotly.graph_objects as go
 
+from backend.charts import numbers
 from backend.core.records import Record, Run
 
 THEMES = {
@@ -28,8 +29,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         title=dict(font=dict(size=12, color=c["muted"]), standoff=12),
     )  # fmt: skip
     lines = subtitle.count("<br>")
-    fig = go.Figure()
-    fig.update_layout(
+    layout = dict(
         template=None,
         title=dict(
             text=f"<b>{title}</b>" + (f"<br><span style='font-size:12px;color:{c['muted']}'>{subtitle}</span>" if subtitle else ""),
@@ -42,7 +42,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35,
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
     )  # fmt: skip
-    return fig
+    return go.Figure(layout=layout)  # a third of the time that update_layout takes
 
 
 def config(name: str, image: str = "png") -> dict:
@@ -100,6 +100,21 @@ def log_ticks(values: list[float]) -> dict:
     return (
         dict(type="log", tickvals=known, ticktext=[f"{v:,.0f}".replace(",", " ") for v in known]) if known else dict(type="log")
     )
+
+
+def plain_log(low: float, high: float) -> dict:
+    """A logarithmic axis whose ticks are written out: 1-2-5 steps, or even steps where the range is less than a factor of three."""
+    if high / low > 3:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        steps = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
+        if last - first > 3:
+            steps = [10.0**e for e in range(first, last + 1)]
+    else:
+        step = 10.0 ** math.floor(math.log10(high - low + high * 1e-3))
+        step *= 5 if (high - low) / step > 20 else 2 if (high - low) / step > 8 else 1
+        steps = [step * n for n in range(math.floor(low / step), math.ceil(high / step) + 2)]
+    inside = [s for s in steps if low * 0.97 <= s <= high * 1.03]
+    return dict(type="log", tickvals=inside, ticktext=[numbers.three(s) for s in inside], tickangle=0)
 
 
 def case_words(record: Record) -> str:

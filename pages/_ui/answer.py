@@ -12,12 +12,12 @@ from pages._ui.words import md, run_name, status_words
 _ALL = "all cases"
 
 
-def draw(state: url.State, run_id: str, dimmed: str | None = None) -> None:
+def draw(state: url.State, run_id: str, dimmed: str | None = None, link: bool = True) -> None:
     """The run's answer. ``dimmed``: why it is not the answer to what is chosen now; it stays readable under that line."""
     run = runs.read(run_id)
     records = runs.records(run_id)
     if not run.live:
-        heading(run)
+        heading(run, link=link)
     if dimmed:
         st.info(dimmed)
     case = _case(state, list(tables.cases(records)), run)

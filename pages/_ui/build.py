@@ -29,8 +29,9 @@ def states() -> dict:
 
 @st.cache_data(ttl=3, show_spinner=False)
 def built() -> report.BuildReport | None:
-    """The report of the current sources, None where they are not built as they stand."""
-    return report.latest()
+    """What is built of the current sources, for the architectures of the last build; None before the first."""
+    chain = toolchain.detect()
+    return report.assemble(chain, report.last_archs(chain))
 
 
 def controls(state: url.State) -> None:
@@ -59,6 +60,8 @@ def controls(state: url.State) -> None:
 
 
 def _start(archs: list[str], clean: bool) -> None:
+    if _live():
+        return  # a second click before the first was drawn
     st.session_state["build/run"] = submit.submit("build", {"archs": archs or None, "clean": clean})
 
 

@@ -12,6 +12,8 @@ from backend.store import library
 from pages._ui import act, device, downloads, jobs, redraw, runs, url
 from pages._ui.words import md, status_words
 
+_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+
 
 def draw(run: Run, case: list[Record]) -> None:
     """Implementation → trace and sanitizer jobs on exactly this case, and the files they left."""
@@ -28,8 +30,13 @@ def draw(run: Run, case: list[Record]) -> None:
         found(spec, "trace")
     with right:
         reason = _why_not(record, where)
-        st.button("Run compute-sanitizer", key="extras/sanitize", on_click=act.careful(_submit), args=("sanitize", spec | {"tool": "memcheck"}),
-                  width="stretch", disabled=reason is not None, help=reason or "memcheck around one call")  # fmt: skip
+        tool = st.session_state.get("extras/tool") or _TOOLS[0]
+        st.button("Run compute-sanitizer", key="extras/sanitize", on_click=act.careful(_submit), args=("sanitize", spec | {"tool": tool}),
+                  width="stretch", disabled=reason is not None, help=reason or f"{tool} around one call")  # fmt: skip
+        if reason is None:
+            st.segmented_control(
+                "tool", _TOOLS, default=_TOOLS[0], key="extras/tool", required=True, label_visibility="collapsed"
+            )
         if reason:
             st.caption(reason)
         else:
@@ -38,9 +45,7 @@ def draw(run: Run, case: list[Record]) -> None:
 
 def found(spec: dict, kind_of_job: str) -> None:
     """Jobs of that kind on this very case, newest first, with what they left to download."""
-    listed, _ = library.runs(kind=kind_of_job, op=spec["op"], limit=40)
-    same = [r for r in listed if all(r.spec.get(k) == spec[k] for k in ("impl", "case", "dtype", "device"))]
-    for r in same[:3]:
+    for r in _same(spec, kind_of_job)[:3]:
         when = template.date(r.finished or r.started or r.created)
         if r.live:
             _progress(r.id)
@@ -57,6 +62,11 @@ def found(spec: dict, kind_of_job: str) -> None:
                 st.link_button(
                     f"Download {what} ({numbers.size(size)})", downloads.address(r.id, path), key=f"extras/{r.id}/{path}"
                 )
+
+
+def _same(spec: dict, kind_of_job: str) -> list[Run]:
+    listed, _ = library.runs(kind=kind_of_job, op=spec["op"], limit=40)
+    return [r for r in listed if all(r.spec.get(k) == spec[k] for k in ("impl", "case", "dtype", "device"))]
 
 
 @st.fragment(run_every=1.0)
@@ -77,4 +87,6 @@ def _why_not(record: Record, where: str) -> str | None:
 
 
 def _submit(kind_of_job: str, spec: dict) -> None:
+    if any(r.live for r in _same(spec, kind_of_job)):
+        return  # a second click before the first was drawn
     submit.submit(kind_of_job, spec)

@@ -22,7 +22,7 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
     """The answer to what was run, live while it runs, dimmed and dated once other settings are chosen."""
     key = state.seed("run_id", state.query.get("run"))
     before = state.seed("before", state.query.get("before"))
-    if pressed and spec:
+    if pressed and spec and not _running(st.session_state[key], spec):
         st.session_state["kernels/previous"] = st.session_state[key]
         st.session_state[key] = submit.submit("bench", spec.to_json())
         st.session_state[before] = None
@@ -45,6 +45,14 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
     last = st.session_state.get("kernels/previous")
     if run.live and not records and last and last != run_id and runs.exists(last):
         answer.previous(last)
+
+
+def _running(run_id: str | None, spec: BenchSpec) -> bool:
+    """Whether just this is being measured already: a second click, or an impatient one, starts nothing."""
+    if not run_id or not runs.exists(run_id):
+        return False
+    run = runs.read(run_id)
+    return run.live and _comparable(run.spec) == _comparable(spec.to_json())
 
 
 def _differs(run: Run, spec: BenchSpec | None) -> str | None:

@@ -60,7 +60,7 @@ def _with_parameters(state: url.State, definition, given, size: int | None) -> s
             st.session_state[keys[p.name]] = p.write(given.values[p.name]) if given is not None and p.name in given.values else ""
     count = sum(bool(st.session_state[k].strip()) for k in keys.values())
     parts = []
-    with st.popover(f"Parameters ({count} set)" if count else "Parameters", width="stretch"):
+    with st.popover(f"Parameters · {count}" if count else "Parameters", width="stretch"):
         columns = st.columns(2, gap="small")
         for i, p in enumerate(definition.PARAMETERS):
             with columns[i % 2]:

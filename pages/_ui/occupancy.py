@@ -45,7 +45,7 @@ def draw(state: url.State, kernel: Kernel) -> None:
             state.keep(name, value)
         now = theoretical(cc, block, registers, static, dynamic)
         st.markdown(
-            f"**{numbers.percent(now.occupancy)}** theoretical occupancy: {now.active_blocks} blocks, {now.active_warps} of {limits.warps} warps "
+            f"**{numbers.percent(now.occupancy)}** theoretical occupancy: {now.active_blocks} block{'' if now.active_blocks == 1 else 's'}, {now.active_warps} of {limits.warps} warps "
             f"on an SM; limited by **{now.limiter}**" + (f" ({now.reason})" if now.reason else "") + "."
         )  # fmt: skip
         _stairs(cc, block, registers, static, dynamic)

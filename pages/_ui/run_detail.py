@@ -38,7 +38,7 @@ def draw(state: url.State, run_id: str) -> None:
     run = runs.read(run_id)
     _actions(run)
     if run.kind == "bench":
-        answer.draw(state, run_id)
+        answer.draw(state, run_id, link=False)
     else:
         answer.heading(run, link=False)
         _other(run)

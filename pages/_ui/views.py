@@ -103,7 +103,7 @@ def _resources(look: Look) -> None:
     if not rows:
         st.caption("No kernel of ours in this run; peers' compiler figures are not known.")
         return
-    show.table(pd.DataFrame(rows), look.name("resources"))
+    show.table(tables.whole(pd.DataFrame(rows), "registers", "static shared (B)", "spills (B)"), look.name("resources"))
     show.note("n/a: a CPU kernel has no registers a thread, or the kernel was not built for this device where the run was made. "
               "Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. What-if sliders are on the Build page.")  # fmt: skip
 

@@ -190,3 +190,35 @@ def test_the_command_line_of_a_run_asks_for_the_same_cases():
     odd = [synthetic.case(512), synthetic.case(1024, batch=2)]  # no product of lists
     assert command.bench(synthetic.run().spec | {"cases": odd}).count("--case") == 2
     assert "--case n=1000" in command.bench({"op": "add", "cases": [{"n": 1000}], "impls": ["eager"], "baseline": "eager"})
+
+
+def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
+    at = press(draw("kernels", op="add"), "Run")
+    from pages._ui import runs
+
+    monkeypatch.setattr(runs, "read", lambda run_id, real=runs.read: dataclasses.replace(real(run_id), status="running"))
+    press(at, "Run")
+    assert len(asked) == 1
+    widget(at.number_input, "n, typed").set_value(12345)
+    calm(at.run())
+    press(at, "Run")
+    assert len(asked) == 2
+
+
+def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
+    from backend.core import environment
+
+    facts = {"cuda:0": ("NVIDIA GeForce RTX 2060", "sm_75"), "cuda:1": ("NVIDIA H200", "sm_90a"), "cpu": ("a CPU", None)}
+    real = environment.collect
+    monkeypatch.setattr(environment, "devices", lambda: list(facts))
+    monkeypatch.setattr(
+        environment, "collect", lambda d="cpu": real("cpu") | {"device": d, "device_name": facts[d][0], "arch": facts[d][1]}
+    )
+    at = draw("kernels", device="cuda:1")
+    assert "NVIDIA H200" in "".join(e.proto.body for e in at.sidebar.get("html")) and query(at)["device"] == "cuda:1"
+    picker = widget(at.sidebar.selectbox, "Device")
+    picker.set_value("cuda:0")
+    calm(at.run())
+    assert "device" not in query(at) and widget(at.selectbox, "dtype").value == "float16"
+    at.switch_page("pages/build.py")
+    assert widget(calm(at.run()).sidebar.selectbox, "Device").value == "cuda:0"
