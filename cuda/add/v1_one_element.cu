@@ -3,7 +3,8 @@
 #include "add.cuh"
 
 namespace {
-template <typename T> __global__ void add_one_element(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
+template <typename T>
+__global__ void add_one_element(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n) {
   int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < n) out[i] = from_float<T>(to_float(a[i]) + to_float(b[i]));
 }

@@ -45,7 +45,8 @@ Tensor bmm(const Tensor& a, const Tensor& b, const std::string& impl) {
   Tensor x = as_matrix(a.dim() == 1 ? torch::stable::unsqueeze(a, 0) : a);
   Tensor y = as_matrix(b.dim() == 1 ? torch::stable::unsqueeze(b, 1) : b);
   const int64_t m = x.sizes()[x.dim() - 2], k = x.sizes()[x.dim() - 1], n = y.sizes()[y.dim() - 1];
-  STD_TORCH_CHECK(y.sizes()[y.dim() - 2] == k, "bmm takes (..., m, k) and (..., k, n); k is ", k, " and ", y.sizes()[y.dim() - 2]);
+  const int64_t other = y.sizes()[y.dim() - 2];
+  STD_TORCH_CHECK(other == k, "bmm takes (..., m, k) and (..., k, n); k is ", k, " and ", other);
 
   BmmArgs args{};
   args.batch = 1;
@@ -63,7 +64,8 @@ Tensor bmm(const Tensor& a, const Tensor& b, const std::string& impl) {
   Tensor out = torch::stable::new_empty(x, shape);
 
   const MatrixStrides xs = matrix_strides(x), ys = matrix_strides(y);
-  args.matrix = GemmArgs{x.const_data_ptr(), y.const_data_ptr(), out.mutable_data_ptr(), m, n, k, xs.row, xs.col, ys.row, ys.col, dtype_of(x)};
+  args.matrix = GemmArgs{x.const_data_ptr(), y.const_data_ptr(), out.mutable_data_ptr(), m, n, k,
+                         xs.row,             xs.col,             ys.row,                 ys.col, dtype_of(x)};
   if (args.rank == 1 && args.b_step[0] == 0 && (m == 1 || args.a_step[0] == m * xs.row)) {
     // One B for all: the batch is more rows of A. With one row a matrix, the distance between matrices is that between rows,
     // and the elements of a row must then lie side by side.

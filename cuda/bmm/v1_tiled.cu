@@ -3,5 +3,7 @@
 #include "batch.cuh"
 
 FUSESCOPE_KERNEL(const BmmArgs* args, void* stream) {
-  return dispatch(args->matrix.dtype, [&](auto zero) { return simt::run<decltype(zero)>(args->matrix, batch_of(*args), stream); });
+  return dispatch(args->matrix.dtype, [&](auto zero) {
+    return simt::run<decltype(zero)>(args->matrix, batch_of(*args), stream);
+  });
 }

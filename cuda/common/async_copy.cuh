@@ -30,7 +30,8 @@ __device__ __forceinline__ void copy16_partial(uint32_t shared, const void* glob
 
 // An ordinary 16-byte store to the same kind of address, for data that has to come through registers.
 __device__ __forceinline__ void store16(uint32_t shared, const uint32_t (&word)[4]) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3]) : "memory");
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
 }
 
 __device__ __forceinline__ void commit() {

@@ -27,7 +27,8 @@ struct Buffers {
 };
 
 // panel[p][r] = source element (r, p), zero for r beyond `rows`; `major` and `minor` are the distances along r and p.
-template <typename T, int R> inline void pack_panel(const T* source, int64_t major, int64_t minor, int rows, int steps, float* panel) {
+template <typename T, int R>
+inline void pack_panel(const T* source, int64_t major, int64_t minor, int rows, int steps, float* panel) {
   if (major == 1 && rows == R) {
     for (int p = 0; p < steps; ++p)
 #pragma omp simd
@@ -92,9 +93,54 @@ template <typename T> void multiply_block(const GemmArgs& g, const T* a, const T
   }
 }
 
+// Few rows (a vector times a matrix, decoding): packing B would cost more than the product, so it is read once where it lies.
+constexpr int FEW_ROWS = 4, FEW_COLS = 1024, FEW_STEPS = 2048;
+
+template <typename T> void multiply_few_rows(const GemmArgs& g, const T* a, const T* b, T* c, int64_t j0) {
+  const int rows = int(g.m), cols = int(std::min<int64_t>(FEW_COLS, g.n - j0));
+  alignas(64) float sum[FEW_ROWS][FEW_COLS] = {}, x[FEW_ROWS][FEW_STEPS];
+  for (int64_t p0 = 0; p0 < g.k; p0 += FEW_STEPS) {
+    const int steps = int(std::min<int64_t>(FEW_STEPS, g.k - p0));
+    for (int i = 0; i < rows; ++i)
+      for (int p = 0; p < steps; ++p) x[i][p] = to_float(a[i * g.a_row + (p0 + p) * g.a_col]);
+    const T* from = b + p0 * g.b_row + j0 * g.b_col;
+    if (g.b_col == 1) {  // rows of B are dense: add multiples of them
+      int p = 0;
+      for (; p + 4 <= steps; p += 4)  // four at a time: a quarter of the traffic to the sums
+        for (int i = 0; i < rows; ++i) {
+          const T *r0 = from + p * g.b_row, *r1 = r0 + g.b_row, *r2 = r1 + g.b_row, *r3 = r2 + g.b_row;
+          const float x0 = x[i][p], x1 = x[i][p + 1], x2 = x[i][p + 2], x3 = x[i][p + 3];
+#pragma omp simd
+          for (int j = 0; j < cols; ++j)
+            sum[i][j] += (x0 * to_float(r0[j]) + x1 * to_float(r1[j])) + (x2 * to_float(r2[j]) + x3 * to_float(r3[j]));
+        }
+      for (; p < steps; ++p)
+        for (int i = 0; i < rows; ++i) {
+          const T* row = from + p * g.b_row;
+          const float factor = x[i][p];
+#pragma omp simd
+          for (int j = 0; j < cols; ++j) sum[i][j] += factor * to_float(row[j]);
+        }
+    } else {  // columns of B are dense: a dot product each
+      for (int j = 0; j < cols; ++j)
+        for (int i = 0; i < rows; ++i) {
+          const T* column = from + j * g.b_col;
+          float dot = 0.0f;
+#pragma omp simd reduction(+ : dot)
+          for (int p = 0; p < steps; ++p) dot += x[i][p] * to_float(column[p]);
+          sum[i][j] += dot;
+        }
+    }
+  }
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < cols; ++j) c[i * g.n + j0 + j] = from_float<T>(sum[i][j]);
+}
+
 // All products of a batch: offset(z, a_offset, b_offset) gives where product z begins in A and in B, in elements.
 template <typename T, typename Offset> void multiply(const GemmArgs& g, int64_t batch, Offset offset) {
-  const int64_t blocks_m = (g.m + TileM - 1) / TileM, blocks_n = (g.n + TileN - 1) / TileN, blocks = blocks_m * blocks_n;
+  const bool few = g.m <= FEW_ROWS;
+  const int64_t blocks_n = few ? (g.n + FEW_COLS - 1) / FEW_COLS : (g.n + TileN - 1) / TileN;
+  const int64_t blocks = few ? blocks_n : (g.m + TileM - 1) / TileM * blocks_n;
   const double work = double(g.m) * double(g.n) * double(g.k) * double(batch);
 #pragma omp parallel if (work > 1e5 && batch * blocks > 1)
   {
@@ -105,8 +151,13 @@ template <typename T, typename Offset> void multiply(const GemmArgs& g, int64_t 
       const int64_t z = task / blocks, block = task % blocks;
       int64_t a_offset = 0, b_offset = 0;
       offset(z, a_offset, b_offset);
-      multiply_block<T>(g, static_cast<const T*>(g.a) + a_offset, static_cast<const T*>(g.b) + b_offset,
-                        static_cast<T*>(g.c) + z * g.m * g.n, block / blocks_n * TileM, block % blocks_n * TileN, *own);
+      const T* a = static_cast<const T*>(g.a) + a_offset;
+      const T* b = static_cast<const T*>(g.b) + b_offset;
+      T* c = static_cast<T*>(g.c) + z * g.m * g.n;
+      if (few)
+        multiply_few_rows<T>(g, a, b, c, block * FEW_COLS);
+      else
+        multiply_block<T>(g, a, b, c, block / blocks_n * TileM, block % blocks_n * TileN, *own);
     }
   }
 }

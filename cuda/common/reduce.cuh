@@ -14,7 +14,8 @@ struct Max {
 
 template <typename Operation> __device__ __forceinline__ float warp_reduce(float value) {
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) value = Operation::join(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = Operation::join(value, __shfl_xor_sync(0xffffffffu, value, distance));
   return value;
 }
 

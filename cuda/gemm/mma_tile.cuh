@@ -1,9 +1,9 @@
 // Matrix product on tensor cores (mma.sync m16n8k16, sm_80 and newer) for fp16 and bf16: the device code of gemm and bmm.
 //
-// A block computes TileM x TileN of C in steps of StepK along k. Stages of shared memory form a ring that cp.async fills Stages - 1
-// steps ahead; tiles lie as their operand lies in memory (k or the outer dimension dense), XOR-swizzled, and ldmatrix, plain or
-// transposing, makes fragments of either. Fragments are loaded one 16-step ahead of the products that use them. Results go through
-// shared memory so that they leave in 16-byte pieces.
+// A block computes TileM x TileN of C in steps of StepK along k. Stages of shared memory form a ring that cp.async fills
+// Stages - 1 steps ahead; tiles lie as their operand lies in memory (k or the outer dimension dense), XOR-swizzled, and ldmatrix,
+// plain or transposing, makes fragments of either. Fragments are loaded one 16-step ahead of the products that use them. Results
+// go through shared memory so that they leave in 16-byte pieces.
 #pragma once
 #include "../common/async_copy.cuh"
 #include "../common/device.cuh"
@@ -31,11 +31,11 @@ using Large = Shape<128, 256, 32, 64, 64, 4, 1, 100>;
 using Medium = Shape<128, 128, 32, 64, 64, 4, 2, 95>;
 using Small = Shape<64, 64, 64, 32, 32, 4, 3, 60>;
 
-// One operand's tile as it travels: Rows x Dense elements, Dense being contiguous in memory, by chunks of 8 elements (16 bytes).
+// One operand's tile as it travels: Rows x Dense elements, Dense being contiguous in memory, in chunks of 8 (16 bytes).
 // A thread keeps one chunk column and takes every RowStep-th row, so its swizzled destinations are RowStep rows apart.
 template <typename T, int Rows, int Dense, int Threads> struct TileLoader {
   static constexpr int Chunks = Dense / 8, RowStep = Threads / Chunks, Count = Rows / RowStep;
-  static_assert(Threads % Chunks == 0 && Rows % RowStep == 0 && RowStep % 8 == 0, "whole rounds, and one swizzle pattern a thread");
+  static_assert(Threads % Chunks == 0 && Rows % RowStep == 0 && RowStep % 8 == 0, "whole rounds, one swizzle pattern");
 
   const T* base;       // any readable address, for copies that read nothing
   const T* source;     // this thread's first chunk
@@ -92,7 +92,8 @@ template <typename T, int Rows, int Dense, int Threads> struct TileLoader {
 // AlongA, AlongB: k is the dense dimension of A, of B.
 template <typename T, typename S, bool AlongA, bool AlongB, typename Batch>
 __global__ void __launch_bounds__(S::Threads, S::Blocks)
-    product(const __grid_constant__ GemmArgs g, const __grid_constant__ Batch batch, TileGrid grid, bool wide_a, bool wide_b, bool wide_c) {
+    product(const __grid_constant__ GemmArgs g, const __grid_constant__ Batch batch, TileGrid grid, bool wide_a, bool wide_b,
+            bool wide_c) {
   extern __shared__ __align__(128) unsigned char memory[];
   const uint32_t ring = tensor_core::shared_address(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -232,8 +233,8 @@ const char* launch(const GemmArgs& g, const Batch& batch, void* stream) {
   const bool wide_a = even && aligned(g.a, 16) && (AlongA ? g.a_row : g.a_col) % 8 == 0;
   const bool wide_b = even && aligned(g.b, 16) && (AlongB ? g.b_col : g.b_row) % 8 == 0;
   const bool wide_c = aligned(g.c, 16) && g.n % 8 == 0;
-  kernel<<<unsigned(grid.tiles() * batch.count()), S::Threads, S::Bytes, static_cast<cudaStream_t>(stream)>>>(g, batch, grid, wide_a, wide_b,
-                                                                                                         wide_c);
+  kernel<<<unsigned(grid.tiles() * batch.count()), S::Threads, S::Bytes, static_cast<cudaStream_t>(stream)>>>(
+      g, batch, grid, wide_a, wide_b, wide_c);
   return launch_error();
 }
 
@@ -243,7 +244,8 @@ template <typename S> double estimate(const GemmArgs& g, int64_t count) {
   return double((tiles + sms - 1) / sms) * S::TileM * S::TileN * 100.0 / S::SharePercent;
 }
 
-template <typename T, bool AlongA, bool AlongB, typename Batch> const char* choose(const GemmArgs& g, const Batch& batch, void* stream) {
+template <typename T, bool AlongA, bool AlongB, typename Batch>
+const char* choose(const GemmArgs& g, const Batch& batch, void* stream) {
   const double large = estimate<Large>(g, batch.count()), medium = estimate<Medium>(g, batch.count());
   const double small = estimate<Small>(g, batch.count());
   if (small < medium && small < large) return launch<T, Small, AlongA, AlongB>(g, batch, stream);

@@ -25,7 +25,8 @@ template <typename T> struct Operand {
   bool quads;                  // four neighbours along the dense dimension may be read at once
 
   // This thread's share of the Outer x STEP piece at (outer, k), zeros beyond the ends.
-  template <int Outer> __device__ __forceinline__ void fetch(float (&held)[Outer * STEP / THREADS], int64_t outer, int64_t k) const {
+  template <int Outer>
+  __device__ __forceinline__ void fetch(float (&held)[Outer * STEP / THREADS], int64_t outer, int64_t k) const {
 #pragma unroll
     for (int piece = 0; piece < Outer * STEP / THREADS / 4; ++piece) {
       int o, p;
@@ -47,7 +48,8 @@ template <typename T> struct Operand {
   }
 
   // Puts it into the tile [STEP][Outer + 4]; the 4 keep rows 16-byte aligned and shift them through the banks.
-  template <int Outer> __device__ __forceinline__ void put(const float (&held)[Outer * STEP / THREADS], float (*tile)[Outer + 4]) const {
+  template <int Outer>
+  __device__ __forceinline__ void put(const float (&held)[Outer * STEP / THREADS], float (*tile)[Outer + 4]) const {
 #pragma unroll
     for (int piece = 0; piece < Outer * STEP / THREADS / 4; ++piece) {
       int o, p;
@@ -74,7 +76,8 @@ template <typename T> struct Operand {
 
 template <typename T, int TileM, int TileN, typename Batch>
 __global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3)
-    product(const __grid_constant__ GemmArgs g, const __grid_constant__ Batch batch, TileGrid grid, bool quads_a, bool quads_b, bool quads_c) {
+    product(const __grid_constant__ GemmArgs g, const __grid_constant__ Batch batch, TileGrid grid, bool quads_a, bool quads_b,
+            bool quads_c) {
   constexpr int PerM = TileM / 16, PerN = TileN / 16;  // outputs a thread: PerM x PerN, as quads 64 apart
   __shared__ __align__(16) float tile_a[2][STEP][TileM + 4];
   __shared__ __align__(16) float tile_b[2][STEP][TileN + 4];
@@ -108,9 +111,11 @@ __global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3)
     for (int p = 0; p < STEP; ++p) {
       float x[PerM], y[PerN];
 #pragma unroll
-      for (int i = 0; i < PerM; i += 4) *reinterpret_cast<float4*>(x + i) = *reinterpret_cast<const float4*>(&tile_a[now][p][i * 16 + ty * 4]);
+      for (int i = 0; i < PerM; i += 4)
+        *reinterpret_cast<float4*>(x + i) = *reinterpret_cast<const float4*>(&tile_a[now][p][i * 16 + ty * 4]);
 #pragma unroll
-      for (int j = 0; j < PerN; j += 4) *reinterpret_cast<float4*>(y + j) = *reinterpret_cast<const float4*>(&tile_b[now][p][j * 16 + tx * 4]);
+      for (int j = 0; j < PerN; j += 4)
+        *reinterpret_cast<float4*>(y + j) = *reinterpret_cast<const float4*>(&tile_b[now][p][j * 16 + tx * 4]);
 #pragma unroll
       for (int i = 0; i < PerM; ++i)
 #pragma unroll

@@ -21,7 +21,9 @@ struct TileGrid {
   }
 };
 
-inline TileGrid tile_grid(const GemmArgs& g, int tile_m, int tile_n) { return {(g.m + tile_m - 1) / tile_m, (g.n + tile_n - 1) / tile_n}; }
+inline TileGrid tile_grid(const GemmArgs& g, int tile_m, int tile_n) {
+  return {(g.m + tile_m - 1) / tile_m, (g.n + tile_n - 1) / tile_n};
+}
 
 // The batch of a plain product: one matrix, at the start of the operands.
 struct OneMatrix {

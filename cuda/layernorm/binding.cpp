@@ -1,4 +1,5 @@
-// LayerNorm for torch: fusescope::layernorm(Tensor x, Tensor? weight, Tensor? bias, float eps, str impl) -> Tensor, last dimension.
+// LayerNorm over the last dimension for torch:
+// fusescope::layernorm(Tensor x, Tensor? weight, Tensor? bias, float eps, str impl) -> Tensor.
 #include "../common/rows.h"
 #include "layernorm.cuh"
 
@@ -10,7 +11,8 @@ using namespace fusescope;
 // A parameter of the row as a dense vector; nothing stays nothing.
 std::optional<Tensor> parameter(const std::optional<Tensor>& t, const char* name, const Tensor& x) {
   if (!t) return t;
-  STD_TORCH_CHECK(t->dim() == 1 && t->sizes()[0] == x.sizes()[x.dim() - 1], "layernorm: ", name, " has as many elements as a row");
+  const int64_t cols = x.sizes()[x.dim() - 1];
+  STD_TORCH_CHECK(t->dim() == 1 && t->sizes()[0] == cols, "layernorm: ", name, " has as many elements as a row");
   STD_TORCH_CHECK(t->scalar_type() == x.scalar_type() && t->get_device_index() == x.get_device_index(),
                   "layernorm: ", name, " has the dtype and device of x");
   return as_contiguous(*t);

@@ -33,8 +33,8 @@ FUSESCOPE_KERNEL(const LayernormArgs* args, void* stream) {
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
     layernorm_block_row<T><<<unsigned(args->rows), THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const T*>(args->x), static_cast<const T*>(args->weight), static_cast<const T*>(args->bias), static_cast<T*>(args->out),
-        args->x_row, args->cols, args->eps);
+        static_cast<const T*>(args->x), static_cast<const T*>(args->weight), static_cast<const T*>(args->bias),
+        static_cast<T*>(args->out), args->x_row, args->cols, args->eps);
     return launch_error();
   });
 }

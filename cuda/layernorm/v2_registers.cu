@@ -75,7 +75,8 @@ template <typename T, bool Wide> const char* launch(const LayernormArgs& args, c
   auto out = static_cast<T*>(args.out);
   if (args.cols > row::MOST_HELD) {
     if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    layernorm_streamed<T, Wide><<<unsigned(args.rows), STREAM, 0, stream>>>(x, weight, bias, out, args.x_row, args.cols, args.eps);
+    layernorm_streamed<T, Wide>
+        <<<unsigned(args.rows), STREAM, 0, stream>>>(x, weight, bias, out, args.x_row, args.cols, args.eps);
     return launch_error();
   }
   return row::by_length(args.cols, [&](auto threads, auto each) -> const char* {
@@ -92,7 +93,9 @@ template <typename T, bool Wide> const char* launch(const LayernormArgs& args, c
 FUSESCOPE_KERNEL(const LayernormArgs* args, void* stream) {
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
-    const bool wide = row::wide_rows<T>(args->x, args->x_row, args->out, args->cols) && aligned(args->weight, 16) && aligned(args->bias, 16);
-    return wide ? launch<T, true>(*args, static_cast<cudaStream_t>(stream)) : launch<T, false>(*args, static_cast<cudaStream_t>(stream));
+    const bool parameters = aligned(args->weight, 16) && aligned(args->bias, 16);  // nullptr is
+    const bool wide = parameters && row::wide_rows<T>(args->x, args->x_row, args->out, args->cols);
+    auto on = static_cast<cudaStream_t>(stream);
+    return wide ? launch<T, true>(*args, on) : launch<T, false>(*args, on);
   });
 }

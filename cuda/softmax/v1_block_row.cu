@@ -6,7 +6,8 @@
 namespace {
 constexpr int THREADS = 256;
 
-template <typename T> __global__ void __launch_bounds__(THREADS) softmax_block_row(const T* x, T* out, int64_t x_row, int64_t cols) {
+template <typename T>
+__global__ void __launch_bounds__(THREADS) softmax_block_row(const T* x, T* out, int64_t x_row, int64_t cols) {
   x += blockIdx.x * x_row;
   out += blockIdx.x * cols;
   float highest = -INFINITY;

@@ -9,7 +9,8 @@ namespace {
 template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
 
 template <typename T, int Threads, int Each, bool Wide>
-__global__ void __launch_bounds__(Threads* ROWS<Threads>) softmax_held(const T* x, T* out, int64_t rows, int64_t x_row, int cols) {
+__global__ void __launch_bounds__(Threads* ROWS<Threads>)
+    softmax_held(const T* x, T* out, int64_t rows, int64_t x_row, int cols) {
   const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
   if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
   row::Held<T, Threads, Each, Wide> held(threadIdx.x % Threads, cols);
@@ -28,7 +29,8 @@ __global__ void __launch_bounds__(Threads* ROWS<Threads>) softmax_held(const T* 
 
 // Rows too long for a block's registers: maximum and sum online, then the result, so the row is read twice.
 constexpr int STREAM = 1024;
-template <typename T, bool Wide> __global__ void __launch_bounds__(STREAM) softmax_streamed(const T* x, T* out, int64_t x_row, int64_t cols) {
+template <typename T, bool Wide>
+__global__ void __launch_bounds__(STREAM) softmax_streamed(const T* x, T* out, int64_t x_row, int64_t cols) {
   using Pack = row::Pack<T>;
   constexpr int width = Wide ? 16 / sizeof(T) : 1;
   x += blockIdx.x * x_row;
@@ -68,7 +70,8 @@ template <typename T, bool Wide> const char* launch(const SoftmaxArgs& args, cud
     constexpr int rows = ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    softmax_held<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * rows, 0, stream>>>(x, out, args.rows, args.x_row, int(args.cols));
+    softmax_held<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * rows, 0, stream>>>(
+        x, out, args.rows, args.x_row, int(args.cols));
     return launch_error();
   });
 }
@@ -78,6 +81,7 @@ FUSESCOPE_KERNEL(const SoftmaxArgs* args, void* stream) {
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool wide = row::wide_rows<T>(args->x, args->x_row, args->out, args->cols);
-    return wide ? launch<T, true>(*args, static_cast<cudaStream_t>(stream)) : launch<T, false>(*args, static_cast<cudaStream_t>(stream));
+    auto on = static_cast<cudaStream_t>(stream);
+    return wide ? launch<T, true>(*args, on) : launch<T, false>(*args, on);
   });
 }

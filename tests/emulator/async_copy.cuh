@@ -1,5 +1,5 @@
-// Stands in for cuda/common/async_copy.cuh. With EMULATED_COPIES=late a copy happens only when somebody waits for it (a kernel that
-// reads too early sees old data), else at once (a kernel that overwrites too early destroys data others still read).
+// Stands in for cuda/common/async_copy.cuh. With EMULATED_COPIES=late a copy happens only when somebody waits for it (a kernel
+// that reads too early sees old data), else at once (a kernel that overwrites too early destroys data others still read).
 #pragma once
 #include "mma.cuh"
 
@@ -11,7 +11,8 @@ inline bool late() {
 }
 
 inline void copy16_partial(uint32_t shared, const void* global, int bytes) {
-  if (shared % 16 || reinterpret_cast<uintptr_t>(global) % 16) emulator::fail("cp.async of 16 bytes with an address that is not a multiple of 16");
+  if (shared % 16 || reinterpret_cast<uintptr_t>(global) % 16)
+    emulator::fail("cp.async of 16 bytes with an address that is not a multiple of 16");
   if (bytes < 0 || bytes > 16) emulator::fail("cp.async reads between 0 and 16 bytes");
   auto copy = [=] {
     unsigned char* to = tensor_core::shared_pointer(shared);

@@ -190,7 +190,8 @@ template <typename T> T __shfl_sync(unsigned, T v, int from) {
   return emulator::together(v, [=](auto of) { return of(from % 32); });
 }
 template <typename T> T __shfl_down_sync(unsigned, T v, int distance) {
-  return emulator::together(v, [=](auto of) { return of(emulator::lane() + distance < 32 ? emulator::lane() + distance : emulator::lane()); });
+  const int from = emulator::lane() + distance < 32 ? emulator::lane() + distance : emulator::lane();
+  return emulator::together(v, [=](auto of) { return of(from); });
 }
 
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }

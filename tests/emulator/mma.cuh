@@ -1,4 +1,4 @@
-// Stands in for cuda/common/mma.cuh: the same functions, from the fragment layouts of the PTX ISA, written out element by element.
+// Stands in for cuda/common/mma.cuh: the same functions, written out element by element from the layouts of the PTX ISA.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -20,8 +20,8 @@ template <typename T> float element(uint32_t word, int which) {
   return to_fp32(value);
 }
 
-// Element e (0 ... 7) of A lies in register e / 2 at row g + 8 (e / 2 % 2) and column 2t + e % 2 + 8 (e / 4); element e (0 ... 3) of
-// B in register e / 2 at row 2t + e % 2 + 8 (e / 2) and column g; element e of C at row g + 8 (e / 2), column 2t + e % 2.
+// Element e (0 ... 7) of A lies in register e / 2 at row g + 8 (e / 2 % 2) and column 2t + e % 2 + 8 (e / 4); element e (0 ... 3)
+// of B in register e / 2 at row 2t + e % 2 + 8 (e / 2) and column g; element e of C at row g + 8 (e / 2), column 2t + e % 2.
 template <typename T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   struct Operands {
     uint32_t a[4], b[2];

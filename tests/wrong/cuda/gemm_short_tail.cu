@@ -4,7 +4,8 @@
 
 namespace {
 template <typename T> __global__ void product(const GemmArgs g) {
-  const int64_t across = g.n / 32, i = blockIdx.x / across * 8 + threadIdx.x / 32, j = blockIdx.x % across * 32 + threadIdx.x % 32;
+  const int64_t across = g.n / 32;
+  const int64_t i = blockIdx.x / across * 8 + threadIdx.x / 32, j = blockIdx.x % across * 32 + threadIdx.x % 32;
   const T* a = static_cast<const T*>(g.a) + i * g.a_row;
   const T* b = static_cast<const T*>(g.b) + j * g.b_col;
   float sum = 0.0f;
