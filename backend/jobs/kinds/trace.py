@@ -30,7 +30,7 @@ def run(spec: dict, reporter) -> None:
 
     steps = {name: spec[name] for name in _STEPS}
     total = sum(steps.values()) + 2
-    reporter.progress(0, total, f"preparing {spec['op']} {spec['impl']}")
+    reporter.progress(0, total, f"preparing {spec['op']} {spec['impl']}; kernels whose source changed are built first")
     call = one_case.prepare(spec)
     call()  # the first call compiles, tunes and loads; it is no part of the picture
     one_case.synchronize(spec["device"])
