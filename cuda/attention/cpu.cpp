@@ -16,6 +16,7 @@ using namespace fusescope_cpu;
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kRows = 4, kBlock = 16, kBlocks = kTile / kBlock;
+constexpr int kSum = 32;  // terms of a score that are summed in a row: sums of short sums round less
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr int64_t kPackLimit = int64_t(256) << 20;  // bytes of packed K and V at once; heads beyond it wait for the next round
@@ -66,15 +67,21 @@ inline float exp2_fast(float x) {
 
 // s[r][16 c ...] = sum over d of q[r][d] kt[d][16 c ...] for kRows rows and Count blocks.
 template <int Count> void score_blocks(const float* q, const float* kt, float* s, int head_dim, int width) {
-  Block acc[kRows][Count] = {};
-  for (int d = 0; d < head_dim; ++d) {
-    Block keys[Count];
-    for (int c = 0; c < Count; ++c) keys[c] = load(kt + d * kTile + c * kBlock);
+  for (int begin = 0; begin < head_dim; begin += kSum) {
+    Block acc[kRows][Count] = {};
+    const int end = std::min(head_dim, begin + kSum);
+    for (int d = begin; d < end; ++d) {
+      Block keys[Count];
+      for (int c = 0; c < Count; ++c) keys[c] = load(kt + d * kTile + c * kBlock);
+      for (int r = 0; r < kRows; ++r)
+        for (int c = 0; c < Count; ++c) acc[r][c] += q[r * width + d] * keys[c];
+    }
     for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < Count; ++c) acc[r][c] += q[r * width + d] * keys[c];
+      for (int c = 0; c < Count; ++c) {
+        float* to = s + r * kTile + c * kBlock;
+        store(to, begin ? load(to) + acc[r][c] : acc[r][c]);
+      }
   }
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < Count; ++c) store(s + r * kTile + c * kBlock, acc[r][c]);
 }
 
 // o[r][0 .. 16 Count) = o * shrink[r] + sum over keys j in [from, to) of p[r][j] v[j][...], for kRows rows.
