@@ -133,8 +133,7 @@ def resources(state: url.State) -> None:
     if waiting:
         st.info(f"Not built as the sources stand: {', '.join(waiting[:6])}{' …' if len(waiting) > 6 else ''}. Press Build.")
     if not rows:
-        if not waiting:
-            st.caption("No CUDA kernel was built: choose an architecture above (no GPU is needed to compile) and press Build.")
+        st.caption("No CUDA kernel is built: choose an architecture (no GPU is needed to compile) and press Build.")
         return
     data = pd.DataFrame(rows)
     families = ["all", *sorted(data["family"].unique())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from backend import ops
 from backend.core.records import BenchSpec
 from backend.jobs import submit
 from pages._ui import act, answer, runs, url
@@ -11,7 +12,7 @@ from pages._ui import act, answer, runs, url
 
 def kernels(state: url.State, op: str, spec: BenchSpec | None) -> None:
     """Kernels without a run of this operator."""
-    st.markdown(f"Nothing was measured here yet with **{op}**. Press Run, and the answer stands here in a moment.")
+    st.markdown(f"**{ops.load(op).TITLE}** was not measured here yet. Press Run, and the answer stands here in a moment.")
     st.button(
         "Run a first comparison",
         type="primary",
@@ -25,9 +26,9 @@ def kernels(state: url.State, op: str, spec: BenchSpec | None) -> None:
 
 def recording(state: url.State, op: str | None = None) -> None:
     """A recorded run, badged with its device, as if it were the answer."""
-    shown = runs.newest("bench", op, recorded=True)
+    shown = runs.newest("bench", op, recorded=True) or runs.newest("bench", recorded=True)
     if shown is None:
-        st.caption("No recorded run" + (f" of {op}" if op else "") + " ships with this checkout.")
+        st.caption("No recorded run ships with this checkout.")
         return
     st.caption("Meanwhile, one that was recorded on other hardware:")
     answer.draw(state, shown.id)

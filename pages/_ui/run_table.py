@@ -16,8 +16,8 @@ def frame(found: list[Run]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "open": url.link("runs", run=r.id), "what": run_name(r), "status": status_words(r.status), "kind": r.kind,
-                "device": r.device_name, "when": template.date(r.finished or r.started or r.created), "tags": ", ".join(r.tags),
+                "open": url.link("runs", run=r.id), "status": status_words(r.status), "what": run_name(r), "device": r.device_name,
+                "when": template.date(r.finished or r.started or r.created), "kind": r.kind, "tags": ", ".join(r.tags),
             }
             for r in found
         ]
