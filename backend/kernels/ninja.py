@@ -138,7 +138,7 @@ def _pump(stream, lines: queue.Queue) -> None:
 def _stop(process: subprocess.Popen) -> None:
     """Ninja puts each compiler into a process group of its own but all stay in its session: ask ninja, then end the session."""
     session = process.pid
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # SIGINT may be ignored by what the compilers inherit
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(3)
     deadline = time.monotonic() + 5
