@@ -63,28 +63,30 @@ def test(options) -> str:
 
 
 def sanitize(options) -> str:
-    """compute-sanitizer's tools over the GPU correctness tests of small odd shapes (marker gpu, name contains 'sanitize')."""
+    """compute-sanitizer's tools over the operators' GPU correctness tests; racecheck, which is slow, over float16 alone."""
     lines = []
-    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
-        words = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"]
-        words += [
+    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # one allocation a tensor, so that the end of a tensor is seen
+    for tool, which in (("memcheck", "test_ours_on_cuda"), ("racecheck", "test_ours_on_cuda and float16")):
+        if options.only:
+            which += f" and {options.only}"
+        words = [
+            "compute-sanitizer",
+            "--tool",
+            tool,
+            "--error-exitcode",
+            "9",
+            "--print-limit",
+            "20",
             sys.executable,
             "-m",
             "pytest",
             "-q",
-            "-m",
-            "gpu",
-            "-k",
-            "sanitize",
-            "--timeout",
-            "600",
-            "-p",
-            "no:cacheprovider",
-            "tests",
         ]
+        words += ["-m", "gpu", "-k", which, "--timeout", "600", "-p", "no:cacheprovider", "tests/ops/test_every_operator.py"]
         done = run(words, options.out / f"sanitize-{tool}.log", options.budget_s)
         summary = [line for line in done.stdout.decode(errors="replace").splitlines() if "SUMMARY" in line or "passed" in line]
         lines.append(f"{tool}: exit {done.returncode} {' | '.join(summary[-2:])}")
+    del os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"]
     return "\n".join(lines)
 
 
@@ -96,7 +98,19 @@ def record(options) -> str:
     for entry in tomllib.loads((ROOT / "scripts" / "recordings.toml").read_text())["run"]:
         if options.only and options.only not in entry["title"].lower() + " " + entry["bench"][0]:
             continue
-        words = [sys.executable, "-m", "backend", "bench", *entry["bench"], "--device", "cuda:0", "--json"]
+        words = [
+            sys.executable,
+            "-m",
+            "backend",
+            "bench",
+            *entry["bench"],
+            "--device",
+            "cuda:0",
+            "--json",
+            "--title",
+            entry["title"],
+        ]
+        words += ["--budget", str(options.case_budget_s)]
         for mask in entry.get("masks", ()):
             words += ["--mask", mask]
         left = options.budget_s - (time.monotonic() - started)
@@ -109,10 +123,9 @@ def record(options) -> str:
         except ValueError:
             table.append(f"-- {entry['title']}: exit {done.returncode}, no answer")
             continue
-        folder = profiles / answer["run"]
-        (folder / "notes.json").write_text(json.dumps({"title": entry["title"], "tags": ["recorded"], "notes": ""}))
         table.append(f"== {entry['title']} [{answer['run']}]")
         table += [line(r) for r in answer["records"]]
+    table.append(trace())
     for folder in profiles.iterdir():
         if (folder / "run.json").is_file():
             compress(folder)
@@ -121,6 +134,17 @@ def record(options) -> str:
             archive.add(folder, folder.name)
     shutil.rmtree(profiles)
     return "\n".join(table)
+
+
+def trace() -> str:
+    """One recorded Chrome trace, of the newest attention kernel."""
+    sys.path.insert(0, str(ROOT))
+    from backend.jobs import submit
+
+    case = {"batch": 16, "seq": 2048, "heads": 12, "head_dim": 64, "mask": "bigbird"}
+    spec = {"op": "attention", "impl": "auto", "case": case, "dtype": "float16", "device": "cuda:0"}
+    done = submit.wait(submit.submit("trace", spec, title="Trace of attention fp16 (16, 2048), BigBird"), 120)
+    return f"== {done.title} [{done.id}] {done.status} {done.reason or ''}"
 
 
 def compress(folder: Path) -> None:
@@ -151,6 +175,7 @@ def main() -> int:
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--only", default="", help="a word: tests and recordings whose name holds it")
     parser.add_argument("--budget-s", type=float, default=500, help="seconds a step may take")
+    parser.add_argument("--case-budget-s", type=float, default=5.0, help="seconds a case and mode may take (bench --budget)")
     parser.add_argument("--first-failure", action="store_true", help="stop the tests at the first failure")
     options = parser.parse_args()
     steps = options.steps.split(",")
