@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backend.kernels import register_fakes
+from backend.ops._peers import compiled
 from backend.ops._tensors import generator_for, random_tensor
 from backend.ops.base import Cost, Parameter, Peer, Tolerance, check_int
 
@@ -51,14 +52,16 @@ def cost(values, dtype):
     return Cost(n, n, 2 * n * size, n * size)
 
 
-def _eager(inputs):
+def _add(a, b):
     import torch
 
-    a, b = inputs["a"], inputs["b"]
-    return lambda: torch.add(a, b)
+    return torch.add(a, b)
 
 
-PEERS = {"eager": Peer(_eager, "torch.add")}
+PEERS = {
+    "eager": Peer(lambda i: lambda: _add(i["a"], i["b"]), "torch.add"),
+    "compile": Peer(lambda i: compiled(_add, i["a"], i["b"]), "torch.compile of torch.add"),
+}
 
 
 def add(a, b, *, impl="auto"):
