@@ -106,6 +106,18 @@ def test_masks_per_batch_and_head():
     assert torch.equal(per_batch.dense(), keep[:, :1, :1].expand(-1, -1, 70, -1))
 
 
+@pytest.mark.parametrize("name", MASKS)
+def test_the_ways_of_the_two_devices_agree(name):
+    """On the CPU masks are evaluated and packed by NumPy, on a GPU by torch; torch's way also runs on CPU tensors."""
+    bound = masks.parse(mask_text(name, 2, 130)).bind(100, 130)
+    for sequence in range(bound.sequences or 1):
+        keep = tiles._evaluate_torch(bound, sequence, (64, 100), (3, 130), "cpu")
+        assert torch.equal(keep, tiles.evaluate(bound, sequence, (64, 100), (3, 130), "cpu"))
+    squares = torch.rand(5, 64, 64) < 0.5
+    words = tiles._pack_torch(squares)
+    assert torch.equal(words, tiles.pack(squares)) and torch.equal(tiles.unpack(words), squares)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_long_mask_is_built_in_pieces(device, monkeypatch):
     monkeypatch.setattr(tiles, "_PIECE", 1 << 14)

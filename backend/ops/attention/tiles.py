@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 TILE = 64
 _PIECE = 1 << 22  # elements evaluated at once: temporaries of int64 are then 32 MB each
 _COLUMNS = 1 << 16  # columns of a piece at most, so that one tile row of 2^20 keys stays bounded too
@@ -13,11 +15,30 @@ def evaluate(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, in
     """Part of a bound mask as a bool tensor (rows, columns) on the device; rows and columns are half-open ranges of indices."""
     import torch
 
+    if torch.device(device).type == "cpu":
+        return torch.from_numpy(_evaluate_numpy(bound, sequence, rows, columns))
+    return _evaluate_torch(bound, sequence, rows, columns, device)
+
+
+def _evaluate_torch(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], device):
+    import torch
+
     q = torch.arange(rows[0] + bound.offset, rows[1] + bound.offset, device=device)[:, None]
     k = torch.arange(columns[0], columns[1], device=device)[None, :]
     batch = torch.tensor(sequence, device=device) if bound.per_sequence else None
     keep = bound.predicate(q, k, batch)
     return torch.as_tensor(keep, device=device).broadcast_to(rows[1] - rows[0], columns[1] - columns[0])
+
+
+def _evaluate_numpy(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int]):
+    """The same on the CPU: NumPy on 32-bit indices, in pieces whose temporaries stay in the cache, is several times faster there."""
+    q = np.arange(rows[0] + bound.offset, rows[1] + bound.offset, dtype=np.int32)[:, None]
+    k = np.arange(*columns, dtype=np.int32)[None, :]
+    out = np.empty((q.shape[0], k.shape[1]), bool)
+    step = max(1, (1 << 18) // k.shape[1])
+    for row in range(0, q.shape[0], step):
+        out[row : row + step] = bound.predicate(q[row : row + step], k, sequence)
+    return out
 
 
 def row_steps(seq_q: int, seq_k: int) -> Iterator[tuple[int, int]]:
@@ -45,20 +66,32 @@ def tiles_of(keep):
     tile_rows, tile_columns = -(-rows // TILE), -(-columns // TILE)
     if rows % TILE or columns % TILE:
         keep = torch.nn.functional.pad(keep, (0, tile_columns * TILE - columns, 0, tile_rows * TILE - rows))
-    grid = keep.reshape(tile_rows, TILE, tile_columns, TILE)
-    live = grid.sum((1, 3), dtype=torch.int32)
+    per_column = keep.view(torch.uint8).reshape(tile_rows, TILE, tile_columns * TILE).sum(1, dtype=torch.uint8)  # at most 64
+    live = per_column.view(tile_rows, tile_columns, TILE).sum(2, dtype=torch.int32)
     full = live == _area(rows, tile_rows, keep.device)[:, None] * _area(columns, tile_columns, keep.device)[None, :]
     at = ((live > 0) & ~full).nonzero()
-    bits = torch.arange(TILE, device=keep.device)
-    weights = (
-        torch.ones((), dtype=torch.int64, device=keep.device) << bits
-    )  # the last one is the sign bit: sums still do not carry
-    words = torch.where(grid[at[:, 0], :, at[:, 1], :], weights, 0).sum(-1)
-    return live, full, words
+    partial = keep.reshape(tile_rows, TILE, tile_columns, TILE)[at[:, 0], :, at[:, 1], :]
+    return live, full, pack(partial)
+
+
+def pack(squares):
+    """int64 words (n, 64) of bool (n, 64, 64): bit c of a word is column c."""
+    import torch
+
+    if squares.device.type == "cpu":
+        return torch.from_numpy(np.packbits(squares.numpy(), axis=-1, bitorder="little").view("<i8")[..., 0].astype(np.int64))
+    return _pack_torch(squares)
+
+
+def _pack_torch(squares):
+    import torch
+
+    weights = torch.ones((), dtype=torch.int64, device=squares.device) << torch.arange(TILE, device=squares.device)
+    return torch.where(squares, weights, 0).sum(-1)  # bit 63 is the sign; single bits never carry into one another
 
 
 def unpack(words):
-    """Bool (n, 64, 64) of words (n, 64): the inverse of what ``tiles_of`` packs."""
+    """Bool (n, 64, 64) of words (n, 64): the inverse of ``pack``."""
     import torch
 
     return (words[:, :, None] >> torch.arange(TILE, device=words.device)) & 1 == 1
