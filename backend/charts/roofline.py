@@ -36,6 +36,8 @@ def plot(
     flat = (ceilings.get(f"{unit}_tflops") or {}).get(rows[0].dtype)
     other = "vector" if unit == "matrix" else "matrix"
     second = (ceilings.get(f"{other}_tflops") or {}).get(rows[0].dtype)
+    if flat and second and abs(second / flat - 1) < 0.02:
+        second = None  # a CPU has one rate; its name twice would overprint
     ridge = flat * 1e3 / copy if flat and copy else None
     low = min([*intensity, ridge or min(intensity)]) / 4
     high = max([*intensity, ridge or max(intensity)]) * 6
@@ -92,7 +94,7 @@ def _line(fig: go.Figure, x, y, ink: str, name: str, dash: str, c: dict) -> None
     fig.add_scatter(x=x, y=y, mode="lines", line=dict(color=ink, width=1.6, dash=dash), hoverinfo="skip")
     at = int(np.argmax(y >= y[-1])) * 2 // 3  # on the slope: text to the left of a point runs above the line, to the right below
     left = dict(xanchor="right", yanchor="bottom", xshift=-4, yshift=-2)
-    side = left if dash == "dot" else dict(xanchor="left", yanchor="top", xshift=6, yshift=2)
+    side = left if dash == "dot" and at > 10 else dict(xanchor="left", yanchor="top", xshift=6, yshift=2)
     fig.add_annotation(
         x=np.log10(x[at]), y=np.log10(y[at]), showarrow=False, text=name, **side,
         font=dict(size=11.5, color=c["muted"]),

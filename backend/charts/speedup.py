@@ -64,8 +64,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
                     color=c["ink"], thickness=1.6, width=5,
                 ),
             )  # fmt: skip
-    bounds = [v for r in rows if r.speedup for v in (r.speedup.low, r.speedup.high)] + [v for v in ratios if v]
-    axis = template.ratio_axis(bounds)
+    axis = template.ratio_axis(ratios, [v for r in rows if r.speedup for v in (r.speedup.low, r.speedup.high)])
     low, high = axis["range"]
     axis["range"] = [low, high + 0.02]
     fig.update_xaxes(**axis, title_text=f"times as fast as {short(baseline)} (log)")

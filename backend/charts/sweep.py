@@ -42,12 +42,13 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
     fig = template.figure(
         f"{title} by {key}", " · ".join(p for p in (subtitle, template.mode_words(mode)) if p), theme, height=440
     )
-    ends, everything = [], []
+    ends, middles, bounds = [], [], []
     for impl in impls:
         rows = sorted((r for r in records if r.impl == impl), key=lambda r: r.case[key])
         points = [(r, _value(r, quantity, baseline, factor)) for r in rows]
         drawn = [(r, v) for r, v in points if v]
-        everything += [x for _, v in drawn for x in v if x]
+        middles += [v[1] for _, v in drawn]
+        bounds += [x for _, v in drawn for x in (v[0], v[2])]
         if not drawn:
             continue
         x = [r.case[key] for r, _ in points]
@@ -65,9 +66,10 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
     if not ends:
         words = sorted({STATUS_WORDS[r.status] for r in records})
         return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
-    _end_labels(fig, ends, everything)
+    low, high = template.within(middles, bounds)
+    _end_labels(fig, ends, [low, high])
     fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title_text=f"{key} (log)")
-    y = template.ratio_axis(everything) if quantity == "speed-up" else template.plain_log(min(everything), max(everything))
+    y = template.ratio_axis(middles, bounds) if quantity == "speed-up" else template.plain_log(low, high)
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
         fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Iterable
 
 import plotly.graph_objects as go
 
@@ -80,11 +81,23 @@ def mode_words(mode: str | None) -> str:
     }.get(mode or "", "no time")
 
 
-def ratio_axis(values: list[float]) -> dict:
-    """A logarithmic axis around 1.0 that holds all values, with ticks people use for ratios."""
-    known = [v for v in values if v and v > 0]
-    low, high = min([*known, 0.8]), max([*known, 1.25])
-    low, high = low / 1.08, high * 1.08
+def within(middles: Iterable[float | None], bounds: Iterable[float | None] = ()) -> tuple[float, float]:
+    """(low, high) for a logarithmic axis: every median, and intervals as far as a factor of four beyond them.
+
+    A noisy machine gives intervals over many decades; drawn whole, they would press everything else into a line.
+    """
+    known = [v for v in middles if v and v > 0]
+    if not known:
+        return 1.0, 1.0
+    low, high = min(known), max(known)
+    ends = [v for v in bounds if v is not None]
+    return max(min([low, *ends]), low / 4), min(max([high, *ends]), high * 4)
+
+
+def ratio_axis(values: list[float | None], bounds: Iterable[float | None] = ()) -> dict:
+    """A logarithmic axis around 1.0 that holds all values (and intervals, see ``within``), with ticks people use for ratios."""
+    low, high = within([v for v in values if v] or [1.0], bounds)
+    low, high = min(low, 0.8) / 1.08, max(high, 1.25) * 1.08
     inside = [t for t in _NICE_RATIOS if low <= t <= high]
     for fewer in ((0.9, 1.1), (0.8, 1.25, 1.5), (0.7, 3), (0.2, 0.05, 0.02, 20, 200), (0.5, 2, 5, 50, 500)):
         if len(inside) > _MOST_TICKS:  # wide ranges: the fine steps would overprint on a narrow page
@@ -103,7 +116,7 @@ def log_ticks(values: list[float]) -> dict:
 
 
 def plain_log(low: float, high: float) -> dict:
-    """A logarithmic axis whose ticks are written out: 1-2-5 steps, or even steps where the range is less than a factor of three."""
+    """A logarithmic axis from low to high whose ticks are written out: 1-2-5 steps, or even steps where the range is less than a factor of three."""
     if high / low > 3:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         steps = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
@@ -114,7 +127,9 @@ def plain_log(low: float, high: float) -> dict:
         step *= 5 if (high - low) / step > 20 else 2 if (high - low) / step > 8 else 1
         steps = [step * n for n in range(math.floor(low / step), math.ceil(high / step) + 2)]
     inside = [s for s in steps if low * 0.97 <= s <= high * 1.03]
-    return dict(type="log", tickvals=inside, ticktext=[numbers.three(s) for s in inside], tickangle=0)
+    span = math.log10(high / low) or 0.1
+    view = [math.log10(low) - 0.04 * span, math.log10(high) + 0.04 * span]
+    return dict(type="log", range=view, tickvals=inside, ticktext=[numbers.three(s) for s in inside], tickangle=0)
 
 
 def case_words(record: Record) -> str:

@@ -23,7 +23,7 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
     key = state.seed("run_id", state.query.get("run"))
     before = state.seed("before", state.query.get("before"))
     if pressed and spec and not _running(st.session_state[key], spec):
-        st.session_state["kernels/previous"] = st.session_state[key]
+        st.session_state["kernels/previous"] = st.session_state.get("kernels/shown")
         st.session_state[key] = submit.submit("bench", spec.to_json())
         st.session_state[before] = None
     if st.session_state[key] and not _is_bench(state, st.session_state[key]):
@@ -37,6 +37,7 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
         empty.kernels(state, op, spec)
         return
     run, records = runs.read(run_id), runs.records(run_id)
+    st.session_state["kernels/shown"] = run_id
     edit_loop.banner(state, run, records)
     if st.session_state[before] and runs.exists(st.session_state[before]):
         state.keep("before", st.session_state[before])

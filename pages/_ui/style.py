@@ -11,13 +11,14 @@ _CSS = """
 .stMainBlockContainer h3 { font-size: 1.15rem; }
 section[data-testid="stSidebar"] { width: 212px !important; min-width: 212px; }
 section[data-testid="stSidebar"][aria-expanded="false"] { min-width: 0; width: 0 !important; }
-section[data-testid="stSidebar"] [data-testid="stSidebarUserContent"] { padding: 0 1rem 2rem 1rem; }
+[data-testid="stSidebarContent"] { padding: 0 !important; }
+[data-testid="stSidebarUserContent"] { padding: 0 1rem 2rem 1rem !important; }
 div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-brand { font-weight: 700; font-size: 1.25rem; letter-spacing: -.01em; }
 .fs-brand span { font-weight: 400; opacity: .75; font-size: .76rem; display: block; white-space: nowrap; letter-spacing: 0; }
 .fs-dot { display: inline-block; width: .62rem; height: .62rem; border-radius: 50%; margin-right: .4rem; }
 .fs-free { background: #2E9E6B; } .fs-measuring { background: #3C8FCB; } .fs-throttled { background: #D1495B; }
-.fs-small { font-size: .84rem; line-height: 1.35; }
+.fs-small { font-size: .84rem; line-height: 1.35; overflow-wrap: anywhere; }
 .fs-muted { opacity: .78; }
 .fs-right { text-align: right; }
 .fs-small a { color: inherit; }

@@ -260,3 +260,14 @@ def hue(colour: str) -> float:
 
     r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return colorsys.rgb_to_hsv(r, g, b)[0] * 360
+
+
+def test_an_interval_over_many_decades_does_not_flatten_the_chart():
+    wide = s.ok("sdpa", 0.02, 0.05, s.case())
+    wide = dataclasses.replace(wide, speedup=dataclasses.replace(wide.speedup, low=-0.5, high=4e6))
+    records = [s.ok("eager", 0.05, 0.05, s.case()), wide]
+    low, high = speedup.bars(records, "eager").layout.xaxis.range
+    assert -1 < low < 0 < high < 1.2
+    both = [*records, *(dataclasses.replace(r, case=s.case(1024)) for r in records)]
+    low, high = sweep.curves(both, "seq", "speed-up", "eager").layout.yaxis.range
+    assert -1 < low < 0 < high < 1.2
