@@ -40,8 +40,7 @@ def make(inputs):
         def run():
             return compiled(q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=gqa)
 
-        with torch.no_grad():
-            run()
+        run()  # compiles; in the caller's gradient mode, because another one later would compile again
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # the compiler's own exception classes are many and not public
