@@ -12,7 +12,6 @@ from backend.analysis import estimate
 from backend.charts import numbers
 from backend.core import environment
 from backend.core.records import BenchSpec
-from backend.jobs import submit
 from pages._ui import device, implementations, mask_picker, parameters, url
 from pages._ui.words import md, sentence
 
@@ -59,7 +58,6 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
                 _picture(module, cases)
         if not problems:
             spec = BenchSpec(op, tuple(chosen), tuple(cases), baseline, dtype, device.current(), cache)
-            submit.validate("bench", spec.to_json())
     spec = None if problems else spec
     with top:
         pressed = st.button(

@@ -42,16 +42,16 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     style.apply()
     jobs.announce()
     state = url.State(name)
+    left, right = st.columns([5, 1], vertical_alignment="top")
+    with left:
+        st.title(title_of(name) if name != "app" else "FuseScope", anchor=False)
+        st.caption((doc or "").partition("\n")[0])
     with st.sidebar:
         st.html('<div class="fs-brand">FuseScope<span>kernels, checked and timed</span></div>')
         for other, path in pages().items():
             st.page_link(path, label=title_of(other), query_params=url.last(other) if other != name else None)
         device.panel(state)
         jobs.panel()
-    left, right = st.columns([5, 1], vertical_alignment="top")
-    with left:
-        st.title(title_of(name) if name != "app" else "FuseScope", anchor=False)
-        st.caption((doc or "").partition("\n")[0])
     corner = right.container(horizontal_alignment="right")
     problems = st.container()
     for text in act.refused():

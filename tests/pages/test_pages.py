@@ -173,3 +173,41 @@ def test_a_failed_run_says_why_and_offers_to_go_on(draw, few):
 
 def test_links_are_paths_with_encoded_queries():
     assert url.link("runs", run="a b&c") == "/runs?run=a+b%26c" and url.link("app") == "/"
+
+
+def _import(draw, name: str, data: bytes):
+    at = draw("runs")
+    at.file_uploader[0].set_value((name, data, "application/octet-stream"))
+    calm(at.run())
+    next(b for b in at.button if b.label == "Import").click()
+    return calm(at.run())
+
+
+def test_an_exported_run_is_imported_and_opened(draw, few, tmp_path, profiles):
+    from backend.store import transfer
+
+    file = transfer.export(few["point"].id, tmp_path)
+    transfer.delete(few["point"].id)
+    _import(draw, file.name, file.read_bytes())
+    assert (profiles / few["point"].id / "results.jsonl").is_file()
+
+
+def test_a_hostile_file_is_refused_in_one_sentence_and_leaves_nothing(draw, profiles):
+    import io
+    import tarfile
+
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        info = tarfile.TarInfo("../../evil.sh")
+        info.size = 2
+        tar.addfile(info, io.BytesIO(b"ls"))
+    for name, data in (
+        ("evil.fsrun.tar.gz", raw.getvalue()),
+        ("noise.fsrun.tar.gz", b"\x00" * 100),
+        ("x.zip", b"PK\x03\x04junk"),
+    ):
+        at = _import(draw, name, data)
+        assert len(at.error) == 1 and "\n" not in at.error[0].value and "Traceback" not in said(at.error)
+    assert not [p for p in profiles.parent.rglob("evil.sh")] and not [
+        p for p in profiles.iterdir() if not p.name.startswith(".index")
+    ]
