@@ -25,8 +25,8 @@ def test_a_deep_link_on_a_fresh_server_has_the_frame_and_the_page(server, page, 
     side = page.get_by_test_id("stSidebar")
     side.get_by_text("No job is running.").wait_for(timeout=60_000)
     for other in ("Home", "Build", "Kernels", "Runs"):
-        assert side.get_by_role("link", name=other, exact=True).count() == 1
-    assert page.get_by_test_id("stException").count() == 0
+        expect(side.get_by_role("link", name=other, exact=True)).to_have_count(1, timeout=30_000)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
 def test_the_whole_journey(shared_server, page, chromium, tmp_path):
