@@ -80,7 +80,7 @@ def throttled(uuid: str | None) -> list[str]:
 
     try:
         pynvml.nvmlInit()
-        bits = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        bits = pynvml.nvmlDeviceGetCurrentClocksEventReasons(pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError:
         return []
     return [name for bit, name in _FAULTS.items() if bits & bit]

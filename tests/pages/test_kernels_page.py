@@ -222,3 +222,14 @@ def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
     assert "device" not in query(at) and widget(at.selectbox, "dtype").value == "float16"
     at.switch_page("pages/build.py")
     assert widget(calm(at.run()).sidebar.selectbox, "Device").value == "cuda:0"
+
+
+def test_a_throttled_gpu_is_said_by_its_reasons(monkeypatch):
+    import pynvml
+
+    from pages._ui import device
+
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: uuid)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x1 | 0x4 | 0x40)
+    assert device.throttled("GPU-1") == ["power cap", "hardware thermal"] and device.throttled(None) == []
