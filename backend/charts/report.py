@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
@@ -24,14 +25,17 @@ td.n { text-align: right; font-variant-numeric: tabular-nums } pre { background:
 """
 
 
-def page(run: Run, records: list[Record], samples: Iterable[dict] = (), command: str = "", unit: str = "matrix") -> str:
-    """The whole file as text. ``samples``: lines of samples.jsonl; ``command``: what measures it again; ``unit``: see roofline.
+def page(
+    run: Run, records: list[Record], samples: Iterable[dict] = (), command: str = "", unit: str = "matrix", title: str = ""
+) -> str:
+    """The whole file as text. ``samples``: lines of samples.jsonl; ``command``: what measures it again; ``unit``: see roofline;
+    ``title``: what to call the run where nobody gave it a title.
 
     About 5 MB, because plotly's library is inside. Everything of the run is escaped: a run may come from anywhere.
     """
     baseline = str(run.spec.get("baseline") or (records[0].impl if records else ""))
     parts = [
-        f"<h1>{_text(run.title or run.id)}</h1>",
+        f"<h1>{_text(title or run.title or run.id)}</h1>",
         f"<p class='muted'>{_text(template.context(run))} · run {_text(run.id)}</p>",
     ]
     if run.recorded:
@@ -46,7 +50,7 @@ def page(run: Run, records: list[Record], samples: Iterable[dict] = (), command:
     parts.append(f"<h2>Environment</h2><pre>{_text(json.dumps(dict(run.environment), indent=1))}</pre>")
     script = f"<script>{get_plotlyjs()}</script>" if records else ""
     return (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{_text(run.title or run.id)} · FuseScope</title>"
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{_text(title or run.title or run.id)} · FuseScope</title>"
         f"<style>{_STYLE}</style>{script}</head><body>{''.join(parts)}</body></html>"
     )
 
@@ -91,8 +95,8 @@ def _table(data: pd.DataFrame) -> str:
     for row in data.itertuples(index=False):
         cells = []
         for value in row:
-            number = isinstance(value, int | float)
-            missing = value is None or (number and value != value)
+            number = isinstance(value, int | float | np.number)
+            missing = value is None or value is pd.NA or (number and value != value)
             shown = numbers.NA if missing else numbers.three(value) if isinstance(value, float) else str(value)
             cells.append(f"<td{' class=n' if number else ''}>{_text(shown)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")

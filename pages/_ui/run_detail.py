@@ -16,7 +16,9 @@ from backend.core.records import Run
 from backend.jobs import submit
 from backend.store import folder, library, transfer
 from pages._ui import act, answer, downloads, jobs, redraw, runs, url
-from pages._ui.words import md, sentence
+from pages._ui.words import md, run_name, sentence
+
+_TRACE = "artifacts/trace.json.gz"
 
 
 def wanted(state: url.State) -> str | None:
@@ -76,6 +78,8 @@ def _actions(run: Run) -> None:
         if run.kind == "bench" and not run.live:
             st.download_button("Download report", data=lambda: _report(run.id), file_name=f"{run.id}.html", mime="text/html",
                                on_click="ignore", key="run/report", help="One HTML file that opens offline, charts included")  # fmt: skip
+        if run.kind == "trace" and _TRACE in dict(runs.artifacts(run.id)):
+            st.link_button("Download Chrome trace", downloads.address(run.id, _TRACE), type="primary", key="run/trace")
         if not run.recorded and not run.live:
             with st.popover("Delete"):
                 st.markdown(f"Delete **{run.id}** with all its files? There is no way back.")
@@ -181,7 +185,7 @@ def _report(run_id: str) -> str:
     run, records = runs.read(run_id), runs.records(run_id)
     first = records[0] if records else None
     unit = ops.load(first.op).cost(json.loads(json.dumps(dict(first.case))), first.dtype).unit if first else "matrix"
-    return report.page(run, records, folder.samples(library.find(run_id)), command.bench(run.spec), unit)
+    return report.page(run, records, folder.samples(library.find(run_id)), command.bench(run.spec), unit, run_name(run))
 
 
 def _safe(value) -> str:

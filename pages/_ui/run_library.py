@@ -41,7 +41,7 @@ def draw(state: url.State) -> None:
 
 def _filters(state: url.State) -> dict:
     names = {"kind": [_ANY, *kinds.names()], "status": [_ANY, *RUN_STATES], "op": [_ANY, *ops.names()], "recorded": list(_WHERE)}
-    labels = {"op": "operator", "recorded": "recorded elsewhere"}
+    labels = {"op": "operator", "recorded": "recorded"}
     boxes = st.columns([1, 1, 1, 1, 2], gap="small")
     chosen = {}
     for box, (name, options) in zip(boxes, names.items(), strict=False):

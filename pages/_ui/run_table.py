@@ -16,8 +16,9 @@ def frame(found: list[Run]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "open": url.link("runs", run=r.id), "status": status_words(r.status), "what": run_name(r), "device": r.device_name,
-                "when": template.date(r.finished or r.started or r.created), "kind": r.kind, "tags": ", ".join(r.tags),
+                "open": url.link("runs", run=r.id), "status": status_words(r.status),
+                "when": template.date(r.finished or r.started or r.created), "what": run_name(r), "device": r.device_name,
+                "kind": r.kind, "tags": ", ".join(r.tags),
             }
             for r in found
         ]
@@ -44,5 +45,6 @@ def columns() -> dict:
         "open": st.column_config.LinkColumn("", display_text="open", width=56),
         "what": st.column_config.TextColumn("run"),
         "status": st.column_config.TextColumn("status", width=110),
+        "when": st.column_config.TextColumn("when", width=140),
         "kind": st.column_config.TextColumn("kind", width=70),
     }
