@@ -1,0 +1,21 @@
+// Sparse-dense product: out[h, r, d] = sum over the kept elements t of row r of values[h, t] v[h, columns[t], d], with one structure
+// (CSR) that all heads h share. Products are summed in fp32; a row without elements is zeros.
+#pragma once
+#include "../common/interface.h"
+
+struct SpmmArgs {
+  const void* values;  // (outer, inner, nnz), elements of a head side by side
+  const void* v;       // (outer, inner, keys, depth), elements of a row side by side
+  void* out;           // (outer, inner, rows, depth), dense
+  int64_t values_step[2];  // in elements: outer, inner
+  int64_t v_step[3];       // outer, inner, row
+  const int32_t* row_offsets;  // rows + 1: row r holds elements row_offsets[r] ... row_offsets[r + 1] - 1
+  const int32_t* columns;      // nnz, ascending within a row, each in [0, keys)
+  const int32_t* order;        // rows: every row once, the longest first
+  int64_t long_rows;           // that many rows at the front of order are long enough to be shared by several warps
+  int64_t outer, inner;        // >= 1
+  int64_t rows, keys;          // >= 1
+  int64_t nnz;                 // below 2^31, may be 0
+  int64_t depth;               // >= 1
+  int32_t dtype;               // FusescopeDtype of values, v and out
+};

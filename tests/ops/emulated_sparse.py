@@ -1,0 +1,54 @@
+"""Runs the CUDA kernels of SDDMM and SpMM on the CPU by the emulator and prints what is wrong, a JSON line a case.
+
+A process of its own, because the library defines the operators a second time: python -m tests.ops.emulated_sparse
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import torch
+
+from backend import ops
+from backend.measure.check import Case
+from tests.emulator import build
+
+KERNELS = {"sddmm": ("v1_warp_row", "v2_even_split"), "spmm": ("v1_warp_row", "v2_balanced")}
+
+CASES = (
+    {"seq": 1, "head_dim": 1, "mask": "full"},
+    {"seq": 7, "seq_k": 100, "head_dim": 8, "mask": "random:density=0.4"},  # 280 elements: more than one run of a warp
+    {"seq": 33, "head_dim": 64, "mask": "causal", "heads": 2},
+    {"seq": 40, "seq_k": 9, "head_dim": 72, "mask": "random:density=0.02"},  # rows without elements
+    {"seq": 5, "seq_k": 700, "head_dim": 40, "mask": "full"},  # rows that a block shares
+    {"seq": 66, "head_dim": 128, "mask": "longformer:window=2,global_tokens=1"},
+    {"seq": 3, "seq_k": 530, "head_dim": 200, "mask": "fixed:block=64,summary=63"},
+    {"seq": 4, "seq_k": 6, "head_dim": 300, "mask": "full"},  # more than one panel
+    {"seq": 20, "head_dim": 33, "mask": "sliding_window:left=3,right=0", "batch": 2, "heads": 3},
+    {"seq": 6, "mask": "random:density=0.0", "head_dim": 16},
+)
+
+
+def main() -> None:
+    torch.ops.load_library(build(KERNELS))
+    torch.set_num_threads(1)
+    for op, impls in KERNELS.items():
+        module = ops.load(op)
+        for number, values in enumerate(CASES):
+            for dtype, contiguous in ((module.DTYPES[number % 3], True), (module.DTYPES[(number + 1) % 3], number % 2 == 0)):
+                case = Case(module, module.validate({"batch": 1, "heads": 1} | values), dtype, "cpu", number, contiguous)
+                for impl in impls:
+                    reason = case.verify(partial(_call, op, case.inputs, impl)).reason
+                    print(json.dumps({"op": op, "impl": impl, "dtype": dtype, "case": values, "wrong": reason}), flush=True)
+
+
+def _call(op, given, impl):
+    s = given["structure"]
+    if op == "sddmm":
+        return torch.ops.fusescope.sddmm(given["q"], given["k"], s.row_offsets, s.columns, s.row_of, impl)
+    return torch.ops.fusescope.spmm(given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows, impl)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""SDDMM and SpMM beyond what every operator is tried on: structures, empty and full ones, what is refused, peers, emulated kernels."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from backend import kernels, masks, ops
+from backend.core import paths
+from backend.core.errors import Unsupported
+from backend.measure.check import Case
+from backend.ops import _structure
+from backend.ops.sddmm import prepare, sddmm
+from backend.ops.spmm import spmm
+
+OPS = ("sddmm", "spmm")
+
+
+def structure_of(seq_q, seq_k, density, device="cpu"):
+    keep = torch.rand(seq_q, seq_k, generator=torch.Generator().manual_seed(3)) < density
+    return prepare(keep.to(device), seq_q, seq_k, device), keep.to(device)
+
+
+@pytest.mark.parametrize(
+    ("seq_q", "seq_k", "density"), [(1, 1, 1.0), (1, 1, 0.0), (7, 1000, 0.3), (600, 600, 0.9), (33, 5, 0.02)]
+)
+def test_a_structure_is_the_csr_of_its_mask(seq_q, seq_k, density):
+    s, keep = structure_of(seq_q, seq_k, density)
+    other = scipy.sparse.csr_array(keep.numpy())
+    assert np.array_equal(s.row_offsets, other.indptr) and np.array_equal(s.columns, other.indices)
+    assert np.array_equal(s.row_of, np.repeat(np.arange(seq_q), np.diff(other.indptr)))
+    assert torch.equal(s.dense(torch.ones(s.nnz)), keep.float())
+    assert torch.equal(s.csr(torch.ones(s.nnz)).to_dense(), keep.float())
+    lengths = keep.sum(1)[s.order.long()]
+    assert sorted(s.order.tolist()) == list(range(seq_q)), "every row once"
+    assert (lengths[: s.long_rows] > _structure.LONG).all() and (lengths[s.long_rows :] <= _structure.LONG).all()
+    assert (lengths[:-1] * 2 >= lengths[1:]).all(), "in classes of falling length"
+    assert s.density == keep.numpy().mean() and s.nnz == int(keep.sum())
+
+
+def test_a_mask_and_its_dense_matrix_give_the_same_structure():
+    mask = masks.load("bigbird", window=3, global_tokens=2, block=16)
+    a = prepare(mask, 70, 130)
+    b = prepare(torch.from_numpy(mask.dense(70, 130)), 70, 130)
+    for name in ("row_offsets", "columns", "row_of", "order"):
+        assert torch.equal(getattr(a, name), getattr(b, name))
+    assert prepare(mask, 70, 130) is a, "made once"
+    assert _structure.kept(str(mask), 70, 130) == a.nnz
+    assert _structure.longest(str(mask), 70, 130) == int((a.row_offsets[1:] - a.row_offsets[:-1]).max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("mask", ["random:density=0.0", "random:density=0.01", "full", "longformer:window=1,global_tokens=1"])
+def test_empty_rows_empty_and_full_matrices(op, dtype, mask, device):
+    module = ops.load(op)
+    values = module.validate({"batch": 2, "heads": 2, "seq": 37, "seq_k": 600, "head_dim": 24, "mask": mask})
+    case = Case(module, values, dtype, device, seed=1)
+    for impl in [i.name for i in ops.implementations(op, device) if i.kind == "ours" and i.reason is None]:
+        assert case.verify(ops.make(op, impl, case.inputs)).reason is None, impl
+
+
+def test_any_number_of_leading_dimensions_and_layouts(device):
+    s, keep = structure_of(20, 30, 0.3, device)
+    wide = torch.randn(2, 20, 3, 2, 16, device=device).permute(0, 2, 3, 1, 4)  # (2, 3, 2, S, D) as a projection leaves it
+    keys = torch.randn(2, 3, 2, 30, 16, device=device)
+    rows, columns = keep.nonzero(as_tuple=True)
+    for q, k in ((wide, keys), (wide[0], keys[0]), (wide[0, 0], keys[0, 0]), (wide[0, 0, 0], keys[0, 0, 0])):
+        found = sddmm(q, k, s)
+        torch.testing.assert_close(found, (q @ k.transpose(-1, -2))[..., rows, columns], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(spmm(s, found, k), s.dense(found) @ k, rtol=1e-4, atol=1e-4)
+    none = sddmm(wide[:0], keys[:0], s)
+    assert none.shape == (0, 3, 2, s.nnz) and spmm(s, none, keys[:0]).shape == (0, 3, 2, 20, 16)
+
+
+def test_infinities_stay_in_their_rows(device):
+    """A kernel that reads beyond a row and multiplies by zero would spread them."""
+    s, keep = structure_of(9, 40, 0.3, device)
+    v = torch.randn(40, 64, device=device)
+    v[7] = float("inf")
+    values = torch.rand(s.nnz, device=device) + 0.1
+    touched = keep[:, 7]
+    for impl in [i.name for i in ops.implementations("spmm", device) if i.kind == "ours" and i.reason is None]:
+        out = spmm(s, values, v, impl=impl)
+        assert out[touched].isinf().all() and out[~touched].isfinite().all()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_sparse_peer_is_right_in_fp32_and_refuses_what_torch_does(op, device):
+    module = ops.load(op)
+    values = module.validate({"batch": 1, "heads": 2, "seq": 50, "seq_k": 70, "head_dim": 16, "mask": "random:density=0.2"})
+    case = Case(module, values, "float32", device, seed=1)
+    assert case.verify(ops.make(op, "sparse", case.inputs)).reason is None
+    if device == "cpu":
+        with pytest.raises(Unsupported, match=r"torch.*float16.*cpu"):
+            ops.make(op, "sparse", module.inputs(values, "float16", "cpu", seed=0))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_opcheck_and_compile(op, device):
+    module = ops.load(op)
+    kernels.load(device)
+    given = module.inputs(module.validate({"heads": 2, "seq": 12, "head_dim": 8, "mask": "causal"}), "float32", device, 0)
+    s, impl = given["structure"], kernels.choose(op, device)
+    if op == "sddmm":
+        args = (given["q"], given["k"], s.row_offsets, s.columns, s.row_of)
+        compiled = torch.compile(lambda q, k: sddmm(q, k, s, impl=impl) * 2, fullgraph=True)(given["q"], given["k"])
+    else:
+        args = (given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows)
+        compiled = torch.compile(lambda p, v: spmm(s, p, v, impl=impl) * 2, fullgraph=True)(given["values"], given["v"])
+    torch.library.opcheck(getattr(torch.ops.fusescope, op).default, (*args, impl))
+    torch.testing.assert_close(compiled, module.call(given, impl) * 2)
+
+
+def test_what_does_not_fit_is_refused_by_name():
+    s, _ = structure_of(5, 6, 0.5)
+    q, k, values = torch.randn(5, 8), torch.randn(6, 8), torch.randn(s.nnz)
+    for bad in ((k, q, s), (q, k[:, :4], s), (q[None], k, s)):
+        with pytest.raises(ValueError, match=r"structure is|sddmm takes"):
+            sddmm(*bad)
+    for bad in ((s, values[1:], k), (s, values, q), (s, values[None], k)):
+        with pytest.raises(ValueError, match=r"structure keeps|spmm takes"):
+            spmm(*bad)
+    with pytest.raises(TypeError, match="prepare"):
+        sddmm(q, k, torch.ones(5, 6, dtype=torch.bool))
+    with pytest.raises(Unsupported, match="forward only"):
+        sddmm(q.requires_grad_(), k, s)
+    with pytest.raises(TypeError, match="float64"):
+        spmm(s, values.double(), k.double())
+    with pytest.raises(TypeError, match="Mask or a bool tensor"):
+        prepare("causal", 5)
+    with pytest.raises(ValueError, match=r"bool \(5, 6\)"):
+        prepare(torch.ones(5, 6), 5, 6)
+    for op in OPS:
+        with pytest.raises(ValueError, match="differs among 2"):
+            ops.load(op).validate({"batch": 2, "seq": 8, "mask": "padding:lengths=3+4"})
+        with pytest.raises(ValueError, match="format is csr"):
+            ops.load(op).validate({"format": "ellpack"})
+
+
+def test_cuda_kernels_emulated():
+    from tests.ops import emulated_sparse
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.ops.emulated_sparse"],
+        cwd=paths.ROOT, env=os.environ | {"EMULATED_SMS": "3"}, capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(results) == 2 * 4 * len(emulated_sparse.CASES)
+    assert [r for r in results if r["wrong"]] == []
