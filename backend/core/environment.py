@@ -186,7 +186,9 @@ def _git() -> tuple[str | None, bool | None]:
         return None, None
     lines = done.stdout.splitlines()
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid")), None)
-    return (commit, any(not line.startswith("#") for line in lines)) if commit else (None, None)
+    if commit in (None, "(initial)"):  # git's word for a checkout without a commit
+        return None, None
+    return commit, any(not line.startswith("#") for line in lines)
 
 
 @lru_cache(maxsize=1)

@@ -64,7 +64,7 @@ def entry(variant: Variant, arch: str) -> str:
 
 
 def objects(chain: Toolchain, unit: str, archs: tuple[str, ...] = ()) -> list[Object]:
-    """The objects of a unit, in a fixed order. "cuda" for the given architectures; TypeError names a kernel without an idea line."""
+    """The objects of a unit, in a fixed order. "cuda" for the given architectures."""
     return _objects(chain, unit, archs, families(), {})
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from backend.core.archs import runs_on
 from backend.core.discovery import load_part, module_names
-from backend.core.sources import families
+from backend.core.sources import ARCHS, families
 from backend.ops.base import PARTS, Implementation, Tolerance
 
 _NOT_OPERATORS = ("base",)
@@ -46,23 +47,13 @@ def implementations(op: str, device: str = "cpu", arch: str | None = None) -> li
         reason = None
         if v.device != kind:
             reason = f"{v.name} is a {'CUDA' if v.device == 'cuda' else 'CPU'} kernel; the device is {device}"
-        elif arch and v.archs and not runs_on(v.archs, arch):
+        elif arch and v.archs not in ((), ARCHS) and not runs_on(v.archs, arch):
             reason = f"{v.name} is for {', '.join(v.archs)}; {device} is {arch}"
         found.append(Implementation(v.name, "ours", v.idea, (v.device,), v.label, v.source_hash, reason))
     for name, peer in module.PEERS.items():
         reason = None if kind in peer.devices else f"{name} exists on {' and '.join(peer.devices)}; the device is {device}"
         found.append(Implementation(name, "peer", peer.idea, peer.devices, reason=reason))
     return found
-
-
-def runs_on(archs: tuple[str, ...], arch: str) -> bool:
-    """Whether code built for one of ``archs`` runs on a GPU of ``arch`` (same major, minor not lower; "a" targets exactly)."""
-    major, minor = _capability(arch)
-    for built in archs:
-        bmajor, bminor = _capability(built)
-        if bmajor == major and (bminor == minor if built.endswith("a") else bminor <= minor):
-            return True
-    return False
 
 
 def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
@@ -137,8 +128,3 @@ def _user_function(impl: str) -> Callable:
     if not callable(function):
         raise ValueError(f"{file} has no function {name!r}")
     return function
-
-
-def _capability(arch: str) -> tuple[int, int]:
-    digits = arch.removeprefix("sm_").rstrip("af")
-    return int(digits[:-1]), int(digits[-1])

@@ -9,7 +9,10 @@ from backend.masks import Mask
 from backend.ops.attention.plan import Plan, prepare, prepared
 
 _SUPPORTED_DIMS = "multiples of 8 from 32 to 256"
-_SPARSE_KEYS = 48  # live keys a row below which walking them one by one beats whole tiles (the design's range is 32 to 64)
+# Live keys a row up to which walking them one by one beats whole tiles. On an H200 at (16, 12, 2048, 64) in fp16 a live key costs
+# v1 some 16 us over all rows and one tile a row costs v3 some 25 us (recorded run 20261120-113445-bench-3a2c37).
+_SPARSE_KEYS = 2
+_FEW_ROWS = 16  # query rows below which most of a 64-row tile would be idle
 
 
 def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
@@ -37,7 +40,7 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
     if scale is None:
         scale = q.shape[3] ** -0.5
     if impl == "auto":
-        impl = choose(q, k, plan)
+        impl = choose(q, k, v, plan)
     if plan is None:
         args = (q, k, v, bias, None, None, None, None, 0, 0, float(scale))
     else:
@@ -51,18 +54,35 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
     return kernels.call("attention", *args, impl=impl)
 
 
-def choose(q, k, plan: Plan | None) -> str:
-    """The kernel that "auto" stands for, from shape, mask, dtype and device: "cpu", "v1_rowwise" or "v2_blockwise".
+def choose(q, k, v, plan: Plan | None) -> str:
+    """The kernel that "auto" stands for, from shape, strides, mask, dtype and device: "cpu", "v1_rowwise", "v2_blockwise" or "v3_hopper".
 
-    The row-wise kernel works on live keys, the block-wise one on whole tiles with tensor cores: the first is taken for float32,
-    below compute capability 8.0, and where a row has few live keys on average or the sequences are short.
+    The row-wise kernel works on live keys, the others on whole tiles with tensor cores: the first is taken for float32, below
+    compute capability 8.0, and where a row has few live keys on average or there are few rows. v3 is for compute capability 9.0
+    and for what TMA can address.
     """
     if q.device.type == "cpu":
         return "cpu"
-    if q.element_size() == 4 or _capability(q.device.index) < (8, 0):
+    capability = _capability(q.device.index)
+    if q.element_size() == 4 or capability < (8, 0):
         return "v1_rowwise"
     live = k.shape[2] if plan is None else plan.live_keys
-    return "v1_rowwise" if live <= _SPARSE_KEYS or q.shape[2] < 16 else "v2_blockwise"
+    if live <= _SPARSE_KEYS or q.shape[2] < _FEW_ROWS:
+        return "v1_rowwise"
+    return "v3_hopper" if capability == (9, 0) and _tma_takes(q) and _tma_takes(k) and _tma_takes(v) else "v2_blockwise"
+
+
+def _tma_takes(t) -> bool:
+    """Whether address and strides are what TMA wants of a 16-bit tensor: multiples of 16 bytes, columns side by side.
+
+    The address by its offset, which torch.compile knows too: torch's own storages begin at multiples of 256 bytes.
+    """
+    size, stride = t.shape, t.stride()
+    return (
+        stride[3] == 1
+        and t.storage_offset() % 8 == 0
+        and all(n == 1 or (s > 0 and s % 8 == 0) for n, s in zip(size[:3], stride[:3]))
+    )
 
 
 def fake(q, k, v, bias, row_ptr, tile_index, tile_code, bitmaps, mask_stride_b, mask_stride_h, scale, impl):

@@ -57,7 +57,7 @@ def auto(inputs):
     """The kernel that impl="auto" takes on these inputs."""
     from backend.ops.attention.functional import choose
 
-    return choose(inputs["q"], inputs["k"], inputs["plan"])
+    return choose(inputs["q"], inputs["k"], inputs["v"], inputs["plan"])
 
 
 def dense_rows(mask, seq_q: int, seq_k: int, rows: tuple[int, int], device):
