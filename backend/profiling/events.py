@@ -1,0 +1,181 @@
+"""One event of a Chrome trace with what the tables need of it; decoding a run of events with msgspec, or json where it lacks.
+
+msgspec reads straight into the typed form and skips every other key: a gigabyte costs seconds and no memory. The form is the
+same without it, from json with the garbage collector off, several times slower.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from decimal import Decimal
+from typing import Any
+
+from backend.profiling import exact
+
+ARGS = {
+    "external_id": "External id",
+    "external_old": "external id",
+    "correlation": "correlation",
+    "device": "device",
+    "stream": "stream",
+    "registers": "registers per thread",
+    "shared": "shared memory",
+    "grid": "grid",
+    "block": "block",
+    "graph": "graph id",
+    "node": "graph node id",
+    "estimate": "est. achieved occupancy %",
+    "bytes_": "bytes",
+    "size": "size",
+    "kind": "kind",
+    "shapes": "Input Dims",
+    "types": "Input type",
+    "sequence": "Sequence number",
+    "hierarchy": "Module Hierarchy",
+    "addr": "Addr",
+    "mem_bytes": "Bytes",
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
+    "device_type": "Device Type",
+    "device_id": "Device Id",
+}
+_AS_TEXT = ("shapes", "types")  # kept as the text of their JSON, in bytes
+_EVENT = {"ph": "ph", "name": "name", "cat": "cat", "ts": "ts", "dur": "dur", "pid": "pid", "tid": "tid"}
+_NO_NUMBER = re.compile(rb'(?<=[:,\[])(\s*)(?:"N/A"|[-+]?(?:nan|inf|infinity))(?=\s*[,}\]])', re.IGNORECASE)
+
+
+class NotJson(ValueError):
+    """The text is no sequence of JSON objects: cut in the wrong place, or broken."""
+
+
+def _structs():
+    """(decoder of events with times as numbers, with exact times, empty args), or None without msgspec."""
+    try:
+        import msgspec
+    except ModuleNotFoundError:
+        return None
+    scalar = int | float | str | bool | None
+    kinds = [(n, msgspec.Raw, msgspec.Raw(b"")) if n in _AS_TEXT else (n, Any, None) for n in ARGS]
+    args = msgspec.defstruct("Args", kinds, rename=ARGS, gc=False)
+    fields = [(n, scalar, None) for n in _EVENT if n not in ("ts", "dur")] + [("args", args | None, None), ("counts", Any, None)]
+
+    names = _EVENT | {"counts": "fusescope counts"}  # in no file
+
+    def decoder(kind: Any, absent: Any):
+        times = [("ts", kind, absent), ("dur", kind, absent)]
+        return msgspec.json.Decoder(list[msgspec.defstruct("Event", [*fields, *times], rename=names, gc=False)])
+
+    return decoder(scalar, None), decoder(msgspec.Raw, msgspec.Raw(b"null")), msgspec
+
+
+class Decoder:
+    """Decodes texts of events without the brackets around them: ``decode(b'{…},{…}') -> list of events``.
+
+    An event has ph, name, cat, ts, dur, pid, tid, args (None, or an object with the keys of ARGS; absent ones are None) and
+    counts: the numbers by name that a counter, or a range measured with CUPTI's counters, carries.
+    """
+
+    def __init__(self, use_msgspec: bool = True):
+        self._exact = False
+        self._fast = _structs() if use_msgspec else None
+
+    def decode(self, text: bytes) -> list:
+        """The events; NotJson where the text is no sequence of JSON values, ValueError where one is no event."""
+        whole = b"[" + text + b"]"
+        try:
+            return self._decode(whole)
+        except NotJson:
+            mended = _NO_NUMBER.sub(rb"\1null", whole)  # nan and inf are no JSON, but some writers have them
+            if len(mended) == len(whole):
+                raise
+            return self._decode(mended)
+
+    def _decode(self, text: bytes) -> list:
+        if self._fast is None:
+            return _with_json(text)
+        quick, whole, msgspec = self._fast
+        try:
+            if not self._exact:
+                events = quick.decode(text)
+                if not exact.lossy([e.ts for e in events]) and not exact.lossy([e.dur for e in events]):
+                    return _with_counts(events, text, msgspec)
+                self._exact = True  # and from here on: all times of a file are alike
+            events = whole.decode(text)
+            for e in events:
+                e.ts = _plain(e.ts)
+                e.dur = _plain(e.dur)
+            return _with_counts(events, text, msgspec)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"one of its events is malformed ({error})") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if "UTF-8" in str(error) or isinstance(error, UnicodeDecodeError):
+                return self._decode(text.decode(errors="replace").encode())
+            raise NotJson(str(error)) from None
+        except RecursionError:
+            raise ValueError("its events are nested too deeply") from None
+
+
+def _counts(ph, cat) -> bool:
+    return ph == "C" or cat == "cuda_profiler_range"
+
+
+def _with_counts(events: list, text: bytes, msgspec) -> list:
+    """Fill in ``counts``: their keys are anybody's, so the text is decoded once more where a run has any."""
+    if any(_counts(e.ph, e.cat) for e in events):
+        for e, data in zip(events, msgspec.json.decode(text)):
+            if _counts(e.ph, e.cat) and isinstance(data.get("args"), dict):
+                e.counts = data["args"]
+    return events
+
+
+def _plain(raw) -> str | None:
+    text = bytes(raw)
+    return None if text == b"null" else text.strip(b'"').decode(errors="replace")
+
+
+class _Object:
+    __slots__ = (*_EVENT, "args", "counts")
+
+    def __init__(self, data: dict):
+        for name in _EVENT:
+            value = data.get(name)
+            if isinstance(value, dict | list):
+                raise ValueError(f"one of its events is malformed (its {name} is no text or number)")
+            setattr(self, name, value)
+        args = data.get("args")
+        if args is not None and not isinstance(args, dict):
+            raise ValueError("one of its events is malformed (its args are no object)")
+        self.args = None if args is None else _Args(args)
+        self.counts = None
+        if args is not None and _counts(self.ph, self.cat):
+            self.counts = {k: float(v) if isinstance(v, Decimal) else v for k, v in args.items()}
+
+
+class _Args:
+    __slots__ = tuple(ARGS)
+
+    def __init__(self, data: dict):
+        for name, key in ARGS.items():
+            value = data.get(key)
+            if name in _AS_TEXT:
+                value = b"" if value is None else json.dumps(value, default=float).encode()
+            setattr(self, name, float(value) if isinstance(value, Decimal) else value)
+
+
+def _with_json(text: bytes) -> list:
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        data = json.loads(text.decode(errors="replace"), parse_float=Decimal)
+    except RecursionError:
+        raise ValueError("its events are nested too deeply") from None
+    except ValueError as error:
+        raise NotJson(str(error)) from None
+    finally:
+        if was:
+            gc.enable()
+    if not all(isinstance(e, dict) for e in data):
+        raise ValueError("one of its events is malformed (it is no object)")
+    return [_Object(e) for e in data]

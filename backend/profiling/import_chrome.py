@@ -1,0 +1,64 @@
+"""Import of a Chrome trace, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from backend.profiling import launches, profile
+from backend.profiling.chrome import ChromeTrace
+from backend.profiling.collect import TABLES, Collector
+from backend.profiling.events import Decoder
+
+MAX_EVENTS = 50_000_000
+
+
+def load(
+    path: Path,
+    target: Callable[[str], Path],
+    progress: Callable[[float, str], None] = lambda share, text: None,
+    decoder: Decoder | None = None,
+) -> dict:
+    """Read the trace and write the tables (see ``profile``); gives the summary.
+
+    progress(share of the work, what is done) is called several times a second of work and may raise to stop it.
+    ValueError: one sentence on why the file is no trace.
+    """
+    trace, collector, count = ChromeTrace(path, decoder), Collector(), 0
+    try:
+        for events in trace.runs():
+            collector.add(events)
+            count += len(events)
+            if count > MAX_EVENTS:
+                raise ValueError(f"it holds more than {MAX_EVENTS:,} events; profile fewer steps")
+            progress(0.6 * trace.read / max(1, trace.size), f"{count:,} events read")
+        tables = collector.finish(trace.metadata)
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(trace.name) else f"{trace.name}: {text}") from None
+    if not sum(len(tables[t]["ts_ns"]) for t in (*TABLES, "memory", "counters")):
+        raise ValueError(f"{trace.name} holds no event that lasts: nothing to show")
+    done = [0.6]
+
+    def said(text: str) -> None:
+        done[0] = min(0.99, done[0] + 0.02)
+        progress(done[0], text)
+
+    facts = {
+        "source": "chrome",
+        "file": trace.name,
+        "file_bytes": trace.size,
+        "events": count,
+        "phases": dict(collector.phases),
+        "notes": trace.notes
+        + ([f"{collector.malformed} events have no time or no end and are left out"] if collector.malformed else []),
+        "metadata": _small(trace.metadata),
+    }
+    return profile.save(tables, target, facts, launches.devices(trace.metadata), said)
+
+
+def _small(metadata: dict) -> dict:
+    """What of a file's metadata is worth keeping: short texts and numbers, not those that name a user or a host."""
+    keep = ("schemaVersion", "displayTimeUnit", "baseTimeNanoseconds", "record_shapes", "profile_memory", "with_stack", "with_modules",
+            "cuda_runtime_version", "cuda_driver_version", "cupti_version", "traceName", "trace_id")  # fmt: skip
+    return {k: metadata[k] for k in keep if isinstance(metadata.get(k), str | int | float) and len(str(metadata[k])) < 500}

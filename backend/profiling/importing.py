@@ -1,0 +1,30 @@
+"""One door for every kind of profile file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+def load(path: Path, form: str, target: Callable[[str], Path], progress: Callable[[float, str], None]) -> dict:
+    """Write the tables of a file of that form (``forms.detect``) and give the summary, which is summary.json too.
+
+    target(name) names a file to write; progress(share, text) may raise to stop. ValueError: one sentence on what is wrong.
+    """
+    if form == "chrome":
+        from backend.profiling import import_chrome
+
+        return import_chrome.load(path, target, progress)
+    if form == "nsys":
+        from backend.profiling import nsys
+
+        return nsys.load(path, target, progress)
+    if form in ("ncu", "ncu-rep"):
+        from backend.profiling import ncu
+
+        return ncu.load(path, target, progress)
+    if form == "snapshot":
+        from backend.profiling import snapshot
+
+        return snapshot.load(path, target, progress)
+    raise ValueError(f"there is no form {form!r} of profile file")

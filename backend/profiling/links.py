@@ -1,0 +1,186 @@
+"""From a kernel or copy to its launch, from the launch to the operator, the module and the step; graph replays by order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backend.profiling.table import ABSENT, Coded
+
+OPERATOR_LINKS = ("external id", "enclosing", "captured run")
+_MOST_STARTS = 64  # places of a captured run that are tried for a replayed kernel
+
+
+def link(tables: dict[str, dict]) -> dict:
+    """Add to kernels and copies: ``launch``, ``operator`` (rows), ``operator_link``, ``module``, ``launch_delay_ns``, ``step``.
+
+    The operator is the one whose External id the kernel carries, if it really was open when the kernel was launched (old
+    traces number launches and operators alike); else the innermost one around the launch on its thread; for the kernels of a
+    graph replay, the operator of the same sequence of kernels where it ran eagerly in this trace, if it did.
+    Gives the coverage: {"kernels", "launch", "operator", "module", "by": {link: kernels}}, shares of kernels or None.
+    """
+    operators, launches, ranges = tables["operators"], tables["launches"], tables["ranges"]
+    by_id = _rows_by(operators["external_id"])
+    steps = _steps(ranges)
+    for name in ("kernels", "copies"):
+        table = tables[name]
+        launch = _launch(table, launches)
+        operator, how = _operator(table, launch, launches, operators, by_id)
+        known = launch >= 0
+        module = np.full(len(launch), -1, np.int64)
+        module[known] = launches["module"].codes[launch[known]]
+        inside = operator >= 0
+        of_op = np.full(len(launch), -1, np.int64)
+        of_op[inside] = operators["module"].codes[operator[inside]]
+        delay = np.full(len(launch), ABSENT, np.int64)
+        delay[known] = table["ts_ns"][known] - launches["ts_ns"][launch[known]]
+        host = table["ts_ns"].copy()
+        host[known] = launches["ts_ns"][launch[known]]
+        table |= {
+            "launch": launch,
+            "operator": operator,
+            "operator_link": Coded(how, list(OPERATOR_LINKS)),
+            "module": Coded(np.where(of_op >= 0, of_op, module), launches["module"].values),
+            "launch_delay_ns": delay,
+            "step": _step(host, steps),
+        }
+    _replays(tables["kernels"], launches)
+    return coverage(tables["kernels"])
+
+
+def coverage(kernels: dict) -> dict:
+    count = len(kernels["ts_ns"])
+
+    def share(rows: np.ndarray) -> float | None:
+        return float(rows.sum()) / count if count else None
+
+    how: Coded = kernels["operator_link"]
+    return {
+        "kernels": count,
+        "launch": share(kernels["launch"] >= 0),
+        "operator": share(how.codes >= 0),
+        "module": share(kernels["module"].codes >= 0),
+        "by": {name: int((how.codes == code).sum()) for code, name in enumerate(how.values)},
+    }
+
+
+def _rows_by(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(sorted ids, their rows), without those absent; of equal ids the later row comes last."""
+    rows = np.flatnonzero(ids != ABSENT)
+    order = rows[np.argsort(ids[rows], kind="stable")]
+    return ids[order], order
+
+
+def _launch(table: dict, launches: dict) -> np.ndarray:
+    """Row of the launch with the same correlation id; where a file has several, the last that began before."""
+    rows = np.flatnonzero(launches["correlation"] != ABSENT)
+    order = rows[np.lexsort((launches["ts_ns"][rows], launches["correlation"][rows]))]
+    ids, wanted = launches["correlation"][order], table["correlation"]
+    if not len(order):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.searchsorted(ids, wanted, "right") - 1
+    found = (at >= 0) & (ids[np.maximum(at, 0)] == wanted) & (wanted != ABSENT)
+    while True:
+        late = found & (launches["ts_ns"][order[at]] > table["ts_ns"]) & (at > 0) & (ids[np.maximum(at - 1, 0)] == wanted)
+        if not late.any():
+            break
+        at = np.where(late, at - 1, at)
+    return np.where(found, order[np.maximum(at, 0)], -1)
+
+
+def _operator(table: dict, launch: np.ndarray, launches: dict, operators: dict, by_id) -> tuple[np.ndarray, np.ndarray]:
+    ids, rows = by_id
+    count = len(launch)
+    row = np.full(count, -1, np.int64)
+    how = np.full(count, -1, np.int32)
+    known = launch >= 0
+    if len(ids):
+        external = table["external_id"].copy()
+        absent = known & (external == ABSENT)
+        external[absent] = launches["external_id"][launch[absent]]
+        at = np.minimum(np.searchsorted(ids, external), len(ids) - 1)
+        named = (ids[at] == external) & (external != ABSENT)
+        candidate = rows[at]
+        start = operators["ts_ns"][candidate]
+        when = np.where(known, launches["ts_ns"][launch] if len(launches["ts_ns"]) else 0, 0)
+        open_then = (start <= when) & (when <= start + operators["dur_ns"][candidate])
+        taken = named & (~known | open_then)
+        row[taken], how[taken] = candidate[taken], 0
+    around = known & (row < 0)
+    row[around] = launches["operator"][launch[around]]
+    how[around & (row >= 0)] = 1
+    return row, how
+
+
+def _steps(ranges: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(start, end, number) of the profiler's steps on the host, by start."""
+    host = ~ranges["cat"].mask(lambda cat: cat.startswith("gpu_"))
+    rows = np.flatnonzero(ranges["name"].mask(lambda n: n.startswith("ProfilerStep#") and n[13:].isdigit()) & host)
+    rows = rows[np.argsort(ranges["ts_ns"][rows], kind="stable")]
+    numbers = np.array([int(ranges["name"].text(r)[13:][:15]) for r in rows], np.int64)
+    return ranges["ts_ns"][rows], ranges["ts_ns"][rows] + ranges["dur_ns"][rows], numbers
+
+
+def _step(when: np.ndarray, steps) -> np.ndarray:
+    starts, ends, numbers = steps
+    if not len(starts):
+        return np.full(len(when), ABSENT, np.int64)
+    at = np.searchsorted(starts, when, "right") - 1
+    inside = (at >= 0) & (when <= ends[np.maximum(at, 0)])
+    return np.where(inside, numbers[np.maximum(at, 0)], ABSENT)
+
+
+def is_graph_launch(name: str) -> bool:
+    return "GraphLaunch" in name
+
+
+def _replays(kernels: dict, launches: dict) -> None:
+    """Give the kernels of a graph replay the operators of the same kernels, in the same order, where they ran eagerly."""
+    graphs = launches["name"].mask(is_graph_launch)
+    launch = kernels["launch"]
+    replayed = (launch >= 0) & (graphs[np.maximum(launch, 0)] if len(graphs) else False)
+    todo = np.flatnonzero(replayed & (kernels["operator_link"].codes != 0))
+    if not len(todo):
+        return
+    in_time = np.argsort(kernels["ts_ns"], kind="stable")
+    identity = np.column_stack([kernels["name"].codes, kernels["grid"], kernels["block"]])
+    _, key = np.unique(identity, axis=0, return_inverse=True)
+    key = key.reshape(-1)
+    eager = in_time[(~replayed & (kernels["operator"] >= 0))[in_time]]
+    if not len(eager):
+        return
+    eager_keys = key[eager]
+    places: dict[int, list[int]] = {}
+    for place, k in enumerate(eager_keys.tolist()):
+        places.setdefault(k, []).append(place)
+    order = todo[np.lexsort((kernels["ts_ns"][todo], launch[todo]))]
+    splits = np.flatnonzero(np.diff(launch[order])) + 1
+    matched: dict[bytes, np.ndarray] = {}
+    for rows in np.split(order, splits):
+        keys = key[rows]
+        name = keys.tobytes()
+        if name not in matched:
+            matched[name] = _align(keys, eager_keys, places)
+        place = matched[name]
+        hit = place >= 0
+        source = eager[place[hit]]
+        kernels["operator"][rows[hit]] = kernels["operator"][source]
+        kernels["module"].codes[rows[hit]] = kernels["module"].codes[source]
+        kernels["operator_link"].codes[rows[hit]] = OPERATOR_LINKS.index("captured run")
+
+
+def _align(keys: np.ndarray, eager: np.ndarray, places: dict[int, list[int]]) -> np.ndarray:
+    """For each kernel of a replay its place in the eager run, -1 where there is none: longest equal stretches, left to right."""
+    found = np.full(len(keys), -1, np.int64)
+    i = 0
+    while i < len(keys):
+        best, best_at = 0, -1
+        for at in places.get(int(keys[i]), ())[:_MOST_STARTS]:
+            most = min(len(keys) - i, len(eager) - at)
+            differs = np.flatnonzero(keys[i : i + most] != eager[at : at + most])
+            length = int(differs[0]) if len(differs) else most
+            if length > best:
+                best, best_at = length, at
+        if best:
+            found[i : i + best] = np.arange(best_at, best_at + best)
+        i += max(best, 1)
+    return found
