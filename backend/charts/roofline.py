@@ -87,6 +87,11 @@ def plot(
         title_text="arithmetic intensity (FLOP per byte of least traffic), log",
     )
     fig.update_yaxes(type="log", exponentformat="none", title_text="effective TFLOP/s, log", dtick=1)
+    # Ranges are given: a ceiling's name stands at the very edge, and an anchor a hair outside would not be drawn.
+    fig.update_xaxes(range=[np.log10(low) - 0.02, np.log10(high) + 0.02])
+    fig.update_yaxes(
+        range=[np.log10(min([*rates, low * copy / 1e3 if copy else min(rates)]) / 2), np.log10(max([*rates, top]) * 1.9)]
+    )
     return fig
 
 

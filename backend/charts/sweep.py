@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from backend.charts import numbers, template
 from backend.charts.colours import colour, kind, short
 from backend.charts.speedup import STATUS_WORDS, hover
+from backend.charts.tables import varying_values
 from backend.core.records import Record
 
 QUANTITIES = {
@@ -20,14 +21,11 @@ QUANTITIES = {
 
 
 def swept_key(records: list[Record]) -> str | None:
-    """The case key with the most distinct numeric values, None where nothing varies."""
-    values: dict[str, set] = {}
-    for r in records:
-        for k, v in r.case.items():
-            if isinstance(v, int | float) and not isinstance(v, bool):
-                values.setdefault(k, set()).add(v)
-    best = max(values, key=lambda k: len(values[k]), default=None)
-    return best if best and len(values[best]) > 1 else None
+    """The one number that changes from case to case; None where nothing does, or where several change independently."""
+    changing = varying_values([dict(r.case) for r in records])
+    key = next(iter(changing), None)
+    numeric = key and all(isinstance(v, int | float) and not isinstance(v, bool) for v in changing[key])
+    return key if numeric and len(changing) == 1 else None
 
 
 def curves(records: list[Record], key: str, quantity: str, baseline: str, subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -67,7 +65,7 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
         words = sorted({STATUS_WORDS[r.status] for r in records})
         return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
     low, high = template.within(middles, bounds)
-    _end_labels(fig, ends, [low, high])
+    _end_labels(fig, ends, [min(low, 0.8), max(high, 1.25)] if quantity == "speed-up" else [low, high])
     fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title_text=f"{key} (log)")
     y = template.ratio_axis(middles, bounds) if quantity == "speed-up" else template.plain_log(low, high)
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
@@ -81,10 +79,15 @@ def _end_labels(fig: go.Figure, ends: list[tuple], values: list[float]) -> None:
     """The name of each curve at its right end, pushed apart where ends meet: direct labels instead of a legend."""
     span = math.log10(max(values) / min(values)) or 0.1
     gap = max(span, 0.19) * 0.052  # the height of a line of text on a chart of this size
-    placed = -math.inf
-    for value, impl in sorted(ends):
-        y = max(math.log10(value), placed + gap)
-        placed = y
+    order = sorted(ends)
+    places = []
+    for value, _ in order:
+        places.append(max(math.log10(value), places[-1] + gap) if places else math.log10(value))
+    ceiling = math.log10(max(values)) + 0.3 * gap  # a label beyond the axis would not be drawn: push down from the top then
+    for n in reversed(range(len(places))):
+        places[n] = min(places[n], ceiling)
+        ceiling = places[n] - gap
+    for (_, impl), y in zip(order, places, strict=True):
         fig.add_annotation(
             x=1, xref="paper", xanchor="left", xshift=10, y=y, yref="y", showarrow=False,
             text=f"<span style='color:{colour(impl)}'>━</span> {short(impl)[:20]}", font=dict(size=12),

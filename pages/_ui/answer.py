@@ -20,7 +20,7 @@ def draw(state: url.State, run_id: str, dimmed: str | None = None, link: bool = 
         heading(run, link=link)
     if dimmed:
         st.info(dimmed)
-    case = _case(state, list(tables.cases(records)), run)
+    case = _case(state, list(tables.cases(records)), run, sweep.swept_key(records) is not None)
     if run.live:
         _live_headline(run_id, case)
         _live_view(run_id, case, _view(state))
@@ -48,19 +48,19 @@ def heading(run: Run, before: str = "", link: bool = True) -> None:
         st.warning(md(run.reason))
 
 
-def _case(state: url.State, names: list[str], run: Run) -> str:
+def _case(state: url.State, names: list[str], run: Run, swept: bool) -> str:
     """Which case the bars and views are of; all of them as curves where the run swept something."""
     if len(names) < 2:
         return names[0] if names else _ALL
-    options = [_ALL, *names]
-    key = state.seed(f"case/{run.id}", _ALL)
+    options = [_ALL, *names] if swept else names
+    key = state.seed(f"case/{run.id}", options[0])
     wanted = state.query.get("case")
     if wanted in options and state.opened:
         st.session_state[key] = wanted
     if st.session_state[key] not in options:
-        st.session_state[key] = _ALL
+        st.session_state[key] = options[0]
     chosen = st.columns([2, 3])[0].selectbox("case", options, key=key)
-    state.keep("case", chosen, _ALL)
+    state.keep("case", chosen, options[0])
     return chosen
 
 

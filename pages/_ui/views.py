@@ -40,7 +40,7 @@ def draw(view: str, look: Look) -> None:
 
 
 def _table(look: Look) -> None:
-    rows = look.case if look.one_case else look.records
+    rows = look.case if look.one_case and sweep.swept_key(look.records) else look.records
     show.table(tables.readable(rows, look.baseline), look.name("records"), tables.tidy(rows, look.baseline))
 
 

@@ -271,3 +271,19 @@ def test_an_interval_over_many_decades_does_not_flatten_the_chart():
     both = [*records, *(dataclasses.replace(r, case=s.case(1024)) for r in records)]
     low, high = sweep.curves(both, "seq", "speed-up", "eager").layout.yaxis.range
     assert -1 < low < 0 < high < 1.2
+
+
+def test_cases_that_differ_in_several_ways_are_no_sweep():
+    records = [s.ok("eager", 1, 1, s.case(seq, batch)) for seq, batch in ((512, 1), (1024, 2), (1024, 4))]
+    assert sweep.swept_key(records) is None and len(tables.cases(records)) == 3
+    together = [dataclasses.replace(s.ok("eager", 1, 1, {}), case={"m": n, "n": n, "k": n}) for n in (64, 128)]
+    assert sweep.swept_key(together) == "m"
+
+
+def test_every_curve_keeps_its_name_inside_the_axis_where_ends_meet():
+    records = [s.ok(f"peer{n}", 1.0, 1.0, s.case(seq)) for n in range(6) for seq in (512, 1024)]
+    fig = sweep.curves(records, "seq", "speed-up", "peer0")
+    low, high = fig.layout.yaxis.range
+    heights = sorted(a.y for a in fig.layout.annotations)
+    assert len(heights) == 6 and low <= heights[0] and heights[-1] <= high
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 0
