@@ -7,6 +7,7 @@ from pathlib import Path
 import folders
 import pytest
 import streamlit as st
+from drawn_page import calm
 from streamlit.testing.v1 import AppTest
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
@@ -36,19 +37,3 @@ def draw(profiles):
         return calm(at.run())
 
     return make
-
-
-def calm(at: AppTest) -> AppTest:
-    """The page, checked to show no stack trace."""
-    assert not at.exception, [e.message for e in at.exception]
-    return at
-
-
-def said(elements) -> str:
-    """All texts of some elements as a person reads them."""
-    return "\n".join(str(e.value).replace("\\", "").replace("**", "") for e in elements)
-
-
-def query(at: AppTest) -> dict[str, str]:
-    """The URL's query as the page left it."""
-    return {k: v[0] if isinstance(v, list) else v for k, v in at.query_params.items()}

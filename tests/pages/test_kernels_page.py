@@ -7,7 +7,7 @@ import shutil
 import folders
 import pytest
 import synthetic
-from conftest import calm, query, said
+from drawn_page import calm, query, said
 
 from backend import ops
 from backend.core import command, paths

@@ -5,7 +5,7 @@ import json
 import folders
 import pytest
 import synthetic
-from conftest import calm, query, said
+from drawn_page import calm, query, said
 
 from pages._ui import frame, url
 
