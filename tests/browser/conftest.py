@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -32,7 +35,8 @@ class Server:
         self.profiles = home / "profiles"
         self.profiles.mkdir(parents=True, exist_ok=True)
         self.log = home / "server.log"
-        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(home / "runtime")}
+        self.runtime = home / "runtime"
+        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(self.runtime)}
         command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
@@ -53,6 +57,10 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        # The parent of jobs outlives a dashboard on purpose; a test's own is ended by the process id that it wrote down.
+        for state in self.runtime.glob("user-*/warm-*.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                os.kill(json.loads(state.read_text())["pid"], signal.SIGTERM)
 
 
 @pytest.fixture(scope="session")
