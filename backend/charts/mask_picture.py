@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -15,40 +18,44 @@ _HANDLES = 24  # invisible points a side, so that a box can be drawn: plotly sel
 
 
 def picture(
-    shares: np.ndarray, region: tuple[int, int, int, int], title: str, theme: str = "light", side: int = 460
+    shares: np.ndarray, rows: np.ndarray, columns: np.ndarray, title: str, theme: str = "light", side: int = 440
 ) -> go.Figure:
-    """``shares`` (rows, columns) of kept elements in pixels that divide ``region`` = (first query, last, first key, last) evenly.
+    """``shares`` of kept elements a pixel; pixel (i, j) covers queries rows[i] … rows[i+1]−1 and keys columns[j] … columns[j+1]−1.
 
-    A pixel with a single kept element differs visibly from an empty one. Drawing a box selects a region to look at.
+    A pixel with a single kept element differs visibly from an empty one. A box drawn on the picture is a selection (two numbers
+    an axis), by which a page can zoom in.
     """
     c = template.THEMES[theme]
-    top, bottom, left, right = region
-    rows, columns = shares.shape
-    exact = rows == bottom - top and columns == right - left
-    subtitle = "every pixel is one element" if exact else (
-        f"a pixel is {numbers.three((bottom - top) / rows)} × {numbers.three((right - left) / columns)} elements"
-    )  # fmt: skip
-    fig = template.figure(
-        title, f"queries {top:,} to {bottom - 1:,}, keys {left:,} to {right - 1:,} · {subtitle}", theme, side + 90
-    )
+    top, bottom, left, right = int(rows[0]), int(rows[-1]), int(columns[0]), int(columns[-1])
+    high, wide = (bottom - top) / len(shares), (right - left) / shares.shape[1]
+    each = "a pixel is one element" if high == wide == 1 else f"a pixel is {numbers.three(high)} × {numbers.three(wide)} elements"
+    fig = template.figure(title, f"queries {top:,}–{bottom - 1:,}, keys {left:,}–{right - 1:,} · {each}", theme, side + 110)
     percent = np.where(shares > 0, np.maximum(np.rint(shares * 100), 1), 0).astype(np.uint8)
-    x, y = _middles(left, right, columns), _middles(top, bottom, rows)
     fig.add_heatmap(
-        z=percent, x=x, y=y, zmin=0, zmax=100, showscale=False,
+        z=percent, x=columns - 0.5, y=rows - 0.5, zmin=0, zmax=100, showscale=False,
         colorscale=[[0, c["grid"]], [0.0099, c["grid"]], [0.01, _FAINT[theme]], [1, KEPT]],
         hovertemplate="query %{y:.0f}, key %{x:.0f}<br>%{z} % kept<extra></extra>",
     )  # fmt: skip
-    hx, hy = np.meshgrid(_middles(left, right, min(_HANDLES, right - left)), _middles(top, bottom, min(_HANDLES, bottom - top)))
+    hx, hy = np.meshgrid(np.linspace(left, right - 1, _HANDLES), np.linspace(top, bottom - 1, _HANDLES))
     fig.add_scatter(
         x=hx.ravel(), y=hy.ravel(), mode="markers", marker=dict(size=2, opacity=0), hoverinfo="skip",
         selected=dict(marker=dict(opacity=0)), unselected=dict(marker=dict(opacity=0)),
     )  # fmt: skip
-    fig.update_xaxes(range=[left - 0.5, right - 0.5], side="bottom", title_text="key", showgrid=False)
+    fig.update_xaxes(range=[left - 0.5, right - 0.5], title_text="key", showgrid=False)
     fig.update_yaxes(range=[bottom - 0.5, top - 0.5], title_text="query", showgrid=False)
     fig.update_layout(dragmode="select", selectdirection="any")
     return fig
 
 
-def _middles(first: int, last: int, count: int) -> np.ndarray:
-    """Middles of ``count`` equal parts of the elements first … last−1, whose own middles are whole numbers."""
-    return (first - 0.5 + (np.arange(count) + 0.5) * (last - first) / count).astype(np.float32)
+def edges(first: int, last: int) -> np.ndarray:
+    """The edges of at most PIXELS pixels over first … last−1, nearly even, each of at least one element."""
+    return np.linspace(first, last, min(last - first, PIXELS) + 1).astype(int)
+
+
+def shrink(rows_of: Callable[[int, int], np.ndarray], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Shares (pixels, pixels) of kept elements; ``rows_of(first, last)`` gives these rows as bool (rows, all columns)."""
+    out = np.empty((len(rows) - 1, len(columns) - 1), np.float32)
+    for i, (first, last) in enumerate(itertools.pairwise(rows)):
+        per_key = rows_of(int(first), int(last))[:, columns[0] : columns[-1]].sum(axis=0, dtype=np.int32)
+        out[i] = np.add.reduceat(per_key, columns[:-1] - columns[0]) / ((last - first) * np.diff(columns))
+    return out

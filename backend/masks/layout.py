@@ -88,6 +88,13 @@ class Tiles:
         per_row = self.live_map.sum(axis=-1)
         return float(per_row.max() / per_row.mean()) if per_row.any() else 0.0
 
+    def coarser(self, factor: int) -> Tiles:
+        """The same mask in tiles of ``factor`` times the side, without looking at it again. ValueError for less than 1."""
+        if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)) or factor < 1:
+            raise ValueError(f"factor is a whole number of at least 1, not {factor!r}")
+        counts, sizes = (_merged(_merged(a, factor, -2), factor, -1) for a in (self.counts, self.sizes))
+        return Tiles(self.tile * int(factor), self.seq_q, self.seq_k, counts, sizes, self.row_counts)
+
     def lists(self) -> list[TileList]:
         """The live tiles of each tile row, as CSR over tiles; one list a sequence (one in all where all are alike)."""
         maps = self.counts if self.counts.ndim == 3 else self.counts[None]
@@ -195,6 +202,27 @@ def storage(cut: Tiles) -> dict[str, int]:
         "bsr": lists + cut.live * cut.tile**2,
         "tiles": lists + cut.live + cut.partial * cut.tile * -(-cut.tile // 8),
     }
+
+
+def break_even(cut: Tiles, against: str = "dense") -> dict[str, float]:
+    """Up to which share each list format takes no more bytes than "dense" or "bitmap" (as ``storage`` counts them), 0 … 1.
+
+    coo and csr: share of elements kept. bsr and tiles: share of tiles live, every one of them partial. 0: never.
+    """
+    whole, index = storage(cut), 8 if max(cut.kept, cut.live) >= 1 << 31 else 4
+    sequences = cut.row_counts.size // cut.seq_q
+    rows, tile_rows = index * sequences * (cut.seq_q + 1), index * sequences * (cut.counts.shape[-2] + 1)
+    each = {
+        "coo": (0, 2 * index, cut.elements),
+        "csr": (rows, index, cut.elements),
+        "bsr": (tile_rows, index + cut.tile**2, cut.total),
+        "tiles": (tile_rows, index + 1 + cut.tile * -(-cut.tile // 8), cut.total),
+    }
+    return {name: min(1.0, max(0.0, (whole[against] - fixed) / (one * most))) for name, (fixed, one, most) in each.items()}
+
+
+def _merged(counts: np.ndarray, factor: int, axis: int) -> np.ndarray:
+    return np.add.reduceat(counts, np.arange(0, counts.shape[axis], factor), axis=axis, dtype=np.int32)
 
 
 def _bound(mask: Mask | Bound, seq_q: int | None, seq_k: int | None) -> Bound:
