@@ -226,6 +226,7 @@ __global__ void __launch_bounds__(kThreads, Width <= 32 ? 4 : Width <= 64 ? 3 : 
   }
 
   // Each warp turns its 16 rows through its own part of the query tile into 16-byte stores.
+  __syncwarp();  // every lane's reads of the query rows come before the others' writes over them
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);

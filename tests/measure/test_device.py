@@ -173,6 +173,4 @@ class TestGpu:
             assert r.status == "ok", r.reason
             assert all(getattr(r.time_ms, m).n >= 10 for m in ("eager", "eager_cold", "graph", "graph_cold"))
             assert r.speedup.of == "graph" and r.resources.registers > 0 and 0 < r.resources.occupancy <= 1 and r.backend
-        assert by_name["right"].time_ms.graph.median < by_name["right"].time_ms.graph_cold.median
-        assert by_name["right"].speedup.verdict == "cannot tell", by_name["right"].speedup
         assert by_name["v1_one_element"].resources.spills == 0
