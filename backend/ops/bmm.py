@@ -18,7 +18,9 @@ SUMMARY = "out = A B over broadcast batch dimensions: (batch_a, m, k) times (bat
 FAMILY = "bmm"
 _TYPICAL = (32, 64, 128, 256, 512, 1024, 2048)
 PARAMETERS = (
-    Parameter("batch_a", "text", "8", "batch dimensions of A, as 2x3; none = a single matrix", typical=("1", "8", "12x8", "12x1")),
+    Parameter(
+        "batch_a", "text", "8", "batch dimensions of A, as 2x3; none = a single matrix", typical=("1", "8", "12x8", "12x1")
+    ),
     Parameter("batch_b", "text", "8", "batch dimensions of B, broadcast against A's", typical=("none", "1", "8", "12x8")),
     Parameter("m", "int", 512, "rows of each A", low=1, high=LARGEST, typical=_TYPICAL, sweep=True),
     Parameter("n", "int", 512, "columns of each B", low=1, high=LARGEST, typical=_TYPICAL, sweep=True),
