@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import plotly.graph_objects as go
@@ -21,7 +22,14 @@ def bars(bytes_of: Mapping[str, Mapping[str, int]], subtitle: str = "", theme: s
         )  # fmt: skip
     everything = [b for sizes in bytes_of.values() for b in sizes.values()]
     low, high = max(1, min(everything)), max(everything)
+    fig.update_xaxes(tickangle=0)
     steps = [2**e for e in range(0, 50, 5 if high / low > 1 << 14 else 2) if low / 8 <= 2**e <= high * 4]
-    fig.update_yaxes(type="log", tickvals=steps, ticktext=[numbers.size(s) for s in steps], title_text="bytes (log)")
-    fig.update_layout(barmode="group", bargap=0.3)
+    fig.update_yaxes(
+        type="log",
+        range=[math.log10(low / 2), math.log10(high * 3)],
+        tickvals=steps,
+        ticktext=[numbers.size(s) for s in steps],
+        title_text="bytes (log)",
+    )
+    fig.update_layout(barmode="group", bargap=0.3, showlegend=len(bytes_of) > 1, legend=dict(orientation="h", y=-0.2))
     return fig

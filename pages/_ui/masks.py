@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -11,7 +12,6 @@ from backend import masks
 from backend.charts import mask as small
 from backend.charts import mask_picture, numbers
 from pages._ui import masks_pick, masks_stats, masks_upload, masks_views, style, url
-from pages._ui.words import md
 
 _SEQS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _START = "sliding_window"
@@ -53,57 +53,62 @@ def form(state: url.State) -> Choice | None:
 
 def gallery() -> None:
     """Every mask with its defaults as a small picture, and a button that takes it."""
-    with st.container(horizontal=True, gap="small", key="gallery"):
+    with st.container(horizontal=True, gap="xsmall", key="gallery"):
         for name in masks.names():
-            with st.container(width=104, gap="small", horizontal_alignment="center"):
-                st.image(_thumb(name, style.theme()), width=72)
+            with st.container(width=86, gap="small", horizontal_alignment="center"):
+                st.image(_thumb(name, style.theme()), width=60)
                 st.button(name.replace("_", " "), key=f"gallery/{name}", type="tertiary", on_click=masks_pick.pick, args=(name,),
                           help=masks.definition(name).DESCRIPTION)  # fmt: skip
 
 
 def pictures(state: url.State, choice: Choice) -> None:
-    """One or two large pictures of the same region; drawing a box zooms in until pixels are elements."""
+    """One or two large pictures of the same region with their figures; drawing a box zooms in until pixels are elements."""
     region = _region(state, choice)
-    columns = st.columns(len(choice.texts), gap="medium")
-    for number, (text, place) in enumerate(zip(choice.texts, columns)):
-        shares, rows, keys = masks_stats.pixels(text, choice.seq_q, choice.seq_k, region, masks_stats.stamp(text))
-        fig = mask_picture.picture(shares, rows, keys, title(text), style.theme())
-        key = f"masks/picture/{number}/{region}"
-        with place:
-            event = st.plotly_chart(fig, theme=None, key=key, on_select="rerun", selection_mode="box", width="stretch",
-                                    config={"displaylogo": False, "modeBarButtons": [["toImage", "select2d"]]})  # fmt: skip
-        box = _box(event, choice)
-        if box and box != region:
-            _look(box)
-            st.rerun()
+    single = len(choice.texts) == 1
+    with st.container(horizontal=True, gap="medium"):
+        for number, text in enumerate(choice.texts):
+            shares, rows, keys = masks_stats.pixels(text, choice.seq_q, choice.seq_k, region, masks_stats.stamp(text))
+            fig = mask_picture.picture(shares, rows, keys, title(text), style.theme())
+            key = f"masks/picture/{number}/{region}"
+            with st.container(width=480 if single else 385):
+                st.plotly_chart(
+                    fig, theme=None, key=key, on_select=partial(_zoom, key, choice), selection_mode="box", width="stretch",
+                    config={"displaylogo": False, "modeBarButtons": [["toImage", "select2d"]]},
+                )  # fmt: skip
+                if not single:
+                    facts(text, choice)
+            if single:
+                with st.container(width=290):
+                    facts(text, choice)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if region:
             st.button("Whole mask", on_click=_look, args=(None,), key="masks/whole")
             st.button("Zoom out", on_click=_look, args=(_wider(region, choice),), key="masks/wider")
-        st.caption("Draw a box on a picture to zoom in; at 384 elements a side or fewer each pixel is one element.")
+        st.caption(f"Draw a box on a picture to zoom in; up to {mask_picture.PIXELS} elements a side each pixel is one element.")
 
 
-def facts(choice: Choice) -> None:
-    """The figures everybody asks for first, one line a mask."""
-    for text in choice.texts:
-        known = masks_stats.of(text, choice.seq_q, choice.seq_k, masks_stats.stamp(text))
-        rows, cells = known["row_counts"], st.columns(5)
-        cells[0].metric("elements kept", numbers.percent(known["density"]), help=f"{known['kept']:,} of {known['elements']:,}")
-        cells[1].metric(
-            "ideal speed-up", numbers.ratio(1 / known["density"]) if known["kept"] else numbers.NA, help="1 / density"
-        )
-        cells[2].metric("live keys a query", numbers.three(float(rows.mean())), help=f"{rows.min():,} to {rows.max():,}")
-        cells[3].metric("queries without a key", f"{int(np.count_nonzero(rows == 0)):,}")
-        cells[4].metric("live tiles of 64", numbers.percent(known["sides"][64]["live_share"]))
-        st.caption(
-            f"{md(known['resolved'])}"
-            + (f", {known['sequences']} sequences; pictures show the first" if known["sequences"] else "")
-        )
+def facts(text: str, choice: Choice) -> None:
+    """The figures everybody asks for first."""
+    known = masks_stats.of(text, choice.seq_q, choice.seq_k, masks_stats.stamp(text))
+    rows, cut = known["row_counts"], known["sides"][64]
+    left, right = st.columns(2)
+    left.metric("elements kept", numbers.percent(known["density"]))
+    right.metric("ideal speed-up", numbers.ratio(1 / known["density"]) if known["kept"] else numbers.NA, help="1 / density")
+    lines = [
+        ("kept", f"{known['kept']:,} of {known['elements']:,}"),
+        ("live keys a query", f"{numbers.three(float(rows.mean()))} ({rows.min():,} to {rows.max():,})"),
+        ("queries without a key", f"{int(np.count_nonzero(rows == 0)):,}"),
+        ("live tiles of 64 × 64", f"{numbers.percent(cut['live_share'])}: {cut['full']:,} full, {cut['partial']:,} partial"),
+    ]
+    if known["sequences"]:
+        lines.append(("sequences", f"{known['sequences']}; the picture is of the first"))
+    cells = "".join(f"<tr><td class='fs-muted' style='padding-right:1rem'>{k}</td><td>{v}</td></tr>" for k, v in lines)
+    st.html(f"<table class='fs-small'>{cells}</table>")
+    st.code(known["resolved"], language=None, wrap_lines=True)
 
 
 def answer(state: url.State, choice: Choice) -> None:
     """Everything right of the form."""
-    facts(choice)
     pictures(state, choice)
     view = st.segmented_control("view", masks_views.NAMES, key=state.seed("view", masks_views.NAMES[0], url.one_of(masks_views.NAMES)),
                                 label_visibility="collapsed", required=True)  # fmt: skip
@@ -156,6 +161,13 @@ def _read_region(text: str) -> str:
     except ValueError:
         raise ValueError("a region is first query-last-first key-last, such as 0-64-128-192") from None
     return f"{top}-{bottom}-{left}-{right}"
+
+
+def _zoom(key: str, choice: Choice) -> None:
+    """A box was drawn on the picture of that key (a callback)."""
+    box = _box(st.session_state.get(key), choice)
+    if box:
+        _look(box)
 
 
 def _box(event, choice: Choice) -> tuple[int, int, int, int] | None:

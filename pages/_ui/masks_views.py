@@ -51,20 +51,17 @@ def _tiles(state: url.State, look: Look) -> None:
         for s, cut in about["sides"].items():
             rows.append({
                 "mask": text, "tile": s, "tiles": cut["total"], "live": cut["live"], "full": cut["full"], "partial": cut["partial"],
-                "live (%)": 100 * cut["live_share"], "elements in live tiles (%)": 100 * cut["executed"] / about["elements"],
-                "work over kept (×)": cut["executed"] / about["kept"] if about["kept"] else None,
+                "live (%)": 100 * cut["live_share"], "in live tiles (%)": 100 * cut["executed"] / about["elements"],
+                "work / kept (×)": cut["executed"] / about["kept"] if about["kept"] else None,
             })  # fmt: skip
     data = pd.DataFrame(rows)
-    data["work over kept (×)"] = data["work over kept (×)"].astype(float)
+    data["work / kept (×)"] = data["work / kept (×)"].astype(float)
     shown = data if len(known) > 1 else data.drop(columns="mask")
-    left, right = st.columns([3, 2], gap="medium")
-    with left:
-        show.table(shown, look.name("tiles"), data)
-        show.note("A kernel that skips tiles computes everything inside the live ones; full tiles need no bitmap.")
-    with right:
-        shares = {t: [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()}
-        densities = {t: k["density"] for t, k in known.items()}
-        show.chart(mask_tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
+    shares = {t: [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()}
+    densities = {t: k["density"] for t, k in known.items()}
+    show.table(shown, look.name("tiles"), data)
+    show.note("In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles need no bitmap.")
+    show.chart(mask_tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
 
 
 def _balance(state: url.State, look: Look) -> None:
@@ -72,14 +69,14 @@ def _balance(state: url.State, look: Look) -> None:
     tile = side(state)
     rows = {t: k["row_counts"] for t, k in known.items()}
     tile_rows = {t: k["sides"][tile]["per_row"] for t, k in known.items()}
-    left, right = st.columns(2, gap="medium")
-    with left:
-        table = pd.concat([pd.DataFrame({"mask": t, "row": range(len(v)), "live keys": v}) for t, v in rows.items()])
-        show.chart(mask_balance.along(rows, "live keys of a query", 1, look.subtitle, look.theme), look.name("keys"), table)
-    with right:
-        table = pd.concat([pd.DataFrame({"mask": t, "tile row": range(len(v)), "live tiles": v}) for t, v in tile_rows.items()])
-        words = f"live tiles of {tile} queries"
-        show.chart(mask_balance.along(tile_rows, words, tile, look.subtitle, look.theme), look.name("tile-rows"), table)
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=385):
+            table = pd.concat([pd.DataFrame({"mask": t, "row": range(len(v)), "live keys": v}) for t, v in rows.items()])
+            show.chart(mask_balance.along(rows, "live keys of a query", 1, look.subtitle, look.theme), look.name("keys"), table)
+        with st.container(width=385):
+            table = pd.concat([pd.DataFrame({"mask": t, "tile row": range(len(v)), "live": v}) for t, v in tile_rows.items()])
+            fig = mask_balance.along(tile_rows, f"live tiles of {tile} queries", tile, look.subtitle, look.theme)
+            show.chart(fig, look.name("tile-rows"), table)
     _waves(state, look, tile, rows, tile_rows)
 
 
@@ -103,14 +100,14 @@ def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
             plan = waves.schedule(blocks, waves.SMS[gpu] * places)
             keys = rows[text]
             lines.append({
-                "mask": text, "order of blocks": order, "waves": plan.waves, "least (tiles)": plan.even, "with waiting (tiles)": plan.makespan,
-                "busy (%)": 100 * plan.busy, "max / mean of a tile row": max(one) * len(one) / max(1, sum(one)),
-                "max / mean of a query": float(keys.max() / keys.mean()) if keys.any() else 0.0,
+                "mask": text, "order of blocks": order, "waves": plan.waves, "least": plan.even, "with waiting": plan.makespan,
+                "busy (%)": 100 * plan.busy, "tile rows max/mean": max(one) * len(one) / max(1, sum(one)),
+                "queries max/mean": float(keys.max() / keys.mean()) if keys.any() else 0.0,
             })  # fmt: skip
     data = pd.DataFrame(lines)
     show.table(data if len(tile_rows) > 1 else data.drop(columns="mask"), look.name("waves"), data)
     show.note(f"A block a row of {tile}-tiles and head, as long as its live tiles, handed out to {waves.SMS[gpu]} multiprocessors × {places} "
-              "as places fall free: a calculation, not a measurement. Busy: the share of that time in which places work.")  # fmt: skip
+              "as places fall free: a calculation, not a measurement. Least and with waiting in tiles one after another; busy: the share of that time in which places work.")  # fmt: skip
 
 
 def _storage(state: url.State, look: Look) -> None:
@@ -123,18 +120,17 @@ def _storage(state: url.State, look: Look) -> None:
         for form, count in cut["storage"].items():
             dense, bits = (cut["break_even"][against].get(form) for against in ("dense", "bitmap"))
             lines.append({
-                "mask": text, "format": form, "bytes": count, "size": numbers.size(count), "of dense bool (%)": 100 * count / cut["storage"]["dense"],
-                "smaller than dense bool below": _share(form, dense), "smaller than the bitmap below": _share(form, bits),
+                "mask": text, "format": form, "bytes": count, "size": numbers.size(count), "of dense (%)": 100 * count / cut["storage"]["dense"],
+                "below dense up to": _share(form, dense), "below bitmap up to": _share(form, bits),
                 "now": numbers.percent(cut["live_share"] if form in ("bsr", "tiles") else about["density"]),
             })  # fmt: skip
     data = pd.DataFrame(lines)
-    left, right = st.columns([3, 2], gap="medium")
-    with left:
-        show.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data)
-        show.note("The pattern only, no values; indices of 32 bits (64 from 2^31 elements on). BSR keeps its tiles as bytes; tiles is the list "
-                  "with a flag a tile and a bitmap for the partial ones. Break-even of those two counts every live tile as partial.")  # fmt: skip
-    with right:
-        show.chart(mask_storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
+    show.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data)
+    show.note(
+        "The pattern only, no values; indices of 32 bits (64 from 2^31 elements on). BSR keeps its tiles as bytes; tiles is the list with a "
+        "flag a tile and a bitmap for the partial ones. Their break-even counts every live tile as partial."
+    )
+    show.chart(mask_storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
 
 
 def _share(form: str, value: float | None) -> str:
