@@ -1,4 +1,4 @@
-"""Any boolean matrix as a mask: from an array, or from a .npy file."""
+"""Any boolean matrix as a mask: from an array, or from a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from backend.masks import _files
 from backend.masks._bound import Bound, check_sizes
 from backend.masks._mask import Mask
 
@@ -17,7 +18,9 @@ class DenseMask(Mask):
     def __init__(self, array: np.ndarray, path: str | None = None):
         array = np.array(array, order="C")  # a copy: the caller's array may change
         array.setflags(write=False)
-        digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()[:16]
+        digest = hashlib.sha256(repr(array.shape).encode())
+        digest.update(array)
+        digest = digest.hexdigest()[:16]
         object.__setattr__(self, "name", "file" if path else "dense")
         object.__setattr__(self, "given", (("sha256", digest),))
         object.__setattr__(self, "array", array)
@@ -63,15 +66,19 @@ def from_dense(array) -> DenseMask:
 
 
 def from_file(path: str) -> DenseMask:
-    """A mask from a .npy file that holds such an array. Pickled objects are refused. ValueError says what is wrong."""
+    """A mask from a file with such an array: .npy, .npz (the only array, or the one named mask), .csv of 0 and 1, .mtx.
+
+    Pickled objects are refused, sizes checked before memory is taken. ValueError says what is wrong with the file.
+    """
     file = Path(path).expanduser()
     if not path or not file.is_file():
-        raise ValueError(f"a dense mask is written file:path.npy; there is no file {path!r}")
+        raise ValueError(f"a dense mask is written file:path.npy (or .npz, .csv, .mtx); there is no file {path!r}")
     try:
-        # The size of the file is checked against its header before memory is taken; a header may claim anything.
-        array = np.lib.format.open_memmap(file, mode="r")
-    except (ValueError, OSError, EOFError, SyntaxError, TypeError) as error:
-        raise ValueError(f"file:{path} is not a .npy file of booleans: {error}") from None
+        array = _files.read(file)
+    except ValueError as error:
+        raise ValueError(f"file:{path} {error}") from None
+    except OSError as error:
+        raise ValueError(f"file:{path} cannot be read: {error.strerror or error}") from None
     return DenseMask(_checked(array, f"file:{path}"), str(path))
 
 

@@ -41,12 +41,10 @@ def form(state: url.State) -> Choice | None:
         masks_upload.draw(masks_pick.take_file)
     if first is None:
         return None
-    given = masks.parse(first)
-    if isinstance(given, masks.DenseMask):
-        rows, columns = given.array.shape[-2:]
-        if (rows, columns) != (seq_q, seq_k):
-            st.caption(f"The file is {rows:,} queries × {columns:,} keys; these sizes are used.")
-        seq_q, seq_k = rows, columns
+    own = masks_stats.shape(first, masks_stats.stamp(first))
+    if own and own != (seq_q, seq_k):
+        st.caption(f"The file is {own[0]:,} queries × {own[1]:,} keys; these sizes are used.")
+        seq_q, seq_k = own
     masks_stats.check(seq_q, seq_k)
     return Choice((first, second) if second else (first,), seq_q, seq_k)
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from backend import masks
 from backend.masks import Parameter
-from pages._ui import masks_upload, url
+from pages._ui import masks_stats, masks_upload, url
 
 FILE, NONE = "from a file", "nothing"
 
@@ -78,7 +78,7 @@ def _file(slot: str) -> str | None:
     if not path:
         st.caption("Upload a matrix below, or type the path of one.")
         return None
-    masks.parse(f"file:{path}")
+    masks_stats.shape(f"file:{path}", masks_stats.stamp(f"file:{path}"))  # says what is wrong with it
     return f"file:{path}"
 
 

@@ -34,6 +34,13 @@ def check(seq_q: int, seq_k: int) -> None:
         raise ValueError(f"a mask of at most 2^30 elements is drawn here, not {seq_q:,} × {seq_k:,}")
 
 
+@st.cache_data(max_entries=64, show_spinner=False)
+def shape(text: str, stamp: str) -> tuple[int, int] | None:
+    """(queries, keys) of a mask from a file, None for a formula, which fits any; ValueError where it cannot be read."""
+    given = masks.parse(text)
+    return given.array.shape[-2:] if isinstance(given, masks.DenseMask) else None
+
+
 @st.cache_data(max_entries=48, show_spinner="Counting elements …")
 def of(text: str, seq_q: int, seq_k: int, stamp: str) -> dict:
     """Plain values of one mask: see the keys. ``sides``: {tile side: figures of the mask cut into tiles of it}."""
