@@ -97,7 +97,7 @@ class Collector:
                 done[column] = array if texts is None else Coded(array, texts.values())
             if done and "lane" in done:
                 done["pid"], done["tid"] = Coded(done["lane"], pids), Coded(done["lane"], tids)
-            tables[name] = done or _empty(name)
+            tables[name] = done or empty(name)
         return tables
 
     def _spans(self, table: str, events: list) -> None:
@@ -203,7 +203,7 @@ def _direction(name, kind) -> str | None:
     return next((d for d in ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH") if d in text), None)
 
 
-def _empty(name: str) -> dict:
+def empty(name: str) -> dict:
     """The columns of a table without rows, as they would be with some."""
     none, text = np.zeros(0, np.int64), Coded(np.zeros(0, np.int32), [])
     if name == "memory":

@@ -14,11 +14,12 @@ def collect(
     warmup: int = 2,
     active: int = 5,
     before_step: Callable[[], None] = lambda: None,
+    memory: bool = False,
 ) -> dict[str, int]:
     """Profile ``active`` calls after ``wait`` unprofiled and ``warmup`` discarded ones; the Chrome trace goes to ``path``.
 
     path ends in .json or .json.gz. device: "cpu" or "cuda:0". before_step is called ahead of every step (a place to raise
-    from). Gives FLOP by operator name over the active steps: they are in no Chrome trace. The device is synchronised
+    from). memory: allocations become events of the trace, too. Gives FLOP by operator name over the active steps: they are in no Chrome trace. The device is synchronised
     before the first step, around the active ones and after each warm-up, so that no kernel slips into a neighbour's window.
     """
     import torch
@@ -41,7 +42,8 @@ def collect(
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if on_gpu else [])
     plan = schedule(wait=wait, warmup=warmup, active=active, repeat=1)
     settle()
-    with profile(activities=activities, schedule=plan, on_trace_ready=keep, record_shapes=True, with_flops=True) as profiler:
+    options = {"record_shapes": True, "with_flops": True, "profile_memory": memory}
+    with profile(activities=activities, schedule=plan, on_trace_ready=keep, **options) as profiler:
         steps = wait + warmup + active
         for step in range(steps):
             before_step()

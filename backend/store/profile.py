@@ -28,6 +28,16 @@ def names(run: Path) -> list[str]:
 
 def table(run: Path, name: str, columns: list[str] | None = None):
     """One table as a pandas DataFrame; texts are categories. RunError where it is not there or damaged."""
+    return _read(run, name, columns).to_pandas()
+
+
+def rows(run: Path, name: str, limit: int | None = None) -> list[dict]:
+    """The first rows of a table as dicts, without pandas. RunError as ``table``."""
+    found = _read(run, name, None)
+    return (found if limit is None else found.slice(0, limit)).to_pylist()
+
+
+def _read(run: Path, name: str, columns: list[str] | None):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -35,6 +45,6 @@ def table(run: Path, name: str, columns: list[str] | None = None):
     if name not in names(run):
         raise RunError(f"{Path(run).name} has no table {name}; it has {', '.join(names(run)) or 'none'}")
     try:
-        return pq.read_table(file, columns=columns).to_pandas()
+        return pq.read_table(file, columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise RunError(f"{file} cannot be read ({error})") from None

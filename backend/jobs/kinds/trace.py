@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from pathlib import Path
 
 TITLE = "Trace"
 DEADLINE_S = 1800.0
@@ -10,10 +12,15 @@ _STEPS = {"wait": 1, "warmup": 2, "active": 5}
 
 
 def validate(spec: dict) -> dict:
-    """{op, impl, case, dtype, device, wait, warmup, active} (steps before, discarded, profiled). ValueError or TypeError."""
+    """{op, impl, case, dtype, device, wait, warmup, active, memory}. ValueError or TypeError.
+
+    wait, warmup, active: steps before, discarded, profiled. memory: allocations in the trace, allocator peak and snapshot.
+    """
     from backend.jobs import one_case
 
-    whole = one_case.validate(spec, _STEPS)
+    whole = one_case.validate(spec, _STEPS | {"memory": False})
+    if not isinstance(whole["memory"], bool):
+        raise TypeError(f"memory is true or false, not {whole['memory']!r}")
     for name, low in (("wait", 0), ("warmup", 1), ("active", 1)):
         if isinstance(whole[name], bool) or not isinstance(whole[name], int) or not low <= whole[name] <= 1000:
             raise ValueError(f"{name} is a whole number of steps between {low} and 1000, not {whole[name]!r}")
@@ -25,8 +32,9 @@ def device(spec: dict) -> str | None:
 
 
 def run(spec: dict, reporter) -> None:
+    from backend.core import environment
     from backend.jobs import one_case
-    from backend.profiling import kernel_table, torch_trace
+    from backend.profiling import kernel_table, memory, telemetry, torch_trace
 
     steps = {name: spec[name] for name in _STEPS}
     total = sum(steps.values()) + 2
@@ -43,11 +51,27 @@ def run(spec: dict, reporter) -> None:
         reporter.progress(done, total, f"step {done} of {total - 2}")
 
     path = reporter.artifact("trace.json.gz")
-    flop = torch_trace.collect(call, path, spec["device"], **steps, before_step=step)
+    uuid = (environment.gpu_of(spec["device"]) or {}).get("uuid")
+    watch = telemetry.watch(spec["device"], uuid, reporter.artifact("telemetry.parquet"))
+    watch.readers.append(memory.allocator(spec["device"]))
+    kept = memory.recorded(spec["device"], reporter.artifact) if spec["memory"] else contextlib.nullcontext()
+    with watch, kept:
+        flop = torch_trace.collect(call, path, spec["device"], **steps, before_step=step, memory=spec["memory"])
     reporter.progress(total - 1, total, "reading the trace")
     found = kernel_table.table(kernel_table.read_events(path), flop)
     found |= {"complaint": kernel_table.complaint(found, spec["device"] != "cpu"), "backend": getattr(call, "backend", None)}
     reporter.artifact("kernels.json").write_text(json.dumps(found, indent=1))
+    _tables(path, reporter)
     if found["complaint"]:
         reporter.log(found["complaint"])
     reporter.progress(total, total, found["complaint"] or f"{len(found['kernels'])} kernels, {len(found['operators'])} operators")
+
+
+def _tables(trace: Path, reporter) -> None:
+    """The same tables as an import of the trace leaves; without pyarrow the trace alone, to be imported elsewhere."""
+    try:
+        from backend.profiling import import_chrome
+
+        import_chrome.load(trace, reporter.artifact, lambda share, text: reporter.check())
+    except ModuleNotFoundError as error:
+        reporter.log(f"{error.name} is not installed, so the trace's tables are not made: python -m pip install {error.name}")

@@ -1,0 +1,87 @@
+"""What limits a profiled program: its launches, memory or arithmetic; every verdict cites the numbers it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+KINDS = ("launch-bound", "memory-bound", "compute-bound", "copy-bound", "latency-bound", "cannot tell")
+IDLE_SHARE = 0.25  # of the device's time; below it the launches are no limit worth speaking of
+COPY_SHARE = 0.5  # of the device's busy time
+HIGH = 60.0  # % of speed of light from which Nsight Compute calls a unit well used
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kind: one of KINDS; because: sentences with the numbers; numbers: those figures, by name."""
+
+    kind: str
+    because: tuple[str, ...]
+    numbers: Mapping[str, float]
+
+
+def verdict(
+    summary: Mapping[str, Any], ncu: Sequence[Mapping[str, Any]] = (), intensity: float | None = None, ridge: float | None = None
+) -> Verdict:
+    """From a profile's summary.json, and where known the rows of ncu_kernels, or FLOP per byte and the device's ridge.
+
+    launch-bound: the device idles for IDLE_SHARE of its time or more, and most of that because the host had not launched yet, or
+    waited for it. copy-bound: copies are COPY_SHARE of what it did. Else by Nsight Compute's speed of light, weighted with
+    each kernel's time: the higher of memory and SM decides if it is HIGH, latency-bound where both are lower. Without
+    ncu the arithmetic intensity decides, and without that nothing does.
+    """
+    numbers: dict[str, float] = {}
+    because: list[str] = []
+    devices = summary.get("devices") or ()
+    span = sum(d["last_ns"] - d["first_ns"] for d in devices)
+    if span > 0:
+        busy = sum(d["busy_ns"] for d in devices)
+        idle = {cause: row["total_ns"] for cause, row in (summary.get("idle") or {}).items()}
+        numbers["idle_share"] = 1 - busy / span
+        numbers["idle_host_share"] = (idle.get("host", 0) + idle.get("synchronised", 0)) / span
+        because.append(
+            f"the device was idle {_percent(numbers['idle_share'])} of {span / 1e6:.3g} ms; "
+            f"{_percent(numbers['idle_host_share'])} because the host had not launched or was waiting for it"
+        )
+        if numbers["idle_share"] >= IDLE_SHARE and numbers["idle_host_share"] >= numbers["idle_share"] / 2:
+            return Verdict("launch-bound", tuple(because), numbers)
+        copies, kernels = (sum(d[k] for d in devices) for k in ("copy_ns", "kernel_ns"))
+        if copies + kernels:
+            numbers["copy_share"] = copies / (copies + kernels)
+            if numbers["copy_share"] >= COPY_SHARE:
+                because.append(f"copies and fills are {_percent(numbers['copy_share'])} of what the device did")
+                return Verdict("copy-bound", tuple(because), numbers)
+    elif not ncu:
+        because.append("the profile holds no activity of a GPU")
+    return _of_kernels(because, numbers, ncu, intensity, ridge)
+
+
+def _of_kernels(because: list[str], numbers: dict[str, float], ncu, intensity: float | None, ridge: float | None) -> Verdict:
+    rows = [r for r in ncu if _known(r, "sm_percent") and _known(r, "memory_percent") and _known(r, "duration_ns")]
+    total = sum(r["duration_ns"] for r in rows)
+    if total > 0:
+        sm, memory = (sum(r[k] * r["duration_ns"] for r in rows) / total for k in ("sm_percent", "memory_percent"))
+        numbers |= {"sm_percent": sm, "memory_percent": memory}
+        because.append(
+            f"Nsight Compute: SM {sm:.3g} % and memory {memory:.3g} % of speed of light over {len(rows)} launches, by their time"
+        )
+        if max(sm, memory) < HIGH:
+            because.append(f"neither reaches {HIGH:g} %: latency, too few warps or an uneven grid hold both back")
+            return Verdict("latency-bound", tuple(because), numbers)
+        return Verdict("memory-bound" if memory >= sm else "compute-bound", tuple(because), numbers)
+    if intensity is not None and ridge is not None:
+        numbers |= {"intensity": intensity, "ridge": ridge}
+        because.append(f"{intensity:.3g} FLOP per byte, and the device's ridge is at {ridge:.3g}")
+        return Verdict("memory-bound" if intensity < ridge else "compute-bound", tuple(because), numbers)
+    because.append("memory or arithmetic: neither a profile of Nsight Compute nor FLOP and bytes are known")
+    return Verdict("cannot tell", tuple(because), numbers)
+
+
+def _known(row: Mapping[str, Any], key: str) -> bool:
+    value = row.get(key)
+    return value is not None and value == value
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,71 @@
+"""A profile's tables as text: where the time goes, what is idle, what limits it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backend.analysis.verdict import verdict
+from backend.charts.numbers import NA, percent, three
+from backend.cli._output import table
+from backend.store import profile
+
+_TOP = 12
+
+
+def found(path: Path) -> dict:
+    """What a run's artifacts hold of a profile: summary, verdict, kernels (longest first), ncu; null where there is none."""
+    summary, names = profile.summary(path), profile.names(path)
+
+    def rows(name: str) -> list[dict]:
+        return profile.rows(path, name, _TOP) if name in names else []
+
+    ncu = profile.rows(path, "ncu_kernels") if "ncu_kernels" in names else []
+    judged = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
+    return {
+        "summary": summary,
+        "verdict": None
+        if judged is None
+        else {"kind": judged.kind, "because": list(judged.because), "numbers": dict(judged.numbers)},
+        "kernels": rows("kernel_summary"),
+        "operators": rows("operator_summary"),
+        "modules": rows("module_summary"),
+        "ncu": ncu[:_TOP],
+        "stalls": rows("ncu_stalls"),
+    }
+
+
+def words(data: dict) -> str:
+    """The same for people."""
+    lines: list[str] = []
+    if data["verdict"]:
+        lines += [f"{data['verdict']['kind']}: {'; '.join(data['verdict']['because'])}", ""]
+    if data["kernels"]:
+        body = [
+            [k["name"][:60], f"{k['calls']:,}", _us(k["total_ns"]), percent(k["share"]), _us(k["mean_ns"]), percent(k["occupancy"]),
+             percent(k["grid_occupancy"]), k["limiter"] or NA, k["operator"] or NA]
+            for k in data["kernels"]
+        ]  # fmt: skip
+        head = ["kernel", "calls", "total µs", "share", "mean µs", "occupancy", "by grid", "limiter", "operator"]
+        lines += [table(head, body, "lrrrrrrll"), ""]
+    elif data["operators"]:
+        body = [[o["name"][:60], f"{o['calls']:,}", _us(o["host_ns"]), _us(o["self_host_ns"])] for o in data["operators"]]
+        lines += [table(["operator", "calls", "host µs", "self µs"], body, "lrrr"), ""]
+    if data["ncu"]:
+        body = [
+            [k["name"][:60], _number(k["sm_percent"]), _number(k["memory_percent"]), _number(k["tensor_percent"]),
+             percent(k["measured_occupancy"]), percent(k["occupancy"]), k["limiter"] or NA]
+            for k in data["ncu"]
+        ]  # fmt: skip
+        head = ["kernel", "SM %", "memory %", "tensor %", "measured occ.", "theoretical", "limiter"]
+        lines += [table(head, body, "lrrrrrl"), ""]
+    lines += [f"stalled {percent(s['share'])} {s['reason']}" for s in data["stalls"][:5]]
+    lines += [f"! {note}" for note in (data["summary"] or {}).get("notes", ())]
+    return "\n".join(lines).rstrip()
+
+
+def _us(ns: float) -> str:
+    return three(ns / 1000)
+
+
+def _number(value: float | None) -> str:
+    return NA if value is None or value != value else three(value)
