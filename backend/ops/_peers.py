@@ -1,10 +1,24 @@
-"""Peers that several operators share: torch.compile of the eager expression."""
+"""Peers that several operators share: the eager expression, as it is and through torch.compile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
+
+
+def plain(function: Callable, *args: Any) -> Callable[[], Any]:
+    """``function(*args)`` with products summed in fp32 throughout, as ours are.
+
+    By default torch lets cuBLAS split the sum of a 16-bit product and add the parts in 16 bits. On an H200 a fifth of the elements
+    of a 1024³ fp16 product then missed the tolerance (recorded run 20261120-112919-bench-3976dc), which is another computation,
+    not a faster one. The setting is the process's: it holds for all peers of a comparison, and every job is a process of its own.
+    """
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    return lambda: function(*args)
 
 
 def compiled(function: Callable, *args: Any, mode: str | None = None) -> Callable[[], Any]:
@@ -16,6 +30,7 @@ def compiled(function: Callable, *args: Any, mode: str | None = None) -> Callabl
     """
     import torch
 
+    plain(function)
     own = FunctionType(
         function.__code__.replace(co_name=f"{function.__name__}_compiled"),
         function.__globals__,
@@ -38,6 +53,8 @@ def compiled(function: Callable, *args: Any, mode: str | None = None) -> Callabl
 def with_blas(library: str, function: Callable, *args: Any) -> Callable[[], Any]:
     """``function(*args)`` with torch's preferred BLAS library set to "cublas" or "cublaslt" for the call, and set back after it."""
     import torch
+
+    plain(function)
 
     def run():
         before = torch.backends.cuda.preferred_blas_library()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from backend.kernels import register_fakes
 from backend.ops._cases import BYTES, check_tensors, complete
 from backend.ops._matmul import LARGEST, accumulation_tolerance, chosen
-from backend.ops._peers import compiled, with_blas
+from backend.ops._peers import compiled, plain, with_blas
 from backend.ops._tensors import generator_for, random_tensor
 from backend.ops.base import Cost, Parameter, Peer
 
@@ -66,7 +66,9 @@ def _product(a, b):
 
 
 PEERS = {
-    "eager": Peer(lambda i: lambda: _product(i["a"], i["b"]), "torch.matmul (MKL or oneDNN on the CPU, cuBLAS on CUDA)"),
+    "eager": Peer(
+        lambda i: plain(_product, i["a"], i["b"]), "torch.matmul (MKL or oneDNN on the CPU, cuBLAS on CUDA), fp32 sums"
+    ),
     "compile": Peer(lambda i: compiled(_product, i["a"], i["b"]), "torch.compile of torch.matmul"),
     "autotune": Peer(
         lambda i: compiled(_product, i["a"], i["b"], mode="max-autotune-no-cudagraphs"),
