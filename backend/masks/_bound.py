@@ -33,6 +33,19 @@ def check_sizes(seq_q: int, seq_k: int | None) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
+class _Grid:
+    """A table of two dimensions as ``block`` reads it: at rows (r, 1) and columns (1, c) two gathers are much faster than one of pairs."""
+
+    def __init__(self, table: np.ndarray):
+        self.table = table
+
+    def __getitem__(self, at):
+        rows, columns = at
+        if np.ndim(rows) != 2 or np.ndim(columns) != 2 or rows.shape[1] != 1 or columns.shape[0] != 1:
+            return self.table[at]
+        return np.take(self.table[rows[:, 0]], columns[0], axis=1)
+
+
 class Bound:
     """A mask on seq_q queries and seq_k keys.
 
@@ -49,6 +62,8 @@ class Bound:
         self._tables = {name: table for name, table in tables.items() if isinstance(table, np.ndarray)}
         self._numbers = self.values | {name: number for name, number in tables.items() if name not in self._tables}
         self._numpy = SimpleNamespace(**self._numbers | self._tables)
+        grids = {name: _Grid(table) for name, table in self._tables.items() if table.ndim == 2}
+        self._block = SimpleNamespace(**self._numbers | self._tables | grids)
         self._torch: dict[Any, SimpleNamespace] = {}
 
     @property
@@ -89,7 +104,7 @@ class Bound:
         for sequence in range(self.sequences or 1):
             target = out[sequence] if self.per_sequence else out
             for row in range(0, last - first, step):
-                target[row : row + step] = self._formula(q[row : row + step], k, self._numpy, sequence)
+                target[row : row + step] = self._formula(q[row : row + step], k, self._block, sequence)
         return out
 
     def dense(self) -> np.ndarray:

@@ -21,11 +21,15 @@ def splitmix64(x):
         x = (x ^ _shifted(x, 30)) * _signed(_MIX_1)
         x = (x ^ _shifted(x, 27)) * _signed(_MIX_2)
         return x ^ _shifted(x, 31)
-    with np.errstate(over="ignore"):  # wrapping is meant; NumPy warns of it on scalars only
-        x = np.asarray(x).astype(np.uint64) + np.uint64(_GAMMA)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
-        return x ^ (x >> np.uint64(31))
+    x = np.asarray(x).astype(np.uint64)  # a copy; in place from here on, since a large mask draws hundreds of millions
+    x += np.uint64(_GAMMA)  # arrays wrap
+    shifted = np.empty_like(x)
+    for shift, factor in ((30, _MIX_1), (27, _MIX_2), (31, None)):
+        np.right_shift(x, np.uint64(shift), out=shifted)
+        x ^= shifted
+        if factor is not None:
+            x *= np.uint64(factor)
+    return x
 
 
 def score(seed: int, row, column):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,9 @@ def of(text: str, seq_q: int, seq_k: int, stamp: str) -> dict:
     """Plain values of one mask: see the keys. ``sides``: {tile side: figures of the mask cut into tiles of it}."""
     bound = masks.parse(text).bind(seq_q, seq_k)
     fine = layout.tiles(bound, tile=SIDES[0])
-    cuts = {side: fine if side == SIDES[0] else fine.coarser(side // SIDES[0]) for side in SIDES}
+    cuts = {SIDES[0]: fine}
+    for smaller, side in itertools.pairwise(SIDES):
+        cuts[side] = cuts[smaller].coarser(side // smaller)
     rows = fine.row_counts
     return {
         "resolved": str(bound.mask.resolved(seq_k)),
