@@ -65,4 +65,4 @@ def _decimal(text: str) -> int | None:
         number = Decimal(text)
     except InvalidOperation:
         return None
-    return int((number * 1000).to_integral_value()) if number.is_finite() and abs(number.adjusted()) < 30 else None
+    return int((number * 1000).to_integral_value()) if number.is_finite() and number.adjusted() < 100 else None

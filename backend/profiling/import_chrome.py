@@ -44,6 +44,11 @@ def load(
         done[0] = min(0.99, done[0] + 0.02)
         progress(done[0], text)
 
+    version = trace.metadata.get("schemaVersion")
+    if version not in (None, 1):
+        trace.notes.append(
+            f"the trace has schema version {str(version)[:20]!r}; it was read as version 1, the only one known here"
+        )
     facts = {
         "source": "chrome",
         "file": trace.name,

@@ -175,12 +175,22 @@ def _align(keys: np.ndarray, eager: np.ndarray, places: dict[int, list[int]]) ->
     while i < len(keys):
         best, best_at = 0, -1
         for at in places.get(int(keys[i]), ())[:_MOST_STARTS]:
-            most = min(len(keys) - i, len(eager) - at)
-            differs = np.flatnonzero(keys[i : i + most] != eager[at : at + most])
-            length = int(differs[0]) if len(differs) else most
+            length = _equal(keys[i:], eager[at:])
             if length > best:
                 best, best_at = length, at
         if best:
             found[i : i + best] = np.arange(best_at, best_at + best)
         i += max(best, 1)
     return found
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> int:
+    """How many elements agree from the first on; looked at in growing pieces, because most stretches are short."""
+    most, begin, piece = min(len(a), len(b)), 0, 16
+    while begin < most:
+        end = min(most, begin + piece)
+        differs = np.flatnonzero(a[begin:end] != b[begin:end])
+        if len(differs):
+            return begin + int(differs[0])
+        begin, piece = end, piece * 4
+    return most

@@ -126,7 +126,10 @@ def steps(tables: dict[str, dict]) -> dict:
     found = {"step": numbers, "ts_ns": ranges["ts_ns"][rows], "dur_ns": ranges["dur_ns"][rows]}
 
     def per_step(table: dict, what: np.ndarray) -> np.ndarray:
-        return np.array([int(what[table["step"] == n].sum()) for n in numbers.tolist()], np.int64)
+        known = table["step"] != ABSENT
+        keys, which = np.unique(table["step"][known], return_inverse=True)
+        sums = dict(zip(keys.tolist(), _sum(what[known], which.reshape(-1), len(keys)).tolist()))
+        return np.array([sums.get(n, 0) for n in numbers.tolist()], np.int64)
 
     kernel, gap = tables["kernels"], tables["gaps"]
     found["kernels"] = per_step(kernel, np.ones(len(kernel["ts_ns"]), np.int64))
@@ -146,6 +149,7 @@ def causes(gaps: dict) -> dict[str, dict]:
 
 def _counted(codes: np.ndarray, ns: np.ndarray):
     found, which = np.unique(codes, return_inverse=True)
+    which = which.reshape(-1)
     return found.tolist(), np.bincount(which, minlength=len(found)).tolist(), _sum(ns, which, len(found)).tolist()
 
 

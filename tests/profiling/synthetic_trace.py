@@ -1,6 +1,6 @@
 """A made-up torch trace of any size, written as torch.profiler writes: layers of operators, launches, kernels, flow arrows.
 
-    python tests/profiling/synthetic_trace.py FILE EVENTS        4,000,000 events make about 1 GB
+python tests/profiling/synthetic_trace.py FILE EVENTS        4,000,000 events make about 1 GB
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _HEAD = """
   "baseTimeNanoseconds": 1790857026000000000,
   "traceEvents": [
 """
-_KERNELS = [f"void at::native::vectorized_elementwise_kernel<{n}, at::native::CUDAFunctor_add<c10::Half>>(int, {n})" for n in range(40)]
+_KERNELS = [
+    f"void at::native::vectorized_elementwise_kernel<{n}, at::native::CUDAFunctor_add<c10::Half>>(int, {n})" for n in range(40)
+]
 _PER_UNIT = 14  # events of one operator with what it launches
 
 
@@ -63,7 +65,13 @@ def _unit(unit: int, ts: int, layers: int, totals: dict) -> tuple[list[str], int
     x("user_annotation", f"module: encoder.layer.{unit % layers}.attention", at, 60_000, f'"External id": {first}')
     for depth, name in enumerate(("aten::linear", "aten::addmm", "aten::add")):
         dims = f'"Input Dims": [[{shape}, 768], [768, 768], []], "Input type": ["c10::Half", "c10::Half", ""]'
-        x("cpu_op", name, at + 1_000 * (depth + 1), 50_000 - 4_000 * depth, f'"External id": {first + 1 + depth}, {dims}, "Ev Idx": {unit}')
+        x(
+            "cpu_op",
+            name,
+            at + 1_000 * (depth + 1),
+            50_000 - 4_000 * depth,
+            f'"External id": {first + 1 + depth}, {dims}, "Ev Idx": {unit}',
+        )
     for n in range(2):
         call, launch = 2 * unit + n + 1, at + 10_000 + 12_000 * n
         link = f'"External id": {first + 3}, "cbid": 211, "correlation": {call}'
