@@ -1,5 +1,6 @@
 // Sixteen floats at a time for CPU kernels over rows: vectors, their sum, and rows packed to fp32 with a padded width.
 #pragma once
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -47,5 +48,32 @@ template <typename T> inline void pack_row(const T* from, float* to, int64_t n, 
   for (int64_t i = 0; i < n; ++i) to[i] = to_float(from[i]);
   for (int64_t i = n; i < width; ++i) to[i] = 0.0f;
 }
+
+// The rows of K or V of several heads as fp32 with `width` floats each: where they lie if they are that already, else packed, as many
+// heads a round as fit into a bounded buffer. head: outer = head / inner, inner = head % inner; step: outer, inner, row.
+template <typename T> struct HeadRows {
+  static constexpr int64_t MOST = int64_t(64) << 20;  // floats packed at once: 256 MiB
+  const T* base;
+  const int64_t* step;
+  int64_t heads, inner, rows, depth;
+  int64_t width = padded(depth);
+  bool direct = sizeof(T) == 4 && depth == width;
+  int64_t round = direct ? heads : std::min(heads, std::max<int64_t>(1, MOST / (rows * width)));
+  int64_t distance = direct ? step[2] : width;  // floats between rows
+  Buffer packed = direct ? Buffer() : buffer(round * rows * width);
+
+  bool good() const { return direct || packed; }
+  const T* source(int64_t head) const { return base + head / inner * step[0] + head % inner * step[1]; }
+  // Row i % rows of head first + i / rows; called for all i of a round before its rows are read.
+  void pack(int64_t first, int64_t i) const {
+    pack_row(source(first + i / rows) + i % rows * step[2], packed.get() + i * width, depth, width);
+  }
+  const float* of(int64_t first, int64_t head) const {
+    if constexpr (sizeof(T) == 4) {
+      if (direct) return reinterpret_cast<const float*>(source(head));
+    }
+    return packed.get() + (head - first) * rows * width;
+  }
+};
 
 }  // namespace cpu_block
