@@ -20,7 +20,7 @@ def dots(
 ) -> go.Figure:
     """Largest absolute error (filled) and relative error (open) over all checked inputs; ``records`` are of one case.
 
-    ``tolerance`` is (absolute, relative) of the operator for this dtype, written under the axis: an element passes within
+    ``tolerance`` is (absolute, relative) of the operator for this dtype, written under the title: an element passes within
     absolute + relative · |reference|, so neither figure alone decides.
     """
     rows = [r for r in records if r.accuracy]
@@ -28,11 +28,12 @@ def dots(
         return template.empty("No record carries an accuracy.", theme)
     rows.sort(key=lambda r: r.accuracy.max_abs, reverse=True)
     reference = rows[0].accuracy.reference
+    passes = f"passes within {tolerance[0]:.2g} + {tolerance[1]:.2g}·|reference|" if tolerance else ""
     fig = template.figure(
         "Worst error against the reference",
-        " · ".join(p for p in (subtitle, f"reference in {reference}") if p),
+        " · ".join(p for p in (subtitle, f"reference in {reference}", passes) if p),
         theme,
-        134 + 40 * len(rows),
+        134 + 42 * len(rows),
     )
     for record in rows:
         for value, symbol, word in (
@@ -46,24 +47,19 @@ def dots(
                 f"{numbers.three(value)}<br>cosine {record.accuracy.cosine:.9g}<extra></extra>",
             )  # fmt: skip
         word = "<b>✗ wrong</b>" if record.status == "wrong" else STATUS_WORDS[record.status]
-        fig.add_annotation(
-            x=1, xref="paper", xanchor="left", xshift=10, y=record.impl, showarrow=False, font=dict(size=12),
-            text=f"{word} · abs {numbers.three(record.accuracy.max_abs)} · rel {numbers.three(record.accuracy.max_rel)}",
-        )  # fmt: skip
+        name = f"<s>{short(record.impl)}</s>" if record.status == "wrong" else short(record.impl)
+        figures = f"{word} · abs {numbers.three(record.accuracy.max_abs)} · rel {numbers.three(record.accuracy.max_rel)}"
+        template.row_words(fig, record.impl, name, figures, 16, theme)
     names = [r.impl for r in rows]
-    ticks = [f"<s>{short(r.impl)}</s> " if r.status == "wrong" else f"{short(r.impl)} " for r in rows]
-    fig.update_yaxes(
-        tickvals=names, ticktext=ticks, categoryorder="array", categoryarray=names, ticks="", range=[-0.6, len(rows) - 0.4]
-    )
-    note = f"; passes within {tolerance[0]:.2g} + {tolerance[1]:.2g}·|reference|" if tolerance else ""
+    fig.update_yaxes(categoryorder="array", categoryarray=names, showticklabels=False, ticks="", range=[-0.4, len(rows) - 0.35])
     fig.update_xaxes(
         type="log",
         dtick=_decades(rows),
         tickangle=0,
         exponentformat="power",
-        title_text=f"● largest absolute, ○ largest relative error (log){note}",
+        title_text="● largest absolute, ○ largest relative error (log)",
     )
-    fig.update_layout(margin=dict(l=8, r=236, b=52))
+    fig.update_layout(margin=dict(l=8, r=16, b=52))
     return fig
 
 

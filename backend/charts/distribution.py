@@ -10,6 +10,7 @@ from backend.charts.colours import colour, short
 
 _MOST_DOTS = 400
 """Dots drawn a row; more cannot be told apart and slow the page. The histogram line uses all samples."""
+_ROW = 62  # pixels a row takes with the line above it
 
 
 def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -20,12 +21,10 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
     c = template.THEMES[theme]
     rows.sort(key=lambda s: (float(np.median(s["ms"])), s["mode"]), reverse=True)
     unit, factor = numbers.time_unit(float(np.median(s["ms"])) for s in rows)
-    fig = template.figure("Time of every sample", subtitle, theme, height=130 + 46 * len(rows))
-    labels = []
+    fig = template.figure("Time of every sample", subtitle, theme, height=122 + _ROW * len(rows))
     for y, row in enumerate(rows):
         values = np.asarray(row["ms"], float) * factor
         cold = row["mode"].endswith("cold")
-        labels.append(f"{short(row['impl'])} {'cold' if cold else 'warm'} ")
         outline = _outline(values, y)
         fig.add_scatter(
             x=outline[0], y=outline[1], mode="lines", line=dict(color=colour(row["impl"]), width=1), fill="toself",
@@ -34,39 +33,31 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
         shown = values if len(values) <= _MOST_DOTS else values[np.linspace(0, len(values) - 1, _MOST_DOTS).astype(int)]
         # Height within a row is the order of sampling, so a drift shows as a slope.
         fig.add_scatter(
-            x=shown, y=y - 0.08 - 0.3 * np.linspace(0, 1, len(shown)), mode="markers",
+            x=shown, y=y - 0.06 - 0.3 * np.linspace(0, 1, len(shown)), mode="markers",
             marker=dict(color=colour(row["impl"]), size=5, opacity=0.65, symbol="circle-open" if cold else "circle"),
             hovertemplate=f"<b>{short(row['impl'])}</b> {template.mode_words(row['mode'])}<br>%{{x:.4g}} {unit}, n = {len(values)}<extra></extra>",
         )  # fmt: skip
         middle = float(np.median(values))
         fig.add_scatter(
-            x=[middle, middle], y=[y - 0.4, y + 0.42], mode="lines", line=dict(color=c["ink"], width=1.6), hoverinfo="skip"
+            x=[middle, middle], y=[y - 0.36, y + 0.36], mode="lines", line=dict(color=c["ink"], width=1.6), hoverinfo="skip"
         )
-        fig.add_annotation(
-            x=1,
-            xref="paper",
-            xanchor="left",
-            xshift=8,
-            y=y,
-            showarrow=False,
-            text=f"{numbers.three(middle)} {unit}",
-            font=dict(size=12),
-        )
-    fig.update_yaxes(tickvals=list(range(len(rows))), ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
+        name = f"{short(row['impl'])} {'cold' if cold else 'warm'}"
+        template.row_words(fig, y, name, f"{numbers.three(middle)} {unit}", round(0.52 * _ROW), theme)
+    fig.update_yaxes(showticklabels=False, range=[-0.45, len(rows) - 0.35], showgrid=False, ticks="")
     fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
     everything = np.concatenate([np.asarray(s["ms"], float) * factor for s in rows])
     fig.update_xaxes(**template.plain_log(float(everything.min()), float(everything.max())))
-    fig.update_layout(margin=dict(l=8, r=92, b=50))
+    fig.update_layout(margin=dict(l=8, r=16, b=50))
     return fig
 
 
 def _outline(values: np.ndarray, y: float) -> tuple[np.ndarray, np.ndarray]:
-    """A histogram over the logarithm as a closed outline above the row's base line, 0.4 high at its peak."""
+    """A histogram over the logarithm as a closed outline above the row's base line, 0.36 high at its peak."""
     logs = np.log(values)
     spread = max(logs.max() - logs.min(), 1e-3)
     counts, edges = np.histogram(
         logs, bins=min(48, max(8, int(np.sqrt(len(values)) * 2))), range=(logs.min() - spread * 0.02, logs.max() + spread * 0.02)
     )
-    heights = y + 0.4 * counts / counts.max()
+    heights = y + 0.36 * counts / counts.max()
     x = np.exp(np.repeat(edges, 2))
     return x, np.concatenate([[y], np.repeat(heights, 2), [y]])

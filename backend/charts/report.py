@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from backend.charts import accuracy, distribution, numbers, roofline, speedup, sweep, tables, template
+from backend.charts import accuracy, distribution, numbers, overview, roofline, speedup, sweep, tables, template
 from backend.core.records import Record, Run
 
 _STYLE = """
@@ -64,6 +64,8 @@ def _sections(run: Run, records: list[Record], samples: list[dict], baseline: st
     if key:
         yield "Speed-up", _chart(sweep.curves(records, key, "speed-up", baseline, subtitle), f"{run.id}-speedup")
         yield "Latency", _chart(sweep.curves(records, key, "latency", baseline, subtitle), f"{run.id}-latency")
+    elif len(tables.cases(records)) > 1:
+        yield "Overview", _chart(overview.cells(records, baseline, subtitle), f"{run.id}-overview")
     for name, rows in tables.cases(records).items():
         title = "Speed-up" if name == "the case" else f"Speed-up at {name}"
         yield (

@@ -1,4 +1,7 @@
-"""Speed-up over the baseline of one case: a bar an implementation, the line at 1.0, interval, verdict; wrong ones struck out."""
+"""Speed-up over the baseline of one case: a bar an implementation, the line at 1.0, interval, verdict; wrong ones struck out.
+
+Name and verdict stand in a line above their bar, so that the bars have the whole width, however narrow the page is.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ STATUS_WORDS = {
     "crashed": "crashed",
     "error": "error",
 }
-_ROW = 44  # pixels a bar takes with its label
+_ROW = 46  # pixels a bar takes with the line above it
+_ABOVE = 18  # pixels from the middle of a bar to that of its line
+_NAME, _REASON = 22, 52  # characters that fit beside the verdict, and on a line, of the narrowest chart
 
 
 def verdict(record: Record, baseline: str) -> str:
@@ -41,19 +46,16 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
     unit, factor = numbers.time_unit(_median(r) for r in rows)
     mode = next((r.speedup.of for r in rows if r.speedup), rows[-1].main_mode)
     fig = template.figure(
-        f"Speed-up over {short(baseline)}",
-        _second_line(subtitle, template.mode_words(mode), rows),
-        theme,
-        height=134 + _ROW * len(rows),
-    )
+        f"Speed-up over {short(baseline)}", _subtitle(subtitle, template.mode_words(mode), rows), theme,
+        height=122 + _ROW * len(rows),
+    )  # fmt: skip
     ratios = [_ratio(r, baseline) for r in rows]
-    names = [r.impl for r in rows]
     for record, value in zip(rows, ratios, strict=True):
         if value is None:
             continue
         interval = record.speedup
         fig.add_bar(
-            y=[record.impl], x=[value - 1], base=1, orientation="h", marker=dict(color=colour(record.impl)), width=0.56,
+            y=[record.impl], x=[value - 1], base=1, orientation="h", marker=dict(color=colour(record.impl)), width=0.36,
             hovertemplate=hover(record, baseline) + "<extra></extra>",
         )  # fmt: skip
         if interval and record.impl != baseline:
@@ -65,21 +67,21 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
                 ),
             )  # fmt: skip
     axis = template.ratio_axis(ratios, [v for r in rows if r.speedup for v in (r.speedup.low, r.speedup.high)])
-    low, high = axis["range"]
-    axis["range"] = [low, high + 0.02]
     fig.update_xaxes(**axis, title_text=f"times as fast as {short(baseline)} (log)")
     fig.update_yaxes(
-        categoryorder="array", categoryarray=names, tickvals=names, ticktext=[_label(r, baseline) for r in rows],
-        showgrid=False, ticks="", linecolor="rgba(0,0,0,0)", range=[-0.6, len(rows) - 0.4],
+        categoryorder="array", categoryarray=[r.impl for r in rows], showticklabels=False,
+        showgrid=False, ticks="", linecolor="rgba(0,0,0,0)", range=[-0.4, len(rows) - 0.35],
     )  # fmt: skip
-    fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5))
+    fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5), layer="below")
     for record, value in zip(rows, ratios, strict=True):
-        # The words stand in a column of their own at the right edge, so that neither bar nor whisker runs through them.
-        fig.add_annotation(
-            x=1.0, xref="paper", xanchor="left", xshift=8, y=record.impl, yanchor="middle", showarrow=False, align="left",
-            text=_words(record, value, baseline, unit, factor, c["muted"]), font=dict(size=12.5),
-        )  # fmt: skip
-    fig.update_layout(margin=dict(l=8, r=196, b=40))
+        words = _words(record, value, baseline, unit, factor)
+        template.row_words(fig, record.impl, _label(record, baseline), words, _ABOVE, theme)
+        if said := _instead(record):
+            fig.add_annotation(
+                x=0, xref="paper", xanchor="left", y=record.impl, text=said, showarrow=False, bgcolor=c["paper"],
+                font=dict(size=12, color=c["muted"]),
+            )  # fmt: skip
+    fig.update_layout(margin=dict(l=8, r=12, b=40))
     return fig
 
 
@@ -118,33 +120,38 @@ def _median(record: Record) -> float | None:
 
 def _label(record: Record, baseline: str) -> str:
     name = short(record.impl)
-    name = name if len(name) <= 30 else name[:29] + "…"
+    name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
     if record.status == "wrong":
-        return f"<s>{name}</s> "
-    return f"<b>{name}</b> " if record.impl == baseline else f"{name} "
+        return f"<s>{name}</s>"
+    return f"<b>{name}</b>" if record.impl == baseline else name
 
 
-def _words(record: Record, value: float | None, baseline: str, unit: str, factor: float, muted: str) -> str:
-    small = f"<span style='color:{muted}'>"
+def _words(record: Record, value: float | None, baseline: str, unit: str, factor: float) -> str:
     word = verdict(record, baseline)
-    if record.status == "wrong":
-        error = f"error {numbers.three(record.accuracy.max_abs)}" if record.accuracy else "no finite result"
-        return f"<b>✗ wrong</b><br>{small}{error}, not timed</span>"
     if record.status != "ok":
-        reason = record.reason or ""
-        return f"<b>{word}</b><br>{small}{reason if len(reason) <= 30 else reason[:29] + '…'}</span>"
-    took = f"{numbers.three(_median(record) * factor)} {unit}"
-    throttled = " · throttled" if record.throttled else ""
+        return f"<b>{'✗ ' if record.status == 'wrong' else ''}{word}</b>"
+    took = f"{numbers.three(_median(record) * factor)} {unit}{' †' if record.throttled else ''}"
     if record.impl == baseline or value is None:
-        return f"<b>{word}</b> · {took}{throttled}"
+        return f"<b>{word}</b> · {took}"
     sign = {"faster": "▲ ", "slower": "▼ "}.get(word, "≈ ")
     s = record.speedup
-    return (
-        f"<b>{sign}{numbers.ratio(value)} {word}</b>{throttled}"
-        f"<br>{took} {small}· {numbers.three(s.low)} to {numbers.three(s.high)}</span>"
-    )
+    return f"<b>{sign}{numbers.ratio(value)} {word}</b> [{numbers.three(s.low)}, {numbers.three(s.high)}] · {took}"
 
 
-def _second_line(subtitle: str, mode: str, rows: list[Record]) -> str:
-    """Device, dtype and date with what the number is; the case under it."""
-    return " · ".join(p for p in (subtitle, mode) if p) + f"<br>{template.case_words(rows[0])}"
+def _instead(record: Record) -> str:
+    """What stands where a bar would: why there is none."""
+    if record.status == "ok":
+        return ""
+    if record.status == "wrong":
+        error = f"error {numbers.three(record.accuracy.max_abs)}" if record.accuracy else "no finite result"
+        return f"{error}, not timed"
+    reason = record.reason or ""
+    return reason if len(reason) <= _REASON else reason[: _REASON - 1] + "…"
+
+
+def _subtitle(subtitle: str, mode: str, rows: list[Record]) -> str:
+    """Device, dtype and date with what the number is; the case under it, and what the mark of throttled ones means."""
+    lines = [" · ".join(p for p in (subtitle, mode) if p), template.case_words(rows[0])]
+    if any(r.throttled for r in rows):
+        lines.append("† the device throttled")
+    return "<br>".join(line for line in lines if line)

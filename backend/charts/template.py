@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 import plotly.graph_objects as go
 
@@ -18,32 +19,53 @@ THEMES = {
 TOP = 66
 """Pixels above the plot for a title and one line under it."""
 FONT = "'Source Sans 3', 'Source Sans Pro', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
-_NICE_RATIOS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
-_MOST_TICKS = 7
+_LINE = 21  # pixels of one more line under a title: plotly sets all lines of a title at the height of the largest
+_SUBTITLE = 58  # characters that fit under the title of the narrowest chart (about 350 px)
+_RATIOS = (
+    1, 10, 100, 1000, 0.1, 0.01, 0.001, 2, 0.5, 5, 0.2, 20, 0.05, 50, 0.02, 200, 500, 0.005, 0.002,
+    1.5, 0.7, 3, 0.8, 1.25, 0.9, 1.1, 0.95, 1.05,
+)  # fmt: skip
+"""Ratios as people write them, those that a chart should have first of all first."""
+_TICK_SHARE = 0.16  # of the axis that a tick's label needs at least, so that it can be read on the narrowest chart
 
 
 def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 380) -> go.Figure:
-    """An empty figure in the common look; ``subtitle`` may have two lines (<br>). The paper has the page's colour, so that a saved image is as readable as the page."""
+    """An empty figure in the common look; ``height`` in pixels is that with one line of ``subtitle``, and further lines (<br>, or
+    where it is too long for a narrow chart) add to it. The paper has the page's colour, so that a saved image is as readable.
+    """
     c = THEMES[theme]
+    subtitle = "<br>".join(wrapped(line) for line in subtitle.split("<br>"))
     axis = dict(
         gridcolor=c["grid"], linecolor=c["line"], zeroline=False, ticks="outside", ticklen=4, tickcolor=c["line"], automargin=True,
         title=dict(font=dict(size=12, color=c["muted"]), standoff=12),
     )  # fmt: skip
     lines = subtitle.count("<br>")
+    height += _LINE * lines
     layout = dict(
         template=None,
         title=dict(
             text=f"<b>{title}</b>" + (f"<br><span style='font-size:12px;color:{c['muted']}'>{subtitle}</span>" if subtitle else ""),
-            x=0, xanchor="left", xref="container", y=1 - (26 + 8 * lines) / height, yanchor="middle", font=dict(size=16),
+            x=0, xanchor="left", xref="container", y=1 - 12 / height, yanchor="top", font=dict(size=16),
         ),
         font=dict(family=FONT, size=13, color=c["ink"]),
         paper_bgcolor=c["paper"], plot_bgcolor=c["paper"],
-        margin=dict(l=8, r=16, t=TOP + 24 * lines, b=44), height=height,
+        margin=dict(l=8, r=16, t=TOP + _LINE * lines, b=44), height=height,
         hoverlabel=dict(bgcolor=c["paper"], bordercolor=c["line"], font=dict(family=FONT, color=c["ink"], size=12), align="left"),
         xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35,
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
     )  # fmt: skip
     return go.Figure(layout=layout)  # a third of the time that update_layout takes
+
+
+def wrapped(text: str, width: int = _SUBTITLE) -> str:
+    """The text with <br> where it is longer than ``width`` characters, at " · " or ", " before it breaks between words."""
+    lines = [""]
+    for part in re.split(r"(?<= · )|(?<=, )", text):
+        for piece in [part] if len(part) <= width else re.split(r"(?<= )", part):
+            if lines[-1] and len(lines[-1] + piece.rstrip(" ·,")) > width:
+                lines.append("")
+            lines[-1] += piece
+    return "<br>".join(line.rstrip(" ·") for line in lines)
 
 
 def config(name: str, image: str = "png") -> dict:
@@ -55,6 +77,13 @@ def config(name: str, image: str = "png") -> dict:
         "toImageButtonOptions": {"format": image, "filename": name, "scale": 2 if image == "png" else 1},
         "showSendToCloud": False,
     }
+
+
+def row_words(fig: go.Figure, y, left: str, right: str, shift: int, theme: str) -> None:
+    """Two texts in a line ``shift`` pixels above the row ``y``: rows so named keep the whole width for what is drawn in them."""
+    common = dict(xref="paper", y=y, yshift=shift, yanchor="middle", showarrow=False, bgcolor=THEMES[theme]["paper"], borderpad=1)
+    fig.add_annotation(x=0, xanchor="left", text=left, **common)
+    fig.add_annotation(x=1, xanchor="right", text=right, font=dict(size=12.5), **common)
 
 
 def date(unix_seconds: float | None) -> str:
@@ -98,10 +127,12 @@ def ratio_axis(values: list[float | None], bounds: Iterable[float | None] = ()) 
     """A logarithmic axis around 1.0 that holds all values (and intervals, see ``within``), with ticks people use for ratios."""
     low, high = within([v for v in values if v] or [1.0], bounds)
     low, high = min(low, 0.8) / 1.08, max(high, 1.25) * 1.08
-    inside = [t for t in _NICE_RATIOS if low <= t <= high]
-    for fewer in ((0.9, 1.1), (0.8, 1.25, 1.5), (0.7, 3), (0.2, 0.05, 0.02, 20, 200), (0.5, 2, 5, 50, 500)):
-        if len(inside) > _MOST_TICKS:  # wide ranges: the fine steps would overprint on a narrow page
-            inside = [t for t in inside if t not in fewer]
+    apart = _TICK_SHARE * math.log10(high / low)
+    inside: list[float] = []
+    for tick in _RATIOS:
+        if low <= tick <= high and all(abs(math.log10(tick / other)) >= apart for other in inside):
+            inside.append(tick)
+    inside.sort()
     return dict(
         type="log", range=[math.log10(low), math.log10(high)], tickvals=inside, ticktext=[f"{t:g}×" for t in inside], tickangle=0
     )
@@ -134,7 +165,11 @@ def plain_log(low: float, high: float) -> dict:
 
 def case_words(record: Record) -> str:
     """A case as "batch=8, seq=512, mask=bigbird": what a person would type; what follows from the rest is left out."""
-    case = record.case
+    return case_words_of(record.case)
+
+
+def case_words_of(case: Mapping) -> str:
+    """The same for a case, or a part of one, by itself."""
     follows = {"seq_k": "seq", "kv_heads": "heads"}
     told = {k: v for k, v in case.items() if v not in (None, "none") and (k not in follows or v != case.get(follows[k]))}
     return ", ".join(f"{k}={v}" for k, v in told.items())

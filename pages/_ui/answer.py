@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from backend.charts import speedup, sweep, tables, template
+from backend.charts import overview, speedup, sweep, tables, template
 from backend.core.records import Record, Run
 from pages._ui import jobs, redraw, runs, show, style, url, views
 from pages._ui.words import md, run_name, status_words
@@ -20,7 +20,7 @@ def draw(state: url.State, run_id: str, dimmed: str | None = None, link: bool = 
         heading(run, link=link)
     if dimmed:
         st.info(dimmed)
-    case = _case(state, list(tables.cases(records)), run, sweep.swept_key(records) is not None)
+    case = _case(state, list(tables.cases(records)), run)
     if run.live:
         _live_headline(run_id, case)
         _live_view(run_id, case, _view(state))
@@ -48,11 +48,11 @@ def heading(run: Run, before: str = "", link: bool = True) -> None:
         st.warning(md(run.reason))
 
 
-def _case(state: url.State, names: list[str], run: Run, swept: bool) -> str:
-    """Which case the bars and views are of; all of them as curves where the run swept something."""
+def _case(state: url.State, names: list[str], run: Run) -> str:
+    """Which case the bars and views are of, or all of them: as curves where the run swept something, else as a table of colours."""
     if len(names) < 2:
         return names[0] if names else _ALL
-    options = [_ALL, *names] if swept else names
+    options = [_ALL, *names]
     key = state.seed(f"case/{run.id}", options[0])
     wanted = state.query.get("case")
     if wanted in options and state.opened:
@@ -116,12 +116,15 @@ def _look(run: Run, records: list[Record], case: str) -> views.Look:
 
 
 def headline(look: views.Look) -> None:
-    """Bars for one case; curves over the swept parameter for all of them."""
+    """Bars for one case; for all of them curves over the swept parameter, or the overview where no one number was swept."""
     key = sweep.swept_key(look.records)
     name = f"{look.run.id}-speedup"
-    if look.one_case or not key:
+    if look.one_case:
         fig = speedup.bars(look.case, look.baseline, look.subtitle, look.theme)
         show.chart(fig, name, tables.tidy(look.case, look.baseline))
         return
-    fig = sweep.curves(look.records, key, "speed-up", look.baseline, look.subtitle, look.theme)
+    if key:
+        fig = sweep.curves(look.records, key, "speed-up", look.baseline, look.subtitle, look.theme)
+    else:
+        fig = overview.cells(look.records, look.baseline, look.subtitle, look.theme)
     show.chart(fig, name, tables.tidy(look.records, look.baseline))

@@ -40,7 +40,7 @@ def draw(view: str, look: Look) -> None:
 
 
 def _table(look: Look) -> None:
-    rows = look.case if look.one_case and sweep.swept_key(look.records) else look.records
+    rows = look.case if look.one_case else look.records
     show.table(tables.readable(rows, look.baseline), look.name("records"), tables.tidy(rows, look.baseline))
 
 
@@ -59,7 +59,7 @@ def _times(look: Look) -> None:
 def _sweep(look: Look) -> None:
     key = sweep.swept_key(look.records)
     if key is None:
-        st.caption("One case was measured; choose a parameter under “sweep over” and run to see curves.")
+        st.caption("No one number was swept here; choose a parameter under “sweep over” and run to see curves.")
         return
     quantity = st.segmented_control("quantity", list(sweep.QUANTITIES), default="latency", key="views/quantity", required=True)
     fig = sweep.curves(look.records, key, quantity, look.baseline, look.subtitle, look.theme)
