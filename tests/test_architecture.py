@@ -9,6 +9,7 @@ import pytest
 
 from backend.core.paths import ROOT
 
+SEARCH_TOLD = {"search.encoding", "search.layer"}  # torch-free: what pages and the command line may know of the search
 ARROWS = {
     "core": set(),
     "masks": {"core"},
@@ -19,11 +20,15 @@ ARROWS = {
     "kernels": {"core"},
     "ops": {"core", "masks", "kernels"},
     "measure": {"core", "ops", "analysis", "kernels"},
+    "search.encoding": {"core"},
+    "search.layer": {"core", "ops"},
+    "search": {"core", "ops", "models", "measure", "store", "analysis"} | SEARCH_TOLD,
     "jobs.submit": {"core", "store", "jobs.kinds"},
     "jobs.kinds": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "measure", "jobs"},
     "jobs": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "measure", "jobs.submit", "jobs.kinds"},
-    "cli": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"},
-    "pages": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"},
+    "cli": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"} | SEARCH_TOLD,
+    "pages": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"}
+    | SEARCH_TOLD,
 }
 TORCH_AT_MODULE_LEVEL = {"measure", "jobs"}
 HEAVY = {"torch", "transformers", "triton"}
@@ -42,6 +47,8 @@ def _room(module: str) -> str:
         return "cli"
     if parts[1] == "jobs" and len(parts) > 2 and parts[2] in ("submit", "launch", "kinds"):  # launch: submit's other half
         return "jobs.kinds" if parts[2] == "kinds" else "jobs.submit"
+    if ".".join(parts[1:3]) in SEARCH_TOLD:
+        return ".".join(parts[1:3])
     return parts[1]
 
 

@@ -1,0 +1,1 @@
+"""Fusion search: a Transformer layer as 15 operators, a fusion scheme as 16 bits."""
