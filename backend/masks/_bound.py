@@ -37,7 +37,7 @@ class _Grid:
     """A table of two dimensions as ``block`` reads it: at rows (r, 1) and columns (1, c) two gathers are much faster than one of pairs."""
 
     def __init__(self, table: np.ndarray):
-        self.table = table
+        self.table, self.ndim = table, table.ndim
 
     def __getitem__(self, at):
         rows, columns = at
