@@ -53,7 +53,10 @@ def _one(path: Path, args) -> dict:
 
 
 def _is_bundle(path: Path) -> bool:
-    return path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
+    try:
+        return path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
+    except (EOFError, OSError):  # a damaged archive: what it was meant to be is said by whoever reads it
+        return False
 
 
 def _words(found: dict) -> str:
