@@ -57,10 +57,10 @@ P
 ) || exit 1
 elif [ -n "${TORCH:-}" ]; then die "TORCH is empty or 'reuse', not '$TORCH'"; fi
 
-files=(requirements.txt pyproject.toml); [ "$purpose" = test ] && files+=(requirements-dev.txt)
-stamp=.venv/.ready-$purpose
-want=$( (cat "${files[@]}"; "$python" -V; echo "$python $reused $PWD") | sha256sum | cut -d' ' -f1)
-[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && exit 0
+# What a finished environment was made from; one made for the tests serves the app too.
+made_from() { (cat requirements.txt pyproject.toml; [ "$1" = test ] && cat requirements-dev.txt; "$python" -V; echo "$python $reused $PWD") | sha256sum | cut -d' ' -f1; }
+ready() { [ -f ".venv/.ready-$1" ] && [ "$(cat ".venv/.ready-$1")" = "$(made_from "$1")" ]; }
+ready "$purpose" && exit 0
 # another version of Python, or another choice of torch, wants a fresh environment; so does one that has moved
 base=$( ("$python" -V; echo "$python $reused $PWD") | sha256sum | cut -d' ' -f1)
 if [ -d .venv ] && [ "$(cat .venv/.base 2>/dev/null)" != "$base" ]; then rm -rf .venv; fi
@@ -77,4 +77,5 @@ cat requirements.txt > "$list"; [ "$purpose" = test ] && grep -v '^-r' requireme
 if [ -n "$reused" ]; then sed -i '/^torch==/d' "$list"; fi
 .venv/bin/python -m pip install -q --disable-pip-version-check -r "$list"
 .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
-echo "$want" > "$stamp"
+made_from run > .venv/.ready-run
+if [ "$purpose" = test ]; then made_from test > .venv/.ready-test; fi
