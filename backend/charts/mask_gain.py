@@ -18,7 +18,9 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
     fig = template.figure(title, subtitle, theme, 440)
     low = max(1e-4, float(points.density.min()) * 0.8)
     x = np.geomspace(low, 1, 60)
-    fig.add_scatter(x=100 * x, y=1 / x, mode="lines", line=dict(color=c["ink"], width=1.5, dash="dash"), hoverinfo="skip")
+    fig.add_scatter(
+        x=100 * x, y=1 / x, mode="lines", line=dict(color=c["ink"], width=1.5, dash="dash"), hoverinfo="skip", showlegend=False
+    )
     for impl, rows in points.groupby("impl", sort=False):
         fig.add_scatter(
             x=100 * rows.density, y=rows.gain, mode="markers", name=short(impl), text=rows.label,
@@ -29,7 +31,9 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
     fig.add_annotation(x=np.log10(100 * where), y=np.log10(1 / where), text="ideal: 1 / density", showarrow=False, yshift=14, xshift=50,
                        font=dict(size=12, color=c["muted"]))  # fmt: skip
     gains = [float(g) for g in points.gain]
-    fig.update_xaxes(**template.plain_log(100 * low, 100), title_text="elements kept (%, log)", range=[np.log10(90 * low), 2.05])
+    fig.update_xaxes(
+        **template.plain_log(100 * low, 100) | {"range": [np.log10(90 * low), 2.05]}, title_text="elements kept (%, log)"
+    )
     fig.update_yaxes(**template.ratio_axis([*gains, 1 / low]), title_text="times as fast (log)")
     fig.add_hline(y=1, line=dict(color=c["line"], width=1))
     fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.2))
@@ -37,6 +41,6 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
 
 
 def words(points: pd.DataFrame) -> str:
-    """How much of the ideal was reached: the middle and the best share over all points."""
+    """How much of the ideal was reached: the median and the best share over all points."""
     share = points.gain * points.density
-    return f"{numbers.percent(float(share.median()))} of the ideal in the middle, {numbers.percent(float(share.max()))} at best"
+    return f"median {numbers.percent(float(share.median()))} of the ideal, best {numbers.percent(float(share.max()))}"

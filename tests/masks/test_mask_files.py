@@ -37,6 +37,7 @@ def test_every_format_gives_the_same_mask(tmp_path, rows, columns, density):
     for file in files:
         mask = masks.parse(f"file:{file}")
         assert np.array_equal(mask.dense(rows, columns), kept), file.name
+        assert np.array_equal(mask.bind(rows, columns).block(0, rows), kept), "as pictures and tiles read it"
         assert mask == masks.from_dense(kept) and str(mask) == f"file:{file}"
 
 

@@ -1,0 +1,206 @@
+"""The Masks page: what it counts is what brute force counts, what is chosen is in the URL, wrong files get one sentence."""
+
+import json
+
+import folders
+import numpy as np
+import pytest
+import synthetic
+from drawn_page import calm, query, said
+
+from backend import masks
+from backend.analysis import hardware, waves
+from backend.charts import mask_gain, mask_picture
+from backend.masks import layout
+from pages._ui import masks_gain, masks_stats, masks_upload
+
+
+def widget(elements, label):
+    return next(e for e in elements if e.label == label)
+
+
+def figures(at):
+    return json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")])
+
+
+def test_the_first_look_has_every_mask_and_the_figures_of_the_chosen_one(draw):
+    at = draw("masks", seq="300", mask="random:density=0.3")
+    kept = masks.parse("random:density=0.3").dense(300)
+    assert {b.label for b in at.button} >= {n.replace("_", " ") for n in masks.names()}
+    assert widget(at.metric, "elements kept").value == f"{100 * kept.mean():.1f} %"
+    assert f"{int(kept.sum()):,} of 90,000" in "".join(e.proto.body for e in at.get("html"))
+    table = at.dataframe[0].value
+    assert list(table["tile"]) == [8, 16, 32, 64, 128, 256]
+    for _, row in table.iterrows():
+        cut = layout.tiles(masks.parse("random:density=0.3"), 300, 300, tile=int(row["tile"]))
+        assert (row["live"], row["full"], row["partial"], row["tiles"]) == (cut.live, cut.full, cut.partial, cut.total)
+
+
+@pytest.mark.parametrize("view", ["Tiles", "Balance", "Storage", "Speed-up"])
+def test_every_view_with_two_masks_and_odd_sizes(draw, few, view):
+    at = draw("masks", mask="padding:lengths=3+900", **{"with": "prefix_lm:prefix=5"}, seq="7", seq_k="1000", view=view)
+    assert not at.error and not at.warning
+    assert len(at.metric) == 4
+    again = query(calm(at.run()))
+    assert again == {"mask": "padding:lengths=3+900", "with": "prefix_lm:prefix=5", "seq": "7", "seq_k": "1000"} | (
+        {} if view == "Tiles" else {"view": view}
+    )
+
+
+def test_parameters_follow_the_length_until_they_are_moved(draw):
+    at = draw("masks", mask="longformer", seq="1024")
+    window = "masks/mask/longformer/window"
+    assert at.session_state[window] == 64 and "mask" in query(at) and query(at)["mask"] == "longformer"
+    widget(at.number_input, "queries").set_value(4096)
+    assert calm(at.run()).session_state[window] == 128, "the default of the new length"
+    at.number_input(key=window).set_value(10)
+    assert query(calm(at.run()))["mask"] == "longformer:window=10"
+    widget(at.number_input, "queries").set_value(1024)
+    assert calm(at.run()).session_state[window] == 10 and query(at)["mask"] == "longformer:window=10"
+
+
+def test_the_gallery_takes_a_mask(draw):
+    at = draw("masks", seq="128", mask="sliding_window:left=3,right=4")
+    at.button(key="gallery/bigbird").click()
+    assert query(calm(at.run()))["mask"] == "bigbird"
+    at.button(key="gallery/sliding_window").click()
+    assert "mask" not in query(calm(at.run())), "with its defaults, which the page begins with"
+
+
+def test_a_region_is_drawn_element_by_element_and_left_again(draw):
+    at = draw("masks", mask="causal", seq="5000", region="100-120-90-130")
+    assert "a pixel is one element" in figures(at) and query(at)["region"] == "100-120-90-130"
+    at.button(key="masks/wider").click()
+    assert query(calm(at.run()))["region"] == "90-131-70-151"
+    at.button(key="masks/whole").click()
+    assert "region" not in query(calm(at.run()))
+    assert "region" in said(draw("masks", region="5-1-2-3").warning)
+    assert "region" not in query(draw("masks", seq="128", region="100-120-90-130", mask="full", seq_k="100")), "outside"
+
+
+@pytest.mark.parametrize("seq_q, seq_k", [(1, 1), (7, 1000), (1000, 7), (385, 383), (5000, 4200)])
+def test_pixels_are_means_of_their_elements(seq_q, seq_k):
+    text = "random:density=0.2"
+    shares, rows, columns = masks_stats.pixels(text, seq_q, seq_k, None, "")
+    kept = masks.parse(text).dense(seq_q, seq_k)
+    assert (rows[0], rows[-1], columns[0], columns[-1]) == (0, seq_q, 0, seq_k)
+    assert shares.shape == (len(rows) - 1, len(columns) - 1) and max(shares.shape) <= mask_picture.PIXELS
+    for i, j in {(0, 0), (shares.shape[0] - 1, shares.shape[1] - 1), (shares.shape[0] // 2, shares.shape[1] // 3)}:
+        block = kept[rows[i] : rows[i + 1], columns[j] : columns[j + 1]]
+        assert shares[i, j] == pytest.approx(block.mean())
+
+
+def test_a_pixel_with_one_element_shows():
+    fig = mask_picture.picture(np.array([[0.0, 1e-6]]), np.array([0, 2000]), np.array([0, 1000, 2000]), "m")
+    assert list(fig.data[0].z[0]) == [0, 1]
+
+
+def test_levels_are_those_of_a_pass_each():
+    mask = masks.load("bigbird", window=3, block=16)
+    fine = layout.tiles(mask, 77, 1000, tile=8)
+    for factor in (1, 2, 3, 32, 500):
+        direct, merged = layout.tiles(mask, 77, 1000, tile=8 * factor), fine.coarser(factor)
+        assert np.array_equal(direct.counts, merged.counts) and np.array_equal(direct.sizes, merged.sizes)
+        assert merged.tile == 8 * factor and merged.kept == direct.kept
+    with pytest.raises(ValueError, match="factor"):
+        fine.coarser(0)
+
+
+@pytest.mark.parametrize("against", ["dense", "bitmap"])
+@pytest.mark.parametrize("seq", [64, 300])
+def test_break_even_is_where_the_formats_meet(against, seq):
+    """Masks of k random elements a row, just below and above: the format is smaller, then larger."""
+    for name, share in layout.break_even(layout.tiles(masks.load("full"), seq, seq, tile=16), against).items():
+        if name not in ("coo", "csr") or not 0 < share < 1:
+            continue
+        for keys, smaller in ((int(share * seq), True), (int(share * seq) + 1, False)):
+            kept = np.zeros((seq, seq), bool)
+            kept[:, :keys] = True
+            sizes = layout.storage(layout.tiles(masks.from_dense(kept), seq, seq, tile=16))
+            assert (sizes[name] <= sizes[against]) is smaller, (name, keys)
+
+
+def test_waves():
+    even = waves.schedule([1] * 264, 132)
+    assert (even.waves, even.even, even.makespan, even.busy) == (2, 2, 2, 1)
+    late = waves.schedule([1] * 9 + [10], 10)
+    assert late.makespan == 10 and late.busy == pytest.approx(0.19)
+    assert waves.schedule([1, 1, 1, 1, 8], 2).makespan == 10 and waves.schedule([8, 1, 1, 1, 1], 2).makespan == 8
+    assert waves.schedule([], 4).busy == 1
+    with pytest.raises(ValueError, match="places"):
+        waves.schedule([1], 0)
+    assert set(waves.SMS) == {p.name for p in hardware.known()}
+
+
+def test_gain_is_time_of_the_full_mask_over_time_of_the_mask(draw, profiles):
+    def record(impl, ms, mask):
+        return synthetic.ok(impl, ms, 4.0, synthetic.case(512) | {"mask": mask})
+
+    records = [record("v1_x", 2.0, "full"), record("v1_x", 0.5, "causal"), record("sdpa", 1.0, "causal")]
+    broken = synthetic.wrong("v1_x", synthetic.case(512) | {"mask": "causal"})
+    lost = record("v1_x", 0.1, "file:/nowhere.npy")
+    folders.write(profiles, synthetic.run(), [*records, broken, lost], samples=False)
+    table = masks_gain.records.__wrapped__("attention")
+    points, missing = masks_gain.gains(table, "full")
+    assert points[["impl", "gain"]].values.tolist() == [["v1_x", 4.0]] and missing == 2, (
+        "sdpa has no full mask, the file is not here"
+    )
+    assert points.density.iloc[0] == pytest.approx(513 / 1024)
+    points, missing = masks_gain.gains(table, "baseline")
+    assert sorted(points.gain) == [4.0, 8.0] and missing == 1
+    at = draw("masks", view="Speed-up", seq="128")
+    assert "2 are left out" in said(at.caption) and "v1_x" in figures(at)
+    assert "ideal" in mask_gain.words(points)
+    widget(at.toggle, "only the masks above").set_value(True)
+    assert "No record" in said(calm(at.run()).caption)
+
+
+def test_without_records_the_page_says_where_to_measure(draw):
+    at = draw("masks", view="Speed-up", seq="128")
+    assert "not measured with a mask" in said(at.markdown) and not at.error
+
+
+def test_an_uploaded_matrix_is_a_mask_everywhere(draw, profiles):
+    kept = np.random.default_rng(0).random((40, 60)) < 0.3
+    text = "\n".join(",".join(str(int(x)) for x in row) for row in kept).encode()
+    path = masks_upload.keep("../my mask.csv", text)
+    assert path.parent == profiles / "masks" and path == masks_upload.keep("my mask.csv", text), "once"
+    assert np.array_equal(masks.parse(f"file:{path}").dense(40, 60), kept)
+    at = draw("masks", mask=f"file:{path}")
+    assert widget(at.metric, "elements kept").value == f"{100 * kept.mean():.1f} %"
+    assert "40 queries × 60 keys" in said(at.caption) and not at.error
+    assert masks_upload.saved() == [str(path)] and [f.name for f in path.parent.iterdir()] == [path.name]
+    assert not draw("kernels", op="attention", mask=f"file:{path}", seq="40", seq_k="60").error
+
+
+def test_wrong_uploads_leave_nothing_behind(profiles):
+    for name, data, says in (
+        ("m.txt", b"0,1", "none of .npy"),
+        ("m.csv", b"0,2", "m.csv has '2'"),
+        ("m.npy", b"x", "m.npy is not"),
+    ):
+        with pytest.raises(ValueError, match=says) as caught:
+            masks_upload.keep(name, data)
+        assert ".upload-" not in str(caught.value)
+    assert not list((profiles / "masks").iterdir())
+
+
+def test_what_cannot_be_drawn_is_one_sentence(draw, tmp_path):
+    assert "2^30" in said(draw("masks", seq="100000").error)
+    np.save(tmp_path / "small.npy", np.ones((5, 5), bool))
+    at = draw("masks", seq="64", **{"with": f"file:{tmp_path}/small.npy"})
+    assert "5 queries by 5 keys" in said(at.error)
+    at = draw("masks", seq="64", mask="document:lengths=1+2")
+    at.text_input(key="masks/mask/document/lengths").set_value("1+x")
+    assert "whole numbers" in said(calm(at.run()).error)
+
+
+def test_a_box_is_a_region_of_at_least_eight_elements():
+    from pages._ui.masks import Choice, _box
+
+    choice = Choice(("full",), 100, 200)
+    box = lambda x, y: _box({"selection": {"box": [{"x": x, "y": y}]}}, choice)  # noqa: E731
+    assert box([9.6, 50.2], [70.4, 20.0]) == (20, 71, 10, 51)
+    assert box([-5, 400], [-5, 400]) == (0, 100, 0, 200)
+    assert box([199.2, 199.3], [0, 0.1]) == (0, 8, 192, 200)
+    assert _box({"selection": {"box": []}}, choice) is None and _box(None, choice) is None
