@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 import plotly.graph_objects as go
 
+from backend.analysis import roofline as analysis
 from backend.charts import numbers, template
-from backend.charts.colours import colour, short
+from backend.charts.colours import colour
 from backend.charts.speedup import hover
 from backend.core.records import Record
 
@@ -22,25 +24,25 @@ def plot(
     them; ``unit`` ("matrix" or "vector") names the flat ceiling that applies. Rates count live work (effective), so a sparse
     kernel is not credited for what it skipped.
     """
-    rows = [r for r in records if r.status == "ok" and r.tflops and r.tflops.effective and r.gbps]
-    if not rows:
+    copy = ceilings.get("copy_gbps")
+    flat = (ceilings.get(f"{unit}_tflops") or {}).get(records[0].dtype) if records else None
+    roof = analysis.Ceiling(copy or math.inf, flat or math.inf)  # what was not measured limits nothing
+    placed = [(r, p) for r in records if r.status == "ok" and (p := analysis.place(r, roof))]
+    if not placed:
         return template.empty("No record has both a FLOP rate and a bandwidth to place.", theme)
     c = template.THEMES[theme]
     fig = template.figure(
         "Roofline", " · ".join(p for p in (subtitle, "measured ceilings, effective FLOP") if p), theme, height=460
     )
-    intensity = [r.tflops.effective * 1e3 / r.gbps for r in rows]
-    rates = [r.tflops.effective for r in rows]
-    copy = ceilings.get("copy_gbps")
+    dtype = records[0].dtype
+    intensity, rates = [p.intensity for _, p in placed], [p.tflops for _, p in placed]
     l2 = ceilings.get("l2_gbps")
-    flat = (ceilings.get(f"{unit}_tflops") or {}).get(rows[0].dtype)
     other = "vector" if unit == "matrix" else "matrix"
-    second = (ceilings.get(f"{other}_tflops") or {}).get(rows[0].dtype)
+    second = (ceilings.get(f"{other}_tflops") or {}).get(dtype)
     if flat and second and abs(second / flat - 1) < 0.02:
         second = None  # a CPU has one rate; its name twice would overprint
-    ridge = flat * 1e3 / copy if flat and copy else None
-    low = min([*intensity, ridge or min(intensity)]) / 4
-    high = max([*intensity, ridge or max(intensity)]) * 6
+    known = [*intensity, *([roof.ridge] if flat and copy else [])]
+    low, high = min(known) / 4, max(known) * 6
     x = np.geomspace(low, high, 60)
     top = flat or second or max(rates) * 2
     if copy:
@@ -49,7 +51,7 @@ def plot(
         _line(fig, x, np.minimum(x * l2 / 1e3, top), c["muted"], f"L2 {numbers.three(l2)} GB/s", "dot", c)
     for value, name, dash in ((flat, unit, "solid"), (second, other, "dot")):
         if value:
-            start = max(low, value * 1e3 / copy) if copy else low
+            start = max(low, analysis.Ceiling(copy, value).ridge) if copy else low
             fig.add_scatter(
                 x=[start, high],
                 y=[value, value],
@@ -59,16 +61,16 @@ def plot(
             )
             fig.add_annotation(
                 x=np.log10(high), y=np.log10(value), xanchor="right", yanchor="bottom", showarrow=False,
-                text=f"{name} {rows[0].dtype} {numbers.three(value)} TFLOP/s", font=dict(size=11.5, color=c["muted"]),
+                text=f"{name} {dtype + ' ' if value == flat else ''}{numbers.three(value)} TFLOP/s", font=dict(size=11.5, color=c["muted"])
             )  # fmt: skip
-    for r, ai, rate in zip(rows, intensity, rates, strict=True):
-        limit = min(ai * copy / 1e3 if copy else np.inf, top if flat else np.inf)
-        share = f"<br>{numbers.percent(rate / limit)} of the ceiling above it" if np.isfinite(limit) else ""
+    for r, p in placed:
+        share = f"<br>{numbers.percent(p.share)} of the ceiling above it" if math.isfinite(p.attainable) else ""
         fig.add_scatter(
-            x=[ai], y=[rate], mode="markers", marker=dict(color=colour(r.impl), size=11, line=dict(color=c["paper"], width=1)),
-            hovertemplate=f"{hover(r, baseline)}<br>{numbers.three(rate)} TFLOP/s at {numbers.three(ai)} FLOP/B{share}<extra></extra>",
+            x=[p.intensity], y=[p.tflops], mode="markers",
+            marker=dict(color=colour(r.impl), size=11, line=dict(color=c["paper"], width=1)),
+            hovertemplate=f"{hover(r, baseline)}<br>{numbers.three(p.tflops)} TFLOP/s at {numbers.three(p.intensity)} FLOP/B{share}"
+            "<extra></extra>",
         )  # fmt: skip
-    _names(fig, rows, intensity, rates)
     if not copy and not flat:
         fig.add_annotation(
             x=0,
@@ -88,37 +90,25 @@ def plot(
     )
     fig.update_yaxes(type="log", exponentformat="none", title_text="effective TFLOP/s, log", dtick=1)
     # Ranges are given: a ceiling's name stands at the very edge, and an anchor a hair outside would not be drawn.
+    bottom, most = min([*rates, low * copy / 1e3 if copy else min(rates)]) / 2, max([*rates, top]) * 1.9
     fig.update_xaxes(range=[np.log10(low) - 0.02, np.log10(high) + 0.02])
-    fig.update_yaxes(
-        range=[np.log10(min([*rates, low * copy / 1e3 if copy else min(rates)]) / 2), np.log10(max([*rates, top]) * 1.9)]
-    )
+    fig.update_yaxes(range=[np.log10(bottom), np.log10(most)])
+    best: dict[str, float] = {}
+    for r, p in placed:
+        best[r.impl] = max(best.get(r.impl, 0.0), p.tflops)
+    template.end_labels(fig, [(rate, impl, "●") for impl, rate in best.items()], bottom, most)
+    fig.update_layout(margin=dict(r=132))
     return fig
 
 
 def _line(fig: go.Figure, x, y, ink: str, name: str, dash: str, c: dict) -> None:
     fig.add_scatter(x=x, y=y, mode="lines", line=dict(color=ink, width=1.6, dash=dash), hoverinfo="skip")
-    at = int(np.argmax(y >= y[-1])) * 2 // 3  # on the slope: text to the left of a point runs above the line, to the right below
+    at = (
+        int(np.argmax(y >= y[-1])) * (9 if dash == "dot" else 6) // 10
+    )  # on the slope: text to the left of a point runs above the line, to the right below
     left = dict(xanchor="right", yanchor="bottom", xshift=-4, yshift=-2)
     side = left if dash == "dot" and at > 10 else dict(xanchor="left", yanchor="top", xshift=6, yshift=2)
     fig.add_annotation(
         x=np.log10(x[at]), y=np.log10(y[at]), showarrow=False, text=name, **side,
         font=dict(size=11.5, color=c["muted"]),
     )  # fmt: skip
-
-
-def _names(fig: go.Figure, rows: list[Record], intensity: list[float], rates: list[float]) -> None:
-    """Each implementation's name beside its fastest point, pushed down where names would overprint."""
-    best: dict[str, tuple[float, float]] = {}
-    for r, ai, rate in zip(rows, intensity, rates, strict=True):
-        best[r.impl] = max(best.get(r.impl, (0.0, ai)), (rate, ai))
-    placed: list[tuple[float, float]] = []
-    for impl, (rate, ai) in sorted(best.items(), key=lambda item: -item[1][0]):
-        x, y = np.log10(ai), np.log10(rate)
-        for px, py in placed:
-            if abs(px - x) < 0.5:
-                y = min(y, py - 0.14)
-        placed.append((x, y))
-        fig.add_annotation(
-            x=x, y=y, xanchor="left", xshift=9, showarrow=False, font=dict(size=11.5),
-            text=f"<span style='color:{colour(impl)}'>●</span> {short(impl)[:24]}",
-        )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import plotly.graph_objects as go
 
 from backend.charts import numbers, template
@@ -60,12 +58,12 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
             ),
             hovertext=[hover(r, baseline) for r, _ in points], hoverinfo="text",
         )  # fmt: skip
-        ends.append((drawn[-1][1][1], impl))
+        ends.append((drawn[-1][1][1], impl, "━"))
     if not ends:
         words = sorted({STATUS_WORDS[r.status] for r in records})
         return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
     low, high = template.within(middles, bounds)
-    _end_labels(fig, ends, [min(low, 0.8), max(high, 1.25)] if quantity == "speed-up" else [low, high])
+    template.end_labels(fig, ends, *((min(low, 0.8), max(high, 1.25)) if quantity == "speed-up" else (low, high)))
     fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title_text=f"{key} (log)")
     y = template.ratio_axis(middles, bounds) if quantity == "speed-up" else template.plain_log(low, high)
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
@@ -73,25 +71,6 @@ def curves(records: list[Record], key: str, quantity: str, baseline: str, subtit
         fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))
     fig.update_layout(margin=dict(l=8, r=150, b=50))
     return fig
-
-
-def _end_labels(fig: go.Figure, ends: list[tuple], values: list[float]) -> None:
-    """The name of each curve at its right end, pushed apart where ends meet: direct labels instead of a legend."""
-    span = math.log10(max(values) / min(values)) or 0.1
-    gap = max(span, 0.19) * 0.052  # the height of a line of text on a chart of this size
-    order = sorted(ends)
-    places = []
-    for value, _ in order:
-        places.append(max(math.log10(value), places[-1] + gap) if places else math.log10(value))
-    ceiling = math.log10(max(values)) + 0.3 * gap  # a label beyond the axis would not be drawn: push down from the top then
-    for n in reversed(range(len(places))):
-        places[n] = min(places[n], ceiling)
-        ceiling = places[n] - gap
-    for (_, impl), y in zip(order, places, strict=True):
-        fig.add_annotation(
-            x=1, xref="paper", xanchor="left", xshift=10, y=y, yref="y", showarrow=False,
-            text=f"<span style='color:{colour(impl)}'>━</span> {short(impl)[:20]}", font=dict(size=12),
-        )  # fmt: skip
 
 
 def _time(record: Record):

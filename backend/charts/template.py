@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import plotly.graph_objects as go
 
 from backend.charts import numbers
+from backend.charts.colours import colour, short
 from backend.core.records import Record, Run
 
 THEMES = {
@@ -84,6 +85,25 @@ def row_words(fig: go.Figure, y, left: str, right: str, shift: int, theme: str) 
     common = dict(xref="paper", y=y, yshift=shift, yanchor="middle", showarrow=False, bgcolor=THEMES[theme]["paper"], borderpad=1)
     fig.add_annotation(x=0, xanchor="left", text=left, **common)
     fig.add_annotation(x=1, xanchor="right", text=right, font=dict(size=12.5), **common)
+
+
+def end_labels(fig: go.Figure, ends: list[tuple[float, str, str]], low: float, high: float) -> None:
+    """Names at the right edge, each (value, implementation, mark) at the height of its value on a logarithmic axis from low to high,
+    pushed apart where they meet: direct labels instead of a legend."""
+    gap = max(math.log10(high / low) or 0.1, 0.19) * 0.052  # the height of a line of text on a chart of this size
+    order = sorted(ends)
+    places: list[float] = []
+    for value, _, _ in order:
+        places.append(max(math.log10(value), places[-1] + gap) if places else math.log10(value))
+    ceiling = math.log10(high) + 0.3 * gap  # a label beyond the axis would not be drawn: push down from the top then
+    for n in reversed(range(len(places))):
+        places[n] = min(places[n], ceiling)
+        ceiling = places[n] - gap
+    for (_, impl, mark), y in zip(order, places, strict=True):
+        fig.add_annotation(
+            x=1, xref="paper", xanchor="left", xshift=10, y=y, yref="y", showarrow=False,
+            text=f"<span style='color:{colour(impl)}'>{mark}</span> {short(impl)[:20]}", font=dict(size=12),
+        )  # fmt: skip
 
 
 def date(unix_seconds: float | None) -> str:

@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from backend import ops
+from backend.analysis.accuracy import worse
 from backend.core.errors import BuildError, Cancelled, Unsupported
 from backend.core.records import Accuracy, BenchSpec, case_key
 from backend.core.reporter import Reporter
 from backend.measure import compare, device_state, graph, launches, timer
-from backend.measure.check import Case, worse
+from backend.measure.check import Case
 from backend.ops.base import Implementation
 
 REFUSALS = (Unsupported, ValueError, TypeError, NotImplementedError, AssertionError)

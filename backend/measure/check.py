@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from backend import ops
+from backend.analysis.accuracy import cosine
 from backend.core.records import Accuracy
 from backend.measure.poison import poisoned
 from backend.ops.base import Tolerance
@@ -153,9 +154,7 @@ def compare(out: torch.Tensor, ref: torch.Tensor, tolerance: Tolerance, precisio
         max_abs = max(max_abs, float(difference.max()))
         max_rel = max(max_rel, float((difference / size.clamp_min(tolerance.absolute or 1e-300)).max()))
         dot, norm_out, norm_ref = dot + float((o * r).sum()), norm_out + float((o * o).sum()), norm_ref + float((r * r).sum())
-    norm = math.sqrt(norm_out) * math.sqrt(norm_ref)
-    cosine = dot / norm if norm > 0 else float(norm_out == norm_ref)
-    accuracy = Accuracy(max_abs, max_rel, min(1.0, max(-1.0, cosine)), precision) if finite else None
+    accuracy = Accuracy(max_abs, max_rel, cosine(dot, norm_out, norm_ref), precision) if finite else None
     total = flat_ref.numel()
     if unequal:
         at = _position(unequal_at, ref.shape)
@@ -172,14 +171,6 @@ def compare(out: torch.Tensor, ref: torch.Tensor, tolerance: Tolerance, precisio
             f"{float(flat_out[worst_at]):.6g}, the reference {float(flat_ref[worst_at]):.6g}, allowed difference {allowed:.2g}",
         )
     return Judgement(accuracy)
-
-
-def worse(a: Accuracy | None, b: Accuracy | None) -> Accuracy | None:
-    """The worst of two judgements' figures: what a record shows after several inputs."""
-    if a is None or b is None:
-        return a or b
-    precision = "float32" if "float32" in (a.reference, b.reference) else "float64"
-    return Accuracy(max(a.max_abs, b.max_abs), max(a.max_rel, b.max_rel), min(a.cosine, b.cosine), precision)
 
 
 def _tensors(inputs: Mapping[str, Any]):
