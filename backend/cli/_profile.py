@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from backend.analysis.verdict import verdict
@@ -19,6 +20,9 @@ def found(path: Path) -> dict:
     def rows(name: str) -> list[dict]:
         return profile.rows(path, name, _TOP) if name in names else []
 
+    kernels = rows("kernel_summary")
+    if "kernel_summary" not in names and (path / "artifacts" / "kernels.json").is_file():  # no pyarrow where it was collected
+        kernels = [_plain(k) for k in json.loads((path / "artifacts" / "kernels.json").read_text())["kernels"][:_TOP]]
     ncu = profile.rows(path, "ncu_kernels") if "ncu_kernels" in names else []
     judged = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
     return {
@@ -26,12 +30,21 @@ def found(path: Path) -> dict:
         "verdict": None
         if judged is None
         else {"kind": judged.kind, "because": list(judged.because), "numbers": dict(judged.numbers)},
-        "kernels": rows("kernel_summary"),
+        "kernels": kernels,
         "operators": rows("operator_summary"),
         "modules": rows("module_summary"),
         "ncu": ncu[:_TOP],
         "stalls": rows("ncu_stalls"),
     }
+
+
+def _plain(row: dict) -> dict:
+    """A row of kernels.json with the keys of kernel_summary; what it does not hold is None."""
+    found = {f"{k}_ns": round(row[f"{k}_us"] * 1000) for k in ("total", "mean", "min", "max")}
+    found |= {k: row.get(k) for k in ("name", "calls", "registers", "shared_bytes")}
+    for name in ("grid", "block"):
+        found |= dict(zip((f"{name}_{axis}" for axis in "xyz"), row.get(name) or (None,) * 3))
+    return found | dict.fromkeys(("share", "occupancy", "grid_occupancy", "limiter", "launch_delay_ns", "operator", "module"))
 
 
 def words(data: dict) -> str:

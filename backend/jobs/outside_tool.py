@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -38,6 +39,8 @@ def validate(spec: dict, tool: str, name: str, extra: dict) -> dict:
     if find(tool) is None:
         package = "nsight-compute" if tool == "ncu" else "nsight-systems"
         raise Unsupported(f"{tool} ({name}) is neither on PATH nor in the CUDA toolkit nor in /opt/nvidia: install {package}")
+    if importlib.util.find_spec("pyarrow") is None:
+        raise Unsupported(f"{name}'s tables are written with pyarrow, which is not installed here: python -m pip install pyarrow")
     return whole
 
 

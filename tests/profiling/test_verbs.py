@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import importlib.util
 import json
 import os
 import stat
@@ -287,6 +288,29 @@ def test_a_profile_of_a_newer_version_is_said(home, tmp_path):
         profile.table(tmp_path, "kernels")
     with pytest.raises(RunError, match="has no table steps; it has kernels"):
         profile.rows(tmp_path, "steps")
+
+
+def test_without_pyarrow_the_trace_and_its_sums_are_kept(tmp_path, monkeypatch):
+    """A GPU box may have torch alone: what was collected there is shown from kernels.json, and an import names what it needs."""
+    from backend.cli import _profile
+
+    (tmp_path / "artifacts").mkdir()
+    row = {
+        "name": "k",
+        "calls": 2,
+        "total_us": 3.5,
+        "mean_us": 1.75,
+        "min_us": 1.5,
+        "max_us": 2.0,
+        "grid": [4, 1, 1],
+        "block": None,
+    }
+    (tmp_path / "artifacts" / "kernels.json").write_text(json.dumps({"kernels": [row | {"registers": 40, "shared_bytes": 0}]}))
+    found = _profile.found(tmp_path)
+    assert found["kernels"][0]["total_ns"] == 3500 and found["kernels"][0]["grid_x"] == 4 and "3.50" in _profile.words(found)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(Unsupported, match="pip install pyarrow"):
+        import_kind.validate({"file": str(example(tmp_path / "a.json"))})
 
 
 @pytest.mark.gpu

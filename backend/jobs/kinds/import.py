@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import os
 import shutil
 from pathlib import Path
+
+from backend.core.errors import Unsupported
 
 TITLE = "Import"
 DEADLINE_S = 3600.0
@@ -35,6 +38,8 @@ def validate(spec: dict) -> dict:
     if keep is not None and not isinstance(keep, bool):
         raise TypeError(f"keep is true, false or null, not {keep!r}")
     path = Path(os.path.abspath(os.path.expanduser(file)))
+    if importlib.util.find_spec("pyarrow") is None:
+        raise Unsupported("an import writes Parquet tables, and pyarrow is not installed here: python -m pip install pyarrow")
     return {"file": str(path), "keep": keep, "form": forms.detect(path)}
 
 
@@ -53,6 +58,8 @@ def run(spec: dict, reporter) -> None:
         reporter.check()
         reporter.progress(int(100 * share), 100, text)
 
+    if spec["form"] == "chrome" and importlib.util.find_spec("msgspec") is None:
+        reporter.log("msgspec is not installed, so reading takes several times as long: python -m pip install msgspec==0.22.0")
     progress(0.0, f"reading {path.name}")
     summary = importing.load(path, spec["form"], reporter.artifact, progress)
     gpu = next((g["name"] for g in summary.get("gpus", ()) if g.get("name")), None)
