@@ -14,6 +14,9 @@ HELP = "import a Chrome trace, Nsight .sqlite or .csv, memory snapshot, or an ex
 def arguments(parser, words) -> None:
     parser.add_argument("file", nargs="+", help=".json, .json.gz, .sqlite, .csv, .ncu-rep, .pickle, .fsrun.tar.gz or .zip")
     parser.add_argument("--title", default="", help="what the run is called in the library (default: the file's name)")
+    parser.add_argument(
+        "--captured", metavar="RUN", help="the run with the eager trace that this file's CUDA graphs were captured from"
+    )
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--keep", action="store_true", default=None, help="keep a large file in the run, too")
     kept.add_argument("--no-keep", dest="keep", action="store_false", help="keep the tables alone, not the file")
@@ -24,7 +27,7 @@ def run(args, out) -> int:
 
     for name in args.file:  # all are looked at before the first is imported
         if not _is_bundle(Path(name)):
-            submit.validate("import", {"file": name, "keep": args.keep})
+            submit.validate("import", {"file": name, "keep": args.keep, "captured": args.captured})
     found = [_one(Path(name), args) for name in args.file]
     out.answer({"imported": found}, "\n".join(_words(f) for f in found))
     return 0 if all(f["status"] == "done" for f in found) else 1
@@ -37,7 +40,7 @@ def _one(path: Path, args) -> dict:
 
     if _is_bundle(path):
         return {"file": str(path), "form": "run", "run": transfer.load(path), "status": "done", "reason": None, "summary": None}
-    spec = submit.validate("import", {"file": str(path), "keep": args.keep})
+    spec = submit.validate("import", {"file": str(path), "keep": args.keep, "captured": args.captured})
     ended = follow(submit.submit("import", spec, args.title or path.name))
     if ended.status != "done":
         say(f"error: {ended.reason or ended.status}")

@@ -18,11 +18,12 @@ def load(
     target: Callable[[str], Path],
     progress: Callable[[float, str], None] = lambda share, text: None,
     decoder: Decoder | None = None,
+    captured: list[dict] | None = None,
 ) -> dict:
     """Read the trace and write the tables (see ``profile``); gives the summary.
 
     progress(share of the work, what is done) is called several times a second of work and may raise to stop it.
-    ValueError: one sentence on why the file is no trace.
+    captured: see ``profile.save``. ValueError: one sentence on why the file is no trace.
     """
     trace, collector, count = ChromeTrace(path, decoder), Collector(), 0
     try:
@@ -59,7 +60,7 @@ def load(
         + ([f"{collector.malformed} events have no time or no end and are left out"] if collector.malformed else []),
         "metadata": _small(trace.metadata),
     }
-    return profile.save(tables, target, facts, launches.devices(trace.metadata), said)
+    return profile.save(tables, target, facts, launches.devices(trace.metadata), said, captured)
 
 
 def _small(metadata: dict) -> dict:

@@ -6,19 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def load(path: Path, form: str, target: Callable[[str], Path], progress: Callable[[float, str], None]) -> dict:
+def load(
+    path: Path,
+    form: str,
+    target: Callable[[str], Path],
+    progress: Callable[[float, str], None],
+    captured: list[dict] | None = None,
+) -> dict:
     """Write the tables of a file of that form (``forms.detect``) and give the summary, which is summary.json too.
 
-    target(name) names a file to write; progress(share, text) may raise to stop. ValueError: one sentence on what is wrong.
+    target(name) names a file to write; progress(share, text) may raise to stop. captured: kernels of the trace of the eager run
+    that CUDA graphs of this one were captured from (rows of its table). ValueError: one sentence on what is wrong.
     """
     if form == "chrome":
         from backend.profiling import import_chrome
 
-        return import_chrome.load(path, target, progress)
+        return import_chrome.load(path, target, progress, captured=captured)
     if form == "nsys":
         from backend.profiling import nsys
 
-        return nsys.load(path, target, progress)
+        return nsys.load(path, target, progress, captured)
     if form in ("ncu", "ncu-rep"):
         from backend.profiling import ncu
 

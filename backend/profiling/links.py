@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from backend.profiling import replays
 from backend.profiling.table import ABSENT, Coded
 
-OPERATOR_LINKS = ("external id", "enclosing", "captured run")
-_MOST_STARTS = 64  # places of a captured run that are tried for a replayed kernel
+OPERATOR_LINKS = ("external id", "enclosing", *replays.LINKS)
 
 
-def link(tables: dict[str, dict]) -> dict:
+def link(tables: dict[str, dict], captured: list[dict] | None = None) -> dict:
     """Add to kernels and copies: ``launch``, ``operator`` (rows), ``operator_link``, ``module``, ``launch_delay_ns``, ``step``.
 
     The operator is the one whose External id the kernel carries, if it really was open when the kernel was launched (old
     traces number launches and operators alike); else the innermost one around the launch on its thread; for the kernels of a
-    graph replay, the operator of the same sequence of kernels where it ran eagerly in this trace, if it did.
+    graph replay, the operator of the same sequence of kernels where it ran eagerly in this trace, or in another one whose
+    kernels (rows of its table, in order of time) are given as ``captured``: then ``operator_name`` has it and ``operator`` none.
     Gives the coverage: {"kernels", "launch", "operator", "module", "by": {link: kernels}}, shares of kernels or None.
     """
     operators, launches, ranges = tables["operators"], tables["launches"], tables["ranges"]
@@ -43,7 +44,12 @@ def link(tables: dict[str, dict]) -> dict:
             "launch_delay_ns": delay,
             "step": _step(host, steps),
         }
-    _replays(tables["kernels"], launches)
+    for name in ("kernels", "copies", "launches"):
+        row, names = (tables[name]["operator"], operators["name"])
+        code = np.full(len(row), -1, np.int32)
+        code[row >= 0] = names.codes[row[row >= 0]]
+        tables[name]["operator_name"] = Coded(code, names.values)
+    replays.link(tables["kernels"], launches, captured or [], len(OPERATOR_LINKS) - len(replays.LINKS))
     return coverage(tables["kernels"])
 
 
@@ -127,70 +133,3 @@ def _step(when: np.ndarray, steps) -> np.ndarray:
     at = np.searchsorted(starts, when, "right") - 1
     inside = (at >= 0) & (when <= ends[np.maximum(at, 0)])
     return np.where(inside, numbers[np.maximum(at, 0)], ABSENT)
-
-
-def is_graph_launch(name: str) -> bool:
-    return "GraphLaunch" in name
-
-
-def _replays(kernels: dict, launches: dict) -> None:
-    """Give the kernels of a graph replay the operators of the same kernels, in the same order, where they ran eagerly."""
-    graphs = launches["name"].mask(is_graph_launch)
-    launch = kernels["launch"]
-    replayed = (launch >= 0) & (graphs[np.maximum(launch, 0)] if len(graphs) else False)
-    todo = np.flatnonzero(replayed & (kernels["operator_link"].codes != 0))
-    if not len(todo):
-        return
-    in_time = np.argsort(kernels["ts_ns"], kind="stable")
-    identity = np.column_stack([kernels["name"].codes, kernels["grid"], kernels["block"]])
-    _, key = np.unique(identity, axis=0, return_inverse=True)
-    key = key.reshape(-1)
-    eager = in_time[(~replayed & (kernels["operator"] >= 0))[in_time]]
-    if not len(eager):
-        return
-    eager_keys = key[eager]
-    places: dict[int, list[int]] = {}
-    for place, k in enumerate(eager_keys.tolist()):
-        places.setdefault(k, []).append(place)
-    order = todo[np.lexsort((kernels["ts_ns"][todo], launch[todo]))]
-    splits = np.flatnonzero(np.diff(launch[order])) + 1
-    matched: dict[bytes, np.ndarray] = {}
-    for rows in np.split(order, splits):
-        keys = key[rows]
-        name = keys.tobytes()
-        if name not in matched:
-            matched[name] = _align(keys, eager_keys, places)
-        place = matched[name]
-        hit = place >= 0
-        source = eager[place[hit]]
-        kernels["operator"][rows[hit]] = kernels["operator"][source]
-        kernels["module"].codes[rows[hit]] = kernels["module"].codes[source]
-        kernels["operator_link"].codes[rows[hit]] = OPERATOR_LINKS.index("captured run")
-
-
-def _align(keys: np.ndarray, eager: np.ndarray, places: dict[int, list[int]]) -> np.ndarray:
-    """For each kernel of a replay its place in the eager run, -1 where there is none: longest equal stretches, left to right."""
-    found = np.full(len(keys), -1, np.int64)
-    i = 0
-    while i < len(keys):
-        best, best_at = 0, -1
-        for at in places.get(int(keys[i]), ())[:_MOST_STARTS]:
-            length = _equal(keys[i:], eager[at:])
-            if length > best:
-                best, best_at = length, at
-        if best:
-            found[i : i + best] = np.arange(best_at, best_at + best)
-        i += max(best, 1)
-    return found
-
-
-def _equal(a: np.ndarray, b: np.ndarray) -> int:
-    """How many elements agree from the first on; looked at in growing pieces, because most stretches are short."""
-    most, begin, piece = min(len(a), len(b)), 0, 16
-    while begin < most:
-        end = min(most, begin + piece)
-        differs = np.flatnonzero(a[begin:end] != b[begin:end])
-        if len(differs):
-            return begin + int(differs[0])
-        begin, piece = end, piece * 4
-    return most

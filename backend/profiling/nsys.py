@@ -25,12 +25,17 @@ _SYNC_KINDS = {1: "event synchronize", 2: "stream wait event", 3: "stream synchr
 _PUSH_POP, _START_END = 59, 60  # NVTX event types with an end
 
 
-def load(path: Path, target: Callable[[str], Path], progress: Callable[[float, str], None] = lambda share, text: None) -> dict:
-    """Write the tables and give the summary. ValueError: one sentence on why the file is no such export."""
+def load(
+    path: Path,
+    target: Callable[[str], Path],
+    progress: Callable[[float, str], None] = lambda share, text: None,
+    captured: list[dict] | None = None,
+) -> dict:
+    """Write the tables and give the summary; captured: see ``profile.save``. ValueError: one sentence on why the file is no such export."""
     path = Path(path)
     try:
         with sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True) as con:
-            return _load(_Export(con, path.name), path, target, progress)
+            return _load(_Export(con, path.name), path, target, progress, captured)
     except sqlite3.DatabaseError as error:
         raise ValueError(f"{path.name} is a damaged or truncated SQLite file ({error})") from None
 
@@ -69,7 +74,7 @@ class _Export:
         return Coded(np.where(ids == ABSENT, -1, codes.reshape(-1)).astype(np.int32), values)
 
 
-def _load(export: _Export, path: Path, target, progress) -> dict:
+def _load(export: _Export, path: Path, target, progress, captured) -> dict:
     progress(0.1, "reading kernels and copies")
     tables = {name: empty(name) for name in ("kernels", "operators", "launches", "copies", "ranges", "memory", "counters")}
     tables["kernels"] = _kernels(export)
@@ -95,7 +100,7 @@ def _load(export: _Export, path: Path, target, progress) -> dict:
         "notes": [] if origin else ["the file does not say when it was begun: times are relative"],
         "metadata": {k: export.facts[k] for k in ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION") if k in export.facts},
     }
-    return profile.save(tables, target, facts, _gpus(export), lambda text: progress(0.7, text))
+    return profile.save(tables, target, facts, _gpus(export), lambda text: progress(0.7, text), captured)
 
 
 def _span(export: _Export, found: dict, names: Coded, cat: str, lane: np.ndarray, pid, tid) -> dict:

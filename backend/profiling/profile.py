@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from backend.profiling import gaps, launches, links, nesting, summary, table
-from backend.profiling.table import ABSENT, Coded
+from backend.profiling.table import ABSENT
 
 SCHEMA = 1
 _DROP = ("grid", "block", "lane", "hierarchy")  # as columns of their own, or texts, in the files
@@ -26,21 +26,16 @@ def save(
     facts: dict,
     gpus: list[dict],
     said: Callable[[str], None] = lambda text: None,
+    captured: list[dict] | None = None,
 ) -> dict:
     """Write everything and give the summary. ``target(name)`` names a file; ``facts`` are merged into the summary; ``said`` is
-    told what is being done, and may raise.
+    told what is being done, and may raise; ``captured``: kernels of the eager run that graphs of this one were captured from.
     """
     said("finding what encloses what")
     nesting.nest(tables["operators"], tables["ranges"], tables["launches"])
     said("linking kernels to launches, operators and modules")
-    covered = links.link(tables)
+    covered = links.link(tables, captured)
     notes = list(facts.get("notes", ())) + launches.describe(tables["kernels"], tables["launches"], gpus)
-    names: Coded = tables["operators"]["name"]
-    for name in ("kernels", "copies", "launches"):
-        row = tables[name]["operator"]
-        code = np.full(len(row), -1, np.int32)
-        code[row >= 0] = names.codes[row[row >= 0]]
-        tables[name]["operator_name"] = Coded(code, names.values)
     copies = tables["copies"]
     moved = (copies["bytes"] != ABSENT) & (copies["dur_ns"] > 0)
     copies["gbps"] = np.where(moved, copies["bytes"] / np.maximum(copies["dur_ns"], 1), np.nan)

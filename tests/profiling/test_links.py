@@ -3,9 +3,10 @@
 import itertools
 
 import pytest
-from made_up import DATA, H200, kernel, launch, load, op, trace, x
+from made_up import DATA, H200, kernel, launch, load, op, tables, trace, x
 
 from backend.analysis.occupancy import theoretical
+from backend.profiling import import_chrome
 
 TRACES = sorted((DATA / "traces").glob("*.json.gz"))
 
@@ -26,7 +27,7 @@ def test_external_ids_count_only_where_the_operator_was_open(tmp_path):
         ("inner", "external id", None),
     ]
     assert summary["coverage"] == {
-        "kernels": 4, "launch": 0.75, "operator": 0.75, "module": 0.0, "by": {"external id": 2, "enclosing": 1, "captured run": 0}
+        "kernels": 4, "launch": 0.75, "operator": 0.75, "module": 0.0, "by": {"external id": 2, "enclosing": 1, "captured run": 0, "captured trace": 0}
     }  # fmt: skip
     device = {o["name"]: (o["device_ns"], o["self_device_ns"]) for o in rows["operators"]}
     assert device == {"outer": (15000, 5000), "inner": (10000, 10000), "elsewhere": (0, 0)}
@@ -84,6 +85,29 @@ def test_replayed_kernels_get_the_operators_of_the_captured_run(tmp_path):
     assert summary["coverage"]["by"]["captured run"] == 12
 
 
+def test_replayed_kernels_of_another_trace(tmp_path):
+    eager = [
+        op("mm", 0, 8, 1),
+        launch(1, 1, external=1),
+        kernel(1, 4, 1, "a", external=1),
+        x("user_annotation", "module: net.0", 0, 9),
+    ]
+    eager += [op("add", 10, 8, 2), launch(2, 11, external=2), kernel(2, 14, 1, "b", external=2)]
+    _, before = load(trace(tmp_path / "eager.json", eager), tmp_path / "eager")
+    replay = [op("inside", 0, 3, 9), launch(7, 1, name="cudaGraphLaunch")]
+    replay += [kernel(7, 10 + i, 1, name, grid=(1 if name == "c" else 132, 1, 1)) for i, name in enumerate("abcb")]
+    file = trace(tmp_path / "graph.json", replay)
+    alone, rows = load(file, tmp_path / "alone")
+    assert {k["operator_link"] for k in rows["kernels"]} == {"enclosing"}
+    (tmp_path / "both").mkdir()
+    both = import_chrome.load(file, lambda name: tmp_path / "both" / name, captured=before["kernels"])
+    found = [(k["operator_name"], k["module"], k["operator_link"]) for k in tables(tmp_path / "both")["kernels"]]
+    linked = ("captured trace",)
+    assert found == [("mm", "net.0", *linked), ("add", None, *linked), ("inside", None, "enclosing"), ("add", None, *linked)]
+    assert both["coverage"]["by"] == {"external id": 0, "enclosing": 1, "captured run": 0, "captured trace": 3}
+    assert both["totals"] == alone["totals"]
+
+
 @pytest.mark.skipif(not TRACES, reason=f"no folder of other people's traces at {DATA}")
 def test_a_real_graph_and_a_real_old_trace(tmp_path):
     _, rows = load(DATA / "traces" / "sdpa_h200_graph.json.gz", tmp_path / "graph")
@@ -93,7 +117,7 @@ def test_a_real_graph_and_a_real_old_trace(tmp_path):
         k["occupancy"] == 12 / 64 and k["reported_occupancy"] == 0 and k["limiter"] == "registers" for k in rows["kernels"]
     )
     old, rows = load(DATA / "traces" / "alexnet_a100.json.gz", tmp_path / "old")
-    assert old["coverage"]["by"] == {"external id": 0, "enclosing": 79, "captured run": 0}
+    assert old["coverage"]["by"] == {"external id": 0, "enclosing": 79, "captured run": 0, "captured trace": 0}
     assert all(k["occupancy"] > 0 for k in rows["kernels"] if k["shared_bytes"] > 49152)
 
 

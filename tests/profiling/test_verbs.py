@@ -76,7 +76,9 @@ def test_files_become_runs_that_can_be_compared(home, call, tmp_path):
     assert call("runs", "export", runs[0], "--to", bundle)[0] == 0
     code, out, _ = call("import", bundle)
     assert code == 0 and "done" in out
-    assert call("import", files[0])[1].count("kernels linked: 100.0% to a launch, 100.0% to an operator") == 1
+    assert (
+        call("import", files[0], "--captured", runs[1])[1].count("kernels linked: 100.0% to a launch, 100.0% to an operator") == 1
+    )
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real files at {DATA}")
@@ -120,10 +122,12 @@ def test_a_broken_file_is_a_failed_run_with_its_reason(home, call, tmp_path):
     [
         ({"file": 3}, TypeError, "file is a path"),
         ({"keep": 1}, TypeError, "keep is true, false or null"),
-        ({"speed": 1}, ValueError, "an import takes file and keep, not speed"),
+        ({"speed": 1}, ValueError, "an import takes file, keep and captured, not speed"),
+        ({"captured": 5}, TypeError, "captured is the id of a run"),
+        ({"captured": "20200101-000000"}, ValueError, "20200101-000000"),
     ],
 )
-def test_import_specs_are_checked(spec, error, says, tmp_path):
+def test_import_specs_are_checked(spec, error, says, home, tmp_path):
     (tmp_path / "a.json").write_text("[]")
     with pytest.raises(error, match=says):
         import_kind.validate({"file": str(tmp_path / "a.json")} | spec)

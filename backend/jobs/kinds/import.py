@@ -23,15 +23,17 @@ _NAMES = {
 
 
 def validate(spec: dict) -> dict:
-    """{"file": path, "keep": true, false or null}: keep the file in the run; null keeps what is small or packed.
+    """{"file": path, "keep": true, false or null, "captured": run id or null}.
 
+    keep: the file itself stays in the run; null keeps what is small or packed. captured: a run with the trace of the eager
+    run from which this one's CUDA graphs were captured: replayed kernels get their operators from there, by order.
     Adds "form", which the content decides, and makes the path absolute. ValueError or TypeError in one sentence.
     """
     from backend.profiling import forms
 
-    unknown = set(spec) - {"file", "keep", "form"}
+    unknown = set(spec) - {"file", "keep", "captured", "form"}
     if unknown:
-        raise ValueError(f"an import takes file and keep, not {', '.join(sorted(unknown))}")
+        raise ValueError(f"an import takes file, keep and captured, not {', '.join(sorted(unknown))}")
     file, keep = spec.get("file"), spec.get("keep")
     if not isinstance(file, str):
         raise TypeError(f"file is a path, not {file!r}")
@@ -40,7 +42,26 @@ def validate(spec: dict) -> dict:
     path = Path(os.path.abspath(os.path.expanduser(file)))
     if importlib.util.find_spec("pyarrow") is None:
         raise Unsupported("an import writes Parquet tables, and pyarrow is not installed here: python -m pip install pyarrow")
-    return {"file": str(path), "keep": keep, "form": forms.detect(path)}
+    captured = spec.get("captured")
+    if captured is not None:
+        captured = _eager_run(captured).name
+    return {"file": str(path), "keep": keep, "captured": captured, "form": forms.detect(path)}
+
+
+def _eager_run(run_id) -> Path:
+    """The folder of a run whose kernels are known; ValueError where there is none."""
+    from backend.core.errors import RunError
+    from backend.store import library, profile
+
+    if not isinstance(run_id, str):
+        raise TypeError(f"captured is the id of a run, not {run_id!r}")
+    try:
+        path = library.find(run_id)
+    except RunError as error:
+        raise ValueError(str(error)) from None
+    if "kernels" not in profile.names(path):
+        raise ValueError(f"captured is a run with a trace, and {path.name} holds no kernels")
+    return path
 
 
 def device(spec: dict) -> None:
@@ -51,6 +72,7 @@ def device(spec: dict) -> None:
 def run(spec: dict, reporter) -> None:
     """Write the tables of ``profiling.profile`` (ncu and snapshot: their own) and summary.json as artifacts."""
     from backend.profiling import importing
+    from backend.store import profile
 
     path = Path(spec["file"])
 
@@ -61,7 +83,8 @@ def run(spec: dict, reporter) -> None:
     if spec["form"] == "chrome" and importlib.util.find_spec("msgspec") is None:
         reporter.log("msgspec is not installed, so reading takes several times as long: python -m pip install msgspec==0.22.0")
     progress(0.0, f"reading {path.name}")
-    summary = importing.load(path, spec["form"], reporter.artifact, progress)
+    captured = profile.rows(_eager_run(spec["captured"]), "kernels") if spec["captured"] else None
+    summary = importing.load(path, spec["form"], reporter.artifact, progress, captured)
     gpu = next((g["name"] for g in summary.get("gpus", ()) if g.get("name")), None)
     reporter.environment(device_name=gpu or "unknown device", imported_from=path.name)
     _keep(path, spec, reporter)
