@@ -69,7 +69,7 @@ template <typename T, bool Wide> __device__ __forceinline__ void write(T* row, i
 }
 
 template <typename T, int Chunks, bool Wide>
-__global__ void __launch_bounds__(32 * WARPS) spmm_balanced(const SpmmArgs a, int64_t panels, int64_t long_blocks) {
+__global__ void __launch_bounds__(32 * WARPS, Chunks == 4 ? 1 : 2) spmm_balanced(const SpmmArgs a, int64_t panels, int64_t long_blocks) {
   constexpr int Width = WIDTH<T>;
   __shared__ float part[WARPS][Chunks * CHUNK<T>];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, member = lane % LANES;
