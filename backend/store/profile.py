@@ -28,16 +28,17 @@ def names(run: Path) -> list[str]:
 
 def table(run: Path, name: str, columns: list[str] | None = None):
     """One table as a pandas DataFrame; texts are categories. RunError where it is not there or damaged."""
-    return _read(run, name, columns).to_pandas()
+    return arrow(run, name, columns).to_pandas()
 
 
 def rows(run: Path, name: str, limit: int | None = None) -> list[dict]:
     """The first rows of a table as dicts, without pandas. RunError as ``table``."""
-    found = _read(run, name, None)
+    found = arrow(run, name)
     return (found if limit is None else found.slice(0, limit)).to_pylist()
 
 
-def _read(run: Path, name: str, columns: list[str] | None):
+def arrow(run: Path, name: str, columns: list[str] | None = None):
+    """One table as a pyarrow.Table. RunError as ``table``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
