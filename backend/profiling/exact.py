@@ -6,7 +6,6 @@ absolute times (1.7e15 µs) do not, and their numbers are taken from the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
@@ -28,20 +27,25 @@ def nanoseconds(value) -> int | None:
     return None
 
 
-def lossy(values: Sequence) -> bool:
+def lossy(values: list) -> bool:
     """Whether any of the numbers is a float too large to hold its nanoseconds."""
+    if float not in set(map(type, values)):
+        return False
     return any(type(v) is float and not -LOSSY_FROM < v < LOSSY_FROM for v in values)
 
 
-def column(values: Sequence, base: int = 0, absent: int | None = None) -> np.ndarray:
+def column(values: list, base: int = 0, absent: int | None = None) -> np.ndarray:
     """int64 ns of a column of µs, ``base`` added. ``absent`` stands for what is no number; ValueError where that is None.
 
     ValueError, too, for a time beyond ±146 years.
     """
-    if all(type(v) is float for v in values):
-        numbers = np.fromiter(values, np.float64, len(values))
-        if not len(numbers) or np.abs(numbers).max() < LOSSY_FROM:  # False for NaN
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        numbers = np.array(values)
+        if np.abs(numbers).max() < LOSSY_FROM:  # False for NaN
             return np.rint(numbers * 1000.0).astype(np.int64) + base
+    elif kinds == {int} and max(values) < 1 << 52 and min(values) > -(1 << 52):
+        return np.array(values, np.int64) * 1000 + base
     found = []
     for value in values:
         ns = nanoseconds(value)

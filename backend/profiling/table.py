@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -54,12 +55,15 @@ def coded(values: Sequence) -> Coded:
     return Coded(codes, texts.values())
 
 
-def whole(values: Sequence) -> np.ndarray:
+def whole(values: list) -> np.ndarray:
     """int64 of a column that should be whole numbers: texts as "0x0" are read, what is none is ABSENT."""
-    try:
-        return np.fromiter((v if type(v) is int else _whole(v) for v in values), np.int64, len(values))
-    except OverflowError:
-        return np.array([v if type(v) is int and abs(v) < 1 << 62 else _whole(v) for v in values], np.int64)
+    kinds = set(map(type, values))  # most columns hold one
+    if kinds <= {type(None)}:
+        return np.full(len(values), ABSENT, np.int64)
+    if kinds == {int}:
+        with contextlib.suppress(OverflowError):
+            return np.array(values, np.int64)
+    return np.array([v if type(v) is int and abs(v) < 1 << 62 else _whole(v) for v in values], np.int64)
 
 
 def real(values: Sequence) -> np.ndarray:
@@ -67,12 +71,16 @@ def real(values: Sequence) -> np.ndarray:
     return np.fromiter((v if type(v) in (int, float) else np.nan for v in values), np.float64, len(values))
 
 
-def triples(values: Sequence) -> np.ndarray:
+def triples(values: list) -> np.ndarray:
     """(n, 3) int64 of a column of [x, y, z]; rows of ABSENT for what is none."""
     found = np.full((len(values), 3), ABSENT, np.int64)
+    if set(map(type, values)) <= {type(None)}:
+        return found
     for row, v in enumerate(values):
-        if type(v) is list and len(v) == 3 and all(type(n) is int and 0 <= n < 1 << 32 for n in v):
-            found[row] = v
+        if type(v) is list and len(v) == 3:
+            x, y, z = v
+            if type(x) is type(y) is type(z) is int and min(v) >= 0 and max(v) < 1 << 32:
+                found[row] = v
     return found
 
 

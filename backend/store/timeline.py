@@ -28,10 +28,7 @@ def _distinct(run: Path, table: str, *columns: str) -> list[tuple]:
     if table not in profile.names(run):
         return []
     rows = profile.arrow(run, table, list(columns)).group_by(list(columns)).aggregate([]).to_pylist()
-    return sorted(
-        (tuple(row[c] for c in columns) for row in rows),
-        key=lambda row: [(v is None, v or 0) if not isinstance(v, str) else (False, v) for v in row],
-    )
+    return sorted((tuple(row[c] for c in columns) for row in rows), key=lambda row: [(v is None, v) for v in row])
 
 
 def view(run: Path, lane: dict, begin_ns: int | None = None, end_ns: int | None = None, bins: int = 800) -> dict:

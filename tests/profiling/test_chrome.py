@@ -187,6 +187,19 @@ def test_another_schema_version_is_said(tmp_path):
     assert any("schema version '9'" in n for n in load(file, tmp_path / "out")[0]["notes"])
 
 
+def test_odd_values_are_missing_and_harm_nothing(tmp_path):
+    odd = [[1, 2], {"a": 1}, "0x1f", "text" * 9, 1 << 70, -5, 2.0, 2.5, True, None]
+    events = [
+        x("kernel", f"k{i}", i, 1, {"stream": v, "grid": v, "correlation": v, "registers per thread": v, "bytes": v})
+        for i, v in enumerate(odd)
+    ]
+    events += [x("kernel", "shape", 99, 1, {"grid": [1, "2", 3], "block": [1, -1, 1], "shared memory": 1 << 63})]
+    for use in (True, False):
+        _, rows = load(trace(tmp_path / "t.json", events), tmp_path / f"out{use}", Decoder(use))
+        assert [k["stream"] for k in rows["kernels"]] == [None, None, 31, None, None, -5, 2, None, None, 1, 1]
+        assert {k["grid_x"] for k in rows["kernels"]} == {None} and rows["kernels"][-1]["shared_bytes"] is None
+
+
 def test_names_that_are_html_stay_text(tmp_path):
     name = "<img src=x onerror=alert(1)>&<script>"
     _, rows = load(trace(tmp_path / "t.json", [kernel(1, 1, 1, name=name), op(name, 0, 9)]), tmp_path / "out")
