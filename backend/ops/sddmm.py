@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backend import masks
+from backend.core.errors import Unsupported
 from backend.kernels import register_fakes
 from backend.ops import _structure
 from backend.ops._cases import BYTES, check_tensors
@@ -37,7 +38,11 @@ def inputs(values, dtype, device, seed, contiguous=True):
     b, h, sq, sk, d = (values[n] for n in ("batch", "heads", "seq", "seq_k", "head_dim"))
     q = random_tensor((b, h, sq, d), dtype, device, g, contiguous)
     k = random_tensor((b, h, sk, d), dtype, device, g, contiguous)
-    return {"q": q, "k": k, "structure": prepare(masks.parse(values["mask"]), sq, sk, device)}
+    return {
+        "q": q,
+        "k": k,
+        "structure": prepare(masks.parse(values["mask"]), sq, sk, device, _structure.FORMATS[values["format"]]),
+    }
 
 
 def arguments(inputs):
@@ -49,37 +54,55 @@ def call(inputs, impl):
     return sddmm(inputs["q"], inputs["k"], inputs["structure"], impl=impl)
 
 
+def auto(inputs):
+    return _structure.auto(FAMILY, inputs["structure"], inputs["q"].device)
+
+
 def reference(inputs):
-    """The dense product in float64, in pieces of rows, of which the kept elements are taken: (B, H, nnz)."""
+    """The dense product in float64, in pieces of rows, of which the kept elements are taken: (B, H, *value_shape)."""
     import torch
 
     q, k, s = inputs["q"], inputs["k"].double(), inputs["structure"]
-    b, h, sq, _ = q.shape
-    offsets, place = s.row_offsets.tolist(), s.flat().to(q.device)
-    out = torch.empty(b, h, s.nnz, dtype=torch.float64, device=q.device)
-    step = max(1, _PIECE // (b * h * s.seq_k))
-    for first in range(0, sq, step):
-        last = min(first + step, sq)
+    heads, side = q.shape[:2], s.block or 1
+    keep, place, offsets = s.keep().to(q.device), s.place().to(q.device), s.row_offsets.tolist()
+    across, rows = -(-s.seq_k // side), len(offsets) - 1
+    out = torch.empty(*heads, *s.value_shape, dtype=torch.float64, device=q.device)
+    step = max(1, _PIECE // (heads.numel() * s.seq_k * side))
+    for first in range(0, rows, step):
+        last = min(first + step, rows)
         some = slice(offsets[first], offsets[last])
-        scores = q[:, :, first:last].double() @ k.transpose(2, 3)
-        out[:, :, some] = scores.flatten(2)[:, :, place[some] - first * s.seq_k]
+        scores = q[:, :, first * side : last * side].double() @ k.transpose(2, 3)
+        missing = (0, across * side - s.seq_k, 0, (last - first) * side - scores.shape[2])
+        grid = torch.nn.functional.pad(scores, missing).view(*heads, last - first, side, across, side).transpose(3, 4)
+        found = grid.reshape(*heads, -1, side, side)[:, :, place[some] - first * across]
+        out[:, :, some] = found * keep[some] if s.block else found[..., 0, 0]
     return out
 
 
 def cost(values, dtype):
-    """2·D operations a kept element; q, k and the values once each. The index lists, one set for all heads, are not counted."""
+    """2·D operations a kept element (effective) or stored one (executed); q, k and the values once each. The index lists,
+    one set for all heads, are not counted."""
     b, h, sq, sk, d = (values[n] for n in ("batch", "heads", "seq", "seq_k", "head_dim"))
-    kept = _structure.kept(values["mask"], sq, sk)
-    flop = 2.0 * d * kept * b * h
-    notes = {"density": kept / (sq * sk), "kept elements a head": kept}
-    return Cost(flop, flop, BYTES[dtype] * b * h * d * (sq + sk), BYTES[dtype] * b * h * kept, "vector", notes)
+    of = _structure.counts(values["mask"], sq, sk, values["format"])
+    notes = {"density": of.kept / (sq * sk), "kept elements a head": of.kept, "stored elements a head": of.stored}
+    read, written = BYTES[dtype] * b * h * d * (sq + sk), BYTES[dtype] * b * h * of.stored
+    return Cost(2.0 * d * of.kept * b * h, 2.0 * d * of.stored * b * h, read, written, "vector", notes)
 
 
 def _eager(inputs):
-    q, k, place = inputs["q"], inputs["k"], inputs["structure"].flat()
+    import torch
+
+    q, k, s = inputs["q"], inputs["k"], inputs["structure"]
+    place, side, keep = s.place(), s.block, s.keep()
+    if not side:
+        return lambda: (q @ k.transpose(2, 3)).flatten(2).index_select(2, place)
+    rows, across = -(-s.seq_q // side), -(-s.seq_k // side)
+    missing = (0, across * side - s.seq_k, 0, rows * side - s.seq_q)
 
     def run():
-        return (q @ k.transpose(2, 3)).flatten(2).index_select(2, place)
+        full = torch.nn.functional.pad(q @ k.transpose(2, 3), missing)
+        grid = full.view(*q.shape[:2], rows, side, across, side).transpose(3, 4).reshape(*q.shape[:2], -1, side, side)
+        return grid.index_select(2, place) * keep
 
     return run
 
@@ -90,11 +113,13 @@ def _sparse(inputs):
 
     q, k, s = inputs["q"], inputs["k"], inputs["structure"]
     heads = q.shape[0] * q.shape[1]
-    like = s.csr(torch.zeros(heads, s.nnz, dtype=q.dtype, device=q.device))
+    if s.block:
+        raise Unsupported("torch.sparse.sampled_addmm of BSR; CSR is supported")
+    like = s.tensor(torch.zeros(heads, s.entries, dtype=q.dtype, device=q.device))
 
     def run():
         rows, keys = q.reshape(heads, s.seq_q, -1), k.reshape(heads, s.seq_k, -1)
-        return torch.sparse.sampled_addmm(like, rows, keys.transpose(1, 2), beta=0.0).values().view(*q.shape[:2], s.nnz)
+        return torch.sparse.sampled_addmm(like, rows, keys.transpose(1, 2), beta=0.0).values().view(*q.shape[:2], s.entries)
 
     _structure.try_once(run, f"torch.sparse.sampled_addmm of {q.dtype} on {q.device.type}")
     return run
@@ -107,11 +132,12 @@ PEERS = {
 
 
 def sddmm(q, k, structure, *, impl="auto"):
-    """The products q·k where ``structure`` keeps them: (..., nnz) in q's dtype, in the order of CSR, accumulated in fp32.
+    """The products q·k where ``structure`` keeps them, in q's dtype, accumulated in fp32: (..., entries) in the order of CSR, or
+    (..., blocks, block, block) for BSR with zeros at what is not kept.
 
     q: (..., S_q, D), k: (..., S_k, D), float32, float16 or bfloat16, CPU or CUDA, any strides (what is not dense in the last
-    dimension is copied); forward only. structure: from ``prepare(mask, S_q, S_k, device)``, shared by all leading dimensions.
-    impl: a kernel of cuda/sddmm, or "auto": the last of the ladder. Raises TypeError and ValueError for what does not fit.
+    dimension is copied); forward only. structure: from ``prepare(mask, S_q, S_k, device, block)``, shared by all leading dimensions.
+    impl: a kernel of cuda/sddmm, or "auto": the best for the format. Raises TypeError and ValueError for what does not fit.
     """
     from backend import kernels
 
@@ -124,11 +150,14 @@ def sddmm(q, k, structure, *, impl="auto"):
             f"the structure is {structure.seq_q} by {structure.seq_k}; this call has {q.shape[-2]} queries and {k.shape[-2]} keys"
         )
     _structure.refuse_gradient(NAME, q, k)
-    return kernels.call(NAME, q, k, structure.row_offsets, structure.columns, structure.row_of, impl=impl)
+    if impl == "auto":
+        impl = _structure.auto(FAMILY, structure, q.device)
+    lists = (structure.row_offsets, structure.columns, structure.row_of, structure.bits)
+    return kernels.call(NAME, q, k, *lists, structure.block, impl=impl)
 
 
-def _fake(q, k, row_offsets, columns, row_of, impl):
-    return q.new_empty((*q.shape[:-2], columns.shape[0]))
+def _fake(q, k, row_offsets, columns, row_of, bits, block, impl):
+    return q.new_empty((*q.shape[:-2], columns.shape[0], *((block, block) if block else ())))
 
 
 register_fakes({"sddmm": _fake})

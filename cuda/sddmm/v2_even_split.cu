@@ -87,6 +87,7 @@ template <typename T, bool Wide> const char* launch(const SddmmArgs& a, cudaStre
 }  // namespace
 
 FUSESCOPE_KERNEL(const SddmmArgs* args, void* stream) {
+  if (args->block) return "unsupported: BSR (CSR is; v3_blocks takes BSR)";
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool fits = wide<T>(args->q, args->q_step, 3, args->depth) && wide<T>(args->k, args->k_step, 3, args->depth);

@@ -1,4 +1,6 @@
 // V as fp32 rows; a row's sum stays in vector registers, 64 columns at a time; of each head the long rows are taken first.
+#include <vector>
+
 #include "../common/cpu_block.h"
 #include "spmm.cuh"
 
@@ -37,6 +39,18 @@ void spmm_row(const T* values, const int32_t* columns, int64_t count, const floa
       default: gather<4>(values, columns, count, v + d, distance, sum + d);
     }
 }
+
+template <typename T> void write_row(const float* sum, T* to, int64_t depth) {
+#pragma omp simd
+  for (int64_t d = 0; d < depth; ++d) to[d] = from_float<T>(sum[d]);
+}
+
+// The keys of a block row, one after another.
+void block_columns(const SpmmArgs& a, int64_t begin, int64_t entries, std::vector<int32_t>& to) {
+  to.clear();
+  for (int64_t t = begin; t < begin + entries; ++t)
+    for (int64_t c = int64_t(a.columns[t]) * a.block; c < std::min(a.keys, int64_t(a.columns[t] + 1) * a.block); ++c) to.push_back(int32_t(c));
+}
 }  // namespace
 
 FUSESCOPE_KERNEL(const SpmmArgs* args, void*) {
@@ -54,15 +68,33 @@ FUSESCOPE_KERNEL(const SpmmArgs* args, void*) {
 #pragma omp for schedule(static)
           for (int64_t i = 0; i < count * a.keys; ++i) rows.pack(first, i);
         }
-        Buffer sum = buffer(rows.width);
+        Buffer sum = buffer(rows.width), weights;
+        std::vector<int32_t> columns;
+        const int64_t lists = a.block ? (a.rows + a.block - 1) / a.block : a.rows;
 #pragma omp for schedule(dynamic, 16) nowait
-        for (int64_t i = 0; i < count * a.rows; ++i) {
-          const int64_t h = first + i / a.rows, r = a.order[i % a.rows], begin = a.row_offsets[r];
-          const T* values = static_cast<const T*>(a.values) + h / a.inner * a.values_step[0] + h % a.inner * a.values_step[1] + begin;
-          spmm_row(values, a.columns + begin, a.row_offsets[r + 1] - begin, rows.of(first, h), rows.distance, rows.width, sum.get());
-          T* to = static_cast<T*>(a.out) + (h * a.rows + r) * a.depth;
-#pragma omp simd
-          for (int64_t d = 0; d < a.depth; ++d) to[d] = from_float<T>(sum.get()[d]);
+        for (int64_t i = 0; i < count * lists; ++i) {
+          const int64_t h = first + i / lists, list = a.order[i % lists], begin = a.row_offsets[list];
+          const int64_t entries = a.row_offsets[list + 1] - begin;
+          const T* values = static_cast<const T*>(a.values) + h / a.inner * a.values_step[0] + h % a.inner * a.values_step[1];
+          const float* v = rows.of(first, h);
+          T* out = static_cast<T*>(a.out) + h * a.rows * a.depth;
+          if (!a.block) {
+            spmm_row(values + begin, a.columns + begin, entries, v, rows.distance, rows.width, sum.get());
+            write_row(sum.get(), out + list * a.depth, a.depth);
+            continue;
+          }
+          block_columns(a, begin, entries, columns);
+          weights = buffer(int64_t(columns.size()));
+          for (int64_t r = list * a.block; r < std::min(a.rows, (list + 1) * a.block); ++r) {
+            int64_t n = 0;  // a row of all its blocks, as one list
+            for (int64_t t = begin; t < begin + entries; ++t) {
+              const T* row = values + (t * a.block + r % a.block) * a.block;
+              const int64_t here = std::min<int64_t>(a.block, a.keys - int64_t(a.columns[t]) * a.block);
+              for (int64_t c = 0; c < here; ++c) weights.get()[n++] = to_float(row[c]);
+            }
+            spmm_row(weights.get(), columns.data(), n, v, rows.distance, rows.width, sum.get());
+            write_row(sum.get(), out + r * a.depth, a.depth);
+          }
         }
       }
     }

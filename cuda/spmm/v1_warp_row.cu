@@ -22,6 +22,7 @@ template <typename T> __global__ void __launch_bounds__(32 * WARPS) spmm_warp_ro
 }  // namespace
 
 FUSESCOPE_KERNEL(const SpmmArgs* args, void* stream) {
+  if (args->block) return "unsupported: BSR (CSR is; v3_blocks takes BSR)";
   const int64_t blocks = (args->outer * args->inner * args->rows + WARPS - 1) / WARPS;
   if (blocks > INT32_MAX) return "unsupported: more than 2^33 rows, all heads together";
   return dispatch(args->dtype, [&](auto zero) {

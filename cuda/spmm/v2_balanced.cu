@@ -125,6 +125,7 @@ template <typename T, bool Wide> const char* by_depth(const SpmmArgs& a, cudaStr
 }  // namespace
 
 FUSESCOPE_KERNEL(const SpmmArgs* args, void* stream) {
+  if (args->block) return "unsupported: BSR (CSR is; v3_blocks takes BSR)";
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
     auto on = static_cast<cudaStream_t>(stream);

@@ -14,7 +14,7 @@ from backend import ops
 from backend.measure.check import Case
 from tests.emulator import build
 
-KERNELS = {"sddmm": ("v1_warp_row", "v2_even_split"), "spmm": ("v1_warp_row", "v2_balanced")}
+KERNELS = {"sddmm": ("v1_warp_row", "v2_even_split", "v3_blocks"), "spmm": ("v1_warp_row", "v2_balanced", "v3_blocks")}
 
 CASES = (
     {"seq": 1, "head_dim": 1, "mask": "full"},
@@ -29,16 +29,23 @@ CASES = (
     {"seq": 6, "mask": "random:density=0.0", "head_dim": 16},
 )
 
+BLOCK_CASES = (
+    {"seq": 20, "seq_k": 50, "head_dim": 40, "mask": "random:density=0.05", "format": "bsr16"},
+    {"seq": 70, "seq_k": 33, "head_dim": 70, "mask": "causal", "format": "bsr32", "heads": 2},
+    {"seq": 65, "seq_k": 130, "head_dim": 8, "mask": "sliding_window:left=3,right=3", "format": "bsr64"},
+    {"seq": 33, "mask": "random:density=0.0", "head_dim": 16, "format": "bsr16"},
+)
+
 
 def main() -> None:
     torch.ops.load_library(build(KERNELS))
     torch.set_num_threads(1)
     for op, impls in KERNELS.items():
         module = ops.load(op)
-        for number, values in enumerate(CASES):
+        for number, values in enumerate((*CASES, *BLOCK_CASES)):
             for dtype, contiguous in ((module.DTYPES[number % 3], True), (module.DTYPES[(number + 1) % 3], number % 2 == 0)):
                 case = Case(module, module.validate({"batch": 1, "heads": 1} | values), dtype, "cpu", number, contiguous)
-                for impl in impls:
+                for impl in impls[2:] if "format" in values else impls[:2]:
                     reason = case.verify(partial(_call, op, case.inputs, impl)).reason
                     print(json.dumps({"op": op, "impl": impl, "dtype": dtype, "case": values, "wrong": reason}), flush=True)
 
@@ -46,8 +53,10 @@ def main() -> None:
 def _call(op, given, impl):
     s = given["structure"]
     if op == "sddmm":
-        return torch.ops.fusescope.sddmm(given["q"], given["k"], s.row_offsets, s.columns, s.row_of, impl)
-    return torch.ops.fusescope.spmm(given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows, impl)
+        return torch.ops.fusescope.sddmm(given["q"], given["k"], s.row_offsets, s.columns, s.row_of, s.bits, s.block, impl)
+    return torch.ops.fusescope.spmm(
+        given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows, s.seq_q, s.block, impl
+    )
 
 
 if __name__ == "__main__":

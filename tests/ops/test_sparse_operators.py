@@ -13,6 +13,7 @@ import torch
 from backend import kernels, masks, ops
 from backend.core import paths
 from backend.core.errors import Unsupported
+from backend.masks.sparse import to_bsr
 from backend.measure.check import Case
 from backend.ops import _structure
 from backend.ops.sddmm import prepare, sddmm
@@ -34,13 +35,53 @@ def test_a_structure_is_the_csr_of_its_mask(seq_q, seq_k, density):
     other = scipy.sparse.csr_array(keep.numpy())
     assert np.array_equal(s.row_offsets, other.indptr) and np.array_equal(s.columns, other.indices)
     assert np.array_equal(s.row_of, np.repeat(np.arange(seq_q), np.diff(other.indptr)))
-    assert torch.equal(s.dense(torch.ones(s.nnz)), keep.float())
-    assert torch.equal(s.csr(torch.ones(s.nnz)).to_dense(), keep.float())
+    assert torch.equal(s.dense(torch.ones(s.entries)), keep.float())
+    assert torch.equal(s.tensor(torch.ones(s.entries)).to_dense(), keep.float())
     lengths = keep.sum(1)[s.order.long()]
     assert sorted(s.order.tolist()) == list(range(seq_q)), "every row once"
     assert (lengths[: s.long_rows] > _structure.LONG).all() and (lengths[s.long_rows :] <= _structure.LONG).all()
     assert (lengths[:-1] * 2 >= lengths[1:]).all(), "in classes of falling length"
-    assert s.density == keep.numpy().mean() and s.nnz == int(keep.sum())
+    assert s.density == keep.numpy().mean() and s.entries == int(keep.sum())
+
+
+@pytest.mark.parametrize("block", [16, 32, 64])
+@pytest.mark.parametrize(("seq_q", "seq_k", "density"), [(1, 1, 1.0), (7, 100, 0.01), (130, 65, 0.3), (100, 200, 0.0)])
+def test_blocks_are_those_of_the_mask(seq_q, seq_k, density, block):
+    keep = torch.rand(seq_q, seq_k, generator=torch.Generator().manual_seed(3)) < density
+    s, other = prepare(keep, seq_q, seq_k, block=block), to_bsr(keep.numpy(), block)
+    assert np.array_equal(s.row_offsets, other.offsets) and np.array_equal(s.columns, other.columns)
+    assert np.array_equal(s.keep(), other.blocks) and s.value_shape == other.blocks.shape and s.kept == int(keep.sum())
+    values = torch.randn(2, *s.value_shape) * s.keep()
+    dense = s.dense(values)
+    assert dense.shape == (2, seq_q, seq_k) and torch.equal(dense != 0, keep.expand(2, -1, -1))
+    assert torch.equal(s.dense(values[0], 0, 1), dense[0, :block])
+    rows, columns = keep.nonzero(as_tuple=True)
+    assert torch.equal(torch.sort(dense[0, rows, columns])[0], torch.sort(values[0][s.keep()])[0])
+    with pytest.raises(ValueError, match="block is 0"):
+        prepare(keep, seq_q, seq_k, block=8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("form", ["bsr16", "bsr32", "bsr64"])
+@pytest.mark.parametrize("op", OPS)
+def test_block_formats(op, form, dtype, device):
+    module = ops.load(op)
+    for sizes in ({"seq": 37, "seq_k": 150}, {"seq": 128, "seq_k": 64}, {"seq": 1}):
+        values = module.validate({"batch": 2, "heads": 2, "head_dim": 24, "mask": "random:density=0.01", "format": form} | sizes)
+        for contiguous in (True, False):
+            case = Case(module, values, dtype, device, seed=1, contiguous=contiguous)
+            for impl in ("eager", "auto"):
+                assert case.verify(ops.make(op, impl, case.inputs)).reason is None, (impl, sizes)
+            cost, floats = module.cost(values, dtype), [t for t in case.inputs.values() if isinstance(t, torch.Tensor)]
+            assert cost.bytes_read == sum(t.numel() * t.element_size() for t in floats)
+            assert cost.bytes_written == case.reference.numel() * floats[0].element_size()
+    sizes = {"seq": 128, "seq_k": 64, "head_dim": 16, "mask": "causal", "format": form}
+    case = Case(module, module.validate(sizes), "float32", device, seed=1)
+    if op == "spmm":
+        assert case.verify(ops.make(op, "sparse", case.inputs)).reason is None
+    else:
+        with pytest.raises(Unsupported, match="BSR"):
+            ops.make(op, "sparse", case.inputs)
 
 
 def test_a_mask_and_its_dense_matrix_give_the_same_structure():
@@ -50,8 +91,8 @@ def test_a_mask_and_its_dense_matrix_give_the_same_structure():
     for name in ("row_offsets", "columns", "row_of", "order"):
         assert torch.equal(getattr(a, name), getattr(b, name))
     assert prepare(mask, 70, 130) is a, "made once"
-    assert _structure.kept(str(mask), 70, 130) == a.nnz
-    assert _structure.longest(str(mask), 70, 130) == int((a.row_offsets[1:] - a.row_offsets[:-1]).max())
+    assert _structure.counts(str(mask), 70, 130, "csr").kept == a.entries
+    assert _structure.counts(str(mask), 70, 130, "csr").longest == int((a.row_offsets[1:] - a.row_offsets[:-1]).max())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -61,7 +102,9 @@ def test_empty_rows_empty_and_full_matrices(op, dtype, mask, device):
     module = ops.load(op)
     values = module.validate({"batch": 2, "heads": 2, "seq": 37, "seq_k": 600, "head_dim": 24, "mask": mask})
     case = Case(module, values, dtype, device, seed=1)
-    for impl in [i.name for i in ops.implementations(op, device) if i.kind == "ours" and i.reason is None]:
+    for impl in [
+        i.name for i in ops.implementations(op, device) if i.kind == "ours" and i.reason is None and "blocks" not in i.name
+    ]:
         assert case.verify(ops.make(op, impl, case.inputs)).reason is None, impl
 
 
@@ -75,7 +118,7 @@ def test_any_number_of_leading_dimensions_and_layouts(device):
         torch.testing.assert_close(found, (q @ k.transpose(-1, -2))[..., rows, columns], rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(spmm(s, found, k), s.dense(found) @ k, rtol=1e-4, atol=1e-4)
     none = sddmm(wide[:0], keys[:0], s)
-    assert none.shape == (0, 3, 2, s.nnz) and spmm(s, none, keys[:0]).shape == (0, 3, 2, 20, 16)
+    assert none.shape == (0, 3, 2, s.entries) and spmm(s, none, keys[:0]).shape == (0, 3, 2, 20, 16)
 
 
 def test_infinities_stay_in_their_rows(device):
@@ -83,9 +126,11 @@ def test_infinities_stay_in_their_rows(device):
     s, keep = structure_of(9, 40, 0.3, device)
     v = torch.randn(40, 64, device=device)
     v[7] = float("inf")
-    values = torch.rand(s.nnz, device=device) + 0.1
+    values = torch.rand(s.entries, device=device) + 0.1
     touched = keep[:, 7]
-    for impl in [i.name for i in ops.implementations("spmm", device) if i.kind == "ours" and i.reason is None]:
+    for impl in [
+        i.name for i in ops.implementations("spmm", device) if i.kind == "ours" and i.reason is None and "blocks" not in i.name
+    ]:
         out = spmm(s, values, v, impl=impl)
         assert out[touched].isinf().all() and out[~touched].isfinite().all()
 
@@ -106,12 +151,12 @@ def test_opcheck_and_compile(op, device):
     module = ops.load(op)
     kernels.load(device)
     given = module.inputs(module.validate({"heads": 2, "seq": 12, "head_dim": 8, "mask": "causal"}), "float32", device, 0)
-    s, impl = given["structure"], kernels.choose(op, device)
+    s, impl = given["structure"], ops.auto(op, given)
     if op == "sddmm":
-        args = (given["q"], given["k"], s.row_offsets, s.columns, s.row_of)
+        args = (given["q"], given["k"], s.row_offsets, s.columns, s.row_of, s.bits, s.block)
         compiled = torch.compile(lambda q, k: sddmm(q, k, s, impl=impl) * 2, fullgraph=True)(given["q"], given["k"])
     else:
-        args = (given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows)
+        args = (given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows, s.seq_q, s.block)
         compiled = torch.compile(lambda p, v: spmm(s, p, v, impl=impl) * 2, fullgraph=True)(given["values"], given["v"])
     torch.library.opcheck(getattr(torch.ops.fusescope, op).default, (*args, impl))
     torch.testing.assert_close(compiled, module.call(given, impl) * 2)
@@ -119,7 +164,7 @@ def test_opcheck_and_compile(op, device):
 
 def test_what_does_not_fit_is_refused_by_name():
     s, _ = structure_of(5, 6, 0.5)
-    q, k, values = torch.randn(5, 8), torch.randn(6, 8), torch.randn(s.nnz)
+    q, k, values = torch.randn(5, 8), torch.randn(6, 8), torch.randn(s.entries)
     for bad in ((k, q, s), (q, k[:, :4], s), (q[None], k, s)):
         with pytest.raises(ValueError, match=r"structure is|sddmm takes"):
             sddmm(*bad)
@@ -152,5 +197,5 @@ def test_cuda_kernels_emulated():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(results) == 2 * 4 * len(emulated_sparse.CASES)
+    assert len(results) == 2 * (4 * len(emulated_sparse.CASES) + 2 * len(emulated_sparse.BLOCK_CASES))
     assert [r for r in results if r["wrong"]] == []
