@@ -39,3 +39,11 @@ def check_tensors(op: str, dtypes: tuple[str, ...], **tensors: Any) -> None:
                 f"{op} takes tensors of one dtype and device; {first_name} is {first.dtype} on {first.device}, "
                 f"{name} is {t.dtype} on {t.device}"
             )
+
+
+def complete_rows(op, parameters, values) -> dict:
+    """``complete`` for an operator over rows x cols, whose product is at most 2^33 elements; ValueError beyond."""
+    values = complete(op, parameters, values)
+    if values["rows"] * values["cols"] > 1 << 33:
+        raise ValueError(f"rows times cols is at most 2^33, not {values['rows']} x {values['cols']}")
+    return values

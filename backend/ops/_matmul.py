@@ -1,9 +1,10 @@
-"""What GEMM and batched GEMM share: the error model, and which kernel "auto" means."""
+"""What GEMM and batched GEMM share: the error model, the specification, the peers, and which kernel "auto" means."""
 
 from __future__ import annotations
 
 from backend.ops._cases import UNIT_ROUNDOFF
-from backend.ops.base import Tolerance
+from backend.ops._peers import AUTOTUNES, COMPILES, compiled, plain, with_blas
+from backend.ops.base import Peer, Tolerance
 
 LARGEST = 1 << 16
 
@@ -46,3 +47,38 @@ def _choose(family: str, device_type: str, index: int | None, element_size: int)
     if "tensor_core" in name and element_size == 4:
         return {"gemm": "v2_tiled", "bmm": "v1_tiled"}[family]
     return name
+
+
+def reference(inputs):
+    """Both operands in float64."""
+    return inputs["a"].double() @ inputs["b"].double()
+
+
+def arguments(inputs):
+    """As the operators' Python functions take them."""
+    return (inputs["a"], inputs["b"]), {}
+
+
+def _product(a, b):
+    import torch
+
+    return torch.matmul(a, b)
+
+
+PEERS = {
+    "eager": Peer(
+        lambda i: plain(_product, i["a"], i["b"]), "torch.matmul (MKL or oneDNN on the CPU, cuBLAS on CUDA), fp32 sums"
+    ),
+    "compile": Peer(lambda i: compiled(_product, i["a"], i["b"]), "torch.compile of torch.matmul", compiles=COMPILES),
+    "autotune": Peer(
+        lambda i: compiled(_product, i["a"], i["b"], mode="max-autotune-no-cudagraphs"),
+        "torch.compile with max-autotune: the fastest of cuBLAS and Triton's templates",
+        devices=("cuda",),
+        compiles=AUTOTUNES,
+    ),
+    "cublaslt": Peer(
+        lambda i: with_blas("cublaslt", _product, i["a"], i["b"]),
+        "torch.matmul with cuBLASLt preferred (its eager time includes setting that)",
+        devices=("cuda",),
+    ),
+}

@@ -21,6 +21,12 @@ def plain(function: Callable, *args: Any) -> Callable[[], Any]:
     return lambda: function(*args)
 
 
+COMPILES = {"cpu": 2.0, "cuda": 0.5}
+"""Peer.compiles of torch.compile: a further pointwise or reduction kernel by g++ on 2 cores, by Triton on an H200's host."""
+AUTOTUNES = {"cuda": 10.0}
+"""The same with max-autotune, which on CUDA builds and times some twenty templates (4 to 25 s on that host)."""
+
+
 def compiled(function: Callable, *args: Any, mode: str | None = None) -> Callable[[], Any]:
     """``function(*args)`` through torch.compile, compiled for these arguments before it is returned.
 

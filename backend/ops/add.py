@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backend.kernels import register_fakes
-from backend.ops._peers import compiled
+from backend.ops._peers import COMPILES, compiled
 from backend.ops._tensors import generator_for, random_tensor
 from backend.ops.base import Cost, Parameter, Peer, Tolerance, check_int
 
@@ -60,7 +60,7 @@ def _add(a, b):
 
 PEERS = {
     "eager": Peer(lambda i: lambda: _add(i["a"], i["b"]), "torch.add"),
-    "compile": Peer(lambda i: compiled(_add, i["a"], i["b"]), "torch.compile of torch.add"),
+    "compile": Peer(lambda i: compiled(_add, i["a"], i["b"]), "torch.compile of torch.add", compiles=COMPILES),
 }
 
 

@@ -89,11 +89,13 @@ class Cost:
 class Peer:
     """Something else that computes the operator. ``make(inputs) -> run`` builds everything that is not part of a call (a
     BlockMask, a compiled function) and returns a callable without arguments; ``run.backend``, if set, says what really ran.
-    May raise core.errors.Unsupported. ``devices``: device types it exists on."""
+    May raise core.errors.Unsupported. ``devices``: device types it exists on. ``compiles``: seconds by device type that making it
+    for one more case takes, for what runs a compiler; a first guess for analysis.estimate."""
 
     make: Callable[[Mapping[str, Any]], Callable[[], Any]]
     idea: str
     devices: tuple[str, ...] = ("cpu", "cuda")
+    compiles: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import re
 from math import prod
 
 from backend.kernels import register_fakes
+from backend.ops import _matmul
 from backend.ops._cases import BYTES, check_tensors, complete
 from backend.ops._matmul import LARGEST, accumulation_tolerance, chosen
-from backend.ops._peers import compiled, plain, with_blas
 from backend.ops._tensors import generator_for, random_tensor
-from backend.ops.base import Cost, Parameter, Peer
+from backend.ops.base import Cost, Parameter
 
 NAME = "bmm"
 TITLE = "Batched matrix product"
@@ -28,6 +28,7 @@ PARAMETERS = (
 )
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {d: accumulation_tolerance(1024, d) for d in DTYPES}
+PEERS, arguments, reference = _matmul.PEERS, _matmul.arguments, _matmul.reference
 
 
 def tolerance(values, dtype):
@@ -70,20 +71,12 @@ def inputs(values, dtype, device, seed, contiguous=True):
     return {"a": random_tensor(a, dtype, device, g, contiguous), "b": random_tensor(b, dtype, device, g, contiguous)}
 
 
-def arguments(inputs):
-    return (inputs["a"], inputs["b"]), {}
-
-
 def call(inputs, impl):
     return bmm(inputs["a"], inputs["b"], impl=impl)
 
 
 def auto(inputs):
     return chosen(FAMILY, inputs["a"])
-
-
-def reference(inputs):
-    return inputs["a"].double() @ inputs["b"].double()
 
 
 def cost(values, dtype):
@@ -93,30 +86,6 @@ def cost(values, dtype):
     flop = 2.0 * batch * m * n * k
     read = prod(a) * m * k + prod(b) * k * n
     return Cost(flop, flop, BYTES[dtype] * read, BYTES[dtype] * batch * m * n, unit="matrix")
-
-
-def _product(a, b):
-    import torch
-
-    return torch.matmul(a, b)
-
-
-PEERS = {
-    "eager": Peer(
-        lambda i: plain(_product, i["a"], i["b"]), "torch.matmul (MKL or oneDNN on the CPU, cuBLAS on CUDA), fp32 sums"
-    ),
-    "compile": Peer(lambda i: compiled(_product, i["a"], i["b"]), "torch.compile of torch.matmul"),
-    "autotune": Peer(
-        lambda i: compiled(_product, i["a"], i["b"], mode="max-autotune-no-cudagraphs"),
-        "torch.compile with max-autotune: the fastest of cuBLAS and Triton's templates",
-        devices=("cuda",),
-    ),
-    "cublaslt": Peer(
-        lambda i: with_blas("cublaslt", _product, i["a"], i["b"]),
-        "torch.matmul with cuBLASLt preferred (its eager time includes setting that)",
-        devices=("cuda",),
-    ),
-}
 
 
 def bmm(a, b, *, impl="auto"):

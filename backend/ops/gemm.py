@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from backend.kernels import register_fakes
+from backend.ops import _matmul
 from backend.ops._cases import BYTES, check_tensors, complete
 from backend.ops._matmul import LARGEST, accumulation_tolerance, chosen
-from backend.ops._peers import compiled, plain, with_blas
 from backend.ops._tensors import generator_for, random_tensor
-from backend.ops.base import Cost, Parameter, Peer
+from backend.ops.base import Cost, Parameter
 
 NAME = "gemm"
 TITLE = "Matrix product (GEMM)"
@@ -21,6 +21,7 @@ PARAMETERS = (
 )
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {d: accumulation_tolerance(1024, d) for d in DTYPES}
+PEERS, arguments, reference = _matmul.PEERS, _matmul.arguments, _matmul.reference
 
 
 def tolerance(values, dtype):
@@ -37,10 +38,6 @@ def inputs(values, dtype, device, seed, contiguous=True):
     return {"a": random_tensor((m, k), dtype, device, g, contiguous), "b": random_tensor((k, n), dtype, device, g, contiguous)}
 
 
-def arguments(inputs):
-    return (inputs["a"], inputs["b"]), {}
-
-
 def call(inputs, impl):
     return gemm(inputs["a"], inputs["b"], impl=impl)
 
@@ -49,38 +46,10 @@ def auto(inputs):
     return chosen(FAMILY, inputs["a"])
 
 
-def reference(inputs):
-    return inputs["a"].double() @ inputs["b"].double()
-
-
 def cost(values, dtype):
     m, n, k = (values[name] for name in ("m", "n", "k"))
     flop = 2.0 * m * n * k
     return Cost(flop, flop, BYTES[dtype] * (m * k + k * n), BYTES[dtype] * m * n, unit="matrix")
-
-
-def _product(a, b):
-    import torch
-
-    return torch.matmul(a, b)
-
-
-PEERS = {
-    "eager": Peer(
-        lambda i: plain(_product, i["a"], i["b"]), "torch.matmul (MKL or oneDNN on the CPU, cuBLAS on CUDA), fp32 sums"
-    ),
-    "compile": Peer(lambda i: compiled(_product, i["a"], i["b"]), "torch.compile of torch.matmul"),
-    "autotune": Peer(
-        lambda i: compiled(_product, i["a"], i["b"], mode="max-autotune-no-cudagraphs"),
-        "torch.compile with max-autotune: the fastest of cuBLAS and Triton's templates",
-        devices=("cuda",),
-    ),
-    "cublaslt": Peer(
-        lambda i: with_blas("cublaslt", _product, i["a"], i["b"]),
-        "torch.matmul with cuBLASLt preferred (its eager time includes setting that)",
-        devices=("cuda",),
-    ),
-}
 
 
 def gemm(a, b, *, impl="auto"):

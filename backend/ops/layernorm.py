@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backend.kernels import register_fakes
-from backend.ops._cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete
-from backend.ops._peers import compiled
+from backend.ops._cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete_rows
+from backend.ops._peers import COMPILES, compiled
 from backend.ops._tensors import generator_for, random_tensor
 from backend.ops.base import Cost, Parameter, Peer, Tolerance
 
@@ -36,10 +36,7 @@ TOLERANCE = {d: tolerance({"cols": 768}, d) for d in DTYPES}
 
 
 def validate(values):
-    values = complete(NAME, PARAMETERS, values)
-    if values["rows"] * values["cols"] > 1 << 33:
-        raise ValueError(f"rows times cols is at most 2^33, not {values['rows']} x {values['cols']}")
-    return values
+    return complete_rows(NAME, PARAMETERS, values)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
@@ -78,7 +75,9 @@ def _layer_norm(x, weight, bias):
 
 PEERS = {
     "eager": Peer(lambda i: lambda: _layer_norm(i["x"], i["weight"], i["bias"]), "torch.nn.functional.layer_norm"),
-    "compile": Peer(lambda i: compiled(_layer_norm, i["x"], i["weight"], i["bias"]), "torch.compile of layer_norm"),
+    "compile": Peer(
+        lambda i: compiled(_layer_norm, i["x"], i["weight"], i["bias"]), "torch.compile of layer_norm", compiles=COMPILES
+    ),
 }
 
 

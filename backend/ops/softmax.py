@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backend.kernels import register_fakes
-from backend.ops._cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete
-from backend.ops._peers import compiled
+from backend.ops._cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete_rows
+from backend.ops._peers import COMPILES, compiled
 from backend.ops._tensors import generator_for, random_tensor
 from backend.ops.base import Cost, Parameter, Peer, Tolerance
 
@@ -31,10 +31,7 @@ TOLERANCE = {
 
 
 def validate(values):
-    values = complete(NAME, PARAMETERS, values)
-    if values["rows"] * values["cols"] > 1 << 33:
-        raise ValueError(f"rows times cols is at most 2^33, not {values['rows']} x {values['cols']}")
-    return values
+    return complete_rows(NAME, PARAMETERS, values)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
@@ -68,7 +65,7 @@ def _softmax(x):
 
 PEERS = {
     "eager": Peer(lambda i: lambda: _softmax(i["x"]), "torch.softmax"),
-    "compile": Peer(lambda i: compiled(_softmax, i["x"]), "torch.compile of torch.softmax"),
+    "compile": Peer(lambda i: compiled(_softmax, i["x"]), "torch.compile of torch.softmax", compiles=COMPILES),
 }
 
 

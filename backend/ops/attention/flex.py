@@ -7,6 +7,8 @@ import time
 from backend.core.errors import Unsupported
 
 _RECOMPILES = 4096  # every case is a graph of its own; beyond PyTorch's default of 8 flex would silently run unfused
+COMPILES = {"cpu": 5.0, "cuda": 2.0}
+"""Peer.compiles: a further case with its BlockMask, by g++ on 2 cores, by Triton on an H200's host."""
 
 
 def make(inputs):

@@ -168,5 +168,7 @@ PEERS = {
     "sdpa_flash": Peer(partial(_backend, "FLASH_ATTENTION"), "SDPA's FlashAttention; on CUDA full and causal only"),
     "sdpa_efficient": Peer(partial(_backend, "EFFICIENT_ATTENTION"), "SDPA's memory-efficient kernel, dense mask", ("cuda",)),
     "sdpa_cudnn": Peer(partial(_backend, "CUDNN_ATTENTION"), "SDPA through cuDNN, dense mask", ("cuda",)),
-    "flex": Peer(flex.make, "FlexAttention, compiled, BlockMask from the mask's formula (128 x 128 blocks)"),
+    "flex": Peer(
+        flex.make, "FlexAttention, compiled, BlockMask from the mask's formula (128 x 128 blocks)", compiles=flex.COMPILES
+    ),
 }
