@@ -194,7 +194,8 @@ class Bench:
         if self.fresh:
             eta = (time.monotonic() - self.begun) / self.fresh * left
         else:
-            eta = estimate.seconds(self.spec) * left / max(self.total, 1)
+            compiling = ops.compile_seconds(self.spec.op, (self.spec.baseline, *self.spec.impls), self.spec.device)
+            eta = estimate.seconds(self.spec, compiling) * left / max(self.total, 1)
         self.reporter.progress(self.done, self.total, message, eta)
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from backend.core.archs import runs_on
 from backend.core.discovery import load_part, module_names
 from backend.core.sources import ARCHS, families
+from backend.ops import _user
 from backend.ops.base import PARTS, Implementation, Tolerance
 
 _NOT_OPERATORS = ("base",)
@@ -59,12 +57,7 @@ def implementations(op: str, device: str = "cpu", arch: str | None = None) -> li
 def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
     """One implementation by name, a user's file.py:function included; ValueError naming what there is."""
     if is_user(impl):
-        path, _, function = impl.rpartition(":")
-        file = Path(path).expanduser()
-        if not file.is_file():
-            raise ValueError(f"{impl}: no file {file}; a user's implementation is written path/to/file.py:function")
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-        return Implementation(impl, "user", f"{function} of {file.name}", ("cpu", "cuda"), str(file), digest)
+        return _user.described(impl)
     found = implementations(op, device)
     for item in found:
         if item.name == impl:
@@ -76,6 +69,12 @@ def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
     )
 
 
+def compile_seconds(op: str, impls: Iterable[str], device: str) -> float:
+    """Seconds of each new case that these implementations spend in a compiler, as far as their peers say (see Peer.compiles)."""
+    peers, kind = load(op).PEERS, device.split(":")[0]
+    return sum(peers[i].compiles.get(kind, 0.0) for i in dict.fromkeys(impls) if i in peers)
+
+
 def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     """A callable without arguments that runs one call of the implementation on these inputs.
 
@@ -84,7 +83,7 @@ def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     """
     module = load(op)
     if is_user(impl):
-        function = _user_function(impl)
+        function = _user.function(impl)
         args, kwargs = module.arguments(inputs)
         return lambda: function(*args, **kwargs)
     if impl in module.PEERS:
@@ -114,17 +113,3 @@ def tolerance(op: str, values: Mapping[str, Any], dtype: str) -> Tolerance:
     """The error allowed on a case (complete values, as validate gives them)."""
     module = load(op)
     return module.tolerance(values, dtype) if hasattr(module, "tolerance") else module.TOLERANCE[dtype]
-
-
-def _user_function(impl: str) -> Callable:
-    path, _, name = impl.rpartition(":")
-    file = Path(path).expanduser().resolve()
-    describe("", impl)
-    spec = importlib.util.spec_from_file_location(f"fusescope_user_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}", file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and pickling inside the user's file look it up
-    spec.loader.exec_module(module)
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ValueError(f"{file} has no function {name!r}")
-    return function

@@ -98,7 +98,9 @@ def _cost(spec: BenchSpec) -> str:
     count = f"{len(spec.cases)} case{'s' if len(spec.cases) != 1 else ''}"
     what = f"{len(spec.impls)} implementation{'s' if len(spec.impls) != 1 else ''}"
     where = device.facts(spec.device).get("device_name") or spec.device
-    return f"{count} × {what}, about {numbers.seconds(estimate.seconds(spec))} on {where}"
+    compiling = ops.compile_seconds(spec.op, (spec.baseline, *spec.impls), spec.device)
+    took = f"about {numbers.seconds(estimate.seconds(spec, compiling))} on {where}"
+    return f"{count} × {what}, {took}" + (", compilation of peers included" if compiling else "")
 
 
 def _neighbours() -> None:

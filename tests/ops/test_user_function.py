@@ -1,0 +1,72 @@
+"""A user's file.py:function is refused before anything is submitted where the function is not there; the file is not run for that."""
+
+import pytest
+
+from backend import ops
+from backend.analysis import estimate
+from backend.core.records import BenchSpec
+from backend.jobs import submit
+
+
+def write(tmp_path, text: str) -> str:
+    path = tmp_path / "mine.py"
+    path.write_text("raise SystemExit('it was run')\n" + text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def fast(x): return x",
+        "async def fast(x): return x",
+        "class fast: ...",
+        "fast = lambda x: x",
+        "from elsewhere import fast",
+        "from elsewhere import slow as fast",
+        "from elsewhere import *",
+        "def __getattr__(name): return print",
+        "if True:\n    try:\n        import fast\n    except ImportError:\n        pass",
+        "slow, (fast, other) = 1, (2, 3)",
+        "if (fast := print): pass",
+    ],
+)
+def test_a_name_that_the_module_binds_is_taken_without_running_it(tmp_path, text):
+    found = ops.describe("add", f"{write(tmp_path, text)}:fast")
+    assert found.kind == "user" and found.idea == "fast of mine.py" and len(found.source_hash) == 16
+
+
+@pytest.mark.parametrize(
+    "text,has",
+    [
+        ("def slow(x): return x\ndef other(x): return x", "it has other, slow"),
+        ("def slow():\n    def fast(x): return x", "it has slow"),
+        ("class Kernels:\n    def fast(self, x): return x", "it has none"),
+        ("print(fast)", "it has none"),
+    ],
+)
+def test_a_function_that_is_not_there_is_refused_with_those_that_are(tmp_path, text, has):
+    with pytest.raises(ValueError, match=rf"mine\.py has no function 'fast'; {has}"):
+        ops.describe("add", f"{write(tmp_path, text)}:fast")
+
+
+@pytest.mark.parametrize("text", ["def fast(x) return x", "\0"])
+def test_a_file_that_does_not_parse_is_refused(tmp_path, text):
+    with pytest.raises(ValueError, match=r"mine\.py is no Python: "):
+        ops.describe("add", f"{write(tmp_path, text)}:fast")
+
+
+def test_it_is_refused_before_submission(tmp_path):
+    impl = f"{write(tmp_path, 'def slow(a, b): return a')}:fast"
+    spec = {"op": "add", "impls": [impl], "cases": [{"n": 10}], "baseline": "eager", "dtype": "float32", "device": "cpu"}
+    with pytest.raises(ValueError, match="has no function 'fast'"):
+        submit.validate("bench", spec)
+
+
+def test_compiling_peers_are_counted_once_each_and_by_device():
+    assert ops.compile_seconds("gemm", ("cpu", "eager", "eager"), "cpu") == 0
+    once = ops.compile_seconds("gemm", ("compile",), "cuda:1")
+    assert ops.compile_seconds("gemm", ("compile", "compile", "eager"), "cuda:0") == once > 0
+    assert ops.compile_seconds("gemm", ("compile", "autotune"), "cuda:0") > once
+    assert ops.compile_seconds("attention", ("flex",), "cpu") > ops.compile_seconds("attention", ("flex",), "cuda") > 0
+    spec = BenchSpec("gemm", ("compile",), ({"m": 8}, {"m": 16}), "eager", device="cuda:0")
+    assert estimate.seconds(spec, once) >= estimate.seconds(spec) + 2 * once
