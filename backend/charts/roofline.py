@@ -42,7 +42,7 @@ def plot(
     if flat and second and abs(second / flat - 1) < 0.02:
         second = None  # a CPU has one rate; its name twice would overprint
     known = [*intensity, *([roof.ridge] if flat and copy else [])]
-    low, high = min(known) / 4, max(known) * 6
+    low, high = min(known) / 10, max(known) * 6
     x = np.geomspace(low, high, 60)
     top = flat or second or max(rates) * 2
     if copy:

@@ -79,7 +79,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         if said := _instead(record):
             fig.add_annotation(
                 x=0, xref="paper", xanchor="left", y=record.impl, text=said, showarrow=False, bgcolor=c["paper"],
-                font=dict(size=12, color=c["muted"]),
+                font=dict(size=12, color=c["muted"]), hovertext=record.reason or said,
             )  # fmt: skip
     fig.update_layout(margin=dict(l=8, r=12, b=40))
     return fig
