@@ -22,7 +22,7 @@ def found(path: Path) -> dict:
 
     kernels = rows("kernel_summary")
     if "kernel_summary" not in names and (path / "artifacts" / "kernels.json").is_file():  # no pyarrow where it was collected
-        kernels = [_plain(k) for k in json.loads((path / "artifacts" / "kernels.json").read_text())["kernels"][:_TOP]]
+        kernels = [_row(k) for k in json.loads((path / "artifacts" / "kernels.json").read_text())["kernels"][:_TOP]]
     ncu = profile.rows(path, "ncu_kernels") if "ncu_kernels" in names else []
     judged = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
     return {
@@ -38,7 +38,7 @@ def found(path: Path) -> dict:
     }
 
 
-def _plain(row: dict) -> dict:
+def _row(row: dict) -> dict:
     """A row of kernels.json with the keys of kernel_summary; what it does not hold is None."""
     found = {f"{k}_ns": round(row[f"{k}_us"] * 1000) for k in ("total", "mean", "min", "max")}
     found |= {k: row.get(k) for k in ("name", "calls", "registers", "shared_bytes")}
@@ -54,26 +54,31 @@ def words(data: dict) -> str:
         lines += [f"{data['verdict']['kind']}: {'; '.join(data['verdict']['because'])}", ""]
     if data["kernels"]:
         body = [
-            [k["name"][:60], f"{k['calls']:,}", _us(k["total_ns"]), percent(k["share"]), _us(k["mean_ns"]), percent(k["occupancy"]),
-             percent(k["grid_occupancy"]), k["limiter"] or NA, k["operator"] or NA]
+            [plain(k["name"])[:60], f"{k['calls']:,}", _us(k["total_ns"]), percent(k["share"]), _us(k["mean_ns"]), percent(k["occupancy"]),
+             percent(k["grid_occupancy"]), k["limiter"] or NA, plain(k["operator"] or NA)]
             for k in data["kernels"]
         ]  # fmt: skip
         head = ["kernel", "calls", "total µs", "share", "mean µs", "occupancy", "by grid", "limiter", "operator"]
         lines += [table(head, body, "lrrrrrrll"), ""]
     elif data["operators"]:
-        body = [[o["name"][:60], f"{o['calls']:,}", _us(o["host_ns"]), _us(o["self_host_ns"])] for o in data["operators"]]
+        body = [[plain(o["name"])[:60], f"{o['calls']:,}", _us(o["host_ns"]), _us(o["self_host_ns"])] for o in data["operators"]]
         lines += [table(["operator", "calls", "host µs", "self µs"], body, "lrrr"), ""]
     if data["ncu"]:
         body = [
-            [k["name"][:60], _number(k["sm_percent"]), _number(k["memory_percent"]), _number(k["tensor_percent"]),
+            [plain(k["name"])[:60], _number(k["sm_percent"]), _number(k["memory_percent"]), _number(k["tensor_percent"]),
              percent(k["measured_occupancy"]), percent(k["occupancy"]), k["limiter"] or NA]
             for k in data["ncu"]
         ]  # fmt: skip
         head = ["kernel", "SM %", "memory %", "tensor %", "measured occ.", "theoretical", "limiter"]
         lines += [table(head, body, "lrrrrrl"), ""]
-    lines += [f"stalled {percent(s['share'])} {s['reason']}" for s in data["stalls"][:5]]
-    lines += [f"! {note}" for note in (data["summary"] or {}).get("notes", ())]
+    lines += [f"stalled {percent(s['share'])} {plain(s['reason'])}" for s in data["stalls"][:5]]
+    lines += [f"! {plain(note)}" for note in (data["summary"] or {}).get("notes", ())]
     return "\n".join(lines).rstrip()
+
+
+def plain(text: str) -> str:
+    """A stranger's name without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _us(ns: float) -> str:

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from backend.cli._output import say
+from backend.cli._profile import plain
 
 HELP = "import a Chrome trace, Nsight .sqlite or .csv, memory snapshot, or an exported run"
 
@@ -70,4 +71,4 @@ def _words(found: dict) -> str:
     if covered.get("kernels"):
         shares = ", ".join(f"{covered[k]:.1%} to a{'n' if k == 'operator' else ''} {k}" for k in ("launch", "operator", "module"))
         lines.append(f"  kernels linked: {shares}")
-    return "\n".join([*lines, *(f"  ! {note}" for note in summary.get("notes", ()))])
+    return "\n".join([*lines, *(f"  ! {plain(note)}" for note in summary.get("notes", ()))])

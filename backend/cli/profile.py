@@ -1,4 +1,4 @@
-"""``profile``: why is it slow: a trace, Nsight Compute, Nsight Systems or the sanitizer over the very same case; or two compared."""
+"""``profile``: why is it slow: a trace, Nsight Compute, Nsight Systems or the sanitizer over a case; or two profiles compared."""
 
 from __future__ import annotations
 
@@ -143,7 +143,14 @@ def diff(args, out) -> int:
     data = {"a": a, "b": b, "by": args.by, "a_steps": a_steps, "b_steps": b_steps}
     data |= {"totals": profile_diff.totals(rows), "rows": [asdict(r) for r in rows]}
     shown = [
-        [r.name[:60], r.state, three(r.a_ns / 1000), three(r.b_ns / 1000), three(r.delta_ns / 1000), ratio(r.ratio)]
+        [
+            _profile.plain(r.name)[:60],
+            r.state,
+            three(r.a_ns / 1000),
+            three(r.b_ns / 1000),
+            three(r.delta_ns / 1000),
+            ratio(r.ratio),
+        ]
         for r in rows[: max(0, args.limit)]
     ]
     head = [args.by, "b is", "a µs", "b µs", "b − a µs", "b / a"]

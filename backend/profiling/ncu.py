@@ -207,7 +207,8 @@ def _binary(path: Path) -> Report:
         reader = importlib.import_module("ncu_report")
     except ModuleNotFoundError:
         raise ValueError(
-            f"{path.name} is a binary report: pip install ncu-report reads it, or ncu --import {path.name} --page raw --csv writes a table to import"
+            f"{path.name} is a binary report: pip install ncu-report reads it, or ncu --import {path.name} --page raw --csv "
+            "writes a table to import"
         ) from None
     launches = []
     context = reader.load_report(str(path))

@@ -31,7 +31,10 @@ def load(
     progress: Callable[[float, str], None] = lambda share, text: None,
     captured: list[dict] | None = None,
 ) -> dict:
-    """Write the tables and give the summary; captured: see ``profile.save``. ValueError: one sentence on why the file is no such export."""
+    """Write the tables and give the summary; captured: see ``profile.save``.
+
+    ValueError: one sentence on why the file is no such export.
+    """
     path = Path(path)
     try:
         with sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True) as con:

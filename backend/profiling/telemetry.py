@@ -144,7 +144,7 @@ class Telemetry:
         return found
 
     def facts(self) -> dict:
-        """{"source", "note", "samples", "hz" (as reached), "throttled" (share of samples, None without NVML), "reasons" (names)}."""
+        """{"source", "note", "count", "hz" (as reached), "throttled" (share of samples, None without NVML), "reasons" (names)}."""
         count = len(self.samples)
         span = (self.samples[-1]["ts_ns"] - self.samples[0]["ts_ns"]) / 1e9 if count > 1 else 0
         bits = [s["reasons"] for s in self.samples if s.get("reasons") is not None]

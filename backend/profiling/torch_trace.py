@@ -19,8 +19,9 @@ def collect(
     """Profile ``active`` calls after ``wait`` unprofiled and ``warmup`` discarded ones; the Chrome trace goes to ``path``.
 
     path ends in .json or .json.gz. device: "cpu" or "cuda:0". before_step is called ahead of every step (a place to raise
-    from). memory: allocations become events of the trace, too. Gives FLOP by operator name over the active steps: they are in no Chrome trace. The device is synchronised
-    before the first step, around the active ones and after each warm-up, so that no kernel slips into a neighbour's window.
+    from). memory: allocations become events of the trace, too. Gives FLOP by operator name over the active steps: they are in
+    no Chrome trace. The device is synchronised before the first step, around the active ones and after each warm-up, so that
+    no kernel slips into a neighbour's window.
     """
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule

@@ -1,4 +1,4 @@
-"""A profile's time line in as many bins as a screen has columns, and the tree of where the time went; fast at a million events."""
+"""A profile's time line in as many bins as a screen has columns, and the tree of where the time went."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEVELS = ("module", "operator_name", "name")
 
 
 def lanes(run: Path) -> dict[str, dict]:
-    """Rows of the time line, devices first: {"GPU 0 stream 7": {"table", "column filters"}, "thread 4242/4242, level 0": …}."""
+    """Rows of the time line, devices first: {"GPU 0 stream 7": {…}, "thread 4242/4242, level 0": {…}}."""
     found: dict[str, dict] = {}
     for table in ("kernels", "copies"):
         for device, stream in _distinct(run, table, "device", "stream"):
@@ -34,8 +34,8 @@ def _distinct(run: Path, table: str, *columns: str) -> list[tuple]:
 def view(run: Path, lane: dict, begin_ns: int | None = None, end_ns: int | None = None, bins: int = 800) -> dict:
     """What of a lane (a value of ``lanes``) lies between two times: {"begin_ns", "end_ns", "events", "bins"}.
 
-    events: [{"ts_ns", "dur_ns", "name"}], each by itself where there are few, else None. bins: {"busy": share of each bin (0 … 1) in
-    which something ran, "count": events that begin in it, "name": the longest of those}. ValueError for fewer than one bin or an
+    events: [{"ts_ns", "dur_ns", "name"}], each by itself where there are few, else None. bins: {"busy": share of each bin (0 … 1)
+    in which something ran, "count": events that begin in it, "name": the longest of those}. ValueError for fewer than one bin or an
     empty span.
     """
     import pandas as pd

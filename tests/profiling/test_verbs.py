@@ -81,6 +81,15 @@ def test_files_become_runs_that_can_be_compared(home, call, tmp_path):
     )
 
 
+def test_names_of_strangers_do_not_steer_the_terminal(home, call, tmp_path):
+    name = "\x1b[31m<img src=x onerror=alert(1)>\a"
+    a, b = (trace(tmp_path / f"{n}.json", [kernel(1, 1, 1 + n, name)]) for n in range(2))
+    runs = [json.loads(call("import", f, "--json")[1])["imported"][0]["run"] for f in (a, b)]
+    code, out, _ = call("profile", "diff", *runs)
+    assert code == 0 and "<img src=x onerror=alert(1)>" in out and "\x1b" not in out and "\a" not in out
+    assert json.loads(call("profile", "diff", *runs, "--json")[1])["rows"][0]["name"] == name
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real files at {DATA}")
 def test_nsight_files_by_the_same_door(home, call):
     files = [DATA / "nsight" / name for name in ("nsys_power_iteration.sqlite", "ncu_raw_h200.csv", "ncu_details_h200.csv.gz")]
