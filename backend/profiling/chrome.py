@@ -20,6 +20,8 @@ CHUNK = 1 << 20  # what fits the caches decodes fastest
 MAX_BYTES = 32 << 30  # unpacked
 _MAX_HEAD = 64 << 20  # before and after the events
 _MOST_BRACKETS = 2000  # looked at from the end of the file for the one that closes the events
+_COMMA = re.compile(rb"\s*,\s*")
+_WINDOW, _MOST_CUTS = 1 << 16, 8  # how far from the end of a piece a cut is looked for, and how many are tried
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _SPACE = b" \t\r\n"
 
@@ -58,7 +60,7 @@ class ChromeTrace:
         raw.seek(0)
         rest, bare = self._head(source, raw)
         while True:
-            more = self._more(source, raw)
+            more = self._more(source, raw, len(rest))
             rest += more
             if not more:
                 break
@@ -67,8 +69,9 @@ class ChromeTrace:
                 yield events
         yield self._last(rest, bare)
 
-    def _more(self, source: BinaryIO, raw: BinaryIO) -> bytes:
-        text = source.read(self._chunk)
+    def _more(self, source: BinaryIO, raw: BinaryIO, left: int = 0) -> bytes:
+        """The next piece, as long as what is left undecoded: what needs many pieces is not looked at once for each."""
+        text = source.read(max(self._chunk, left))
         self._unpacked += len(text)
         self.read = raw.tell()
         if self._unpacked > MAX_BYTES:
@@ -91,7 +94,7 @@ class ChromeTrace:
             rest = self._members(start)
             if rest is not None:
                 return rest, False
-            more = self._more(source, raw)
+            more = self._more(source, raw, len(start))
             if not more or len(start) > _MAX_HEAD:
                 self._members(start, whole=True)
                 raise ValueError(f"{self.name} holds no list of events named traceEvents")
@@ -128,18 +131,16 @@ class ChromeTrace:
 
     def _cut(self, text: bytes) -> tuple[list, bytes]:
         """The events before the last cut that holds, and what is left; no event where there is none yet."""
-        window = 1 << 16
-        while True:
-            begin = max(0, len(text) - window)
-            cuts = [m for m in _BETWEEN.finditer(text, begin) if m.start() >= begin]
-            for m in cuts[::-1][:64]:
-                try:
-                    return self._decoder.decode(text[: m.start() + 1]), text[m.end() :]
-                except NotJson:
-                    continue
-            if begin == 0:
-                break
-            window *= 16
+        cuts = list(_BETWEEN.finditer(text, max(0, len(text) - _WINDOW)))
+        for m in cuts[::-1][:_MOST_CUTS]:
+            try:
+                return self._decoder.decode(text[: m.start() + 1]), text[m.end() :]
+            except NotJson:
+                continue
+        end = _whole_events(text)  # objects within objects, or texts that look alike: walked one by one, which is slow and sure
+        if end:
+            separator = _COMMA.match(text, end)
+            return self._decoder.decode(text[:end]), text[separator.end() if separator else end :]
         if len(text) > _MAX_HEAD + self._chunk:
             raise ValueError(f"{self.name}: no event ends within {_MAX_HEAD >> 20} MiB; it is no trace, or is damaged")
         return [], text
@@ -182,6 +183,22 @@ def _closes(tail: bytes, bare: bool) -> bool:
         return isinstance(json.loads(b"{" + tail.removeprefix(b",")), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def _whole_events(text: bytes) -> int:
+    """Where the last event ends that lies in the text as a whole; 0 where none does."""
+    source, end = text.decode("latin-1"), 0
+    decode, at = json.JSONDecoder().raw_decode, _skip(source, 0)
+    while source[at : at + 1] == "{":
+        try:
+            _, end = decode(source, at)
+        except ValueError:
+            break
+        at = _skip(source, end)
+        if source[at : at + 1] != ",":
+            break
+        at = _skip(source, at + 1)
+    return end
 
 
 def _value(source: str, at: int) -> tuple[Any, int]:

@@ -2,13 +2,14 @@
 
 Tables are there only where there was data, and columns change between versions: both are looked up by name. The file is
 opened read-only. NVTX push/pop ranges take the place of operators; categories are kernel, memcpy, memset, runtime, nvtx, sync,
-osrt and overhead.
+graph, osrt and overhead.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ SCHEMAS = (2, 3)  # major versions of the export's schema
 _PROCESS = ~0xFFFFFF  # of a globalTid: what is left is the globalPid
 _COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _SYNC_KINDS = {1: "event synchronize", 2: "stream wait event", 3: "stream synchronize", 4: "context synchronize"}  # CUPTI's
+_GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"  # a launch of a graph as one row, where nodes were not traced
 _PUSH_POP, _START_END = 59, 60  # NVTX event types with an end
 
 
@@ -37,7 +39,7 @@ def load(
     """
     path = Path(path)
     try:
-        with sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True) as con:
+        with closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)) as con:
             return _load(_Export(con, path.name), path, target, progress, captured)
     except sqlite3.DatabaseError as error:
         raise ValueError(f"{path.name} is a damaged or truncated SQLite file ({error})") from None
@@ -48,8 +50,9 @@ class _Export:
 
     def __init__(self, con: sqlite3.Connection, name: str):
         self.con, self.name = con, name
+        con.execute("PRAGMA trusted_schema = OFF")
         con.text_factory = lambda raw: raw.decode(errors="replace")
-        self.tables = {row[0] for row in con.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
+        self.tables = {row[0] for row in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "META_DATA_EXPORT" not in self.tables:
             raise ValueError(f"{name} is SQLite but no export of Nsight Systems: it has no table META_DATA_EXPORT")
         self.facts = {str(k): v for k, v in con.execute("SELECT name, value FROM META_DATA_EXPORT")}
@@ -95,12 +98,19 @@ def _load(export: _Export, path: Path, target, progress, captured) -> dict:
     count = sum(len(t["ts_ns"]) for t in tables.values())
     if not count:
         raise ValueError(f"{path.name} holds neither kernels, copies, API calls nor NVTX ranges: nothing to show")
+    notes = [] if origin else ["the file does not say when it was begun: times are relative"]
+    whole = int(tables["ranges"]["cat"].mask(lambda cat: cat == "graph").sum())
+    if whole:
+        notes.append(
+            f"{whole} launches of CUDA graphs were traced as a whole: their kernels are not in the file, and the device looks idle "
+            "meanwhile; nsys profile --cuda-graph-trace=node records them"
+        )
     facts = {
         "source": "nsys",
         "file": path.name,
         "file_bytes": path.stat().st_size,
         "events": count,
-        "notes": [] if origin else ["the file does not say when it was begun: times are relative"],
+        "notes": notes,
         "metadata": {k: export.facts[k] for k in ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION") if k in export.facts},
     }
     return profile.save(tables, target, facts, _gpus(export), lambda text: progress(0.7, text), captured)
@@ -206,6 +216,10 @@ def _others(export: _Export) -> list[dict]:
     names = Coded(codes.reshape(-1).astype(np.int32), [_SYNC_KINDS.get(k, f"sync type {k}") for k in kinds.tolist()])
     lane = found["deviceId"] * 4096 + found["streamId"]
     parts = [_span(export, found, names, "sync", lane, found["deviceId"], found["streamId"])]
+    found = export.read(_GRAPHS, "start", "end", "deviceId", "streamId", "graphId")
+    lane = found["deviceId"] * 4096 + found["streamId"]
+    names = Coded(np.zeros(len(lane), np.int32), ["CUDA graph as a whole"])
+    parts.append(_span(export, found, names, "graph", lane, found["deviceId"], found["streamId"]))
     for table, cat in (("OSRT_API", "osrt"), ("PROFILER_OVERHEAD", "overhead")):
         found = export.read(table, "start", "end", "globalTid", "nameId")
         parts.append(_span(export, found, export.text(found["nameId"]), cat, *_thread(found["globalTid"])))

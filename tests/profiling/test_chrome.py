@@ -68,6 +68,16 @@ def test_wherever_it_is_cut_the_events_are_the_same(chunk, with_msgspec, tmp_pat
     assert source.metadata["comment"] == nasty and source.metadata["traceName"] == "made up"
 
 
+@pytest.mark.parametrize("chunk", [101, 5000])
+def test_events_full_of_objects_are_cut_between_events_all_the_same(chunk, tmp_path):
+    """More places that look like the end of an event than are tried: the events are walked one by one then."""
+    inner = [{"a": {"b": i}} for i in range(60)]
+    file = trace(tmp_path / "t.json", [op("e", n, 1, n, stack=inner) for n in range(20)], tail=inner)
+    source = ChromeTrace(file, chunk=chunk)
+    runs = [len(run) for run in source.runs()]
+    assert sum(runs) == 20 and source.metadata["tail"] == inner and (len(runs) > 3 or chunk > 1000)
+
+
 def test_with_and_without_msgspec_the_tables_are_the_same(tmp_path):
     file = tmp_path / "t.json.gz"
     totals = synthetic_trace.write(file, 2800)

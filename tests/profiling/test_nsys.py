@@ -103,6 +103,19 @@ def test_launches_are_scoped_to_their_process(tmp_path):
     assert rows["launches"][0]["pid"] == "77" and rows["launches"][0]["tid"] == "12"
 
 
+def test_graphs_traced_as_a_whole_are_said(tmp_path):
+    graphs = (
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        "start, end, deviceId, streamId, graphId",
+        [(200, 260, 0, 7, 1), (300, 330, 0, 7, 1)],
+    )
+    summary, rows = load(export(tmp_path / "a.sqlite", rows=[ONE_KERNEL, graphs]), tmp_path / "out")
+    assert summary["totals"]["graph"] == {"events": 2, "total_ns": 90} and any(
+        "--cuda-graph-trace=node" in n for n in summary["notes"]
+    )
+    assert [r["name"] for r in rows["ranges"]] == ["CUDA graph as a whole"] * 2
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [

@@ -32,7 +32,7 @@ def run(spec: dict, reporter) -> None:
         "--sample=none",
         "--cpuctxsw=none",
     ]
-    command += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
+    command += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node"]
     outside_tool.watch(command, spec, reporter, f"nsys around {spec['op']} {spec['impl']}")
     if not report.is_file():
         raise RuntimeError("nsys wrote no report: the profiled range was never entered")
