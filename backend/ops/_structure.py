@@ -158,16 +158,16 @@ def prepare(mask, seq_q: int, seq_k: int | None = None, device="cpu", block: int
     return made
 
 
-def validate(op: str, values) -> dict:
-    """The complete case of SDDMM or SpMM; mask in its canonical text. Raises ValueError as every operator's validate does."""
-    known = {p.name: p for p in PARAMETERS}
+def validate(op: str, values, parameters: tuple[Parameter, ...] = PARAMETERS) -> dict:
+    """The complete case of a sparse operator; mask in its canonical text. Raises ValueError as every operator's validate does."""
+    known = {p.name: p for p in parameters}
     unknown = set(values) - set(known)
     if unknown:
         raise ValueError(f"{op} takes {', '.join(known)}, not {', '.join(sorted(unknown))}")
     case = {name: p.default if values.get(name) is None else values[name] for name, p in known.items()}
     case["seq_k"] = case["seq"] if case["seq_k"] is None else case["seq_k"]
     case |= {name: check_int(p, case[name]) for name, p in known.items() if p.kind == "int"}
-    if case["format"] not in known["format"].choices:
+    if "format" in known and case["format"] not in known["format"].choices:
         raise ValueError(f"format is {' or '.join(known['format'].choices)}, not {case['format']!r}")
     mask = masks.parse(case["mask"])
     mask.bind(case["seq"], case["seq_k"])
@@ -204,7 +204,7 @@ def try_once(run, what: str) -> None:
     except (RuntimeError, NotImplementedError) as error:
         if "CUDA error" in str(error):
             raise
-        raise Unsupported(f"{what}: {str(error).splitlines()[0][:160]}") from None
+        raise Unsupported(f"{what} does not take this: {str(error).splitlines()[0][:160]}") from None
 
 
 def auto(family: str, structure: Structure, device) -> str:

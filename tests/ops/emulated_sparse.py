@@ -1,4 +1,4 @@
-"""Runs the CUDA kernels of SDDMM and SpMM on the CPU by the emulator and prints what is wrong, a JSON line a case.
+"""Runs the CUDA kernels of the sparse operators on the CPU by the emulator and prints what is wrong, a JSON line a case.
 
 A process of its own, because the library defines the operators a second time: python -m tests.ops.emulated_sparse
 """
@@ -14,7 +14,11 @@ from backend import ops
 from backend.measure.check import Case
 from tests.emulator import build
 
-KERNELS = {"sddmm": ("v1_warp_row", "v2_even_split", "v3_blocks"), "spmm": ("v1_warp_row", "v2_balanced", "v3_blocks")}
+KERNELS = {
+    "sddmm": ("v1_warp_row", "v2_even_split", "v3_blocks"),
+    "spmm": ("v1_warp_row", "v2_balanced", "v3_blocks"),
+    "sparse_softmax": ("v1_warp_row",),
+}
 
 CASES = (
     {"seq": 1, "head_dim": 1, "mask": "full"},
@@ -42,9 +46,11 @@ def main() -> None:
     torch.set_num_threads(1)
     for op, impls in KERNELS.items():
         module = ops.load(op)
-        for number, values in enumerate((*CASES, *BLOCK_CASES)):
+        for number, values in enumerate((*CASES, *BLOCK_CASES) if op != "sparse_softmax" else CASES):
             for dtype, contiguous in ((module.DTYPES[number % 3], True), (module.DTYPES[(number + 1) % 3], number % 2 == 0)):
-                case = Case(module, module.validate({"batch": 1, "heads": 1} | values), dtype, "cpu", number, contiguous)
+                known = {p.name for p in module.PARAMETERS}
+                values = {k: v for k, v in ({"batch": 1, "heads": 1} | values).items() if k in known}
+                case = Case(module, module.validate(values), dtype, "cpu", number, contiguous)
                 for impl in impls[2:] if "format" in values else impls[:2]:
                     reason = case.verify(partial(_call, op, case.inputs, impl)).reason
                     print(json.dumps({"op": op, "impl": impl, "dtype": dtype, "case": values, "wrong": reason}), flush=True)
@@ -54,6 +60,8 @@ def _call(op, given, impl):
     s = given["structure"]
     if op == "sddmm":
         return torch.ops.fusescope.sddmm(given["q"], given["k"], s.row_offsets, s.columns, s.row_of, s.bits, s.block, impl)
+    if op == "sparse_softmax":
+        return torch.ops.fusescope.sparse_softmax(given["values"], s.row_offsets, s.order, 1.0, impl)
     return torch.ops.fusescope.spmm(
         given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows, s.seq_q, s.block, impl
     )

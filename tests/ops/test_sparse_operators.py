@@ -17,6 +17,7 @@ from backend.masks.sparse import to_bsr
 from backend.measure.check import Case
 from backend.ops import _structure
 from backend.ops.sddmm import prepare, sddmm
+from backend.ops.sparse_softmax import sparse_softmax
 from backend.ops.spmm import spmm
 
 OPS = ("sddmm", "spmm")
@@ -162,6 +163,39 @@ def test_opcheck_and_compile(op, device):
     torch.testing.assert_close(compiled, module.call(given, impl) * 2)
 
 
+def test_softmax_by_rows(device):
+    s, keep = structure_of(30, 50, 0.3, device)
+    x = torch.randn(2, 3, 30, 50, device=device)
+    rows, columns = keep.nonzero(as_tuple=True)
+    out = sparse_softmax(s, x[..., rows, columns], scale=0.25)
+    right = torch.softmax((x * 0.25).masked_fill(~keep, float("-inf")), -1)[..., rows, columns]
+    torch.testing.assert_close(out, right)
+    empty, _ = structure_of(5, 6, 0.0, device)
+    assert sparse_softmax(empty, torch.randn(2, 0, device=device)).shape == (2, 0)
+    torch.library.opcheck(torch.ops.fusescope.sparse_softmax.default, (x[0, 0, rows, columns], s.row_offsets, s.order, 0.5, ops.auto(
+        "sparse_softmax", {"x": x})))  # fmt: skip
+    blocks = prepare(keep, 30, 50, device, block=16)
+    with pytest.raises(ValueError, match="BSR blocks of 16"):
+        sparse_softmax(blocks, torch.randn(*blocks.value_shape, device=device))
+    with pytest.raises(ValueError, match=r"takes values \(\.\.\., nnz\)"):
+        sparse_softmax(s, torch.randn(3, device=device))
+
+
+def test_attention_composed_of_the_three_is_attention(device):
+    module = ops.load("attention")
+    for values in (
+        {"batch": 2, "heads": 4, "kv_heads": 2, "seq": 33, "seq_k": 70, "head_dim": 32, "mask": "causal"},
+        {"heads": 2, "seq": 40, "head_dim": 64, "mask": "random:density=0.02", "bias": "head"},  # rows without a key
+        {"heads": 2, "seq": 20, "head_dim": 32, "mask": "full"},
+    ):
+        for dtype in module.DTYPES:
+            case = Case(module, module.validate(values), dtype, device, seed=1, contiguous=dtype == "float32")
+            assert case.verify(ops.make("attention", "composed", case.inputs)).reason is None, (values, dtype)
+    differing = module.validate({"batch": 2, "seq": 9, "mask": "padding:lengths=3+4"})
+    with pytest.raises(Unsupported, match="one structure"):
+        ops.make("attention", "composed", module.inputs(differing, "float32", device, 0))
+
+
 def test_what_does_not_fit_is_refused_by_name():
     s, _ = structure_of(5, 6, 0.5)
     q, k, values = torch.randn(5, 8), torch.randn(6, 8), torch.randn(s.entries)
@@ -197,5 +231,5 @@ def test_cuda_kernels_emulated():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(results) == 2 * (4 * len(emulated_sparse.CASES) + 2 * len(emulated_sparse.BLOCK_CASES))
+    assert len(results) == 2 * (5 * len(emulated_sparse.CASES) + 2 * len(emulated_sparse.BLOCK_CASES))
     assert [r for r in results if r["wrong"]] == []

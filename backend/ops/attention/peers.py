@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from backend.core.errors import Unsupported
-from backend.ops.attention import flex
+from backend.ops.attention import composed, flex
 from backend.ops.attention.problem import dense_rows
 from backend.ops.attention.tiles import row_steps
 from backend.ops.base import Peer
@@ -171,4 +171,5 @@ PEERS = {
     "flex": Peer(
         flex.make, "FlexAttention, compiled, BlockMask from the mask's formula (128 x 128 blocks)", compiles=flex.COMPILES
     ),
+    "composed": Peer(composed.make, "this project's SDDMM, softmax by rows and SpMM on CSR, scores through memory"),
 }
