@@ -14,7 +14,7 @@ import numpy as np
 
 from backend.profiling import exact
 from backend.profiling.events import ARGS
-from backend.profiling.table import ABSENT, Coded, Texts, real, triples, whole
+from backend.profiling.table import ABSENT, Coded, Texts, coded, real, triples, whole
 
 TABLES = ("kernels", "operators", "launches", "copies", "ranges")
 _TABLE_OF = {
@@ -85,7 +85,7 @@ class Collector:
         for table, found in self._paired().items():
             self._spans(table, found)
         lanes = list(self._lanes)
-        pids, tids = ([None if lane[i] is None else str(lane[i]) for lane in lanes] for i in (0, 1))
+        pids, tids = (coded([None if lane[i] is None else str(lane[i]) for lane in lanes]) for i in (0, 1))
         tables = {}
         for name, columns in self._columns.items():
             done: dict = {}
@@ -96,7 +96,7 @@ class Collector:
                 texts = self._texts.get((name, column))
                 done[column] = array if texts is None else Coded(array, texts.values())
             if done and "lane" in done:
-                done["pid"], done["tid"] = Coded(done["lane"], pids), Coded(done["lane"], tids)
+                done["pid"], done["tid"] = pids[done["lane"]], tids[done["lane"]]
             tables[name] = done or empty(name)
         return tables
 

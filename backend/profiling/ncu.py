@@ -68,13 +68,17 @@ def load(
 
     ValueError: one sentence on why the file cannot be read.
     """
-    path = Path(path)
+    path, notes = Path(path), []
     progress(0.1, "reading the report")
     report = _binary(path) if path.suffix == ".ncu-rep" or _starts(path, b"NVR\0") else parse(_text(path), path.name)
     if details is not None:
-        for launch, more in zip(report.launches, parse(_text(details), details.name).launches):
-            launch.metrics |= more.metrics
-            launch.rules += more.rules
+        try:
+            more = parse(_text(details), details.name).launches
+        except ValueError as error:  # the metrics are there; what ncu advises is not
+            more, notes = [], [f"without ncu's advice: {error}"]
+        for launch, page in zip(report.launches, more):
+            launch.metrics |= page.metrics
+            launch.rules += page.rules
     rows = [kernel(launch) for launch in report.launches]
     progress(0.6, f"{len(rows)} launches")
     stalls = [s | {"launch": n} for n, launch in enumerate(report.launches) for s in stall_reasons(launch)]
@@ -95,7 +99,7 @@ def load(
     for name, data in found.items():
         if data:
             table.write(target(f"{name}.parquet"), _columns(data))
-    notes = ["times under ncu are no latencies: every launch is serialised, caches are flushed, and passes are replayed"]
+    notes += ["times under ncu are no latencies: every launch is serialised, caches are flushed, and passes are replayed"]
     if report.skipped:
         notes.append(f"{report.skipped} lines between the rows are no part of the table (program output) and were left out")
     summary = {

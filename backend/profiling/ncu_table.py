@@ -141,7 +141,7 @@ def complaint(text: str) -> str | None:
             "option NVreg_RestrictProfilingToAdminUsers=0, or run as root"
         )
     found = re.search(r"^==(?:ERROR|WARNING)== (.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else None
+    return found[1].strip()[:300] if found else None
 
 
 def _launch(launches: dict[tuple, Launch], cells: dict[str, str], form: str) -> Launch:

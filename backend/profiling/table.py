@@ -24,7 +24,8 @@ class Texts(dict):
         return np.array([-1 if v is None or v == b"" else self[v] for v in values], np.int32)
 
     def values(self) -> list[str]:
-        return [v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in self]
+        """The texts by code; what is no valid Unicode (a lone surrogate) is replaced."""
+        return [v.decode(errors="replace") if isinstance(v, bytes) else str(v).encode(errors="replace").decode() for v in self]
 
 
 class Coded:

@@ -210,6 +210,18 @@ def test_odd_values_are_missing_and_harm_nothing(tmp_path):
         assert {k["grid_x"] for k in rows["kernels"]} == {None} and rows["kernels"][-1]["shared_bytes"] is None
 
 
+def test_events_without_process_or_with_broken_unicode(tmp_path):
+    events = [{"ph": "X", "cat": "kernel", "name": "a", "ts": 1, "dur": 1, "pid": None}, kernel(1, 2, 1)]
+    for use in (True, False):
+        _, rows = load(trace(tmp_path / "t.json", events), tmp_path / f"out{use}", Decoder(use))
+        assert [k["pid"] for k in rows["kernels"]] == [None, "0"]
+    (tmp_path / "u.json").write_text('[{"ph": "X", "name": "\\ud800", "ts": 1, "dur": 1}]')
+    assert load(tmp_path / "u.json", tmp_path / "u", Decoder(use_msgspec=False))[1]["ranges"][0]["name"] == "?"
+    (tmp_path / "v.json").write_bytes(b'[{"ph": "X", "name": "\xff\xfe", "ts": 1, "dur": 1}]')
+    for use in (True, False):
+        assert load(tmp_path / "v.json", tmp_path / f"v{use}", Decoder(use))[1]["ranges"][0]["name"] == "\ufffd\ufffd"
+
+
 def test_names_that_are_html_stay_text(tmp_path):
     name = "<img src=x onerror=alert(1)>&<script>"
     _, rows = load(trace(tmp_path / "t.json", [kernel(1, 1, 1, name=name), op(name, 0, 9)]), tmp_path / "out")

@@ -83,6 +83,14 @@ def test_program_output_and_missing_values(tmp_path):
     assert any("2 lines between the rows" in n for n in summary["notes"])
 
 
+def test_without_a_details_page_the_metrics_stay(tmp_path):
+    (tmp_path / "a.csv").write_text(LONG + long("GPU Speed Of Light Throughput", "Duration", "us", "5"))
+    (tmp_path / "details.csv").write_text("==ERROR== no sections\n")
+    (tmp_path / "out").mkdir()
+    summary = ncu.load(tmp_path / "a.csv", lambda name: tmp_path / "out" / name, details=tmp_path / "details.csv")
+    assert summary["rows"]["ncu_kernels"] == 1 and any("no sections" in n for n in summary["notes"])
+
+
 def test_the_summary_form(tmp_path):
     text = '"Process ID","Process Name","Host Name","Kernel Name","Device","CC","Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
     for kernel, calls, value in (("a(int)", "1,200", "10"), ("b(int)", "3", "20")):
