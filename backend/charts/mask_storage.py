@@ -18,7 +18,7 @@ def bars(bytes_of: Mapping[str, Mapping[str, int]], subtitle: str = "", theme: s
     for (name, sizes), colour in zip(bytes_of.items(), _COLOURS):
         fig.add_bar(
             x=list(sizes), y=list(sizes.values()), name=name, marker=dict(color=colour), textposition="outside", cliponaxis=False,
-            text=[numbers.size(b) for b in sizes.values()], hovertemplate=f"{name}<br>%{{x}}: %{{y:,}} bytes<extra></extra>",
+            text=[numbers.size(b) if len(bytes_of) == 1 else "" for b in sizes.values()], hovertemplate=f"{name}<br>%{{x}}: %{{y:,}} bytes<extra></extra>",
         )  # fmt: skip
     everything = [b for sizes in bytes_of.values() for b in sizes.values()]
     low, high = max(1, min(everything)), max(everything)
