@@ -33,7 +33,9 @@ def choose(state: url.State, p, size: int | None = None) -> tuple[str, DeltaGene
     name = st.selectbox("mask", [*masks.names(), _FILE], key=name_key, help=p.help)
     if name == _FILE:
         key = state.seed("mask_file", str(given).removeprefix("file:") if dense else "")
-        file = st.text_input("boolean matrix (.npy, .npz, .csv, .mtx)", key=key, placeholder="/path/to/mask.npy", help="True = keep")
+        file = st.text_input(
+            "boolean matrix (.npy, .npz, .csv, .mtx)", key=key, placeholder="/path/to/mask.npy", help="True = keep"
+        )
         text = f"file:{file.strip()}"
         if not file.strip():
             raise ValueError("give the path of a .npy, .npz, .csv or .mtx file that holds the boolean mask")
