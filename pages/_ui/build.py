@@ -70,7 +70,7 @@ def _live() -> str | None:
 
 
 def _shown() -> str | None:
-    """The build to follow: one that runs, else the last one of this session."""
+    """The build to follow: one that runs, else the last one that this visitor started."""
     run_id = _live() or st.session_state.get("build/run")
     return run_id if run_id and runs.exists(run_id) else None
 
