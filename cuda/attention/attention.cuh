@@ -9,6 +9,14 @@
 // tile_index is the KV tile (ascending), tile_code -1 where all of it (as far as it lies inside S_q x S_k) is live, else the
 // number of a bitmap: bit c of bitmaps[64 code + r] says whether row r of the tile sees column c. Bits outside S_q x S_k are 0.
 // row_ptr == nullptr: every tile is live and full.
+//
+// The schedule says the same in steps of two KV tiles, for two neighbouring query tiles at a time, in 16-byte entries of four numbers. The list
+// of query tiles 2 p and 2 p + 1 of mask m begins at entry (m pairs + p) schedule_stride:
+//   entry 0           number of steps, 0, end of the first query tile's steps, begin of the second's
+//   entry 1 + 2 s     the two KV tiles of step s
+//   entry 2 + 2 s     their codes for the first query tile, then for the second: -1 all live, else a row of fragments
+// fragments[128 code + t] has bit i set where thread t of a warpgroup keeps element i of its 64 x 64 accumulator (hopper.cuh); keys
+// beyond S_k are masked there too. It is there on devices of compute capability 9.0 wherever row_ptr is.
 #pragma once
 #include "../common/interface.h"
 
@@ -39,4 +47,7 @@ struct AttentionArgs {
   float scale;
   int32_t dtype;       // FusescopeDtype of q, k, v and out
   int32_t bias_dtype;  // FusescopeDtype: FS_FLOAT32 or that of q
+  int32_t schedule_stride;
+  const int32_t* schedule;
+  const uint32_t* fragments;
 };

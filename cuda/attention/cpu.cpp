@@ -5,14 +5,13 @@
 // 16-key blocks that is live for them.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <memory>
 
-#include "../common/cpu.h"
+#include "../common/cpu_block.h"
 #include "attention.cuh"
 
 using namespace fusescope_cpu;
+using namespace cpu_block;
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kRows = 4, kBlock = 16, kBlocks = kTile / kBlock;
@@ -20,33 +19,6 @@ constexpr int kSum = 32;  // terms of a score that are summed in a row: sums of 
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr int64_t kPackLimit = int64_t(256) << 20;  // bytes of packed K and V at once; heads beyond it wait for the next round
-
-// Sixteen floats, split by the compiler into what the machine has.
-typedef float Block __attribute__((vector_size(64)));
-inline Block load(const float* p) {
-  Block x;
-  std::memcpy(&x, p, sizeof x);
-  return x;
-}
-inline void store(float* p, Block x) { std::memcpy(p, &x, sizeof x); }
-
-inline float total(Block x) {
-  typedef float Eight __attribute__((vector_size(32)));
-  typedef float Four __attribute__((vector_size(16)));
-  Eight e[2];
-  std::memcpy(e, &x, sizeof x);
-  e[0] += e[1];
-  Four f[2];
-  std::memcpy(f, e, sizeof f);
-  f[0] += f[1];
-  return (f[0][0] + f[0][1]) + (f[0][2] + f[0][3]);
-}
-
-struct Free {
-  void operator()(float* p) const { std::free(p); }
-};
-using Buffer = std::unique_ptr<float, Free>;
-Buffer buffer(int64_t floats) { return Buffer(static_cast<float*>(std::aligned_alloc(64, size_t((floats * 4 + 63) / 64 * 64)))); }
 
 // 2^x for x <= 0 or -inf: 2^floor(x) by the exponent bits times a polynomial fitted on the fraction; relative error 2e-7.
 inline float exp2_fast(float x) {

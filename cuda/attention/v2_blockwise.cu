@@ -288,5 +288,5 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
     case FS_FLOAT16: return by_width<__half>(a, unsigned(grid), stream);
     case FS_BFLOAT16: return by_width<__nv_bfloat16>(a, unsigned(grid), stream);
   }
-  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_rowwise takes float32)";
+  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v2_blockwise_fp32 and v1_rowwise take float32)";
 }

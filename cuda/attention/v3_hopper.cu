@@ -6,10 +6,12 @@
 // code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a ring of stages. There
 // is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty stage. The product O += P V of a
 // step runs on beside the softmax of the next.
+#include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
 #include "../common/launch.cuh"
 #include "../common/mma.cuh"
 #include "attention.cuh"
+#include "hopper_store.cuh"
 
 namespace {
 using namespace hopper;
@@ -17,28 +19,6 @@ using namespace hopper;
 constexpr int kDead = -2;
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr int kMaxSharedBytes = 232448;  // a block's most on sm_90
-
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-template <typename T> __device__ __forceinline__ uint32_t pack(float low, float high) {
-  if constexpr (std::is_same_v<T, __half>) {
-    __half2 v = __floats2half2_rn(low, high);
-    return *reinterpret_cast<uint32_t*>(&v);
-  } else {
-    __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<uint32_t*>(&v);
-  }
-}
-
-// A barrier of one warpgroup's 128 threads; constant numbers, because a number in a register reserves all sixteen.
-__device__ __forceinline__ void warpgroup_barrier(int wg) {
-  if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
-  else asm volatile("bar.sync 2, 128;" ::: "memory");
-}
 
 // Panels of 64 columns make up a row of head_dim; stages and resident blocks are what fits registers and shared memory.
 template <int Panels, int WG, bool Bias> struct Shape {
@@ -256,7 +236,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
       const bool follow = top * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
       const float next = follow ? top : maximum[r];
       shift[r] = next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
-      shrink[r] = follow ? exp2_fast(maximum[r] * factor - shift[r]) : 1.f;
+      shrink[r] = follow ? exp2_approx(maximum[r] * factor - shift[r]) : 1.f;
       grows |= follow;
       maximum[r] = next;
     }
@@ -267,7 +247,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
       for (int j = 0; j < 8; ++j) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const float weight = exp2_fast(x[4 * j + 2 * r + c] * factor - shift[r]);
+          const float weight = exp2_approx(x[4 * j + 2 * r + c] * factor - shift[r]);
           x[4 * j + 2 * r + c] = weight;
           part[c] += weight;
         }
@@ -279,10 +259,10 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
   auto pack_weights = [&]() {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      weights[i][0] = pack<T>(x[8 * i], x[8 * i + 1]);
-      weights[i][1] = pack<T>(x[8 * i + 2], x[8 * i + 3]);
-      weights[i][2] = pack<T>(x[8 * i + 4], x[8 * i + 5]);
-      weights[i][3] = pack<T>(x[8 * i + 6], x[8 * i + 7]);
+      weights[i][0] = tensor_core::pack<T>(x[8 * i], x[8 * i + 1]);
+      weights[i][1] = tensor_core::pack<T>(x[8 * i + 2], x[8 * i + 3]);
+      weights[i][2] = tensor_core::pack<T>(x[8 * i + 4], x[8 * i + 5]);
+      weights[i][3] = tensor_core::pack<T>(x[8 * i + 6], x[8 * i + 7]);
     }
   };
   auto row_bits = [&](int code, uint64_t (&bits)[2]) {
@@ -327,7 +307,6 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
   }
   pass_by(end, steps);
 
-  // The query tile's own shared memory carries the result to coalesced 16-byte stores.
   float inverse[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -335,25 +314,10 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
     sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
     inverse[r] = sum[r] > 0.f ? 1.f / sum[r] : 0.f;
   }
-  warpgroup_barrier(wg);
-#pragma unroll
-  for (int p = 0; p < Panels; ++p)
-#pragma unroll
-    for (int j = 0; j < 8; ++j)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int row = row_in_tile + 8 * r;
-        const uint32_t two = begin == end ? 0u : pack<T>(o[p][4 * j + 2 * r] * inverse[r], o[p][4 * j + 2 * r + 1] * inverse[r]);
-        *reinterpret_cast<uint32_t*>(q_own + p * kTileBytes + row * 128 + ((j ^ (row & 7)) << 4) + 2 * t2) = two;
-      }
-  warpgroup_barrier(wg);
-  T* out = static_cast<T*>(args.out) + int64_t(b * args.heads + h) * args.seq_q * args.head_dim;
-  for (int i = threadIdx.x % 128; i < 64 * 8 * Panels; i += 128) {
-    const int c = i % (8 * Panels), r = i / (8 * Panels), row = (q_block * WG + wg) * 64 + r;
-    if (row < args.seq_q && c * 8 < args.head_dim)
-      *reinterpret_cast<uint4*>(out + int64_t(row) * args.head_dim + c * 8) =
-          *reinterpret_cast<const uint4*>(q_own + (c / 8) * kTileBytes + r * 128 + (((c % 8) ^ (r & 7)) << 4));
-  }
+  const int q_tile = q_block * WG + wg;
+  T* out = static_cast<T*>(args.out) + (int64_t(b * args.heads + h) * args.seq_q + q_tile * 64) * args.head_dim;
+  store_tile<T, Panels>(q_own, wg, out, args.seq_q - q_tile * 64, args.head_dim,
+                        [&](int i, int r) { return begin == end ? 0.f : o[i / 32][i % 32] * inverse[r]; });
 #endif
 }
 
@@ -365,10 +329,10 @@ template <typename T, int Panels, int WG, bool Bias> const char* launch(const At
   if (const char* why = make_map(&q_map, bf16, args.q, q_sizes, args.q_stride)) return why;
   if (const char* why = make_map(&k_map, bf16, args.k, kv_sizes, args.k_stride)) return why;
   if (const char* why = make_map(&v_map, bf16, args.v, kv_sizes, args.v_stride)) return why;
-  auto kernel = attention_hopper<T, Panels, WG, Bias>;
+  constexpr auto kernel = attention_hopper<T, Panels, WG, Bias>;
   const int bytes = Shape<Panels, WG, Bias>::shared_bytes((args.seq_k + 63) / 64);
   if (bytes > kMaxSharedBytes) return "unsupported: too many keys for the schedule in shared memory";
-  if (cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return cudaGetErrorString(status);
+  if (const char* why = allow_shared_up_to<kernel>(bytes)) return why;
   const int q_tiles = (args.seq_q + 63) / 64, q_blocks = (q_tiles + WG - 1) / WG;
   const int64_t grid = int64_t(q_blocks) * args.batch * args.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks";

@@ -14,6 +14,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include <atomic>
+#include <cstring>
 #include <type_traits>
 
 namespace hopper {
@@ -32,6 +34,21 @@ __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarr
 // One arrival that also announces how many bytes the copy engine will deliver in this phase.
 __device__ __forceinline__ void barrier_expect(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+
+// Arrives ``count`` times and returns how many arrivals the phase was waiting for before: 1 for the last of single ones.
+__device__ __forceinline__ uint32_t barrier_arrive(uint64_t* barrier, uint32_t count) {
+  uint32_t pending;
+  asm volatile(
+      "{\n"
+      ".reg .b64 state;\n"
+      "mbarrier.arrive.shared::cta.b64 state, [%1], %2;\n"
+      "mbarrier.pending_count.b64 %0, state;\n"
+      "}\n"
+      : "=r"(pending)
+      : "r"(shared_address(barrier)), "r"(count)
+      : "memory");
+  return pending;
 }
 
 // Waits until the phase of this parity has completed.
@@ -68,8 +85,13 @@ __device__ __forceinline__ uint64_t tile_descriptor(const void* tile) {
   uint64_t address = (shared_address(tile) & 0x3FFFF) >> 4;
   return address | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
+// The descriptor of an MN-major tile whose columns from 64 on lie in the tile `next`, at a higher address: the leading offset.
+__device__ __forceinline__ uint64_t wide_descriptor(const void* tile, const void* next) {
+  return tile_descriptor(tile) + ((uint64_t((shared_address(next) - shared_address(tile)) >> 4) - 1) << 16);
+}
 constexpr uint64_t kStepColumns = 32 >> 4;       // 16 columns on, K-major
 constexpr uint64_t kStepRows = 16 * 128 >> 4;    // 16 rows on, MN-major
+constexpr uint64_t kStepRowsAlone = kStepRows - (kStepRows << 16);  // the same, while the second tile's rows stay where they are
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -111,6 +133,49 @@ template <typename T> __device__ __forceinline__ void wgmma_64x64x16(float (&d)[
   else FS_WGMMA_SS("bf16");
 }
 
+// The same for 72 and 128 columns of b, whose rows are k (MN-major): columns from 64 on come from a second tile, as far behind the
+// first as the descriptor's leading offset says (wide_descriptor).
+#define FS_WGMMA_WIDE(TYPE, SHAPE, ACC, REGS, A0, A1, A2, A3, B)                                                          \
+  asm volatile("wgmma.mma_async.sync.aligned." SHAPE ".f32." TYPE "." TYPE " " REGS ", {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", 1, 1, 1, 1;\n" \
+               : ACC                                                                                                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define FS_REGS36                                                                                                          \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, "   \
+  "%25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35}"
+#define FS_REGS64                                                                                                          \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, "   \
+  "%25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "    \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
+#define FS_ACC36(d) FS_ACC32(d), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
+#define FS_ACC64(d) FS_ACC32(d), FS_ACC8(d, 32), FS_ACC8(d, 40), FS_ACC8(d, 48), FS_ACC8(d, 56)
+
+template <typename T> __device__ __forceinline__ void wgmma_64x72x16(float (&d)[36], const uint32_t (&a)[4], uint64_t b) {
+  if constexpr (std::is_same_v<T, __half>) FS_WGMMA_WIDE("f16", "m64n72k16", FS_ACC36(d), FS_REGS36, "%36", "%37", "%38", "%39", "%40");
+  else FS_WGMMA_WIDE("bf16", "m64n72k16", FS_ACC36(d), FS_REGS36, "%36", "%37", "%38", "%39", "%40");
+}
+
+template <typename T> __device__ __forceinline__ void wgmma_64x128x16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
+  if constexpr (std::is_same_v<T, __half>) FS_WGMMA_WIDE("f16", "m64n128k16", FS_ACC64(d), FS_REGS64, "%64", "%65", "%66", "%67", "%68");
+  else FS_WGMMA_WIDE("bf16", "m64n128k16", FS_ACC64(d), FS_REGS64, "%64", "%65", "%66", "%67", "%68");
+}
+
+// d (64 x 128) = [d +] a (64 x 16) b, both from shared memory and K-major: b is two tiles, one behind the other.
+#define FS_WGMMA_SS128(TYPE)                                                                                               \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                              \
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " FS_REGS64 ", %64, %65, p, 1, 1, 0, 0;\n}\n" \
+               : FS_ACC64(d)                                                                                               \
+               : "l"(a), "l"(b), "r"(int(accumulate)))
+template <typename T> __device__ __forceinline__ void wgmma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool accumulate) {
+  if constexpr (std::is_same_v<T, __half>) FS_WGMMA_SS128("f16");
+  else FS_WGMMA_SS128("bf16");
+}
+
+#undef FS_WGMMA_SS128
+#undef FS_WGMMA_WIDE
+#undef FS_REGS36
+#undef FS_REGS64
+#undef FS_ACC36
+#undef FS_ACC64
 #undef FS_WGMMA_RS
 #undef FS_WGMMA_SS
 #undef FS_REGS32
@@ -135,8 +200,8 @@ inline EncodeTiled encode_tiled() {
   return found;
 }
 
-// The map of a tensor (batch, head, row, column) of 16-bit elements for 64 x 64 boxes. nullptr when good, else what TMA lacks.
-inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t sizes[4], const int64_t strides[4]) {
+// Encodes the map of a tensor (batch, head, row, column) of 16-bit elements for 64 x 64 boxes. nullptr when good, else what TMA lacks.
+inline const char* encode_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t sizes[4], const int64_t strides[4]) {
   if (reinterpret_cast<uintptr_t>(data) % 16) return "unsupported: an address that is not a multiple of 16 bytes (TMA)";
   if (strides[3] != 1) return "unsupported: a last dimension that is not contiguous (TMA)";
   cuuint64_t extent[4], pitch[3];
@@ -154,6 +219,51 @@ inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, c
                            pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return status == CUDA_SUCCESS ? nullptr : "cuTensorMapEncodeTiled refused the tensor";
+}
+
+// The same out of a cache of the thread: a map says nothing but where a tensor lies and how, and the driver takes about a microsecond
+// for one. Loops reuse their buffers, so a slot a hash is enough.
+inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t sizes[4], const int64_t strides[4]) {
+  struct Slot {
+    int64_t key[10];
+    CUtensorMap map;
+  };
+  constexpr int slots = 64;
+  thread_local Slot cache[slots] = {};  // a key of zeros is no tensor: sizes are at least 1
+  const int64_t key[10] = {int64_t(reinterpret_cast<uintptr_t>(data)), bfloat16, sizes[0], sizes[1], sizes[2], sizes[3],
+                           strides[0], strides[1], strides[2], strides[3]};
+  uint64_t hash = 0;
+  for (int64_t word : key) hash = (hash ^ uint64_t(word)) * 0x9e3779b97f4a7c15ull;
+  Slot& slot = cache[hash >> 58];
+  static_assert(slots == 64);  // the top six bits
+  if (memcmp(slot.key, key, sizeof key) != 0) {
+    if (const char* why = encode_map(&slot.map, bfloat16, data, sizes, strides)) {
+      slot.key[2] = 0;
+      return why;
+    }
+    memcpy(slot.key, key, sizeof key);
+  }
+  *map = slot.map;
+  return nullptr;
+}
+
+// Lets a kernel use `bytes` of dynamic shared memory on the current device; asks the driver only when it is more than ever before.
+template <auto Kernel> const char* allow_shared_up_to(int bytes) {
+  constexpr int most = 64;
+  static std::atomic<int> allowed[most];
+  int device = 0;
+  cudaGetDevice(&device);
+  if (device < most && allowed[device].load(std::memory_order_relaxed) >= bytes) return nullptr;
+  if (cudaError_t status = cudaFuncSetAttribute(Kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
+    cudaGetLastError();  // it stays with this call, not with the next launch
+    return cudaGetErrorString(status);
+  }
+  if (device < most) {
+    int before = allowed[device].load();
+    while (before < bytes && !allowed[device].compare_exchange_weak(before, bytes)) {
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace hopper

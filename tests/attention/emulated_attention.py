@@ -12,7 +12,11 @@ import torch
 from tests.attention.attention_tools import OP, case, wrong
 from tests.emulator import build
 
-KERNELS = {"v1_rowwise": ("float32", "bfloat16"), "v2_blockwise": ("float16", "bfloat16")}
+KERNELS = {
+    "v1_rowwise": ("float32", "bfloat16"),
+    "v2_blockwise": ("float16", "bfloat16"),
+    "v2_blockwise_fp32": ("float32", "float16"),
+}
 """Those made of warp instructions only, with the dtypes to try."""
 
 CASES = (

@@ -93,12 +93,12 @@ def test_auto_is_named():
 
 
 @pytest.mark.gpu
-def test_auto_on_a_gpu_goes_by_dtype_and_density():
+def test_auto_on_a_gpu_goes_by_dtype():
     def chosen(dtype, **values):
         return OP.auto(OP.inputs(case(**values), dtype, "cuda", 0))
 
-    assert chosen("float32", seq=512) == "v1_rowwise"
-    assert chosen("float16", seq=512, mask="sliding_window:left=4,right=4") == "v1_rowwise"
+    for mask in ("full", "sliding_window:left=4,right=4"):
+        assert chosen("float32", seq=512, mask=mask) in ("v1_rowwise", "v2_blockwise_fp32")
     if torch.cuda.get_device_capability() >= (8, 0):
         assert chosen("float16", seq=512) != "v1_rowwise"
 
@@ -108,3 +108,25 @@ def test_the_allowed_error_shrinks_with_the_outputs():
     assert long.absolute == pytest.approx(short.absolute / 16) and long.relative == short.relative
     assert long.absolute < (math.e / 4096) ** 0.5 / 4, "a wrong mask must not hide: outputs have about this standard deviation"
     assert OP.tolerance(case(4096, batch=1, mask="causal"), "bfloat16").absolute == OP.TOLERANCE["bfloat16"].absolute
+
+
+def test_a_record_says_what_was_prepared_outside_the_calls():
+    """The plan's build time and size of our kernels, and nothing for a peer that prepares nothing."""
+    from types import SimpleNamespace
+
+    from backend import ops
+    from backend.core.records import Record, Time, Times
+    from backend.measure.subject import Operator
+
+    values = OP.validate({"batch": 1, "heads": 1, "seq": 130, "head_dim": 32, "mask": "causal"})
+    inputs = OP.inputs(values, "float32", "cpu", 0)
+    times = Times(first=1.0, eager=Time(1.0, 1.0, 1.0, 10, True))
+    for impl in ("cpu", "auto", "sdpa"):
+        record = Record("attention", impl, values, "float32", "cpu", "ok", time_ms=times)
+        run = ops.make("attention", impl, inputs)
+        said = Operator("attention").complete(None, SimpleNamespace(run=run), record).extra
+        if impl == "sdpa":
+            assert said is None
+        else:
+            plan = inputs["plan"]
+            assert said["setup"]["ms"] > 0 and said["setup"]["bytes"] == plan.bytes and said["setup"]["compile_ms"] is None

@@ -5,7 +5,7 @@ import torch
 
 from backend import masks
 from backend.core.errors import Unsupported
-from backend.ops.attention import attention, prepare
+from backend.ops.attention import attention, functional, prepare
 
 Q, K = (2, 4, 9, 32), (2, 2, 11, 32)
 
@@ -78,6 +78,26 @@ def test_masks():
         attention(q, k, k, masks.from_dense(torch.ones(9, 12, dtype=torch.bool).numpy()))
 
 
+def test_kernels_of_another_architecture_are_refused_with_what_to_use():
+    for impl, capability, instead in (
+        ("v2_blockwise", (7, 5), "v1_rowwise, v2_blockwise_fp32"),
+        ("v3_hopper", (8, 0), "v1_rowwise, v2_blockwise, v2_blockwise_fp32"),
+        ("v4_scheduled", (7, 5), "v1_rowwise, v2_blockwise_fp32"),
+    ):
+        with pytest.raises(
+            Unsupported, match=f"{impl} is for sm_.* and this GPU is sm_{capability[0]}{capability[1]}; use {instead}$"
+        ):
+            functional.refuse_architecture(impl, capability)
+    for impl in (
+        "v1_rowwise",
+        "v2_blockwise_fp32",
+        "v2_blockwise",
+        "v4_scheduled",
+        "v9_none",
+    ):  # the last is the library's to refuse
+        functional.refuse_architecture(impl, (9, 0))
+
+
 def test_bias():
     q, k = make(Q), make(K)
     with pytest.raises(TypeError, match="bias is a tensor"):
@@ -115,3 +135,33 @@ def test_the_operator_itself_checks_what_it_is_given():
     ):
         with pytest.raises(RuntimeError, match=text):
             call(**arguments)
+
+
+def test_what_was_checked_once_is_not_taken_for_something_else():
+    """A second call of the same signature skips the checks in Python; whatever changes the signature or needs a gradient does not."""
+    q, k, bias = torch.randn(Q), torch.randn(K), torch.randn(9, 11)
+    plan, causal = prepare(masks.load("causal"), 9, 11), masks.load("causal")
+    for _ in range(2):
+        for mask in (None, plan, causal):
+            expected = attention(q, k, k, plan if mask is not None else None)
+            assert torch.equal(attention(q, k, k, mask), expected)
+            assert torch.equal(attention(q, k, k, mask, bias=torch.zeros(9, 11)), expected)
+        assert torch.equal(
+            attention(q, k, k, plan, bias=bias, scale=0.5), attention(q, k, k, plan, bias=bias[None, None], scale=0.5)
+        )
+    for change, error in (
+        ((q.requires_grad_(), k, k), Unsupported),
+        ((q.detach(), k, k.half()), TypeError),
+        ((q.detach(), k, k[:, :, :10]), ValueError),
+        ((q.detach()[:, :3], k, k), ValueError),
+        ((q.detach(), k.to("meta"), k), ValueError),
+        ((q.detach(), None, k), TypeError),
+    ):
+        with pytest.raises(error):
+            attention(*change, plan)
+    with pytest.raises(Unsupported, match="bias requires a gradient"):
+        attention(q.detach(), k, k, plan, bias=bias.requires_grad_())
+    keep = torch.zeros(9, 11, dtype=torch.bool)
+    assert not attention(q.detach(), k, k, keep).any()
+    keep[:] = True  # the same tensor with other values
+    assert torch.equal(attention(q.detach(), k, k, keep), attention(q.detach(), k, k))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from backend import masks
+from backend.core.errors import Unsupported
 from backend.ops.attention import attention, prepare
 from tests.attention.attention_tools import MASKS, OP, SIZES, case, fits, kernels, mask_text, run, skip_unsupported, wrong
 
@@ -104,7 +105,11 @@ def test_scale_may_be_anything(impl, device):
     inputs = OP.inputs(case(33, 65, "causal"), "float16", device, 0)
     for factor in (0.0, -1.0, 0.25):
         scaled = inputs | {"q": inputs["q"] * factor}
-        out = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor * 32**-0.5, impl=impl)
+        if impl == "v4_scheduled" and factor <= 0:
+            with pytest.raises(Unsupported, match="scale that is not positive"):
+                attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor, impl=impl)
+        taken = "auto" if impl == "v4_scheduled" and factor <= 0 else impl
+        out = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor * 32**-0.5, impl=taken)
         assert wrong(out, scaled, "float16") is None
 
 

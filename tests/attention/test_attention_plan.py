@@ -46,6 +46,8 @@ def _check_lists(plan, dense):
             assert found == expected
     assert (plan.full_tiles, plan.partial_tiles) == (full, live - full)
     assert plan.live_elements == dense.sum()
+    lists = plan.row_ptr
+    assert plan.longest == (-(-dense.shape[2] // 64) if plan.is_full else int((lists[1:] - lists[:-1]).max()))
     assert plan.live_keys == pytest.approx(dense.sum() / (dense.shape[0] * plan.seq_q))
 
 
@@ -121,6 +123,7 @@ def test_the_ways_of_the_two_devices_agree(name):
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_long_mask_is_built_in_pieces(device, monkeypatch):
     monkeypatch.setattr(tiles, "_PIECE", 1 << 14)
+    monkeypatch.setattr(tiles, "_PIECE_CUDA", 1 << 14)
     monkeypatch.setattr(tiles, "_COLUMNS", 128)
     for name in ("longformer", "strided"):
         mask = masks.load(name)

@@ -8,6 +8,7 @@ import torch
 
 from backend import kernels, masks
 from backend.core import paths
+from backend.core.errors import Unsupported
 from backend.ops.attention import attention, prepare
 
 DEVICES = [("cpu", "cpu"), pytest.param("cuda", "v1_rowwise", marks=pytest.mark.gpu)]
@@ -96,3 +97,84 @@ def test_it_runs_on_the_current_stream():
         out = attention(doubled, k, v)
     stream.synchronize()
     torch.testing.assert_close(out, expected)
+
+
+def _cuda_kernels():
+    from backend.core.sources import families
+
+    return [v.name for v in families()["attention"].variants if v.device == "cuda"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("impl", [*_cuda_kernels(), "auto"])
+def test_every_kernel_can_be_captured_on_another_stream_with_a_prepared_plan(impl):
+    """Nothing in the call synchronises, allocates outside the pool or builds a plan; a replay sees new values and repeats its bits."""
+    q, k, v = _qkv("cuda", torch.float16)
+    plan = prepare(masks.load("longformer", window=9, global_tokens=2), 70, 90, "cuda")
+    bias = torch.randn(1, 4, 1, 90, device="cuda", dtype=torch.float16)
+    try:
+        attention(q, k, v, plan, bias=bias, impl=impl)
+    except Unsupported as error:
+        pytest.skip(str(error))
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        out = attention(q, k, v, plan, bias=bias, impl=impl)
+    q.normal_()
+    graph.replay()
+    torch.testing.assert_close(out, attention(q, k, v, plan, bias=bias, impl=impl))
+    first = out.clone()
+    graph.replay()
+    assert torch.equal(out, first)
+
+
+@pytest.mark.gpu
+def test_compile_with_auto_on_a_gpu():
+    torch._dynamo.reset()
+    q, k, v = _qkv("cuda", torch.float16)
+    plan = prepare(masks.load("causal"), 70, 90, "cuda")
+    with torch.no_grad():
+        compiled = torch.compile(lambda q, k, v: attention(q, k, v, plan) * 2, fullgraph=True)
+        torch.testing.assert_close(compiled(q, k, v), attention(q, k, v, plan) * 2)
+
+
+@pytest.mark.gpu
+def test_no_synchronisation_in_a_call_with_a_plan():
+    q, k, v = _qkv("cuda", torch.float16)
+    plan = prepare(masks.load("causal"), 70, 90, "cuda")
+    attention(q, k, v, plan)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for mask in (plan, masks.load("causal"), None):
+            attention(q, k[:, :, :90], v, mask)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+def test_another_device_may_be_current():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU: no other device can be current")
+    for device, current in (("cuda:1", 0), ("cuda:0", 1)):
+        q, k, v = _qkv(device, torch.float16)
+        with torch.cuda.device(q.device):
+            expected = attention(q, k, v, masks.load("causal"))
+        with torch.cuda.device(current):
+            for _ in range(2):
+                torch.testing.assert_close(attention(q, k, v, masks.load("causal")), expected)
+            assert torch.cuda.current_device() == current
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("impl", _cuda_kernels())
+def test_opcheck_of_every_kernel(impl):
+    kernels.load("cuda")
+    q, k, v = _qkv("cuda", torch.float16)
+    plan = prepare(masks.load("causal"), 70, 90, "cuda")
+    lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
+    steps = (plan.schedule, plan.fragments)
+    try:
+        attention(q, k, v, plan, impl=impl)
+    except Unsupported as error:
+        pytest.skip(str(error))
+    results = torch.library.opcheck(torch.ops.fusescope.attention.default, (q, k, v, None, *lists, 0.125, impl, *steps))
+    assert set(results.values()) == {"SUCCESS"}

@@ -18,7 +18,7 @@ from backend.core import paths
 from backend.core.sources import families
 
 HERE = Path(__file__).resolve().parent
-STAND_INS = ("mma.cuh", "async_copy.cuh")
+STAND_INS = ("mma.cuh", "async_copy.cuh", "hopper.cuh", "warpgroup.cuh")
 """Headers of cuda/common that are wrappers of single GPU instructions, and are replaced."""
 
 

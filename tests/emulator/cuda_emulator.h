@@ -211,4 +211,6 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) {
   const char* given = std::getenv("EMULATED_SMS");
   return *value = given ? std::atoi(given) : 132, cudaSuccess;
 }
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel, int, int) { return cudaSuccess; }

@@ -8,14 +8,17 @@ functional.py is the public function, peers.py and flex.py are what a user could
 
 from backend.kernels import register_fakes
 from backend.ops.attention.cases import DTYPES, PARAMETERS, TOLERANCE, cost, tolerance, validate
+from backend.ops.attention.decode import attention_decode
 from backend.ops.attention.functional import attention, choose, fake
 from backend.ops.attention.peers import PEERS
 from backend.ops.attention.plan import Plan, prepare
-from backend.ops.attention.problem import arguments, auto, call, inputs, reference
+from backend.ops.attention.problem import arguments, auto, call, inputs, prepared, reference
+from backend.ops.attention.varlen import attention_varlen
 
 __all__ = [
-    "DTYPES", "FAMILY", "NAME", "PARAMETERS", "PEERS", "SUMMARY", "TITLE", "TOLERANCE", "Plan", "arguments", "attention", "auto",
-    "call", "choose", "cost", "inputs", "prepare", "reference", "tolerance", "validate",
+    "DTYPES", "FAMILY", "NAME", "PARAMETERS", "PEERS", "SUMMARY", "TITLE", "TOLERANCE", "Plan", "arguments", "attention",
+    "attention_decode", "attention_varlen", "auto",
+    "call", "choose", "cost", "inputs", "prepare", "prepared", "reference", "tolerance", "validate",
 ]  # fmt: skip
 
 NAME = "attention"

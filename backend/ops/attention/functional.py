@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any, NamedTuple
 
 from backend.core.errors import Unsupported
 from backend.masks import Mask
+from backend.ops.attention import chooser
 from backend.ops.attention.plan import Plan, prepare, prepared
 
 _SUPPORTED_DIMS = "multiples of 8 from 32 to 256"
 # Live keys a row up to which walking them one by one beats whole tiles. On an H200 at (16, 12, 2048, 64) in fp16 a live key costs
 # v1 some 16 us over all rows and one tile a row costs v3 some 25 us (recorded run 20261120-113445-bench-3a2c37).
 _SPARSE_KEYS = 2
+_REUSE = (
+    3  # by how much the fp32 tile kernel is faster per element than the row-wise one, which reads K and V once a row; a guess
+)
+_SCHEDULED = "v4_scheduled"
 _FEW_ROWS = 16  # query rows below which most of a 64-row tile would be idle
+_NO_GRADIENT = "attention is forward only, but {} requires a gradient; call it under torch.no_grad()"
 
 
 def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
@@ -31,61 +38,229 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
     """
     import torch
 
+    if not torch.compiler.is_compiling():
+        try:
+            known = _known.get(_signature(q, k, v, mask, bias, impl))
+        except (AttributeError, TypeError, RuntimeError):  # no dense tensors; what is wrong is said below
+            known = None
+        if known is not None:
+            if torch.is_grad_enabled():
+                _check_gradient(q, k, v, bias)
+            if known.reshape is not None:
+                bias = bias.reshape(known.reshape)
+            try:
+                scale_now = known.scale if scale is None else float(scale)
+                return known.function(q, k, v, bias, *known.lists, scale_now, known.impl, *known.steps)
+            except RuntimeError as error:
+                if "unsupported: " not in str(error):
+                    raise
+    return _carefully(torch, q, k, v, mask, bias, scale, impl)
+
+
+class _Known(NamedTuple):
+    """What was found out about a signature: everything but the tensors and the scale of a call. ``mask`` is kept alive, because a
+    signature holds its id; reshape is the bias's shape with four dimensions where it has fewer."""
+
+    function: Any
+    lists: tuple
+    scale: float
+    impl: str
+    reshape: tuple[int, ...] | None
+    mask: Any
+    steps: tuple
+
+
+# Checking and choosing take 15 us in Python; a call whose like has been checked goes straight to the operator. Sizes, strides, dtypes,
+# devices and alignment of all tensors, the mask and the implementation asked for make up the like; values do not matter.
+_known: dict[tuple, _Known] = {}
+_KEPT = 256
+
+
+def _signature(q, k, v, mask, bias, impl):
+    shift = (q.storage_offset() | k.storage_offset() | v.storage_offset()) & 7
+    tensors = (
+        q.shape,
+        k.shape,
+        v.shape,
+        q.stride(),
+        k.stride(),
+        v.stride(),
+        q.dtype,
+        k.dtype,
+        v.dtype,
+        q.device,
+        k.device,
+        v.device,
+    )
+    if bias is None:
+        return (id(mask), impl, shift, tensors)
+    return (id(mask), impl, shift, tensors, bias.shape, bias.dtype, bias.device)
+
+
+def _carefully(torch, q, k, v, mask, bias, scale, impl):
+    """The call with every check; what was found out is kept for the next one of the same signature."""
     _check(torch, q, k, v)
+    given_bias, given_impl = bias, impl
     plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
     if plan is not None:
         _check_plan(plan, q, k)
     if bias is not None:
         bias = _bias(torch, bias, q, k)
-    if scale is None:
-        scale = q.shape[3] ** -0.5
+    default_scale = q.shape[3] ** -0.5
     if impl == "auto":
-        impl = choose(q, k, v, plan)
-    if plan is None:
-        args = (q, k, v, bias, None, None, None, None, 0, 0, float(scale))
-    else:
-        lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps)
-        args = (q, k, v, bias, *lists, plan.stride_b, plan.stride_h, float(scale))
+        impl = choose(q, k, v, plan, plain=bias is None and (scale is None or float(scale) > 0))
+    lists, steps = (None, None, None, None, 0, 0), ()
+    if plan is not None:
+        steps = (plan.schedule, plan.fragments)
+        lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
+    args = (q, k, v, bias, *lists, default_scale if scale is None else float(scale))
     if torch.compiler.is_compiling():
         _while_tracing(q.device.type)
-        return torch.ops.fusescope.attention.default(*args, impl)
+        return torch.ops.fusescope.attention.default(*args, impl, *steps)
     from backend import kernels
 
-    return kernels.call("attention", *args, impl=impl)
+    if q.device.type == "cuda":
+        refuse_architecture(impl, _capability(q.device.index))
+    out = kernels.call("attention", *args, impl=impl, more=steps)
+    if not isinstance(mask, torch.Tensor):  # the values of a tensor may change, and with them its plan
+        reshape = None if bias is None or bias.dim() == given_bias.dim() else tuple(bias.shape)
+        if len(_known) >= _KEPT:
+            _known.clear()
+        signature = _signature(q, k, v, mask, given_bias, given_impl)
+        _known[signature] = _Known(torch.ops.fusescope.attention.default, lists, default_scale, impl, reshape, mask, steps)
+    return out
 
 
-def choose(q, k, v, plan: Plan | None) -> str:
-    """The kernel that "auto" stands for, from shape, strides, mask, dtype and device: "cpu", "v1_rowwise", "v2_blockwise" or "v3_hopper".
+def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
+    """The kernel that "auto" stands for, from shape, strides, mask, dtype and device. plain: no bias, and a positive scale.
 
-    The row-wise kernel works on live keys, the others on whole tiles with tensor cores: the first is taken for float32, below
-    compute capability 8.0, and where a row has few live keys on average or there are few rows. v3 is for compute capability 9.0
-    and for what TMA can address.
+    On a GPU for which there is a fit (chooser.py) that knows all its Hopper kernels: of the kernels that are built and take these inputs, the one whose predicted time is
+    least. Without a fit, and under torch.compile, where files cannot be read, by a rule. "cpu" on the CPU.
     """
+    import torch
+
     if q.device.type == "cpu":
         return "cpu"
-    capability = _capability(q.device.index)
-    if q.element_size() == 4 or capability < (8, 0):
+    tma = _tma_takes(q) and _tma_takes(k) and _tma_takes(v)
+    scheduled = plain and q.shape[3] <= 128 and (plan is None or plan.is_full or plan.schedule is not None)
+    if not torch.compiler.is_compiling() and (known := _fitted(q.device.index)) is not None:
+        figures = (1, q.shape[2] * k.shape[2], -(-q.shape[2] // 64) * -(-k.shape[2] // 64), 0, -(-k.shape[2] // 64))
+        if plan is not None:
+            figures = (plan.batch * plan.heads, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest)
+        todo = chooser.work(q.shape[0], q.shape[1], q.shape[2], q.shape[3], *figures)
+        by_tma = tuple(name for name in known.by_tma if scheduled or name != _SCHEDULED) if tma else ()
+        taken = known.fit.choose(str(q.dtype).removeprefix("torch."), todo, known.any_strides + by_tma)
+        if taken is not None:
+            return taken
+    live = executed = k.shape[2]
+    if plan is not None:
+        live, executed = plan.live_keys, plan.executed_keys
+    return by_rule(_capability(q.device.index), q.element_size(), q.shape[2], live, executed, tma, scheduled)
+
+
+def by_rule(
+    capability: tuple[int, int],
+    element_size: int,
+    seq_q: int,
+    live_keys: float,
+    executed_keys: float,
+    tma: bool,
+    scheduled: bool = False,
+) -> str:
+    """The choice without a fit. live_keys and executed_keys: of a query row on average, the latter in whole tiles; scheduled: what
+    v4 needs beside TMA (no bias, a positive scale, head sizes up to 128, a schedule).
+
+    The row-wise kernel works on live keys, the others on whole tiles: it is taken where a row has few live keys on average or there are
+    few rows, and where there are no tensor cores for the dtype (float32, or below compute capability 8.0), also where tiles are so
+    empty that the fp32 kernel's better reuse does not pay. v3 and v4 are for compute capability 9.0 and for what TMA can address.
+    """
+    if live_keys <= _SPARSE_KEYS or seq_q < _FEW_ROWS:
         return "v1_rowwise"
-    live = k.shape[2] if plan is None else plan.live_keys
-    if live <= _SPARSE_KEYS or q.shape[2] < _FEW_ROWS:
-        return "v1_rowwise"
-    return "v3_hopper" if capability == (9, 0) and _tma_takes(q) and _tma_takes(k) and _tma_takes(v) else "v2_blockwise"
+    if element_size == 4 or capability < (8, 0):
+        return "v2_blockwise_fp32" if executed_keys <= _REUSE * live_keys else "v1_rowwise"
+    if capability != (9, 0) or not tma:
+        return "v2_blockwise"
+    return _SCHEDULED if scheduled else "v3_hopper"
+
+
+def refuse_architecture(impl: str, capability: tuple[int, int]) -> None:
+    """Raise Unsupported, naming what to use instead, where a kernel's source does not claim this compute capability."""
+    from backend.core.archs import arch_of
+    from backend.core.sources import families
+    from backend.kernels import plan as build_plan
+
+    arch = arch_of(*capability)
+    known = [v for v in families()["attention"].variants if v.device == "cuda"]
+    asked = next((v for v in known if v.name == impl), None)
+    if asked is not None and not build_plan.claims(asked, arch):
+        others = ", ".join(v.name for v in known if build_plan.claims(v, arch))
+        raise Unsupported(f"{impl} is for {', '.join(asked.archs)}, and this GPU is {arch}; use {others}")
+
+
+class _Fitted(NamedTuple):
+    """A fit with the kernels that are built for the device: those that take any strides, and those fed by TMA."""
+
+    fit: chooser.Fit
+    any_strides: tuple[str, ...]
+    by_tma: tuple[str, ...]
+
+
+@cache
+def _fitted(index: int) -> _Fitted | None:
+    import torch
+
+    from backend.core.archs import arch_of
+    from backend.core.sources import families
+    from backend.kernels import plan as build_plan
+    from backend.kernels import report
+
+    found = chooser.load(torch.cuda.get_device_name(index))
+    if found is None:
+        return None
+    arch, states = arch_of(*_capability(index)), report.state().get("attention", {})
+    built = [
+        v
+        for v in families()["attention"].variants
+        if v.device == "cuda" and build_plan.claims(v, arch) and states.get(v.name, {}).get("status") != "failed"
+    ]
+    by_tma = tuple(v.name for v in built if v.archs == ("sm_90a",))  # the Hopper kernels are those fed by TMA
+    if not set(by_tma) <= set(found[0].prices.get("16 bit", {})):
+        return None  # a newer kernel than the fit: it would never be taken
+    return _Fitted(found[0], tuple(v.name for v in built if v.name not in by_tma), by_tma)
 
 
 def _tma_takes(t) -> bool:
     """Whether address and strides are what TMA wants of a 16-bit tensor: multiples of 16 bytes, columns side by side.
 
-    The address by its offset, which torch.compile knows too: torch's own storages begin at multiples of 256 bytes.
+    The address by its offset: torch's own storages begin at multiples of 256 bytes. torch.compile does not trace offsets; there an odd
+    one is found by the kernel, whose error says so.
     """
+    import torch
+
     size, stride = t.shape, t.stride()
     return (
         stride[3] == 1
-        and t.storage_offset() % 8 == 0
+        and (torch.compiler.is_compiling() or t.storage_offset() % 8 == 0)
         and all(n == 1 or (s > 0 and s % 8 == 0) for n, s in zip(size[:3], stride[:3]))
     )
 
 
-def fake(q, k, v, bias, row_ptr, tile_index, tile_code, bitmaps, mask_stride_b, mask_stride_h, scale, impl):
+def fake(
+    q,
+    k,
+    v,
+    bias,
+    row_ptr,
+    tile_index,
+    tile_code,
+    bitmaps,
+    mask_stride_b,
+    mask_stride_h,
+    scale,
+    impl,
+    schedule=None,
+    fragments=None,
+):
     """The shape-only kernel: what torch.compile and opcheck learn of the operator."""
     return q.new_empty(q.shape)
 
@@ -141,8 +316,15 @@ def _check(torch, q, k, v) -> None:
     d = q.shape[3]
     if d % 8 or not 32 <= d <= 256:
         raise Unsupported(f"head size {d}; {_SUPPORTED_DIMS} are supported, because rows are read 8 elements at a time")
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        raise Unsupported("attention is forward only, but an input requires a gradient; call it under torch.no_grad()")
+    if torch.is_grad_enabled():
+        _check_gradient(q, k, v, None)
+
+
+def _check_gradient(q, k, v, bias) -> None:
+    if q.requires_grad or k.requires_grad or v.requires_grad:
+        raise Unsupported(_NO_GRADIENT.format("an input"))
+    if bias is not None and bias.requires_grad:
+        raise Unsupported(_NO_GRADIENT.format("bias"))
 
 
 def _plan(torch, mask, q, k) -> Plan | None:
@@ -190,7 +372,7 @@ def _bias(torch, bias, q, k):
         raise ValueError(f"bias lies on q's device {q.device}, not on {bias.device}")
     _check_broadcast("bias", bias, q, k)
     if torch.is_grad_enabled() and bias.requires_grad:
-        raise Unsupported("attention is forward only, but bias requires a gradient; call it under torch.no_grad()")
+        raise Unsupported(_NO_GRADIENT.format("bias"))
     return bias.reshape((1,) * (4 - bias.dim()) + tuple(bias.shape))
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from backend.core.errors import Unsupported
-from backend.ops.attention import composed, flex
+from backend.ops.attention import composed, flex, vendor
 from backend.ops.attention.problem import dense_rows
 from backend.ops.attention.tiles import row_steps
 from backend.ops.base import Peer
@@ -170,6 +170,20 @@ PEERS = {
     "sdpa_cudnn": Peer(partial(_backend, "CUDNN_ATTENTION"), "SDPA through cuDNN, dense mask", ("cuda",)),
     "flex": Peer(
         flex.make, "FlexAttention, compiled, BlockMask from the mask's formula (128 x 128 blocks)", compiles=flex.COMPILES
+    ),
+    "flash4": Peer(
+        vendor.flash4,
+        "FlashAttention-4 (flash_attn.cute): full, causal, sliding windows",
+        ("cuda",),
+        compiles=vendor.COMPILES,
+        package="flash-attn-4",
+    ),
+    "cudnn_blocks": Peer(
+        vendor.cudnn_blocks,
+        "cuDNN-frontend's block-sparse attention: masks of whole 64 x 64 blocks",
+        ("cuda",),
+        compiles=vendor.COMPILES,
+        package="nvidia-cudnn-frontend",
     ),
     "composed": Peer(composed.make, "this project's SDDMM, softmax by rows and SpMM on CSR, scores through memory"),
 }

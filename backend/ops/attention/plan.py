@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.masks import Mask
-from backend.ops.attention import tiles
+from backend.ops.attention import schedule, tiles
 
 _KEPT = 64  # plans in the cache; the least recently used goes first
 _cache: OrderedDict[tuple, Plan] = OrderedDict()
@@ -26,7 +26,8 @@ class Plan:
 
     batch, heads: for how many batch entries and heads it holds masks of their own; 1 = the same for all. row_ptr, tile_index,
     tile_code (int32) and bitmaps (int64, 64 words a tile) are None where every key is live. live_elements, full_tiles and
-    partial_tiles count over all its masks; build_ms is the time of building, ``bytes`` the size on the device.
+    partial_tiles count over all its masks, longest is the tiles of the longest list; build_ms is the time of building, ``bytes`` the size on the device.
+    schedule and fragments (schedule.py) are there on devices of compute capability 9.0.
     """
 
     mask: Mask | None
@@ -42,7 +43,10 @@ class Plan:
     live_elements: int
     full_tiles: int
     partial_tiles: int
+    longest: int
     build_ms: float
+    schedule: Any = None
+    fragments: Any = None
 
     @property
     def is_full(self) -> bool:
@@ -63,8 +67,14 @@ class Plan:
         return self.live_elements / (self.batch * self.heads * self.seq_q)
 
     @property
+    def executed_keys(self) -> float:
+        """Keys a query row in live tiles, on average: what a kernel that works on whole tiles looks at."""
+        q_tiles = -(-self.seq_q // tiles.TILE)
+        return (self.full_tiles + self.partial_tiles) * tiles.TILE / (self.batch * self.heads * q_tiles)
+
+    @property
     def bytes(self) -> int:
-        parts = (self.row_ptr, self.tile_index, self.tile_code, self.bitmaps)
+        parts = (self.row_ptr, self.tile_index, self.tile_code, self.bitmaps, self.schedule, self.fragments)
         return sum(t.numel() * t.element_size() for t in parts if t is not None)
 
     def dense(self):
@@ -165,26 +175,31 @@ def _of_tensor(mask, seq_q: int, seq_k: int, device) -> Plan:
 def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
     """Build from part(mask number, rows, columns) -> bool; part None = every key is live."""
     masks = batch * heads
-    all_tiles = masks * -(-seq_q // tiles.TILE) * -(-seq_k // tiles.TILE)
-    lists, live, full, partial = (None,) * 4, masks * seq_q * seq_k, all_tiles, 0
+    columns = -(-seq_k // tiles.TILE)
+    all_tiles = masks * -(-seq_q // tiles.TILE) * columns
+    lists, live, full, partial, longest = (None,) * 4, masks * seq_q * seq_k, all_tiles, 0, columns
     if part is not None:
-        lists, live, full, partial = _lists(masks, seq_q, seq_k, part, device)
+        lists, live, full, partial, longest = _lists(masks, seq_q, seq_k, part, device)
         if full == all_tiles:
             lists = (None,) * 4
+    steps = (None, None)
     if device.type == "cuda":
         import torch
 
+        if lists[0] is not None and torch.cuda.get_device_capability(device) == (9, 0):
+            steps = schedule.build(*lists, masks, seq_q, seq_k)
         torch.cuda.synchronize(device)
-    return Plan(mask, seq_q, seq_k, device, batch, heads, *lists, live, full, partial, (time.perf_counter() - begin) * 1e3)
+    took = (time.perf_counter() - begin) * 1e3
+    return Plan(mask, seq_q, seq_k, device, batch, heads, *lists, live, full, partial, longest, took, *steps)
 
 
 def _lists(masks: int, seq_q: int, seq_k: int, part, device):
-    """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles)."""
+    """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list)."""
     import torch
 
     counts, index, full, words, elements = [], [], [], [], torch.zeros((), dtype=torch.int64, device=device)
     for number in range(masks):
-        for rows in tiles.row_steps(seq_q, seq_k):
+        for rows in tiles.row_steps(seq_q, seq_k, device.type):
             pieces = [tiles.tiles_of(part(number, rows, columns)) for columns in tiles.column_steps(seq_k)]
             live, is_full = (torch.cat([piece[i] for piece in pieces], 1) for i in (0, 1))
             at = live.nonzero()
@@ -199,9 +214,10 @@ def _lists(masks: int, seq_q: int, seq_k: int, part, device):
     bitmaps, number = tiles.unique_rows(torch.cat(words))
     code = torch.full_like(is_full, -1, dtype=torch.int32)
     code[~is_full] = number.to(torch.int32)
-    row_ptr = torch.cat([torch.zeros(1, dtype=torch.int64, device=device), torch.cat(counts).cumsum(0)]).to(torch.int32)
-    whole = int(is_full.sum())
-    return (row_ptr, torch.cat(index), code, bitmaps.contiguous()), int(elements), whole, is_full.numel() - whole
+    per_row = torch.cat(counts)
+    row_ptr = torch.cat([torch.zeros(1, dtype=torch.int64, device=device), per_row.cumsum(0)]).to(torch.int32)
+    elements, whole, longest = torch.stack([elements, is_full.sum(), per_row.max()]).tolist()
+    return (row_ptr, torch.cat(index), code, bitmaps.contiguous()), elements, whole, is_full.numel() - whole, longest
 
 
 def _decode(plan: Plan):

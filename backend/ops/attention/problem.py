@@ -53,11 +53,16 @@ def call(inputs, impl):
     return attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], bias=inputs["bias"], impl=impl)
 
 
+def prepared(inputs):
+    """(milliseconds of building the plan, its bytes on the device), neither of which is part of a call."""
+    return inputs["plan"].build_ms, inputs["plan"].bytes
+
+
 def auto(inputs):
     """The kernel that impl="auto" takes on these inputs."""
     from backend.ops.attention.functional import choose
 
-    return choose(inputs["q"], inputs["k"], inputs["v"], inputs["plan"])
+    return choose(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], plain=inputs["bias"] is None)
 
 
 def dense_rows(mask, seq_q: int, seq_k: int, rows: tuple[int, int], device):

@@ -8,6 +8,7 @@ import numpy as np
 
 TILE = 64
 _PIECE = 1 << 22  # elements evaluated at once: temporaries of int64 are then 32 MB each
+_PIECE_CUDA = 1 << 24  # on a GPU, where a piece costs two synchronisations: 128 MB each
 _COLUMNS = 1 << 16  # columns of a piece at most, so that one tile row of 2^20 keys stays bounded too
 
 
@@ -23,8 +24,8 @@ def evaluate(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, in
 def _evaluate_torch(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], device):
     import torch
 
-    q = torch.arange(rows[0] + bound.offset, rows[1] + bound.offset, device=device)[:, None]
-    k = torch.arange(columns[0], columns[1], device=device)[None, :]
+    q = torch.arange(rows[0] + bound.offset, rows[1] + bound.offset, device=device, dtype=torch.int32)[:, None]
+    k = torch.arange(columns[0], columns[1], device=device, dtype=torch.int32)[None, :]
     batch = torch.tensor(sequence, device=device) if bound.per_sequence else None
     keep = bound.predicate(q, k, batch)
     return torch.as_tensor(keep, device=device).broadcast_to(rows[1] - rows[0], columns[1] - columns[0])
@@ -41,9 +42,9 @@ def _evaluate_numpy(bound, sequence: int, rows: tuple[int, int], columns: tuple[
     return out
 
 
-def row_steps(seq_q: int, seq_k: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole tile rows, of about _PIECE elements each; a single tile row where it has more than that many."""
-    step = max(TILE, _PIECE // seq_k // TILE * TILE)
+def row_steps(seq_q: int, seq_k: int, device_type: str = "cpu") -> Iterator[tuple[int, int]]:
+    """Ranges of whole tile rows, of about a piece each; a single tile row where it has more elements than that."""
+    step = max(TILE, (_PIECE_CUDA if device_type == "cuda" else _PIECE) // seq_k // TILE * TILE)
     for first in range(0, seq_q, step):
         yield first, min(first + step, seq_q)
 

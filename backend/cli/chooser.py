@@ -1,0 +1,114 @@
+"""``chooser``: which attention kernel auto takes and why, and fitting its time models to measured runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backend.charts.numbers import three
+from backend.cli import _cases
+from backend.cli._output import table
+from backend.core import environment, paths
+from backend.core.errors import RunError
+from backend.core.records import DTYPES
+from backend.ops.attention import cases as attention_cases
+from backend.ops.attention import chooser
+from backend.store import folder
+
+HELP = "predicted times of the attention kernels and which one auto takes; --fit fits them to measured runs"
+
+
+def arguments(parser, words) -> None:
+    parser.add_argument("--device-name", help="GPU model (default: that of the first GPU, else NVIDIA H200)")
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="KEY=VALUE,…", help="an attention case to predict; may be repeated"
+    )
+    parser.add_argument("--dtype", choices=DTYPES, default="float16")
+    parser.add_argument(
+        "--fit", nargs="+", metavar="RUN", help="fit to these runs, by folder or id; recorded = all under profiles/recorded"
+    )
+    parser.add_argument("--ship", action="store_true", help="with --fit: keep it in the source tree, for every user of that GPU")
+
+
+def run(args, out) -> int:
+    if args.ship and not args.fit:
+        raise ValueError("--ship goes with --fit RUN …")
+    data = {"fit": None, "saved": None, "held_out": None, "predictions": []}
+    if args.fit:
+        made, held_out = _fit(args.fit, args.device_name)
+        data["saved"] = str(chooser.save(made, chooser.SHIPPED if args.ship else chooser.own_folder()))
+        data["held_out"] = held_out
+    else:
+        name = args.device_name or next((g["name"] for g in environment.gpus()), "NVIDIA H200")
+        found = chooser.load(name)
+        if found is None:
+            raise RunError(f"there is no fit for {name!r}: auto goes by its rule there; fit one with --fit RUN …")
+        made, data["from"] = found[0], str(found[1])
+    data["fit"] = {
+        "device": made.device,
+        "sms": made.sms,
+        "prices": made.prices,
+        "runs": list(made.runs),
+        "records": made.records,
+    }
+    for case in _cases.cases("attention", args.case, {}) if args.case else []:
+        times = made.microseconds(args.dtype, chooser.work_of_case(attention_cases.validate(case)))
+        chosen = next(iter(times), None)
+        data["predictions"].append({"case": case, "dtype": args.dtype, "microseconds": times, "chosen": chosen})
+    out.answer(data, "" if out.json else _text(data))
+    return 0
+
+
+def _fit(runs: list[str], device: str | None):
+    homes = sorted((paths.profiles() / "recorded").glob("*-bench-*")) if runs == ["recorded"] else [_home(r) for r in runs]
+    records, used, names = [], [], set()
+    for home in homes:
+        about = folder.read(home)
+        name = about.environment.get("device_name")
+        found = folder.records(home) if about.kind == "bench" else []
+        if not chooser.measured(found) or (device and name != device):
+            continue
+        names.add((name, about.environment.get("sms")))
+        records += found
+        used.append(about.id)
+    if len(names) != 1:
+        what = ", ".join(sorted(str(n) for n, _ in names)) or "no GPU at all"
+        raise RunError(
+            f"a fit is to measurements of attention kernels on one GPU model; these runs have {what} (--device-name picks one)"
+        )
+    name, sms = names.pop()
+    rows = chooser.measured(records)
+    sources = {r.impl: r.source_hash for r in records if r.op == "attention" and r.source_hash and r.impl.startswith("v")}
+    made = chooser.fit(name, sms, rows, used, sources)
+    ratios = chooser.cross_validated(name, sms, rows)
+    good = sum(r <= 1.05 for r in ratios)
+    return made, {"cases": len(ratios), "within_5_percent": good / len(ratios), "worst": max(ratios)}
+
+
+def _home(run: str):
+    if (Path(run) / "run.json").is_file():
+        return Path(run)
+    from backend.store import library
+
+    return library.find(run)
+
+
+def _text(data: dict) -> str:
+    made = data["fit"]
+    lines = [f"{made['device']}: {made['records']} records of {len(made['runs'])} runs; {data['saved'] or data['from']}"]
+    if held := data["held_out"]:
+        lines.append(
+            f"held out {held['cases']} cases: {held['within_5_percent']:.0%} within 5 % of the best kernel, worst {held['worst']:.2f} times"
+        )
+    for kind, prices in made["prices"].items():
+        rows = [[impl, *(three(p) for p in values)] for impl, values in prices.items()]
+        lines += [
+            "",
+            f"prices in us ({kind})",
+            table(["kernel", *chooser.FEATURES], rows, right="l" + "r" * len(chooser.FEATURES)),
+        ]
+    for p in data["predictions"]:
+        lines += ["", ", ".join(f"{k}={v}" for k, v in p["case"].items())]
+        lines += [
+            f"  {impl:16} {us:9.2f} us{'   taken' if impl == p['chosen'] else ''}" for impl, us in p["microseconds"].items()
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,239 @@
+"""Which kernel ``impl="auto"`` takes: a time model of each kernel, fitted to measured records of one GPU. No torch.
+
+The model of a kernel is a sum of non-negative prices (microseconds) for what it does:
+
+    call        the launch itself
+    keys        live elements x panels            what the row-wise kernel walks
+    tiles       live tiles x panels / SMs         work of the whole grid, spread evenly
+    partial     partial tiles / SMs               evaluating bitmaps
+    longest     longest tile list x panels        the block that finishes last
+    bound       max(tiles, longest)               the makespan that no order of blocks undercuts
+    blocks      query tiles x panels / SMs        queries in, results out
+
+summed over batch and heads; a panel is 64 columns of head size. Few query tiles (up to four a multiprocessor) have prices of their own. Relative errors are minimised, so that a microsecond counts as much at
+ten as ten at a hundred. A fit is a JSON file a GPU model: those shipped lie in fits/, those made here (``python -m backend chooser
+--fit``) in the build cache, which are taken first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.core import paths
+
+FEATURES = ("call", "keys", "tiles", "partial", "longest", "bound", "blocks")
+SHIPPED = Path(__file__).parent / "fits"
+_KINDS = {"float32": "float32", "float16": "16 bit", "bfloat16": "16 bit"}  # both 16-bit types run the same instructions
+_FEW = 4  # query tiles a multiprocessor up to which kernels share a tile among warpgroups, and waves of blocks are few: prices of their own
+_LEAST = 6  # records below which a kernel is not fitted
+
+
+def _kind(dtype: str, done: Work, sms: int) -> str:
+    """Which prices a case is asked at: those of its dtype, and of few or of many query tiles."""
+    return _KINDS[dtype] + (", few tiles" if done.blocks <= _FEW * sms else "")
+
+
+class Work(NamedTuple):
+    """A case as the models see it: counts over batch and heads; longest is tiles of the longest list, panels ceil(D / 64)."""
+
+    keys: int
+    tiles: int
+    partial: int
+    longest: int
+    blocks: int
+    panels: int
+
+    def features(self, sms: int) -> np.ndarray:
+        tiles, longest = self.tiles * self.panels / sms, self.longest * self.panels
+        rest = (
+            self.keys * self.panels / 1e6,
+            tiles,
+            self.partial / sms,
+            longest,
+            max(tiles, longest),
+            self.blocks * self.panels / sms,
+        )
+        return np.array((1.0, *rest))
+
+
+def work(batch, heads, seq_q, head_dim, masks, live_elements, full_tiles, partial_tiles, longest) -> Work:
+    """The work of a call whose plan (of ``masks`` masks) has these figures."""
+    copies = batch * heads / masks
+    count = int(copies * (full_tiles + partial_tiles))
+    blocks = batch * heads * -(-seq_q // 64)
+    return Work(int(copies * live_elements), count, int(copies * partial_tiles), longest, blocks, -(-head_dim // 64))
+
+
+def work_of_case(values: Mapping) -> Work:
+    """The work of a complete case of the operator (see cases.validate)."""
+    return work(
+        values["batch"],
+        values["heads"],
+        values["seq"],
+        values["head_dim"],
+        *_figures(values["mask"], values["seq"], values["seq_k"]),
+    )
+
+
+@lru_cache(maxsize=256)
+def _figures(mask: str, seq_q: int, seq_k: int) -> tuple[int, int, int, int, int]:
+    from backend import masks
+    from backend.masks import layout
+
+    cut = layout.tiles(masks.parse(mask), seq_q, seq_k)
+    return cut.elements // (seq_q * seq_k), cut.kept, cut.full, cut.partial, int(cut.live_map.sum(-1).max())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Prices of each kernel on one GPU model: prices[kind][impl] in the order of FEATURES, kind "16 bit" or "float32", each also
+    with ", few tiles".
+
+    runs: the recorded runs it was fitted to; sources: hash of each kernel's source as measured; records: how many were used.
+    """
+
+    device: str
+    sms: int
+    prices: Mapping[str, Mapping[str, Sequence[float]]]
+    runs: Sequence[str]
+    sources: Mapping[str, str]
+    records: int
+
+    def microseconds(self, dtype: str, done: Work) -> dict[str, float]:
+        """Predicted kernel time of every fitted kernel, fastest first."""
+        features = done.features(self.sms)
+        prices = self.prices.get(_kind(dtype, done, self.sms), {})
+        times = {impl: float(features @ np.asarray(p)) for impl, p in prices.items()}
+        return dict(sorted(times.items(), key=lambda item: item[1]))
+
+    def choose(self, dtype: str, done: Work, among: Iterable[str]) -> str | None:
+        """The kernel of the least predicted time among those named; None where none of them is fitted."""
+        allowed = set(among)
+        return next((impl for impl in self.microseconds(dtype, done) if impl in allowed), None)
+
+
+def fit(device: str, sms: int, measured: Sequence[tuple[str, str, Work, float]], runs=(), sources=None) -> Fit:
+    """A fit to (impl, dtype, work, microseconds) of one device. ValueError where no kernel has enough records."""
+    prices: dict[str, dict[str, list[float]]] = {}
+    used = 0
+    cases = [(_kind(dtype, done, sms), impl, done, us) for impl, dtype, done, us in measured]
+    for kind in sorted({k for k, _, _, _ in cases}):
+        for impl in sorted({i for k, i, _, _ in cases if k == kind}):
+            mine = [(done, us) for k, i, done, us in cases if i == impl and k == kind]
+            if len(mine) < _LEAST:
+                continue
+            used += len(mine)
+            times = np.array([us for _, us in mine])
+            rows = np.array([done.features(sms) for done, _ in mine]) / times[:, None]
+            prices.setdefault(kind, {})[impl] = [float(f"{p:.5g}") for p in non_negative(rows, np.ones(len(mine)))]
+    if not prices:
+        raise ValueError(f"a kernel is fitted to at least {_LEAST} records; there are {len(measured)} of all kernels on {device}")
+    return Fit(device, sms, prices, tuple(runs), dict(sources or {}), used)
+
+
+def non_negative(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """x >= 0 with the least |a x - b|, by the active-set method of Lawson and Hanson (Solving Least Squares Problems, 1974, ch. 23)."""
+    scale = np.linalg.norm(a, axis=0)
+    a = a / np.where(scale == 0, 1, scale)
+    x, free = np.zeros(a.shape[1]), np.zeros(a.shape[1], bool)
+    for _ in range(10 * a.shape[1]):
+        gradient = a.T @ (b - a @ x)
+        gradient[free] = -np.inf
+        if gradient.max() <= 1e-10:
+            break
+        free[gradient.argmax()] = True
+        while True:
+            trial = np.zeros_like(x)
+            trial[free] = np.linalg.lstsq(a[:, free], b, rcond=None)[0]
+            low = free & (trial <= 0)
+            if not low.any():
+                break
+            step = np.min(x[low] / (x[low] - trial[low] + 1e-300))  # as far as no price turns negative
+            x = x + step * (trial - x)
+            free &= x > 1e-12
+            x[~free] = 0
+            if not free.any():
+                trial = x
+                break
+        x = trial
+    return x / np.where(scale == 0, 1, scale)
+
+
+def measured(records: Iterable) -> list[tuple[str, str, Work, float]]:
+    """What a fit needs of records of attention, oldest first: our kernels that were right, by their graph time, without a bias.
+
+    Of a kernel only the source that was measured last counts: an edited kernel has other prices.
+    """
+    found, newest = [], {}
+    for r in records:
+        timing = r.time_ms.graph if r.op == "attention" and r.status == "ok" and r.time_ms else None
+        if timing is not None and r.impl.startswith("v") and r.case["bias"] == "none" and not r.throttled:
+            found.append((r, timing.median * 1e3))
+            newest[r.impl] = r.source_hash
+    return [(r.impl, r.dtype, work_of_case(r.case), us) for r, us in found if newest[r.impl] == r.source_hash]
+
+
+def regret(made: Fit, held_out: Sequence[tuple[str, str, Work, float]]) -> list[float]:
+    """For each case of what was held out: time of the kernel that the fit takes over that of the best measured one, 1.0 = the best.
+    Left out are cases of which the fit says nothing, because no kernel had enough records: there the rule chooses."""
+    cases: dict[tuple, dict[str, float]] = {}
+    for impl, dtype, done, us in held_out:
+        cases.setdefault((dtype, done), {})[impl] = us
+    found = []
+    for (dtype, done), times in cases.items():
+        if chosen := made.choose(dtype, done, times):
+            found.append(times[chosen] / min(times.values()))
+    return found
+
+
+def cross_validated(device: str, sms: int, rows: Sequence[tuple[str, str, Work, float]], parts: int = 10) -> list[float]:
+    """``regret`` of every case by a fit to the other parts only; cases are dealt round-robin in the order given."""
+    order = {key: n for n, key in enumerate(dict.fromkeys((dtype, done) for _, dtype, done, _ in rows))}
+    found = []
+    for part in range(min(parts, len(order))):
+        held = [row for row in rows if order[row[1], row[2]] % parts == part]
+        rest = [row for row in rows if order[row[1], row[2]] % parts != part]
+        found += regret(fit(device, sms, rest), held)
+    return found
+
+
+def _slug(device: str) -> str:
+    return re.sub(r"\W+", "-", device.strip().lower()).strip("-")
+
+
+def own_folder() -> Path:
+    """Where fits made on this machine are kept."""
+    return paths.build_cache() / "choosers"
+
+
+def save(made: Fit, folder: Path) -> Path:
+    """The fit as a JSON file named after its device, replaced in one step."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{_slug(made.device)}.json"
+    part = file.with_suffix(".json.part")
+    part.write_text(json.dumps(asdict(made), indent=1) + "\n")
+    part.replace(file)
+    return file
+
+
+def load(device: str) -> tuple[Fit, Path] | None:
+    """The fit for a GPU of this name, one made here before one that ships; None without. A file that cannot be read counts as none."""
+    for folder in (own_folder(), SHIPPED):
+        file = folder / f"{_slug(device)}.json"
+        try:
+            made = Fit(**json.loads(file.read_text()))
+        except FileNotFoundError:
+            continue
+        except (OSError, TypeError, ValueError):
+            continue
+        if all(len(p) == len(FEATURES) for kind in made.prices.values() for p in kind.values()):
+            return made, file
+    return None

@@ -1,0 +1,38 @@
+// The last step of the Hopper kernels: a query tile's result from accumulators to global memory, as coalesced 16-byte stores.
+#pragma once
+#include "../common/hopper.cuh"
+#include "../common/mma.cuh"
+
+namespace hopper {
+
+// A barrier of one warpgroup's 128 threads; constant numbers, because a number in a register reserves all sixteen.
+__device__ __forceinline__ void warpgroup_barrier(int wg) {
+  if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
+  else asm volatile("bar.sync 2, 128;" ::: "memory");
+}
+
+// By all threads of warpgroup wg (0 or 1). value(i, r) is accumulator i of a 64 x 64 Panels product as it goes out, r its row (0: the thread's
+// first, 1: eight further on). tile: Panels tiles of shared memory that nobody reads any more; to: the tile's first row; rows: how many
+// of its 64 exist; columns: head_dim, the distance of rows.
+template <typename T, int Panels, typename Value>
+__device__ __forceinline__ void store_tile(uint8_t* tile, int wg, T* to, int rows, int columns, Value value) {
+  const int lane = threadIdx.x % 32, first_row = 16 * (threadIdx.x / 32 % 4) + lane / 4, t2 = 2 * (lane % 4);
+  warpgroup_barrier(wg);
+#pragma unroll
+  for (int j = 0; j < 8 * Panels; ++j)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = first_row + 8 * r;
+      *reinterpret_cast<uint32_t*>(tile + j / 8 * kTileBytes + row * 128 + ((j % 8 ^ (row & 7)) << 4) + 2 * t2) =
+          tensor_core::pack<T>(value(4 * j + 2 * r, r), value(4 * j + 2 * r + 1, r));
+    }
+  warpgroup_barrier(wg);
+  for (int i = threadIdx.x % 128; i < 64 * 8 * Panels; i += 128) {
+    const int c = i % (8 * Panels), r = i / (8 * Panels);
+    if (r < rows && c * 8 < columns)
+      *reinterpret_cast<uint4*>(to + int64_t(r) * columns + c * 8) =
+          *reinterpret_cast<const uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4));
+  }
+}
+
+}  // namespace hopper

@@ -1,0 +1,218 @@
+// fp32 products on 64 x 64 tiles: every architecture and dtype, a live tile of K and V read once for 64 rows.
+//
+// 256 threads as 16 x 16; thread (y, x) has rows 4 y + i and keys x + 16 j of the scores, and rows 4 y + i and columns 4 x + j of each
+// 64 output columns. Operands are fp32 in shared memory whatever they are outside; rows are padded by four floats, so that eight lanes
+// that read 16 bytes each hit different banks. Scores are summed over 32 columns of head size at a time, so any head size fits. Where
+// tensor cores do not serve (fp32, and 16 bits before sm_80), this is the tiled kernel and v1 the one for few live keys.
+#include "../common/launch.cuh"
+#include "attention.cuh"
+
+namespace {
+constexpr int kTile = ATTENTION_TILE, kThreads = 256, kDepth = 32;
+constexpr int kNarrow = kDepth + 4, kWide = kTile + 4;  // floats a row in shared memory
+constexpr float kLog2e = 1.4426950408889634f;
+
+template <typename T> struct alignas(16) Eight {
+  T value[8];
+};
+template <typename T> struct alignas(4 * sizeof(T)) Four {
+  T value[4];
+};
+
+// Where rows of one of q, k, v start, and whether they can be read in 16-byte pieces.
+template <typename T> struct Rows {
+  const T* first;
+  int64_t row_stride, column_stride;
+  bool vectors;
+};
+
+// Eight neighbouring elements of a row as floats; zeros beyond the rows or the head.
+template <typename T> __device__ __forceinline__ void load_eight(float* to, const Rows<T>& from, int row, int rows, int column, int head_dim) {
+  float4 out[2] = {};
+  if (row < rows && column < head_dim) {
+    const T* source = from.first + row * from.row_stride + column * from.column_stride;
+    Eight<T> piece;
+    if (from.vectors) {
+      constexpr int parts = sizeof(Eight<T>) / 16;
+#pragma unroll
+      for (int i = 0; i < parts; ++i) reinterpret_cast<uint4*>(&piece)[i] = reinterpret_cast<const uint4*>(source)[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) piece.value[i] = source[i * from.column_stride];
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      out[h] = make_float4(to_float(piece.value[4 * h]), to_float(piece.value[4 * h + 1]), to_float(piece.value[4 * h + 2]), to_float(piece.value[4 * h + 3]));
+  }
+  reinterpret_cast<float4*>(to)[0] = out[0];
+  reinterpret_cast<float4*>(to)[1] = out[1];
+}
+
+__device__ __forceinline__ float bias_at(const AttentionArgs& a, int64_t i) {
+  if (a.bias_dtype == FS_FLOAT32) return static_cast<const float*>(a.bias)[i];
+  if (a.bias_dtype == FS_FLOAT16) return __half2float(static_cast<const __half*>(a.bias)[i]);
+  return __bfloat162float(static_cast<const __nv_bfloat16*>(a.bias)[i]);
+}
+
+__device__ __forceinline__ float dot(float4 a, float4 b, float sum) { return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum)))); }
+
+// Panels: 64-column pieces of the head, ceil(D / 64).
+template <typename T, int Panels>
+__global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_blockwise_fp32(const __grid_constant__ AttentionArgs a, int vectors) {
+  __shared__ __align__(16) float operands[2 * kTile * kNarrow];  // 32 columns of q and of k; later 64 of v
+  __shared__ __align__(16) float weights[kTile * kWide];
+  float* const q_part = operands;
+  float* const k_part = operands + kTile * kNarrow;
+
+  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+  const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
+  const int t = q_tiles - 1 - int(blockIdx.x % q_tiles);  // the last first: under causal it is the longest
+  const int head = int(blockIdx.x / q_tiles % a.heads), b = int(blockIdx.x / q_tiles / a.heads);
+  const int head_kv = head / (a.heads / a.heads_kv), row0 = t * kTile;
+  const Rows<T> q{static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1], a.q_stride[2], a.q_stride[3], bool(vectors & 1)};
+  const Rows<T> k{static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[2], a.k_stride[3], bool(vectors & 2)};
+  const Rows<T> v{static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[2], a.v_stride[3], bool(vectors & 4)};
+
+  const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * q_tiles + t;
+  const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
+  const float scale = a.scale * kLog2e;
+  float maximum[4], sum[4], out[Panels][4][4] = {};  // sum: this thread's keys only
+#pragma unroll
+  for (int i = 0; i < 4; ++i) maximum[i] = -INFINITY, sum[i] = 0.f;
+
+  for (int item = begin; item < end; ++item) {
+    const int first = (a.row_ptr ? a.tile_index[item] : item) * kTile, code = a.row_ptr ? a.tile_code[item] : -1;
+    float score[4][4] = {};
+    for (int depth = 0; depth < a.head_dim; depth += kDepth) {
+      __syncthreads();  // everybody is done with what was there
+      const int r = threadIdx.x / 4, c = threadIdx.x % 4 * 8;
+      load_eight<T>(q_part + r * kNarrow + c, q, row0 + r, a.seq_q, depth + c, a.head_dim);
+      load_eight<T>(k_part + r * kNarrow + c, k, first + r, a.seq_k, depth + c, a.head_dim);
+      __syncthreads();
+#pragma unroll
+      for (int d = 0; d < kDepth; d += 4) {
+        float4 rows[4], keys[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          rows[i] = *reinterpret_cast<const float4*>(q_part + (4 * y + i) * kNarrow + d);
+          keys[i] = *reinterpret_cast<const float4*>(k_part + (x + 16 * i) * kNarrow + d);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) score[i][j] = dot(rows[i], keys[j], score[i][j]);
+      }
+    }
+
+    const int live = a.seq_k - first < kTile ? a.seq_k - first : kTile;
+    const uint64_t edge = live == kTile ? ~0ull : (1ull << live) - 1;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = row0 + 4 * y + i;
+      const uint64_t word = (code < 0 ? edge : a.bitmaps[int64_t(code) * kTile + 4 * y + i]) >> x;
+      float top = maximum[i];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int column = first + x + 16 * j;
+        float extra = 0.f;
+        if (a.bias && row < a.seq_q && column < a.seq_k)
+          extra = kLog2e * bias_at(a, b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] + column * a.bias_stride[3]);
+        score[i][j] = word >> (16 * j) & 1 ? score[i][j] * scale + extra : -INFINITY;
+        top = fmaxf(top, score[i][j]);
+      }
+#pragma unroll
+      for (int distance = 1; distance < 16; distance <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, distance));
+      const float base = top == -INFINITY ? 0.f : top;  // -inf minus -inf would be NaN
+      const float shrink = exp2f(maximum[i] - base);
+      maximum[i] = top;
+      sum[i] *= shrink;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float weight = exp2f(score[i][j] - base);
+        sum[i] += weight;
+        weights[(4 * y + i) * kWide + x + 16 * j] = weight;
+      }
+#pragma unroll
+      for (int p = 0; p < Panels; ++p)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) out[p][i][j] *= shrink;
+    }
+
+#pragma unroll
+    for (int p = 0; p < Panels; ++p) {
+      __syncthreads();  // everybody is done with the operands, and after the next barrier the weights are there
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int piece = threadIdx.x + i * kThreads, r = piece / 8, c = piece % 8 * 8;
+        load_eight<T>(operands + r * kWide + c, v, first + r, a.seq_k, p * kTile + c, a.head_dim);
+      }
+      __syncthreads();
+#pragma unroll 4
+      for (int key = 0; key < kTile; key += 4) {
+        float weight[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) *reinterpret_cast<float4*>(weight[i]) = *reinterpret_cast<const float4*>(weights + (4 * y + i) * kWide + key);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          const float4 value = *reinterpret_cast<const float4*>(operands + (key + n) * kWide + 4 * x);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            out[p][i][0] = fmaf(weight[i][n], value.x, out[p][i][0]);
+            out[p][i][1] = fmaf(weight[i][n], value.y, out[p][i][1]);
+            out[p][i][2] = fmaf(weight[i][n], value.z, out[p][i][2]);
+            out[p][i][3] = fmaf(weight[i][n], value.w, out[p][i][3]);
+          }
+        }
+      }
+    }
+  }
+
+  T* const to = static_cast<T*>(a.out) + ((int64_t(b) * a.heads + head) * a.seq_q + row0) * a.head_dim;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float total = sum[i];
+#pragma unroll
+    for (int distance = 1; distance < 16; distance <<= 1) total += __shfl_xor_sync(0xffffffffu, total, distance);
+    const float inverse = total == 0.f ? 0.f : 1.f / total;  // rows without a live key are zeros
+    if (row0 + 4 * y + i >= a.seq_q) continue;
+#pragma unroll
+    for (int p = 0; p < Panels; ++p) {
+      const int column = p * kTile + 4 * x;
+      if (column >= a.head_dim) continue;
+      Four<T> piece;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) piece.value[j] = from_float<T>(out[p][i][j] * inverse);
+      *reinterpret_cast<Four<T>*>(to + int64_t(4 * y + i) * a.head_dim + column) = piece;
+    }
+  }
+}
+
+bool has_vectors(const void* p, const int64_t (&stride)[4], int size) {
+  bool good = reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride[3] == 1;
+  for (int i = 0; i < 3; ++i) good = good && stride[i] * size % 16 == 0;
+  return good;
+}
+
+template <typename T, int Panels> const char* launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
+  const int vectors = has_vectors(a.q, a.q_stride, sizeof(T)) | has_vectors(a.k, a.k_stride, sizeof(T)) << 1 | has_vectors(a.v, a.v_stride, sizeof(T)) << 2;
+  attention_blockwise_fp32<T, Panels><<<grid, kThreads, 0, stream>>>(a, vectors);
+  return launch_error();
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
+  const AttentionArgs& a = *args;
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  const int64_t grid = int64_t(a.batch) * a.heads * ((a.seq_q + kTile - 1) / kTile);
+  if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
+  auto stream = static_cast<cudaStream_t>(stream_);
+  return dispatch(a.dtype, [&](auto zero) -> const char* {
+    using T = decltype(zero);
+    switch ((a.head_dim + 63) / 64) {
+      case 1: return launch<T, 1>(a, unsigned(grid), stream);
+      case 2: return launch<T, 2>(a, unsigned(grid), stream);
+      case 3: return launch<T, 3>(a, unsigned(grid), stream);
+    }
+    return launch<T, 4>(a, unsigned(grid), stream);
+  });
+}

@@ -1,0 +1,174 @@
+// Equal shares of the live keys a block; 8, 16 or 32 lanes a key, four query heads at once, sums in fp32 registers.
+//
+// Any dtype and architecture. Four query heads that read the same KV head use each key and value while it is in registers; groups of
+// more heads read the cache once for every four. No shared memory in the loop: keys and values come straight into registers, four of
+// each a lane, which is what is in flight. Lane groups keep a maximum, sum and context of their own and meet at the end of an item.
+#include <type_traits>
+
+#include "../common/device.cuh"
+#include "merge.cuh"
+
+namespace {
+using namespace decode;
+constexpr int kRows = 4, kFlight = 4;  // query heads at once, keys of a lane group at once
+template <typename T> constexpr int kBlocksPerSm = sizeof(T) == 4 ? 2 : 3;  // what the registers of the keys in flight allow
+
+// Eight neighbouring elements of a row; zeros where not inside.
+template <typename T> __device__ __forceinline__ void load_eight(T (&to)[8], const T* from, int64_t column_stride, bool vectors, bool inside) {
+  if (!inside) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) to[e] = from_float<T>(0.f);
+  } else if (vectors) {
+    constexpr int parts = sizeof(T) * 8 / 16;
+#pragma unroll
+    for (int i = 0; i < parts; ++i) reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+  } else {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) to[e] = from[e * column_stride];
+  }
+}
+
+template <typename T, int Lanes> __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(const AttentionDecodeArgs a, int vectors) {
+  constexpr int Width = Lanes * 8, Groups = 32 / Lanes;
+  __shared__ Meeting<Width> meeting;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / Lanes, column = lane % Lanes * 8;
+  const bool own = column < a.head_dim;
+  const int items = items_of(a, kRows), rows = rows_of(a, kRows), blocks = (group_of(a) + kRows - 1) / kRows;
+  const Workspace workspace(a.workspace, gridDim.x, rows, a.head_dim);
+
+  clear_empty<T>(a);
+  const Share share = share_of(a, items);
+  if (share.begin >= share.end) {
+    if (threadIdx.x == 0) take_note(a, workspace, share, Cursor{}, items);
+    return;
+  }
+  const int steps = int(share.end - share.begin);
+  Cursor work = locate(a, items, share.begin);
+
+  float query[kRows][8], context[kRows][8], maximum[kRows], sum[kRows];
+  const float scale = a.scale * kLog2e;
+  bool begins = false;
+  const T *k = nullptr, *v = nullptr;
+  for (int step = 0; step < steps; ++step) {
+    if (step == 0 || work.tile == 0) {  // another item
+      begins = work.tile == 0;
+      const int row = work.item % blocks * kRows, head_kv = work.item / blocks;
+      k = static_cast<const T*>(a.k) + work.b * a.k_stride[0] + head_kv * a.k_stride[1] + column * a.k_stride[3];
+      v = static_cast<const T*>(a.v) + work.b * a.v_stride[0] + head_kv * a.v_stride[1] + column * a.v_stride[3];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const T* q = static_cast<const T*>(a.q) + work.b * a.q_stride[0] + int64_t(head_kv * group_of(a) + row + r) * a.q_stride[1];
+        const bool inside = own && row + r < group_of(a);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          query[r][e] = inside ? to_float(q[(column + e) * a.q_stride[2]]) * scale : 0.f;
+          context[r][e] = 0.f;
+        }
+        maximum[r] = -INFINITY;
+        sum[r] = 0.f;
+      }
+    }
+
+    const int first = work.tile * kTile + warp * (kTile / kWarps);
+#pragma unroll 1
+    for (int turn = 0; turn < kTile / kWarps / Groups; turn += kFlight) {
+      alignas(16) T key[kFlight][8], value[kFlight][8];
+#pragma unroll
+      for (int u = 0; u < kFlight; ++u) {
+        const int at = first + (turn + u) * Groups + group;
+        const bool live = own && at < work.length;
+        load_eight(key[u], k + (live ? at * a.k_stride[2] : 0), a.k_stride[3], vectors & 1, live);
+        load_eight(value[u], v + (live ? at * a.v_stride[2] : 0), a.v_stride[3], vectors & 2, live);
+      }
+      float score[kRows][kFlight];
+#pragma unroll
+      for (int u = 0; u < kFlight; ++u) {
+        const bool live = first + (turn + u) * Groups + group < work.length;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          float x = 0.f;
+#pragma unroll
+          for (int e = 0; e < 8; ++e) x += query[r][e] * to_float(key[u][e]);
+#pragma unroll
+          for (int d = 1; d < Lanes; d *= 2) x += __shfl_xor_sync(kAll, x, d);
+          score[r][u] = live ? x : -INFINITY;
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float top = maximum[r];
+#pragma unroll
+        for (int u = 0; u < kFlight; ++u) top = fmaxf(top, score[r][u]);
+        const float base = top == -INFINITY ? 0.f : top;  // -inf minus -inf would be NaN
+        const float shrink = exp2_approx(maximum[r] - base);
+        maximum[r] = top;
+        sum[r] *= shrink;
+#pragma unroll
+        for (int e = 0; e < 8; ++e) context[r][e] *= shrink;
+#pragma unroll
+        for (int u = 0; u < kFlight; ++u) {
+          const float weight = exp2_approx(score[r][u] - base);
+          sum[r] += weight;
+#pragma unroll
+          for (int e = 0; e < 8; ++e) context[r][e] += weight * to_float(value[u][e]);
+        }
+      }
+    }
+
+    const bool ends = work.tile + 1 == work.tiles;
+    if (ends || step + 1 == steps) {
+      const Segment segment{begins, ends, work.b, work.item};
+      __syncthreads();  // what was left here before has been read
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int d = Lanes; d < 32; d *= 2) {
+          const float other = __shfl_xor_sync(kAll, maximum[r], d), top = fmaxf(maximum[r], other), base = top == -INFINITY ? 0.f : top;
+          const float mine = exp2_approx(maximum[r] - base), theirs = exp2_approx(other - base);
+          maximum[r] = top;
+          sum[r] = mine * sum[r] + theirs * __shfl_xor_sync(kAll, sum[r], d);
+#pragma unroll
+          for (int e = 0; e < 8; ++e) context[r][e] = mine * context[r][e] + theirs * __shfl_xor_sync(kAll, context[r][e], d);
+        }
+        if (group == 0) {
+#pragma unroll
+          for (int e = 0; e < 8; e += 4)
+            *reinterpret_cast<float4*>(&meeting.context[warp][r][column + e]) = make_float4(context[r][e], context[r][e + 1], context[r][e + 2], context[r][e + 3]);
+          if (lane == 0) {
+            meeting.maximum[warp][r] = maximum[r];
+            meeting.sum[warp][r] = sum[r];
+          }
+        }
+      }
+      __syncthreads();
+      leave<T, Width>(a, meeting, workspace, segment, kRows, 0, rows);
+      if (step + 1 == steps && threadIdx.x == 0) take_note(a, workspace, share, work, items);
+    }
+    work.advance(a, items);
+  }
+}
+
+template <typename T, int Lanes> const char* launch(const AttentionDecodeArgs& a, cudaStream_t stream) {
+  const int blocks = multiprocessors() * kBlocksPerSm<T>, rows = rows_of(a, kRows);
+  if (!a.workspace) {
+    *a.workspace_floats = Workspace::floats(blocks, rows, a.head_dim);
+    return nullptr;
+  }
+  constexpr int eight = 16 / int(sizeof(T));
+  auto vectors = [](const void* p, const int64_t* stride) { return aligned(p, 16) && stride[3] == 1 && stride[0] % eight == 0 && stride[1] % eight == 0 && stride[2] % eight == 0; };
+  decode_warp_keys<T, Lanes><<<blocks, kThreads, 0, stream>>>(a, vectors(a.k, a.k_stride) | vectors(a.v, a.v_stride) << 1);
+  if (const char* why = launch_error()) return why;
+  join_parts<T><<<blocks * rows, kThreads, 0, stream>>>(a, blocks, kRows);
+  return launch_error();
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream_) {
+  const AttentionDecodeArgs& a = *args;
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  auto stream = static_cast<cudaStream_t>(stream_);
+  return dispatch(a.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return a.head_dim <= 64 ? launch<T, 8>(a, stream) : a.head_dim <= 128 ? launch<T, 16>(a, stream) : launch<T, 32>(a, stream);
+  });
+}

@@ -1,0 +1,171 @@
+"""The grid of attention: 8 masks on 10 shapes, recorded cell by cell over as many sittings as it takes.
+
+    python3 scripts/attention_grid.py cells                               what is in it, and what is recorded already
+    python3 scripts/attention_grid.py record --out DIR --seconds 400      measures missing cells, the dearest losses first
+    python3 scripts/attention_grid.py blocks --out DIR --seconds 60       the same for masks made of whole 64 x 64 blocks
+
+A sitting is one bench run (all implementations of a cell in one process) of as many missing cells as its seconds allow; a cell is
+missing while no recorded run has every implementation named by --impl on it, our kernels as they are now. What was measured is packed as DIR/recorded.tar.gz, to be
+unpacked under profiles/recorded/, where the next sitting finds it. Masks of whole blocks are the element masks rounded up to blocks,
+written to profiles/recorded/masks/, which the records name: commit them with the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from backend import masks, ops  # noqa: E402
+from backend.core.records import BenchSpec  # noqa: E402
+from backend.masks import layout  # noqa: E402
+from backend.store import folder  # noqa: E402
+
+BLOCK_MASKS = ROOT / "profiles" / "recorded" / "masks"
+TITLE = "Attention grid fp16"
+MASKS = ("sliding_window", "sliding_window:right=0", "longformer", "bigbird", "dilated", "strided", "causal", "full")
+"""By their defaults, which depend on the length."""
+SMALL = [(b, 12, s, 64) for s, bs in ((2048, (16, 1)), (512, (16, 1)), (128, (16, 1))) for b in bs]
+SHAPES = [*SMALL[:2], (8, 12, 4096, 64), (1, 12, 4096, 64), *SMALL[2:], (4, 32, 4096, 128), (1, 32, 16384, 128)]
+BLOCK_SHAPES = [(16, 12, 2048, 64), (16, 12, 512, 64), (8, 12, 4096, 64)]
+
+
+def grid() -> list[dict]:
+    """All cells as complete cases, the two unmasked ones last at each shape: they tell least about skipping."""
+    return [case(*shape, mask) for shape in SHAPES for mask in MASKS]
+
+
+def case(batch, heads, seq, head_dim, mask) -> dict:
+    return ops.load("attention").validate({"batch": batch, "heads": heads, "seq": seq, "head_dim": head_dim, "mask": mask})
+
+
+def seconds(values: dict, impls: int, budget: float) -> float:
+    """What a cell takes: two modes of sampling, a compilation of FlexAttention, and three checks against float64."""
+    scores = values["batch"] * values["heads"] * values["seq"] ** 2
+    return 2 * budget + 2.0 + impls * (0.08 + 3 * 20e-12 * scores) + 6 * 150e-12 * scores
+
+
+def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None]) -> set[str]:
+    """The cells that have a record of each implementation, of our kernels as their source is now, by JSON text, over all runs of a folder."""
+    have: dict[str, set[str]] = {}
+    for run in sorted(home.glob("*-bench-*")):
+        for r in folder.records(run):
+            same = sources.get(r.impl) in (None, r.source_hash)
+            if r.op == "attention" and r.dtype == "float16" and r.device.startswith("cuda") and same:
+                have.setdefault(json.dumps(dict(r.case), sort_keys=True), set()).add(r.impl)
+    return {text for text, done in have.items() if done >= set(impls)}
+
+
+def blocks() -> list[dict]:
+    """Cells of masks rounded up to whole blocks, whose files are written. Runs start in the root, so the records' paths hold there."""
+    BLOCK_MASKS.mkdir(parents=True, exist_ok=True)
+    found = []
+    for batch, heads, seq, head_dim in BLOCK_SHAPES:
+        for text in ("sliding_window", "longformer", "bigbird"):
+            file = BLOCK_MASKS / f"blocks64-{text}-{seq}.npz"
+            if not file.is_file():
+                live = layout.tiles(masks.parse(text), seq, seq, 64).live_map
+                np.savez_compressed(file, mask=live.repeat(64, 0).repeat(64, 1)[:seq, :seq])
+            found.append(case(batch, heads, seq, head_dim, f"file:{file.relative_to(ROOT)}"))
+    return found
+
+
+def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> str:
+    from on_gpu import compress, line
+
+    from backend.jobs import submit
+    from backend.store import library
+
+    os.environ["FUSESCOPE_PROFILES"] = str(options.out / "work")
+    (options.out / "work").mkdir(parents=True, exist_ok=True)
+    spec = BenchSpec(
+        op="attention",
+        impls=impls,
+        cases=tuple(cells),
+        baseline="sdpa",
+        dtype=options.dtype,
+        device=options.device,
+        cache=options.cache,
+        budget_s=options.budget,
+        min_s=0.01,
+    )
+    started = time.monotonic()
+    run = submit.submit("bench", dataclasses.asdict(spec) | {"impls": list(impls), "cases": cells}, title)
+    done = submit.wait(run, options.seconds)
+    if done.live:  # what is measured stays; the rest is another sitting's
+        submit.cancel(run)
+        done = submit.wait(run, 60)
+    home = library.find(run)
+    records = folder.records(home)
+    compress(home)
+    with tarfile.open(options.out / "recorded.tar.gz", "w:gz") as archive:
+        archive.add(home, home.name)
+    measured = len({r.case_key for r in records})
+    said = f"{run} {done.status}: {measured} of {len(cells)} cells in {time.monotonic() - started:.0f} s ({done.reason or 'complete'})"
+    return "\n".join([*(line(r.to_json()) for r in records), said])
+
+
+def main() -> int:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("what", choices=("cells", "record", "blocks"))
+    words.add_argument("--out", type=Path, help="where recordings go")
+    words.add_argument("--seconds", type=float, default=400, help="how long this sitting may last")
+    words.add_argument("--budget", type=float, default=0.8, help="seconds of sampling a cell and mode")
+    words.add_argument("--impl", default="", help="implementations (default: all that run on a GPU)")
+    words.add_argument("--device", default="cuda:0")
+    words.add_argument("--dtype", default="float16")
+    words.add_argument("--cache", default="warm", choices=("warm", "cold", "both"))
+    words.add_argument("--recorded", type=Path, default=ROOT / "profiles" / "recorded", help="where earlier sittings lie")
+    words.add_argument("--again", action="store_true", help="cells that are recorded already, too")
+    words.add_argument("--any-source", action="store_true", help="records of kernels that were edited since count, too")
+    words.add_argument("--only", default="", help="cells whose JSON text holds this")
+    options = words.parse_args()
+    os.chdir(ROOT)
+    listed = ops.implementations("attention", "cuda:0", "sm_90a")
+    impls = tuple(options.impl.split(",")) if options.impl else tuple(i.name for i in listed if i.reason is None)
+    if options.what != "cells" and options.out is None:
+        words.error(f"{options.what} needs --out DIR")
+    if options.out:
+        options.out = options.out.resolve()
+        options.out.mkdir(parents=True, exist_ok=True)
+    sources = {} if options.any_source else {i.name: i.source_hash for i in listed}
+    have = set() if options.again else recorded(options.recorded, impls, sources)
+    cells = blocks() if options.what == "blocks" else grid()
+    cells = [c for c in cells if options.only in json.dumps(c)]
+    missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have]
+    if options.what == "cells":
+        for c in cells:
+            state = "missing " if c in missing else "recorded"
+            print(
+                f"{state} {seconds(c, len(impls), options.budget):5.1f} s  {c['batch']:2},{c['heads']},{c['seq']},{c['head_dim']}  {c['mask']}"
+            )
+        print(
+            f"{len(missing)} of {len(cells)} missing, {sum(seconds(c, len(impls), options.budget) for c in missing):.0f} s by estimate"
+        )
+        return 0
+    chosen, total = [], 15.0  # start, libraries, ceilings
+    for c in missing:
+        total += seconds(c, len(impls), options.budget)
+        if total > options.seconds:
+            break
+        chosen.append(c)
+    if not chosen:
+        print("nothing is missing" if not missing else f"{options.seconds:.0f} s are too few for one cell")
+        return 0 if not missing else 1
+    print(record(options, chosen, impls, TITLE if options.what == "record" else f"{TITLE}, whole 64 x 64 blocks"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

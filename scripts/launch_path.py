@@ -1,0 +1,70 @@
+"""CPU time of a call of attention: the operator with a prepared plan, attention() with plan and with mask, and SDPA beside them.
+
+python scripts/launch_path.py [--device cuda] [--impl auto] [--dtype float16]
+
+A tiny problem, so that no call waits for the device; between batches of calls the queue is emptied outside the timed span. Prints one
+JSON object: microseconds a call, the median and the least of the batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+CALLS = 200  # a batch; CUDA's queue holds 1024 launches before a call waits
+BATCHES = 60
+SHAPE = (1, 2, 64, 64)
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--device", default="cuda")
+    words.add_argument("--impl", default="auto")
+    words.add_argument("--dtype", default="float16")
+    given = words.parse_args()
+
+    import torch
+
+    from backend import masks
+    from backend.ops.attention import attention, choose, prepare
+
+    def make():
+        return torch.randn(SHAPE, device=given.device, dtype=getattr(torch, given.dtype))
+
+    q, k, v = make(), make(), make()
+    mask = masks.load("causal")
+    plan = prepare(mask, SHAPE[2], SHAPE[2], given.device)
+    impl = choose(q, k, v, plan) if given.impl == "auto" else given.impl
+    attention(q, k, v, plan, impl=impl)  # loads the library
+    lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
+    operator, scale = torch.ops.fusescope.attention, SHAPE[3] ** -0.5
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    calls = {
+        "torch.ops.fusescope.attention": lambda: operator(q, k, v, None, *lists, scale, impl, plan.schedule, plan.fragments),
+        "attention(plan)": lambda: attention(q, k, v, plan, impl=given.impl),
+        "attention(mask)": lambda: attention(q, k, v, mask, impl=given.impl),
+        "sdpa(is_causal)": lambda: sdpa(q, k, v, is_causal=True),
+    }
+    wait = torch.cuda.synchronize if given.device.startswith("cuda") else lambda: None
+    with torch.no_grad():
+        taken = {name: [] for name in calls}
+        for number in range(BATCHES + 2):
+            for name, call in calls.items():
+                wait()
+                begin = time.perf_counter()
+                for _ in range(CALLS):
+                    call()
+                if number >= 2:
+                    taken[name].append((time.perf_counter() - begin) / CALLS * 1e6)
+    figures = {name: {"median_us": round(statistics.median(t), 2), "least_us": round(min(t), 2)} for name, t in taken.items()}
+    print(json.dumps({"device": given.device, "impl": impl, "dtype": given.dtype, "torch": torch.__version__, "calls": figures}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The grid's cells, charts and words over the recorded runs, and the script that plans sittings."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from backend import ops
+from backend.core.paths import ROOT
+from backend.core.records import Rate, Record, Time, Times
+from backend.store import folder
+
+attention_grid = pytest.importorskip("backend.charts.attention_grid", reason="charts need plotly", exc_type=ImportError)
+RECORDED = sorted((ROOT / "profiles" / "recorded").glob("*-bench-*"))
+
+
+def record(impl, ms, mask="causal", seq=128, status="ok"):
+    values = ops.load("attention").validate({"seq": seq, "mask": mask})
+    if status != "ok":
+        return Record("attention", impl, values, "float16", "cuda:0", status, reason="said")
+    times = Times(graph=Time(ms, ms, ms, 10, True), eager=Time(2 * ms, 2 * ms, 2 * ms, 10, True))
+    return Record("attention", impl, values, "float16", "cuda:0", "ok", time_ms=times, tflops=Rate(3.0, 4.0))
+
+
+def test_a_cell_is_our_best_against_the_best_peer():
+    records = [record("v1_rowwise", 4), record("v3_hopper", 2), record("sdpa", 3), record("flex", 6), record("composed", 1)]
+    records += [
+        record("eager", 1, status="wrong"),
+        record("v3_hopper", 5, seq=256),
+        record("sdpa", 4, seq=256),
+        record("sdpa", 1, seq=512),
+    ]
+    found = attention_grid.cells(records)
+    assert [(c.ours, c.peer, c.ratio, c.shape) for c in found] == [
+        ("v3_hopper", "sdpa", 1.5, "1×12×128×64"),
+        ("v3_hopper", "sdpa", 0.8, "1×12×256×64"),
+    ]
+    assert attention_grid.geometric_mean(found) == pytest.approx((1.5 * 0.8) ** 0.5)
+    assert attention_grid.cells(records, "eager")[0].tflops == 1.5, "the record's rate is of the graph's time"
+    assert "slower in 1, at worst 0.8" in attention_grid.words(found)
+    assert "no cell is slower" in attention_grid.words(found[:1])
+
+
+@pytest.mark.parametrize("theme", ("light", "dark"))
+def test_charts_of_the_recorded_runs(theme):
+    records = [r for home in RECORDED for r in folder.records(home)]
+    found = attention_grid.cells(records)
+    assert len(found) >= 15
+    table, worst = attention_grid.by_mask_and_shape(found, "H200", theme), attention_grid.worst_first(found, "H200", theme)
+    assert len(table.data[0].z) == len({c.mask for c in found}) and list(worst.data[0].x) == sorted(worst.data[0].x)
+    assert len(attention_grid.rates(found, 777.0, "H200", theme).data) == 2
+    for draw in (attention_grid.by_mask_and_shape, attention_grid.worst_first):
+        assert "No case yet" in draw([], "", theme).layout.annotations[0].text
+    assert "No case yet" in attention_grid.words([])
+
+
+def test_the_script_lists_ten_shapes_of_eight_masks():
+    words = [sys.executable, "scripts/attention_grid.py", "cells", "--again"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[-1].startswith("80 of 80 missing"), done.stderr
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import attention_grid as script
+    finally:
+        sys.path.pop(0)
+    cells = script.grid()
+    assert len({json.dumps(c) for c in cells}) == 80 and all(script.seconds(c, 13, 0.8) < 25 for c in cells)
+    assert {c["head_dim"] for c in cells} == {64, 128}

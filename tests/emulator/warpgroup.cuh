@@ -1,0 +1,15 @@
+// Stands in for cuda/common/warpgroup.cuh: the same functions on the emulator's fibers.
+#pragma once
+#include "mma.cuh"
+
+namespace hopper {
+
+inline void warpgroup_barrier(int wg) {
+  static int arrived[2];
+  static unsigned generation[2];
+  emulator::barrier(arrived[wg], 128, generation[wg]);
+}
+inline uint32_t count_up(uint32_t* counter) { return (*counter)++; }
+inline void fence_async_proxy() {}
+
+}  // namespace hopper
