@@ -41,8 +41,8 @@ def load(device_type: str) -> None:
             _load_unit(torch, unit)
 
 
-def call(op: str, *args: Any, impl: str) -> Any:
-    """torch.ops.fusescope.<op>(*args, impl) on the device of the first tensor; "auto" is what ``choose`` says.
+def call(op: str, *args: Any, impl: str, more: tuple = ()) -> Any:
+    """torch.ops.fusescope.<op>(*args, impl, *more) on the device of the first tensor; "auto" is what ``choose`` says.
 
     Raises Unsupported with the reason where the kernel does not take these arguments, ValueError for an unknown operator or
     implementation, BuildError where the kernel failed to build.
@@ -57,7 +57,7 @@ def call(op: str, *args: Any, impl: str) -> Any:
     if impl == "auto":
         impl = _auto_impl(op, kind, device.index)
     try:
-        return function(*args, impl)
+        return function(*args, impl, *more)
     except RuntimeError as error:
         text = str(error)
         if "unsupported: " in text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from importlib import metadata
 from types import ModuleType
 from typing import Any
 
@@ -50,8 +51,19 @@ def implementations(op: str, device: str = "cpu", arch: str | None = None) -> li
         found.append(Implementation(v.name, "ours", v.idea, (v.device,), v.label, v.source_hash, reason))
     for name, peer in module.PEERS.items():
         reason = None if kind in peer.devices else f"{name} exists on {' and '.join(peer.devices)}; the device is {device}"
+        if reason is None and peer.package and not _installed(peer.package):
+            reason = f"{name} needs the package {peer.package}, which is not installed"
         found.append(Implementation(name, "peer", peer.idea, peer.devices, reason=reason))
     return found
+
+
+def _installed(package: str) -> bool:
+    """By the package's metadata, so that nothing of it is imported."""
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
@@ -95,6 +107,8 @@ def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
         return module.call(inputs, name)
 
     run.backend = name
+    if hasattr(module, "prepared"):
+        run.setup_ms, run.setup_bytes = module.prepared(inputs)
     return run
 
 
@@ -107,6 +121,12 @@ def auto(op: str, inputs: Mapping[str, Any]) -> str:
 
     device = next(v.device.type for v in inputs.values() if hasattr(v, "device"))
     return kernels.choose(module.FAMILY, device)
+
+
+def joined(op: str, result: Any) -> Any:
+    """A result of the operator as the one tensor that is compared (see base.PARTS)."""
+    module = load(op)
+    return module.joined(result) if hasattr(module, "joined") else result
 
 
 def tolerance(op: str, values: Mapping[str, Any], dtype: str) -> Tolerance:

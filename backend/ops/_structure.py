@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,8 +16,9 @@ from typing import Any, NamedTuple
 from backend import masks
 from backend.core.errors import Unsupported
 from backend.masks import Mask, layout
+from backend.ops._cases import BYTES, check_tensors
 from backend.ops.attention.tiles import evaluate, row_steps
-from backend.ops.base import Parameter, check_int
+from backend.ops.base import Cost, Parameter, check_int
 
 LONG = 512
 """A row of more kept elements than this is shared by several warps in the kernels that know how."""
@@ -175,19 +177,18 @@ def validate(op: str, values, parameters: tuple[Parameter, ...] = PARAMETERS) ->
     return case | {"mask": str(mask)}
 
 
-def check(op: str, structure, tensor) -> None:
-    """TypeError or ValueError unless ``structure`` is one, on the tensor's device."""
-    if not isinstance(structure, Structure):
-        raise TypeError(f"{op} takes a Structure made by prepare(mask, seq_q, seq_k, device), not {type(structure).__name__}")
-    if structure.columns.device != tensor.device:
-        raise ValueError(f"the structure is on {structure.columns.device}, the operands are on {tensor.device}")
-
-
-def refuse_gradient(op: str, *tensors) -> None:
-    """Unsupported where an operand requires a gradient that these forward kernels would not give."""
+def check(op: str, dtypes: tuple[str, ...], structure, **tensors) -> None:
+    """TypeError or ValueError unless all are tensors of one supported dtype and ``structure`` is one, on their device;
+    Unsupported where an operand requires a gradient that these forward kernels would not give."""
     import torch
 
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    check_tensors(op, dtypes, **tensors)
+    device = next(iter(tensors.values())).device
+    if not isinstance(structure, Structure):
+        raise TypeError(f"{op} takes a Structure made by prepare(mask, seq_q, seq_k, device), not {type(structure).__name__}")
+    if structure.columns.device != device:
+        raise ValueError(f"the structure is on {structure.columns.device}, the operands are on {device}")
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors.values()):
         raise Unsupported(f"{op} is forward only, but an input requires a gradient; call it under torch.no_grad()")
 
 
@@ -222,6 +223,20 @@ class Counts(NamedTuple):
     kept: int
     stored: int
     longest: int
+
+
+def product_cost(values: Mapping[str, Any], dtype: str, moved: Callable[[int], tuple[int, int]]) -> Cost:
+    """2·D operations a kept element (effective) or stored one (executed), summed over batch and heads.
+
+    moved: stored elements of a head → (elements read, elements written) a head. The index lists, one set for all heads, are
+    not counted.
+    """
+    heads, depth = values["batch"] * values["heads"], values["head_dim"]
+    of = counts(values["mask"], values["seq"], values["seq_k"], values["format"])
+    density = of.kept / (values["seq"] * values["seq_k"])
+    notes = {"density": density, "kept elements a head": of.kept, "stored elements a head": of.stored}
+    read, written = (BYTES[dtype] * heads * n for n in moved(of.stored))
+    return Cost(2.0 * depth * of.kept * heads, 2.0 * depth * of.stored * heads, read, written, "vector", notes)
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,15 @@ def random_tensor(shape, dtype: str, device: str, generator, contiguous: bool = 
     return values if contiguous else awkward(values)
 
 
+def scale_tensor(shape, dtype: str, device: str, generator, contiguous: bool = True):
+    """The same about one, 1 + 0.1 of a standard normal: what the weight of a trained norm looks like."""
+    import torch
+
+    normal = random_tensor(shape, "float32", device, generator)
+    values = (1.0 + 0.1 * normal).to(getattr(torch, dtype))
+    return values if contiguous else awkward(values)
+
+
 def awkward(values):
     """The same values behind a storage offset; first and last dimension swapped in memory (1-D: every second element)."""
     if values.dim() < 2:

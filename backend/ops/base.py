@@ -35,6 +35,10 @@ What it may define besides:
 
 tolerance(values, dtype) -> Tolerance   where the allowed error depends on the case (a sum over k terms); TOLERANCE is then that of a
                                         typical case. Callers ask ops.tolerance(op, values, dtype), which knows both
+joined(result) -> Tensor                where the function returns several tensors: the one that is compared, which is also what
+                                        reference gives; what is no such result it returns as it is
+prepared(inputs) -> (ms, bytes)         what inputs holds ready for the kernels outside a call (a plan of a mask): how long it took to build and
+                                        its size on the device; a peer sets run.setup_ms, run.setup_bytes and run.compile_ms instead
 auto(inputs) -> str                     the kernel that impl="auto" means for these inputs; without it kernels.choose(FAMILY, device)
 """
 
@@ -89,13 +93,15 @@ class Cost:
 class Peer:
     """Something else that computes the operator. ``make(inputs) -> run`` builds everything that is not part of a call (a
     BlockMask, a compiled function) and returns a callable without arguments; ``run.backend``, if set, says what really ran.
+    ``run.finish(out)``, if set, brings a result to the reference's form (unpadded, say); it belongs to the check, not to the call.
     May raise core.errors.Unsupported. ``devices``: device types it exists on. ``compiles``: seconds by device type that making it
-    for one more case takes, for what runs a compiler; a first guess for analysis.estimate."""
+    for one more case takes, for what runs a compiler; a first guess for analysis.estimate. ``package``: the distribution that it comes with, where PyTorch does not bring it."""
 
     make: Callable[[Mapping[str, Any]], Callable[[], Any]]
     idea: str
     devices: tuple[str, ...] = ("cpu", "cuda")
     compiles: Mapping[str, float] = field(default_factory=dict)
+    package: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from backend import masks
 from backend.core.errors import Unsupported
 from backend.kernels import register_fakes
 from backend.ops import _structure
-from backend.ops._cases import BYTES, check_tensors
 from backend.ops._matmul import accumulation_tolerance
 from backend.ops._structure import Structure, prepare
 from backend.ops._tensors import generator_for, random_tensor
-from backend.ops.base import Cost, Peer
+from backend.ops.base import Peer
 
 __all__ = ["Structure", "prepare", "sddmm"]
 
@@ -82,11 +81,8 @@ def reference(inputs):
 def cost(values, dtype):
     """2·D operations a kept element (effective) or stored one (executed); q, k and the values once each. The index lists,
     one set for all heads, are not counted."""
-    b, h, sq, sk, d = (values[n] for n in ("batch", "heads", "seq", "seq_k", "head_dim"))
-    of = _structure.counts(values["mask"], sq, sk, values["format"])
-    notes = {"density": of.kept / (sq * sk), "kept elements a head": of.kept, "stored elements a head": of.stored}
-    read, written = BYTES[dtype] * b * h * d * (sq + sk), BYTES[dtype] * b * h * of.stored
-    return Cost(2.0 * d * of.kept * b * h, 2.0 * d * of.stored * b * h, read, written, "vector", notes)
+    sq, sk, d = (values[n] for n in ("seq", "seq_k", "head_dim"))
+    return _structure.product_cost(values, dtype, lambda stored: (d * (sq + sk), stored))
 
 
 def _eager(inputs):
@@ -141,15 +137,13 @@ def sddmm(q, k, structure, *, impl="auto"):
     """
     from backend import kernels
 
-    check_tensors(NAME, DTYPES, q=q, k=k)
-    _structure.check(NAME, structure, q)
+    _structure.check(NAME, DTYPES, structure, q=q, k=k)
     if q.dim() < 2 or q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1]:
         raise ValueError(f"sddmm takes q (..., S_q, D) and k (..., S_k, D), not {tuple(q.shape)} and {tuple(k.shape)}")
     if (q.shape[-2], k.shape[-2]) != (structure.seq_q, structure.seq_k):
         raise ValueError(
             f"the structure is {structure.seq_q} by {structure.seq_k}; this call has {q.shape[-2]} queries and {k.shape[-2]} keys"
         )
-    _structure.refuse_gradient(NAME, q, k)
     if impl == "auto":
         impl = _structure.auto(FAMILY, structure, q.device)
     lists = (structure.row_offsets, structure.columns, structure.row_of, structure.bits)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from backend.kernels import register_fakes
-from backend.ops._cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete_rows
+from backend.ops import _softmax_rows
+from backend.ops._cases import check_tensors, complete_rows
 from backend.ops._peers import COMPILES, compiled
 from backend.ops._tensors import generator_for, random_tensor
-from backend.ops.base import Cost, Parameter, Peer, Tolerance
+from backend.ops.base import Parameter, Peer
 
 NAME = "softmax"
 TITLE = "Softmax"
@@ -18,16 +19,7 @@ PARAMETERS = (
         "cols", "int", 1024, "elements a row", low=1, high=1 << 27, typical=(128, 512, 1024, 4096, 16384, 65536), sweep=True
     ),
 )
-DTYPES = ("float32", "float16", "bfloat16")
-_WHY = (
-    "x - max, |x - max| < 16 for normal inputs: 16 u; exp: up to 2 + 1.2 |x| ulp (CUDA's __expf), 42 u; sum and quotient: 6 u; "
-    "u = 2^-24, 64 u together"
-)
-TOLERANCE = {
-    "float32": Tolerance(1e-12, 64 * 2.0**-24, _WHY),
-    "float16": Tolerance(2.0**-25 * 1.01, 1.01 * UNIT_ROUNDOFF["float16"], _WHY + "; one rounding, subnormal below 2^-14"),
-    "bfloat16": Tolerance(1e-12, 1.01 * UNIT_ROUNDOFF["bfloat16"], _WHY + "; one rounding"),
-}
+DTYPES, TOLERANCE = _softmax_rows.DTYPES, _softmax_rows.TOLERANCE
 
 
 def validate(values):
@@ -53,8 +45,7 @@ def reference(inputs):
 
 
 def cost(values, dtype):
-    n = values["rows"] * values["cols"]
-    return Cost(5.0 * n, 5.0 * n, n * BYTES[dtype], n * BYTES[dtype], notes={"flop an element": "max, subtract, exp, add, scale"})
+    return _softmax_rows.cost_of(values["rows"] * values["cols"], dtype)
 
 
 def _softmax(x):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from backend import masks
 from backend.kernels import register_fakes
-from backend.ops import _structure
-from backend.ops._cases import BYTES, UNIT_ROUNDOFF, check_tensors
+from backend.ops import _softmax_rows, _structure
 from backend.ops._structure import Structure, prepare
 from backend.ops._tensors import generator_for, random_tensor
-from backend.ops.base import Cost, Peer, Tolerance
+from backend.ops.base import Peer
 
 __all__ = ["Structure", "prepare", "sparse_softmax"]
 
@@ -17,16 +16,7 @@ TITLE = "Softmax of sparse rows"
 SUMMARY = "out[t] = exp(x[t] - max) / sum, maximum and sum over the elements that the mask keeps in the row of t, per head."
 FAMILY = "sparse_softmax"
 PARAMETERS = tuple(p for p in _structure.PARAMETERS if p.name not in ("head_dim", "format"))
-DTYPES = ("float32", "float16", "bfloat16")
-_WHY = (
-    "x - max, |x - max| < 16 for normal inputs: 16 u; exp: up to 2 + 1.2 |x| ulp (CUDA's __expf), 42 u; sum and quotient: 6 u; "
-    "u = 2^-24, 64 u together"
-)
-TOLERANCE = {
-    "float32": Tolerance(1e-12, 64 * 2.0**-24, _WHY),
-    "float16": Tolerance(2.0**-25 * 1.01, 1.01 * UNIT_ROUNDOFF["float16"], _WHY + "; one rounding, subnormal below 2^-14"),
-    "bfloat16": Tolerance(1e-12, 1.01 * UNIT_ROUNDOFF["bfloat16"], _WHY + "; one rounding"),
-}
+DTYPES, TOLERANCE = _softmax_rows.DTYPES, _softmax_rows.TOLERANCE
 
 
 def validate(values):
@@ -65,8 +55,8 @@ def reference(inputs):
 
 def cost(values, dtype):
     """Five operations a kept element; it is read and written once. The index lists, one set for all heads, are not counted."""
-    n = _structure.counts(values["mask"], values["seq"], values["seq_k"], "csr").kept * values["batch"] * values["heads"]
-    return Cost(5.0 * n, 5.0 * n, n * BYTES[dtype], n * BYTES[dtype], notes={"flop an element": "max, subtract, exp, add, scale"})
+    kept = _structure.counts(values["mask"], values["seq"], values["seq_k"], "csr").kept
+    return _softmax_rows.cost_of(kept * values["batch"] * values["heads"], dtype)
 
 
 def _eager(inputs):
@@ -118,14 +108,12 @@ def sparse_softmax(structure, values, *, scale=1.0, impl="auto"):
     """
     from backend import kernels
 
-    check_tensors(NAME, DTYPES, values=values)
-    _structure.check(NAME, structure, values)
+    _structure.check(NAME, DTYPES, structure, values=values)
     if structure.block or values.dim() < 1 or values.shape[-1] != structure.entries:
         kind = f"BSR blocks of {structure.block}" if structure.block else f"{structure.entries} elements"
         raise ValueError(
             f"sparse_softmax takes values (..., nnz) of a CSR structure, not {tuple(values.shape)} for one of {kind}"
         )
-    _structure.refuse_gradient(NAME, values)
     return kernels.call(NAME, values, structure.row_offsets, structure.order, float(scale), impl=impl)
 
 

@@ -6,11 +6,10 @@ from backend import masks
 from backend.core.errors import Unsupported
 from backend.kernels import register_fakes
 from backend.ops import _structure
-from backend.ops._cases import BYTES, check_tensors
 from backend.ops._matmul import accumulation_tolerance
 from backend.ops._structure import Structure, prepare
 from backend.ops._tensors import generator_for, random_tensor
-from backend.ops.base import Cost, Peer
+from backend.ops.base import Peer
 
 __all__ = ["Structure", "prepare", "spmm"]
 
@@ -75,11 +74,8 @@ def reference(inputs):
 def cost(values, dtype):
     """2·D operations a kept element (effective) or stored one (executed); values and v once each. The index lists, one set for
     all heads, are not counted."""
-    b, h, sq, sk, d = (values[n] for n in ("batch", "heads", "seq", "seq_k", "head_dim"))
-    of = _structure.counts(values["mask"], sq, sk, values["format"])
-    notes = {"density": of.kept / (sq * sk), "kept elements a head": of.kept, "stored elements a head": of.stored}
-    read, written = BYTES[dtype] * b * h * (of.stored + sk * d), BYTES[dtype] * b * h * sq * d
-    return Cost(2.0 * d * of.kept * b * h, 2.0 * d * of.stored * b * h, read, written, "vector", notes)
+    sq, sk, d = (values[n] for n in ("seq", "seq_k", "head_dim"))
+    return _structure.product_cost(values, dtype, lambda stored: (stored + sk * d, sq * d))
 
 
 def _eager(inputs):
@@ -96,7 +92,8 @@ def _eager(inputs):
 
 
 def _sparse(inputs):
-    """torch's products with CSR or BSR tensors: all heads of CSR in one torch.bmm on CUDA, else head by head, as torch has it."""
+    """torch's products with CSR or BSR tensors. On CUDA the heads of CSR lie on the diagonal of one large matrix, whose lists are
+    made beforehand: torch has no product of a batch of CSR matrices of different values, and a call a head would time launches."""
     import torch
 
     s, values, v = inputs["structure"], inputs["values"], inputs["v"]
@@ -105,17 +102,30 @@ def _sparse(inputs):
         raise Unsupported(
             f"torch's BSR tensors with sizes that are no multiples of the block; {s.seq_q} by {s.seq_k} and {s.block}"
         )
+    joined = _diagonal(s, heads) if v.is_cuda and not s.block else None
 
     def run():
         weights, rows = values.reshape(heads, *s.value_shape), v.reshape(heads, s.seq_k, -1)
-        if v.is_cuda and not s.block:
-            out = torch.bmm(s.tensor(weights), rows)
+        if joined:
+            lists, size = joined
+            out = torch.sparse_csr_tensor(*lists, weights.reshape(-1), size, check_invariants=False) @ rows.flatten(0, 1)
         else:
             out = torch.stack([torch.sparse.mm(s.tensor(weights[i]), rows[i]) for i in range(heads)])
         return out.view(*v.shape[:2], s.seq_q, -1)
 
     _structure.try_once(run, f"torch's product with a sparse tensor of {v.dtype} on {v.device.type}")
     return run
+
+
+def _diagonal(s, heads: int):
+    """Row offsets, columns and size of a CSR matrix with ``heads`` copies of the structure on its diagonal."""
+    import torch
+
+    if heads * max(s.entries, s.seq_q, s.seq_k) >= 1 << 31:
+        raise Unsupported(f"all heads in one CSR matrix need fewer than 2^31 entries; this case has {heads} × {s.entries}")
+    head = torch.arange(heads, dtype=torch.int32, device=s.device)[:, None]
+    offsets = torch.cat([(s.row_offsets[:-1] + head * s.entries).flatten(), s.row_offsets.new_tensor([heads * s.entries])])
+    return (offsets, (s.columns + head * s.seq_k).flatten()), (heads * s.seq_q, heads * s.seq_k)
 
 
 PEERS = {
@@ -134,8 +144,7 @@ def spmm(structure, values, v, *, impl="auto"):
     """
     from backend import kernels
 
-    check_tensors(NAME, DTYPES, values=values, v=v)
-    _structure.check(NAME, structure, v)
+    _structure.check(NAME, DTYPES, structure, values=values, v=v)
     own = values.dim() - len(structure.value_shape)
     if v.dim() < 2 or own < 0 or values.shape[:own] != v.shape[:-2]:
         raise ValueError(
@@ -146,7 +155,6 @@ def spmm(structure, values, v, *, impl="auto"):
             f"the structure keeps values {structure.value_shape} over {structure.seq_k} keys; this call has "
             f"{tuple(values.shape[own:])} and {v.shape[-2]} keys"
         )
-    _structure.refuse_gradient(NAME, values, v)
     if impl == "auto":
         impl = _structure.auto(FAMILY, structure, v.device)
     lists = (structure.row_offsets, structure.columns, structure.order)

@@ -5,8 +5,17 @@ from __future__ import annotations
 from backend import ops
 
 SIZES = (1, 7, 33, 1000)
-DIAGONAL = {"gemm": ("m", "n", "k"), "softmax": ("rows", "cols"), "layernorm": ("rows", "cols")}
+DIAGONAL = {
+    "gemm": ("m", "n", "k"),
+    "softmax": ("rows", "cols"),
+    "layernorm": ("rows", "cols"),
+    "bias_residual_layernorm": ("rows", "cols"),
+    "bias_gelu": ("rows", "cols"),
+}
 """Dimensions that are also given the odd sizes all at once."""
+
+GATHERS = ("padding", "embedding_layernorm")
+"""Operators that read only some rows of an operand; what these are is in their own tests."""
 
 EXTRA = {
     "gemm": [{"m": 130, "n": 257, "k": 64}, {"m": 64, "n": 72, "k": 520}],
@@ -18,6 +27,34 @@ EXTRA = {
     ],
     "softmax": [{"rows": 3, "cols": c} for c in (8, 300, 1024, 1536, 4096, 5000, 16384, 32768, 70001)],
     "layernorm": [{"rows": 3, "cols": c} for c in (8, 300, 1024, 1536, 4096, 5000, 16384, 32768, 70001)],
+    "bias_residual_layernorm": [{"rows": 3, "cols": c} for c in (8, 72, 300, 768, 1024, 1536, 4096, 16384, 32768, 70001)]
+    + [{"rows": 2500, "cols": 72}],
+    "linear": [
+        {"rows": 9, "inputs": 40, "outputs": 24, "activation": activation, "residual": residual}
+        for activation in ("none", "gelu", "gelu_tanh")
+        for residual in ("no", "yes")
+    ]
+    + [
+        {"rows": 65, "inputs": 33, "outputs": 7, "activation": "gelu", "residual": "yes"},
+        {"rows": 257, "inputs": 768, "outputs": 384, "activation": "gelu_tanh"},
+        {"rows": 300, "inputs": 384, "outputs": 768, "activation": "gelu", "residual": "yes"},
+    ],
+    "embedding_layernorm": [
+        {"batch": 3, "seq": 7, "cols": cols, "vocab": vocab}
+        for cols, vocab in ((8, 1), (72, 50), (768, 1000), (1030, 9), (5000, 7))
+    ],
+    "padding": [
+        {"batch": 5, "seq": 33, "cols": cols, "mean": mean, "direction": direction}
+        for cols, mean in ((8, 60), (7, 20), (72, 100))
+        for direction in ("pack", "unpack")
+    ],
+    "split_heads": [
+        {"batch": 2, "seq": 7, "heads": 4, "kv_heads": 2, "head_dim": 8},
+        {"batch": 3, "seq": 5, "heads": 2, "kv_heads": 2, "head_dim": 9},
+        {"batch": 5, "seq": 129, "heads": 12, "head_dim": 64},
+    ],
+    "bias_gelu": [{"rows": 3, "cols": 72, "approximate": form} for form in ("none", "tanh")]
+    + [{"rows": 301, "cols": 3072}, {"rows": 33, "cols": 33, "approximate": "tanh"}],
 }
 
 

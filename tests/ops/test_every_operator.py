@@ -5,7 +5,7 @@ Parametrised over what is found: a new operator or kernel is tested from the mom
 
 import pytest
 import torch
-from op_cases import cases
+from op_cases import GATHERS, cases
 
 from backend import kernels, ops
 from backend.core.errors import Unsupported
@@ -82,7 +82,7 @@ def test_auto_says_what_it_took(op):
     inputs = module.inputs(cases(op)[0], "float32", "cpu", seed=0)
     run = ops.make(op, "auto", inputs)
     assert run.backend in {i.name for i in ops.implementations(op, "cpu") if i.kind == "ours"}
-    assert torch.equal(run(), module.call(inputs, run.backend))
+    assert torch.equal(ops.joined(op, run()), ops.joined(op, module.call(inputs, run.backend)))
 
 
 @pytest.mark.parametrize("op", ops.names())
@@ -102,7 +102,8 @@ def test_cost_and_tolerance_are_of_the_case(op):
         inputs = module.inputs(values, "float16", "cpu", seed=0)
         cost = module.cost(values, "float16")
         tensors = [t for t in inputs.values() if isinstance(t, torch.Tensor) and t.dtype == torch.float16]
-        assert cost.bytes_read == sum(t.numel() * 2 for t in tensors), "every operand is read once"
+        if op not in GATHERS:
+            assert cost.bytes_read == sum(t.numel() * 2 for t in tensors), "every operand is read once"
         assert 0 <= cost.flop_effective <= cost.flop_executed
         assert cost.bytes_written > 0
         tolerance = ops.tolerance(op, values, "float16")

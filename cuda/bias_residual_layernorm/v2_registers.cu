@@ -1,0 +1,6 @@
+// The sum in registers: x and residual read once, the result written once, in 16-byte pieces; a warp or a block a row.
+#include "registers.cuh"
+
+FUSESCOPE_KERNEL(const BiasResidualLayernormArgs* args, void* stream) {
+  return launch(*args, stream, [](int64_t cols, auto body) { return row::by_length(cols, body); });
+}

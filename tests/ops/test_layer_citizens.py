@@ -1,0 +1,122 @@
+"""The layer's operators as torch sees them: schemas, fake kernels, torch.compile, streams and CUDA graphs."""
+
+import pytest
+import torch
+
+from backend import kernels, ops
+from backend.ops import padding
+from backend.ops.bias_gelu import bias_gelu
+from backend.ops.bias_residual_layernorm import bias_residual_layernorm
+from backend.ops.embedding_layernorm import embedding_layernorm
+from backend.ops.linear import linear
+from backend.ops.split_heads import split_heads
+
+NAMES = ("bias_residual_layernorm", "bias_gelu", "split_heads", "linear", "padding", "embedding_layernorm")
+
+
+def _offsets(d):
+    return padding.offsets(torch.tensor([2, 0, 3], device=d), 4)
+
+
+CALLS = {
+    "bias_residual_layernorm": lambda d: (torch.randn(3, 9, device=d).t(), None, torch.randn(9, 3, device=d), *torch.randn(2, 3, device=d), 1e-12),
+    "bias_gelu": lambda d: (torch.randn(2, 3, 9, device=d), torch.randn(9, device=d), False),
+    "split_heads": lambda d: (torch.randn(2, 3, 16, device=d), torch.randn(16, device=d), 2, 1),
+    "linear": lambda d: (torch.randn(2, 3, 16, device=d), torch.randn(16, 8, device=d).t(), torch.randn(8, device=d), torch.randn(2, 3, 8, device=d), 1),
+    "padding_offsets": lambda d: (torch.tensor([2, 0, 3], device=d), 4, 6),
+    "padding_pack": lambda d: (torch.randn(3, 4, 5, device=d), _offsets(d)[1]),
+    "padding_unpack": lambda d: (torch.randn(5, 6, device=d), _offsets(d)[0], 3, 4),
+    "embedding_layernorm": lambda d: (torch.randn(7, 8, device=d), torch.tensor([[0, 6]], device=d), None, None, torch.randn(2, 8, device=d), None, *torch.randn(2, 8, device=d), 1e-12),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_opcheck(name, device):
+    kernels.load(device)
+    impl = kernels.choose(name.split("_")[0] if name.startswith("padding") else name, device)
+    torch.library.opcheck(getattr(torch.ops.fusescope, name).default, (*CALLS[name](device), impl))
+
+
+def test_functions_compile_without_a_graph_break(device):
+    table, ids = torch.randn(11, 16, device=device), torch.tensor([[0, 10, 3], [7, 1, 0]], device=device)
+    lengths, vector = torch.tensor([3, 1], device=device), torch.randn(16, device=device)
+    weight = torch.randn(16, 16, device=device)
+
+    def layer(ids, lengths):
+        x = embedding_layernorm(ids, None, None, table, None, None, vector, vector)
+        packed, cu_seqlens, _ = padding.pack(x, lengths, 5)
+        q, _, _ = split_heads(linear(packed, weight, vector), vector, 2, 1)
+        y = bias_residual_layernorm(
+            packed, vector, bias_gelu(linear(packed, weight, None, "gelu", packed), vector), vector, vector
+        )
+        return padding.unpack(y, cu_seqlens, 2, 3), q
+
+    right = layer(ids, lengths)
+    for found, wanted in zip(torch.compile(layer, fullgraph=True)(ids, lengths), right):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("op", NAMES)
+def test_runs_on_any_stream_and_in_a_graph(op):
+    module = ops.load(op)
+    inputs = module.inputs(module.validate({}), "float16", "cuda:0", seed=0)
+    run = ops.make(op, "auto", inputs)
+    right = ops.joined(op, run())
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        elsewhere = ops.joined(op, run())
+    stream.synchronize()
+    assert torch.equal(elsewhere, right)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = ops.joined(op, run())
+    captured.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(captured, right)
+
+
+@pytest.mark.gpu
+def test_a_linear_layer_first_met_in_a_capture_is_right():
+    """Nothing can be measured there: cuBLASLt's first guess is taken."""
+    x, weight = torch.randn(1000, 776, device="cuda", dtype=torch.float16), torch.randn(520, 776, device="cuda").half() / 28
+    graph = torch.cuda.CUDAGraph()
+    linear(x[:8], weight)  # the library is loaded and warm
+    with torch.cuda.graph(graph):
+        out = linear(x, weight)
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(out, torch.nn.functional.linear(x, weight), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.gpu
+def test_a_product_is_measured_once_and_what_won_is_no_slower_than_the_guess(tmp_path, monkeypatch):
+    from backend.ops import _algorithms
+
+    monkeypatch.setattr(_algorithms, "_known", {})
+    monkeypatch.setattr(_algorithms, "_file", lambda index: tmp_path / "algorithms.json")
+    x, weight = torch.randn(512, 768, device="cuda", dtype=torch.float16), torch.randn(768, 768, device="cuda").half() / 28
+    right = torch.nn.functional.linear(x, weight)
+    for _ in range(2):
+        torch.testing.assert_close(linear(x, weight), right, rtol=2e-3, atol=2e-3)
+    (entry,) = _algorithms.known()
+    assert entry["algorithms"] >= 1 and entry["best_ms"] <= entry["first_ms"] and entry["measured"] == "now"
+    _algorithms._known.clear()
+    linear(x, weight)
+    assert _algorithms.known()[0]["measured"] == "before"
+
+
+@pytest.mark.gpu
+def test_offsets_and_packing_of_a_bucket_do_not_synchronise():
+    lengths, x = torch.tensor([5, 0, 3], device="cuda"), torch.randn(3, 8, 16, device="cuda")
+    padding.pack(x, lengths, 10)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        packed, cu_seqlens, _ = padding.pack(x, lengths, 10)
+        back = padding.unpack(packed, cu_seqlens, 3, 8)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(back[0, :5], x[0, :5]) and not back[1].any()
