@@ -24,6 +24,19 @@ def bench(spec: Mapping[str, Any]) -> str:
     return shlex.join(words)
 
 
+def model(spec: Mapping[str, Any]) -> str:
+    """``python -m backend model …`` for a comparison of a model's ways; cases are the product of what differs among them."""
+    words = ["python", "-m", "backend", "model", str(spec["op"]).removeprefix("model:")]
+    cases = [dict(c) for c in spec.get("cases") or ()]
+    for key in dict.fromkeys(k for c in cases for k in c):
+        values = list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None))
+        if values and not (key == "phase" and values == ["prefill"]):
+            words += [f"--{key.replace('_', '-')}", ",".join(values)]
+    words += ["--impl", ",".join(spec.get("impls") or ()), "--baseline", str(spec.get("baseline"))]
+    words += ["--dtype", str(spec.get("dtype")), "--device", str(spec.get("device")), "--cache", str(spec.get("cache"))]
+    return shlex.join(words + (["--checkpoint", str(spec["checkpoint"])] if spec.get("checkpoint") else []))
+
+
 def _as_flags(cases: list[dict]) -> list[str] | None:
     """Attention's own options, where the cases are the product they stand for; None where --case has to spell them out."""
     values = {key: list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None)) for key in _FLAGS}

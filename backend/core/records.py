@@ -106,6 +106,7 @@ class Record:
     resources: Resources | None = None
     backend: str | None = None
     source_hash: str | None = None
+    extra: Mapping[str, Any] | None = None  # what a whole model's record says besides (ARCHITECTURE.md, "A model's record")
 
     def __post_init__(self):
         if self.status not in STATUSES:
@@ -129,7 +130,10 @@ class Record:
         return next((m for m in ("graph", "eager", "graph_cold", "eager_cold") if getattr(self.time_ms, m)), None)
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"case": dict(self.case)}
+        whole = dataclasses.asdict(self) | {"case": dict(self.case)}
+        if self.extra is None:
+            del whole["extra"]  # an operator's record is as readers before models knew it
+        return whole
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:

@@ -7,13 +7,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from backend.jobs import one_model
 from backend.jobs.kinds import bench
 
 KEYS = ("op", "impl", "case", "dtype", "device")
 
 
 def validate(spec: dict, extra: dict) -> dict:
-    """The complete spec {op, impl, case, dtype, device} and ``extra`` keys (name: default). ValueError or TypeError."""
+    """The complete spec {op, impl, case, dtype, device} and ``extra`` keys (name: default). ValueError or TypeError.
+
+    op "model:<name>" with a way as impl is a whole model.
+    """
     from backend import ops
     from backend.core.errors import Unsupported
 
@@ -27,9 +31,11 @@ def validate(spec: dict, extra: dict) -> dict:
     for name in ("op", "impl", "dtype", "device"):
         if not isinstance(whole[name], str):
             raise TypeError(f"{name} is a name, not {whole[name]!r}")
+    whole["device"] = bench.check_device(whole["device"])
+    if one_model.is_model(whole["op"]):
+        return one_model.validate(whole)
     op = ops.load(whole["op"])
     bench.check_dtype(op, whole["dtype"])
-    whole["device"] = bench.check_device(whole["device"])
     found = ops.describe(whole["op"], whole["impl"], whole["device"])
     if found.reason:
         raise Unsupported(found.reason)
@@ -40,6 +46,8 @@ def prepare(spec: dict) -> Callable[[], object]:
     """A callable that runs one call on fresh inputs; for a kernel of ours the extension is built and loaded first. Needs torch."""
     from backend import kernels, ops
 
+    if one_model.is_model(spec["op"]):
+        return one_model.prepare(spec)
     if ops.describe(spec["op"], spec["impl"], spec["device"]).kind == "ours":
         kernels.load(spec["device"].split(":")[0])
     op = ops.load(spec["op"])

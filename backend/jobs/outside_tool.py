@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -10,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from backend.core import environment, paths
@@ -39,9 +39,17 @@ def validate(spec: dict, tool: str, name: str, extra: dict) -> dict:
     if find(tool) is None:
         package = "nsight-compute" if tool == "ncu" else "nsight-systems"
         raise Unsupported(f"{tool} ({name}) is neither on PATH nor in the CUDA toolkit nor in /opt/nvidia: install {package}")
-    if importlib.util.find_spec("pyarrow") is None:
-        raise Unsupported(f"{name}'s tables are written with pyarrow, which is not installed here: python -m pip install pyarrow")
     return whole
+
+
+def tables(make: Callable[[], dict], reporter) -> dict | None:
+    """The summary that ``make`` gives when it has written the tables; None, and a line in the log, where pyarrow is not installed: what the
+    tool wrote is kept then, to be imported elsewhere."""
+    try:
+        return make()
+    except ModuleNotFoundError as error:
+        reporter.log(f"{error.name} is not installed, so the tables are not made: python -m pip install {error.name}")
+        return None
 
 
 def watch(command: list[str], spec: dict, reporter, message: str) -> str:

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 
-from backend import ops
 from backend.analysis import estimate
 from backend.core import environment
 from backend.core.errors import BuildError
@@ -28,6 +27,7 @@ from backend.core.records import BenchSpec
 from backend.core.reporter import Reporter
 from backend.measure import ceilings, result
 from backend.measure.case import Candidate, Trial, candidates
+from backend.measure.subject import Operator
 from backend.measure.timer import Flush
 
 PROFILED = "FUSESCOPE_PROFILED"
@@ -54,19 +54,21 @@ def run(spec: BenchSpec, reporter: Reporter) -> None:
 
 
 class Bench:
-    """One comparison on the way: facts of the machine, ceilings, progress."""
+    """One comparison on the way: facts of the machine, ceilings, progress. subject: what is measured (default: the operator named)."""
 
-    def __init__(self, spec: BenchSpec, reporter: Reporter):
+    trial = Trial
+
+    def __init__(self, spec: BenchSpec, reporter: Reporter, subject: Any = None):
         self.spec, self.reporter = spec, reporter
-        self.module = ops.load(spec.op)
-        if spec.dtype not in self.module.DTYPES:
-            raise ValueError(f"{spec.op} takes {', '.join(self.module.DTYPES)}, not {spec.dtype!r}")
+        self.subject = subject or Operator(spec.op)
+        if spec.dtype not in self.subject.dtypes:
+            raise ValueError(f"{spec.op} takes {', '.join(self.subject.dtypes)}, not {spec.dtype!r}")
         if spec.cache not in ("warm", "cold", "both"):
             raise ValueError(f"cache is warm, cold or both, not {spec.cache!r}")
-        self.cases = [self.module.validate(dict(c)) for c in spec.cases]
+        self.cases = [self.subject.validate(c) for c in spec.cases]
         self.names = list(dict.fromkeys((*spec.impls, spec.baseline)))
         for name in self.names:
-            ops.describe(spec.op, name, spec.device)
+            self.subject.describe(name, spec.device)
         self.modes = modes(spec)
         self.done, self.total = 0, len(self.cases) * len(self.names) * (1 + len(self.modes))
         self.begun, self.fresh = time.monotonic(), 0
@@ -79,7 +81,7 @@ class Bench:
             torch.cuda.init()
             environment.remember_gpu(torch.cuda.current_device())
             self.facts = environment.collect(self.spec.device)
-        infos = candidates(self.spec, self.names, self.facts["arch"])
+        infos = candidates(self.subject, self.names, self.spec.device, self.facts["arch"])
         self.reporter.environment(**self.facts, sources={c.name: c.info.source_hash for c in infos if c.info.source_hash})
         self.unbuilt = self._load() if any(c.info.kind == "ours" and not c.info.reason for c in infos) else None
         if any(os.environ.get(name) for name in _PROFILERS):
@@ -96,7 +98,7 @@ class Bench:
 
     def _case(self, number: int, values: Mapping[str, Any]) -> None:
         reporter, spec = self.reporter, self.spec
-        trial = Trial(spec, self.module, values, reporter, self.unbuilt)
+        trial = self.trial(spec, self.subject, values, reporter, self.unbuilt)
         finished = {impl: status for (key, impl), status in reporter.statuses().items() if key == trial.key}
         due = [n for n in self.names if n not in finished]
         share, before = len(self.names) * (1 + len(self.modes)), number * len(self.names) * (1 + len(self.modes))
@@ -106,7 +108,7 @@ class Bench:
         together = list(due)
         if finished.get(spec.baseline) == "ok":
             together.append(spec.baseline)  # a partner again, without a second record
-        found = candidates(spec, together, self.facts["arch"])
+        found = candidates(self.subject, together, spec.device, self.facts["arch"])
         where = f"case {number + 1} of {len(self.cases)}: "
         self.done = before
         trial.check(found, lambda text: self._progress(where + text))
@@ -122,11 +124,12 @@ class Bench:
         self.done = before + share
         trial.inputs = None
         del found
+        self.subject.end()
         if spec.device.startswith("cuda"):
             torch.cuda.empty_cache()
 
     def _emit(self, trial: Trial, found: list[Candidate], due: list[str]) -> None:
-        cost = self.module.cost(trial.values, self.spec.dtype)
+        cost = self.subject.cost(trial.values, self.spec.dtype)
         baseline = next((c for c in found if c.name == self.spec.baseline), None)
         if baseline is None or baseline.status is not None:
             why = f"{baseline.status}: {baseline.reason}" if baseline else "no partner any more, as its record says"
@@ -142,7 +145,8 @@ class Bench:
             for mode, series in c.series.items():
                 digits = [float(f"{ms:.7g}") for ms in series.flat]  # beyond any clock's resolution, at half the size on disk
                 self.reporter.samples(trial.key, c.name, mode, digits, series.states or None)
-            self.reporter.record(result.record(self.spec, trial.values, c, baseline, cost, self.facts))
+            record = result.record(self.spec, trial.values, c, baseline, cost, self.facts)
+            self.reporter.record(self.subject.complete(trial, c, record))
 
     def _alarm(self, c: Candidate, cost) -> str | None:
         """A time that the ceilings forbid, unless ceilings measured afresh allow it."""
@@ -174,8 +178,8 @@ class Bench:
     def _under_a_profiler(self) -> None:
         """Check and call a few times, for the profiler to see; no record, because these are no latencies."""
         for values in self.cases:
-            trial = Trial(self.spec, self.module, values, self.reporter, self.unbuilt)
-            found = candidates(self.spec, self.names, self.facts["arch"])
+            trial = self.trial(self.spec, self.subject, values, self.reporter, self.unbuilt)
+            found = candidates(self.subject, self.names, self.spec.device, self.facts["arch"])
             trial.check(found, self._progress)
             for c in found:
                 for _ in range(_CALLS_UNDER_A_PROFILER if c.status is None else 0):
@@ -194,7 +198,7 @@ class Bench:
         if self.fresh:
             eta = (time.monotonic() - self.begun) / self.fresh * left
         else:
-            compiling = ops.compile_seconds(self.spec.op, (self.spec.baseline, *self.spec.impls), self.spec.device)
+            compiling = self.subject.compile_seconds((self.spec.baseline, *self.spec.impls), self.spec.device)
             eta = estimate.seconds(self.spec, compiling) * left / max(self.total, 1)
         self.reporter.progress(self.done, self.total, message, eta)
 

@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from backend import ops
 from backend.analysis.accuracy import worse
 from backend.core.errors import BuildError, Cancelled, Unsupported
 from backend.core.records import Accuracy, BenchSpec, case_key
@@ -54,12 +52,10 @@ class Candidate:
 
 
 class Trial:
-    """One case: ``values`` on ``spec.device``. ``unbuilt``: why our kernels could not be built, or None."""
+    """One case: ``values`` of ``subject`` (subject.py) on ``spec.device``. ``unbuilt``: why our kernels could not be built, or None."""
 
-    def __init__(
-        self, spec: BenchSpec, module: ModuleType, values: Mapping[str, Any], reporter: Reporter, unbuilt: str | None = None
-    ):
-        self.spec, self.module, self.values, self.reporter, self.unbuilt = spec, module, values, reporter, unbuilt
+    def __init__(self, spec: BenchSpec, subject, values: Mapping[str, Any], reporter: Reporter, unbuilt: str | None = None):
+        self.spec, self.subject, self.values, self.reporter, self.unbuilt = spec, subject, values, reporter, unbuilt
         self.key = case_key(spec.op, values, spec.dtype, spec.device)
         self.cuda = spec.device.startswith("cuda")
         self.inputs: dict[str, Any] | None = None
@@ -74,7 +70,7 @@ class Trial:
                 c.fail("unsupported", c.info.reason)
             elif c.info.kind == "ours" and self.unbuilt:
                 c.fail("error", self.unbuilt)
-        for contiguous, what in ((True, ""), (False, " on strided inputs")):
+        for contiguous, what in ((True, ""), (False, " on strided inputs"))[: 2 if self.subject.strided else 1]:
             if not (case := self._case(candidates, contiguous)):
                 return
             for c in alive(candidates):
@@ -88,12 +84,14 @@ class Trial:
     def _renewed(self, candidates: list[Candidate], case: Case, step: Callable[[str], None]) -> None:
         """Once more on fresh values in the same tensors. Not the peers: theirs may have been made outside the call (a bias and a
         mask in one tensor), and PyTorch does not cheat."""
-        tried = [c for c in alive(candidates) if c.info.kind != "peer"]
+        tried = [c for c in alive(candidates) if c.info.kind != "peer" or self.subject.renews_peers]
         if not tried or not self._fits(candidates, case.renew):
             return
         for c in tried:
             self._begin(c, step, f"checking {c.name} on fresh values")
-            self._guarded(c, partial(self._judge, c, case, None, "on fresh values in the same tensors: ", every=True))
+            self._guarded(
+                c, partial(self._judge, c, case, None, "on fresh values in the same tensors: ", every=c.info.kind != "peer")
+            )
 
     def sample(self, candidates: list[Candidate], mode: str, flush: Callable[[], None] | None, l2_bytes: int | None) -> None:
         """Sample all candidates without a status in one mode, together; their ``series`` get the mode where it applies."""
@@ -137,7 +135,7 @@ class Trial:
             return None
         self._doing(alive(candidates)[0])
         seed = self.spec.seed + (0 if contiguous else 1)
-        make = partial(Case, self.module, self.values, self.spec.dtype, self.spec.device, seed, contiguous)
+        make = partial(self.subject.case, self.values, self.spec.dtype, self.spec.device, seed, contiguous)
         return self._fits(candidates, make)
 
     def _fits(self, candidates: list[Candidate], work: Callable[[], Any]) -> Any:
@@ -153,9 +151,9 @@ class Trial:
             return None
 
     def _first(self, c: Candidate, case: Case) -> None:
-        c.run, out, c.first_ms = timer.first_call(partial(ops.make, self.spec.op, c.name, case.inputs), self.spec.device)
+        c.run, out, c.first_ms = timer.first_call(partial(self.subject.make, c.name, case.inputs), self.spec.device)
         if c.name == "auto":
-            chosen = ops.describe(self.spec.op, c.run.backend, self.spec.device)
+            chosen = self.subject.describe(c.run.backend, self.spec.device)
             c.info = dataclasses.replace(c.info, source=chosen.source, source_hash=chosen.source_hash)
         self._judge(c, case, out)
         out = None  # its memory is free again, and poisoned for the second call
@@ -165,7 +163,7 @@ class Trial:
     def _strided(self, c: Candidate, case: Case) -> None:
         timed, c.run = c.run, None
         try:
-            run = ops.make(self.spec.op, c.name, case.inputs)
+            run = self.subject.make(c.name, case.inputs)
             with torch.no_grad():
                 run()  # allocates what the poisoned call will find again
             c.run = run
@@ -203,12 +201,12 @@ class Trial:
     def _rotation(self, c: Candidate, l2_bytes: int | None) -> list[Callable[[], Any]]:
         """The callable on as many sets of inputs as exceed L2; CannotCapture where making them would take too long."""
         item = getattr(torch, self.spec.dtype).itemsize
-        size = graph.footprint(self.inputs, c.run().numel() * item)
+        size = graph.footprint(self.inputs, self.subject.joined(c.run()).numel() * item)
         sets = graph.sets_needed(size, l2_bytes or 64 << 20)
         runs, begun = [c.run], time.monotonic()
         while len(runs) < sets:
-            inputs = self.module.inputs(self.values, self.spec.dtype, self.spec.device, self.spec.seed + 100 + len(runs))
-            run = ops.make(self.spec.op, c.name, inputs)
+            inputs = self.subject.inputs(self.values, self.spec.dtype, self.spec.device, self.spec.seed + 100 + len(runs))
+            run = self.subject.make(c.name, inputs)
             run()
             runs.append(run)
             self.reporter.check()
@@ -262,10 +260,10 @@ def alive(candidates: list[Candidate]) -> list[Candidate]:
     return [c for c in candidates if c.status is None]
 
 
-def candidates(spec: BenchSpec, names: list[str], arch: str | None) -> list[Candidate]:
+def candidates(subject, names: list[str], device: str, arch: str | None) -> list[Candidate]:
     """One Candidate a name, in that order, with the reason of those that cannot run on the device."""
-    listed = {i.name: i for i in ops.implementations(spec.op, spec.device, arch)}
-    return [Candidate(dataclasses.replace(listed.get(n) or ops.describe(spec.op, n, spec.device))) for n in names]
+    listed = {i.name: i for i in subject.implementations(device, arch)}
+    return [Candidate(dataclasses.replace(listed.get(n) or subject.describe(n, device))) for n in names]
 
 
 def is_out_of_memory(e: BaseException) -> bool:

@@ -49,8 +49,12 @@ class Case:
 
     def __post_init__(self):
         self.inputs = self.module.inputs(self.values, self.dtype, self.device, self.seed, contiguous=self.contiguous)
-        self.tolerance = ops.tolerance(self.module.NAME, self.values, self.dtype)
+        self.tolerance = self.allowed()
         self._settle()
+
+    def allowed(self) -> Tolerance:
+        """The error that an element may have."""
+        return ops.tolerance(self.module.NAME, self.values, self.dtype)
 
     def renew(self) -> None:
         """Put fresh values into the same tensors: who answers from memory instead of computing is wrong from now on.
@@ -61,9 +65,17 @@ class Case:
             _tensors(self.module.inputs(self.values, self.dtype, self.device, self.seed + 10, contiguous=self.contiguous))
         )
         for name, tensor in _tensors(self.inputs):
-            if tensor.dtype.is_floating_point:
+            if self.renewed(name, tensor):
                 tensor.copy_(fresh[name])
         self._settle()
+
+    def joined(self, out: Any) -> Any:
+        """A result as the one tensor that is compared."""
+        return ops.joined(self.module.NAME, out)
+
+    def renewed(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether an input's values are drawn anew by ``renew``."""
+        return tensor.dtype.is_floating_point
 
     def _settle(self) -> None:
         self._before = {k: v.clone() for k, v in _tensors(self.inputs)}
@@ -78,14 +90,21 @@ class Case:
                 out = run()
         if self.device.startswith("cuda"):
             torch.cuda.synchronize(self.device)
+        if finish := getattr(run, "finish", None):
+            out = finish(out)
+        out = self.joined(out)
         if fault := self._wrong_kind(out):
             return Judgement(None, fault)
-        judgement = compare(out, self.reference, self.tolerance, self.precision)
+        judgement = self.judge(out)
         changed = [k for k, v in _tensors(self.inputs) if not _same(v, self._before[k])]
         if changed:
             self._restore(changed)
             return Judgement(judgement.accuracy, f"it changed its input {', '.join(changed)}")
         return judgement
+
+    def judge(self, out: torch.Tensor) -> Judgement:
+        """A result of the right kind against the reference."""
+        return compare(out, self.reference, self.tolerance, self.precision)
 
     def _wrong_kind(self, out) -> str | None:
         if not isinstance(out, torch.Tensor):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from backend.analysis.statistics import Interval, converged, median_interval, ratio_interval, verdict
 from backend.core.records import Speedup, Time
-from backend.measure.timer import Sampler, samples_a_turn
+from backend.measure.timer import TURN_MS, Sampler, samples_a_turn
 
 WANTED_ROUNDS = 30  # unless the budget ends before: fewer pairs give wide intervals of the speed-up (analysis/statistics.py)
 FEWEST_ROUNDS = 5  # whatever the budget: below, nothing can be said at all
@@ -61,8 +61,9 @@ def rounds(
     seed: int,
     turn: Callable[[str], None] = lambda name: None,
     state: Callable[[], dict | None] = lambda: None,
+    turn_ms: float = TURN_MS,
 ) -> dict[str, Series]:
-    """Sample all of ``samplers`` in shuffled rounds.
+    """Sample all of ``samplers`` in shuffled rounds; a turn takes some ``turn_ms``.
 
     ``turn(name)`` is called before each turn (it may raise Cancelled); ``state()`` once a round. A sampler that raises is left
     out from then on, its exception in ``failure``; CUDA errors that end the context pass through, because nothing can be
@@ -70,7 +71,7 @@ def rounds(
     """
     rng = random.Random(seed)
     found = {name: Series(s.mode) for name, s in samplers.items()}
-    counts = {name: samples_a_turn(s.cost_ms) for name, s in samplers.items()}
+    counts = {name: samples_a_turn(s.cost_ms, turn_ms) for name, s in samplers.items()}
     spent = dict.fromkeys(samplers, 0.0)
     started, look_at = time.monotonic(), max(stop.min_samples, WANTED_ROUNDS)
     while alive := [n for n in samplers if found[n].failure is None]:

@@ -32,14 +32,27 @@ class CannotCapture(RuntimeError):
 class CudaGraph:
     """Samples of a replayed graph of ``runs`` in turn: one callable (warm), or one a set of inputs (cold).
 
+    ``pool``: of torch.cuda.graph_pool_handle(), for graphs that are replayed one at a time and whose results nobody reads:
+    their temporaries then share memory. ``expected_ms``: about what a call takes, which saves the pilot graph that finds it out.
     Raises CannotCapture where a call synchronises, allocates outside torch, or otherwise cannot be captured.
     """
 
-    def __init__(self, runs: Sequence[Callable[[], Any]], device: str, mode: str):
-        self.mode, self._device, self._runs = mode, device, list(runs)
+    def __init__(
+        self,
+        runs: Sequence[Callable[[], Any]],
+        device: str,
+        mode: str,
+        pool: tuple | None = None,
+        expected_ms: float | None = None,
+    ):
+        self.mode, self._device, self._runs, self._pool = mode, device, list(runs), pool
         self._stream = torch.cuda.Stream(device)
         with quiet(), torch.cuda.device(device):
             single = self._warm_up()
+            if expected_ms:
+                self._graph, self._launches = self._capture(min(MOST_LAUNCHES, math.ceil(SPAN_MS / expected_ms)))
+                self.cost_ms = min(self.take(2)) * self._launches
+                return
             self._graph, self._launches = self._capture(min(10, math.ceil(SPAN_MS / single)))
             pilot = min(self.take(3))
             wanted = min(MOST_LAUNCHES, math.ceil(SPAN_MS / max(pilot, 1e-5)))
@@ -81,7 +94,7 @@ class CudaGraph:
         graph = torch.cuda.CUDAGraph()
         kept: deque = deque(maxlen=sets if sets > 1 else 0)  # warm: each output takes the memory of the last one
         try:
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 for i in range(launches):
                     kept.append(self._runs[i % sets]())
         except Exception as e:

@@ -36,9 +36,9 @@ class Sampler(Protocol):
         """``count`` samples in ms a call, after one untimed call."""
 
 
-def samples_a_turn(cost_ms: float) -> int:
-    """How many samples a turn of TURN_MS holds: at least one, at most MOST_A_TURN."""
-    return max(1, min(MOST_A_TURN, int(TURN_MS / max(cost_ms, 1e-6))))
+def samples_a_turn(cost_ms: float, turn_ms: float = TURN_MS) -> int:
+    """How many samples a turn of ``turn_ms`` holds: at least one, at most MOST_A_TURN."""
+    return max(1, min(MOST_A_TURN, int(turn_ms / max(cost_ms, 1e-6))))
 
 
 class CpuEager:

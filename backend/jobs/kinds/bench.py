@@ -24,6 +24,18 @@ def validate(spec: dict) -> dict:
     missing = [k for k in ("op", "impls", "cases") if not spec.get(k)]
     if missing:
         raise ValueError(f"a benchmark names at least one of each: operator, implementation, case; missing: {', '.join(missing)}")
+    s = settings(spec)
+    op = ops.load(s.op)
+    check_dtype(op, s.dtype)
+    for impl in (*s.impls, s.baseline):
+        ops.describe(s.op, impl, s.device)
+    complete = tuple(check_case(op, case) for case in s.cases)
+    whole = s.impls if s.baseline in s.impls else (*s.impls, s.baseline)
+    return s.to_json() | {"impls": list(whole), "cases": list(complete)}
+
+
+def settings(spec: dict) -> BenchSpec:
+    """The specification with everything checked that does not depend on what is measured; ValueError or TypeError."""
     impls, cases = _list("impls", spec["impls"]), _list("cases", spec["cases"])
     baseline = spec.get("baseline") or impls[0]
     for name in ("op", "dtype", "device", "cache"):
@@ -33,10 +45,6 @@ def validate(spec: dict) -> dict:
         raise TypeError(f"impls is a list of names, and the baseline a name, not {[*impls, baseline]!r}")
     where = check_device(spec.get("device", "cpu"))
     s = BenchSpec.from_json(spec | {"impls": impls, "cases": cases, "baseline": baseline, "device": where})
-    op = ops.load(s.op)
-    check_dtype(op, s.dtype)
-    for impl in (*s.impls, s.baseline):
-        ops.describe(s.op, impl, s.device)
     if len(set(s.impls)) < len(s.impls):
         raise ValueError(f"every implementation is named once, not {', '.join(s.impls)}")
     if s.cache not in CACHES:
@@ -47,9 +55,7 @@ def validate(spec: dict) -> dict:
             raise ValueError(f"{name} is a number above 0, not {value!r}")
     if isinstance(s.min_samples, bool) or not isinstance(s.min_samples, int) or s.min_samples < 1:
         raise ValueError(f"min_samples is a whole number from 1, not {s.min_samples!r}")
-    complete = tuple(check_case(op, case) for case in s.cases)
-    whole = s.impls if s.baseline in s.impls else (*s.impls, s.baseline)
-    return s.to_json() | {"impls": list(whole), "cases": list(complete)}
+    return s
 
 
 def device(spec: dict) -> str | None:
