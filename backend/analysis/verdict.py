@@ -22,14 +22,20 @@ class Verdict:
 
 
 def verdict(
-    summary: Mapping[str, Any], ncu: Sequence[Mapping[str, Any]] = (), intensity: float | None = None, ridge: float | None = None
+    summary: Mapping[str, Any],
+    ncu: Sequence[Mapping[str, Any]] = (),
+    intensity: float | None = None,
+    ridge: float | None = None,
+    reached: float | None = None,
 ) -> Verdict:
-    """From a profile's summary.json, and where known the rows of ncu_kernels, or FLOP per byte and the device's ridge.
+    """From a profile's summary.json, and where known the rows of ncu_kernels, or FLOP per byte, the device's ridge, and the share (0 … 1)
+    of the rate attainable at that intensity that was reached.
 
     launch-bound: the device idles for IDLE_SHARE of its time or more, and most of that because the host had not launched yet, or
     waited for it. copy-bound: copies are COPY_SHARE of what it did. Else by Nsight Compute's speed of light, weighted with
     each kernel's time: the higher of memory and SM decides if it is HIGH, latency-bound where both are lower. Without
-    ncu the arithmetic intensity decides, and without that nothing does.
+    ncu the arithmetic intensity decides (latency-bound where less than HIGH % of the attainable is reached), and without that nothing
+    does.
     """
     numbers: dict[str, float] = {}
     because: list[str] = []
@@ -41,7 +47,7 @@ def verdict(
         numbers["idle_share"] = 1 - busy / span
         numbers["idle_host_share"] = (idle.get("host", 0) + idle.get("synchronised", 0)) / span
         because.append(
-            f"the device was idle {_percent(numbers['idle_share'])} of {span / 1e6:.3g} ms; "
+            f"the device was idle {_percent(numbers['idle_share'])} of {_time(span)}; "
             f"{_percent(numbers['idle_host_share'])} because the host had not launched or was waiting for it"
         )
         if numbers["idle_share"] >= IDLE_SHARE and numbers["idle_host_share"] >= numbers["idle_share"] / 2:
@@ -54,10 +60,12 @@ def verdict(
                 return Verdict("copy-bound", tuple(because), numbers)
     elif not ncu:
         because.append("the profile holds no activity of a GPU")
-    return _of_kernels(because, numbers, ncu, intensity, ridge)
+    return _of_kernels(because, numbers, ncu, intensity, ridge, reached)
 
 
-def _of_kernels(because: list[str], numbers: dict[str, float], ncu, intensity: float | None, ridge: float | None) -> Verdict:
+def _of_kernels(
+    because: list[str], numbers: dict[str, float], ncu, intensity: float | None, ridge: float | None, reached: float | None
+) -> Verdict:
     rows = [r for r in ncu if _known(r, "sm_percent") and _known(r, "memory_percent") and _known(r, "duration_ns")]
     total = sum(r["duration_ns"] for r in rows)
     if total > 0:
@@ -70,17 +78,34 @@ def _of_kernels(because: list[str], numbers: dict[str, float], ncu, intensity: f
             because.append(f"neither reaches {HIGH:g} %: latency, too few warps or an uneven grid hold both back")
             return Verdict("latency-bound", tuple(because), numbers)
         return Verdict("memory-bound" if memory >= sm else "compute-bound", tuple(because), numbers)
+    if ncu and total <= 0:
+        wanted = {"sm_percent": "SM throughput", "memory_percent": "memory throughput", "duration_ns": "duration"}
+        lacks = [word for key, word in wanted.items() if not any(_known(r, key) for r in ncu)]
+        because.append(
+            f"Nsight Compute's report has no {' and no '.join(lacks) or 'launch with all metrics'} (its set basic has them)"
+        )
     if intensity is not None and ridge is not None:
         numbers |= {"intensity": intensity, "ridge": ridge}
         because.append(f"{intensity:.3g} FLOP per byte, and the device's ridge is at {ridge:.3g}")
+        if reached is not None:
+            numbers["reached"] = reached
+            because.append(f"the kernels reach {_percent(reached)} of what the device allows there")
+            if 100 * reached < HIGH:
+                return Verdict("latency-bound", tuple(because), numbers)
         return Verdict("memory-bound" if intensity < ridge else "compute-bound", tuple(because), numbers)
-    because.append("memory or arithmetic: neither a profile of Nsight Compute nor FLOP and bytes are known")
+    if not ncu:
+        because.append("memory or arithmetic: neither a profile of Nsight Compute nor FLOP and bytes are known")
     return Verdict("cannot tell", tuple(because), numbers)
 
 
 def _known(row: Mapping[str, Any], key: str) -> bool:
     value = row.get(key)
     return value is not None and value == value
+
+
+def _time(ns: float) -> str:
+    unit, divisor = ("s", 1e9) if ns >= 1e9 else ("ms", 1e6) if ns >= 1e6 else ("µs", 1e3)
+    return f"{ns / divisor:.3g} {unit}"
 
 
 def _percent(share: float) -> str:

@@ -1,0 +1,245 @@
+"""attn_implementation="fusescope" in every architecture that honours the registry: used, and equal to Hugging Face's own."""
+
+import pytest
+
+from backend.core.errors import Unsupported
+from backend.models import register_attention
+from backend.models.register import forward
+
+SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, vocab_size=99)
+GROUPED = SIZES | dict(num_key_value_heads=1, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+TEXT = {
+    "Bert": SIZES,
+    "DistilBert": dict(dim=64, n_layers=2, n_heads=2, hidden_dim=64, vocab_size=99),
+    "Roberta": SIZES,
+    "GPT2": dict(n_embd=64, n_layer=2, n_head=2, vocab_size=99),
+    "Llama": GROUPED,
+    "Qwen2": GROUPED,
+    "Mistral": GROUPED | dict(sliding_window=4),
+}
+GENERATES = {"GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM", "Qwen2": "Qwen2ForCausalLM", "Mistral": "MistralForCausalLM"}
+
+
+@pytest.fixture(scope="module")
+def calls():
+    import torch
+
+    from backend import kernels
+
+    kernels.load("cpu")
+    torch.manual_seed(0)
+    return register_attention()
+
+
+def _pair(kind, settings, suffix="Model"):
+    """The same random model with sdpa and with ours."""
+    import torch
+    import transformers
+
+    found = []
+    for attention in ("sdpa", "fusescope"):
+        torch.manual_seed(1)
+        config = getattr(transformers, f"{kind}Config")(**settings)
+        if hasattr(config, "initializer_range"):
+            config.initializer_range = 0.2  # scores that matter
+        found.append(
+            getattr(transformers, suffix if suffix != "Model" else f"{kind}Model")
+            ._from_config(config, attn_implementation=attention)
+            .eval()
+        )
+    return found
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_padded_batches_equal_sdpa_and_the_counter_proves_the_use(kind, calls):
+    import torch
+
+    theirs, ours = _pair(kind, TEXT[kind])
+    ids = torch.randint(3, 99, (2, 19))
+    left = kind in GENERATES
+    there = torch.ones(2, 19, dtype=torch.long)
+    there[0, slice(0, 4) if left else slice(12, 19)] = 0
+    for mask in (None, there):
+        before = calls.count
+        with torch.no_grad():
+            a, b = (m(input_ids=ids, attention_mask=mask).last_hidden_state for m in (theirs, ours))
+        assert calls.count - before == 2, f"{kind} has two layers"
+        keep = there.bool() if mask is not None else torch.ones(2, 19, dtype=torch.bool)
+        assert (a - b)[keep].abs().max() < 2e-5
+
+
+@pytest.mark.parametrize("kind", GENERATES)
+def test_generation_with_a_padded_batch(kind, calls):
+    import torch
+
+    theirs, ours = _pair(kind, TEXT[kind], GENERATES[kind])
+    ids = torch.randint(3, 99, (2, 18))
+    there = torch.ones(2, 18, dtype=torch.long)
+    there[0, :3] = 0
+    how = dict(
+        attention_mask=there, max_new_tokens=5, do_sample=False, pad_token_id=0, return_dict_in_generate=True, output_logits=True
+    )
+    before = calls.count
+    a, b = (m.generate(ids, **how) for m in (theirs, ours))
+    assert calls.count - before == 2 * 5
+    for x, y in zip(a.logits, b.logits):
+        assert (x - y).abs().max() < 2e-4 * max(1.0, float(x.abs().max()))
+
+
+def test_generation_over_a_static_cache(calls):
+    import torch
+
+    theirs, ours = _pair("Llama", TEXT["Llama"], GENERATES["Llama"])
+    ids = torch.randint(3, 99, (2, 7))
+    how = dict(
+        max_new_tokens=4,
+        do_sample=False,
+        pad_token_id=0,
+        cache_implementation="static",
+        disable_compile=True,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    a, b = (m.generate(ids, **how) for m in (theirs, ours))
+    for x, y in zip(a.logits, b.logits):
+        assert (x - y).abs().max() < 2e-4 * max(1.0, float(x.abs().max()))
+
+
+@pytest.mark.parametrize("kind", ["ViT", "CLIP"])
+def test_images(kind, calls):
+    import torch
+
+    vision = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=16, patch_size=8)
+    if kind == "ViT":
+        theirs, ours = _pair("ViT", vision)
+    else:
+        text = SIZES | dict(max_position_embeddings=16, bos_token_id=1, eos_token_id=2)
+        theirs, ours = _pair("CLIP", dict(text_config=text, vision_config=vision, projection_dim=32))
+    given = {"pixel_values": torch.randn(2, 3, 16, 16)}
+    if kind == "CLIP":
+        there = torch.ones(2, 9, dtype=torch.long)
+        there[0, 6:] = 0
+        given |= {"input_ids": torch.randint(3, 99, (2, 9)), "attention_mask": there}
+    before = calls.count
+    with torch.no_grad():
+        a, b = (m(**given) for m in (theirs, ours))
+    assert calls.count - before == (2 if kind == "ViT" else 4)
+    pairs = (
+        [(a.last_hidden_state, b.last_hidden_state)]
+        if kind == "ViT"
+        else [(a.image_embeds, b.image_embeds), (a.text_embeds, b.text_embeds)]
+    )
+    assert all((x - y).abs().max() < 2e-5 for x, y in pairs)
+
+
+def test_t5_with_position_biases_and_padding(calls):
+    import torch
+
+    settings = dict(
+        d_model=64,
+        d_kv=32,
+        d_ff=64,
+        num_layers=2,
+        num_heads=2,
+        vocab_size=99,
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
+    theirs, ours = _pair("T5", settings)
+    ids, there = torch.randint(3, 99, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+    there[0, 5:] = 0
+    before = calls.count
+    with torch.no_grad():
+        a, b = (m(input_ids=ids, attention_mask=there, decoder_input_ids=ids[:, :6]).last_hidden_state for m in (theirs, ours))
+    assert calls.count - before == 6  # two layers each: encoder, decoder, decoder over the encoder
+    assert (a - b).abs().max() < 2e-5
+    theirs, ours = _pair("T5", settings, "T5ForConditionalGeneration")
+    before = calls.count
+    a, b = (m.generate(ids, attention_mask=there, max_new_tokens=4, min_new_tokens=4, do_sample=False) for m in (theirs, ours))
+    assert calls.count > before and a.shape == b.shape
+
+
+def test_whisper_and_its_generation(calls):
+    import torch
+
+    settings = dict(d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=64,
+                    decoder_ffn_dim=64, vocab_size=99, num_mel_bins=8, max_source_positions=10, max_target_positions=16, pad_token_id=0,
+                    bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None)  # fmt: skip
+    theirs, ours = _pair("Whisper", settings)
+    sound, ids = torch.randn(2, 8, 20), torch.randint(3, 99, (2, 6))
+    before = calls.count
+    with torch.no_grad():
+        a, b = (m(input_features=sound, decoder_input_ids=ids).last_hidden_state for m in (theirs, ours))
+    assert calls.count - before == 6
+    assert (a - b).abs().max() < 2e-5
+
+
+def test_a_prepared_plan_takes_the_masks_place(calls):
+    import torch
+
+    from backend import masks
+    from backend.models import register
+    from backend.ops.attention import prepare
+
+    theirs, ours = _pair("Bert", TEXT["Bert"])
+    ids, mask = torch.randint(3, 99, (2, 12)), masks.load("sliding_window", left=2, right=1)
+    keep = torch.from_numpy(mask.dense(12, 12))[None, None]
+    with torch.no_grad():
+        a = theirs(input_ids=ids, attention_mask=keep).last_hidden_state
+        with register.masked(prepare(mask, 12, 12)):
+            b = ours(input_ids=ids).last_hidden_state
+        c = ours(input_ids=ids, attention_mask=keep).last_hidden_state
+        d = ours(input_ids=ids, attention_mask=torch.zeros(1, 1, 12, 12).masked_fill(~keep, -1e9)).last_hidden_state
+    assert max((a - x).abs().max() for x in (b, c, d)) < 2e-5
+
+
+def test_a_mask_that_changes_in_place_is_not_remembered(calls):
+    import torch
+
+    _, ours = _pair("Bert", TEXT["Bert"])
+    ids, keep = torch.randint(3, 99, (1, 20)), torch.ones(1, 1, 20, 20, dtype=torch.bool)
+    with torch.no_grad():
+        a = ours(input_ids=ids, attention_mask=keep).last_hidden_state
+        keep[..., 3:] = False
+        b = ours(input_ids=ids, attention_mask=keep).last_hidden_state
+        c = ours(input_ids=ids, attention_mask=keep.clone()).last_hidden_state
+    assert (a - b).abs().max() > 1e-3 and torch.equal(b, c)
+
+
+def test_compiled_with_a_padding_mask(calls):
+    """Lists of tiles cannot be built while torch.compile traces: the mask is added to the scores, and the result is the same."""
+    import torch
+
+    _, ours = _pair("Bert", TEXT["Bert"] | dict(num_hidden_layers=1))
+    ids, keep = torch.randint(3, 99, (2, 9)), torch.ones(2, 1, 9, 9, dtype=torch.bool)
+    keep[0, ..., 5:] = False
+    with torch.no_grad():
+        a = ours(input_ids=ids, attention_mask=keep).last_hidden_state
+        torch._dynamo.reset()
+        b = torch.compile(ours, fullgraph=True, dynamic=False, backend="eager")(
+            input_ids=ids, attention_mask=keep
+        ).last_hidden_state
+    assert (a - b).abs().max() < 2e-5
+
+
+def test_causal_while_compiling(calls):
+    import torch
+
+    _, ours = _pair("GPT2", TEXT["GPT2"] | dict(n_layer=1))
+    ids = torch.randint(3, 99, (2, 9))
+    with torch.no_grad():
+        a = ours(input_ids=ids, use_cache=False).last_hidden_state
+        torch._dynamo.reset()
+        b = torch.compile(ours, fullgraph=True, dynamic=False, backend="eager")(input_ids=ids, use_cache=False).last_hidden_state
+    assert (a - b).abs().max() < 2e-5
+
+
+def test_what_it_cannot_do_is_said(calls):
+    import torch
+
+    module, q = torch.nn.Module(), torch.randn(1, 2, 4, 32)
+    with pytest.raises(Unsupported, match="softcap is not supported"):
+        forward(module, q, q, q, None, softcap=30.0)
+    with pytest.raises(Unsupported, match="without dropout"):
+        forward(module.train(), q, q, q, None, dropout=0.1)
