@@ -1,0 +1,71 @@
+"""Schemes as sums of segment costs: kernels run one after the other, so a scheme's time is nearly the sum of its segments'.
+
+Bayesian linear regression (Bishop, Pattern Recognition and Machine Learning, 2006, section 3.3). A segment's cost is that of its
+operators, less a saving for each place that is not cut, plus something of its own; the last is held small by its prior, so that
+a segment that was never seen is estimated from the places where it is not cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from backend.search import features
+
+_OWN = (0.03, 0.1, 0.3, 1.0)  # prior deviation of a segment's own part, of the deviation of all times
+_NOISE = (0.01, 0.03, 0.1, 0.3)  # deviation of a measurement, likewise
+
+
+class Additive:
+    """Fitted to pairs {code: ms}; the prior's deviations by the evidence, unless ``prior`` (own, noise) gives them.
+
+    ``columns`` of codes may be made once and given to the methods in place of codes.
+    """
+
+    def __init__(self, pairs: Mapping[str, float], prior: tuple[float, float] | None = None):
+        y = np.array(list(pairs.values()), float)
+        if not y.size:
+            raise ValueError("segment costs are fitted to at least one pair")
+        self.mean, self.scale = float(y.mean()), float(y.std()) or 0.01 * float(y.mean())
+        x, t = columns(list(pairs)), (y - self.mean) / self.scale
+        choices = {own: _NOISE for own in _OWN} if prior is None else {prior[0]: (prior[1],)}
+        fits = [fit for own, noises in choices.items() for fit in _fits(x, t, own, noises)]
+        self.evidence, self.weights, self.root, self.prior = max(fits, key=lambda fit: fit[0])
+
+    @property
+    def noise_ms(self) -> float:
+        """Deviation of a measurement from the sum."""
+        return self.scale * self.prior[1]
+
+    def predict(self, codes: Sequence[str] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(ms, its deviation without the measurement's own noise) of each code."""
+        x = codes if isinstance(codes, np.ndarray) else columns(codes)
+        return self.mean + self.scale * (x @ self.weights), self.scale * np.sqrt(((x @ self.root) ** 2).sum(1))
+
+    def draw(self, codes: Sequence[str] | np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """ms of each code under costs drawn from what is believed of them (Thompson sampling)."""
+        x = codes if isinstance(codes, np.ndarray) else columns(codes)
+        weights = self.weights + self.root @ rng.standard_normal(self.root.shape[1])
+        return self.mean + self.scale * (x @ weights)
+
+
+def columns(codes: Sequence[str]) -> np.ndarray:
+    """One, the attention, the cuts, the parts: a row a code."""
+    whole = features.matrix(codes).astype(float)
+    return np.hstack([np.ones((len(whole), 1)), whole[:, : features.STRUCTURE], whole[:, -len(features.PART_INDEX) :]])
+
+
+def _fits(x: np.ndarray, t: np.ndarray, own: float, noises: Sequence[float]):
+    """(log evidence, posterior mean, root of the posterior covariance, (own, noise)) of t = x w + noise, for each noise."""
+    deviation = np.full(x.shape[1], own)
+    deviation[: 1 + features.STRUCTURE] = 1.0
+    z = x * deviation  # w = deviation * v with v standard normal
+    values, vectors = np.linalg.eigh(z.T @ z)
+    values, turned, n = np.maximum(values, 0.0), vectors.T @ (z.T @ t), len(t)
+    for noise in noises:
+        precision = 1.0 + values / noise**2
+        v = vectors @ (turned / precision) / noise**2
+        misfit = float(((t - z @ v) ** 2).sum()) / noise**2 + float(v @ v)
+        evidence = -0.5 * (misfit + float(np.log(precision).sum()) + n * np.log(2 * np.pi * noise**2))
+        yield evidence, deviation * v, deviation[:, None] * vectors / np.sqrt(precision), (own, noise)

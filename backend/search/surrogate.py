@@ -1,0 +1,208 @@
+"""A code's time predicted from pairs that are known: XGBoost over features of the scheme, beside additive segment costs.
+
+Both predict the logarithm of the time; the share of each is what cross-validation likes best (0: additive alone, 1: XGBoost
+alone). The interval is that of the cross-validated errors, so it holds 95 in 100 codes like those learned from; where the members
+of the ensemble disagree more than usual it is wider. Saved as JSON of our own form, XGBoost's trees in their JSON form within.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend.search import boosted, encoding, pairs
+from backend.search.additive import Additive
+
+FEWEST = 20  # pairs: below, four fifths of them say nothing about the rest
+FORMAT, VERSION = "fusescope surrogate", 1
+_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """ms with its 95 % interval; performance: 1 (High) where ms is at most the threshold, else 0 (Low); probability: that the true
+    time is at most the threshold."""
+
+    code: str
+    ms: float
+    low: float
+    high: float
+    performance: int
+    probability: float
+
+
+class Surrogate:
+    """What was learned from ``known`` pairs. Made by ``train`` and ``load``."""
+
+    def __init__(self, known: Mapping[str, float], members: boosted.Boosted, facts: Mapping[str, Any]):
+        self.known, self.members = dict(known), members
+        self.threshold_ms = check_threshold(facts["threshold_ms"])
+        self.share, self.spread, self.quantile = (float(facts[n]) for n in ("share", "spread", "quantile"))
+        self.context, self.validation, self.seed = dict(facts["context"]), dict(facts["validation"]), int(facts["seed"])
+        self._additive = Additive(self.known)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs it was trained on."""
+        return len(self.known)
+
+    @property
+    def importance(self) -> list[dict]:
+        """[{"feature", "share"}] of the gain over XGBoost's trees, the largest first; shares add up to 1."""
+        return self.members.importance()
+
+    def predict(self, codes: Sequence[str | int], threshold_ms: float | None = None) -> list[Prediction]:
+        """A Prediction of each code, in that order; ValueError with the rule for what is no code."""
+        canonical = [encoding.canonical(c) for c in codes]
+        if not canonical:
+            return []
+        limit = self.threshold_ms if threshold_ms is None else check_threshold(threshold_ms)
+        mean, deviation = self.log_ms(canonical)
+        found = []
+        for code, m, d in zip(canonical, mean, deviation):
+            half = self.quantile * max(1.0, d / self.spread) if self.spread else self.quantile
+            sigma = max(half / 1.96, 1e-9)
+            probability = 0.5 * (1 + math.erf((math.log(limit) - m) / sigma / math.sqrt(2)))
+            ms, low, high = (math.exp(v) for v in (m, m - half, m + half))
+            found.append(Prediction(code, ms, low, high, int(ms <= limit), probability))
+        return found
+
+    def log_ms(self, codes: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """(logarithm of ms, deviation among the members) of canonical codes."""
+        return _blend(self.share, self._additive, self.members, codes)
+
+    def to_json(self) -> dict:
+        facts = {n: getattr(self, n) for n in ("threshold_ms", "share", "spread", "quantile", "context", "validation", "seed")}
+        return {"format": FORMAT, "version": VERSION, "pairs": self.known, **facts, "members": self.members.to_json()}
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), allow_nan=False))
+
+
+def train(
+    known: Mapping[str, float], threshold_ms: float | None = None, seed: int = 0, folds: int = 5, context: Mapping | None = None
+) -> Surrogate:
+    """Learn from {code: ms} of one setting; ``context``: what describes it (Setting.spec()), kept with the model.
+
+    threshold_ms: between High and Low performance; the median of the times where None. ValueError under 20 distinct schemes or for
+    times that are not above 0; ModuleNotFoundError without xgboost.
+    """
+    merged: dict[str, float] = {}
+    for code, ms in known.items():
+        if not (isinstance(ms, int | float) and math.isfinite(ms) and ms > 0):
+            raise ValueError(f"the time of a code is a number of milliseconds above 0, not {ms!r} ({code})")
+        merged[encoding.canonical(code)] = float(ms)
+    if len(merged) < FEWEST:
+        raise ValueError(f"a surrogate learns from at least {FEWEST} distinct schemes, not from {len(merged)}")
+    if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= 20:
+        raise ValueError(f"folds is a whole number from 2 to 20, not {folds!r}")
+    codes, y = list(merged), np.log(list(merged.values()))
+    fold = np.random.default_rng(seed).permutation(len(codes)) % folds
+    parts, spreads = np.empty((2, len(codes))), np.empty(len(codes))
+    for k in range(folds):
+        held, rest = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
+        learned = {codes[i]: merged[codes[i]] for i in rest}
+        some = [codes[i] for i in held]
+        parts[0, held], _ = _blend(0.0, Additive(learned), None, some)
+        parts[1, held], spreads[held] = boosted.train(learned, seed).log_ms(some)
+    share = min(_SHARES, key=lambda s: float(np.mean(((1 - s) * parts[0] + s * parts[1] - y) ** 2)))
+    predicted = (1 - share) * parts[0] + share * parts[1]
+    facts = {
+        "threshold_ms": float(np.exp(np.median(y))) if threshold_ms is None else check_threshold(threshold_ms),
+        "share": share,
+        "spread": float(np.quantile(spreads, 0.9)),
+        "quantile": float(np.quantile(np.abs(predicted - y), 0.95)),
+        "context": dict(context or {}),
+        "validation": _validation(codes, y, predicted, fold, folds),
+        "seed": seed,
+    }
+    return Surrogate(merged, boosted.train(merged, seed), facts)
+
+
+def load(path: str | Path) -> Surrogate:
+    """A saved surrogate; ValueError where the file is none or of a newer version."""
+    path = Path(path)
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{path} is larger than {_MOST_BYTES >> 20} MiB and no surrogate of FuseScope")
+    try:
+        data = json.loads(path.read_text())
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError("its format is another one")
+        if data["version"] > VERSION:
+            raise ValueError(f"it was written by a newer version (form {data['version']}, this one reads up to {VERSION})")
+        known = {encoding.canonical(c): float(ms) for c, ms in data["pairs"].items()}
+        return Surrogate(known, boosted.from_json(data["members"]), data)
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise ValueError(
+            f"{path} is no surrogate that can be read: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
+        ) from None
+
+
+def predict(code: str | int, data: str | Path, threshold_ms: float | None = None) -> dict[str, Any]:
+    """What the verb ``predict`` prints: the prediction for a code from a file, either pairs ``bits<TAB>milliseconds`` (a surrogate is
+    trained on them) or a saved surrogate. "measured_ms" is the pair's own time where the file holds that scheme."""
+    text = Path(data).open("rb").read(1)
+    model = load(data) if text == b"{" else train(pairs.read(data))
+    found = model.predict([code], threshold_ms)[0]
+    limit = model.threshold_ms if threshold_ms is None else threshold_ms
+    summary = {k: v for k, v in model.validation.items() if k != "points"}
+    return asdict(found) | {
+        "value": encoding.value(found.code),
+        "class": "High" if found.performance else "Low",
+        "threshold_ms": limit,
+        "measured_ms": model.known.get(found.code),
+        "pairs": model.pairs,
+        "validation": summary,
+    }
+
+
+def check_threshold(ms: float) -> float:
+    if isinstance(ms, bool) or not isinstance(ms, int | float) or not (math.isfinite(ms) and ms > 0):
+        raise ValueError(f"the threshold between High and Low performance is a number of milliseconds above 0, not {ms!r}")
+    return float(ms)
+
+
+def rank_correlation(a, b) -> float:
+    """Spearman's: the correlation of the ranks, ties at their mean rank; 0 where one side is constant."""
+    ranks = [_ranks(np.asarray(v, float)) for v in (a, b)]
+    deviations = [r - r.mean() for r in ranks]
+    norm = math.sqrt(float((deviations[0] ** 2).sum() * (deviations[1] ** 2).sum()))
+    return float(deviations[0] @ deviations[1]) / norm if norm else 0.0
+
+
+def _ranks(x: np.ndarray) -> np.ndarray:
+    _, place, count = np.unique(x, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count - 1) / 2)[place]
+
+
+def _blend(share: float, additive: Additive, members: boosted.Boosted | None, codes: Sequence[str]):
+    """Both predictions mixed in the logarithm; an additive sum is kept above a tenth of the mean time."""
+    ms, _ = additive.predict(codes)
+    mean = np.log(np.maximum(ms, 0.1 * additive.mean))
+    if members is None:
+        return mean, np.zeros(len(codes))
+    trees, deviation = members.log_ms(codes)
+    return (1 - share) * mean + share * trees, deviation
+
+
+def _validation(codes, y, predicted, fold, folds) -> dict:
+    """Errors of predictions for codes held out; coverage: how many of them lie in the interval that the other folds give."""
+    error = np.abs(predicted - y)
+    inside = [error[fold == k] <= np.quantile(error[fold != k], 0.95) for k in range(folds)]
+    ms, measured = np.exp(predicted), np.exp(y)
+    return {
+        "folds": folds,
+        "error_percent": 100 * float(np.mean(np.abs(ms / measured - 1))),
+        "rmse_ms": float(np.sqrt(np.mean((ms - measured) ** 2))),
+        "rank_correlation": rank_correlation(ms, measured),
+        "coverage": float(np.concatenate(inside).mean()),
+        "points": [{"code": c, "measured_ms": float(m), "predicted_ms": float(p)} for c, m, p in zip(codes, measured, ms)],
+    }

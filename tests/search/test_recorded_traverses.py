@@ -1,0 +1,54 @@
+"""What the search promises, held against the traverses that ship with the project; several sittings of one setting count as one."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from backend.core.paths import ROOT
+from backend.search import explore, pairs, surrogate
+from backend.search.setting import OP
+from backend.store import folder
+
+FEWEST = 500  # schemes of a setting that make its traverse more than a trial
+
+
+def _landscapes() -> dict[str, dict[str, float]]:
+    """{setting and device in words: {code: ms}} of all recorded traverses."""
+    records = defaultdict(list)
+    for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
+        device = folder.read(path).device_name
+        for r in folder.records(path):
+            if r.op == OP:
+                records[f"{device} {r.case_key}"].append(r)
+    found = {name: pairs.of_records(some) for name, some in records.items()}
+    return {name: p for name, p in found.items() if len(p) >= FEWEST}
+
+
+LANDSCAPES = _landscapes()
+each = pytest.mark.parametrize(
+    "name", LANDSCAPES or [pytest.param("none", marks=pytest.mark.skip(reason="no recorded traverse"))]
+)
+
+
+@each
+def test_guided_search_on_recorded_times(name):
+    """Within 3 % of the best with at most 5 % of the evaluations (10 % of a few hundred) in 9 of 10 seeds."""
+    pytest.importorskip("xgboost")
+    truth = LANDSCAPES[name]
+    limit, goal = round(len(truth) * (0.05 if len(truth) > 2000 else 0.1)), 1.03 * min(truth.values())
+    reached = [explore.replay(truth, "guided", limit, s, goal)[-1].best_ms <= goal for s in range(10)]
+    assert sum(reached) >= 9, reached
+
+
+@each
+def test_surrogate_on_recorded_times(name):
+    """Rank correlation of at least 0.9 on held-out codes with 300 pairs."""
+    pytest.importorskip("xgboost")
+    truth = LANDSCAPES[name]
+    codes = random.Random(0).sample(list(truth), len(truth))
+    learned, held = codes[: min(300, 2 * len(codes) // 3)], codes[min(300, 2 * len(codes) // 3) :][:2000]
+    model = surrogate.train({c: truth[c] for c in learned})
+    assert surrogate.rank_correlation([p.ms for p in model.predict(held)], [truth[c] for c in held]) >= 0.9

@@ -1,0 +1,167 @@
+"""Traverse and search as jobs and verbs: killed and begun again, replayed offline, their JSON."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from backend import cli
+from backend.core.paths import ROOT
+from backend.core.records import Record, Time, Times
+from backend.jobs import submit
+from backend.search import baselines, encoding, explore
+from backend.search.setting import OP, Setting
+from backend.store import folder, library
+
+WORDS = [
+    "32768",
+    "33300",
+    "--seq",
+    "16",
+    "--heads",
+    "2",
+    "--head-dim",
+    "32",
+    "--device",
+    "cpu",
+    "--dtype",
+    "float32",
+    "--compiler",
+    "none",
+    "--no-segments",
+    "--budget",
+    "0.002",
+]
+
+
+@pytest.fixture
+def jobs(profiles, tmp_path, monkeypatch):
+    """Jobs of this test alone, of one thread."""
+    monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield profiles
+    for state in (tmp_path / "runtime").glob("user-*/warm-*.json"):
+        with contextlib.suppress(ProcessLookupError, ValueError, FileNotFoundError):
+            os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)
+
+
+def _valid(name, data):
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator(json.loads((ROOT / "backend" / "schemas" / f"{name}.json").read_text())).validate(data)
+
+
+def _schemes(path):
+    return [r.impl for r in folder.records(path) if r.op == OP and r.impl not in baselines.BASELINES]
+
+
+def test_killed_anywhere_and_begun_again_nothing_is_measured_twice(jobs, capsys):
+    from backend.cli import traverse as verb
+
+    parser = cli.Parser()
+    verb.arguments(parser, [])
+    run_id = submit.submit("traverse", verb.specify(parser.parse_args(WORDS)))
+    path = library.find(run_id)
+    end = time.monotonic() + 120
+    while len(before := _schemes(path)) < 16:
+        assert folder.read(path).live and time.monotonic() < end, folder.read(path)
+        time.sleep(0.01)
+    os.kill(json.loads((path / "run.json").read_text())["worker"]["pid"], signal.SIGKILL)
+    submit.wait(run_id, 10)
+    assert folder.read(path).status == "interrupted" and len(before) < 128
+    before = _schemes(path)
+    code = cli.main(["traverse", *WORDS, "--json"])
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    _valid("traverse", data)
+    assert code == 0 and data["run"] == run_id and f"{run_id} was begun with this request" in err
+    after = _schemes(path)
+    distinct = set(encoding.distinct(range(32768, 33301)))
+    assert (
+        after[: len(before)] == before
+        and len(after) == len(set(after)) == data["measured"] == len(distinct)
+        and set(after) == distinct
+    )
+    assert [b["code"] for b in data["baselines"]] == list(baselines.BASELINES) and data["failures"] == []
+    assert [b["ms"] for b in data["best"]] == sorted(b["ms"] for b in data["best"]) and len(data["best"]) == 10
+    assert folder.read(path).progress.done == len(distinct)
+    assert verb.unfinished(dict(folder.read(path).spec)) is None, "what is done is not resumed"
+    replayed = submit.submit("search", {"replay": run_id, "strategy": "additive", "evaluations": 20})
+    assert submit.wait(replayed, 60).status == "done", folder.read(library.find(replayed)).reason
+    told = json.loads((library.find(replayed) / "artifacts" / "search.json").read_text())
+    assert len(told["history"]) == 20 and told["result"]["best_of_all_ms"] == data["best"][0]["ms"] and told["replay"] == run_id
+    assert told["setting"]["heads"] == 2 and not folder.records(library.find(replayed))
+
+
+def test_generate(capsys, tmp_path):
+    file = tmp_path / "scheme.py"
+    assert cli.main(["generate", "16022", "--device", "cpu", "--json", "--save", str(file)]) == 0
+    data = json.loads(capsys.readouterr().out)
+    _valid("generate", data)
+    assert file.read_text() == data["source"] and data["code"] == "0100000101101001" and data["setting"]["dtype"] == "float32"
+    assert [i for s in data["segments"] for i in s["operators"]] == list(range(15))
+    assert cli.main(["generate", "16022", "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == data["source"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["generate", "011"], "a code is exactly 16 characters of 0 and 1"),
+        (["generate", "1", "--device", "cpu", "--mask", "nothing"], "unknown mask 'nothing'"),
+        (["traverse", "1"], "in pairs, not by 1 codes"),
+        (["traverse", "9", "1", "--device", "cpu"], "not from 9 to 1"),
+        (["traverse", "1", "9", "--device", "cpu", "--limit", "0"], "limit is a whole number from 1, not 0"),
+        (["traverse", "1", "9", "--device", "cpu", "--deadline", "-1"], "deadline_s is a positive number of seconds, not -1.0"),
+    ],
+)
+def test_bad_arguments(words, says, capsys, profiles):
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and says in err and err.count("\n") == 1 and not list(profiles.iterdir())
+
+
+def test_pairs_come_from_records_of_one_setting(profiles):
+    from backend.search import pairs
+    from backend.search.find import truth_of
+
+    setting = Setting(1, 16, 2, 32, dtype="float32")
+
+    def record(impl, ms, where=setting, status="ok"):
+        times = {"time_ms": Times(eager=Time(ms, ms, ms, 9, True))} if status == "ok" else {"reason": "x"}
+        return Record(OP, impl, where.case(), where.dtype, "cpu", status, **times)
+
+    good = [record("0101010101010101", 2.0), record("unfused", 3.0), record("0101010101010100", 1.0, status="wrong")]
+    assert pairs.of_records(good) == {"0101010101010101": 2.0}
+    other = Setting(2, 16, 2, 32, dtype="float32")
+    with pytest.raises(ValueError, match="records are of 2 settings"):
+        pairs.of_records([*good, record("0101010101010100", 1.0, other)])
+    made = []
+    for device, records in (("A", good), ("A", [record("0101010101010110", 1.5)]), ("B", good)):
+        writer = folder.Writer(folder.create("traverse", setting.spec()))
+        writer.environment(device_name=device)
+        for r in records:
+            writer.record(r)
+        writer.state("done")
+        writer.close()
+        made.append(writer.path.name)
+    assert truth_of(",".join(made[:2])) == ({"0101010101010101": 2.0, "0101010101010110": 1.5}, setting), "two sittings"
+    with pytest.raises(ValueError, match="2 kinds of device"):
+        truth_of(f"{made[0]}, {made[2]}")
+    path = folder.create("traverse", setting.spec())
+    with pytest.raises(ValueError, match="holds no time of a scheme"):
+        truth_of(path.name)
+
+
+def test_without_xgboost(monkeypatch, capsys, tmp_path):
+    """What needs it names the package to install; all the rest goes on."""
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    file = tmp_path / "pairs.txt"
+    file.write_text("".join(f"{c}\t1.5\n" for c in encoding.schemes(True)))
+    for words in (["predict", "1", "--data", str(file)], ["search", "--device", "cpu", "--strategy", "guided"]):
+        assert cli.main(words) == 1
+        assert "pip install xgboost-cpu==" in capsys.readouterr().err
+    assert len(explore.replay(dict.fromkeys(encoding.schemes(True), 1.0), "additive", 30)) == 30
