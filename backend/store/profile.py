@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from backend.core.errors import RunError
-from backend.store import files
+from backend.store import files, index
 
 SCHEMA = 1
+MOST_ROWS = 1000
+"""Largest page of a table."""
 
 
 def summary(run: Path) -> dict | None:
@@ -42,10 +44,82 @@ def arrow(run: Path, name: str, columns: list[str] | None = None):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = Path(run) / "artifacts" / f"{name}.parquet"
-    if name not in names(run):
-        raise RunError(f"{Path(run).name} has no table {name}; it has {', '.join(names(run)) or 'none'}")
+    file = _file(run, name)
     try:
         return pq.read_table(file, columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise RunError(f"{file} cannot be read ({error})") from None
+
+
+def columns(run: Path, name: str) -> dict[str, str]:
+    """Column → "number" or "text" of a table, from its header alone. RunError as ``table``."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(_file(run, name))
+    except (pa.ArrowException, OSError) as error:
+        raise RunError(f"{_file(run, name)} cannot be read ({error})") from None
+    return {f.name: "number" if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) else "text" for f in schema}
+
+
+def page(
+    run: Path, name: str, order: str | None = None, descending: bool = True, text: str = "", limit: int = 50, offset: int = 0
+):
+    """(some rows of a table as a pandas DataFrame, how many rows match in all), found by DuckDB on disk.
+
+    order: a column, None for the order of the file; text: what one of the row's texts holds, upper or lower case. Rows without
+    a value come last. ValueError for another column or a page of no or of more than MOST_ROWS rows; RunError as ``table``.
+    """
+    known = columns(run, name)
+    if order is not None and order not in known:
+        raise ValueError(f"{name} is ordered by {', '.join(known)}, not by {order!r}")
+    if not 1 <= limit <= MOST_ROWS or offset < 0:
+        raise ValueError(f"a page has 1 to {MOST_ROWS} rows and begins at row 0 or later, not {limit} from {offset}")
+    texts = [c for c, kind in known.items() if kind == "text"]
+    where, values = "", {"file": str(_file(run, name))}
+    if text.strip() and texts:
+        where = " WHERE " + " OR ".join(f"contains(lower({_quoted(c)}), $text)" for c in texts)
+        values["text"] = text.strip().lower()
+    elif text.strip():
+        where = " WHERE false"
+    ordered = f" ORDER BY {_quoted(order)} {'DESC' if descending else 'ASC'} NULLS LAST" if order else ""
+    source = f"FROM read_parquet($file){where}"
+    with index.connect() as connection:
+        try:
+            total = connection.execute(f"SELECT count(*) {source}", values).fetchone()[0]
+            found = connection.execute(f"SELECT * {source}{ordered} LIMIT {int(limit)} OFFSET {int(offset)}", values).df()
+        except Exception as error:  # duckdb's errors have no common base that is not Exception
+            raise RunError(f"{values['file']} cannot be read ({str(error).splitlines()[0]})") from None
+    return found, total
+
+
+def csv(run: Path, name: str, rows: int = 1 << 14):
+    """A table as CSV in pieces of bytes, header first; never the whole of it in memory. RunError as ``table``."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(_file(run, name)) as source:
+        first = True
+        for batch in source.iter_batches(batch_size=rows):
+            plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+            out = io.BytesIO()
+            options = pyarrow.csv.WriteOptions(include_header=first)
+            pyarrow.csv.write_csv(pa.record_batch(plain, names=batch.schema.names), out, options)
+            first = False
+            yield out.getvalue()
+        if first:
+            yield (",".join(f'"{c}"' for c in source.schema_arrow.names) + "\n").encode()
+
+
+def _file(run: Path, name: str) -> Path:
+    if name not in names(run):
+        raise RunError(f"{Path(run).name} has no table {name}; it has {', '.join(names(run)) or 'none'}")
+    return Path(run) / "artifacts" / f"{name}.parquet"
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'

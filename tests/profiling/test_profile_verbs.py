@@ -253,6 +253,22 @@ def test_ncu_wraps_the_case_and_its_two_pages_are_read(tools, tmp_path):
     assert (tmp_path / "artifacts" / "telemetry.parquet").exists()
 
 
+def test_without_pyarrow_what_the_tools_wrote_is_kept(tools, tmp_path, monkeypatch):
+    from test_ncu import LONG, WIDE
+
+    (tools / "raw.csv").write_text(f'{WIDE}"sm__warps_active.avg.pct_of_peak_sustained_active"\n')
+    (tools / "details.csv").write_text(LONG)
+
+    def missing(*given, **more):
+        raise ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
+
+    monkeypatch.setattr("backend.profiling.ncu.load", missing)
+    reporter = Collect(tmp_path / "artifacts")
+    ncu.run(CASE | {"metrics": "light"}, reporter)
+    assert (tmp_path / "artifacts" / "ncu.csv").is_file() and any("pip install pyarrow" in line for line in reporter.lines)
+    assert reporter.steps[-1][2] == "the report, without its tables"
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real files at {DATA}")
 def test_nsys_wraps_the_case_and_its_export_is_read(tools, tmp_path):
     (tools / "nsys.sqlite").write_bytes((DATA / "nsight" / "nsys_power_iteration.sqlite").read_bytes())
@@ -331,6 +347,8 @@ def test_without_pyarrow_the_trace_and_its_sums_are_kept(tmp_path, monkeypatch):
 def test_profiling_on_a_gpu(tool, home, call):
     if tool != "torch" and outside_tool.find(tool) is None:
         pytest.skip(f"{tool} is not installed")
+    if tool != "torch":
+        pytest.importorskip("pyarrow")  # without it the report is kept and its tables are made elsewhere
     code, out, err = call("profile", "add", "--case", "n=65536", "--device", "cuda:0", "--tool", tool, "--json")
     data = json.loads(out)
     if code and "NVreg_RestrictProfilingToAdminUsers" in str(data["profiles"][0]["reason"]):

@@ -80,3 +80,43 @@ def test_the_tree_holds_all_of_the_time(tmp_path):
         {"path": ("(no module)", "(no operator)", "lost"), "ns": 3000, "calls": 1},
     ]
     assert timeline.tree(tmp_path, ("name",))[0] == {"path": ("gemm",), "ns": 8000, "calls": 1}
+
+
+def test_the_tree_of_a_trace_without_a_gpu_is_that_of_its_operators(run):
+    found = timeline.tree(run, ("name",), "operators", "self_ns")
+    assert {row["path"]: row["ns"] for row in found} == {("outer",): 750_000, ("inner",): 150_000}
+    with pytest.raises(ValueError, match="kernels have"):
+        timeline.tree(run, ("nope",))
+
+
+def test_a_series_keeps_the_peaks(tmp_path):
+    dice, events = random.Random(1), []
+    for i in range(5000):
+        args = {
+            "Addr": i,
+            "Bytes": 1,
+            "Total Allocated": dice.randrange(1000),
+            "Total Reserved": 2000,
+            "Device Type": 1,
+            "Device Id": i % 2,
+        }
+        events.append({"ph": "i", "name": "[memory]", "ts": i, "pid": 1, "tid": 1, "args": args})
+    load(trace(tmp_path / "t.json", [kernel(1, 0, 1), *events]), tmp_path / "artifacts")
+    assert timeline.distinct(tmp_path, "memory", "device_type", "device_id") == [(1, 0), (1, 1)]
+    mine = [e["args"]["Total Allocated"] for e in events if e["args"]["Device Id"] == 1]
+    times, values = timeline.series(tmp_path, "memory", "allocated", {"device_id": 1}, points=100)
+    assert len(times) == 100 and max(values) == max(mine) and times == sorted(times)
+    assert values == [max(mine[25 * n : 25 * n + 25]) for n in range(100)]
+    with pytest.raises(ValueError, match="not nope"):
+        timeline.series(tmp_path, "memory", "nope")
+
+
+def test_lanes_of_two_tables_share_their_names(tmp_path):
+    events = [kernel(1, 0, 5, "k"), x("gpu_memcpy", "Memcpy HtoD", 2, 20, {"device": 0, "stream": 7}), kernel(2, 40, 0, "empty")]
+    load(trace(tmp_path / "t.json", events), tmp_path / "artifacts")
+    lane = timeline.events(tmp_path, timeline.lanes(tmp_path)["GPU 0 stream 7"])
+    assert [lane.name(n) for n in range(3)] == ["k", "Memcpy HtoD", "empty"] and lane.reach[-1] - lane.starts[0] == 40_000
+    got = timeline.window(lane, bins=4)
+    assert got["count"] == 2 and [e["name"] for e in got["events"]] == ["k", "Memcpy HtoD"], (
+        "what takes no time at the very end is beyond it"
+    )

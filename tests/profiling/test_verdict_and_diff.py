@@ -26,7 +26,7 @@ def speed(sm, memory, ns=100):
 @pytest.mark.parametrize(
     ("given", "kind", "cites"),
     [
-        ((profile(300, host=600, launched=100),), "launch-bound", "idle 70 % of 0.001 ms; 60 %"),
+        ((profile(300, host=600, launched=100),), "launch-bound", "idle 70 % of 1 µs; 60 %"),
         ((profile(300, launched=700), [speed(20, 80)]), "memory-bound", "memory 80 %"),
         ((profile(1000), [speed(80, 20)]), "compute-bound", "SM 80 %"),
         ((profile(1000), [speed(90, 10, 100), speed(10, 90, 900)]), "memory-bound", "SM 18 % and memory 82 %"),
@@ -34,8 +34,10 @@ def speed(sm, memory, ns=100):
         ((profile(1000, copies=0.7), [speed(90, 10)]), "copy-bound", "70 % of what the device did"),
         ((profile(1000), [], 10.0, 200.0), "memory-bound", "10 FLOP per byte, and the device's ridge is at 200"),
         ((profile(1000), [], 300.0, 200.0), "compute-bound", "300 FLOP per byte"),
+        ((profile(1000), [], 300.0, 200.0, 0.7), "compute-bound", "reach 70 % of what the device allows there"),
+        ((profile(1000), [], 300.0, 200.0, 0.2), "latency-bound", "reach 20 %"),
         ((profile(1000),), "cannot tell", "neither a profile of Nsight Compute"),
-        ((profile(1000), [speed(None, 20), speed(float("nan"), 3)]), "cannot tell", "neither a profile"),
+        ((profile(1000), [speed(None, 20), speed(float("nan"), 3)]), "cannot tell", "report has no SM throughput"),
         (({},), "cannot tell", "no activity of a GPU"),
         (({}, [speed(80, 20)]), "compute-bound", "over 1 launches"),
     ],

@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+from backend.core import paths
 from backend.core.errors import Unsupported
 
 TITLE = "Import"
@@ -23,15 +24,16 @@ _NAMES = {
 
 
 def validate(spec: dict) -> dict:
-    """{"file": path, "keep": true, false or null, "captured": run id or null}.
+    """{"file": path, "keep": true, false or null, "captured": run id or null, "discard": true or false}.
 
     keep: the file itself stays in the run; null keeps what is small or packed. captured: a run with the trace of the eager
     run from which this one's CUDA graphs were captured: replayed kernels get their operators from there, by order.
     Adds "form", which the content decides, and makes the path absolute. ValueError or TypeError in one sentence.
     """
+    from backend.jobs import eager_trace
     from backend.profiling import forms
 
-    unknown = set(spec) - {"file", "keep", "captured", "form"}
+    unknown = set(spec) - {"file", "keep", "captured", "discard", "form"}
     if unknown:
         raise ValueError(f"an import takes file, keep and captured, not {', '.join(sorted(unknown))}")
     file, keep = spec.get("file"), spec.get("keep")
@@ -40,28 +42,17 @@ def validate(spec: dict) -> dict:
     if keep is not None and not isinstance(keep, bool):
         raise TypeError(f"keep is true, false or null, not {keep!r}")
     path = Path(os.path.abspath(os.path.expanduser(file)))
+    discard = spec.get("discard", False)
+    if not isinstance(discard, bool):
+        raise TypeError(f"discard is true or false, not {discard!r}")
+    if discard and path.parent.parent != Path(os.path.abspath(paths.profiles() / ".uploads")):
+        raise ValueError(f"only an upload is discarded after its import, and {path} is none")
     if importlib.util.find_spec("pyarrow") is None:
         raise Unsupported("an import writes Parquet tables, and pyarrow is not installed here: python -m pip install pyarrow")
     captured = spec.get("captured")
     if captured is not None:
-        captured = _eager_run(captured).name
-    return {"file": str(path), "keep": keep, "captured": captured, "form": forms.detect(path)}
-
-
-def _eager_run(run_id) -> Path:
-    """The folder of a run whose kernels are known; ValueError where there is none."""
-    from backend.core.errors import RunError
-    from backend.store import library, profile
-
-    if not isinstance(run_id, str):
-        raise TypeError(f"captured is the id of a run, not {run_id!r}")
-    try:
-        path = library.find(run_id)
-    except RunError as error:
-        raise ValueError(str(error)) from None
-    if "kernels" not in profile.names(path):
-        raise ValueError(f"captured is a run with a trace, and {path.name} holds no kernels")
-    return path
+        captured = eager_trace.find(captured).name
+    return {"file": str(path), "keep": keep, "captured": captured, "discard": discard, "form": forms.detect(path)}
 
 
 def device(spec: dict) -> None:
@@ -71,8 +62,8 @@ def device(spec: dict) -> None:
 
 def run(spec: dict, reporter) -> None:
     """Write the tables of ``profiling.profile`` (ncu and snapshot: their own) and summary.json as artifacts."""
+    from backend.jobs import eager_trace
     from backend.profiling import importing
-    from backend.store import profile
 
     path = Path(spec["file"])
 
@@ -83,11 +74,13 @@ def run(spec: dict, reporter) -> None:
     if spec["form"] == "chrome" and importlib.util.find_spec("msgspec") is None:
         reporter.log("msgspec is not installed, so reading takes several times as long: python -m pip install msgspec==0.22.0")
     progress(0.0, f"reading {path.name}")
-    captured = profile.rows(_eager_run(spec["captured"]), "kernels") if spec["captured"] else None
+    captured = eager_trace.kernels(spec["captured"])
     summary = importing.load(path, spec["form"], reporter.artifact, progress, captured)
     gpu = next((g["name"] for g in summary.get("gpus", ()) if g.get("name")), None)
     reporter.environment(device_name=gpu or "unknown device", imported_from=path.name)
     _keep(path, spec, reporter)
+    if spec.get("discard"):
+        shutil.rmtree(path.parent, ignore_errors=True)
     for note in summary["notes"]:
         reporter.log(note)
     rows = ", ".join(f"{count:,} {name}" for name, count in summary["rows"].items() if count)

@@ -69,8 +69,14 @@ def run(spec: dict, reporter) -> None:
         raise RuntimeError(f"ncu wrote no report: {ncu.complaint(said) or 'no kernel was launched'}")
     reporter.progress(0, 1, "reading the report")
     pages = {page: _page(tool, report, page, reporter) for page in ("raw", "details")}
-    summary = ncu.load(pages["raw"], reporter.artifact, lambda share, text: reporter.check(), details=pages["details"])
-    reporter.progress(1, 1, f"{summary['rows']['ncu_kernels']} launches profiled")
+
+    def load() -> dict:
+        return ncu.load(pages["raw"], reporter.artifact, lambda share, text: reporter.check(), details=pages["details"])
+
+    summary = outside_tool.tables(load, reporter)
+    reporter.progress(
+        1, 1, f"{summary['rows']['ncu_kernels']} launches profiled" if summary else "the report, without its tables"
+    )
 
 
 def _page(tool: str, report: Path, page: str, reporter) -> Path:
