@@ -24,16 +24,24 @@ _KNOWN_PEERS = {
     "flex": "#5B6FB5",
     "flex_attention": "#5B6FB5",
     "compile": "#6B7C93",
+    "compile-default": "#6B7C93",
+    "compile-reduce-overhead": "#4F97C9",
+    "compile-max-autotune": "#2F7FB8",
+    "sdpa-graph": "#3C8FCB",
+    "sdpa-graph-trap": "#8A9199",
 }
 _OTHER_PEERS = ("#4F97C9", "#3F6FA0", "#7A8BA0", "#2F7FB8", "#6C87B8", "#4A86B0")
+_OUR_WAYS = {"fused": "#D55E00", "fusescope": "#E0761A", "fusescope-graph": "#B5651D"}  # to run a model
 _LADDER = re.compile(r"^v(\d+)_")
 
 
 def kind(impl: str) -> str:
-    """ "ours", "user" or "peer", from the name's form: vN_idea and cpu* are our kernels, file.py:function a user's."""
+    """ "ours", "user" or "peer", from the name's form: vN_idea and cpu* are our kernels, fused and fusescope* our ways to run a
+    model, file.py:function a user's."""
     if ".py:" in impl:
         return "user"
-    return "ours" if impl == "auto" or impl.startswith("cpu") or _LADDER.match(impl) else "peer"
+    ours = impl == "auto" or impl.startswith("cpu") or impl in _OUR_WAYS or _LADDER.match(impl)
+    return "ours" if ours else "peer"
 
 
 def colour(impl: str) -> str:
@@ -42,6 +50,8 @@ def colour(impl: str) -> str:
         return _USER
     if impl == "auto":
         return _AUTO
+    if impl in _OUR_WAYS:
+        return _OUR_WAYS[impl]
     if step := _LADDER.match(impl):
         return _OURS[min(int(step[1]), len(_OURS)) - 1]
     if kind(impl) == "ours":

@@ -32,7 +32,8 @@ def picture(
     fig = template.figure(title, f"queries {top:,}–{bottom - 1:,}, keys {left:,}–{right - 1:,} · {each}", theme, side + 110)
     percent = np.where(shares > 0, np.maximum(np.rint(shares * 100), 1), 0).astype(np.uint8)
     fig.add_heatmap(
-        z=percent, x=columns - 0.5, y=rows - 0.5, zmin=0, zmax=100, showscale=False,
+        # Pixels of one size, though the true ones differ by an element: the browser draws those as one image, any others one by one.
+        z=percent, x0=left + wide / 2 - 0.5, dx=wide, y0=top + high / 2 - 0.5, dy=high, zmin=0, zmax=100, showscale=False,
         colorscale=[[0, c["grid"]], [0.0099, c["grid"]], [0.01, _FAINT[theme]], [1, KEPT]],
         hovertemplate="query %{y:.0f}, key %{x:.0f}<br>%{z} % kept<extra></extra>",
     )  # fmt: skip

@@ -17,6 +17,7 @@ _SCALES = {  # blue, the page, orange: apart under every common colour-vision de
     "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
 }
 _FULL = 4.0  # doublings to full colour: 16 times as fast, or as slow
+_TALL = 12  # rows above which columns are named at the top
 _ROW = 34
 _SIGNS = {"faster": "▲", "slower": "▼", "cannot tell": "≈"}
 _SHORT = {"unsupported": "–", "out of memory": "oom", "timed out": "time", "wrong": "✗", "not compared": "?"}
@@ -58,6 +59,9 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     )  # fmt: skip
     plain = dict(showgrid=False, ticks="", linecolor="rgba(0,0,0,0)")
     fig.update_xaxes(**plain, tickvals=list(range(len(columns))), ticktext=columns, autotickangles=[0, -35, -60])
+    if len(rows) > _TALL:  # the names would stand below the screen's edge
+        fig.update_xaxes(side="top")
+        fig.update_layout(margin_t=(fig.layout.margin.t or 80) + 50, height=fig.layout.height + 50)
     fig.update_yaxes(**plain, tickvals=list(range(len(rows))), ticktext=[f"{r} " for r in rows])
     return fig
 

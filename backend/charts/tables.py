@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from backend.charts import numbers
@@ -81,6 +83,30 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
             }
         )
     return whole(pd.DataFrame(lines), "samples")
+
+
+def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
+    """Why a cell of ``readable`` is empty, by (row number, column)."""
+
+    def reason(row: int, column: str) -> str:
+        r = records[row]
+        if column in r.case or column in varying(records):
+            return "this case does not say it: it follows from the others"
+        if r.status != "ok":
+            return f"{verdict(r, baseline)}: {r.reason}"
+        if column in ("low (×)", "high (×)", "speed-up (×)"):
+            return "the baseline itself" if r.impl == baseline else f"no time of the baseline {short(baseline)} to compare with"
+        if column.startswith("warm"):
+            return "no warm time was asked for"
+        if column.startswith("cold"):
+            return "no cold time was asked for"
+        if column == "max abs error":
+            return "the run kept no check of it"
+        if column in ("TFLOP/s effective", "GB/s"):
+            return "the operator's cost has no such figure for this case"
+        return "the run did not say"
+
+    return reason
 
 
 def whole(data: pd.DataFrame, *columns: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from backend import ops
 from backend.ops.base import Implementation, Parameter
@@ -78,11 +78,18 @@ def cases(op: str, given: Sequence[str], axes: dict[str, list[str]]) -> list[dic
     Equal cases stay once. ValueError from the operator's own check.
     """
     module = ops.load(op)
+    return crossed(module.PARAMETERS, module.validate, given, axes)
+
+
+def crossed(
+    parameters: Sequence[Parameter], validate: Callable[[dict], dict], given: Sequence[str], axes: dict[str, list[str]]
+) -> list[dict]:
+    """``cases`` for anything that has parameters and a check of its own, such as a model."""
     found = []
-    for case in [parse_case(text, module.PARAMETERS) for text in given] or [{}]:
+    for case in [parse_case(text, parameters) for text in given] or [{}]:
         free = {key: values for key, values in axes.items() if key not in case}
         for choice in itertools.product(*free.values()):
-            whole = module.validate(case | dict(zip(free, choice)))
+            whole = validate(case | dict(zip(free, choice)))
             if whole not in found:
                 found.append(whole)
     return found

@@ -16,7 +16,7 @@ def unit(record: Record) -> str:
     try:
         return ops.load(record.op).cost(record.case, record.dtype).unit
     except (ValueError, KeyError):
-        return "vector"
+        return "matrix" if record.op.startswith("model:") else "vector"
 
 
 def shares(records: Sequence[Record], environment: Mapping[str, Any]) -> dict[int, float]:

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from backend import ops
-from backend.cli import _cases
+from backend.cli import _case_options, _cases
 from backend.cli._output import say
 from backend.cli._records import show
-from backend.core import environment
-from backend.core.archs import arch_of
-from backend.core.records import DTYPES, BenchSpec, Record, Run
+from backend.core.records import BenchSpec, Record, Run
 
 HELP = "compare implementations of an operator: right, how fast, how sure"
 
 
 def arguments(parser, words) -> None:
     known = ops.names()
-    named = next((w for w in words if w in known), None)
     parser.add_argument("op", metavar="OP", choices=known, help=", ".join(known))
     parser.add_argument(
         "--impl", action="append", metavar="A,B", help="implementations, file.py:function among them, or all (default)"
     )
     parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
-    parser.add_argument("--case", action="append", default=[], metavar="KEY=VALUE,…", help="one case; may be repeated")
-    parser.add_argument("--dtype", choices=DTYPES, help="default float16 on a GPU, float32 on the CPU")
-    parser.add_argument("--device", help="cuda:0 or cpu (default: the first GPU, else the CPU)")
     parser.add_argument("--cache", choices=("warm", "cold", "both"), default="both", help="state of the caches before a sample")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="most time for one implementation on one case and mode")
     parser.add_argument("--seed", type=int, help="seed of the inputs and of the order of rounds")
-    parser.add_argument("--title", default="", help="what the run is called in the library")
-    if named:
-        group = parser.add_argument_group(f"parameters of {named}", "lists make the cross product; a --case overrides them")
-        for p in ops.load(named).PARAMETERS:
-            text = f"{p.help} (default {'from the others' if p.default is None else p.default})".replace("%", "%%")
-            group.add_argument(f"--{_cases.option(p)}", dest=f"axis_{p.name}", action="append", metavar="V,V", help=text)
+    _case_options.add(parser, words)
 
 
 def run(args, out) -> int:
@@ -52,22 +41,15 @@ def run(args, out) -> int:
 
 def specify(args) -> BenchSpec:
     """The comparison that the arguments ask for; ValueError for what the operator, the masks or this machine do not have."""
-    op = ops.load(args.op)
-    device = "cuda:0" if args.device == "cuda" else args.device or environment.devices()[0]
-    gpu = environment.gpu_of(device)
-    arch = arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) if gpu else None
-    axes = {}
-    for p in op.PARAMETERS:
-        if given := getattr(args, f"axis_{p.name}"):
-            axes[p.name] = [value for text in given for value in _cases.axis(p, text)]
+    device, arch = _case_options.device(args)
     impls = _cases.implementations(args.op, _cases.split_impls(args.impl or ["all"]), device, arch)
     further = {k: v for k, v in (("budget_s", args.budget), ("seed", args.seed)) if v is not None}
     return BenchSpec(
         op=args.op,
         impls=tuple(i.name for i in impls),
-        cases=tuple(_cases.cases(args.op, args.case, axes)),
+        cases=tuple(_case_options.cases(args)),
         baseline=args.baseline,
-        dtype=args.dtype or ("float32" if device == "cpu" else "float16"),
+        dtype=_case_options.dtype(args, device),
         device=device,
         cache=args.cache,
         **further,

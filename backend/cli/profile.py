@@ -1,15 +1,13 @@
-"""``profile``: why is it slow: a trace, Nsight Compute, Nsight Systems or the sanitizer over a case; or two profiles compared."""
+"""``profile``: why is it slow: a trace, Nsight Compute, Nsight Systems or the sanitizer over a case of an operator or model; or two
+profiles compared."""
 
 from __future__ import annotations
 
 import json
 
-from backend import ops
-from backend.cli import _cases, _profile
+from backend import models, ops
+from backend.cli import _case_options, _cases, _profile
 from backend.cli._output import say, table
-from backend.core import environment
-from backend.core.archs import arch_of
-from backend.core.records import DTYPES
 
 HELP = "why is it slow: trace, Nsight Compute, Nsight Systems or sanitizer of one case; diff of two profiles"
 TOOLS = {"torch": "trace", "ncu": "ncu", "nsys": "nsys", "sanitizer": "sanitize"}
@@ -24,24 +22,21 @@ def arguments(parser, words) -> None:
         parser.add_argument("--by", choices=_BY, default="kernel")
         parser.add_argument("--limit", type=int, default=20, help="rows shown without --json")
         return
-    known = ops.names()
-    named = next((w for w in words if w in known), None)
-    parser.add_argument("op", metavar="OP", choices=known, help=f"{', '.join(known)}; or diff RUN RUN")
-    parser.add_argument("--impl", action="append", metavar="A,B", help="implementations (default: auto's choice); a run each")
+    known = [*ops.names(), *models.names()]
+    parser.add_argument("op", metavar="NAME", choices=known, help=f"an operator or a model: {', '.join(known)}; or diff RUN RUN")
+    parser.add_argument(
+        "--impl",
+        action="append",
+        metavar="A,B",
+        help="implementations, or ways of a model (default: the last of ours, sdpa); a run each",
+    )
     parser.add_argument("--tool", choices=TOOLS, default="torch", help="default torch (torch.profiler)")
     parser.add_argument("--memory", action="store_true", help="allocations in the trace, allocator peak and snapshot (torch)")
     parser.add_argument("--metrics", help="ncu: light, standard (default), detailed, full, or metric names separated by commas")
     parser.add_argument("--check", metavar="CHECK", help="sanitizer: memcheck (default), racecheck, initcheck, synccheck")
     parser.add_argument("--active", type=int, metavar="N", help="torch: profiled calls (default 5)")
-    parser.add_argument("--case", action="append", default=[], metavar="KEY=VALUE,…", help="one case; may be repeated")
-    parser.add_argument("--dtype", choices=DTYPES, help="default float16 on a GPU, float32 on the CPU")
-    parser.add_argument("--device", help="cuda:0 or cpu (default: the first GPU, else the CPU)")
-    parser.add_argument("--title", default="", help="what the run is called in the library")
-    if named:
-        group = parser.add_argument_group(f"parameters of {named}", "lists make the cross product; a --case overrides them")
-        for p in ops.load(named).PARAMETERS:
-            text = f"{p.help} (default {'from the others' if p.default is None else p.default})".replace("%", "%%")
-            group.add_argument(f"--{_cases.option(p)}", dest=f"axis_{p.name}", action="append", metavar="V,V", help=text)
+    parser.add_argument("--captured", metavar="RUN", help="torch: the eager trace of what replays a CUDA graph here")
+    _case_options.add(parser, words, whole_models=True)
 
 
 def run(args, out) -> int:
@@ -59,23 +54,27 @@ def run(args, out) -> int:
 
 def specify(args) -> list[dict]:
     """One spec for each implementation and case; ValueError for what the operator, the tool or this machine do not have."""
-    op = ops.load(args.op)
-    device = "cuda:0" if args.device == "cuda" else args.device or environment.devices()[0]
-    gpu = environment.gpu_of(device)
-    arch = arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) if gpu else None
-    for option, tool in (("memory", "torch"), ("active", "torch"), ("metrics", "ncu"), ("check", "sanitizer")):
+    device, arch = _case_options.device(args)
+    for option, tool in (
+        ("memory", "torch"),
+        ("active", "torch"),
+        ("captured", "torch"),
+        ("metrics", "ncu"),
+        ("check", "sanitizer"),
+    ):
         if getattr(args, option) and args.tool != tool:
             raise ValueError(f"--{option} goes with --tool {tool}, not with {args.tool}")
-    axes = {}
-    for p in op.PARAMETERS:
-        if given := getattr(args, f"axis_{p.name}"):
-            axes[p.name] = [value for text in given for value in _cases.axis(p, text)]
-    given = _cases.split_impls(args.impl) if args.impl else [_default(args.op, device, arch)]
+    model = args.op in models.names()
+    given = _cases.split_impls(args.impl) if args.impl else ["sdpa" if model else _default(args.op, device, arch)]
     extra = {"memory": args.memory or None, "active": args.active, "metrics": args.metrics, "tool": args.check}
-    common = {"op": args.op, "dtype": args.dtype or ("float32" if device == "cpu" else "float16"), "device": device}
+    extra["captured"] = args.captured
+    common = {"op": models.op(args.op) if model else args.op, "dtype": _case_options.dtype(args, device), "device": device}
     common |= {k: v for k, v in extra.items() if v is not None}
-    impls = _cases.implementations(args.op, given, device, arch)
-    return [common | {"impl": i.name, "case": case} for i in impls for case in _cases.cases(args.op, args.case, axes)]
+    if not model:
+        names = [i.name for i in _cases.implementations(args.op, given, device, arch)]
+    else:
+        names = given if given != ["all"] else [i.name for i in models.ways(args.op, device) if i.reason is None]
+    return [common | {"impl": name, "case": case} for name in names for case in _case_options.cases(args)]
 
 
 def _default(op: str, device: str, arch: str | None) -> str:
