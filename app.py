@@ -3,11 +3,11 @@
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages._ui import downloads, warm
+from pages._ui import downloads, perfetto, warm
 
 if get_script_run_ctx(suppress_warning=True) is None:
     # Imported by the server, not run for a visitor: the application and its own routes.
-    app = st.App(__file__, routes=downloads.routes(), lifespan=warm.lifespan)
+    app = st.App(__file__, routes=[*downloads.routes(), *perfetto.routes()], lifespan=warm.lifespan)
 else:
     from pages._ui import frame, home
 

@@ -9,7 +9,26 @@ import pytest
 
 from backend.core.paths import ROOT
 
-SEARCH_TOLD = {"search.encoding", "search.layer"}  # torch-free: what pages and the command line may know of the search
+SEARCH_TOLD = {  # torch-free: what pages and the command line may know of the search
+    f"search.{name}"
+    for name in [
+        "encoding",
+        "layer",
+        "setting",
+        "templates",
+        "codegen",
+        "pairs",
+        "features",
+        "additive",
+        "surrogate",
+        "explore",
+        "explain",
+        "guided",
+        "boosted",
+        "evolve",
+        "unfused",
+    ]
+}
 ARROWS = {
     "core": set(),
     "masks": {"core"},
@@ -19,15 +38,32 @@ ARROWS = {
     "profiling": {"core", "analysis"},
     "kernels": {"core"},
     "ops": {"core", "masks", "kernels"},
-    "measure": {"core", "ops", "analysis", "kernels"},
+    "models": {"core", "masks", "ops", "kernels", "analysis"},
+    "measure": {"core", "ops", "models", "analysis", "kernels"},
+    **{name: {"core", "masks", "ops", "analysis"} | SEARCH_TOLD for name in SEARCH_TOLD},
     "search.encoding": {"core"},
     "search.layer": {"core", "ops"},
-    "search": {"core", "ops", "models", "measure", "store", "analysis"} | SEARCH_TOLD,
+    "search": {"core", "masks", "ops", "models", "measure", "store", "analysis", "kernels"} | SEARCH_TOLD,
     "jobs.submit": {"core", "store", "jobs.kinds"},
-    "jobs.kinds": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "measure", "jobs"},
-    "jobs": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "measure", "jobs.submit", "jobs.kinds"},
-    "cli": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"} | SEARCH_TOLD,
-    "pages": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "kernels"}
+    "jobs.kinds": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "models", "measure", "search", "jobs"}
+    | SEARCH_TOLD,
+    "jobs": {
+        "core",
+        "store",
+        "masks",
+        "analysis",
+        "profiling",
+        "kernels",
+        "ops",
+        "models",
+        "measure",
+        "search",
+        "jobs.submit",
+        "jobs.kinds",
+    },
+    "cli": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "models", "kernels"}
+    | SEARCH_TOLD,
+    "pages": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "models", "kernels"}
     | SEARCH_TOLD,
 }
 TORCH_AT_MODULE_LEVEL = {"measure", "jobs"}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from backend.charts import overview, speedup, sweep, tables, template
 from backend.core.records import Record, Run
-from pages._ui import jobs, redraw, runs, show, style, url, views
+from pages._ui import drawn, jobs, redraw, runs, show, style, url, views
 from pages._ui.words import md, run_name, status_words
 
 _ALL = "all cases"
@@ -117,14 +118,13 @@ def _look(run: Run, records: list[Record], case: str) -> views.Look:
 
 def headline(look: views.Look) -> None:
     """Bars for one case; for all of them curves over the swept parameter, or the overview where no one number was swept."""
-    key = sweep.swept_key(look.records)
-    name = f"{look.run.id}-speedup"
+    show.chart(drawn.once(("headline", *look.key), lambda: _headline(look)), f"{look.run.id}-speedup", look.tidy)
+
+
+def _headline(look: views.Look) -> go.Figure:
     if look.one_case:
-        fig = speedup.bars(look.case, look.baseline, look.subtitle, look.theme)
-        show.chart(fig, name, tables.tidy(look.case, look.baseline))
-        return
+        return speedup.bars(look.case, look.baseline, look.subtitle, look.theme)
+    key = sweep.swept_key(look.records)
     if key:
-        fig = sweep.curves(look.records, key, "speed-up", look.baseline, look.subtitle, look.theme)
-    else:
-        fig = overview.cells(look.records, look.baseline, look.subtitle, look.theme)
-    show.chart(fig, name, tables.tidy(look.records, look.baseline))
+        return sweep.curves(look.records, key, "speed-up", look.baseline, look.subtitle, look.theme)
+    return overview.cells(look.records, look.baseline, look.subtitle, look.theme)

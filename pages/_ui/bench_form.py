@@ -35,10 +35,10 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
     with right:
         dtype = _dtype(state, op, module)
     chosen, baseline = [], ""
-    with _collect(problems):
+    with collect(problems):
         chosen = implementations.choose(state, op)
     left, right = st.columns(2, gap="small", wrap=False)
-    with left, _collect(problems):
+    with left, collect(problems):
         baseline = implementations.baseline(state, op, chosen)
     with right:
         key = state.seed("cache", "both", url.one_of(list(_CACHES)))
@@ -49,7 +49,7 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
         state.keep("cache", cache, "both")
     spec = None
     sweep = parameters.sweep(state, op, module.PARAMETERS)
-    with _collect(problems):
+    with collect(problems):
         place: list = []
         values = parameters.draw(state, op, module.PARAMETERS, sweep, place.append)
         cases = _cases(module, values)
@@ -67,7 +67,7 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
             st.error(md(problem))
         if spec:
             st.caption(_cost(spec))
-        _neighbours()
+        neighbours()
     return op, spec, pressed
 
 
@@ -103,7 +103,7 @@ def _cost(spec: BenchSpec) -> str:
     return f"{count} × {what}, {took}" + (", compilation of peers included" if compiling else "")
 
 
-def _neighbours() -> None:
+def neighbours() -> None:
     """Somebody else's process on the chosen GPU, by name and PID, before Run is pressed."""
     if not device.is_gpu():
         return
@@ -119,7 +119,7 @@ def _gpus() -> list[dict]:
 
 
 @contextmanager
-def _collect(problems: list[str]) -> Iterator[None]:
+def collect(problems: list[str]) -> Iterator[None]:
     """Turn a refused choice into a sentence and go on drawing: a widget that is not drawn would lose its value."""
     try:
         yield

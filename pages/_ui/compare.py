@@ -47,10 +47,21 @@ def draw(state: url.State, a: str, b: str) -> None:
         return
     subtitle = f"A: {template.context(left)} · B: {template.context(right)}"
     show.chart(pairs.bars(data, subtitle, style.theme()), f"compare-{a}-{b}", data)
-    show.table(_readable(data), f"compare-table-{a}-{b}", data)
+    show.table(_readable(data), f"compare-table-{a}-{b}", data, why=lambda row, column: _why(data.iloc[row], column))
     show.note(
         "The two runs were not sampled in turn: “faster” needs 95 % intervals that do not meet, which is weaker than a verdict within one run."
     )
+
+
+def _why(row: pd.Series, column: str) -> str:
+    """Why a cell is empty: a side is missing, has no latency, or is no kernel with a source."""
+    if column == "same source":
+        return "the source of one of them is not known: a peer, or there is no record"
+    for side in column[0] if column[1:3] == " (" else "AB":
+        status = row[f"{side.lower()}_status"]
+        if status != "ok":
+            return f"{side} has no record of this" if status == "missing" else f"{side} is {status}, so it has no latency"
+    return "the two have no time of the same kind: eager or graph, cold or warm"
 
 
 def _readable(data: pd.DataFrame) -> pd.DataFrame:

@@ -40,14 +40,24 @@ def resolve(run_id: str, path: str) -> Path:
     return file
 
 
-async def _file(request):
-    from starlette.concurrency import run_in_threadpool
-    from starlette.responses import FileResponse, PlainTextResponse
+def refused(request):
+    """The answer to a request that does not come from this app's own pages, None for one that does."""
+    from starlette.responses import PlainTextResponse
 
     if not is_host_allowed(request.headers.get("host")):
         return PlainTextResponse("this name is not in server.allowedHosts", status_code=403)
     if request.headers.get("sec-fetch-site") == "cross-site":
         return PlainTextResponse("files are served to this app's own pages only", status_code=403)
+    return None
+
+
+async def _file(request):
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import FileResponse, PlainTextResponse
+
+    no = refused(request)
+    if no is not None:
+        return no
     run_id = request.path_params["run_id"]
     try:
         file = await run_in_threadpool(resolve, run_id, request.path_params["path"])

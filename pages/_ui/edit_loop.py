@@ -11,7 +11,7 @@ from backend.charts.history import Edit
 from backend.core.records import Record, Run, case_key
 from backend.jobs import submit
 from backend.store import library
-from pages._ui import act, device, runs, show, style, url
+from pages._ui import act, device, redraw, runs, show, style
 
 
 def changed(run: Run, records: list[Record]) -> list[str]:
@@ -28,10 +28,18 @@ def changed(run: Run, records: list[Record]) -> list[str]:
     return found
 
 
-def banner(state: url.State, run: Run, records: list[Record]) -> None:
-    """Say that a source changed, with the one click; for runs made on this machine's devices."""
-    if run.live or run.recorded or run.spec.get("device") not in device.devices():
+def banner(run: Run) -> None:
+    """Say that a source changed, with the one click, as soon as it is saved; for runs made on this machine's devices."""
+    if not (run.live or run.recorded) and run.spec.get("device") in device.devices():
+        _watch(run.id)
+
+
+@st.fragment(run_every=2.0)
+def _watch(run_id: str) -> None:
+    if st.session_state.get("kernels/run_id") not in (None, run_id):
+        redraw.whole_page()  # the button below started the next run
         return
+    run, records = runs.read(run_id), runs.records(run_id)
     names = changed(run, records)
     if not names:
         return

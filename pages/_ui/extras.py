@@ -51,7 +51,7 @@ def found(spec: dict, kind_of_job: str) -> None:
             _progress(r.id)
             continue
         st.markdown(
-            f"{status_words(r.status)} · {when} · [open]({url.link('runs', run=r.id)})"
+            f"{status_words(r.status)} · {when} · [open]({url.link('profiler' if kind_of_job == 'trace' else 'runs', run=r.id)})"
             + (f" · {md(r.reason)}" if r.reason else "")
         )
         if kind_of_job == "sanitize":

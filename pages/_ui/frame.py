@@ -14,7 +14,7 @@ from backend.core.paths import ROOT
 from pages._ui import act, device, jobs, style, url
 from pages._ui.words import md, sentence
 
-_ORDER = ("build", "kernels", "masks", "runs")
+_ORDER = ("build", "kernels", "masks", "models", "profiler", "fusion", "runs")
 _LOG = logging.getLogger("fusescope")
 
 

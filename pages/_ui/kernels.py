@@ -38,7 +38,7 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
         return
     run, records = runs.read(run_id), runs.records(run_id)
     st.session_state["kernels/shown"] = run_id
-    edit_loop.banner(state, run, records)
+    edit_loop.banner(run)
     if st.session_state[before] and runs.exists(st.session_state[before]):
         state.keep("before", st.session_state[before])
         edit_loop.comparison(run, records, st.session_state[before])

@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from backend import masks
 from backend.charts import mask as picture
-from pages._ui import style, url
+from pages._ui import drawn, masks_stats, style, url
 
 _FILE = "file:path.npy"
 _EXACT = 1 << 21
@@ -82,9 +82,13 @@ def _default(p, size: int | None) -> str:
 
 def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
     """The picture under the controls."""
-    shares, density, exact = _picture(text, seq_q, seq_k)
+    theme, stamp = style.theme(), masks_stats.stamp(text)
+    shares, density, exact = _picture(text, seq_q, seq_k, stamp)
+    fig = drawn.once(
+        ("thumbnail", text, stamp, seq_q, seq_k, theme), lambda: picture.thumbnail(shares, seq_q, seq_k, density, theme)
+    )
     st.plotly_chart(
-        picture.thumbnail(shares, seq_q, seq_k, density, style.theme()), theme=None, key="mask/picture",
+        fig, theme=None, key="mask/picture",
         config={"displayModeBar": False}, width=124,
     )  # fmt: skip
     if not exact:
@@ -92,7 +96,7 @@ def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _picture(text: str, seq_q: int, seq_k: int) -> tuple[np.ndarray, float, bool]:
+def _picture(text: str, seq_q: int, seq_k: int, stamp: str) -> tuple[np.ndarray, float, bool]:
     """(shares per pixel, density, whether every cell was counted); of the first sequence where a mask differs among them."""
     bound = masks.parse(text).bind(seq_q, seq_k)
     if seq_q * seq_k <= _EXACT:

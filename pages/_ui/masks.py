@@ -91,7 +91,11 @@ def facts(text: str, choice: Choice) -> None:
     rows, cut = known["row_counts"], known["sides"][64]
     left, right = st.columns(2)
     left.metric("elements kept", numbers.percent(known["density"]))
-    right.metric("ideal speed-up", numbers.ratio(1 / known["density"]) if known["kept"] else numbers.NA, help="1 / density")
+    right.metric(
+        "ideal speed-up",
+        numbers.ratio(1 / known["density"]) if known["kept"] else numbers.NA,
+        help="1 / density" if known["kept"] else "n/a: the mask keeps no element, so there is nothing to speed up",
+    )
     lines = [
         ("kept", f"{known['kept']:,} of {known['elements']:,}"),
         ("live keys a query", f"{numbers.three(float(rows.mean()))} ({rows.min():,} to {rows.max():,})"),

@@ -9,7 +9,7 @@ import streamlit as st
 
 from backend.analysis import hardware, waves
 from backend.charts import mask_balance, mask_storage, mask_tiles, numbers
-from pages._ui import masks_gain, masks_stats, show, url
+from pages._ui import masks_gain, masks_stats, scores, show, url
 from pages._ui.masks_stats import SIDES
 
 
@@ -59,7 +59,7 @@ def _tiles(state: url.State, look: Look) -> None:
     shown = data if len(known) > 1 else data.drop(columns="mask")
     shares = {t: [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()}
     densities = {t: k["density"] for t, k in known.items()}
-    show.table(shown, look.name("tiles"), data)
+    show.table(shown, look.name("tiles"), data, why={"work / kept (×)": "the mask keeps no element"})
     show.note("In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles need no bitmap.")
     show.chart(mask_tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
 
@@ -140,5 +140,5 @@ def _share(form: str, value: float | None) -> str:
     return f"{numbers.percent(value)} {of}" if value else "never"
 
 
-_VIEWS = {"Tiles": _tiles, "Balance": _balance, "Storage": _storage, "Speed-up": masks_gain.draw}
+_VIEWS = {"Tiles": _tiles, "Balance": _balance, "Storage": _storage, "Speed-up": masks_gain.draw, "Scores": scores.draw}
 NAMES = list(_VIEWS)

@@ -15,7 +15,7 @@ from backend.core.errors import RunError
 from backend.core.records import Run
 from backend.jobs import submit
 from backend.store import folder, library, transfer
-from pages._ui import act, answer, downloads, jobs, redraw, runs, url
+from pages._ui import act, answer, downloads, jobs, models_detail, profiler_data, redraw, runs, url
 from pages._ui.words import md, run_name, sentence
 
 _TRACE = "artifacts/trace.json.gz"
@@ -44,6 +44,8 @@ def draw(state: url.State, run_id: str) -> None:
     else:
         answer.heading(run, link=False)
         _other(run)
+        if run.kind in models_detail.KINDS:
+            models_detail.draw(run)
     _notes(run)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -62,6 +64,10 @@ def _actions(run: Run) -> None:
             query = {"run": run.id, "op": str(run.spec.get("op"))} | _form(run)
             if st.button("Open in Kernels", key="run/open"):
                 st.switch_page("pages/kernels.py", query_params=query)
+        if run.kind in models_detail.KINDS:
+            models_detail.button(run)
+        if run.kind in profiler_data.KINDS and st.button("Open in Profiler", key="run/profiler"):
+            st.switch_page("pages/profiler.py", query_params={"run": run.id})
         if run.live:
             st.button("Cancel", on_click=act.careful(submit.cancel), args=(run.id,), key="run/cancel")
         elif run.status != "done" and not run.recorded:
@@ -75,7 +81,7 @@ def _actions(run: Run) -> None:
         if not run.live:
             st.download_button("Download run", data=lambda: _bundle(run.id), file_name=f"{run.id}.fsrun.tar.gz", on_click="ignore", key="run/export",
                                help="The whole run as one file that can be imported elsewhere")  # fmt: skip
-        if run.kind == "bench" and not run.live:
+        if run.kind in ("bench", "model") and not run.live:
             st.download_button("Download report", data=lambda: _report(run.id), file_name=f"{run.id}.html", mime="text/html",
                                on_click="ignore", key="run/report", help="One HTML file that opens offline, charts included")  # fmt: skip
         if run.kind == "trace" and _TRACE in dict(runs.artifacts(run.id)):
@@ -164,6 +170,8 @@ def _facts(run: Run) -> None:
     with st.expander("What was asked"):
         if run.kind == "bench":
             st.code(command.bench(run.spec), language="bash", wrap_lines=True)
+        elif run.kind == "model":
+            st.code(command.model(run.spec), language="bash", wrap_lines=True)
         st.json(dict(run.spec), expanded=2)
     took = (run.finished or 0) - (run.started or 0) if run.finished and run.started else None
     st.caption(f"Created {template.date(run.created) or numbers.NA}; took {numbers.seconds(took)}.")
@@ -183,6 +191,8 @@ def _bundle(run_id: str) -> bytes:
 
 def _report(run_id: str) -> str:
     run, records = runs.read(run_id), runs.records(run_id)
+    if run.kind == "model":
+        return report.page(run, records, folder.samples(library.find(run_id)), command.model(run.spec), "matrix", run_name(run))
     first = records[0] if records else None
     unit = ops.load(first.op).cost(json.loads(json.dumps(dict(first.case))), first.dtype).unit if first else "matrix"
     return report.page(run, records, folder.samples(library.find(run_id)), command.bench(run.spec), unit, run_name(run))

@@ -19,13 +19,13 @@ def read(run_id: str) -> Run:
 def records(run_id: str) -> list[Record]:
     """Its finished records."""
     path = library.find(run_id)
-    return _records(str(path), _stamp(path, "results.jsonl"))
+    return _records(str(path), stamp(path, "results.jsonl"))
 
 
 def samples(run_id: str, case_key: str) -> list[dict]:
     """Its raw samples of one case."""
     path = library.find(run_id)
-    return [s for s in _samples(str(path), _stamp(path, "samples.jsonl")) if s["case_key"] == case_key]
+    return [s for s in _samples(str(path), stamp(path, "samples.jsonl")) if s["case_key"] == case_key]
 
 
 def log(run_id: str, last_bytes: int = 20_000) -> str:
@@ -65,7 +65,8 @@ def exists(run_id: str) -> bool:
     return True
 
 
-def _stamp(path: Path, name: str) -> tuple[int, int]:
+def stamp(path: Path, name: str) -> tuple[int, int]:
+    """Changes when that file of a run (or its compressed form) does."""
     for file in (path / name, path / f"{name}.gz"):
         if file.is_file():
             s = file.stat()

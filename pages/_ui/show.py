@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
 from backend.charts import numbers, template
-from pages._ui import style
+from pages._ui import html_table, style
 
 _IMAGE = "image_format"
+Table = pd.DataFrame | Callable[[], pd.DataFrame]
 
 
-def chart(fig: go.Figure, name: str, table: pd.DataFrame | None = None) -> None:
+def chart(fig: go.Figure, name: str, table: Table | None = None) -> None:
     """A figure with its data as CSV under it; ``name`` is the file name of what is saved and the element's key."""
     image = st.session_state.get(_IMAGE, "png")
     st.plotly_chart(fig, theme=None, key=f"chart/{name}/{image}", config=template.config(name, image), width="stretch")
@@ -27,8 +30,23 @@ def chart(fig: go.Figure, name: str, table: pd.DataFrame | None = None) -> None:
                           help="What the camera button on every chart saves; now SVG")  # fmt: skip
 
 
-def table(data: pd.DataFrame, name: str, csv_data: pd.DataFrame | None = None, height: int | str = "auto", **settings) -> None:
-    """A table with its CSV (``csv_data`` where the file holds more than the eyes see): three digits, unknown values "n/a"."""
+def table(
+    data: pd.DataFrame,
+    name: str,
+    csv_data: Table | None = None,
+    height: int | str = "auto",
+    why: html_table.Why | None = None,
+    **settings,
+) -> None:
+    """A table with its CSV (``csv_data`` where the file holds more than the eyes see): three digits, unknown values "n/a".
+
+    ``why`` says why a value is unknown, by column or by (row number, column); it is shown where the mouse rests on it.
+    """
+    if why is not None and len(data) <= html_table.MOST:
+        html_table.draw(data, why, name, height if isinstance(height, int) else html_table.TALL)
+        with st.container(horizontal=True, horizontal_alignment="right"):
+            csv(data if csv_data is None else csv_data, name)
+        return
     numeric = [c for c in data.columns if pd.api.types.is_float_dtype(data[c])]
     styled = data.style.format(numbers.three, subset=numeric, na_rep=numbers.NA) if numeric else data
     st.dataframe(
@@ -38,10 +56,10 @@ def table(data: pd.DataFrame, name: str, csv_data: pd.DataFrame | None = None, h
         csv(data if csv_data is None else csv_data, name)
 
 
-def csv(data: pd.DataFrame, name: str) -> None:
-    """A button that saves a table; the file is made when it is pressed."""
+def csv(data: Table, name: str) -> None:
+    """A button that saves a table; the file is made when it is pressed, and so is the table where a function is given."""
     st.download_button(
-        "CSV", data=lambda: data.to_csv(index=False), file_name=f"{name}.csv", mime="text/csv", key=f"csv/{name}",
+        "CSV", data=lambda: (data() if callable(data) else data).to_csv(index=False), file_name=f"{name}.csv", mime="text/csv", key=f"csv/{name}",
         on_click="ignore", type="tertiary", help="Download these numbers, unrounded where they were measured",
     )  # fmt: skip
 

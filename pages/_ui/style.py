@@ -21,6 +21,14 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-small { font-size: .84rem; line-height: 1.35; overflow-wrap: anywhere; }
 .fs-muted { opacity: .78; }
 .fs-right { text-align: right; }
+.fs-table { overflow: auto; font-size: .86rem; border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; }
+.fs-table table { border-collapse: collapse; width: 100%; }
+.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap; }
+.fs-table th, .fs-table td { padding: .28rem .6rem; border-bottom: 1px solid rgba(128,128,128,.22); }
+.fs-table tr:last-child td { border-bottom: none; }
+.fs-table td { white-space: nowrap; font-variant-numeric: tabular-nums; }
+.fs-table abbr { opacity: .8; text-decoration: underline dotted; cursor: help; }
+.fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
 .fs-small a { color: inherit; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }
 .st-key-form { gap: .55rem; }
@@ -28,7 +36,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .st-key-form .stColumn { min-width: 0 !important; }
 .stColumn:has(.st-key-result) { min-width: 0; }
 .st-key-form .stCaption p { line-height: 1.3; }
-[data-testid="stSliderThumbValue"], button[data-variant="segmented_control"][aria-checked="true"] { color: inherit !important; }
+[data-testid="stSliderThumbValue"], button[data-variant="segmented_control"][aria-checked="true"], button[data-variant="pills"] { color: inherit !important; }
 </style>
 """
 

@@ -13,7 +13,7 @@ from backend.charts import accuracy, distribution, history, roofline, sweep, tab
 from backend.charts.colours import kind, short
 from backend.core import command
 from backend.core.records import Record, Run
-from pages._ui import extras, runs, show
+from pages._ui import attention_grid, drawn, extras, runs, show
 from pages._ui.edit_loop import earlier
 
 
@@ -29,6 +29,21 @@ class Look:
     theme: str
     one_case: bool
 
+    @property
+    def rows(self) -> list[Record]:
+        """The records that are looked at: of the case, or all."""
+        return self.case if self.one_case else self.records
+
+    @property
+    def key(self) -> tuple:
+        """Everything that a chart of this look depends on: records are only ever added to a run."""
+        words = (self.baseline, self.subtitle, self.theme, self.one_case)
+        return self.run.id, len(self.records), self.case[0].case_key, *words
+
+    def tidy(self) -> pd.DataFrame:
+        """What is looked at as CSV has it."""
+        return tables.tidy(self.rows, self.baseline)
+
     def name(self, view: str) -> str:
         """The file name of what the view saves."""
         return f"{self.run.id}-{view}"
@@ -40,8 +55,8 @@ def draw(view: str, look: Look) -> None:
 
 
 def _table(look: Look) -> None:
-    rows = look.case if look.one_case else look.records
-    show.table(tables.readable(rows, look.baseline), look.name("records"), tables.tidy(rows, look.baseline))
+    readable = drawn.once(("records", *look.key), lambda: tables.readable(look.rows, look.baseline))
+    show.table(readable, look.name("records"), look.tidy, why=tables.why(look.rows, look.baseline))
 
 
 def _times(look: Look) -> None:
@@ -50,8 +65,10 @@ def _times(look: Look) -> None:
     raw = runs.samples(look.run.id, look.case[0].case_key)
     modes = {s["mode"] for s in raw}
     pair = ("graph", "graph_cold") if "graph" in modes or "graph_cold" in modes else ("eager", "eager_cold")
-    table = pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=["impl", "mode", "ms"])
-    show.chart(distribution.strips(raw, pair, look.subtitle, look.theme), look.name("samples"), table)
+    fig = drawn.once(("times", len(raw), *look.key), lambda: distribution.strips(raw, pair, look.subtitle, look.theme))
+    columns = ["impl", "mode", "ms"]
+    rows = lambda: pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=columns)  # noqa: E731
+    show.chart(fig, look.name("samples"), rows)
     show.note("Every dot is a sample, in the order of sampling from top to bottom; the outline is the histogram of all of them, "
               "the line the median. Open circles: cold cache.")  # fmt: skip
 
@@ -62,17 +79,25 @@ def _sweep(look: Look) -> None:
         st.caption("No one number was swept here; choose a parameter under “sweep over” and run to see curves.")
         return
     quantity = st.segmented_control("quantity", list(sweep.QUANTITIES), default="latency", key="views/quantity", required=True)
-    fig = sweep.curves(look.records, key, quantity, look.baseline, look.subtitle, look.theme)
-    show.chart(fig, look.name(f"sweep-{key}"), tables.tidy(look.records, look.baseline))
+    fig = drawn.once(
+        ("sweep", quantity, *look.key),
+        lambda: sweep.curves(look.records, key, quantity, look.baseline, look.subtitle, look.theme),
+    )
+    show.chart(fig, look.name(f"sweep-{key}"), lambda: tables.tidy(look.records, look.baseline))
+
+
+def _grid(look: Look) -> None:
+    attention_grid.draw(look.run, look.subtitle, look.theme)
 
 
 def _roofline(look: Look) -> None:
     ceilings = look.run.environment.get("ceilings") or {}
-    rows = look.case if look.one_case else look.records
-    first = rows[0]
+    first = look.rows[0]
     unit = _unit(first.op, json.dumps(dict(first.case)), first.dtype)
-    fig = roofline.plot(rows, ceilings, look.baseline, unit, look.subtitle, look.theme)
-    show.chart(fig, look.name("roofline"), tables.tidy(rows, look.baseline))
+    fig = drawn.once(
+        ("roofline", *look.key), lambda: roofline.plot(look.rows, ceilings, look.baseline, unit, look.subtitle, look.theme)
+    )
+    show.chart(fig, look.name("roofline"), look.tidy)
     show.note("Ceilings are measured on the device of the run, not taken from a data sheet. Bytes are the least any kernel must "
               "move, so a point above the slope was served by a cache.")  # fmt: skip
 
@@ -80,8 +105,11 @@ def _roofline(look: Look) -> None:
 def _accuracy(look: Look) -> None:
     first = look.case[0]
     allowed = ops.tolerance(first.op, dict(first.case), first.dtype)
-    fig = accuracy.dots(look.case, (allowed.absolute, allowed.relative), look.subtitle, look.theme)
-    show.chart(fig, look.name("accuracy"), tables.tidy(look.case, look.baseline))
+    fig = drawn.once(
+        ("accuracy", *look.key),
+        lambda: accuracy.dots(look.case, (allowed.absolute, allowed.relative), look.subtitle, look.theme),
+    )
+    show.chart(fig, look.name("accuracy"), lambda: tables.tidy(look.case, look.baseline))
     show.note(f"Worst over fresh random inputs, contiguous and not, the output poisoned beforehand. Tolerance: {allowed.reason}.")
     if not look.one_case:
         show.note(f"Shown for the last case. {_words(look)}")
@@ -103,9 +131,14 @@ def _resources(look: Look) -> None:
     if not rows:
         st.caption("No kernel of ours in this run; peers' compiler figures are not known.")
         return
-    show.table(tables.whole(pd.DataFrame(rows), "registers", "static shared (B)", "spills (B)"), look.name("resources"))
-    show.note("n/a: a CPU kernel has no registers a thread, or the kernel was not built for this device where the run was made. "
-              "Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. What-if sliders are on the Build page.")  # fmt: skip
+    table = tables.whole(pd.DataFrame(rows), "registers", "static shared (B)", "spills (B)")
+    reason = (
+        "a CPU kernel has no registers a thread and shares no memory on chip"
+        if str(look.run.spec.get("device")) == "cpu"
+        else "the kernel was not built for this device where the run was made"
+    )
+    show.table(table, look.name("resources"), why=dict.fromkeys(table.columns, reason))
+    show.note("Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. What-if sliders are on the Build page.")  # fmt: skip
 
 
 def _history(look: Look) -> None:
@@ -127,7 +160,10 @@ def _history(look: Look) -> None:
                       "status": e.record.status, "compiler": ", ".join(changed) or history.resources_words(e.record)})  # fmt: skip
         previous = e
     if lines:
-        show.table(pd.DataFrame(lines[::-1]), look.name("edits"))
+        table = pd.DataFrame(lines[::-1])
+        show.table(
+            table, look.name("edits"), why=lambda row, column: f"this source was {table['status'][row]}: it has no latency"
+        )
 
 
 def _reproduce(look: Look) -> None:
@@ -154,6 +190,7 @@ _VIEWS = {
     "Table": _table,
     "Times": _times,
     "Sweep": _sweep,
+    "Grid": _grid,
     "Roofline": _roofline,
     "Accuracy": _accuracy,
     "Resources": _resources,

@@ -33,13 +33,26 @@ def run_name(run: Run) -> str:
     if run.title:
         return run.title
     spec = run.spec
-    if run.kind == "bench":
-        impls = spec.get("impls") or ()
+    if run.kind in ("bench", "model"):
+        impls, what = spec.get("impls") or (), "ways" if run.kind == "model" else "implementations"
         return ", ".join(
-            p for p in (str(spec.get("op", "")), f"{len(impls)} implementations", _cases(spec), str(spec.get("dtype", ""))) if p
+            p
+            for p in (
+                str(spec.get("op", "")).removeprefix("model:"),
+                f"{len(impls)} {what}",
+                _cases(spec),
+                str(spec.get("dtype", "")),
+            )
+            if p
         )
-    if run.kind in ("trace", "sanitize"):
+    if run.kind in ("trace", "sanitize", "ncu", "nsys"):
         return f"{run.kind} of {spec.get('op', '')} {short(str(spec.get('impl', '')))}"
+    if run.kind == "import":
+        return f"import of {str(spec.get('file', '')).rpartition('/')[2]}"
+    if run.kind in ("accuracy", "scores"):
+        return f"{'accuracy' if run.kind == 'accuracy' else 'attention scores'} of {spec.get('model', '')}"
+    if run.kind in ("traverse", "search"):
+        return f"{run.kind} of batch {spec.get('batch')}, seq {spec.get('seq')}, {spec.get('mask')}, {spec.get('dtype')}"
     if run.kind == "build":
         return "build" + (f" for {', '.join(spec['archs'])}" if spec.get("archs") else "")
     return run.kind
@@ -60,5 +73,5 @@ def sentence(error: BaseException) -> str:
     """An error as the one sentence a person can act on."""
     text = str(error).strip()
     first = text.partition(" ")[0]
-    named = "_" in first or "/" in first or ":" in first  # a parameter, a path, a file.py:function: written as it is
+    named = any(mark in first.rstrip(".,") for mark in "_/:.")  # a parameter, a path, a file.py:function: written as it is
     return (text if named else text[:1].upper() + text[1:]) or type(error).__name__

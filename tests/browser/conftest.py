@@ -25,9 +25,9 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 
 class Server:
-    """``streamlit run app.py`` with folders of its own; ``address`` is where it answers."""
+    """``streamlit run app.py`` with folders of its own and ``further`` environment; ``address`` is where it answers."""
 
-    def __init__(self, home: Path):
+    def __init__(self, home: Path, **further: str):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -36,7 +36,7 @@ class Server:
         self.profiles.mkdir(parents=True, exist_ok=True)
         self.log = home / "server.log"
         self.runtime = home / "runtime"
-        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(self.runtime)}
+        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(self.runtime)} | further
         command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)

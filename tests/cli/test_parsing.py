@@ -8,7 +8,7 @@ import pytest
 from backend import ops
 from backend.cli import _cases, bench
 from backend.cli._output import Parser
-from backend.core import command
+from backend.core import command, environment
 from backend.ops.base import Implementation
 
 
@@ -83,8 +83,8 @@ def test_defaults_on_the_cpu():
 
 
 def test_defaults_with_a_gpu(monkeypatch):
-    monkeypatch.setattr(bench.environment, "devices", lambda: ["cuda:0", "cpu"])
-    monkeypatch.setattr(bench.environment, "gpu_of", lambda device: {"compute_capability": "9.0"} if device != "cpu" else None)
+    monkeypatch.setattr(environment, "devices", lambda: ["cuda:0", "cpu"])
+    monkeypatch.setattr(environment, "gpu_of", lambda device: {"compute_capability": "9.0"} if device != "cpu" else None)
     spec = specify("softmax")
     assert (spec.device, spec.dtype) == ("cuda:0", "float16")
     assert "cpu" not in spec.impls and any(i.startswith("v1") for i in spec.impls)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 from streamlit.testing.v1 import AppTest
 
 
@@ -19,3 +21,15 @@ def said(elements) -> str:
 def query(at: AppTest) -> dict[str, str]:
     """The URL's query as the page left it."""
     return {k: v[0] if isinstance(v, list) else v for k, v in at.query_params.items()}
+
+
+def tables(at: AppTest) -> list[list[dict[str, str]]]:
+    """The tables that carry reasons, as lists of rows: heading → text of the cell."""
+    found = []
+    for element in at.get("html"):
+        if "fs-table" in element.proto.body:
+            root = ElementTree.fromstring(element.proto.body.replace("tabindex='0'", ""))
+            head = ["".join(cell.itertext()) for cell in root.iter("th")]
+            rows = [["".join(cell.itertext()) for cell in row.iter("td")] for row in root.iter("tr")]
+            found.append([dict(zip(head, row, strict=True)) for row in rows if row])
+    return found

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 few = folders.few(Path({profiles!r}))
 from backend import ops
-from pages._ui import frame, views
+from pages._ui import frame, models_views, views
 
 def draw(page, **query):
     at = AppTest.from_file({app!r}, default_timeout=120)
@@ -33,6 +33,19 @@ for view in views.NAMES:
     draw("runs", run=few["point"].id, view=view)
 for op in ops.names():
     draw("kernels", op=op)
+for view in models_views.NAMES:
+    draw("models", view=view)
+draw("masks", view="Scores", seq="64")
+for part in ("Traverse", "Surrogate", "Search"):
+    draw("fusion", part=part)
+import profiles_on_disk
+from pages._ui import profiler_views
+
+traced = profiles_on_disk.trace(Path({profiles!r}), "20261120-120000-trace-aaaaaa").name
+for view in profiler_views.NAMES:
+    draw("profiler", run=traced, view=view)
+draw("profiler", do="import")
+draw("profiler", do="now", op="model:bert-base")
 draw("runs", compare=few["point"].id + "," + few["recorded"].id)
 loaded = sorted({{m.partition(".")[0] for m in sys.modules}} & {{"torch", "transformers", "triton"}})
 assert not loaded, loaded

@@ -5,7 +5,7 @@ import json
 import folders
 import pytest
 import synthetic
-from drawn_page import calm, query, said
+from drawn_page import calm, query, said, tables
 
 from pages._ui import frame, url
 
@@ -119,7 +119,7 @@ def test_the_file_links_of_a_run_lead_to_the_route(draw, few):
 
 def test_two_runs_are_compared_with_what_differs(draw, few):
     at = draw("runs", compare=f"{few['point'].id},{few['recorded'].id}")
-    assert at.get("plotly_chart") and at.dataframe
+    assert at.get("plotly_chart") and tables(at)[0]
     assert "same conditions" in said(at.warning) + said(at.success)
 
 

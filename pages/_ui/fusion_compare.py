@@ -1,0 +1,56 @@
+"""Strategies of search replayed on a recorded traverse: how soon each comes near the best there is. Nothing is measured."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from backend.charts import fusion_progress
+from backend.search import explore
+from backend.search.setting import Setting
+from pages._ui import drawn, fusion_runs, show, style, url
+
+_FEWEST = 40  # schemes: a search among fewer says nothing
+
+
+def draw(state: url.State, setting: Setting) -> None:
+    """Folded away until asked for."""
+    with st.expander("Compare strategies on schemes already measured", expanded=bool(state.query.get("replay"))):
+        run = fusion_runs.choose(state, "replay", "truth", ("traverse",), setting, largest=True)
+        if run is None:
+            st.caption("There is no traverse yet whose times could be the truth.")
+            return
+        truth = fusion_runs.known_pairs(run.id)
+        if len(truth) < _FEWEST:
+            st.caption(f"{len(truth)} schemes are too few to compare searches on; it takes {_FEWEST}.")
+            return
+        a, b, c = st.columns([3, 1, 1], vertical_alignment="bottom")
+        chosen = a.multiselect(
+            "strategies", list(explore.STRATEGIES), ["additive", "evolutionary", "random"], key="fusion/replayed"
+        )
+        most = b.number_input(
+            "evaluations", 2, len(truth), min(len(truth), max(20, len(truth) // 10)), key=f"fusion/replay_most/{run.id}"
+        )
+        seed = c.number_input("seed", 0, 10_000, key=state.seed("seed", 0, url.whole(0, 10_000)))
+        mark = (run.id, len(truth), tuple(chosen), most, seed)
+        if st.button("Replay", key="fusion/replay_go", disabled=not chosen):
+            st.session_state["fusion/replay_mark"] = mark
+        if st.session_state.get("fusion/replay_mark") != mark:
+            return
+        with st.spinner("Searching among the recorded times …"):
+            tracks = drawn.once(("replay", *mark), lambda: {name: _track(truth, name, most, seed) for name in chosen})
+        theme, words = style.theme(), fusion_runs.setting_words(run)
+        best = min(truth.values())
+        fig = drawn.once(
+            ("replayed", *mark, theme), lambda: fusion_progress.best_so_far(tracks, {}, f"replayed: {words}", theme, best)
+        )
+        show.chart(fig, f"{run.id}-replay", lambda: _table(tracks))
+
+
+def _track(truth: dict[str, float], strategy: str, most: int, seed: int) -> list[tuple[int, float, float]]:
+    return [(s.number, s.ms, s.best_ms) for s in explore.replay(truth, strategy, evaluations=most, seed=seed)]
+
+
+def _table(tracks: dict[str, list[tuple[int, float, float]]]) -> pd.DataFrame:
+    rows = [(name, *step) for name, steps in tracks.items() for step in steps]
+    return pd.DataFrame(rows, columns=["strategy", "evaluation", "ms", "best ms"])

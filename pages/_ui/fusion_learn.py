@@ -1,0 +1,124 @@
+"""The surrogate: trained on a run or on somebody's text file, how well it knows the landscape, and what it says of a code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+
+import pandas as pd
+import streamlit as st
+
+from backend.charts import fusion_surrogate, numbers
+from backend.search import pairs, surrogate
+from backend.search.setting import Setting
+from pages._ui import drawn, fusion_runs, fusion_scheme, show, style, url
+
+_RUN, _FILE = "a run", "a text file"
+
+
+def draw(state: url.State, setting: Setting) -> None:
+    """Where the pairs come from, the button, and what was learned."""
+    known, words, context = _source(state, setting)
+    if known is None:
+        return
+    if len(known) < surrogate.FEWEST:
+        st.info(
+            f"{len(known)} schemes with a time are too few to learn from; it takes {surrogate.FEWEST}. Traverse more of them first."
+        )
+        return
+    mark = _mark(known)
+    st.caption(f"{len(known):,} schemes with a time. Learning takes a few seconds.")
+    if st.button("Train the surrogate", type="primary", key="fusion/train"):
+        with st.spinner("Learning, with a fifth of the schemes held out at a time …"):
+            _model(mark, known, context)
+        st.session_state["fusion/trained"] = mark
+    if st.session_state.get("fusion/trained") != mark:
+        st.caption("Nothing was learned from these pairs yet.")
+        return
+    _learned(state, _model(mark, known, context), mark, words)
+
+
+def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None, str, dict]:
+    """(pairs, what stands under the charts, what describes the setting), (None, …) with a sentence where there are none."""
+    kind = st.radio("pairs from", (_RUN, _FILE), key=state.seed("pairs", _RUN, url.one_of((_RUN, _FILE))), horizontal=True)
+    state.keep("pairs", kind, _RUN)
+    if kind == _FILE:
+        upload = st.file_uploader("bits, a tab, milliseconds: a line a scheme", key="fusion/upload", type=["tsv", "txt", "csv"])
+        if upload is None:
+            st.caption("Such a file comes from “Pairs” of a traverse, or from measurements of your own.")
+            return None, "", {}
+        text = upload.getvalue().decode(errors="replace")
+        return pairs.parse(text, upload.name), f"{upload.name}, device not known", {"file": upload.name}
+    run = fusion_runs.choose(state, "data", "run", setting=setting, largest=True)
+    if run is None:
+        st.markdown("**There is no run to learn from yet.** Traverse some schemes, or take a text file of bits and milliseconds.")
+        return None, "", {}
+    known = fusion_runs.known_pairs(run.id)
+    return known, fusion_runs.setting_words(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
+
+
+def _learned(state: url.State, model: surrogate.Surrogate, mark: str, words: str) -> None:
+    seen = model.validation
+    times = list(model.known.values())
+    unit, factor = numbers.time_unit(times)
+    figures = (
+        ("error, held out", numbers.percent(seen["error_percent"] / 100), "Mean of |predicted / measured − 1|"),
+        ("rank correlation", numbers.three(seen["rank_correlation"]), "Spearman's, on schemes held out"),
+        ("root mean square error", numbers.time(seen["rmse_ms"]), "Of the predictions of schemes held out"),
+        ("in the interval", numbers.percent(seen["coverage"]), "Share of held-out schemes inside the 95 % interval"),
+    )
+    with st.container(horizontal=True, gap="medium"):
+        for name, value, meaning in figures:
+            st.metric(name, value, help=meaning, width=175)
+    threshold = _threshold(state, model, times, unit, factor)
+    _predicted(state, model, threshold)
+    theme = style.theme()
+    row = st.container(horizontal=True, gap="medium")
+    with row, st.container(width=385):
+        points = seen["points"]
+        fig = drawn.once(
+            ("against", mark, round(threshold, 6), theme),
+            lambda: fusion_surrogate.against_measured(points, threshold, words, theme),
+        )
+        show.chart(fig, f"surrogate-{mark}-points", lambda: pd.DataFrame(points))
+    with row, st.container(width=385):
+        fig = drawn.once(("importance", mark, theme), lambda: fusion_surrogate.importance(model.importance, words, theme))
+        show.chart(fig, f"surrogate-{mark}-importance", lambda: pd.DataFrame(model.importance))
+    st.download_button("Save the surrogate", data=lambda: json.dumps(model.to_json(), allow_nan=False), file_name=f"surrogate-{mark}.json",
+                       mime="application/json", on_click="ignore", key="fusion/save", help="JSON; `python -m backend predict CODE --data FILE` reads it")  # fmt: skip
+
+
+def _threshold(state: url.State, model: surrogate.Surrogate, times: list[float], unit: str, factor: float) -> float:
+    """The movable line between High and Low, in ms."""
+    low, start = min(times) * factor, model.threshold_ms * factor
+    high = max(start, statistics.quantiles(times, n=20)[-1] * factor)  # beyond that nearly all are High
+    key = state.seed("threshold", start, float)
+    if not low <= st.session_state[key] <= high:
+        st.session_state[key] = start
+    value = st.slider(f"High performance (1) is at most … {unit}", low, high, key=key, step=(high - low) / 200 or None,
+                      format="%.4g", help="The median of the times to begin with")  # fmt: skip
+    state.keep("threshold", f"{value:.6g}", f"{start:.6g}")
+    share = statistics.fmean(t * factor <= value for t in times)
+    st.caption(f"{numbers.percent(share)} of the schemes measured are High (1), the others Low (0).")
+    return value / factor
+
+
+def _predicted(state: url.State, model: surrogate.Surrogate, threshold: float) -> None:
+    """What it says of the code of the page."""
+    code = fusion_scheme.code_of(state)
+    said = model.predict([code], threshold)[0]
+    word = "High (1)" if said.performance else "Low (0)"
+    text = (f"`{code}`: **{numbers.time(said.ms)}** [{numbers.time(said.low)}, {numbers.time(said.high)}], **{word}**, "
+            f"probability of High {numbers.percent(said.probability)}")  # fmt: skip
+    measured = model.known.get(said.code)
+    st.markdown(text + (f"; measured {numbers.time(measured)}" if measured else "; not among the pairs"))
+    st.caption("The code is the one of the part Scheme.")
+
+
+def _mark(known: dict[str, float]) -> str:
+    return hashlib.sha256(json.dumps(sorted(known.items())).encode()).hexdigest()[:12]
+
+
+def _model(mark: str, known: dict[str, float], context: dict) -> surrogate.Surrogate:
+    return drawn.once(("surrogate", mark), lambda: surrogate.train(known, context=context))

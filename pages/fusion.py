@@ -1,0 +1,12 @@
+"""Which operators of a Transformer layer should become one kernel, what does that look like as code, and how much faster is it?"""
+
+import streamlit as st
+
+from pages._ui import frame, fusion
+
+with frame.page(__file__, __doc__) as state:
+    left, right = st.columns([1, 2.35], gap="medium", wrap=False)
+    with left.container(border=True, key="form"):
+        setting = fusion.form(state)
+    with right.container(key="result"):
+        fusion.result(state, setting)

@@ -1,0 +1,187 @@
+"""The Fusion page: the bits and the code agree, translate and the module are shown, and every part draws from run folders."""
+
+import json
+import math
+
+import fusion_folders
+import pytest
+from drawn_page import calm, query, said, tables
+
+from backend.charts import fusion_explain, fusion_ranks
+from backend.search import codegen, encoding
+from pages._ui import fusion_search, fusion_traverse
+
+SETTING = {"seq": "16", "heads": "1", "head_dim": "32", "dtype": "float32", "compiler": "none"}
+
+
+@pytest.fixture
+def some(profiles):
+    return fusion_folders.few(profiles)
+
+
+def code_shown(at) -> list[str]:
+    return [c.value for c in at.code]
+
+
+def pills(at):
+    return next(b for b in at.get("button_group") if "bits 1 to 15" in b.label)
+
+
+def spec_of(profiles) -> list[dict]:
+    return [json.loads(f.read_text()) for f in profiles.glob("*/run.json")]
+
+
+def test_a_scheme_is_translated_drawn_and_generated(draw):
+    at = draw("fusion", code="0001101010101010", **SETTING)
+    assert "6826 0 2 1 2 3 4" in code_shown(at)
+    graph = json.loads(at.get("plotly_chart")[-1].proto.spec)
+    words = " ".join(a["text"] for a in graph["layout"]["annotations"])
+    assert all(o in words for o in ("QKV GEMM", "scores GEMM with scale", "bias + residual + LayerNorm"))
+    boxes = [s for s in graph["layout"]["shapes"] if s["type"] == "rect"]
+    assert len(boxes) == len(encoding.parts("0001101010101010"))
+    module = codegen.generate("0001101010101010", fusion_folders.SETTING)
+    assert module.rstrip() in [text.rstrip() for text in code_shown(at)] and compile(module, "scheme", "exec")
+    assert query(at)["seq"] == "16"
+
+
+def test_code_and_bits_move_each_other(draw):
+    at = draw("fusion", **SETTING)
+    next(t for t in at.text_input if t.label == "code").set_value("16022")
+    calm(at.run())
+    assert "16022 0 3 2 6 9 10 13 14" in code_shown(at) and query(at)["code"] == "0011111010010110"
+    marked = {int(v.split()[0]) for v in pills(at).value}
+    assert marked == {i for i, bit in enumerate("011111010010110") if bit == "1"}
+    at.toggle[0].set_value(True)
+    calm(at.run())
+    assert query(at)["code"] == "1011111010010110" and "nothing is fused with it" in said(at.caption)
+    next(b for b in at.button if b.label == "Canonical form").click()
+    calm(at.run())
+    assert query(at)["code"] == encoding.canonical("1011111010010110")
+
+
+def test_a_bad_code_is_one_sentence_and_the_scheme_before_stays(draw):
+    at = draw("fusion", code="6826", **SETTING)
+    next(t for t in at.text_input if t.label == "code").set_value("0101")
+    calm(at.run())
+    assert "exactly 16 characters" in said(at.error) and "6826 0 2 1 2 3 4" in code_shown(at)
+    at = draw("fusion", code="70000", **SETTING)
+    assert "code=70000 was not taken" in said(at.warning)
+
+
+@pytest.mark.parametrize("part", ["Traverse", "Surrogate", "Search"])
+def test_every_part_is_there_without_a_run(draw, part):
+    at = draw("fusion", part=part, **SETTING)
+    assert not at.error and "yet" in said(at.markdown)
+    assert query(at)["part"] == part
+
+
+def test_a_layer_that_does_not_fit_is_said(draw):
+    at = draw("fusion", mask="padding:lengths=3+900", **SETTING)
+    assert len(at.error) == 1 and "does not fit together" in said(at.caption)
+
+
+def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatch):
+    at = draw("fusion", part="Traverse", **SETTING)
+    best = min(fusion_folders.times(), key=fusion_folders.times().get)
+    rows = tables(at)[0]
+    assert rows[0]["scheme"] == best and {r["scheme"] for r in rows} >= {"unfused", "hand_fused"}
+    assert query(at)["traverse"] == some["traverse"].id
+    failed = next(m.value for m in at.markdown if "compile" in m.value)
+    assert "<b>" not in failed and "not" in failed
+    asked = []
+    monkeypatch.setattr(
+        fusion_traverse.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["traverse"].id
+    )
+    at.number_input(key="fusion/limit").set_value(7)
+    next(b for b in at.button if b.label == "Traverse").click()
+    calm(at.run())
+    assert asked[0][0] == "traverse" and asked[0][1]["limit"] == 7 and asked[0][1]["seq"] == 16
+    next(b for b in at.button if b.label == "Show the fastest as a scheme").click()
+    calm(at.run())
+    assert encoding.translate(best) in code_shown(at)
+
+
+def test_ranges_are_checked(draw):
+    at = draw("fusion", part="Traverse", ranges="5", **SETTING)
+    assert "in pairs" in said(at.error)
+    assert fusion_traverse.distinct(((32768, 49151), (16384, 24575))) == len(
+        encoding.distinct([*range(32768, 49152), *range(16384, 24576)])
+    )
+
+
+def test_the_surrogate_is_trained_and_says_high_or_low(draw, some):
+    pytest.importorskip("xgboost")
+    at = draw("fusion", part="Surrogate", code="1001111110000100", data=some["traverse"].id, **SETTING)
+    next(b for b in at.button if b.label == "Train the surrogate").click()
+    at.run(timeout=120)
+    calm(at)
+    correlation = float(next(m for m in at.metric if m.label == "rank correlation").value)
+    assert correlation > 0.8
+    text = said(at.markdown)
+    assert "1001111110000100" in text and ("High (1)" in text or "Low (0)" in text)
+    slider = next(s for s in at.slider if s.label.startswith("High performance"))
+    slider.set_value(slider.min)
+    at.run(timeout=120)
+    assert "Low (0)" in said(calm(at).markdown)
+
+
+def test_a_search_shows_what_it_found_and_why(draw, some, monkeypatch):
+    at = draw("fusion", part="Search", search=some["search"].id, **SETTING)
+    titles = " ".join(
+        json.loads(c.proto.spec)["layout"]["title"]["text"] for c in at.get("plotly_chart") if "title" in c.proto.spec
+    )
+    assert all(t in titles for t in ("Speed-up of the scheme found", "Best so far", "Which boundaries matter"))
+    asked = []
+    monkeypatch.setattr(
+        fusion_search.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["search"].id
+    )
+    next(b for b in at.button if b.label == "Search").click()
+    calm(at.run())
+    assert asked[0][0] == "search" and asked[0][1]["strategy"] == "guided" and asked[0][1]["evaluations"] == 100
+
+
+def test_strategies_are_replayed_on_a_traverse(draw, some):
+    at = draw("fusion", part="Search", **SETTING)
+    next(m for m in at.multiselect if m.label == "strategies").set_value(["random", "exhaustive"])
+    next(b for b in at.button if b.label == "Replay").click()
+    at.run(timeout=120)
+    calm(at)
+    traces = [t.get("name") for c in at.get("plotly_chart") for t in json.loads(c.proto.spec)["data"]]
+    assert {"random", "exhaustive"} <= set(traces)
+
+
+def test_a_baseline_far_away_is_said_instead_of_drawn():
+    shown, words = fusion_ranks.near([1.0, 2.0], {"unfused": 3.0, "compile": 240.0})
+    assert shown == {"unfused": 3.0} and "compile 240 ms" in words
+    assert fusion_ranks.near([1.0], {"unfused": 1.5}) == ({"unfused": 1.5}, "")
+
+
+def test_effects_are_drawn_with_their_intervals():
+    rows = [
+        {"after": 3, "names": ["a", "b"], "effect_ms": 0.1, "low": 0.05, "high": 0.15},
+        {"after": None, "names": ["x", "y"], "effect_ms": 0.1, "low": -0.1, "high": 0.3},
+    ]
+    bars = fusion_explain.boundaries(rows).data[0]
+    assert list(bars.error_x.array) == pytest.approx([50, 200]) and list(bars.error_x.arrayminus) == pytest.approx([50, 200])
+    assert list(bars.marker.opacity) == [1.0, 0.4] and list(bars.y) == ["3 a | 4 b", "y"]
+
+
+def test_best_so_far_passes_over_failures():
+    line = fusion_search.track([None, 2.0, None, 1.0, 3.0])
+    assert [(n, best) for n, _, best in line] == [(2, 2.0), (3, 2.0), (4, 1.0), (5, 1.0)]
+    assert math.isnan(line[1][1])
+
+
+def test_a_torn_search_is_one_sentence(draw, some, profiles):
+    (profiles / some["search"].id / "artifacts" / "search.json").write_text("{")
+    at = draw("fusion", part="Search", search=some["search"].id, **SETTING)
+    assert "cannot be read" in said(at.error)
+
+
+def test_the_address_keeps_what_the_other_parts_were_left_with(draw, some):
+    given = {"limit": "24", "code": "0011111010010110", "evaluations": "8", "strategy": "random"}
+    at = draw("fusion", **given, **SETTING)
+    for part in ("Traverse", "Search", "Scheme"):
+        next(b for b in at.get("button_group") if b.label == "part").set_value([part])
+        calm(at.run())
+        assert query(at) | given == query(at), part

@@ -1,0 +1,34 @@
+"""Where nothing is known, the page says why."""
+
+import pandas as pd
+import pytest
+
+from backend.charts import tables
+from backend.core.records import Record, Time, Times
+from pages._ui import html_table
+
+OK = Record("add", "eager", {"n": 8}, "float32", "cpu", "ok", time_ms=Times(eager=Time(1.0, 0.9, 1.1, 9, True)))
+WRONG = Record("add", "mine", {"n": 8}, "float32", "cpu", "wrong", reason="max abs error 3 <b>")
+
+
+@pytest.fixture
+def html(monkeypatch):
+    shown = []
+    monkeypatch.setattr(html_table.st, "html", shown.append)
+    monkeypatch.setattr(html_table.style, "theme", lambda: "light")
+    return shown
+
+
+def test_every_empty_cell_of_the_records_has_a_reason(html):
+    html_table.draw(tables.readable([OK, WRONG], "eager"), tables.why([OK, WRONG], "eager"), "t")
+    cells = html[0].split("<abbr ")[1:]
+    assert len(cells) >= 10 and not any(c.startswith("title='not known'") for c in cells)
+    assert "title='wrong: max abs error 3 &lt;b&gt;'" in html[0] and "<b>" not in html[0]
+    assert "title='the baseline itself'" in html[0] and "title='no cold time was asked for'" in html[0]
+
+
+def test_numbers_stand_at_the_right_with_three_digits(html):
+    data = pd.DataFrame({"name": ["<i>"], "ms": [1.23456], "count": [12], "same": [True]})
+    html_table.draw(data, {}, "t")
+    assert "<td class='fs-right'>1.23</td>" in html[0] and "<td class='fs-right'>12</td>" in html[0]
+    assert "<td class=''>&lt;i&gt;</td>" in html[0] and "<td class=''>yes</td>" in html[0]

@@ -1,0 +1,280 @@
+"""The Profiler page: every view of every kind of profile, state in the URL, hostile names as text, files refused in a sentence."""
+
+import json
+
+import profiles_on_disk as disk
+import pytest
+from drawn_page import calm, query, said
+from made_up import trace as write_trace
+
+from backend.analysis.profile_diff import Difference
+from backend.charts import plain, profile_changes, telemetry, timeline
+from backend.jobs import submit
+from backend.store import library, profile
+from pages._ui import profiler, profiler_views
+
+TRACE, OTHER, NCU = "20261120-120000-trace-aaaaaa", "20261120-120200-trace-cccccc", "20261120-120100-ncu-bbbbbb"
+
+
+@pytest.fixture
+def there(profiles):
+    """A trace with telemetry, a slower one of the same work, and a report of Nsight Compute."""
+    path = disk.trace(profiles, TRACE)
+    disk.telemetry(path)
+    disk.trace(profiles, OTHER, scale=2.0, names=("void a::gemm<128>(int)", "other"))
+    disk.report(profiles, NCU)
+    return path
+
+
+def figures(at) -> str:
+    return json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")], ensure_ascii=False)
+
+
+def everything(at) -> str:
+    """All that is drawn as HTML or Markdown."""
+    return said(at.markdown) + said(at.caption) + "".join(e.proto.body for e in at.get("html"))
+
+
+@pytest.mark.parametrize("view", profiler_views.NAMES)
+@pytest.mark.parametrize("run", [TRACE, NCU])
+def test_every_view_draws_and_its_state_is_in_the_url(draw, there, run, view):
+    at = draw("profiler", run=run, view=view)
+    assert not at.error and not at.warning
+    again = query(calm(at.run()))
+    assert again["run"] == run and again.get("view", "Overview") == view
+    assert disk.EVIL not in everything(at) and disk.EVIL not in figures(at)
+
+
+def test_a_hostile_name_is_plain_text_everywhere(draw, there):
+    escaped = "&lt;img src=x onerror=alert(1)&gt;"
+    for view in ("Where time goes", "Time line", "Nsight Compute"):
+        assert escaped in figures(draw("profiler", run=TRACE, view=view, **{"with": NCU})), view
+    at = draw("profiler", run=TRACE, view="Tables")
+    assert disk.EVIL in list(at.dataframe[0].value["name"]), "the table shows it as the text it is"
+    assert plain.plain("a<b>&\nc") == "a&lt;b&gt;&amp; c" and len(plain.plain("x" * 500)) <= 91
+    assert plain.text_on("#FFFFFF") == "#14181D" and plain.text_on("#0072B2") == "#FFFFFF"
+    assert plain.label("void at::native::k<4, F<int>>(int)") == "k" and plain.label("aten::mm") == "aten::mm"
+
+
+def test_the_overview_says_what_limits_it_with_its_numbers(draw, there):
+    at = draw("profiler", run=TRACE)
+    words = said(at.markdown)
+    assert at.subheader[0].value == "Launch-bound" and "idle" in words
+    table = at.get("html")
+    assert any("3 by external id" in e.proto.body or "6 by external id" in e.proto.body for e in table)
+    metrics = {m.label: m.value for m in at.metric}
+    assert metrics["kernels"] == "6" and metrics["copies and fills"] == "3"
+
+
+def test_without_anything_one_button_and_a_recording(draw, profiles):
+    at = draw("profiler")
+    assert [b.label for b in at.button if b.key == "profiler/first"] == ["Profile attention"] and not at.error
+    disk.trace(profiles / "recorded", TRACE)
+    at = draw("profiler")
+    assert "recorded on NVIDIA H200" in at.selectbox[0].options[0] and at.get("plotly_chart")
+
+
+def test_another_profile_is_chosen_and_a_stale_line_chooses_nothing(draw, there, monkeypatch):
+    at = draw("profiler", run=TRACE, view="Tables")
+    picker = at.selectbox(key="profiler/run/widget")
+    picker.set_value(OTHER)
+    assert query(calm(at.run()))["run"] == OTHER
+    kept = {"profiler/run": OTHER, "widget": "a line of before, as a browser sends it whose page is not drawn yet"}
+    monkeypatch.setattr(profiler.st, "session_state", kept)
+    profiler._choose("widget", [TRACE, OTHER])
+    assert kept["profiler/run"] == OTHER
+
+
+def test_one_press_profiles_and_the_page_follows_the_job(draw, profiles, monkeypatch):
+    asked = []
+    monkeypatch.setattr(submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or OTHER)
+    disk.trace(profiles / "recorded", TRACE)
+    at = draw("profiler")
+    disk.trace(profiles, OTHER)
+    at.button(key="profiler/first").click()
+    assert query(calm(at.run()))["run"] == OTHER
+    kind, spec = asked[0]
+    assert kind == "trace" and submit.validate(kind, spec)["op"] == "attention"
+
+
+@pytest.mark.parametrize("name", ["no-such-run", "../../etc/passwd"])
+def test_a_run_that_is_not_there_is_a_sentence(draw, there, name):
+    assert name in said(draw("profiler", run=name).warning)
+
+
+def test_tables_are_paged_sorted_and_searched_on_the_server(draw, there):
+    at = draw("profiler", run=TRACE, view="Tables", table="kernels", order="dur_ns", rows="25", find="IMG")
+    shown = at.dataframe[0].value
+    assert len(shown) == 3 and set(shown["name"]) == {disk.EVIL} and list(shown["time (µs)"]) == [60.0] * 3
+    assert query(at)["table"] == "kernels" and query(at)["find"] == "IMG"
+    data, total = profile.page(library.find(TRACE), "kernels", "ts_ns", False, "", 2, 2)
+    assert total == 6 and len(data) == 2 and data["ts_ns"].is_monotonic_increasing
+    whole = b"".join(profile.csv(library.find(TRACE), "kernels")).decode()
+    assert whole.count("\n") == 7 and disk.EVIL in whole and whole.startswith('"ts_ns"')
+    empty = b"".join(profile.csv(library.find(TRACE), "counters")).decode()
+    assert empty == '"ts_ns","name","series","value"\n'
+    with pytest.raises(ValueError, match="ordered by"):
+        profile.page(library.find(TRACE), "kernels", "nope")
+    with pytest.raises(ValueError, match="1 to 1000"):
+        profile.page(library.find(TRACE), "kernels", limit=5000)
+
+
+def test_the_time_line_counts_for_what_is_in_view_and_zooms(draw, there):
+    at = draw("profiler", run=TRACE, view="Time line")
+    assert '"type": "bar"' in figures(at) and "GPU 0 stream 7" in figures(at)
+    at.button(key="profiler/Zoom in").click()
+    span = query(calm(at.run()))["span"]
+    first, last = map(int, span.split("-"))
+    assert 0 < first < last
+    assert query(draw("profiler", run=TRACE, view="Time line", span=span))["span"] == span
+    assert "span" in said(draw("profiler", run=TRACE, view="Time line", span="5-1").warning)
+    at.button(key="profiler/Whole").click()
+    assert "span" not in query(calm(at.run()))
+    at.selectbox(key="profiler/step").set_value("step 1")
+    low, high = map(int, query(calm(at.run()))["span"].split("-"))
+    assert high - low == 900_000, "the step in ns"
+    place = 7_000_000
+    shown = timeline.nanoseconds(place / 1e3, 0, 1_000_000, 0)
+    assert shown == place, "a place on the axis in µs is that place in ns"
+
+
+def test_occupancy_stands_by_three_names_and_the_sliders_start_from_the_kernel(draw, there):
+    at = draw("profiler", run=TRACE, view="Occupancy", **{"with": NCU})
+    row = at.dataframe[0].value.set_index("kernel").loc[disk.EVIL]
+    assert row["theoretical (%)"] == 50 and row["measured (%)"] == pytest.approx(14.5) and row["limiter"] == "registers"
+    assert row["grid-limited (%)"] == pytest.approx(100 * 4 / 64), "132 blocks of 4 warps on 132 SMs"
+    assert at.session_state["profiler/occ/registers"] == 64 and at.session_state["profiler/occ/dynamic"] == 16384
+    assert "**50.0 %** theoretical" in "\n".join(m.value for m in at.markdown)
+    at.slider(key="profiler/occ/registers").set_value(32)
+    assert query(calm(at.run()))["registers"] == "32"
+
+
+def test_the_report_is_joined_to_the_traces_launches(draw, there):
+    at = draw("profiler", run=NCU, view="Nsight Compute", **{"with": TRACE})
+    table = at.dataframe[0].value
+    assert list(table["trace time (µs)"]) == [30, 60] and list(table["tensor pipe (%)"]) == [11, 11]
+    text = figures(at)
+    assert "long scoreboard" in text and "tensor pipe" in text and "well used from 60" in text
+    assert "2 of 2 launches joined" in said(at.caption)
+
+
+def test_the_roofline_has_requested_and_moved_bytes(draw, there):
+    at = draw("profiler", run=NCU, view="Roofline", **{"with": TRACE})
+    rows = at.dataframe[0].value.set_index("bytes are")
+    assert rows.loc["moved", "MB"] == pytest.approx(2 * 66_384 / 1e6) and rows.loc["requested", "time (µs)"] == 90
+    assert "data sheet of H200 SXM" in figures(at) and "requested" in figures(at)
+    at.number_input(key=f"profiler/{NCU}/mhz").set_value(877)
+    assert "898 GB/s" in said(calm(at.run()).markdown), "877 MHz × 4096 bit × 2"
+
+
+def test_memory_and_prediction_share_an_axis(draw, there):
+    at = draw("profiler", run=TRACE, view="Memory")
+    text = figures(at)
+    assert "allocated, cuda:0" in text and "NVML, whole device" in text and "predicted operands" in text
+    peaks = at.dataframe[0].value.set_index("what")["size"]
+    assert peaks["largest allocated, cuda:0"] == "12.0 KiB" and peaks["largest NVML, whole device"] == "3.00 GiB"
+
+
+def test_throttling_is_a_band(draw, there):
+    at = draw("profiler", run=TRACE, view="Device")
+    assert "throttled: power cap" in figures(at) and "30.0 %" in [m.value for m in at.metric]
+    assert telemetry.bands({"throttled": [None, "a", "a", "b", None, "c"]}) == [(1, 3, "a"), (3, 4, "b"), (5, 5, "c")]
+    assert "holds no samples" in json.dumps(telemetry.panels({"ts_ns": []}).to_plotly_json())
+
+
+def test_two_profiles_are_compared_in_time_and_ratio(draw, there):
+    at = draw("profiler", run=OTHER, view="Compare", against=TRACE)
+    assert {m.label: m.value for m in at.metric}["all, b / a"] == "2.00×"
+    text = figures(at)
+    assert "▲ gemm" in text and "+ other" in text and "gone" in text
+    at = draw("profiler", run=OTHER, view="Compare", against=TRACE, **{"as": "ratio", "by": "operator"})
+    assert query(at)["as"] == "ratio" and "2.00×" in figures(at)
+    assert "Nothing changed" in json.dumps(profile_changes.bars([], "kernel").to_plotly_json())
+    slower = Difference("a", "", "slower", 1e3, 1.5e3, 500, 1.5, 1, 1)
+    assert profile_changes.bars([slower], "operator", relative=True).data[0].base == 1
+
+
+def test_a_trace_without_a_gpu_shows_the_host(draw, profiles):
+    path = disk.trace(profiles, TRACE)
+    events = [e for e in disk.events() if e.get("cat") in ("cpu_op", "user_annotation")]
+    from backend.profiling import import_chrome
+
+    import_chrome.load(write_trace(path / "artifacts" / "trace.json.gz", events), lambda name: path / "artifacts" / name)
+    at = draw("profiler", run=TRACE)
+    assert at.subheader[0].value == "No GPU in this profile" and "Steps on the host" in figures(at)
+    assert "time on the host" in figures(draw("profiler", run=TRACE, view="Where time goes"))
+    assert "no kernels of a GPU" in said(draw("profiler", run=TRACE, view="Occupancy").info)
+
+
+def test_a_trace_without_tables_offers_to_make_them(draw, profiles, monkeypatch):
+    path = disk.trace(profiles, TRACE)
+    for file in [*(path / "artifacts").glob("*.parquet"), path / "artifacts" / "summary.json"]:
+        file.unlink()
+    asked = []
+    monkeypatch.setattr(submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or TRACE)
+    at = draw("profiler", run=TRACE)
+    at.button(key="profiler/tables").click()
+    calm(at.run())
+    assert asked == [("import", {"file": str(path / "artifacts" / "trace.json.gz")})]
+
+
+def test_a_summary_of_a_newer_version_is_a_sentence(draw, there):
+    file = there / "artifacts" / "summary.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 99}))
+    assert "newer version" in said(draw("profiler", run=TRACE).error)
+
+
+def test_wrong_files_are_refused_before_anything_starts(draw, profiles, tmp_path):
+    file = tmp_path / "trace.json"
+    for text, says in (("", "is empty"), ("<html>", "none of the profiles"), (None, "no file")):
+        if text is not None:
+            file.write_text(text)
+        at = draw("profiler", do="import", file=str(file if text is not None else tmp_path / "gone.json"))
+        at.button(key="profiler/import").click()
+        assert says in said(calm(at.run()).error)
+    assert not [p for p in profiles.iterdir() if p.name[0] == "2"]
+
+
+@pytest.mark.parametrize("op", ["attention", "softmax", "model:bert-small"])
+def test_what_can_be_profiled_now_says_its_command(draw, profiles, op):
+    at = draw("profiler", do="now", op=op)
+    assert not at.error
+    command = said(at.code)
+    assert f"profile {op.removeprefix('model:')} --impl" in command and "--device cpu" in command
+    assert not next(b for b in at.button if b.key == "profiler/go").disabled
+
+
+def test_a_tool_that_cannot_run_says_why(draw, profiles):
+    at = draw("profiler", do="now", tool="Nsight Compute")
+    assert next(b for b in at.button if b.key == "profiler/go").disabled and "CUDA" in said(at.warning)
+
+
+def test_metrics_of_ones_own(draw, profiles):
+    at = draw(
+        "profiler", do="now", tool="Nsight Compute", metrics="my own list", names="sm__warps_active.avg, dram__bytes_read.sum"
+    )
+    assert "--metrics sm__warps_active.avg,dram__bytes_read.sum" in said(at.code) and query(at)["metrics"] == "my own list"
+
+
+def test_the_verdict_uses_counters_of_the_same_work_and_ceilings(draw, profiles):
+    """A busy device: by its report of the same spec memory-bound; without one by FLOP per byte against the data sheet."""
+    disk.trace(profiles, TRACE, scale=9.0, names=("k",))  # 270 of every 1000 µs by one kernel, then idle
+    path = library.find(TRACE) / "artifacts" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["devices"][0]["busy_ns"] = summary["devices"][0]["last_ns"] - summary["devices"][0]["first_ns"]
+    path.write_text(json.dumps(summary | {"idle": {}}))
+    at = draw("profiler", run=TRACE)
+    words = said(at.markdown)
+    assert (
+        at.subheader[0].value == "Latency-bound"
+        and "FLOP per byte, and the device's ridge is at" in words
+        and "the kernels reach 0.0" in words
+    )
+    disk.report(profiles, NCU)
+    at = draw("profiler", run=TRACE)
+    assert at.subheader[0].value == "Memory-bound" and "memory 75 % of speed of light over 2 launches" in said(at.markdown)
+
+
+def test_a_run_with_a_profile_opens_in_the_profiler(draw, there):
+    at = draw("runs", run=TRACE)
+    assert any(b.key == "run/profiler" for b in at.button) and not at.error

@@ -1,0 +1,139 @@
+"""What stands behind the Profiler page: charts, predictions, uploads and routes."""
+
+import json
+import time
+
+import pandas as pd
+import profiles_on_disk as disk
+import pytest
+
+from backend.analysis import memory_plan
+from backend.charts import memory_time, moved_bytes, ncu, steps, timeline, where_time
+from backend.jobs import submit
+from backend.store import timeline as binned
+from pages._ui import perfetto, profiler_import
+
+TRACE, OTHER, NCU = "20261120-120000-trace-aaaaaa", "20261120-120200-trace-cccccc", "20261120-120100-ncu-bbbbbb"
+
+
+@pytest.fixture
+def there(profiles):
+    """A trace with telemetry, a slower one of the same work, and a report of Nsight Compute."""
+    path = disk.trace(profiles, TRACE)
+    disk.telemetry(path)
+    disk.trace(profiles, OTHER, scale=2.0, names=("void a::gemm<128>(int)", "other"))
+    disk.report(profiles, NCU)
+    return path
+
+
+def test_a_long_lane_is_drawn_in_bins(there):
+    lane = binned.events(there, binned.lanes(there)["GPU 0 stream 7"])
+    binned_view = binned.window(lane, bins=20, few=0)
+    fig = timeline.lanes({"GPU 0 stream 7": binned_view}, binned_view["begin_ns"])
+    assert fig.data[0].type == "heatmap" and "busy" in str(fig.data[0].customdata)
+    assert binned_view["count"] == 9 and sum(binned_view["bins"]["count"]) == 9
+
+
+def test_where_the_time_went_adds_up():
+    rows = [{"path": ("net.layer.0", "mm", f"k{n}"), "ns": 100 - n, "calls": 1} for n in range(50)]
+    rows.append({"path": ("(no module)", "(no operator)", "lost"), "ns": 7, "calls": 2})
+    boxes = where_time.nodes(rows, ("module", "operator", "kernel"), most=12)
+    by = {b["id"]: b for b in boxes}
+    for box in boxes:
+        children = [b for b in boxes if b["parent"] == box["id"]]
+        assert not children or sum(c["ns"] for c in children) == box["ns"], box
+    assert boxes[0]["ns"] == sum(r["ns"] for r in rows) and any("smaller" in b["name"] for b in boxes)
+    assert {b["name"] for b in boxes if b["level"] == "module"} == {"net", "layer", "0"} and len(by) == len(boxes)
+    assert where_time.picture(boxes, "sunburst", "time").data[0].branchvalues == "total"
+    with pytest.raises(ValueError, match="icicle or sunburst"):
+        where_time.picture(boxes, "pie", "time")
+
+
+def test_predicted_memory_is_that_of_the_sizes():
+    sizes = {"layers": 12, "hidden": 768, "heads": 12, "kv_heads": 12, "head_dim": 64, "ffn": 3072}
+    found = memory_plan.predicted(sizes, 109_482_240, 2, 512, "float16", scores=True, cached=512)
+    assert found["weights"] == 2 * 109_482_240 and found["KV cache"] == 2 * 12 * 2 * 512 * 12 * 64 * 2
+    tokens = 2 * 512
+    attention = tokens * 3 * 768 + tokens * 768 + 2 * 2 * 12 * 512 * 512
+    assert found["activations"] == 2 * (2 * tokens * 768 + max(attention, 2 * tokens * 3072))
+    assert "KV cache" not in memory_plan.predicted(sizes, 1, 1, 1, "float32", False)
+    with pytest.raises(ValueError, match="ffn is not known"):
+        memory_plan.predicted(sizes | {"ffn": None}, 1, 1, 1, "float32", False)
+    with pytest.raises(ValueError, match="int3"):
+        memory_plan.kv_cache(1, 1, 1, 1, 1, "int3")
+
+
+def test_a_models_memory_is_predicted_from_its_sizes():
+    from pages._ui import profiler_cost
+
+    bert = profiler_cost._work.__wrapped__("model:bert-base", "sdpa", json.dumps({"batch": 2, "seq": 128}), "float16")
+    assert bert.memory["weights"] == 2 * 109_482_240 and "KV cache" not in bert.memory and bert.title == "BERT base"
+    names = {"prefill": None, "decode": None}
+    for phase in names:
+        names[phase] = profiler_cost._work.__wrapped__(
+            "model:gpt2", "sdpa", json.dumps({"batch": 2, "seq": 128, "phase": phase}), "float16"
+        )
+    assert names["prefill"].memory["KV cache"] == names["decode"].memory["KV cache"] == 2 * 12 * 2 * 128 * 12 * 64 * 2
+    assert names["decode"].memory["activations"] < names["prefill"].memory["activations"]
+    assert profiler_cost._work.__wrapped__("model:nope", "sdpa", "{}", "float16") is None
+
+
+def test_charts_say_in_a_sentence_that_there_is_nothing(there):
+    for fig in (
+        steps.bars([]), ncu.speed_of_light([{"name": "k"}]), ncu.stalls([], {}), memory_time.lines({}, {}), moved_bytes.plot([], {}),
+        where_time.picture([], "icicle", "time"),
+    ):  # fmt: skip
+        assert len(fig.layout.annotations[0].text) > 15
+
+
+def test_an_upload_waits_in_a_folder_of_its_own_and_only_there_is_discarded(profiles, tmp_path):
+    file = profiler_import.receive("../a trace.json", b'{"traceEvents": []}')
+    assert file.parent.parent == profiles / ".uploads" and file.name == "a_trace.json"
+    spec = submit.validate("import", {"file": str(file), "discard": True})
+    assert spec["form"] == "chrome" and spec["discard"]
+    (tmp_path / "mine.json").write_text("{}")
+    with pytest.raises(ValueError, match="only an upload"):
+        submit.validate("import", {"file": str(tmp_path / "mine.json"), "discard": True})
+    old = profiler_import.receive("b.json", b"{}")
+    import os
+
+    os.utime(old.parent, (0, time.time() - 100_000))
+    profiler_import.receive("c.json", b"{}")
+    assert not old.exists() and file.exists()
+
+
+def test_the_routes_answer_this_apps_own_pages_only(there):
+    from starlette.applications import Starlette
+    from starlette.testclient import TestClient
+
+    client = TestClient(Starlette(routes=perfetto.routes()), base_url="http://127.0.0.1")
+    got = client.get(perfetto.csv_address(TRACE, "kernels"))
+    assert got.status_code == 200 and got.text.count("\n") == 7 and "attachment" in got.headers["content-disposition"]
+    assert client.get(perfetto.csv_address(TRACE, "passwd")).status_code == 404
+    assert client.get("/tables/..%2f..%2fetc/passwd.csv").status_code in (400, 404)
+    made = client.get(perfetto.trace_address(TRACE))
+    assert made.status_code == 200 and len(made.json()["traceEvents"]) > 20
+    assert client.get(perfetto.trace_address(NCU)).status_code == 404
+    page = client.get("/perfetto/index.html")
+    assert page.status_code == 200 and "Perfetto" in page.text
+    assert "connect-src 'self' data: blob:" in page.headers["content-security-policy"]
+    for path in ("/perfetto/index.html", perfetto.csv_address(TRACE, "kernels"), perfetto.trace_address(TRACE)):
+        assert client.get(path, headers={"host": "evil.example"}).status_code == 403
+        assert client.get(path, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+
+
+def test_units_of_a_table_for_the_eyes():
+    from pages._ui import profiler_words
+
+    data = pd.DataFrame(
+        {"ts_ns": [1_000_000], "dur_ns": [1500], "bytes": [2048], "share": [0.5], "occupancy": [0.25], "name": ["k"]}
+    )
+    shown = profiler_words.units(data, 0).iloc[0].to_dict()
+    assert shown == {
+        "start (ms)": 1.0,
+        "time (µs)": 1.5,
+        "bytes (KiB)": 2.0,
+        "share (%)": 50.0,
+        "occupancy (%)": 25.0,
+        "name": "k",
+    }
