@@ -57,7 +57,9 @@ def test(options) -> str:
         "300",
         "tests",
     ]
-    done = run(words + (["-k", options.only] if options.only else []), options.out / "test.log", options.budget_s)
+    done = run(
+        words + (["-k", options.only.replace(",", " or ")] if options.only else []), options.out / "test.log", options.budget_s
+    )
     tail = done.stdout.decode(errors="replace").strip().splitlines()[-25:]
     return "test: exit {}\n{}".format(done.returncode, "\n".join(tail))
 
@@ -68,7 +70,7 @@ def sanitize(options) -> str:
     os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # one allocation a tensor, so that the end of a tensor is seen
     for tool, which in (("memcheck", "test_ours_on_cuda"), ("racecheck", "test_ours_on_cuda and float16")):
         if options.only:
-            which += f" and {options.only}"
+            which += f" and ({options.only.replace(',', ' or ')})"
         words = [
             "compute-sanitizer",
             "--tool",
@@ -96,7 +98,8 @@ def record(options) -> str:
     profiles.mkdir(parents=True, exist_ok=True)
     table, started = [], time.monotonic()
     for entry in tomllib.loads((ROOT / "scripts" / "recordings.toml").read_text())["run"]:
-        if options.only and options.only not in entry["title"].lower() + " " + entry["bench"][0]:
+        name = entry["title"].lower() + " " + entry["bench"][0]
+        if options.only and not any(word in name for word in options.only.split(",")):
             continue
         words = [
             sys.executable,
@@ -125,7 +128,8 @@ def record(options) -> str:
             continue
         table.append(f"== {entry['title']} [{answer['run']}]")
         table += [line(r) for r in answer["records"]]
-    table.append(trace())
+    if not options.only:
+        table.append(trace())
     for folder in profiles.iterdir():
         if (folder / "run.json").is_file():
             compress(folder)
@@ -173,7 +177,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", default=",".join(STEPS))
-    parser.add_argument("--only", default="", help="a word: tests and recordings whose name holds it")
+    parser.add_argument("--only", default="", help="words with commas between: tests and recordings whose name holds one")
     parser.add_argument("--budget-s", type=float, default=500, help="seconds a step may take")
     parser.add_argument("--case-budget-s", type=float, default=5.0, help="seconds a case and mode may take (bench --budget)")
     parser.add_argument("--first-failure", action="store_true", help="stop the tests at the first failure")

@@ -1,0 +1,96 @@
+"""Record the profiles of scripts/profiles.toml on a GPU box: traces with telemetry, and Nsight Compute where it is installed.
+
+    python3 scripts/record_profiles.py --out DIR [--only WORD] [--budget-s 400]
+
+Needs torch >= 2.11 with CUDA, transformers for the models, nvcc and ninja. What is recorded lands in DIR/profiles.tar.gz, to be
+unpacked under profiles/recorded/; afterwards, on any machine with pyarrow: python scripts/profile_tables.py. A profile that fails is
+named, and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import shutil
+import sys
+import tarfile
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MOST_BYTES = 300 << 10
+"""Largest file of a recorded run; a larger one is left out, and said."""
+_WORK = {"request.json", "tool-output.txt", "report.ncu-rep", "report.nsys-rep"}
+"""Artifacts of the work itself: what they hold is in the tables."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", default="", help="a word: profiles whose title or kind holds it")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--budget-s", type=float, default=400, help="seconds that all of it may take")
+    options = parser.parse_args()
+    home = options.out.resolve() / "work"
+    home.mkdir(parents=True, exist_ok=True)
+    os.environ["FUSESCOPE_PROFILES"] = str(home)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    sys.path.insert(0, str(ROOT))
+    end = time.monotonic() + options.budget_s
+    done: set[str] = set()
+    for entry in tomllib.loads((ROOT / "scripts" / "profiles.toml").read_text())["profile"]:
+        if options.only.lower() in f"{entry['title']} {entry['kind']}".lower():
+            print(record(entry, options.device, done, end), flush=True)
+    for run in sorted(home.glob("2*")):
+        if run.name in done:
+            trim(run)
+        else:
+            shutil.rmtree(run)  # what failed is named above, and is no recording
+    with tarfile.open(options.out / "profiles.tar.gz", "w:gz") as archive:
+        for run in sorted(home.glob("2*")):
+            archive.add(run, run.name)
+    shutil.rmtree(home)
+    return 0
+
+
+def record(entry: dict, device: str, done: set[str], end: float) -> str:
+    """One job, waited for; a line on how it ended."""
+    from backend.jobs import submit
+
+    left = end - time.monotonic()
+    if left < 10:
+        return f"-- {entry['title']}: no time left"
+    spec = entry["spec"] | {"device": device, "deadline_s": left}
+    started = time.monotonic()
+    try:
+        run = submit.wait(submit.submit(entry["kind"], spec, title=entry["title"]), left)
+    except (ValueError, TypeError) as error:
+        return f"-- {entry['title']}: {error}"
+    if run.live:
+        submit.cancel(run.id)
+        return f"-- {entry['title']} [{run.id}]: no end within its time"
+    if run.status == "done":
+        done.add(run.id)
+    took = time.monotonic() - started
+    return f"{'==' if run.status == 'done' else '--'} {entry['title']} [{run.id}] {run.status} in {took:.0f} s: {run.reason or run.progress.message}"
+
+
+def trim(run: Path) -> None:
+    """Keep what a page shows; records and samples packed, as recordings are kept."""
+    for file in sorted((run / "artifacts").glob("*")):
+        if file.name in _WORK:
+            file.unlink()
+        elif file.stat().st_size > MOST_BYTES:
+            print(f"   {run.name}: {file.name} left out, {file.stat().st_size >> 10} KiB")
+            file.unlink()
+    for name in ("results.jsonl", "samples.jsonl"):
+        file = run / name
+        if file.is_file():
+            file.with_name(name + ".gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+            file.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
