@@ -23,6 +23,7 @@ _NOT_KEPT = -1e30  # fp32: far below any score, and finite, so that a row whose 
 _FEW = 16  # queries, as in decoding, for which lists of 64 x 64 tiles would cost more to build than they save
 _KEPT = 256
 _counts: dict = {}  # int32 lengths of decoding, by (batch, keys, device)
+_plans: dict = {}  # of causality, by (queries, keys, device)
 _held: list = [None]  # the plan of ``masked``; not a ContextVar, which torch.compile cannot trace
 
 
@@ -52,8 +53,9 @@ def register_attention() -> Calls:
 def masked(plan):
     """Inside, models with attn_implementation="fusescope" attend by this plan (backend.ops.attention.prepare) in every self-attention.
 
-    The plan takes the place of the model's own mask, padding and causality included. It holds for the whole process: one
-    thread at a time. (Under the FlexAttention peer: a BlockMask.)
+    The plan takes the place of the model's own mask, padding and causality included. To decode, where each sequence has one query:
+    how many keys of the cache each has, int32 (B,), in the place of a plan. It holds for the whole process: one thread at a time.
+    (Under the FlexAttention peer: a BlockMask.)
     """
     before, _held[0] = _held[0], plan
     try:
@@ -132,7 +134,7 @@ def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0
     import torch
 
     from backend.core.errors import Unsupported
-    from backend.ops.attention import attention
+    from backend.ops.attention import attention, attention_decode
 
     if not torch.compiler.is_compiling():
         _calls.count += 1
@@ -145,6 +147,8 @@ def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and queries > 1 and attention_mask is None
     plan = _held[0] if getattr(module, "is_cross_attention", False) is not True else None
+    if isinstance(plan, torch.Tensor):
+        return attention_decode(query, key, value, plan, scale=scaling).transpose(1, 2), None
     if plan is not None and (plan.seq_q, plan.seq_k) != (queries, keys):
         plan = None  # another attention of the same forward (a decoder over its encoder): it has no mask then
         causal = False
@@ -164,7 +168,7 @@ def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0
 
 def _decode(torch, query, key, value, scaling):
     """One query a sequence over all its keys: by the kernel that splits the keys."""
-    from backend.ops.attention.decode import attention_decode
+    from backend.ops.attention import attention_decode
 
     shape = (query.shape[0], key.shape[2], query.device)
     lengths = _counts.get(shape)
@@ -200,11 +204,17 @@ def _told(torch, attention_mask, causal: bool, query, keys: int, bias):
 
 
 def _causal(queries: int, keys: int, device):
-    """The causal plan; while torch.compile traces it is made then, as a constant of the graph."""
+    """The causal plan, kept: to name a mask and find its plan takes longer than a small attention. While torch.compile traces it is made
+    then, as a constant of the graph."""
     from backend import masks
     from backend.ops.attention import prepare
 
-    return prepare(masks.load("causal"), queries, keys, device)
+    sizes = (queries, keys, device)
+    if sizes not in _plans:
+        if len(_plans) >= _KEPT:
+            _plans.clear()
+        _plans[sizes] = prepare(masks.load("causal"), queries, keys, device)
+    return _plans[sizes]
 
 
 _causal._dynamo_marked_constant = True  # torch.compiler.assume_constant_result, without importing torch here
