@@ -7,8 +7,8 @@
 How a mask reaches the kernels:
 - None: every key, or causal where the module says that it is and there is more than one query, as in Hugging Face's sdpa;
 - a bool mask (Hugging Face's own, for padding and sliding windows): its tile lists are built at the first layer of a forward and
-  kept with the tensor for the others. For a few queries (decoding), and under CUDA graph capture and torch.compile, where lists
-  cannot be built, the mask is added to the scores instead: as exact, without skipping tiles;
+  kept with the tensor for the others, also under CUDA graph capture, where the lists follow the mask at every replay. For a few
+  queries (decoding), and under torch.compile, the mask is added to the scores instead: as exact, without skipping tiles;
 - a float mask: added to the scores, as it is meant;
 - inside ``masked(plan)``: that prepared plan, for every self-attention of the forward. The way to a sparse mask, and under capture.
 """
@@ -67,9 +67,13 @@ def masked(plan):
 def mask(**given):
     """The mask that attention gets: none inside ``masked`` and where there is nothing to mask, also while capturing or compiling, where
     Hugging Face itself would build one; else Hugging Face's bool (B, 1, S, T), True = keep."""
+    import torch
     from transformers.masking_utils import sdpa_mask
 
-    return None if _held[0] is not None or _nothing(given) else sdpa_mask(**given)
+    made = None if _held[0] is not None or _nothing(given) else sdpa_mask(**given)
+    if made is not None and not torch.compiler.is_compiling():
+        made._fusescope_made = True  # for this forward alone
+    return made
 
 
 def _nothing(given) -> bool:
@@ -174,7 +178,7 @@ def _decode(torch, query, key, value, scaling):
     lengths = _counts.get(shape)
     if lengths is None:
         lengths = torch.full(shape[:1], shape[1], dtype=torch.int32, device=query.device)
-        if not torch.compiler.is_compiling() and not (query.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if not torch.compiler.is_compiling() and not _capturing(torch, query.device):
             if len(_counts) >= _KEPT:
                 _counts.clear()
             _counts[shape] = lengths
@@ -183,7 +187,7 @@ def _decode(torch, query, key, value, scaling):
 
 def _told(torch, attention_mask, causal: bool, query, keys: int, bias):
     """(plan, bias) for what Hugging Face gives as a mask."""
-    from backend.ops.attention import prepare
+    from backend.ops.attention import prepare, unread
 
     queries, device = query.shape[2], query.device
     if attention_mask is None:
@@ -192,15 +196,21 @@ def _told(torch, attention_mask, causal: bool, query, keys: int, bias):
         attention_mask = attention_mask[..., :keys]
     if attention_mask.dtype != torch.bool:
         return None, attention_mask if bias is None else bias + attention_mask
-    fixed = torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
-    if fixed or queries < _FEW:
+    if torch.compiler.is_compiling() or queries < _FEW:
         added = torch.zeros((), dtype=torch.float32, device=device).where(attention_mask, _NOT_KEPT)
         return None, added if bias is None else bias.float() + added
+    capturing = _capturing(torch, device)
     kept = getattr(attention_mask, "_fusescope_plan", None)
     if kept is None or kept[0] != attention_mask._version:
-        kept = attention_mask._version, prepare(attention_mask, queries, keys, device)
-        attention_mask._fusescope_plan = kept
+        made = unread.plan(attention_mask, queries, keys) if capturing else prepare(attention_mask, queries, keys, device)
+        kept = attention_mask._version, made
+        if not capturing or hasattr(attention_mask, "_fusescope_made"):  # a graph's lists are not for what comes after it
+            attention_mask._fusescope_plan = kept
     return kept[1], bias
+
+
+def _capturing(torch, device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def _causal(queries: int, keys: int, device):
