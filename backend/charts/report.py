@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from backend.charts import accuracy, distribution, numbers, overview, roofline, speedup, sweep, tables, template
+from backend.charts import accuracy, distribution, fusion_report, numbers, overview, roofline, speedup, sweep, tables, template
 from backend.core.records import Record, Run
 
 _STYLE = """
@@ -44,7 +44,7 @@ def page(
         parts.append(f"<p><b>{_text(run.status)}</b>{': ' + _text(run.reason) if run.reason else ''}</p>")
     if run.notes:
         parts.append(f"<p>{_text(run.notes)}</p>")
-    parts += [f"<h2>{_text(title)}</h2>{content}" for title, content in _sections(run, records, list(samples), baseline, unit)]
+    parts += [f"<h2>{_text(title)}</h2>{content}" for title, content in _contents(run, records, samples, baseline, unit)]
     if command:
         parts.append(f"<h2>Measure it again</h2><pre>{_text(command)}</pre>")
     parts.append(f"<h2>Environment</h2><pre>{_text(json.dumps(dict(run.environment), indent=1))}</pre>")
@@ -53,6 +53,18 @@ def page(
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{_text(title or run.title or run.id)} · FuseScope</title>"
         f"<style>{_STYLE}</style>{script}</head><body>{''.join(parts)}</body></html>"
     )
+
+
+def _contents(run: Run, records: list[Record], samples: Iterable[dict], baseline: str, unit: str) -> Iterable[tuple[str, str]]:
+    """The run's own sections as HTML: of thousands of fusion schemes others than of a comparison."""
+    if run.kind not in fusion_report.KINDS or not records:
+        yield from _sections(run, records, list(samples), baseline, unit)
+        return
+    for number, (title, content) in enumerate(fusion_report.sections(run.kind, records, html.escape(template.context(run)))):
+        if isinstance(content, go.Figure):
+            yield title, _chart(content, f"{run.id}-{number}")
+        else:
+            yield title, _table(content) if isinstance(content, pd.DataFrame) else f"<p>{_text(content)}</p>"
 
 
 def _sections(run: Run, records: list[Record], samples: list[dict], baseline: str, unit: str) -> Iterable[tuple[str, str]]:
