@@ -100,7 +100,7 @@ def _actions(run: Run) -> None:
 
 
 def _form(run: Run) -> dict[str, str]:
-    """The controls of the Kernels page as they were for a run of one case or a sweep; what does not fit is left to defaults."""
+    """The controls of the Kernels page as they were for a run of one case or a sweep; of a grid its first sweep."""
     cases = [dict(c) for c in run.spec.get("cases") or ()]
     if not cases:
         return {}
@@ -117,8 +117,10 @@ def _form(run: Run) -> dict[str, str]:
             continue
         if len(values) == 1:
             query[name] = values[0]
-        elif len(values) > 1:
+        elif values and p.sweep and "sweep" not in query:
             query |= {"sweep": name, f"{name}s": ",".join(values)}
+        elif values:  # the form sweeps over one parameter
+            query[name] = values[0]
     return query
 
 
