@@ -346,7 +346,9 @@ def test_the_report_of_several_cases_begins_with_their_overview():
 
 def test_a_report_of_very_many_shows_the_baseline_and_the_fastest_and_says_so(monkeypatch):
     monkeypatch.setattr(report, "_MOST", 3)
-    many = [s.ok(f"scheme_{name}", 0.01 * n, 1.0, s.case()) for n, name in enumerate("abcdefgh", 1)] + [s.ok("unfused", 1.0, 1.0, s.case())]
+    many = [s.ok(f"scheme_{name}", 0.01 * n, 1.0, s.case()) for n, name in enumerate("abcdefgh", 1)] + [
+        s.ok("unfused", 1.0, 1.0, s.case())
+    ]
     part = dataclasses.replace(many[0], op="layer_segment")
     page = report.page(s.run(spec={"op": "attention", "baseline": "unfused"}), [*many, part]).replace(report.get_plotlyjs(), "")
     assert "3 of 10 records" in page
