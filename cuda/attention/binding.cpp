@@ -1,10 +1,12 @@
 // Attention for torch: fusescope::attention(q, k, v, bias?, row_ptr?, tile_index?, tile_code?, bitmaps?, ..., impl, schedule?,
-// fragments?) -> (B, H, S_q, D).
+// fragments?, parts?, items?) -> (B, H, S_q, D).
 //
+// parts and items are those of parts.h, for v5_parts alone: parts is int64 (parts, 9) in host memory, an AttentionPart a row.
 // The tensors of a plan come as they are (see attention.cuh); none of them = every key is live. Shapes are checked again here, and
 // the plan's sizes against the list it needs, because the operator can be called without the Python function before it.
 #include "../common/handle.h"
 #include "attention.cuh"
+#include "parts.h"
 
 namespace {
 using namespace fusescope;
@@ -20,6 +22,43 @@ const void* plan_pointer(const Handle& t, int32_t type, const char* name, int32_
   return t.data();
 }
 
+static_assert(sizeof(AttentionPart) == 9 * sizeof(int64_t));
+
+// What v5_parts is given beside the rest, checked against the sizes in all.args.
+void take_parts(AttentionPartsArgs& all, const Handle& parts, const Handle& items, const Handle& schedule, const Handle& fragments, int32_t device) {
+  STD_TORCH_CHECK(items && schedule && fragments, "parts come with items, a schedule and fragments");
+  STD_TORCH_CHECK(parts.device_type() == aoti_torch_device_type_cpu() && parts.dtype() == aoti_torch_dtype_int64() && parts.contiguous() &&
+                      parts.dim() == 2 && parts.sizes()[1] == 9,
+                  "parts is int64 (parts, 9) in host memory");
+  STD_TORCH_CHECK(items.dim() == 2 && items.sizes()[1] == 8, "items is int32 (items, 8)");
+  AttentionArgs& args = all.args;
+  all.parts = static_cast<const AttentionPart*>(parts.data());
+  all.part_count = parts.sizes()[0];
+  all.items = static_cast<const int32_t*>(plan_pointer(items, aoti_torch_dtype_int32(), "items", device));
+  args.schedule = static_cast<const int32_t*>(plan_pointer(schedule, aoti_torch_dtype_int32(), "schedule", device));
+  args.fragments = static_cast<const uint32_t*>(plan_pointer(fragments, aoti_torch_dtype_int32(), "fragments", device));
+  auto order = [](int64_t modulus, int64_t size) {
+    return modulus == 1 || (modulus > 1 && size % modulus == 0 && (size / modulus % 64 == 0 || 64 % (size / modulus) == 0));
+  };
+  auto inside = [&](int64_t first, int64_t count) { return first >= 0 && count >= 0 && first + count <= items.sizes()[0]; };
+  for (int64_t p = 0; p < all.part_count; ++p) {
+    const AttentionPart& part = all.parts[p];
+    STD_TORCH_CHECK(order(part.q_modulus, args.seq_q) && order(part.k_modulus, args.seq_k) && inside(part.items, part.item_count) &&
+                        inside(part.joins, part.join_count) && part.long_count >= 0 && part.long_count <= part.item_count && part.slots >= 0,
+                    "the parts are for other sizes");
+  }
+}
+
+// Uninitialised floats on the device of like; no tensor where there are none.
+Handle scratch(const Handle& like, int64_t floats) {
+  if (!floats) return Handle();
+  const int64_t step = 1;
+  AtenTensorHandle made = nullptr;
+  TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(1, &floats, &step, aoti_torch_dtype_float32(), like.device_type(), like.device_index(), &made));
+  return Handle(made);
+}
+
 void attention(StableIValue* stack, uint64_t, uint64_t) {
   Arguments given(stack);
   const Handle q = given.tensor(), k = given.tensor(), v = given.tensor(), bias = given.optional_tensor();
@@ -29,6 +68,7 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   const double scale = given.number();
   const std::string impl = given.text();
   const Handle schedule = given.optional_tensor(), fragments = given.optional_tensor();
+  const Handle parts = given.optional_tensor(), items = given.optional_tensor();
 
   STD_TORCH_CHECK(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, "q, k and v have four dimensions");
   const int64_t *q_size = q.sizes(), *k_size = k.sizes();
@@ -44,7 +84,8 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D, " (a multiple of 8 from 32 to 256 is)");
   STD_TORCH_CHECK(Sq < (int64_t(1) << 30) && Sk < (int64_t(1) << 30), "unsupported: a sequence of 2^30 or more");
 
-  AttentionArgs args{};
+  AttentionPartsArgs all{};
+  AttentionArgs& args = all.args;
   args.dtype = dtype_of(q);
   args.q = q.data();
   args.k = k.data();
@@ -94,6 +135,14 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   args.scale = float(scale);
   Handle out = empty_like(q, {B, H, Sq, D});
   args.out = out.mutable_data();
+  for (int i = 0; i < 3; ++i) all.out_stride[i] = out.strides()[i];
+  if (parts) {
+    args.mask_stride_b = int32_t(mask_stride_b);
+    args.mask_stride_h = int32_t(mask_stride_h);
+    take_parts(all, parts, items, schedule, fragments, device);
+  }
+  const Handle workspace = scratch(q, parts ? part_workspace(all) : 0);
+  all.workspace = workspace ? static_cast<float*>(workspace.mutable_data()) : nullptr;
   run("attention", impl, args, q);
   give_back(stack, std::move(out));
 }
@@ -104,7 +153,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? row_ptr, Tensor? tile_index, Tensor? tile_code, "
       "Tensor? bitmaps, int mask_stride_b, int mask_stride_h, float scale, str impl, Tensor? schedule=None, "
-      "Tensor? fragments=None) -> Tensor");
+      "Tensor? fragments=None, Tensor? parts=None, Tensor? items=None) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("attention", &attention); }

@@ -83,6 +83,7 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
         ("v2_blockwise", (7, 5), "v1_rowwise, v2_blockwise_fp32"),
         ("v3_hopper", (8, 0), "v1_rowwise, v2_blockwise, v2_blockwise_fp32"),
         ("v4_scheduled", (7, 5), "v1_rowwise, v2_blockwise_fp32"),
+        ("v5_parts", (8, 9), "v1_rowwise, v2_blockwise, v2_blockwise_fp32"),
     ):
         with pytest.raises(
             Unsupported, match=f"{impl} is for sm_.* and this GPU is sm_{capability[0]}{capability[1]}; use {instead}$"

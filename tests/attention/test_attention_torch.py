@@ -9,7 +9,7 @@ import torch
 from backend import kernels, masks
 from backend.core import paths
 from backend.core.errors import Unsupported
-from backend.ops.attention import attention, prepare
+from backend.ops.attention import attention, parts, prepare
 
 DEVICES = [("cpu", "cpu"), pytest.param("cuda", "v1_rowwise", marks=pytest.mark.gpu)]
 
@@ -171,7 +171,7 @@ def test_opcheck_of_every_kernel(impl):
     q, k, v = _qkv("cuda", torch.float16)
     plan = prepare(masks.load("causal"), 70, 90, "cuda")
     lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
-    steps = (plan.schedule, plan.fragments)
+    lists, steps = parts.arguments(plan, q, k) if impl == parts.KERNEL else (lists, (plan.schedule, plan.fragments))
     try:
         attention(q, k, v, plan, impl=impl)
     except Unsupported as error:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from backend.core.errors import Unsupported
 from backend.masks import Mask
-from backend.ops.attention import chooser
+from backend.ops.attention import chooser, parts
 from backend.ops.attention.plan import Plan, prepare, prepared
 
 _SUPPORTED_DIMS = "multiples of 8 from 32 to 256"
@@ -110,7 +110,11 @@ def _carefully(torch, q, k, v, mask, bias, scale, impl):
     if impl == "auto":
         impl = choose(q, k, v, plan, plain=bias is None and (scale is None or float(scale) > 0))
     lists, steps = (None, None, None, None, 0, 0), ()
-    if plan is not None:
+    if impl == parts.KERNEL:
+        if torch.compiler.is_compiling():
+            _refuse_parts_while_tracing()
+        lists, steps = parts.arguments(plan, q, k)
+    elif plan is not None:
         steps = (plan.schedule, plan.fragments)
         lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
     args = (q, k, v, bias, *lists, default_scale if scale is None else float(scale))
@@ -134,8 +138,8 @@ def _carefully(torch, q, k, v, mask, bias, scale, impl):
 def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     """The kernel that "auto" stands for, from shape, strides, mask, dtype and device. plain: no bias, and a positive scale.
 
-    On a GPU for which there is a fit (chooser.py) that knows all its Hopper kernels: of the kernels that are built and take these inputs, the one whose predicted time is
-    least. Without a fit, and under torch.compile, where files cannot be read, by a rule. "cpu" on the CPU.
+    On a GPU for which there is a fit (chooser.py): of the kernels that it has prices of, are built and take these inputs, the one whose
+    predicted time is least. Without a fit, and under torch.compile, where files cannot be read, by a rule. "cpu" on the CPU.
     """
     import torch
 
@@ -148,7 +152,7 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
         if plan is not None:
             figures = (plan.batch * plan.heads, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest)
         todo = chooser.work(q.shape[0], q.shape[1], q.shape[2], q.shape[3], *figures)
-        by_tma = tuple(name for name in known.by_tma if scheduled or name != _SCHEDULED) if tma else ()
+        by_tma = tuple(name for name in known.by_tma if scheduled or name not in (_SCHEDULED, parts.KERNEL)) if tma else ()
         taken = known.fit.choose(str(q.dtype).removeprefix("torch."), todo, known.any_strides + by_tma)
         if taken is not None:
             return taken
@@ -224,8 +228,6 @@ def _fitted(index: int) -> _Fitted | None:
         if v.device == "cuda" and build_plan.claims(v, arch) and states.get(v.name, {}).get("status") != "failed"
     ]
     by_tma = tuple(v.name for v in built if v.archs == ("sm_90a",))  # the Hopper kernels are those fed by TMA
-    if not set(by_tma) <= set(found[0].prices.get("16 bit", {})):
-        return None  # a newer kernel than the fit: it would never be taken
     return _Fitted(found[0], tuple(v.name for v in built if v.name not in by_tma), by_tma)
 
 
@@ -260,6 +262,8 @@ def fake(
     impl,
     schedule=None,
     fragments=None,
+    parts=None,
+    items=None,
 ):
     """The shape-only kernel: what torch.compile and opcheck learn of the operator."""
     return q.new_empty(q.shape)
@@ -284,10 +288,15 @@ def _refuse_while_tracing() -> bool:
     raise RuntimeError("under torch.compile a mask must be prepared: pass prepare(mask, seq_q, seq_k, device), made outside")
 
 
+def _refuse_parts_while_tracing() -> bool:
+    raise RuntimeError(f"{parts.KERNEL} is not traced by torch.compile, because its work is made for each size; use v4_scheduled")
+
+
 # What torch.compiler.assume_constant_result does, without importing torch here: run while tracing, not put into the graph. An
 # exception in such a function ends the compilation, where one raised in traced code would only be a graph break and then no error.
 _while_tracing._dynamo_marked_constant = True
 _refuse_while_tracing._dynamo_marked_constant = True
+_refuse_parts_while_tracing._dynamo_marked_constant = True
 
 
 def _check(torch, q, k, v) -> None:

@@ -179,7 +179,7 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
     all_tiles = masks * -(-seq_q // tiles.TILE) * columns
     lists, live, full, partial, longest = (None,) * 4, masks * seq_q * seq_k, all_tiles, 0, columns
     if part is not None:
-        lists, live, full, partial, longest = _lists(masks, seq_q, seq_k, part, device)
+        lists, live, full, partial, longest = tile_lists(masks, seq_q, seq_k, part, device)
         if full == all_tiles:
             lists = (None,) * 4
     steps = (None, None)
@@ -193,7 +193,7 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
     return Plan(mask, seq_q, seq_k, device, batch, heads, *lists, live, full, partial, longest, took, *steps)
 
 
-def _lists(masks: int, seq_q: int, seq_k: int, part, device):
+def tile_lists(masks: int, seq_q: int, seq_k: int, part, device):
     """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list)."""
     import torch
 
