@@ -15,6 +15,7 @@ SEARCH_TOLD = {  # torch-free: what pages and the command line may know of the s
         "encoding",
         "layer",
         "setting",
+        "sittings",
         "templates",
         "codegen",
         "pairs",
