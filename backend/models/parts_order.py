@@ -100,7 +100,10 @@ def kernels(events: list[tuple[str, float, float]]) -> Iterable[Step]:
 
 def operators(events: list[tuple[str, float, float]]) -> Iterable[Step]:
     """Steps of a call on the CPU: products and attention as the profiler saw them, the compiled loops between as what is left."""
-    begin, end = next((start, stop) for name, start, stop in events if name == _CALL)
+    calls = [e for e in events if "CompiledFxGraph" in e[0]] or [
+        e for e in events if e[0] == _CALL
+    ]  # without the guards before it
+    begin, end = calls[0][1:]
     last = begin
     for name, start, stop in sorted(events, key=lambda e: (e[1], -e[2])):
         kind = "product" if _OPERATOR_PRODUCT.match(name) else "attention" if _fused(name, operator=True) else None
