@@ -114,10 +114,17 @@ def _predicted(state: url.State, model: surrogate.Surrogate, threshold: float) -
     said = model.predict([code], threshold)[0]
     word = "High (1)" if said.performance else "Low (0)"
     text = (f"`{code}`: **{numbers.time(said.ms)}** [{numbers.time(said.low)}, {numbers.time(said.high)}], **{word}**, "
-            f"probability of High {numbers.percent(said.probability)}")  # fmt: skip
+            f"probability of High {_share(said.probability)}")  # fmt: skip
     measured = model.known.get(said.code)
     st.markdown(text + (f"; measured {numbers.time(measured)}" if measured else "; not among the pairs"))
     st.caption("The code is the one of the part Scheme.")
+
+
+def _share(probability: float) -> str:
+    """In words where the normal distribution's tails would give figures that nobody can know."""
+    if probability < 0.001:
+        return "below 0.1 %"
+    return "above 99.9 %" if probability > 0.999 else numbers.percent(probability)
 
 
 def _mark(known: dict[str, float]) -> str:
