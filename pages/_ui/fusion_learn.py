@@ -14,7 +14,7 @@ from backend.search import pairs, surrogate
 from backend.search.setting import Setting
 from pages._ui import beside, drawn, fusion_runs, fusion_scheme, show, style, url
 
-_RUN, _FILE = "a run", "a text file"
+_RUN, _FILE = "a run", "a file"
 
 
 def draw(state: url.State, setting: Setting) -> None:
@@ -48,15 +48,24 @@ def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None
     kind = st.radio("pairs from", (_RUN, _FILE), key=state.seed("pairs", _RUN, url.one_of((_RUN, _FILE))), horizontal=True)
     state.keep("pairs", kind, _RUN)
     if kind == _FILE:
-        upload = st.file_uploader("bits, a tab, milliseconds: a line a scheme", key="fusion/upload", type=["tsv", "txt", "csv"])
+        upload = st.file_uploader(
+            "bits, a tab, milliseconds: a line a scheme; or a saved surrogate (JSON)",
+            key="fusion/upload",
+            type=["tsv", "txt", "csv", "json"],
+        )
         if upload is None:
-            st.caption("Such a file comes from “Pairs” of a traverse, or from measurements of your own.")
+            st.caption(
+                "Such a file comes from “Pairs” of a traverse, or from measurements of your own; of a saved surrogate its pairs are taken."
+            )
             return None, "", {}
         text = upload.getvalue().decode(errors="replace")
+        if text.lstrip().startswith("{"):
+            known, context = surrogate.saved_pairs(text, upload.name)
+            return known, f"{upload.name}, {context.get('device', 'device not known')}", context
         return pairs.parse(text, upload.name), f"{upload.name}, device not known", {"file": upload.name}
     run = fusion_runs.choose(state, "data", "run", setting=setting, largest=True)
     if run is None:
-        st.markdown("**There is no run to learn from yet.** Traverse some schemes, or take a text file of bits and milliseconds.")
+        st.markdown("**There is no run to learn from yet.** Traverse some schemes, or take a file of bits and milliseconds.")
         return None, "", {}
     known = fusion_runs.known_pairs(run.id)
     return known, fusion_runs.setting_words(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
