@@ -62,8 +62,9 @@ def select(found: list[Run], key: str) -> list[Run]:
 def columns() -> dict:
     return {
         "open": st.column_config.LinkColumn("", display_text="open", width=56),
-        "what": st.column_config.TextColumn("run"),
-        "answer": st.column_config.TextColumn("found"),
+        "what": st.column_config.TextColumn("run", width=330),
+        "answer": st.column_config.TextColumn("found", width=250),
+        "device": st.column_config.TextColumn("device", width=130),
         "status": st.column_config.TextColumn("status", width=110),
         "when": st.column_config.TextColumn("when", width=140),
         "kind": st.column_config.TextColumn("kind", width=70),
