@@ -52,7 +52,10 @@ def run(args, out) -> int:
     records = folder.records(library.find(run_id))
     accuracy = _accuracy(args, spec, records) if args.accuracy and ended.status == "done" else None
     data = {"run": run_id, "baseline": spec["baseline"], "records": [r.to_json() for r in records], "accuracy": accuracy}
-    text = "\n\n".join(filter(None, [show(records, spec["baseline"], ended.environment), _memory(records), _parts(records)]))
+    judged = _judged(accuracy["run"]) if accuracy and accuracy["status"] == "done" else ""
+    text = "\n\n".join(
+        filter(None, [show(records, spec["baseline"], ended.environment), _memory(records), _parts(records), judged])
+    )
     runs = f"run {run_id}" + (f"\naccuracy by module: run {accuracy['run']}, {accuracy['status']}" if accuracy else "")
     out.answer(data, f"{text}\n\n{runs}")
     if ended.status != "done":
@@ -118,6 +121,23 @@ def _accuracy(args, spec: dict, records: list[Record]) -> dict:
     run_id = submit.submit("accuracy", asked, args.title)
     ended = follow(run_id)
     return {"run": run_id, "status": ended.status, "reason": ended.reason}
+
+
+def _judged(run_id: str) -> str:
+    """What the accuracy run found, a line a way: the error of the output over its size, and where it first is beyond what is acceptable."""
+    from backend.analysis.accuracy_depth import first_divergence
+    from backend.charts.numbers import NA, three
+    from backend.store import library, tables
+
+    body = []
+    for e in tables.read(library.find(run_id), "accuracy")["entries"]:
+        if e["reason"]:
+            body.append([e["way"], NA, "not judged", e["reason"]])
+            continue
+        error, first = e["rows"][-1]["relative_l2"], first_divergence(e["rows"])
+        verdict = ["accepted everywhere", ""] if first is None else ["beyond its limit", f"from {e['rows'][first]['name']} on"]
+        body.append([e["way"], "infinite" if error is None else three(error), *verdict])
+    return table(["accuracy against float64", "error", "verdict", ""], body, "lrll")
 
 
 def _memory(records: list[Record]) -> str:

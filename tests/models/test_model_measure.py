@@ -168,6 +168,32 @@ def test_the_verb_end_to_end(profiles, capsys):
     assert folder.read(path).kind == "model" and len(folder.records(path)) == 2 and len(folder.samples(path)) == 2
 
 
+def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
+    import gzip
+
+    from backend.cli.model import _judged
+    from backend.store import library
+
+    def rows(*accepted, error=1e-4):
+        return [{"name": f"layer.{i}", "accepted": good, "relative_l2": error} for i, good in enumerate(accepted)]
+
+    entries = [
+        {"way": "eager", "reason": None, "rows": rows(True, True)},
+        {"way": "sdpa", "reason": None, "rows": rows(True, False, error=None)},
+        {"way": "flex", "reason": "no biases", "rows": []},
+    ]
+    (tmp_path / "artifacts").mkdir()
+    with gzip.open(tmp_path / "artifacts" / "accuracy.json.gz", "wt") as file:
+        json.dump({"schema": 1, "entries": entries}, file)
+    monkeypatch.setattr(library, "find", lambda run_id: tmp_path)
+    said = [" ".join(line.split()) for line in _judged("a run").splitlines()[2:]]
+    assert said == [
+        "eager 0.000100 accepted everywhere",
+        "sdpa infinite beyond its limit from layer.1 on",
+        "flex n/a not judged no biases",
+    ]
+
+
 @pytest.mark.parametrize(
     "words, says",
     [
