@@ -14,6 +14,8 @@
 namespace {
 using namespace hopper;
 
+constexpr int kMaxSteps = 1024;  // of an item: its schedule lies in shared memory
+
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
 struct Items {
@@ -199,6 +201,7 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     work.q_length = args.seq_q / work.q_modulus;
     work.later = p > 0;
     work.more = p + 1 < all.part_count;
+    if (part.longest > kMaxSteps) return "unsupported: more than 131072 keys in one list";
     const int bytes = S::shared_bytes(2 * int(part.longest));
     if (const char* why = allow_shared_up_to<kernel>(bytes)) return why;
     const int64_t grid = part.item_count * copies, joins = 2 * part.join_count * copies;

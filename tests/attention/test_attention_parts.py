@@ -158,6 +158,40 @@ def test_orders_that_go_into_boxes(modulus, size, yes):
     assert parts.fits(modulus, size) == yes
 
 
+@pytest.mark.gpu
+def test_it_can_be_captured_once_its_work_is_made():
+    inputs = OP.inputs(case(2048, mask="strided", batch=2, heads=12, head_dim=64), "float16", "cuda", 0)
+    q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
+    attention(q, k, v)  # loads the library
+    with pytest.raises(RuntimeError, match="call it once with these sizes before"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        attention(q, k, v, plan, impl=parts.KERNEL)
+    for mask in (plan, None):
+        attention(q, k, v, mask, impl=parts.KERNEL)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = attention(q, k, v, mask, impl=parts.KERNEL)
+        q.normal_()
+        graph.replay()
+        assert torch.equal(out, attention(q, k, v, mask, impl=parts.KERNEL))
+
+
+@pytest.mark.gpu
+def test_work_made_for_a_gpu_is_that_of_the_cpu():
+    for text in ("strided:window=40,stride=32", "bigbird", "full"):
+        one, other = (parts._Kept(prepare(masks.parse(text), 512, 512, device)) for device in ("cpu", "cuda"))
+        for way in (0, 1):
+            made = []
+            for kept in (one, other):
+                if kept.ways[way]:
+                    whole, kept.ways = kept.ways, [kept.ways[way]]
+                    kept.tensors = {}
+                    made.append(kept.work(4, 64))
+                    kept.ways = whole
+            assert not made or all(
+                torch.equal(getattr(made[0], f), getattr(made[1], f).cpu()) for f in ("schedule", "items", "parts")
+            )
+
+
 def test_the_kernel_emulated():
     done = subprocess.run(
         [sys.executable, "-m", "tests.attention.emulated_parts"],
