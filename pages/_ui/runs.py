@@ -65,8 +65,9 @@ def nearest(op: str, case: Mapping) -> tuple[str, str] | None:
     found, _ = library.runs(kind="bench", op=op, recorded=True, limit=100)
     asked = [(_apart(case, dict(one)), run.id, dict(one)) for run in found for one in run.spec.get("cases") or ()]
     for _, run_id, one in sorted(asked, key=lambda a: a[0]):
-        for name, rows in tables.cases(records(run_id)).items():  # a run that was stopped lacks some of its cases
-            if dict(rows[0].case) == one:
+        path = library.find(run_id)
+        for name, measured in _cases(str(path), stamp(path, "results.jsonl")):  # a run that was stopped lacks some of its cases
+            if measured == one:
                 return run_id, name
     return None
 
@@ -103,6 +104,12 @@ def stamp(path: Path, name: str) -> tuple[int, int]:
 @st.cache_data(max_entries=64, show_spinner=False)
 def _records(path: str, stamp: tuple[int, int]) -> list[Record]:
     return folder.records(Path(path))
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _cases(path: str, stamp: tuple[int, int]) -> list[tuple[str, dict]]:
+    """(name, case) of every case that has a record."""
+    return [(name, dict(rows[0].case)) for name, rows in tables.cases(_records(path, stamp)).items()]
 
 
 @st.cache_data(max_entries=6, show_spinner=False)
