@@ -49,7 +49,7 @@ def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_
     for view, shows in (
         ("Where time goes", ".js-plotly-plot"),
         ("Time line", ".js-plotly-plot"),
-        ("Tables", "[data-testid=stDataFrame]"),
+        ("Tables", ".st-key-table-profile-kernel_summary .fs-table"),
     ):
         page.get_by_text(view, exact=True).first.click()
         page.locator(shows).first.wait_for()
