@@ -72,6 +72,7 @@ class Driver:
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(1200)  # where nothing is built yet, every kernel is compiled here
 def test_blocks_on_an_sm_are_those_of_the_driver(tmp_path):
     torch = pytest.importorskip("torch")
     torch.zeros(1, device="cuda")  # makes the context that the modules are loaded into
