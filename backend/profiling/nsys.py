@@ -45,6 +45,10 @@ def load(
         raise ValueError(f"{path.name} is a damaged or truncated SQLite file ({error})") from None
 
 
+_TIMES, _LONGEST = ("start", "end", "utcEpochNs"), 1 << 61
+_OF_EVENTS = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS", "OSRT_API", "PROFILER_OVERHEAD")
+
+
 class _Export:
     """Tables by name, columns by name."""
 
@@ -63,15 +67,24 @@ class _Export:
         self.strings = dict(con.execute("SELECT id, value FROM StringIds")) if "StringIds" in self.tables else {}
 
     def read(self, table: str, *columns: str) -> dict[str, np.ndarray]:
-        """int64 columns in the table's order; ABSENT where there is no such column, table or value."""
-        if table not in self.tables:
-            return {c: np.zeros(0, np.int64) for c in columns}
-        there = {row[1] for row in self.con.execute(f'PRAGMA table_info("{table}")')}
-        chosen = ", ".join(f'"{c}"' if c in there else "NULL" for c in columns)
-        rows = self.con.execute(f'SELECT {chosen} FROM "{table}"').fetchall()
+        """``rows`` as int64 columns; ABSENT where there is no such column, table or value, or a time beyond 73 years."""
+        rows = self.rows(table, *columns)
         found = np.array([[ABSENT if not isinstance(v, int) else v for v in row] for row in rows], np.int64)
         found = found.reshape(len(rows), len(columns))
+        for i in (i for i, c in enumerate(columns) if c in _TIMES):
+            found[(found[:, i] < -_LONGEST) | (found[:, i] > _LONGEST), i] = ABSENT
         return {c: found[:, i].copy() for i, c in enumerate(columns)}
+
+    def rows(self, table: str, *columns: str) -> list[tuple]:
+        """The same as they stand in the file; of a table of events those that say when they began."""
+        if table not in self.tables:
+            return []
+        there = {row[1] for row in self.con.execute(f'PRAGMA table_info("{table}")')}
+        chosen = ", ".join(f'"{c}"' if c in there else "NULL" for c in columns)
+        if table.startswith(_OF_EVENTS) and "start" not in there:
+            raise ValueError(f"{self.name}: its table {table} has no column start, as every export of Nsight Systems has it")
+        sound = f" WHERE typeof(start) = 'integer' AND start BETWEEN {-_LONGEST} AND {_LONGEST}" if "start" in there else ""
+        return self.con.execute(f'SELECT {chosen} FROM "{table}"{sound}').fetchall()
 
     def text(self, ids: np.ndarray) -> Coded:
         """The strings that ids stand for."""
@@ -192,7 +205,7 @@ def _nvtx(export: _Export) -> tuple[dict, dict]:
     found = export.read("NVTX_EVENTS", "start", "end", "eventType", "globalTid", "textId")
     names = export.text(found["textId"])
     if "NVTX_EVENTS" in export.tables:  # the text stands in the row or among the strings
-        rows = export.con.execute("SELECT text FROM NVTX_EVENTS").fetchall()
+        rows = export.rows("NVTX_EVENTS", "text")
         known = {value: code for code, value in enumerate(names.values)}
         own = np.array([-1 if text is None else known.setdefault(str(text), len(known)) for (text,) in rows], np.int32)
         names = Coded(np.where(own >= 0, own, names.codes).astype(np.int32), list(known))

@@ -67,7 +67,9 @@ def draw(state: url.State, found: Profile) -> None:
         shown = shown.drop(columns=[c for c in ("module",) if c in shown and table != "module_summary"])
     if not found.has("steps"):
         shown = shown.drop(columns=[c for c in ("step",) if c in shown])
-    shown = shown[[*(c for c in _LEAD if c in shown), *(c for c in shown if c not in _LEAD)]]
+    told = [c for c in shown if shown[c].notna().any()]
+    rest = [c for c in shown if c not in told]  # of which this page knows nothing: last
+    shown = shown[[*(c for c in _LEAD if c in told), *(c for c in told if c not in _LEAD), *rest]]
     zero = ((found.summary or {}).get("span_ns") or [None])[0]
     html_table.draw(_readable(profiler_words.units(shown, zero)), profiler_words.why(table), f"profile-{table}", 640)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 
 import pandas as pd
 import streamlit as st
@@ -18,6 +19,7 @@ _BY = {
     "kernel": (("name",), ("kernel",)),
 }
 _MOST_LANES = 12
+_OFFERED = 400  # lanes in the list; a longer one is no help, and every drawing sends it
 _BINS = 800
 _EACH = 700  # events of a lane up to which each is drawn by itself
 
@@ -63,6 +65,9 @@ def line(state: url.State, found: Profile) -> None:
     if not lanes:
         profiler_words.lacks("time line", "Traces and Nsight Systems exports have one.")
         return
+    if len(lanes) > _OFFERED:
+        st.caption(f"The file has {len(lanes):,} lanes; the first {_OFFERED} are offered, all of them stand in the tables.")
+        lanes = dict(islice(lanes.items(), _OFFERED))
     usual = _usual(lanes)
     key = state.seed("lanes", usual, lambda text: [n for n in text.split("|") if n in lanes] or usual, found.id)
     st.session_state[key] = [n for n in st.session_state[key] if n in lanes]

@@ -103,6 +103,18 @@ def test_launches_are_scoped_to_their_process(tmp_path):
     assert rows["launches"][0]["pid"] == "77" and rows["launches"][0]["tid"] == "12"
 
 
+def test_events_that_do_not_say_when_are_left_out_and_the_others_keep_their_texts(tmp_path):
+    ranges = (
+        "NVTX_EVENTS",
+        "start, end, eventType, textId, text",
+        [(None, 5, 59, None, "lost"), (80, 99, 59, None, "kept"), (1 << 62, 9, 59, 1, None)],
+    )
+    far = ("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", [((1 << 63) - 1,)])
+    summary, rows = load(export(tmp_path / "a.sqlite", rows=[ONE_KERNEL, ranges, far]), tmp_path / "out")
+    assert [(r["name"], r["ts_ns"], r["dur_ns"]) for r in rows["operators"]] == [("kept", 80, 19)]
+    assert any("times are relative" in n for n in summary["notes"])
+
+
 def test_graphs_traced_as_a_whole_are_said(tmp_path):
     graphs = (
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
@@ -123,6 +135,11 @@ def test_graphs_traced_as_a_whole_are_said(tmp_path):
         (lambda p: sqlite3.connect(p).executescript("CREATE TABLE t (a)"), "no export of Nsight Systems"),
         (lambda p: export(p, version="9.1.0", rows=[ONE_KERNEL]), "export schema 9; 2 and 3 can be read"),
         (lambda p: export(p), "nothing to show"),
+        (lambda p: export(p, rows=[("CUPTI_ACTIVITY_KIND_KERNEL", "x", [(1,)])]), "has no column start"),
+        (
+            lambda p: export(p, rows=[("NVTX_EVENTS", "start, end, eventType", [(None, 5, 59), ("a", 5, 59), (1 << 62, 5, 59)])]),
+            "nothing to show",
+        ),
     ],
 )
 def test_what_is_no_export_gets_one_sentence(make, says, tmp_path):
