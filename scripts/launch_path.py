@@ -42,11 +42,10 @@ def main() -> None:
     plan = prepare(mask, SHAPE[2], SHAPE[2], given.device)
     impl = choose(q, k, v, plan) if given.impl == "auto" else given.impl
     attention(q, k, v, plan, impl=impl)  # loads the library
-    lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
-    operator, scale = torch.ops.fusescope.attention, SHAPE[3] ** -0.5
+    operator = torch.ops.fusescope.attention
     sdpa = torch.nn.functional.scaled_dot_product_attention
     calls = {
-        "torch.ops.fusescope.attention": lambda: operator(q, k, v, None, *lists, scale, impl, plan.schedule, plan.fragments),
+        "torch.ops.fusescope.attention": lambda: operator(q, k, v, impl, plan.buffer, plan.layout),
         "attention(plan)": lambda: attention(q, k, v, plan, impl=given.impl),
         "attention(mask)": lambda: attention(q, k, v, mask, impl=given.impl),
         "sdpa(is_causal)": lambda: sdpa(q, k, v, is_causal=True),

@@ -8,8 +8,9 @@ functional.py is the public function, peers.py and flex.py are what a user could
 
 from backend.kernels import register_fakes
 from backend.ops.attention.cases import DTYPES, PARAMETERS, TOLERANCE, cost, tolerance, validate
+from backend.ops.attention.choosing import choose
 from backend.ops.attention.decode import attention_decode
-from backend.ops.attention.functional import attention, choose, fake
+from backend.ops.attention.functional import attention, fake
 from backend.ops.attention.peers import PEERS
 from backend.ops.attention.plan import Plan, prepare
 from backend.ops.attention.problem import arguments, auto, call, inputs, prepared, reference
