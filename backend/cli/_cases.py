@@ -98,6 +98,8 @@ def crossed(
 def implementations(op: str, names: Sequence[str], device: str, arch: str | None) -> list[Implementation]:
     """What --impl names, in its order. "all": everything that can run on the device; a swept kernel's name without its
     values: every choice of them. ValueError for a name that the operator does not have."""
+    if not names:
+        raise ValueError(f"--impl names at least one implementation of {op}, or all")
     listed = ops.implementations(op, device, arch)
     found: dict[str, Implementation] = {}
     for name in names:

@@ -27,6 +27,11 @@ def arguments(parser, words) -> None:
     parser.add_argument(
         "--deadline", type=float, metavar="SECONDS", help="stop the job after this long; the same command goes on where it was"
     )
+    parser.add_argument(
+        "--after",
+        metavar="RUN,RUN",
+        help="earlier traverses of the same layer, perhaps on another machine of the same kind: what they hold is not measured again",
+    )
     parser.add_argument("--fresh", action="store_true", help="a new run, where one with the same request could be resumed")
     parser.add_argument("--no-segments", action="store_true", help="do not time each segment on its own")
     parser.add_argument("--title", default="", help="what the run is called in the library")
@@ -36,7 +41,7 @@ def arguments(parser, words) -> None:
 def run(args, out) -> int:
     from backend.cli._follow import follow
     from backend.jobs import submit
-    from backend.store import folder, library
+    from backend.search import sittings
 
     spec = submit.validate("traverse", specify(args))
     run_id = None if args.fresh else unfinished(spec)
@@ -47,7 +52,7 @@ def run(args, out) -> int:
         run_id = submit.submit("traverse", spec, args.title)
         say(run_id)
     ended = follow(run_id)
-    data = summary(run_id, folder.records(library.find(run_id)))
+    data = summary(run_id, sittings.records(run_id))
     out.answer(data, f"{text(data)}\n\nrun {run_id}")
     if ended.status != "done":
         say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
@@ -61,7 +66,7 @@ def specify(args) -> dict:
         raise ValueError(f"ranges are given by their first and last codes in pairs, not by {len(args.ends)} codes")
     ranges = [[encoding.value(a), encoding.value(b)] for a, b in zip(args.ends[::2], args.ends[1::2])] or None
     spec = _layer.setting(args).spec() | {"ranges": ranges, "limit": args.limit, "seed": args.seed}
-    spec |= {"segments": not args.no_segments}
+    spec |= {"segments": not args.no_segments, "after": args.after}
     further = {"budget_s": args.budget, "deadline_s": args.deadline}
     return spec | {k: v for k, v in further.items() if v is not None}
 
@@ -75,7 +80,7 @@ def unfinished(spec: dict) -> str | None:
             run = folder.read(path)
         except RunError:
             continue
-        if dict(run.spec) == spec and run.status in ("interrupted", "cancelled", "failed"):
+        if {"after": None, **run.spec} == spec and run.status in ("interrupted", "cancelled", "failed"):
             return run.id
     return None
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from backend import models
+from backend.core.errors import Unsupported
 from backend.core.records import DTYPES, BenchSpec, Record
 from backend.core.reporter import Reporter
 from backend.measure import graph
@@ -205,7 +206,7 @@ class ModelTrial(Trial):
         return found
 
     def parts(self, c: Candidate) -> dict[str, Any] | None:
-        return self._told(c, "where its time goes", lambda: parts.measure(c.name, self.subject.model, self.inputs))
+        return self._told(c, "where its time goes", lambda: parts.measure(c.name, self.subject.model, self.inputs, c.run))
 
     def products(self, c: Candidate) -> float | None:
         """Beside the fused encoder on a GPU: median ms of its layers' products alone, in a CUDA graph; what is above is everything else."""
@@ -226,7 +227,7 @@ class ModelTrial(Trial):
         self._doing(c)
         try:
             return ask()
-        except RuntimeError as e:
+        except (RuntimeError, Unsupported) as e:
             if "CUDA error" in str(e):
                 raise
             self.reporter.log(f"{c.name}: {what} is not known: {graph.first_line(e)}")

@@ -10,9 +10,9 @@ LAYOUTS = {"query": "bhsd", "key": "bhsd", "value": "bhsd", "scores": "bhss", "p
 
 
 def lengths(inputs: Mapping[str, Any], case: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Tokens of every sequence, None where no sequence is padded."""
+    """Tokens of every sequence, None where no sequence is padded: each decodes one token, whatever its cache holds."""
     given = tuple(int(n) for n in inputs["lengths"])
-    return None if all(n == int(case["seq"]) for n in given) else given
+    return None if case.get("phase") == "decode" or all(n == int(case["seq"]) for n in given) else given
 
 
 def layout(name: str) -> str:

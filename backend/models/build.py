@@ -11,6 +11,7 @@ from typing import Any
 
 from backend.models import cases, catalog, masking, weights
 from backend.models.cache import FixedCache
+from backend.models.families import _settings
 from backend.models.families._base import Config
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is built here; a look-up that fails would take 23 s
@@ -105,15 +106,13 @@ def _sum_in_fp32() -> None:
 
 
 def _module(family, config: Config):
-    """Hugging Face's module, initialised at random. Matrices have a standard deviation of 1/sqrt(width), so that scores have one of
-    about 1 and every layer matters; Hugging Face's 0.02 leaves attention nearly uniform."""
+    """Hugging Face's module, initialised at random."""
     import transformers
 
     transformers.logging.set_verbosity_error()
-    settings, keywords, module = family.hugging_face(config)
-    if settings != "T5Config":  # T5 initialises by its own rule, which has that effect
-        keywords = keywords | {"initializer_range": config.hidden**-0.5}
-    return getattr(transformers, module)(getattr(transformers, settings)(**keywords, attn_implementation="eager"))
+    table = family.SETTINGS
+    settings = getattr(transformers, table.config)(**_settings.keywords(family, config), attn_implementation="eager")
+    return getattr(transformers, table.module)(settings)
 
 
 def _stir(module) -> None:
@@ -129,9 +128,9 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
     """Random inputs of a complete case on the model's device.
 
     input_ids: int64 (B, S), (B, 1) to decode, or pixel_values: (B, channels, side, side) in the model's dtype; decoder_input_ids for
-    T5. lengths: list, lengths_tensor: int32 (B,). keep: bool (1 or B, 1, 1 or S, S) of mask and lengths together, additive: the
-    same as 0 and the dtype's minimum, both None where nothing is masked; causal: the mask is causal and told as such;
-    mask: the Mask; cache: FixedCache of the generating phases.
+    T5. lengths: list, lengths_tensor: int32 (B,). keep: bool (1 or B, 1, 1 or S, S) of mask and lengths together, to decode
+    (B, 1, 1, S + 1); additive: the same as 0 and the dtype's minimum, both None where nothing is masked; causal: the mask is causal
+    and told as such; mask: the Mask; cache: FixedCache of the generating phases, to decode holding lengths[b] tokens.
     """
     import torch
 
@@ -151,9 +150,11 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
     found["lengths_tensor"] = torch.tensor(found["lengths"], dtype=torch.int32, device=device)
     found |= masking.masks_of(model, case, found["lengths"])
     if case.get("phase"):
-        found["cache"] = FixedCache.of(model, case, generator if decode else None)
+        counts = found["lengths_tensor"].long() if decode and found["keep"] is not None else None
+        found["cache"] = FixedCache.of(model, case, generator if decode else None, counts)
         start = seq if decode else 0
-        found["position_ids"] = torch.arange(start, start + (1 if decode else seq), device=device)[None]
+        places = torch.arange(start, start + (1 if decode else seq), device=device)[None]
+        found["position_ids"] = places if counts is None else counts[:, None]
     return found
 
 

@@ -12,17 +12,23 @@ from typing import Any
 
 @dataclass
 class FixedCache:
-    """keys, values: per layer (B, H_kv, end, D), of which the first ``start`` are there before a call."""
+    """keys, values: per layer (B, H_kv, end, D), of which the first ``start`` are there before a call.
+
+    counts: int64 (B,) where sequences differ: how many tokens each has, at most ``start``; the next one of each is then put right
+    behind them, and what lies further on is for nobody to see.
+    """
 
     keys: list[Any]
     values: list[Any]
     start: int
+    counts: Any = None
 
     is_compileable = False
 
     @classmethod
-    def of(cls, model, case, generator=None) -> FixedCache:
-        """For a case: empty to prefill (generator None), or holding seq random tokens to decode one more."""
+    def of(cls, model, case, generator=None, counts=None) -> FixedCache:
+        """For a case: empty to prefill (generator None), or holding seq random tokens (counts: so many of each sequence) to decode one
+        more."""
         import torch
 
         config, dtype = model.config, getattr(torch, model.dtype)
@@ -34,11 +40,16 @@ class FixedCache:
                 return torch.zeros(shape, dtype=dtype, device=model.device)
             return torch.randn(shape, generator=generator).to(device=model.device, dtype=dtype)
 
-        return cls([one() for _ in range(config.layers)], [one() for _ in range(config.layers)], start)
+        return cls([one() for _ in range(config.layers)], [one() for _ in range(config.layers)], start, counts)
 
     def to(self, dtype) -> FixedCache:
         """A copy in another precision."""
-        return FixedCache([t.to(dtype, copy=True) for t in self.keys], [t.to(dtype, copy=True) for t in self.values], self.start)
+        return self.part(0, None, dtype)
+
+    def part(self, first: int, last: int | None, dtype) -> FixedCache:
+        """A copy of sequences first … last−1 in another precision."""
+        keys, values = ([t[first:last].to(dtype, copy=True) for t in side] for side in (self.keys, self.values))
+        return FixedCache(keys, values, self.start, None if self.counts is None else self.counts[first:last])
 
     @property
     def is_sliding(self) -> list[bool]:
@@ -47,6 +58,11 @@ class FixedCache:
     def update(self, key_states, value_states, layer_idx: int, *args, **kwargs):
         end = self.start + key_states.shape[2]
         keys, values = self.keys[layer_idx], self.values[layer_idx]
+        if self.counts is not None:
+            at = self.counts[:, None, None, None].expand_as(key_states)
+            keys.scatter_(2, at, key_states)
+            values.scatter_(2, at, value_states)
+            return keys, values
         keys[:, :, self.start : end].copy_(key_states)
         values[:, :, self.start : end].copy_(value_states)
         return keys[:, :, :end], values[:, :, :end]

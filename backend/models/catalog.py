@@ -12,6 +12,7 @@ from typing import Any
 
 from backend.core.discovery import load_part, module_names
 from backend.models import families
+from backend.models.families import _settings
 from backend.models.families._base import COMMON, DEFINES, PHASE, Config
 from backend.ops.base import Parameter
 
@@ -90,7 +91,7 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
         asked = (None if heads == own.heads else heads, None if head_dim == own.head_dim else head_dim)
         if None not in (heads, head_dim) and asked != (None, None) and heads * head_dim != own.hidden:
             asked = (heads, head_dim)  # another width, said by both
-        return module.sizes(own, *asked, layers, seq)
+        return _settings.resized(module, own, *asked, layers, seq)
     found = _of_checkpoint(module, checkpoint)
     for key, value in (("layers", layers), ("heads", heads), ("head_dim", head_dim)):
         if value not in (None, getattr(found, key)):
@@ -127,6 +128,6 @@ def _of_checkpoint(module: ModuleType, folder: str) -> Config:
     if not isinstance(data, dict):
         raise ValueError(f"{file} holds no JSON object")
     try:
-        return module.from_hugging_face(data)
+        return _settings.sizes(module, data)
     except TypeError as error:
         raise ValueError(f"{file} has a value of the wrong kind: {error}") from None

@@ -37,7 +37,7 @@ def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
     weights = sum(math.prod(w.dims(config)) for w, _ in tree.rows(module, config) if not w.node.startswith(unread))
     tables = (2 if module.KIND == "encoder-decoder" else 1) * valid * config.hidden
     head = config.vocab * config.hidden if decode and config.tied else 0
-    cache = 2 * case["batch"] * case["seq"] * config.kv_inner * config.layers if decode else 0
+    cache = 2 * sum(counts) * config.kv_inner * config.layers if decode else 0
     pixels = tokens * config.pixels
     written = case["batch"] * config.vocab if decode else valid * config.hidden
     notes = {"effective": effective, "executed": executed, "valid_tokens": valid, "tokens": tokens}
@@ -75,8 +75,7 @@ def _pairs(case, counts: list[int], decode: bool) -> tuple[tuple[float, float], 
     """((effective self, cross), (executed self, cross)) pairs of a head, over the batch."""
     batch, seq = case["batch"], case["seq"]
     if decode:
-        live = float(batch * (seq + 1))
-        return (live, 0.0), (live, 0.0)
+        return (float(sum(counts) + batch), 0.0), (float(batch * (seq + 1)), 0.0)
     mask = masks.parse(case["mask"])
     cut = layout.tiles(mask, seq, seq)
     copies = 1 if mask.sequences else batch

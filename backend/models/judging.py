@@ -8,7 +8,6 @@ from typing import Any
 
 from backend.models import build
 from backend.models.build import Model
-from backend.models.cache import FixedCache
 from backend.ops.base import Tolerance
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -55,23 +54,22 @@ def reference(model: Model, inputs: Mapping[str, Any], dtype=None):
 def part(inputs: Mapping[str, Any], first: int, last: int, dtype) -> dict[str, Any]:
     """Sequences first … last−1 of inputs, floating tensors in another precision; a cache is copied."""
     found = dict(inputs)
-    for name in ("input_ids", "decoder_input_ids", "pixel_values", "lengths_tensor", "keep", "additive"):
+    for name in ("input_ids", "decoder_input_ids", "position_ids", "pixel_values", "lengths_tensor", "keep", "additive"):
         if (tensor := inputs.get(name)) is not None:
             tensor = tensor[first:last] if tensor.shape[0] > 1 else tensor
             found[name] = tensor.to(dtype) if tensor.dtype.is_floating_point else tensor
     found["lengths"] = inputs["lengths"][first:last]
     if "cache" in inputs:
-        cache: FixedCache = inputs["cache"]
-        keys, values = ([t[first:last].to(dtype, copy=True) for t in side] for side in (cache.keys, cache.values))
-        found["cache"] = FixedCache(keys, values, cache.start)
+        found["cache"] = inputs["cache"].part(first, last, dtype)
     return found
 
 
 def valid(inputs: Mapping[str, Any], out):
-    """Bool (B, S) of the tokens that are there, or None where all are; T5's decoder has no padding of its own."""
+    """Bool (B, S) of the tokens that are there, or None where all are: T5's decoder has no padding of its own, and every sequence
+    decodes one token."""
     import torch
 
     case = inputs["case"]
-    if "decoder_input_ids" in inputs or all(n == case["seq"] for n in inputs["lengths"]):
+    if "decoder_input_ids" in inputs or case.get("phase") == "decode" or all(n == case["seq"] for n in inputs["lengths"]):
         return None
     return torch.arange(out.shape[1], device=out.device)[None, :] < inputs["lengths_tensor"][:, None].to(out.device)

@@ -19,6 +19,9 @@ def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, An
 
     mask, seq, device = masks.parse(case["mask"]), case["seq"], model.device
     whole = all(n == seq for n in lengths)
+    if case.get("phase") == "decode" and not whole:  # each sequence sees its own tokens and the new one behind them
+        keep = torch.arange(seq + 1, device=device) <= torch.tensor(lengths, device=device)[:, None, None, None]
+        return {"mask": mask, "keep": keep, "additive": _additive(torch, keep, model.dtype), "causal": False}
     own_causal = model.family.KIND == "decoder" and mask.name == "causal"
     if own_causal or (mask.name == "full" and whole):
         return {"mask": mask, "keep": None, "additive": None, "causal": own_causal}
@@ -30,18 +33,24 @@ def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, An
         if model.family.KIND == "encoder-decoder":  # its own masks are made from the two-dimensional one, in both stacks
             return {"mask": mask, "keep": there, "additive": there.long(), "causal": False}
         keep = there[:, None, None, :] if keep is None else keep & there[:, None, None, :]
-    dtype = getattr(torch, model.dtype)
-    additive = torch.zeros(keep.shape, dtype=dtype, device=device).masked_fill_(~keep, torch.finfo(dtype).min)
-    return {"mask": mask, "keep": keep, "additive": additive, "causal": False}
+    return {"mask": mask, "keep": keep, "additive": _additive(torch, keep, model.dtype), "causal": False}
+
+
+def _additive(torch, keep, dtype: str):
+    dtype = getattr(torch, dtype)
+    return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(~keep, torch.finfo(dtype).min)
 
 
 def plan_of(inputs: Mapping[str, Any], device):
-    """The plan of our kernels for these inputs; None where every key is live or the module itself says causal."""
+    """What ``register.masked`` takes for these inputs: the plan of our kernels, to decode caches of different lengths the keys of each
+    sequence (int32 (B,)); None where every key is live or the module itself says causal."""
     from backend.ops.attention import prepare
 
     if inputs["keep"] is None or inputs["keep"].dim() == 2:
         return None
     case, seq = inputs["case"], inputs["case"]["seq"]
+    if case.get("phase") == "decode":
+        return inputs["lengths_tensor"] + 1
     if all(n == seq for n in inputs["lengths"]):
         return prepare(inputs["mask"], seq, seq, device)
     return prepare(inputs["keep"].expand(case["batch"], 1, seq, seq), seq, seq, device)
@@ -55,10 +64,13 @@ def block_mask_of(inputs: Mapping[str, Any], device):
     case = inputs["case"]
     seq, mask = case["seq"], inputs["mask"]
     whole = all(n == seq for n in inputs["lengths"])
+    there = inputs["lengths_tensor"]
+    if case.get("phase") == "decode" and not whole:
+        return create_block_mask(lambda b, h, q, k: k <= there[b], case["batch"], None, 1, seq + 1, device=device)
     if case.get("phase") == "decode" or (mask.name == "full" and whole):
         return None
     bound = mask.bind(seq, seq)
-    kept, there = bound.mask_mod(torch.device(device)), inputs["lengths_tensor"]
+    kept = bound.mask_mod(torch.device(device))
 
     def padded(b, h, q, k):
         return kept(b, h, q, k) & (k < there[b])

@@ -1,18 +1,18 @@
 """Where the time of a call goes, by layer part: one pass with marks in it, for shares only, never a latency.
 
 On CUDA the marks are events, and a kernel that waits is queued first, so that the launches run ahead and the gaps between them are not
-counted; on the CPU they are clock readings. A captured or compiled way is looked at through the same operations launched
-one by one; what torch.compile fuses across parts has none.
+counted; on the CPU they are clock readings. A captured way is looked at through the same operations launched one by one, a compiled
+one through the order of its kernels (parts_order.py).
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from backend.models import build, listing, masking, register
+from backend.models import build, listing, masking, parts_order, register
 from backend.models.build import Model
 from backend.models.families._base import PARTS
 
@@ -32,17 +32,18 @@ def part_of(name: str) -> str | None:
     return next((part for part, pattern in _RULES if re.search(pattern, name)), None)
 
 
-def measure(way_name: str, model: Model, inputs: Mapping[str, Any]) -> dict[str, dict[str, float]] | None:
-    """{part: {"ms", "share"}} of one pass; None for compiled ways."""
+def measure(way_name: str, model: Model, inputs: Mapping[str, Any], run: Callable[[], Any]) -> dict[str, dict[str, float]]:
+    """{part: {"ms", "share"}} of one pass of the way; run: one call of it, as made. Unsupported where its parts cannot be told apart."""
     way = listing.WAYS[way_name]
-    if way.compile or way.name == "sdpa-graph-trap":
-        return None
-    marks = _Marks(model.device)
-    passed = _fused(model, inputs, marks) if way.attention is None else _hooked(way, model, inputs, marks)
-    passed()  # warm
-    marks.begin()
-    passed()
-    found = marks.end()
+    if way.compile or way.name == "sdpa-graph-trap":  # whose masks, and with them its attention, are those of a capture alone
+        found = parts_order.measure(run, model.device, head=inputs["case"].get("phase") == "decode")
+    else:
+        marks = _Marks(model.device)
+        passed = _fused(model, inputs, marks) if way.attention is None else _hooked(way, model, inputs, marks)
+        passed()  # warm
+        marks.begin()
+        passed()
+        found = marks.end()
     total = sum(found.values())
     return {part: {"ms": found.get(part, 0.0), "share": found.get(part, 0.0) / total if total else 0.0} for part in PARTS}
 

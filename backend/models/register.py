@@ -7,8 +7,8 @@
 How a mask reaches the kernels:
 - None: every key, or causal where the module says that it is and there is more than one query, as in Hugging Face's sdpa;
 - a bool mask (Hugging Face's own, for padding and sliding windows): its tile lists are built at the first layer of a forward and
-  kept with the tensor for the others. For a few queries (decoding), and under CUDA graph capture and torch.compile, where lists
-  cannot be built, the mask is added to the scores instead: as exact, without skipping tiles;
+  kept with the tensor for the others, also under CUDA graph capture, where the lists follow the mask at every replay. For a few
+  queries (decoding), and under torch.compile, the mask is added to the scores instead: as exact, without skipping tiles;
 - a float mask: added to the scores, as it is meant;
 - inside ``masked(plan)``: that prepared plan, for every self-attention of the forward. The way to a sparse mask, and under capture.
 """
@@ -23,6 +23,7 @@ _NOT_KEPT = -1e30  # fp32: far below any score, and finite, so that a row whose 
 _FEW = 16  # queries, as in decoding, for which lists of 64 x 64 tiles would cost more to build than they save
 _KEPT = 256
 _counts: dict = {}  # int32 lengths of decoding, by (batch, keys, device)
+_plans: dict = {}  # of causality, by (queries, keys, device)
 _held: list = [None]  # the plan of ``masked``; not a ContextVar, which torch.compile cannot trace
 
 
@@ -52,8 +53,9 @@ def register_attention() -> Calls:
 def masked(plan):
     """Inside, models with attn_implementation="fusescope" attend by this plan (backend.ops.attention.prepare) in every self-attention.
 
-    The plan takes the place of the model's own mask, padding and causality included. It holds for the whole process: one
-    thread at a time. (Under the FlexAttention peer: a BlockMask.)
+    The plan takes the place of the model's own mask, padding and causality included. To decode, where each sequence has one query:
+    how many keys of the cache each has, int32 (B,), in the place of a plan. It holds for the whole process: one thread at a time.
+    (Under the FlexAttention peer: a BlockMask.)
     """
     before, _held[0] = _held[0], plan
     try:
@@ -65,9 +67,13 @@ def masked(plan):
 def mask(**given):
     """The mask that attention gets: none inside ``masked`` and where there is nothing to mask, also while capturing or compiling, where
     Hugging Face itself would build one; else Hugging Face's bool (B, 1, S, T), True = keep."""
+    import torch
     from transformers.masking_utils import sdpa_mask
 
-    return None if _held[0] is not None or _nothing(given) else sdpa_mask(**given)
+    made = None if _held[0] is not None or _nothing(given) else sdpa_mask(**given)
+    if made is not None and not torch.compiler.is_compiling():
+        made._fusescope_made = True  # for this forward alone
+    return made
 
 
 def _nothing(given) -> bool:
@@ -132,7 +138,7 @@ def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0
     import torch
 
     from backend.core.errors import Unsupported
-    from backend.ops.attention import attention
+    from backend.ops.attention import attention, attention_decode
 
     if not torch.compiler.is_compiling():
         _calls.count += 1
@@ -145,6 +151,8 @@ def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and queries > 1 and attention_mask is None
     plan = _held[0] if getattr(module, "is_cross_attention", False) is not True else None
+    if isinstance(plan, torch.Tensor):
+        return attention_decode(query, key, value, plan, scale=scaling).transpose(1, 2), None
     if plan is not None and (plan.seq_q, plan.seq_k) != (queries, keys):
         plan = None  # another attention of the same forward (a decoder over its encoder): it has no mask then
         causal = False
@@ -164,13 +172,13 @@ def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0
 
 def _decode(torch, query, key, value, scaling):
     """One query a sequence over all its keys: by the kernel that splits the keys."""
-    from backend.ops.attention.decode import attention_decode
+    from backend.ops.attention import attention_decode
 
     shape = (query.shape[0], key.shape[2], query.device)
     lengths = _counts.get(shape)
     if lengths is None:
         lengths = torch.full(shape[:1], shape[1], dtype=torch.int32, device=query.device)
-        if not torch.compiler.is_compiling() and not (query.is_cuda and torch.cuda.is_current_stream_capturing()):
+        if not torch.compiler.is_compiling() and not _capturing(torch, query.device):
             if len(_counts) >= _KEPT:
                 _counts.clear()
             _counts[shape] = lengths
@@ -179,7 +187,7 @@ def _decode(torch, query, key, value, scaling):
 
 def _told(torch, attention_mask, causal: bool, query, keys: int, bias):
     """(plan, bias) for what Hugging Face gives as a mask."""
-    from backend.ops.attention import prepare
+    from backend.ops.attention import prepare, unread
 
     queries, device = query.shape[2], query.device
     if attention_mask is None:
@@ -188,23 +196,35 @@ def _told(torch, attention_mask, causal: bool, query, keys: int, bias):
         attention_mask = attention_mask[..., :keys]
     if attention_mask.dtype != torch.bool:
         return None, attention_mask if bias is None else bias + attention_mask
-    fixed = torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
-    if fixed or queries < _FEW:
+    if torch.compiler.is_compiling() or queries < _FEW:
         added = torch.zeros((), dtype=torch.float32, device=device).where(attention_mask, _NOT_KEPT)
         return None, added if bias is None else bias.float() + added
+    capturing = _capturing(torch, device)
     kept = getattr(attention_mask, "_fusescope_plan", None)
     if kept is None or kept[0] != attention_mask._version:
-        kept = attention_mask._version, prepare(attention_mask, queries, keys, device)
-        attention_mask._fusescope_plan = kept
+        made = unread.plan(attention_mask, queries, keys) if capturing else prepare(attention_mask, queries, keys, device)
+        kept = attention_mask._version, made
+        if not capturing or hasattr(attention_mask, "_fusescope_made"):  # a graph's lists are not for what comes after it
+            attention_mask._fusescope_plan = kept
     return kept[1], bias
 
 
+def _capturing(torch, device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 def _causal(queries: int, keys: int, device):
-    """The causal plan; while torch.compile traces it is made then, as a constant of the graph."""
+    """The causal plan, kept: to name a mask and find its plan takes longer than a small attention. While torch.compile traces it is made
+    then, as a constant of the graph."""
     from backend import masks
     from backend.ops.attention import prepare
 
-    return prepare(masks.load("causal"), queries, keys, device)
+    sizes = (queries, keys, device)
+    if sizes not in _plans:
+        if len(_plans) >= _KEPT:
+            _plans.clear()
+        _plans[sizes] = prepare(masks.load("causal"), queries, keys, device)
+    return _plans[sizes]
 
 
 _causal._dynamo_marked_constant = True  # torch.compiler.assume_constant_result, without importing torch here

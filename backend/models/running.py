@@ -83,9 +83,9 @@ def _trap(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     if inputs["mask"].name not in ("full", "causal"):
         raise Unsupported(f"Hugging Face builds no mask {inputs['mask']} by itself; the trap is shown with full and causal")
     if inputs["keep"] is not None:
-        seq = inputs["case"]["seq"]
-        there = torch.arange(seq, device=model.device)[None, :] < inputs["lengths_tensor"][:, None]
-        given["additive"] = there.long()
+        new = inputs["case"].get("phase") == "decode"  # one more, behind what is there
+        places = torch.arange(inputs["case"]["seq"] + new, device=model.device)
+        given["additive"] = (places < inputs["lengths_tensor"][:, None] + new).long()
     return lambda: build.call(module, given)
 
 

@@ -30,8 +30,9 @@ class Additive:
         self.mean, self.scale = float(y.mean()), float(y.std()) or 0.01 * float(y.mean())
         x, t = columns(list(pairs)), (y - self.mean) / self.scale
         choices = {own: _NOISE for own in _OWN} if prior is None else {prior[0]: (prior[1],)}
-        fits = [fit for own, noises in choices.items() for fit in _fits(x, t, own, noises)]
-        self.evidence, self.weights, self.root, self.prior = max(fits, key=lambda fit: fit[0])
+        spectra = {own: _Spectrum(x, t, own) for own in choices}
+        self.prior = max(((own, noise) for own in choices for noise in choices[own]), key=lambda p: spectra[p[0]].evidence(p[1]))
+        self.weights, self.root = spectra[self.prior[0]].posterior(self.prior[1])
 
     @property
     def noise_ms(self) -> float:
@@ -56,16 +57,32 @@ def columns(codes: Sequence[str]) -> np.ndarray:
     return np.hstack([np.ones((len(whole), 1)), whole[:, : features.STRUCTURE], whole[:, -len(features.PART_INDEX) :]])
 
 
-def _fits(x: np.ndarray, t: np.ndarray, own: float, noises: Sequence[float]):
-    """(log evidence, posterior mean, root of the posterior covariance, (own, noise)) of t = x w + noise, for each noise."""
-    deviation = np.full(x.shape[1], own)
-    deviation[: 1 + features.STRUCTURE] = 1.0
-    z = x * deviation  # w = deviation * v with v standard normal
-    values, vectors = np.linalg.eigh(z.T @ z)
-    values, turned, n = np.maximum(values, 0.0), vectors.T @ (z.T @ t), len(t)
-    for noise in noises:
-        precision = 1.0 + values / noise**2
-        v = vectors @ (turned / precision) / noise**2
-        misfit = float(((t - z @ v) ** 2).sum()) / noise**2 + float(v @ v)
-        evidence = -0.5 * (misfit + float(np.log(precision).sum()) + n * np.log(2 * np.pi * noise**2))
-        yield evidence, deviation * v, deviation[:, None] * vectors / np.sqrt(precision), (own, noise)
+class _Spectrum:
+    """t = x w + noise under one prior: w = deviation * v with v standard normal, seen along the eigenvectors of z = x * deviation."""
+
+    def __init__(self, x: np.ndarray, t: np.ndarray, own: float):
+        self.deviation = np.full(x.shape[1], own)
+        self.deviation[: 1 + features.STRUCTURE] = 1.0
+        z = x * self.deviation
+        if len(z) < z.shape[1]:  # the smaller of the two products has all that is not zero
+            values, left = np.linalg.eigh(z @ z.T)
+            kept = values > 1e-9 * values[-1]
+            self.values, self.vectors = values[kept], z.T @ (left[:, kept] / np.sqrt(values[kept]))
+        else:
+            values, vectors = np.linalg.eigh(z.T @ z)
+            kept = values > 1e-9 * values[-1]
+            self.values, self.vectors = values[kept], vectors[:, kept]
+        self.turned, self.square, self.count = self.vectors.T @ (z.T @ t), float(t @ t), len(t)
+
+    def evidence(self, noise: float) -> float:
+        """Logarithm of the probability of t, for a noise of this deviation."""
+        precision = 1.0 + self.values / noise**2
+        misfit = (self.square - float((self.turned**2 / (precision * noise**2)).sum())) / noise**2
+        return -0.5 * (misfit + float(np.log(precision).sum()) + self.count * np.log(2 * np.pi * noise**2))
+
+    def posterior(self, noise: float) -> tuple[np.ndarray, np.ndarray]:
+        """(mean of w, root of its covariance)."""
+        precision = 1.0 + self.values / noise**2
+        weights = self.deviation * (self.vectors @ (self.turned / precision)) / noise**2
+        shrunk = self.vectors * (1.0 - 1.0 / np.sqrt(precision))
+        return weights, self.deviation[:, None] * (np.eye(len(weights)) - shrunk @ self.vectors.T)

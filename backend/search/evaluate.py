@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import Any
 
 from backend.core.records import Rate, Record, Times, case_key
@@ -22,6 +23,7 @@ GROUP = 8  # codes sampled together, beside the unfused layer
 TURN_MS = 2.0  # a code's turn in a round: two samples of a graph of 1 ms, so ten in the five rounds that a verdict needs
 BUDGET_S = 0.02  # of sampling a code, its share of the unfused layer's included
 BASELINE_S = 0.5  # of sampling a baseline
+SETTLE_S = 2.0  # of calls before the first baselines are sampled on a CPU
 FINAL_S = 2.0  # of sampling each of the last few and of the baselines beside them
 _PRECISION = 0.01
 _DOUBTS = 3  # fresh measurements of the ceilings before an alarm stands
@@ -142,6 +144,8 @@ class Evaluator:
     def _sample(self, trials: list[Trial], op: str, budget_s: float) -> dict:
         from backend.measure import compare
 
+        if not self.setting.cuda and any(t.name in baselines.BASELINES and t.sampler is None for t in trials):
+            self._settle([t for t in trials if t.status is None], op)
         samplers = {}
         for t in trials:
             if t.status is None:
@@ -162,6 +166,15 @@ class Evaluator:
             if t.name in found and found[t.name].failure is not None:
                 self._book(t, found[t.name].failure)
         return found
+
+    def _settle(self, trials: list[Trial], op: str) -> None:
+        """Calls in turn before the samplers look how long one takes: on a CPU the first calls after checking and compiling find
+        cold caches and sleeping threads and may take many times as long, and nothing was sampled before that would have woken them."""
+
+        def call(t: Trial) -> None:
+            self._guarded(t, op, lambda t: t.run())
+
+        settle([lambda t=t: call(t) for t in trials])
 
     def _sampler(self, t: Trial, op: str):
         """A code's graph is made as long as those before say; baselines and finalists find out for themselves."""
@@ -248,6 +261,18 @@ class Evaluator:
 
     def _key(self, op: str) -> str:
         return self.key if op == OP else case_key(op, self.setting.case(), self.setting.dtype, self.setting.device)
+
+
+def settle(calls: list[Callable[[], Any]], clock: Callable[[], float] = perf_counter) -> None:
+    """Call all in turn until three rounds on end were no faster than the fastest before them, or SETTLE_S seconds have passed."""
+    begun, fastest, idle = clock(), float("inf"), 0
+    while calls and idle < 3 and clock() - begun < SETTLE_S:
+        start = clock()
+        for call in calls:
+            call()
+        took = clock() - start
+        idle = idle + 1 if took > 0.97 * fastest else 0
+        fastest = min(fastest, took)
 
 
 def _short(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -38,35 +37,45 @@ STRUCTURE = 1 + encoding.OPERATORS - 1
 
 def matrix(codes: Sequence[str]) -> np.ndarray:
     """float32 (codes, features), columns as NAMES; equivalent codes have equal rows."""
-    return np.stack([_row(encoding.canonical(c)) for c in codes]) if len(codes) else np.empty((0, len(NAMES)), np.float32)
+    if not len(codes):
+        return np.empty((0, len(NAMES)), np.float32)
+    values = np.fromiter(map(encoding.value, codes), np.int64, len(codes))
+    bits = (values[:, None] >> np.arange(encoding.BITS)[::-1]) & 1 == 1
+    attention, cuts = bits[:, :1], bits[:, 1:-1] != bits[:, 2:]
+    first, last = encoding.ATTENTION.start - 1, encoding.ATTENTION.stop - 1
+    cuts[:, first : last + 1] &= ~attention  # nothing is cut within the hand-written attention, and it is at both of its ends
+    cuts[:, [first, last]] |= attention
+    parts = _parts(cuts)
+    alone, fused = parts & ~attention, parts & attention
+    counts = alone @ _COUNTED[False] + fused @ _COUNTED[True]
+    longest = np.maximum((alone * _LENGTH[False]).max(1), (fused * _LENGTH[True]).max(1))
+    counts[:, _COUNTS.index("longest segment")] = np.maximum(longest, 1)
+    parts[:, PART_INDEX[encoding.ATTENTION]] &= ~attention[
+        :, 0
+    ]  # the kernel is no torch.compile of 2-7: bit 0 alone stands for it
+    return np.hstack([attention, cuts, counts, parts]).astype(np.float32)
 
 
-@lru_cache(maxsize=1 << 16)
-def _row(code: str) -> np.ndarray:
-    attention, parts = encoding.attention(code), encoding.parts(code)
-    row = np.zeros(len(NAMES), np.float32)
-    row[0] = attention
-    for cut in encoding.boundaries(code):
-        row[1 + cut] = 1
-    joined = [p for p in parts if len(p) > 1 and not templates.match(p, attention)]
-    gemms = [len(_GEMMS & set(p)) for p in joined]
-    row[STRUCTURE : STRUCTURE + len(_COUNTS)] = (
-        len(parts),
-        sum(len(p) == 1 for p in parts),
-        max(map(len, joined), default=1),
-        sum(g > 1 for g in gemms),
-        sum(g == 1 for g in gemms),
-        sum(g == 0 for g in gemms),
-        sum(templates.match(p, attention) is not None for p in parts),
-    )
-    for part in parts:
-        row[STRUCTURE + len(_COUNTS) + PART_INDEX[part]] = 1
-    if attention:  # the kernel is no torch.compile of 2-7: bit 0 alone stands for it
-        row[STRUCTURE + len(_COUNTS) + PART_INDEX[encoding.ATTENTION]] = 0
-    row.setflags(write=False)
-    return row
+def _parts(cuts: np.ndarray) -> np.ndarray:
+    """Which runs of operators, in the order of PART_INDEX, lie between two cuts: bool (codes, 120) of bool (codes, 14)."""
+    ends = np.ones((len(cuts), 1), bool)
+    walls = np.hstack([ends, cuts, ends])  # before operator 0, after operators 0-13, after operator 14
+    before = np.cumsum(walls, 1)
+    first, last = (np.array([p[i] for p in _PARTS]) for i in (0, -1))
+    return walls[:, first] & walls[:, last + 1] & (before[:, last] == before[:, first])
 
 
-def parts(codes: Sequence[str]) -> np.ndarray:
-    """The last columns of ``matrix``: which parts each scheme has."""
-    return matrix(codes)[:, STRUCTURE + len(_COUNTS) :]
+def _counted(attention: bool) -> np.ndarray:
+    """What each part adds to each count: float32 (120, counts); the longest segment is no sum."""
+    found = np.zeros((len(_PARTS), len(_COUNTS)), np.float32)
+    for row, part in zip(found, _PARTS):
+        written, gemms = templates.match(part, attention) is not None, len(_GEMMS & set(part))
+        joined = len(part) > 1 and not written
+        row[:] = (1, len(part) == 1, 0, joined and gemms > 1, joined and gemms == 1, joined and gemms == 0, written)
+    return found
+
+
+_COUNTED = {attention: _counted(attention) for attention in (False, True)}
+_LENGTH = {
+    attention: np.array([0 if templates.match(p, attention) else len(p) for p in _PARTS], np.int8) for attention in (False, True)
+}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from backend.core.records import Record
 from backend.core.reporter import Reporter
-from backend.search import baselines, codegen, explain, explore, pairs, traverse
+from backend.search import baselines, codegen, explain, explore, pairs, sittings, traverse
 from backend.search.evaluate import Evaluator
 from backend.search.setting import OP, Setting, of_spec
 
@@ -82,7 +82,7 @@ def truth_of(run_ids: str) -> tuple[dict[str, float], Setting]:
     records, devices, setting = [], set(), None
     for run_id in run_ids.split(","):
         path = library.find(run_id.strip())
-        some, run = folder.records(path), folder.read(path)
+        some, run = sittings.records(path.name), folder.read(path)
         if not pairs.of_records(some):
             raise ValueError(f"{run.id} holds no time of a scheme; a search is replayed on a traverse")
         records += some

@@ -88,7 +88,7 @@ class Guided:
             self._learn()
         if not self._share or not (mean > 0).all():
             return mean
-        trees, _ = self._trees.log_ms([self._codes[i] for i in left])
+        trees = self._trees.log_ms([self._codes[i] for i in left])
         return mean ** (1 - self._share) * np.exp(trees) ** self._share
 
     def _learn(self) -> None:
@@ -98,25 +98,24 @@ class Guided:
         held, rest = codes[: len(codes) // 4], {c: self._known[c] for c in codes[len(codes) // 4 :]}
         truth = np.log([self._known[c] for c in held])
         sums = np.log(np.maximum(Additive(rest, self._prior).predict(held)[0], 1e-9))
-        trees, _ = boosted.train(rest, self._seed, members=2).log_ms(held)
+        trees = boosted.train(rest, self._seed).log_ms(held)
         errors = {s: float(np.mean(((1 - s) * sums + s * trees - truth) ** 2)) for s in (0.0, 0.25, 0.5, 0.75, 1.0)}
         self._share = min(errors, key=errors.get)
-        self._trees = boosted.train(self._known, self._seed, members=2) if self._share else None
+        self._trees = boosted.train(self._known, self._seed) if self._share else None
         self._trained = len(self._known)
 
 
 def _spread(codes: list[str], count: int, rng: random.Random) -> list[str]:
     """The codes with ``count`` at the front that differ from one another: of 32 drawn the one least like its predecessors."""
-    chosen: list[str] = []
+    choices = features.matrix(codes)[:, : features.STRUCTURE].astype(bool)
+    least = np.full(len(codes), features.STRUCTURE + 1)  # choices not in common with the most alike of the chosen; 0 of these
+    chosen: list[int] = []
     for _ in range(count):
-        some = rng.sample(codes, min(32, len(codes)))
-        fresh = [c for c in some if c not in chosen] or [c for c in codes if c not in chosen]
-        chosen.append(max(fresh, key=lambda c: min((_differ(c, d) for d in chosen), default=0)))
+        some = rng.sample(range(len(codes)), min(32, len(codes)))
+        best = max(some, key=lambda i: least[i])
+        if not least[best]:  # all of them were chosen
+            best = int(least.argmax())
+        chosen.append(best)
+        least = np.minimum(least, (choices != choices[best]).sum(1))
     taken = set(chosen)
-    return chosen + [c for c in codes if c not in taken]
-
-
-def _differ(a: str, b: str) -> int:
-    """How many choices they have not in common."""
-    one, other = (features.matrix([c])[0, : features.STRUCTURE] for c in (a, b))
-    return int((one != other).sum())
+    return [codes[i] for i in chosen] + [c for i, c in enumerate(codes) if i not in taken]

@@ -1,15 +1,15 @@
 """A code's time predicted from pairs that are known: XGBoost over features of the scheme, beside additive segment costs.
 
 Both predict the logarithm of the time; the share of each is what cross-validation likes best (0: additive alone, 1: XGBoost
-alone). The interval is that of the cross-validated errors, so it holds 95 in 100 codes like those learned from; where the members
-of the ensemble disagree more than usual it is wider. Saved as JSON of our own form, XGBoost's trees in their JSON form within.
+alone). The interval is that of the cross-validated errors, so it holds 95 in 100 codes like those learned from; where the segment
+costs are less sure than they were of the codes held out it is wider. Saved as JSON of our own form, XGBoost's trees within.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from backend.search import boosted, encoding, pairs
 from backend.search.additive import Additive
 
 FEWEST = 20  # pairs: below, four fifths of them say nothing about the rest
-FORMAT, VERSION = "fusescope surrogate", 1
+FORMAT, VERSION = "fusescope surrogate", 2
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _MOST_BYTES = 64 << 20
 
@@ -41,12 +41,15 @@ class Prediction:
 class Surrogate:
     """What was learned from ``known`` pairs. Made by ``train`` and ``load``."""
 
-    def __init__(self, known: Mapping[str, float], members: boosted.Boosted, facts: Mapping[str, Any]):
-        self.known, self.members = dict(known), members
+    def __init__(self, known: Mapping[str, float], trees: boosted.Boosted, facts: Mapping[str, Any]):
+        self.known, self.trees = dict(known), trees
         self.threshold_ms = check_threshold(facts["threshold_ms"])
         self.share, self.spread, self.quantile = (float(facts[n]) for n in ("share", "spread", "quantile"))
         self.context, self.validation, self.seed = dict(facts["context"]), dict(facts["validation"]), int(facts["seed"])
-        self._additive = Additive(self.known)
+        own, noise = (float(v) for v in facts["prior"])
+        if not (own > 0 and noise > 0):
+            raise ValueError(f"the deviations of the prior are above 0, not {own:g} and {noise:g}")
+        self._additive = Additive(self.known, (own, noise))
 
     @property
     def pairs(self) -> int:
@@ -56,7 +59,7 @@ class Surrogate:
     @property
     def importance(self) -> list[dict]:
         """[{"feature", "share"}] of the gain over XGBoost's trees, the largest first; shares add up to 1."""
-        return self.members.importance()
+        return self.trees.importance()
 
     def predict(self, codes: Sequence[str | int], threshold_ms: float | None = None) -> list[Prediction]:
         """A Prediction of each code, in that order; ValueError with the rule for what is no code."""
@@ -75,12 +78,14 @@ class Surrogate:
         return found
 
     def log_ms(self, codes: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """(logarithm of ms, deviation among the members) of canonical codes."""
-        return _blend(self.share, self._additive, self.members, codes)
+        """(logarithm of ms, the segment costs' doubt of it) of canonical codes."""
+        mean, doubt = _sums(self._additive, codes)
+        return (1 - self.share) * mean + self.share * self.trees.log_ms(codes), doubt
 
     def to_json(self) -> dict:
         facts = {n: getattr(self, n) for n in ("threshold_ms", "share", "spread", "quantile", "context", "validation", "seed")}
-        return {"format": FORMAT, "version": VERSION, "pairs": self.known, **facts, "members": self.members.to_json()}
+        facts |= {"prior": self._additive.prior, "trees": self.trees.to_json()}
+        return {"format": FORMAT, "version": VERSION, "pairs": self.known, **facts}
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON."""
@@ -88,9 +93,15 @@ class Surrogate:
 
 
 def train(
-    known: Mapping[str, float], threshold_ms: float | None = None, seed: int = 0, folds: int = 5, context: Mapping | None = None
+    known: Mapping[str, float],
+    threshold_ms: float | None = None,
+    seed: int = 0,
+    folds: int = 5,
+    context: Mapping | None = None,
+    say: Callable[[int, int], None] = lambda done, total: None,
 ) -> Surrogate:
-    """Learn from {code: ms} of one setting; ``context``: what describes it (Setting.spec()), kept with the model.
+    """Learn from {code: ms} of one setting; ``context``: what describes it (Setting.spec()), kept with the model; ``say`` is told
+    how many of how many trainings are done.
 
     threshold_ms: between High and Low performance; the median of the times where None. ValueError under 20 distinct schemes or for
     times that are not above 0; ModuleNotFoundError without xgboost.
@@ -106,23 +117,24 @@ def train(
         raise ValueError(f"folds is a whole number from 2 to 20, not {folds!r}")
     codes, y = list(merged), np.log(list(merged.values()))
     fold = np.random.default_rng(seed).permutation(len(codes)) % folds
-    parts, spreads = np.empty((2, len(codes))), np.empty(len(codes))
+    sums, trees, doubts = np.empty((3, len(codes)))
     for k in range(folds):
         held, rest = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
-        learned = {codes[i]: merged[codes[i]] for i in rest}
-        some = [codes[i] for i in held]
-        parts[0, held], _ = _blend(0.0, Additive(learned), None, some)
-        parts[1, held], spreads[held] = boosted.train(learned, seed).log_ms(some)
-    share = min(_SHARES, key=lambda s: float(np.mean(((1 - s) * parts[0] + s * parts[1] - y) ** 2)))
-    predicted = (1 - share) * parts[0] + share * parts[1]
+        learned, some = {codes[i]: merged[codes[i]] for i in rest}, [codes[i] for i in held]
+        sums[held], doubts[held] = _sums(Additive(learned), some)
+        trees[held] = boosted.train(learned, seed).log_ms(some)
+        say(k + 1, folds + 1)
+    share = min(_SHARES, key=lambda s: float(np.mean(((1 - s) * sums + s * trees - y) ** 2)))
+    predicted = (1 - share) * sums + share * trees
     facts = {
         "threshold_ms": float(np.exp(np.median(y))) if threshold_ms is None else check_threshold(threshold_ms),
         "share": share,
-        "spread": float(np.quantile(spreads, 0.9)),
+        "spread": float(np.quantile(doubts, 0.9)),
         "quantile": float(np.quantile(np.abs(predicted - y), 0.95)),
         "context": dict(context or {}),
         "validation": _validation(codes, y, predicted, fold, folds),
         "seed": seed,
+        "prior": Additive(merged).prior,
     }
     return Surrogate(merged, boosted.train(merged, seed), facts)
 
@@ -136,10 +148,11 @@ def load(path: str | Path) -> Surrogate:
         data = json.loads(path.read_text())
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError("its format is another one")
-        if data["version"] > VERSION:
-            raise ValueError(f"it was written by a newer version (form {data['version']}, this one reads up to {VERSION})")
+        if data["version"] != VERSION:
+            age = "a newer" if data["version"] > VERSION else "an older"
+            raise ValueError(f"it was written by {age} version (form {data['version']}, this one reads {VERSION})")
         known = {encoding.canonical(c): float(ms) for c, ms in data["pairs"].items()}
-        return Surrogate(known, boosted.from_json(data["members"]), data)
+        return Surrogate(known, boosted.from_json(data["trees"]), data)
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise ValueError(
             f"{path} is no surrogate that can be read: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
@@ -183,14 +196,11 @@ def _ranks(x: np.ndarray) -> np.ndarray:
     return (np.cumsum(count) - (count - 1) / 2)[place]
 
 
-def _blend(share: float, additive: Additive, members: boosted.Boosted | None, codes: Sequence[str]):
-    """Both predictions mixed in the logarithm; an additive sum is kept above a tenth of the mean time."""
-    ms, _ = additive.predict(codes)
-    mean = np.log(np.maximum(ms, 0.1 * additive.mean))
-    if members is None:
-        return mean, np.zeros(len(codes))
-    trees, deviation = members.log_ms(codes)
-    return (1 - share) * mean + share * trees, deviation
+def _sums(additive: Additive, codes: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """(logarithm of ms, its deviation) by segment costs; a sum is kept above a tenth of the mean time."""
+    ms, deviation = additive.predict(codes)
+    ms = np.maximum(ms, 0.1 * additive.mean)
+    return np.log(ms), deviation / ms
 
 
 def _validation(codes, y, predicted, fold, folds) -> dict:

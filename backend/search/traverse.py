@@ -6,8 +6,9 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 
+from backend.core import environment
 from backend.core.reporter import Reporter
-from backend.search import baselines, encoding, segment_times
+from backend.search import baselines, encoding, segment_times, sittings
 from backend.search.evaluate import GROUP, Evaluator
 from backend.search.setting import of_spec
 
@@ -49,6 +50,8 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     wanted = codes(spec["ranges"], spec["limit"], spec["seed"])
     evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
     measured = {impl for key, impl in reporter.skip() if key == evaluator.key}
+    if spec["after"]:
+        measured |= sittings.earlier(spec["after"], environment.collect(setting.device)["device_name"])
     due = [c for c in wanted if c not in measured]
     done = len(wanted) - len(due)
 

@@ -13,15 +13,16 @@ from pages._ui.words import md, run_name, status_words
 _ALL = "all cases"
 
 
-def draw(state: url.State, run_id: str, dimmed: str | None = None, link: bool = True) -> None:
-    """The run's answer. ``dimmed``: why it is not the answer to what is chosen now; it stays readable under that line."""
+def draw(state: url.State, run_id: str, dimmed: str | None = None, link: bool = True, first: str = _ALL) -> None:
+    """The run's answer. ``dimmed``: why it is not the answer to what is chosen now; it stays readable under that line.
+    ``first``: the case to open it with, as ``tables.cases`` names it."""
     run = runs.read(run_id)
     records = runs.records(run_id)
     if not run.live:
         heading(run, link=link)
     if dimmed:
         st.info(dimmed)
-    case = _case(state, list(tables.cases(records)), run)
+    case = _case(state, list(tables.cases(records)), run, first)
     if run.live:
         _live_headline(run_id, case)
         _live_view(run_id, case, _view(state))
@@ -49,19 +50,20 @@ def heading(run: Run, before: str = "", link: bool = True) -> None:
         st.warning(md(run.reason))
 
 
-def _case(state: url.State, names: list[str], run: Run) -> str:
+def _case(state: url.State, names: list[str], run: Run, first: str) -> str:
     """Which case the bars and views are of, or all of them: as curves where the run swept something, else as a table of colours."""
     if len(names) < 2:
         return names[0] if names else _ALL
     options = [_ALL, *names]
-    key = state.seed(f"case/{run.id}", options[0])
+    default = first if first in options else _ALL
+    key = state.seed(f"case/{run.id}/{default}", default)
     wanted = state.query.get("case")
     if wanted in options and state.opened:
         st.session_state[key] = wanted
     if st.session_state[key] not in options:
-        st.session_state[key] = options[0]
+        st.session_state[key] = default
     chosen = st.columns([2, 3])[0].selectbox("case", options, key=key)
-    state.keep("case", chosen, options[0])
+    state.keep("case", chosen, default)
     return chosen
 
 
@@ -93,12 +95,18 @@ def _live_headline(run_id: str, case: str) -> None:
 
 def previous(run_id: str) -> None:
     """An earlier run's headline, dimmed, for the time until a new one has something to show."""
-    run, records = runs.read(run_id), runs.records(run_id)
-    if records:
+    if runs.records(run_id):
         with st.container(key="previous_answer"):
             st.caption("The answer before:")
-            heading(run)
-            headline(_look(run, records, _ALL))
+            brief(run_id)
+
+
+def brief(run_id: str, case: str = _ALL) -> None:
+    """A run's name and its chart alone; a run without a record has none."""
+    run, records = runs.read(run_id), runs.records(run_id)
+    heading(run)
+    if records:
+        headline(_look(run, records, case))
 
 
 @st.fragment(run_every=2.0)

@@ -21,17 +21,19 @@ def kernels(state: url.State, op: str, spec: BenchSpec | None) -> None:
         on_click=act.careful(_first),
         args=(spec,),
     )
-    recording(state, op)
+    _recording(state, op, spec)
 
 
-def recording(state: url.State, op: str | None = None) -> None:
-    """A recorded run, badged with its device, as if it were the answer."""
-    shown = runs.newest("bench", op, recorded=True) or runs.newest("bench", recorded=True)
+def _recording(state: url.State, op: str, spec: BenchSpec | None) -> None:
+    """The recorded answer nearest to what is chosen, badged with its device, as if it were the answer."""
+    near = runs.nearest(op, spec.cases[0]) if spec else None
+    shown = near or runs.nearest(op, {})
     if shown is None:
-        st.caption("No recorded run ships with this checkout.")
+        st.caption(f"No recorded run of {ops.load(op).TITLE} ships with this checkout.")
         return
-    st.caption("Meanwhile, one that was recorded on other hardware:")
-    answer.draw(state, shown.id)
+    st.caption(f"Meanwhile, {'the nearest to these settings' if near else 'one'} that was recorded on other hardware:")
+    run_id, case = shown
+    answer.draw(state, run_id, **({"first": case} if near and len(spec.cases) == 1 else {}))
 
 
 def _first(spec: BenchSpec) -> None:

@@ -18,19 +18,18 @@ def examined() -> list[dict]:
 
 
 def verdict(findings: Iterable[Mapping]) -> None:
-    """One line: everything in order, or what is not; each fix ready to copy."""
+    """One line: everything in order, or what is not. A failure has its fix ready to copy; that of a remark is among all checks."""
     findings = list(findings)
     bad = [f for f in findings if f["status"] == "fail"]
     warned = [f for f in findings if f["status"] == "warn"]
     if bad:
         st.error(f"**{len(bad)} of {len(findings)} checks fail**: {', '.join(f['check'] for f in bad)}.")
-    elif warned:
-        st.warning(
-            f"**Ready, with {len(warned)} remark{'s' if len(warned) > 1 else ''}**: {', '.join(f['check'] for f in warned)}."
-        )
-    else:
+        listed(bad)
+    if warned:
+        says = "; ".join(f["says"] for f in warned)
+        st.info(f"{'Besides' if bad else '**Ready**, with a remark' if len(warned) == 1 else '**Ready**, with remarks'}: {says}.")
+    if not bad and not warned:
         st.success(f"**Ready**: all {len(findings)} checks pass.")
-    listed([*bad, *warned])
 
 
 def listed(findings: Iterable[Mapping]) -> None:
@@ -43,6 +42,7 @@ def listed(findings: Iterable[Mapping]) -> None:
 
 def everything(findings: Iterable[Mapping]) -> None:
     """All of them, those in order included, folded away."""
-    with st.expander("Every check"):
-        for f in findings:
-            st.markdown(f"{_SIGNS.get(f['status'], '·')} **{f['check']}** · {f['says']}")
+    findings = list(findings)
+    remarks = sum(f["status"] == "warn" and bool(f["fix"]) for f in findings)
+    with st.expander("Every check" + (", and what the remark asks for" if remarks else "")):
+        listed(findings)

@@ -10,7 +10,7 @@ import streamlit as st
 from backend.charts import template
 from backend.core.errors import RunError
 from backend.core.records import Record, Run
-from backend.search import pairs
+from backend.search import pairs, sittings
 from backend.search.setting import FINAL, OP, Setting, of_record, of_spec
 from backend.store import folder, library
 from pages._ui import runs, url, warm
@@ -91,7 +91,7 @@ def layers(run_id: str) -> tuple[list[Record], list[Record]]:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _layers(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Record]]:
     """Kept as it is, not copied for each drawing: a traverse may hold 16,000 records."""
-    records = [r for r in folder.records(Path(path)) if r.op == OP]
+    records = [r for r in sittings.records(Path(path).name) if r.op == OP]
     found = [r for r in records if _is_code(r.impl)], [r for r in records if not _is_code(r.impl)]
     if len(records) > _LARGE:
         warm.settle()

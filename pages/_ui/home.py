@@ -1,4 +1,4 @@
-"""Home: the device, the doctor's verdict, the last runs, and where to start."""
+"""Home: where to start, the last answer (or one recorded on a GPU), the device, the doctor's verdict, the last runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import streamlit as st
 
 from backend.charts import numbers
 from backend.store import library
-from pages._ui import device, findings, run_table, runs, url
+from pages._ui import answer, device, findings, run_table, runs, url
 from pages._ui.words import md
+
+_SHOWN = {"batch": 16, "heads": 12, "seq": 2048, "head_dim": 64, "mask": "bigbird"}
+"""The case of attention that a new visitor sees: long enough to matter, with a mask whose tiles can be skipped."""
 
 
 def draw(state: url.State) -> None:
@@ -23,7 +26,8 @@ def draw(state: url.State) -> None:
             findings.everything(found)
     with right:
         _start()
-        _last(state)
+        _answer()
+    _last()
 
 
 def _device() -> None:
@@ -63,16 +67,25 @@ def _start() -> None:
             st.page_link("pages/runs.py", label="Look at runs recorded on other hardware", query_params={"recorded": "yes"})
 
 
-def _last(state: url.State) -> None:
-    st.subheader("Last runs", anchor=False)
+def _answer() -> None:
+    """The newest comparison made here; before the first one what was recorded for attention on other hardware."""
+    own = runs.newest("bench", recorded=False)
+    if own and runs.records(own.id):
+        answer.brief(own.id)
+    elif near := runs.nearest("attention", _SHOWN):
+        answer.brief(*near)
+
+
+def _last() -> None:
     own, total = library.runs(recorded=False, limit=8)
     if own:
+        st.subheader("Last runs", anchor=False)
         run_table.draw(own, "home/own")
-        st.page_link("pages/runs.py", label=f"All {total} runs")
-    else:
-        st.caption("None of this machine yet.")
+        st.page_link("pages/runs.py", label=f"All {total} runs" if total > 1 else "Open it among all runs")
     recorded = runs.recorded(limit=8)
     if recorded:
         names = ", ".join(sorted({r.device_name for r in recorded}))
-        st.badge(f"recorded on {md(names)}", color="blue")
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.subheader("Recorded runs", anchor=False, width="content")
+            st.badge(f"recorded on {md(names)}", color="blue")
         run_table.draw(recorded, "home/recorded")

@@ -59,9 +59,9 @@ def _tiles(state: url.State, look: Look) -> None:
     shown = data if len(known) > 1 else data.drop(columns="mask")
     shares = {t: [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()}
     densities = {t: k["density"] for t, k in known.items()}
+    show.chart(mask_tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
     show.table(shown, look.name("tiles"), data, why={"work / kept (×)": "the mask keeps no element"})
     show.note("In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles need no bitmap.")
-    show.chart(mask_tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
 
 
 def _balance(state: url.State, look: Look) -> None:
@@ -125,12 +125,12 @@ def _storage(state: url.State, look: Look) -> None:
                 "now": numbers.percent(cut["live_share"] if form in ("bsr", "tiles") else about["density"]),
             })  # fmt: skip
     data = pd.DataFrame(lines)
+    show.chart(mask_storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
     show.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data)
     show.note(
         "The pattern only, no values; indices of 32 bits (64 from 2^31 elements on). BSR keeps its tiles as bytes; tiles is the list with a "
         "flag a tile and a bitmap for the partial ones. Their break-even counts every live tile as partial."
     )
-    show.chart(mask_storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
 
 
 def _share(form: str, value: float | None) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
 
+from backend.charts import tables
 from backend.core.errors import RunError
 from backend.core.records import Record, Run
 from backend.store import folder, library
@@ -55,6 +58,29 @@ def recorded(limit: int = 20) -> list[Run]:
     """Runs that ship with the project, recorded on other hardware."""
     found, _ = library.runs(recorded=True, limit=limit)
     return found
+
+
+def nearest(op: str, case: Mapping) -> tuple[str, str] | None:
+    """(id, case as ``tables.cases`` names it) of the recorded measurement most like this case of the operator; None without one."""
+    found, _ = library.runs(kind="bench", op=op, recorded=True, limit=100)
+    asked = [(_apart(case, dict(one)), run.id, dict(one)) for run in found for one in run.spec.get("cases") or ()]
+    for _, run_id, one in sorted(asked, key=lambda a: a[0]):
+        for name, rows in tables.cases(records(run_id)).items():  # a run that was stopped lacks some of its cases
+            if dict(rows[0].case) == one:
+                return run_id, name
+    return None
+
+
+def _apart(a: Mapping, b: Mapping) -> float:
+    """How unlike two cases are: factors between their sizes as powers of two, other words (another mask) far more."""
+    apart = 0.0
+    for key in a.keys() | b.keys():
+        x, y = a.get(key), b.get(key)
+        if isinstance(x, int) and isinstance(y, int) and x > 0 and y > 0:
+            apart += abs(math.log2(x / y))
+        elif x != y:
+            apart += 20.0 if str(x).partition(":")[0] != str(y).partition(":")[0] else 1.0
+    return apart
 
 
 def exists(run_id: str) -> bool:

@@ -21,35 +21,36 @@ KERNELS = "/kernels?mask=sliding_window:left=8,right=8&seq=64&heads=2&impl=cpu,e
 def test_a_deep_link_on_a_fresh_server_has_the_frame_and_the_page(server, page, path):
     page.goto(server.address + path)
     title = "FuseScope" if path == "/" else path.strip("/").capitalize()
-    page.get_by_role("heading", name=title, exact=True).wait_for(timeout=60_000)
+    page.get_by_role("heading", name=title, exact=True).wait_for()
     side = page.get_by_test_id("stSidebar")
-    side.get_by_text("No job is running.").wait_for(timeout=60_000)
+    side.get_by_text("No job is running.").wait_for()
     for other in ("Home", "Build", "Kernels", "Runs"):
-        expect(side.get_by_role("link", name=other, exact=True)).to_have_count(1, timeout=30_000)
+        expect(side.get_by_role("link", name=other, exact=True)).to_have_count(1)
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
 def test_the_whole_journey(shared_server, page, chromium, tmp_path):
     at = shared_server.address
     page.goto(at + "/build")
-    page.locator(".st-key-build-start button").click(timeout=60_000)
+    page.locator(".st-key-build-start button").click()
     page.get_by_text(re.compile("✓ done in")).first.wait_for(timeout=LONG)
 
     page.goto(at + KERNELS)
-    page.get_by_text("1 case × 3 implementations").wait_for(timeout=60_000)
+    page.get_by_text("1 case × 3 implementations").wait_for()
     slider = page.get_by_role("slider", name="sequence")
     slider.focus()
     slider.press("ArrowRight")  # from 64, typed, to the next typical value
-    expect(page).to_have_url(re.compile("seq=128"), timeout=60_000)
+    expect(page).to_have_url(re.compile("seq=128"))
     page.locator(".st-key-kernels-run button").click()
-    page.get_by_test_id("stSidebar").get_by_role("button", name="Cancel").wait_for(timeout=60_000)
-    page.get_by_test_id("stProgress").first.wait_for(timeout=60_000)
+    page.get_by_test_id("stSidebar").get_by_role("button", name="Cancel").wait_for()
+    page.get_by_test_id("stProgress").first.wait_for()
     chart = page.locator(".st-key-result .js-plotly-plot").first
     chart.get_by_text(re.compile("baseline")).first.wait_for(timeout=LONG)
     page.get_by_text("No job is running.").wait_for(timeout=LONG)
     text = chart.text_content()
     assert all(name in text for name in ("cpu", "eager", "sdpa")) and re.search("faster|slower|cannot tell", text)
     assert "wrong" not in text and "seq=128" in text
+    expect(page).to_have_url(re.compile("run="))
     address = page.url
     run_id = re.search(r"run=([\w-]+)", address)[1]
 
@@ -59,7 +60,7 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
     assert lines[0].startswith("op,impl,") and "eager_ms" in lines[0] and len(lines) == 4
 
     page.get_by_role("radio", name="Trace").click()
-    page.get_by_role("button", name="Collect Chrome trace").click(timeout=60_000)
+    page.get_by_role("button", name="Collect Chrome trace").click()
     link = page.get_by_role("link", name=re.compile("Download Chrome trace"))
     link.wait_for(timeout=LONG)
     with page.expect_download() as saved:
@@ -69,24 +70,25 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
 
     page.goto(address)
     page.reload()
-    page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for(timeout=60_000)
-    assert f"run={run_id}" in page.url and "seq=128" in page.url
+    page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for()
+    expect(page).to_have_url(re.compile(f"run={run_id}"))
+    assert "seq=128" in page.url
     assert page.get_by_text("to other settings").count() == 0
 
     page.get_by_test_id("stSidebar").get_by_role("link", name="Runs", exact=True).click()
     words = page.get_by_role("textbox", name="words")
     words.fill("sdpa eager cpu float32")
     words.press("Enter")
-    page.get_by_text(re.compile("1 run,")).wait_for(timeout=60_000)
+    page.get_by_text(re.compile("1 run,")).wait_for()
     page.goto(f"{at}/runs?run={run_id}")
-    with page.expect_download(timeout=60_000) as saved:
-        page.get_by_role("button", name="Download report").click(timeout=60_000)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download report").click()
     report = tmp_path / "report.html"
     saved.value.save_as(report)
     assert "Measure it again" in report.read_text()
     offline = chromium.new_context(offline=True).new_page()
     offline.goto(report.as_uri())
-    offline.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=60_000)
+    offline.locator(".js-plotly-plot .main-svg").first.wait_for()
     offline.context.close()
 
 
@@ -94,12 +96,12 @@ def test_a_job_started_elsewhere_is_seen_and_cancelled_from_any_page(shared_serv
     other = chromium.new_context().new_page()
     other.goto(shared_server.address + "/kernels?op=add&impl=eager,cpu&sweep=n&ns=1048576,2097152,4194304,8388608,16777216")
     page.goto(shared_server.address + "/")
-    page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for(timeout=60_000)
-    other.locator(".st-key-kernels-run button").click(timeout=60_000)
+    page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for()
+    other.locator(".st-key-kernels-run button").click()
     cancel = page.get_by_test_id("stSidebar").get_by_role("button", name="Cancel")
-    cancel.click(timeout=60_000)
-    page.get_by_test_id("stToast").get_by_text(re.compile("cancelled|done")).first.wait_for(timeout=90_000)
-    page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for(timeout=60_000)
+    cancel.click()
+    page.get_by_test_id("stToast").get_by_text(re.compile("cancelled|done")).first.wait_for()
+    page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for()
     other.context.close()
 
 

@@ -4,10 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "profiling"))
 
 from made_up import kernel, launch, op, trace, x
+
+from tests.browser.conftest import WAIT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 EVIL = ("<img src=x onerror=alert(1)>", "<a href='javascript:alert(2)'>x</a>", "<b>bold</b>%{x}")
@@ -25,6 +28,7 @@ def hostile(path: Path) -> Path:
 def visitor(chromium):
     """A page whose dialogs, errors and answers from elsewhere are kept: (page, list of them)."""
     context = chromium.new_context(viewport={"width": 1440, "height": 1300})
+    context.set_default_timeout(WAIT)
     page, strange = context.new_page(), []
     page.on("dialog", lambda d: (strange.append(f"dialog {d.message}"), d.dismiss()))
     page.on("pageerror", lambda e: strange.append(str(e)))
@@ -36,28 +40,28 @@ def visitor(chromium):
 def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_path):
     page, strange = visitor
     page.goto(f"{shared_server.address}/profiler?do=import")
-    page.get_by_text("Nothing in a file is executed").wait_for(timeout=60_000)
+    page.get_by_text("Nothing in a file is executed").wait_for()
     page.set_input_files("input[type=file]", str(hostile(tmp_path / "theirs.json")))
     button = page.get_by_role("button", name="Import", exact=True)
-    page.wait_for_function("!document.querySelector('.st-key-profiler-import button').disabled", timeout=30_000)
+    expect(button).to_be_enabled()  # once the server has the file
     button.click()
-    page.get_by_text("Longest kernels").wait_for(timeout=120_000)
+    page.get_by_text("Longest kernels").wait_for()
     for view, shows in (
         ("Where time goes", ".js-plotly-plot"),
         ("Time line", ".js-plotly-plot"),
         ("Tables", "[data-testid=stDataFrame]"),
     ):
         page.get_by_text(view, exact=True).first.click()
-        page.locator(shows).first.wait_for(timeout=60_000)
+        page.locator(shows).first.wait_for()
         page.wait_for_timeout(700)
         assert page.locator("img[src='x']").count() == 0 and page.locator("a[href^='javascript']").count() == 0, view
     assert not list((shared_server.profiles / ".uploads").iterdir()), "the upload is in its run, and nowhere else"
     page.get_by_text("Time line", exact=True).first.click()
     page.get_by_role("button", name="Zoom in").click()
-    page.wait_for_url("**span=**", timeout=30_000)
+    page.wait_for_url("**span=**")
     assert "run=" in page.url and "view=Time" in page.url
     page.get_by_text("Perfetto", exact=True).first.click()
     inner = page.frame_locator("iframe[src*='/perfetto/']")
-    inner.get_by_text("theirs").or_(inner.locator("canvas")).first.wait_for(timeout=120_000)
+    inner.get_by_text("theirs").or_(inner.locator("canvas")).first.wait_for()
     page.wait_for_timeout(1500)
     assert not strange, strange

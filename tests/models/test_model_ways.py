@@ -7,7 +7,7 @@ import pytest
 from backend import models
 from backend.core.errors import Unsupported
 from backend.core.paths import ROOT
-from backend.models import backends, build, judging, listing, parts, register, running
+from backend.models import backends, build, judging, listing, parts, parts_order, register, running
 from tests.models.tiny_models import ONE_OF_A_FAMILY, built, case, cases
 
 _references: dict = {}  # the last one
@@ -114,44 +114,65 @@ def test_records_of_the_fused_encoder_have_hugging_face_names():
             assert (out - theirs[part]).abs().max() < 1e-4, part
 
 
-def test_a_model_of_a_known_structure_is_one_table(monkeypatch):
-    """DistilBERT, which this project does not list: its names in a table, and the fused encoder runs it."""
-    from types import SimpleNamespace
+_DISTILBERT = """
+from backend.models.families._base import Config, Weight, dense, norm
+from backend.models.families._settings import Settings
 
-    import torch
-    from transformers import DistilBertConfig, DistilBertModel
+KIND, PHASES, PREFIXES, IGNORED, STRUCTURE = "encoder", (), ("", "distilbert."), ("vocab_*",), "norm after"
+NAMES = {"distilbert": Config("distilbert", 768, 6, 12, 64, 3072, vocab=30522, positions=512)}
+TITLE = {"distilbert": "DistilBERT"}
+SETTINGS = Settings(
+    "DistilBERT", "distilbert", "DistilBertConfig", "DistilBertModel",
+    {"hidden": "dim", "layers": "n_layers", "heads": "n_heads", "ffn": "hidden_dim", "vocab": "vocab_size",
+     "positions": "max_position_embeddings", "activation": "activation"},
+    {"activation": "gelu"},
+)
+MODULES = {"out": "transformer.layer.{i}"}
+at = "transformer.layer.{i}"
+WEIGHTS = (
+    Weight("embeddings.word_embeddings.weight", ("vocab", "hidden"), "embeddings/word", "word"),
+    Weight("embeddings.position_embeddings.weight", ("positions", "hidden"), "embeddings/position", "position"),
+    *norm("embeddings.LayerNorm", "embeddings/LayerNorm", "norm"),
+    *(w for n in "qkv" for w in dense(f"{at}.attention.{n}_lin", "inner", "hidden", "attention", "layers.{i}.qkv")),
+    *dense(f"{at}.attention.out_lin", "hidden", "inner", "attention", "layers.{i}.output"),
+    *norm(f"{at}.sa_layer_norm", "attention", "layers.{i}.norm1"),
+    *dense(f"{at}.ffn.lin1", "ffn", "hidden", "ffn", "layers.{i}.ffn1"),
+    *dense(f"{at}.ffn.lin2", "hidden", "ffn", "ffn", "layers.{i}.ffn2"),
+    *norm(f"{at}.output_layer_norm", "ffn", "layers.{i}.norm2"),
+)
+"""
 
-    from backend.models import catalog
-    from backend.models.families._base import Config, Weight, dense, norm
-    from backend.models.fused_encoder import FusedEncoder
 
-    at = "transformer.layer.{i}"
-    table = (
-        Weight("embeddings.word_embeddings.weight", ("vocab", "hidden"), "embeddings/word", "word"),
-        Weight("embeddings.position_embeddings.weight", ("positions", "hidden"), "embeddings/position", "position"),
-        *norm("embeddings.LayerNorm", "embeddings/LayerNorm", "norm"),
-        *(w for n in "qkv" for w in dense(f"{at}.attention.{n}_lin", "inner", "hidden", "attention", "layers.{i}.qkv")),
-        *dense(f"{at}.attention.out_lin", "hidden", "inner", "attention", "layers.{i}.output"),
-        *norm(f"{at}.sa_layer_norm", "attention", "layers.{i}.norm1"),
-        *dense(f"{at}.ffn.lin1", "ffn", "hidden", "ffn", "layers.{i}.ffn1"),
-        *dense(f"{at}.ffn.lin2", "hidden", "ffn", "ffn", "layers.{i}.ffn2"),
-        *norm(f"{at}.output_layer_norm", "ffn", "layers.{i}.norm2"),
-    )
-    config = Config("distilbert", 64, 2, 2, 32, 128, vocab=99, positions=32)
-    family = SimpleNamespace(WEIGHTS=table, STRUCTURE="norm after", MODULES={"out": at}, KIND="encoder")
-    monkeypatch.setattr(catalog, "family", lambda name: family)
-    torch.manual_seed(2)
-    hf = DistilBertModel(
-        DistilBertConfig(dim=64, n_layers=2, n_heads=2, hidden_dim=128, vocab_size=99, max_position_embeddings=32)
-    )
-    model = build.Model("distilbert", config, hf.eval().requires_grad_(False), "float32", "cpu")
-    asked = {"batch": 2, "seq": 17, "lengths": "9+17", "mask": "full"}
-    inputs, seen = build.inputs(model, asked), []
-    out = FusedEncoder(model, asked)(inputs, record=lambda name, tensor: seen.append(name))
-    with torch.no_grad():
-        ref = build.call(hf, inputs)
-    there = judging.valid(inputs, out)
-    assert (out - ref)[there].abs().max() < 1e-5 and seen == ["transformer.layer.0", "transformer.layer.1"]
+@pytest.fixture
+def distilbert(tmp_path, monkeypatch):
+    """A model that this project does not list, dropped in as one file of tables."""
+    from backend.models import catalog, families
+
+    (tmp_path / "distilbert.py").write_text(_DISTILBERT)
+    monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
+    kept = (catalog._families, catalog.parameters)
+    for function in kept:
+        function.cache_clear()
+    yield "distilbert"
+    for function in kept:
+        function.cache_clear()
+
+
+def test_a_model_of_a_known_structure_is_one_table(distilbert, tmp_path):
+    """It is built, run every way, counted, and loaded from a checkpoint."""
+    from tests.models.tiny_models import save
+
+    asked = case(distilbert, lengths="9+17")
+    for way in QUICK:
+        assert max(_worst(distilbert, asked, way)) < 1, way
+    model = built(distilbert)
+    assert models.names()[-1] == distilbert
+    counted = models.anatomy(distilbert, asked)[0].count
+    assert counted == sum(p.numel() for p in model.module.parameters())
+    saved = save(tmp_path / "there", distilbert, "distilbert.")
+    again = build.build(distilbert, models.validate(distilbert, {"seq": 17}, str(tmp_path / "there")), "float32",
+                        checkpoint=str(tmp_path / "there"))  # fmt: skip
+    assert all((p == q).all() for p, q in zip(saved.module.parameters(), again.module.parameters(), strict=True))
 
 
 def test_buckets_are_few_and_hold_every_sum():
@@ -207,11 +228,10 @@ def test_where_the_time_goes_has_every_part(name):
     inputs = build.inputs(model, asked)
     for way in ("eager", "fused"):
         if models.way(name, way).reason is None:
-            found = parts.measure(way, model, inputs)
+            found = parts.measure(way, model, inputs, running.make(way, model, inputs))
             assert tuple(found) == models.PARTS and abs(sum(p["share"] for p in found.values()) - 1) < 1e-6
             needed = set(models.PARTS) - {"head"} | ({"head"} if "phase" in asked else set())
             assert all(found[p]["ms"] > 0 for p in needed), (way, found)
-    assert parts.measure("compile-default", model, inputs) is None
 
 
 def test_views_share_the_weights():
@@ -245,11 +265,59 @@ def test_ways_that_are_not_there_are_refused():
 
 
 def test_compiled_without_a_break_and_flex(monkeypatch):
-    """One small model through the compiler: fullgraph, the masks prepared."""
+    """One small model through the compiler: fullgraph, the masks prepared; its kernels are told apart by layer part."""
     asked = models.validate("bert-base", {"layers": 1, "heads": 2, "head_dim": 32, "batch": 2, "seq": 17, "lengths": "9+17"})
+    made, make = {}, running.make
+    monkeypatch.setattr(running, "make", lambda way, *given: made.setdefault(way, make(way, *given)))
     for way in ("compile-default", "flex"):
         worst, norm = _worst("bert-base", asked, way)
         assert worst < 1 and norm < 1, way
+    found = parts_order.measure(made["compile-default"], "cpu", head=False)
+    assert set(found) == set(models.PARTS) - {"head"} and all(ms > 0 for ms in found.values())
+
+
+_LAYER = [("product", 3.0)] * 3 + [("other", 0.5), ("attention", 2.0), ("other", 0.25), ("product", 1.0), ("rest", 0.125), ("other", 0.75),
+          ("product", 4.0), ("other", 0.5), ("product", 4.0), ("other", 1.0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_parts_by_the_order_of_products_and_attentions(layers):
+    found = parts_order.divide([("other", 1.0), *_LAYER * layers, ("product", 5.0), ("other", 0.5)], head=True)
+    assert found == {
+        "embedding": 1.0, "qkv": 9.5 * layers, "attention": 2.25 * layers, "output": 1.125 * layers, "norm": 1.75 * layers,
+        "ffn": 8.5 * layers, "head": 5.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "steps, says",
+    [
+        ([k for k in _LAYER * 2 if k[0] != "attention"], "no fused attention is seen"),
+        (_LAYER * 2 + [("product", 1.0)], "the products around its attentions are"),
+        (_LAYER + _LAYER[1:], "the products around its attentions are"),
+    ],
+)
+def test_what_is_not_in_the_order_of_layers_has_no_parts(steps, says):
+    with pytest.raises(Unsupported, match=says):
+        parts_order.divide(steps, head=False)
+
+
+def test_kernels_and_operators_are_steps():
+    names = ["triton_red_fused_embedding_0", "nvjet_hsh_128x64", "splitKreduce_kernel<32>", "pytorch_flash::flash_fwd_kernel",
+             "triton_tem_fused_addmm_7", "cutlass_80_tensorop_f16_s16816gemm", "fmha_cutlassF_f16", "triton_poi_fused_addmm_gelu_1",
+             "sm90_xmma_fprop_implicit_gemm_f16"]  # fmt: skip
+    given = [(name, float(i), i + 0.5) for i, name in enumerate(names)]
+    kinds = ["other", "product", "rest", "attention", "product", "product", "attention", "other", "other"]
+    assert list(parts_order.kernels(given[::-1])) == [(kind, 0.5) for kind in kinds]
+    inner = [(parts_order._CALL, 0.0, 10.0), ("aten::linear", 1.0, 3.0), ("aten::addmm", 1.5, 2.5), ("aten::gelu", 3.0, 4.0),
+             ("aten::_scaled_dot_product_flash_attention_for_cpu", 5.0, 9.0), ("aten::mm", 11.0, 12.0)]  # fmt: skip
+    assert list(parts_order.operators(inner)) == [
+        ("other", 1.0),
+        ("product", 2.0),
+        ("other", 2.0),
+        ("attention", 4.0),
+        ("other", 1.0),
+    ]
 
 
 def test_peers_get_no_mask_where_there_is_nothing_to_mask(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from backend import models
 from backend.core.paths import ROOT
 from backend.models import catalog
+from backend.models.families import _settings
 from tests.models.tiny_models import ONE_OF_A_FAMILY, case
 
 F13 = {
@@ -57,9 +58,9 @@ def test_every_weight_of_the_table_is_one_of_hugging_face(name):
 
     asked = {"layers": 3} if name != "bert-base" else {}
     config = models.config(name, asked)
-    settings, keywords, module = models.family(name).hugging_face(config)
+    table, keywords = models.family(name).SETTINGS, _settings.keywords(models.family(name), config)
     with torch.device("meta"):
-        built = getattr(transformers, module)(getattr(transformers, settings)(**keywords))
+        built = getattr(transformers, table.module)(getattr(transformers, table.config)(**keywords))
     theirs = {n: tuple(p.shape) for n, p in built.named_parameters()}
     ours = {w.theirs.replace("{i}", str(i)): w.dims(config) for w, i in tree.rows(models.family(name), config)}
     assert ours == theirs
@@ -85,7 +86,6 @@ def test_every_weight_of_the_table_is_one_of_hugging_face(name):
         ("gpt2", {"mask": "full"}, "a mask that keeps later tokens, such as full"),
         ("gpt2", {"mask": "longformer"}, "a mask that keeps later tokens"),
         ("gpt2", {"phase": "decode", "mask": "strided"}, "a decoded token of gpt2 sees the whole cache"),
-        ("gpt2", {"phase": "decode", "batch": 2, "lengths": "3+4"}, "lengths is fixed"),
         ("gpt2", {"phase": "both"}, "phase is prefill or decode, not 'both'"),
         ("t5-small", {"mask": "causal"}, "brings its own masks"),
         ("bert-huge", {}, "unknown model 'bert-huge'; known: bert-small"),
@@ -128,6 +128,9 @@ def test_cost_counts_the_tokens_and_pairs_that_are_there():
     live = sum(min(q + 4, n - 1) - max(q - 4, 0) + 1 for n in (16, 64) for q in range(n))
     assert cost.notes["effective"]["attention"] == live * 12 * 12 * (4 * 64 + 5)
     assert cost.flop_effective < cost.flop_executed and cost.notes["valid_tokens"] == 80
+    uneven = models.cost("llama-small", case("llama-small", phase="decode", lengths="9+17"), "float16")
+    assert uneven.notes["effective"]["attention"] == (10 + 18) * 2 * 2 * (4 * 32 + 5) and uneven.notes["valid_tokens"] == 2
+    assert uneven.notes["executed"]["attention"] == 2 * 18 * 2 * 2 * (4 * 32 + 5)
     decode = models.cost("gpt2", case("gpt2", phase="decode"), "float32")
     assert decode.notes["effective"]["head"] == 2 * 2 * 64 * 50257 and decode.notes["valid_tokens"] == 2
 

@@ -207,6 +207,49 @@ def test_a_mask_that_changes_in_place_is_not_remembered(calls):
     assert (a - b).abs().max() > 1e-3 and torch.equal(b, c)
 
 
+@pytest.mark.parametrize("kind", ["Bert", "Mistral"])
+def test_a_padding_mask_under_capture(kind, calls, monkeypatch):
+    """The lists are built without reading anything back (fake tensors have no values to read), once a forward, and for no other one."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from backend.models import register
+    from backend.ops.attention import unread
+
+    theirs, ours = _pair(kind, TEXT[kind] | dict(sliding_window=70))
+    ids, there = torch.randint(3, 99, (2, 130)), torch.ones(2, 130, dtype=torch.long)
+    there[0, 67:] = 0
+    made, plan = [], unread.plan
+    monkeypatch.setattr(register, "_capturing", lambda *_: True)
+    monkeypatch.setattr(unread, "plan", lambda *given: made.append(given) or plan(*given))
+    with torch.no_grad():
+        a, b = (m(input_ids=ids, attention_mask=there).last_hidden_state for m in (theirs, ours))
+        own = torch.ones(2, 1, 130, 130, dtype=torch.bool)  # of the caller's: it may outlive the graph, its lists may not
+        ours(input_ids=ids, attention_mask=own)
+    assert (a - b)[there.bool()].abs().max() < 2e-5
+    assert len(made) == 1 + 2 and not hasattr(own, "_fusescope_plan")
+    with FakeTensorMode():
+        assert plan(torch.ones(2, 1, 130, 130, dtype=torch.bool), 130, 130).bitmaps.shape == (2 * 9, 64)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 64, 64), (2, 1, 130, 70), (2, 3, 70, 200)])
+def test_lists_that_are_not_read_are_those_of_a_plan(shape):
+    import dataclasses
+
+    import torch
+
+    from backend.ops.attention import unread
+
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(3)) < 0.3
+    mask[..., 64:] &= False
+    mask[:, :, :64, :64] |= True
+    for given in (mask, mask[:1, :1, :1], mask | True):
+        plan = unread.plan(given, *shape[2:])
+        count = int(plan.row_ptr[-1])
+        cut = dataclasses.replace(plan, tile_index=plan.tile_index[:count], tile_code=plan.tile_code[:count])
+        assert torch.equal(cut.dense(), given.expand(*given.shape[:2], *shape[2:]))
+
+
 def test_compiled_with_a_padding_mask(calls):
     """Lists of tiles cannot be built while torch.compile traces: the mask is added to the scores, and the result is the same."""
     import torch

@@ -41,6 +41,7 @@ def cases(name: str) -> list[dict]:
             {"phase": "prefill", "lengths": "9+17"},
             {"phase": "prefill", "mask": "strided:window=4,stride=4"},
             {"phase": "decode"},
+            {"phase": "decode", "lengths": "9+17"},
         ]
     else:
         asked = [{}, {"lengths": "9+17"}]

@@ -1,6 +1,7 @@
 """From codes to records, in this process: groups, failures, segments' times, traverse and search with what they repeat."""
 
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -11,7 +12,7 @@ from backend.core.records import Record
 from backend.core.reporter import Collect
 from backend.jobs.kinds import search as search_kind
 from backend.jobs.kinds import traverse as traverse_kind
-from backend.search import baselines, codegen, encoding, evaluate, find, loader, runtime, segment_times, traverse
+from backend.search import baselines, codegen, encoding, evaluate, find, loader, runtime, segment_times, sittings, traverse
 from backend.search.setting import FINAL, OP, SEGMENT, Setting
 from backend.store import folder
 
@@ -168,6 +169,49 @@ def test_a_traverse_goes_on_where_it_was():
     assert any(eta for *_, eta in reporter.steps)
 
 
+def test_a_further_sitting_measures_the_rest(profiles):
+    """Two runs, as of two machines of one kind: no code twice, and together they are one landscape."""
+    few = TINY | {"ranges": [[32768, 32900]], "limit": 3, "budget_s": 0.002, "segments": False}
+    first = folder.Writer(folder.create("traverse", traverse_kind.validate(few)))
+    traverse.run(traverse_kind.validate(few), first)
+    first.close()
+    more = traverse_kind.validate(few | {"limit": 7, "after": first.path.name})
+    second = folder.Writer(folder.create("traverse", more))
+    traverse.run(more, second)
+    second.close()
+    one, other = ({r.impl for r in folder.records(w.path) if r.op == OP} - set(baselines.BASELINES) for w in (first, second))
+    assert len(one) == 3 and len(other) == 4 and not one & other
+    both = sittings.records(second.path.name)
+    assert {r.impl for r in both if r.op == OP} == one | other | set(baselines.BASELINES)
+    truth, setting = find.truth_of(second.path.name)
+    assert set(truth) == one | other and setting == Setting(**TINY)
+    with pytest.raises(ValueError, match="goes on after one of the same"):
+        traverse_kind.validate(few | {"seq": 32, "after": first.path.name})
+    with pytest.raises(ValueError, match="times of one device are compared"):
+        sittings.earlier(first.path.name, "NVIDIA H200")
+    shutil.rmtree(first.path)
+    assert {r.impl for r in sittings.records(second.path.name) if r.op == OP} >= other
+
+
+def test_calls_settle_before_they_are_sampled():
+    """Slow at first, then quick: all are called until no round is faster, and never beyond the limit."""
+    now, calls = [0.0], []
+
+    def call(times):
+        def one():
+            calls.append(1)
+            now[0] += times.pop(0) if len(times) > 1 else times[0]
+
+        return one
+
+    evaluate.settle([call([0.1, 0.05, 0.01]), call([0.001])], lambda: now[0])
+    assert len(calls) == 2 * 6, "three rounds that get faster, three that do not"
+    calls.clear()
+    evaluate.settle([call([1.0 - 0.1 * i for i in range(9)])], lambda: now[0])
+    assert len(calls) == 3, "2 s are over"
+    evaluate.settle([], lambda: now[0])
+
+
 def test_which_codes_a_traverse_takes():
     everything = traverse.codes(None, None, 0)
     assert len(everything) == len(set(everything)) == 128 + 8192 and all(c == encoding.canonical(c) for c in everything)
@@ -224,6 +268,7 @@ def test_a_search_begun_again_repeats_no_code(profiles, monkeypatch):
         (traverse_kind, {"ranges": []}, "ranges is a list"),
         (traverse_kind, {"limit": 0}, "limit is a whole number from 1, not 0"),
         (traverse_kind, {"budget_s": -1}, "budget_s is a number of seconds above 0"),
+        (traverse_kind, {"after": 3}, "after is ids of runs with commas"),
         (traverse_kind, {"steps": 1}, "this job takes batch, seq"),
         (traverse_kind, {"device": "cuda:7"}, "there is no device 'cuda:7' here"),
         (search_kind, {"strategy": "greedy"}, "a strategy is one of guided"),

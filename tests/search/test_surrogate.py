@@ -27,7 +27,7 @@ def test_held_out_codes_are_ranked(truth, learned):
     found, measured = learned.predict(held), [truth[c] for c in held]
     assert [p.code for p in found] == held and learned.pairs == 300
     assert surrogate.rank_correlation([p.ms for p in found], measured) >= 0.9
-    assert surrogate.rank_correlation(learned.members.log_ms(held)[0], measured) >= 0.85, "the trees alone"
+    assert surrogate.rank_correlation(learned.trees.log_ms(held), measured) >= 0.85, "the trees alone"
     inside = np.mean([p.low <= m <= p.high for p, m in zip(found, measured)])
     assert 0.88 <= inside <= 1 and all(p.low < p.ms < p.high for p in found)
 
@@ -69,8 +69,10 @@ def test_a_saved_surrogate_predicts_the_same(learned, tmp_path):
         ({"format": "pickle"}, "another one"),
         ({"version": 99}, "newer version"),
         ({"pairs": {"x": 1}}, "a code is exactly 16 characters"),
-        ({"members": data["members"] | {"features": ["a"]}}, "other features"),
-        ({"members": data["members"] | {"boosters": [{"learner": 1}]}}, "no surrogate that can be read"),
+        ({"version": 1}, "older version"),
+        ({"prior": [0.1, 0.0]}, "above 0"),
+        ({"trees": data["trees"] | {"features": ["a"]}}, "other features"),
+        ({"trees": data["trees"] | {"booster": {"learner": 1}}}, "no surrogate that can be read"),
         ({"threshold_ms": "x"}, "no surrogate that can be read"),
     ):
         file.write_text(json.dumps(data | change))
@@ -155,7 +157,7 @@ def test_features_are_of_the_scheme():
 
 def test_trees_are_repeatable(truth):
     known = dict(list(truth.items())[:50])
-    one, other = (boosted.train(known, 3).log_ms(list(known))[0] for _ in range(2))
+    one, other = (boosted.train(known, 3).log_ms(list(known)) for _ in range(2))
     assert (one == other).all()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from backend.core import environment
 from backend.core.records import DTYPES, BenchSpec
 
@@ -51,10 +53,12 @@ def settings(spec: dict) -> BenchSpec:
         raise ValueError(f"cache is one of {', '.join(CACHES)}, not {s.cache!r}")
     for name in _POSITIVE:
         value = getattr(s, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise ValueError(f"{name} is a number above 0, not {value!r}")
-    if isinstance(s.min_samples, bool) or not isinstance(s.min_samples, int) or s.min_samples < 1:
-        raise ValueError(f"min_samples is a whole number from 1, not {s.min_samples!r}")
+    for name, low in (("min_samples", 1), ("seed", 0)):
+        value = getattr(s, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise ValueError(f"{name} is a whole number from {low}, not {value!r}")
     return s
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from backend.search import encoding
+from backend.search import encoding, sittings
 from backend.search.setting import Setting, of_spec
 
 TITLE = "Fusion traverse"
-DEFAULTS = {"ranges": None, "limit": None, "seed": 0, "budget_s": 0.02, "segments": True}
+DEFAULTS = {"ranges": None, "limit": None, "seed": 0, "budget_s": 0.02, "segments": True, "after": None}
 
 
 def validate(spec: dict) -> dict:
     """A Setting as JSON and {ranges: [[first, last], …] of values, both counted in, or None (the default ranges); limit: how many
-    schemes at most, drawn by the seed, or None; seed; budget_s of sampling a scheme; segments: time each on its own, too}.
+    schemes at most, drawn by the seed, or None; seed; budget_s of sampling a scheme; segments: time each on its own, too; after: ids
+    of earlier traverses of this setting with commas between, whose codes are not measured again, or None}.
     ValueError or TypeError: the rule, the value given."""
-    return check(spec, DEFAULTS) | {"ranges": check_ranges(spec.get("ranges"))}
+    whole = check(spec, DEFAULTS) | {"ranges": check_ranges(spec.get("ranges"))}
+    if whole["after"] is not None:
+        if not isinstance(whole["after"], str):
+            raise TypeError(f"after is ids of runs with commas between, not {whole['after']!r}")
+        whole["after"] = sittings.check(whole["after"], of_spec(whole)) or None
+    return whole
 
 
 def device(spec: dict) -> str | None:

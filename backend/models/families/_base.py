@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,33 +12,23 @@ from backend.ops.base import Parameter
 PARTS = ("embedding", "qkv", "attention", "output", "ffn", "norm", "head")
 """Layer parts, in the order of a forward: of cost notes, of profiled times and of weights. "head" is what follows the last layer."""
 
-DEFINES = (
-    "NAMES",
-    "TITLE",
-    "KIND",
-    "PHASES",
-    "WEIGHTS",
-    "STRUCTURE",
-    "PREFIXES",
-    "IGNORED",
-    "sizes",
-    "hugging_face",
-    "from_hugging_face",
-)
-"""What a file of families/ must define:
+DEFINES = ("NAMES", "TITLE", "KIND", "PHASES", "WEIGHTS", "SETTINGS", "STRUCTURE", "PREFIXES", "IGNORED")
+"""What a file of families/ must define. Tables all of them, so a model of a known structure needs no code:
 
 NAMES       {name: Config}: the models of the family with their published sizes
 TITLE       {name: for people}
 KIND        "encoder", "decoder" or "encoder-decoder"
 PHASES      () or ("prefill", "decode"): what of a generating model is measured
 WEIGHTS     tuple[Weight, ...]: every parameter of the model under Hugging Face's name, and where it goes in ours
-PREFIXES    prefixes under which checkpoints of the family hold these names, "" among them
+SETTINGS    _settings.Settings: the sizes under the names of Hugging Face's configuration
+PREFIXES    prefixes under which checkpoints of the family hold the weights' names, "" among them
 STRUCTURE   "norm after" (BERT: LayerNorm of each residual sum), "norm before" (ViT: LayerNorm before attention and FFN), or None: which
             layer of fused_encoder.py it is; then MODULES says as what its outputs are known: Hugging Face's module names by our step
 IGNORED     patterns (fnmatch) of names that checkpoints of the family hold beside them: heads, old buffers
-sizes(config, heads, head_dim, layers, seq) -> Config       another width, depth or number of positions; ValueError in one sentence
-hugging_face(config) -> (class name of the configuration, its keyword arguments, class name of the module)
-from_hugging_face(data) -> Config      the same sizes from a checkpoint's config.json; ValueError where they are not of this family
+
+Besides, where they differ: MASK and SEQ (defaults of a case), FREE_HEADS (True: heads and head size need not make up the width), and for
+what no table can say further(config) -> keywords of Hugging Face's configuration, and more(data) -> Config.more of a checkpoint's
+config.json, ValueError where that is not of the family.
 """
 
 
@@ -88,6 +79,11 @@ class Config:
         """Numbers in a patch."""
         return self.channels * self.patch**2
 
+    @property
+    def image(self) -> int:
+        """Pixels of an image's edge; the class token has a position, too."""
+        return math.isqrt(self.positions - 1) * self.patch
+
 
 @dataclass(frozen=True)
 class Weight:
@@ -134,33 +130,6 @@ def norm(theirs: str, node: str, ours: str | None = None, also: tuple[str, ...] 
     ]  # fmt: skip
 
 
-def width(config: Config, heads: int | None, head_dim: int | None) -> tuple[int, int, int]:
-    """(hidden, heads, head_dim) where heads, head_dim or both are asked for; ValueError where the width is not divided by them."""
-    if heads is None and head_dim is None:
-        return config.hidden, config.heads, config.head_dim
-    if heads is not None and head_dim is not None:
-        return heads * head_dim, heads, head_dim
-    if heads is not None:
-        if heads > config.hidden or config.hidden % heads:
-            raise ValueError(
-                f"heads divides the width {config.hidden} of {config.name}, and {heads} does not; give head_dim too for another width"
-            )
-        return config.hidden, heads, config.hidden // heads
-    if config.hidden % head_dim:
-        raise ValueError(
-            f"head_dim divides the width {config.hidden} of {config.name}, and {head_dim} does not; give heads too for another width"
-        )
-    return config.hidden, config.hidden // head_dim, head_dim
-
-
-def need(data: Mapping[str, Any], *names: str) -> list[Any]:
-    """Values of a checkpoint's config.json; ValueError naming what is not there."""
-    missing = [n for n in names if data.get(n) is None]
-    if missing:
-        raise ValueError(f"the checkpoint's config.json does not say {', '.join(missing)}")
-    return [data[n] for n in names]
-
-
 _SIZES = (1, 2, 4, 8, 16, 32)
 COMMON = (
     Parameter("batch", "int", 1, "sequences (images)", low=1, high=1 << 16, typical=_SIZES, sweep=True),
@@ -175,6 +144,6 @@ PHASE = Parameter(
     "phase",
     "choice",
     "prefill",
-    "prefill: the whole prompt into an empty cache; decode: one more token of each sequence over a cache of seq tokens",
+    "prefill: the whole prompt into an empty cache; decode: one more token of each sequence over a cache of seq tokens (of lengths)",
     choices=("prefill", "decode"),
 )

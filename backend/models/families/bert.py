@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from backend.models.families._base import Config, Weight, dense, need, norm, width
+from backend.models.families._base import Config, Weight, dense, norm
+from backend.models.families._settings import Settings
 
 KIND = "encoder"
 PHASES = ()
@@ -15,6 +14,13 @@ NAMES = {
     "bert-large": Config("bert-large", 1024, 24, 16, 64, 4096, **_COMMON),
 }
 TITLE = {"bert-small": "BERT small", "bert-base": "BERT base", "bert-large": "BERT large"}
+SETTINGS = Settings(
+    "BERT", "bert", "BertConfig", "BertModel",
+    {"hidden": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads", "ffn": "intermediate_size",
+     "vocab": "vocab_size", "positions": "max_position_embeddings", "types": "type_vocab_size", "eps": "layer_norm_eps",
+     "activation": "hidden_act"},
+    {"types": 2, "eps": 1e-12, "activation": "gelu"}, activations=("gelu", "gelu_new", "gelu_pytorch_tanh"),
+)  # fmt: skip
 STRUCTURE = "norm after"
 MODULES = {
     "embedded": "embeddings",
@@ -43,51 +49,3 @@ WEIGHTS = (
     *norm(f"{_L}.output.LayerNorm", "encoder/layer {i}/output/LayerNorm", "layers.{i}.norm2"),
     *dense("pooler.dense", "hidden", "hidden", "pooler", optional=True),
 )
-
-
-def sizes(config, heads, head_dim, layers, seq):
-    hidden, heads, head_dim = width(config, heads, head_dim)
-    ffn = config.ffn if hidden == config.hidden else config.ffn * hidden // config.hidden
-    positions = max(config.positions, seq)
-    return replace(
-        config, hidden=hidden, heads=heads, head_dim=head_dim, ffn=ffn, layers=layers or config.layers, positions=positions
-    )
-
-
-def hugging_face(config):
-    return (
-        "BertConfig",
-        dict(
-            vocab_size=config.vocab,
-            hidden_size=config.hidden,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            intermediate_size=config.ffn,
-            max_position_embeddings=config.positions,
-            type_vocab_size=config.types,
-            layer_norm_eps=config.eps,
-            hidden_act="gelu" if config.activation == "gelu" else "gelu_new",
-        ),
-        "BertModel",
-    )
-
-
-def from_hugging_face(data):
-    if data.get("model_type") != "bert":
-        raise ValueError(f"a BERT checkpoint's config.json has model_type bert, not {data.get('model_type')!r}")
-    hidden, heads, layers, ffn, vocab, positions = need(
-        data,
-        "hidden_size",
-        "num_attention_heads",
-        "num_hidden_layers",
-        "intermediate_size",
-        "vocab_size",
-        "max_position_embeddings",
-    )
-    if hidden % heads:
-        raise ValueError(f"heads divides the width; the checkpoint's config.json says {heads} heads and width {hidden}")
-    activation = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}.get(data.get("hidden_act", "gelu"))
-    if activation is None:
-        raise ValueError(f"hidden_act of a BERT checkpoint is gelu or gelu_new, not {data['hidden_act']!r}")
-    types, eps = data.get("type_vocab_size", 2), data.get("layer_norm_eps", 1e-12)
-    return Config("checkpoint", hidden, layers, heads, hidden // heads, ffn, vocab, 0, positions, types, float(eps), activation)

@@ -6,9 +6,8 @@ llama-small is a configuration of this project, the size of GPT-2 small: width 7
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from backend.models.families._base import Config, Weight, need, width
+from backend.models.families._base import Config, Weight
+from backend.models.families._settings import Settings
 
 KIND = "decoder"
 PHASES = ("prefill", "decode")
@@ -19,6 +18,14 @@ NAMES = {
     )
 }  # fmt: skip
 TITLE = {"llama-small": "Llama-style, 125 M parameters"}
+SETTINGS = Settings(
+    "Llama", "llama", "LlamaConfig", "LlamaForCausalLM",
+    {"hidden": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads", "kv_heads": "num_key_value_heads",
+     "head_dim": "head_dim", "ffn": "intermediate_size", "vocab": "vocab_size", "positions": "max_position_embeddings",
+     "eps": "rms_norm_eps", "activation": "hidden_act", "tied": "tie_word_embeddings"},
+    {"kv_heads": None, "head_dim": None, "eps": 1e-6, "activation": "silu", "tied": False},
+    {"attention_bias": False, "mlp_bias": False}, ("silu",),
+)  # fmt: skip
 STRUCTURE = None
 PREFIXES = ("",)
 IGNORED = ("*rotary_emb.inv_freq",)
@@ -41,61 +48,13 @@ WEIGHTS = (
 )
 
 
-def sizes(config, heads, head_dim, layers, seq):
-    hidden, heads, head_dim = width(config, heads, head_dim)
-    ffn = config.ffn if hidden == config.hidden else config.ffn * hidden // config.hidden
-    group = config.heads // config.kv_heads
-    kv_heads = heads // group if heads % group == 0 else heads
-    positions = max(config.positions, seq + 1)
-    return replace(
-        config, hidden=hidden, heads=heads, kv_heads=kv_heads, head_dim=head_dim, ffn=ffn, layers=layers or config.layers, positions=positions
-    )  # fmt: skip
+def further(config):
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.more["rope_theta"]}}
 
 
-def hugging_face(config):
-    return (
-        "LlamaConfig",
-        dict(
-            vocab_size=config.vocab,
-            hidden_size=config.hidden,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            num_key_value_heads=config.kv_heads,
-            head_dim=config.head_dim,
-            intermediate_size=config.ffn,
-            max_position_embeddings=config.positions,
-            rms_norm_eps=config.eps,
-            rope_parameters={"rope_type": "default", "rope_theta": config.more["rope_theta"]},
-            tie_word_embeddings=config.tied,
-        ),
-        "LlamaForCausalLM",
-    )
-
-
-def from_hugging_face(data):
-    if data.get("model_type") != "llama":
-        raise ValueError(f"a Llama checkpoint's config.json has model_type llama, not {data.get('model_type')!r}")
-    hidden, heads, layers, ffn, vocab, positions = need(
-        data,
-        "hidden_size",
-        "num_attention_heads",
-        "num_hidden_layers",
-        "intermediate_size",
-        "vocab_size",
-        "max_position_embeddings",
-    )
+def more(data):
     rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
-    if rope.get("rope_type", rope.get("type", "default")) != "default":
-        raise ValueError(
-            f"rotary positions of a Llama checkpoint are of the default kind, not {rope.get('rope_type', rope.get('type'))!r}"
-        )
-    if data.get("attention_bias") or data.get("mlp_bias"):
-        raise ValueError("a Llama checkpoint has no biases; its config.json says attention_bias or mlp_bias true")
-    kv, head_dim = data.get("num_key_value_heads") or heads, data.get("head_dim") or hidden // heads
-    if heads % kv:
-        raise ValueError(f"heads is a multiple of KV heads; the checkpoint's config.json says {heads} and {kv}")
-    theta = float(rope.get("rope_theta") or data.get("rope_theta") or 10000.0)
-    return Config(
-        "checkpoint", hidden, layers, heads, head_dim, ffn, vocab, kv, positions, 0, float(data.get("rms_norm_eps", 1e-6)), "silu",
-        tied=bool(data.get("tie_word_embeddings", False)), more={"rope_theta": theta},
-    )  # fmt: skip
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"rotary positions of a Llama checkpoint are of the default kind, not {kind!r}")
+    return {"rope_theta": float(rope.get("rope_theta") or data.get("rope_theta") or 10000.0)}

@@ -5,16 +5,22 @@ A case feeds as many tokens to the decoder as to the encoder; lengths hold for t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from backend.models.families._base import Config, Weight, need
+from backend.models.families._base import Config, Weight
+from backend.models.families._settings import Settings
 
 KIND = "encoder-decoder"
 PHASES = ()
+FREE_HEADS = True
 NAMES = {
     "t5-small": Config("t5-small", 512, 6, 8, 64, 2048, vocab=32128, eps=1e-6, activation="relu", more={"buckets": 32}),
 }
 TITLE = {"t5-small": "T5 small"}
+SETTINGS = Settings(
+    "T5", "t5", "T5Config", "T5Model",
+    {"hidden": "d_model", "head_dim": "d_kv", "ffn": "d_ff", "layers": "num_layers", "heads": "num_heads", "vocab": "vocab_size",
+     "buckets": "relative_attention_num_buckets", "eps": "layer_norm_epsilon", "activation": "feed_forward_proj"},
+    {"buckets": 32, "eps": 1e-6, "activation": "relu"}, activations=("relu",), deviation=None,  # its own rule has that effect
+)  # fmt: skip
 STRUCTURE = None
 PREFIXES = ("",)
 IGNORED = (
@@ -65,43 +71,12 @@ WEIGHTS = (
 )
 
 
-def sizes(config, heads, head_dim, layers, seq):
-    """Heads and head size need not make up the width in T5."""
-    return replace(config, heads=heads or config.heads, head_dim=head_dim or config.head_dim, layers=layers or config.layers)
+def further(config):
+    return {"num_decoder_layers": config.layers, "pad_token_id": 0, "decoder_start_token_id": 0}
 
 
-def hugging_face(config):
-    return (
-        "T5Config",
-        dict(
-            vocab_size=config.vocab,
-            d_model=config.hidden,
-            d_kv=config.head_dim,
-            d_ff=config.ffn,
-            num_layers=config.layers,
-            num_decoder_layers=config.layers,
-            num_heads=config.heads,
-            relative_attention_num_buckets=config.more["buckets"],
-            layer_norm_epsilon=config.eps,
-            feed_forward_proj="relu",
-            pad_token_id=0,
-            decoder_start_token_id=0,
-        ),
-        "T5Model",
-    )
-
-
-def from_hugging_face(data):
-    if data.get("model_type") != "t5":
-        raise ValueError(f"a T5 checkpoint's config.json has model_type t5, not {data.get('model_type')!r}")
-    hidden, heads, head_dim, layers, ffn, vocab = need(data, "d_model", "num_heads", "d_kv", "num_layers", "d_ff", "vocab_size")
-    if data.get("feed_forward_proj", "relu") != "relu":
-        raise ValueError(f"feed_forward_proj of a T5 checkpoint is relu (T5 1.0), not {data['feed_forward_proj']!r}")
-    if (data.get("num_decoder_layers") or layers) != layers:
-        raise ValueError(
-            f"a T5 checkpoint has as many decoder as encoder layers; its config.json says {data['num_decoder_layers']} and {layers}"
-        )
-    return Config(
-        "checkpoint", hidden, layers, heads, head_dim, ffn, vocab, eps=float(data.get("layer_norm_epsilon", 1e-6)), activation="relu",
-        more={"buckets": data.get("relative_attention_num_buckets", 32)},
-    )  # fmt: skip
+def more(data):
+    layers, decoder = data["num_layers"], data.get("num_decoder_layers")
+    if decoder not in (None, layers):
+        raise ValueError(f"a T5 checkpoint has as many decoder as encoder layers; its config.json says {decoder} and {layers}")
+    return {}

@@ -1,0 +1,63 @@
+"""A traverse in several sittings: a run that goes on after others holds what they left to be measured, and all together are one."""
+
+from __future__ import annotations
+
+from backend.core.errors import RunError
+from backend.core.records import Record
+from backend.search.setting import OP, Setting, of_spec
+
+
+def ids(after: str | None) -> list[str]:
+    """The run ids in a spec's ``after``, which has commas between them."""
+    return [part.strip() for part in (after or "").split(",") if part.strip()]
+
+
+def check(after: str, setting: Setting) -> str:
+    """The ids, if all are traverses of this setting. RunError for no such run, ValueError for one of something else."""
+    from backend.store import folder, library
+
+    for run_id in ids(after):
+        run = folder.read(library.find(run_id))
+        if run.kind != "traverse" or (found := of_spec(run.spec)) != setting:
+            what = f"a traverse of {found}" if run.kind == "traverse" else f"a {run.kind}"
+            raise ValueError(f"a traverse of {setting} goes on after one of the same, not after {run.id}, {what}")
+    return ",".join(ids(after))
+
+
+def earlier(after: str | None, device_name: str | None) -> set[str]:
+    """The codes and baselines that have a record in these runs and those that they go on after.
+
+    RunError for no such run, ValueError for one of another kind of device: times of one are compared.
+    """
+    from backend.store import folder, library
+
+    found: set[str] = set()
+    for run_id in ids(after):
+        run = folder.read(library.find(run_id))
+        if run.device_name != device_name:
+            raise ValueError(
+                f"{run.id} was measured on {run.device_name}, here is {device_name}; times of one device are compared"
+            )
+        found |= {r.impl for r in records(run_id) if r.op == OP}
+    return found
+
+
+def records(run_id: str) -> list[Record]:
+    """The records of a run and, before them, of the runs that it goes on after, as far as they are still here; of a code that
+    several have, the last. RunError where the run itself is not here."""
+    from backend.store import folder, library
+
+    found: dict[tuple[str, str, str], Record] = {}
+
+    def add(one: str, seen: frozenset[str]) -> None:
+        path = library.find(one)
+        for before in ids(folder.read(path).spec.get("after")):
+            if before not in seen:
+                try:
+                    add(before, seen | {before})
+                except RunError:
+                    continue  # it was deleted; what is here still holds
+        found.update({(r.case_key, r.op, r.impl): r for r in folder.records(path)})
+
+    add(run_id, frozenset({run_id}))
+    return list(found.values())
