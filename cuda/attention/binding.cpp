@@ -69,17 +69,17 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   four_strides(v, args.v_stride);
   if (plan) take_plan(args, plan, layout.view(), q);
   if (bias) add_bias(args, bias, q);
-  Likeness like;
-  like.add(q);
-  like.add(k);
-  like.add(v);
-  like.add(plan ? int64_t(reinterpret_cast<uintptr_t>(plan.data())) : 0);
-  like.add(layout.view());
-  like.add(args.scale > 0);
-  if (bias) like.add(bias);
   Handle out = empty_like(q, {B, H, Sq, D});
   args.out = out.mutable_data();
-  run("attention", impl.view(), like, args, q);
+  run("attention", impl.view(), args, q, [&](Likeness& like) {
+    like.add(q);
+    like.add(k);
+    like.add(v);
+    like.add(plan ? int64_t(reinterpret_cast<uintptr_t>(plan.data())) : 0);
+    like.add(layout.view());
+    like.add(args.scale > 0);
+    if (bias) like.add(bias);
+  });
   give_back(stack, std::move(out));
 }
 }  // namespace

@@ -65,13 +65,13 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
     args.head_dim = int32_t(D);
     args.causal = causal;
     args.scale = float(scale ? *scale : 1 / std::sqrt(double(D)));
-    Likeness like;
-    like.add(q);
-    like.add(k);
-    like.add(v);
-    like.add(numbers);
-    like.add(args.scale > 0);
-    run("attention_varlen", impl.view(), like, args, q);
+    run("attention_varlen", impl.view(), args, q, [&](Likeness& like) {
+      like.add(q);
+      like.add(k);
+      like.add(v);
+      like.add(numbers);
+      like.add(args.scale > 0);
+    });
   }
   give_back(stack, std::move(out));
 }

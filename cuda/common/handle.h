@@ -133,8 +133,10 @@ class Likeness {
 
 // Runs an implementation of a family as run() of binding.h does; the device is switched only where another one is current. impl is its
 // name; "auto=NAME" also makes "auto" stand for it in later calls of the same likeness on this thread, which is how a choice that takes
-// many microseconds in Python is made once. For as long as nothing was chosen "auto" is refused.
-template <typename Args> void run(const char* family, std::string_view impl, const Likeness& like, const Args& args, const Handle& on) {
+// many microseconds in Python is made once. For as long as nothing was chosen "auto" is refused. liken(like) adds what makes the likeness;
+// calls by name are not likened.
+template <typename Args, typename Liken>
+void run(const char* family, std::string_view impl, const Args& args, const Handle& on, Liken liken) {
   struct Choice {
     const char* family = nullptr;
     Likeness like;
@@ -145,13 +147,18 @@ template <typename Args> void run(const char* family, std::string_view impl, con
   thread_local const char* last_family = nullptr;
   thread_local std::string last_name;
   thread_local Entry last = nullptr;
-  Choice& choice = choices[like.hash() >> 58];
+  Likeness like;
+  Choice* choice = nullptr;
   const bool choose = impl.substr(0, choosing.size()) == choosing;
+  if (choose || impl == chosen) {
+    liken(like);
+    choice = &choices[like.hash() >> 58];
+  }
   Entry entry = nullptr;
   if (impl == chosen) {
-    STD_TORCH_CHECK(choice.family == family && choice.like == like,
+    STD_TORCH_CHECK(choice->family == family && choice->like == like,
                     "unsupported: impl \"auto\" before an implementation was chosen for such a call (by impl \"auto=NAME\", or by the Python function)");
-    entry = choice.entry;
+    entry = choice->entry;
   } else {
     const std::string_view name = choose ? impl.substr(choosing.size()) : impl;
     if (last_family != family || last_name != name) {
@@ -172,7 +179,7 @@ template <typename Args> void run(const char* family, std::string_view impl, con
 #endif
   const char* reason = entry(&args, stream);
   STD_TORCH_CHECK(reason == nullptr, reason ? reason : "");
-  if (choose) choice = Choice{family, like, entry};
+  if (choose) *choice = Choice{family, like, entry};
 }
 
 }  // namespace fusescope

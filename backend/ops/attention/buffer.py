@@ -11,14 +11,14 @@ _ORDER = ("bitmaps", "fragments", "schedule", "row_ptr", "tile_index", "tile_cod
 
 
 def join(arrays: dict, sizes: tuple[int, int, int, int], device):
-    """(buffer, layout, views) of arrays {name: int32 or int64 tensor on the device, or None where the plan has none}.
+    """(buffer, layout, views) of arrays {name: int32 or int64 tensor on the device}; what a plan has not is None or left out.
 
     sizes: queries, keys, batch entries and heads that the plan is for. buffer: int32, one dimension. layout: the sizes, then the words of
-    each array. views: the arrays again, as parts of the buffer.
+    each array. views: all names again, with parts of the buffer or None.
     """
     import torch
 
-    kept = {name: arrays[name].contiguous() for name in _ORDER if arrays[name] is not None}
+    kept = {name: arrays[name].contiguous() for name in _ORDER if arrays.get(name) is not None}
     flat = [array.view(-1).view(torch.int32) for array in kept.values()]
     buffer = torch.cat(flat) if flat else torch.empty(0, dtype=torch.int32, device=device)
     views, begin = dict.fromkeys(_ORDER), 0

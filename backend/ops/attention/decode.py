@@ -24,7 +24,7 @@ def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that break a rule, and
     Unsupported for what the kernel does not take.
     """
-    if (way := _short.get(impl)) is not None and not way.is_compiling():
+    if (way := _short.get(impl)) is not None and not way.is_compiling() and not way.modes():
         try:
             if not (way.is_grad_enabled() and (q.requires_grad or k_cache.requires_grad or v_cache.requires_grad)):
                 out = way.operator(q, k_cache, v_cache, lengths, scale, impl)

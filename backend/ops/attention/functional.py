@@ -27,7 +27,7 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
     Raises TypeError and ValueError for arguments that break a rule, Unsupported for what the kernel does not take, and
     RuntimeError for an unprepared mask under CUDA graph capture or torch.compile.
     """
-    if (way := _short.get(impl)) is not None and not way.is_compiling():
+    if (way := _short.get(impl)) is not None and not way.is_compiling() and not way.modes():
         try:
             if mask is None:
                 given = (q, k, v, impl)

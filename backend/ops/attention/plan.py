@@ -37,10 +37,6 @@ class Plan:
     device: Any
     batch: int
     heads: int
-    row_ptr: Any
-    tile_index: Any
-    tile_code: Any
-    bitmaps: Any
     live_elements: int
     full_tiles: int
     partial_tiles: int
@@ -48,8 +44,12 @@ class Plan:
     build_ms: float
     buffer: Any
     layout: str
-    schedule: Any = None
-    fragments: Any = None
+    row_ptr: Any
+    tile_index: Any
+    tile_code: Any
+    bitmaps: Any
+    schedule: Any
+    fragments: Any
 
     @property
     def is_full(self) -> bool:
@@ -185,7 +185,6 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
         if full == all_tiles:
             lists = (None,) * 4
     arrays = dict(zip(("row_ptr", "tile_index", "tile_code", "bitmaps"), lists))
-    arrays["schedule"] = arrays["fragments"] = None
     if device.type == "cuda":
         import torch
 
@@ -195,8 +194,7 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     took = (time.perf_counter() - begin) * 1e3
-    figures = {"live_elements": live, "full_tiles": full, "partial_tiles": partial, "longest": longest, "build_ms": took}
-    return Plan(mask, seq_q, seq_k, device, batch, heads, buffer=data, layout=layout, **figures, **views)
+    return Plan(mask, seq_q, seq_k, device, batch, heads, live, full, partial, longest, took, data, layout, **views)
 
 
 def _lists(masks: int, seq_q: int, seq_k: int, part, device):

@@ -12,10 +12,12 @@ REFUSALS = (AttributeError, KeyError, TypeError, RuntimeError)  # of an operator
 
 
 class Short(NamedTuple):
-    """What the short way needs of torch; its lookups by name, ``import torch`` too, would be a tenth of the call."""
+    """What the short way needs of torch; its lookups by name, ``import torch`` too, would be a tenth of the call. modes: how many dispatch
+    modes look on: under a tracer (make_fx) the chosen kernel is to be recorded, not "auto"."""
 
     operator: Any
     is_compiling: Any
+    modes: Any
     is_grad_enabled: Any
 
 
@@ -24,7 +26,9 @@ def short(op: str) -> Short:
     import torch
 
     overload = getattr(torch.ops.fusescope, op).default
-    return Short(getattr(overload, "_op", overload), torch.compiler.is_compiling, torch.is_grad_enabled)
+    return Short(
+        getattr(overload, "_op", overload), torch.compiler.is_compiling, torch._C._len_torch_dispatch_stack, torch.is_grad_enabled
+    )
 
 
 def asked(impl: str, chosen: str) -> str:

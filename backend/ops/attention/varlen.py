@@ -25,7 +25,7 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale
 
     Raises TypeError and ValueError for arguments that break a rule, and Unsupported for what the kernel does not take.
     """
-    if (way := _short.get(impl)) is not None and not way.is_compiling():
+    if (way := _short.get(impl)) is not None and not way.is_compiling() and not way.modes():
         try:
             if (causal is True or causal is False) and not (
                 way.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
