@@ -3,7 +3,8 @@
     from backend.ops.attention import attention, prepare
 
 cases.py says what a case is and costs, problem.py makes inputs and the reference, plan.py turns masks into tile lists,
-functional.py is the public function, peers.py and flex.py are what a user could pick instead.
+buffer.py puts them into one tensor, functional.py is the public function, checks.py what it refuses, choosing.py which kernel it takes, short.py
+the way past both; varlen.py and decode.py are its siblings, peers.py and flex.py what a user could pick instead.
 """
 
 from backend.kernels import register_fakes
