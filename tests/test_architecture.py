@@ -15,6 +15,7 @@ SEARCH_TOLD = {  # torch-free: what pages and the command line may know of the s
         "encoding",
         "layer",
         "setting",
+        "sittings",
         "templates",
         "codegen",
         "pairs",
@@ -43,6 +44,7 @@ ARROWS = {
     **{name: {"core", "masks", "ops", "analysis"} | SEARCH_TOLD for name in SEARCH_TOLD},
     "search.encoding": {"core"},
     "search.layer": {"core", "ops"},
+    "search.sittings": {"core", "store"} | SEARCH_TOLD,
     "search": {"core", "masks", "ops", "models", "measure", "store", "analysis", "kernels"} | SEARCH_TOLD,
     "jobs.submit": {"core", "store", "jobs.kinds"},
     "jobs.kinds": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "models", "measure", "search", "jobs"}

@@ -35,6 +35,7 @@ def dots(
         theme,
         134 + 42 * len(rows),
     )
+    named = {}
     for record in rows:
         for value, symbol, word in (
             (record.accuracy.max_abs, "circle", "absolute"),
@@ -49,7 +50,8 @@ def dots(
         word = "<b>✗ wrong</b>" if record.status == "wrong" else STATUS_WORDS[record.status]
         name = f"<s>{short(record.impl)}</s>" if record.status == "wrong" else short(record.impl)
         figures = f"{word} · abs {numbers.three(record.accuracy.max_abs)} · rel {numbers.three(record.accuracy.max_rel)}"
-        template.row_words(fig, record.impl, name, figures, 16, theme)
+        named[record.impl] = name, figures
+    template.row_words(fig, named, 16, theme)
     names = [r.impl for r in rows]
     fig.update_yaxes(categoryorder="array", categoryarray=names, showticklabels=False, ticks="", range=[-0.4, len(rows) - 0.35])
     fig.update_xaxes(

@@ -22,6 +22,7 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
     rows.sort(key=lambda s: (float(np.median(s["ms"])), s["mode"]), reverse=True)
     unit, factor = numbers.time_unit(float(np.median(s["ms"])) for s in rows)
     fig = template.figure("Time of every sample", subtitle, theme, height=122 + _ROW * len(rows))
+    named = {}
     for y, row in enumerate(rows):
         values = np.asarray(row["ms"], float) * factor
         cold = row["mode"].endswith("cold")
@@ -42,7 +43,8 @@ def strips(samples: list[dict], modes: tuple[str, ...], subtitle: str = "", them
             x=[middle, middle], y=[y - 0.36, y + 0.36], mode="lines", line=dict(color=c["ink"], width=1.6), hoverinfo="skip"
         )
         name = f"{short(row['impl'])} {'cold' if cold else 'warm'}"
-        template.row_words(fig, y, name, f"{numbers.three(middle)} {unit}", round(0.52 * _ROW), theme)
+        named[y] = name, f"{numbers.three(middle)} {unit}"
+    template.row_words(fig, named, round(0.52 * _ROW), theme)
     fig.update_yaxes(showticklabels=False, range=[-0.45, len(rows) - 0.35], showgrid=False, ticks="")
     fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
     everything = np.concatenate([np.asarray(s["ms"], float) * factor for s in rows])

@@ -47,6 +47,7 @@ def gains(speedups: Mapping[str, Mapping], words: Mapping[str, str], subtitle: s
     c = template.THEMES[theme]
     names = sorted(known, key=lambda n: known[n]["median"])
     fig = template.figure("Speed-up of the scheme found", subtitle, theme, height=130 + 46 * len(names))
+    named = {}
     for name in names:
         s = known[name]
         fig.add_bar(y=[name], x=[s["median"] - 1], base=1, orientation="h", width=0.36, marker_color=BASELINE_COLOURS.get(name, "#5B6FB5"),
@@ -58,7 +59,8 @@ def gains(speedups: Mapping[str, Mapping], words: Mapping[str, str], subtitle: s
         )  # fmt: skip
         sign = {"faster": "▲ ", "slower": "▼ "}.get(s["verdict"], "≈ ")
         said = f"<b>{sign}{numbers.ratio(s['median'])} {s['verdict']}</b> [{numbers.three(s['low'])}, {numbers.three(s['high'])}]"
-        template.row_words(fig, name, f"over {name}", said, 18, theme)
+        named[name] = f"over {name}", said
+    template.row_words(fig, named, 18, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]
     fig.update_xaxes(**template.ratio_axis([known[n]["median"] for n in names], ends), title_text="times as fast (log)")
     fig.update_yaxes(showticklabels=False, showgrid=False, ticks="", linecolor="rgba(0,0,0,0)", range=[-0.4, len(names) - 0.35])

@@ -38,9 +38,9 @@ def bars(records: Sequence[Record], share: bool = False, subtitle: str = "", the
             textposition="inside", insidetextanchor="middle", textangle=0, textfont=dict(color="#FFFFFF", size=12),
             hovertext=[_hover(r, parts, part) for r, parts in rows], hoverinfo="text",
         )  # fmt: skip
-    for r, parts in rows:
-        total = sum(p["ms"] for p in parts.values())
-        template.row_words(fig, r.impl, f"<b>{short(r.impl)}</b>", f"{numbers.three(total * factor)} {unit} in all", 23, theme)
+    totals = {r.impl: sum(p["ms"] for p in parts.values()) * factor for r, parts in rows}
+    named = {impl: (f"<b>{short(impl)}</b>", f"{numbers.three(total)} {unit} in all") for impl, total in totals.items()}
+    template.row_words(fig, named, 23, theme)
     fig.update_layout(barmode="stack", showlegend=True, uniformtext=dict(minsize=11, mode="hide"), margin=dict(l=8, r=16, b=72),
                       legend=dict(orientation="h", y=0.01, yanchor="bottom", x=0, yref="container", traceorder="normal", font=dict(size=12)))  # fmt: skip
     fig.update_xaxes(title_text="share (%)" if share else f"time in the part ({unit})", rangemode="tozero")

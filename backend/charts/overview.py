@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import plotly.graph_objects as go
 
@@ -31,7 +32,8 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         return template.empty("No record yet.", theme)
     c = template.THEMES[theme]
     keys, groups = varying(records), cases(records)
-    names = [name.removeprefix(f"{keys[0]}=") if len(keys) == 1 else name.replace(", ", "<br>") for name in groups]
+    names = [re.sub(r"file:\S*/", "", name) for name in groups]  # of a mask's file the name is enough
+    names = [name.removeprefix(f"{keys[0]}=") if len(keys) == 1 else name.replace(", ", "<br>") for name in names]
     found = {(r.impl, at): r for at, rows in enumerate(groups.values()) for r in rows}
     impls = sorted({r.impl: None for r in records}, key=lambda impl: _middle(impl, found, baseline))
     down = len(names) > max(8, len(impls)) or any("<br>" in n for n in names)

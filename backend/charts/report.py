@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from backend.charts import accuracy, distribution, numbers, overview, roofline, speedup, sweep, tables, template
+from backend.charts import accuracy, distribution, fusion_report, numbers, overview, roofline, speedup, sweep, tables, template
 from backend.core.records import Record, Run
 
 _STYLE = """
@@ -23,6 +24,10 @@ table { border-collapse: collapse; font-size: .86rem; width: 100%; display: bloc
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #E4E7EB; text-align: left; white-space: nowrap }
 td.n { text-align: right; font-variant-numeric: tabular-nums } pre { background: #F3F5F7; padding: .8rem; overflow-x: auto; white-space: pre-wrap }
 """
+
+
+_MOST = 60
+"""Implementations of one case that are drawn and listed: a search measures thousands."""
 
 
 def page(
@@ -44,7 +49,7 @@ def page(
         parts.append(f"<p><b>{_text(run.status)}</b>{': ' + _text(run.reason) if run.reason else ''}</p>")
     if run.notes:
         parts.append(f"<p>{_text(run.notes)}</p>")
-    parts += [f"<h2>{_text(title)}</h2>{content}" for title, content in _sections(run, records, list(samples), baseline, unit)]
+    parts += [f"<h2>{_text(title)}</h2>{content}" for title, content in _contents(run, records, samples, baseline, unit)]
     if command:
         parts.append(f"<h2>Measure it again</h2><pre>{_text(command)}</pre>")
     parts.append(f"<h2>Environment</h2><pre>{_text(json.dumps(dict(run.environment), indent=1))}</pre>")
@@ -55,11 +60,32 @@ def page(
     )
 
 
+def _contents(run: Run, records: list[Record], samples: Iterable[dict], baseline: str, unit: str) -> Iterable[tuple[str, str]]:
+    """The run's own sections as HTML: of thousands of fusion schemes others than of a comparison."""
+    if run.kind not in fusion_report.KINDS or not records:
+        yield from _sections(run, records, list(samples), baseline, unit)
+        return
+    for number, (title, content) in enumerate(fusion_report.sections(run.kind, records, html.escape(template.context(run)))):
+        if isinstance(content, go.Figure):
+            yield title, _chart(content, f"{run.id}-{number}")
+        else:
+            yield title, _table(content) if isinstance(content, pd.DataFrame) else f"<p>{_text(content)}</p>"
+
+
 def _sections(run: Run, records: list[Record], samples: list[dict], baseline: str, unit: str) -> Iterable[tuple[str, str]]:
     subtitle = html.escape(template.context(run))
     if not records:
         yield "Records", "<p>This run has no record.</p>"
         return
+    whole = [r for r in records if r.op == records[0].op]  # a traverse times segments of its layers, too
+    kept = [r for rows in tables.cases(whole).values() for r in _leading(rows, baseline)]
+    if len(kept) < len(records):
+        yield (
+            "What is shown",
+            f"<p>{_text(records[0].op)}: the baseline and the fastest of each case, {len(kept):,} of {len(records):,} records; the run holds all.</p>",
+        )
+        names = {r.impl for r in kept}
+        records, samples = kept, [s for s in samples if s.get("impl") in names]
     key = sweep.swept_key(records)
     if key:
         yield "Speed-up", _chart(sweep.curves(records, key, "speed-up", baseline, subtitle), f"{run.id}-speedup")
@@ -84,6 +110,14 @@ def _sections(run: Run, records: list[Record], samples: list[dict], baseline: st
     yield "Accuracy" + (" of the last case" if key else ""), _chart(accuracy.dots(last, None, subtitle), f"{run.id}-accuracy")
     ceilings = run.environment.get("ceilings") or {}
     yield "Roofline", _chart(roofline.plot(records, ceilings, baseline, unit, subtitle), f"{run.id}-roofline")
+
+
+def _leading(rows: list[Record], baseline: str) -> list[Record]:
+    """All records of a case, or the baseline and the fastest where there are too many to look at."""
+    if len(rows) <= _MOST:
+        return rows
+    median = lambda r: getattr(r.time_ms, r.main_mode).median if r.main_mode else math.inf  # noqa: E731
+    return sorted(rows, key=lambda r: (r.impl != baseline, median(r)))[:_MOST]
 
 
 def _chart(fig: go.Figure, name: str) -> str:

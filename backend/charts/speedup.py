@@ -73,9 +73,9 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         showgrid=False, ticks="", linecolor="rgba(0,0,0,0)", range=[-0.4, len(rows) - 0.35],
     )  # fmt: skip
     fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5), layer="below")
-    for record, value in zip(rows, ratios, strict=True):
-        words = _words(record, value, baseline, unit, factor)
-        template.row_words(fig, record.impl, _label(record, baseline), words, _ABOVE, theme)
+    named = {r.impl: (_label(r, baseline), _words(r, v, baseline, unit, factor)) for r, v in zip(rows, ratios, strict=True)}
+    template.row_words(fig, named, _ABOVE, theme)
+    for record in rows:
         if said := _instead(record):
             fig.add_annotation(
                 x=0, xref="paper", xanchor="left", y=record.impl, text=said, showarrow=False, bgcolor=c["paper"],

@@ -6,6 +6,7 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -80,11 +81,15 @@ def config(name: str, image: str = "png") -> dict:
     }
 
 
-def row_words(fig: go.Figure, y, left: str, right: str, shift: int, theme: str) -> None:
-    """Two texts in a line ``shift`` pixels above the row ``y``: rows so named keep the whole width for what is drawn in them."""
-    common = dict(xref="paper", y=y, yshift=shift, yanchor="middle", showarrow=False, bgcolor=THEMES[theme]["paper"], borderpad=1)
-    fig.add_annotation(x=0, xanchor="left", text=left, **common)
-    fig.add_annotation(x=1, xanchor="right", text=right, font=dict(size=12.5), **common)
+def row_words(fig: go.Figure, rows: Mapping[Any, tuple[str, str]], shift: int, theme: str) -> None:
+    """Two texts, {y: (left, right)}, in a line ``shift`` pixels above each row: rows so named keep the whole width for what is drawn in them."""
+    common = dict(xref="paper", yshift=shift, yanchor="middle", showarrow=False, bgcolor=THEMES[theme]["paper"], borderpad=1)
+    words = []
+    for y, (left, right) in rows.items():
+        words.append(dict(x=0, y=y, xanchor="left", text=left, **common))
+        words.append(dict(x=1, y=y, xanchor="right", text=right, font=dict(size=12.5), **common))
+    # At once: each add_annotation copies all that are there.
+    fig.update_layout(annotations=[*fig.layout.annotations, *words])
 
 
 def end_labels(fig: go.Figure, ends: list[tuple[float, str, str]], low: float, high: float) -> None:

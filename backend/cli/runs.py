@@ -136,14 +136,21 @@ def export(args, out) -> int:
 
 
 def report(args, out) -> int:
+    from backend.charts import fusion_report
     from backend.charts import report as charts_report
     from backend.core import command
+    from backend.search import sittings
     from backend.store import folder
 
     path = _find(args.run)
-    found, records = folder.read(path), folder.records(path)
-    again = command.bench(found.spec) if found.kind == "bench" else ""
-    page = charts_report.page(found, records, folder.samples(path), again, unit(records[0]) if records else "matrix")
+    found = folder.read(path)
+    if found.kind in fusion_report.KINDS:
+        records = sittings.records(path.name)
+        page = charts_report.page(found, records, (), command.layer(found.kind, found.spec))
+    else:
+        records = folder.records(path)
+        again = command.bench(found.spec) if found.kind == "bench" else ""
+        page = charts_report.page(found, records, folder.samples(path), again, unit(records[0]) if records else "matrix")
     target = Path(args.to)
     target = target / f"{found.id}.html" if target.is_dir() else target
     if not target.parent.is_dir():

@@ -37,6 +37,23 @@ def model(spec: Mapping[str, Any]) -> str:
     return shlex.join(words + (["--checkpoint", str(spec["checkpoint"])] if spec.get("checkpoint") else []))
 
 
+def layer(kind: str, spec: Mapping[str, Any]) -> str:
+    """``python -m backend traverse …`` or ``search …`` for the spec of such a job."""
+    words, ranges = ["python", "-m", "backend", kind], spec.get("ranges") or ()
+    if kind == "traverse":
+        words += [str(end) for pair in ranges for end in pair]
+        words += ["--no-segments"] if spec.get("segments") is False else []
+        keys = {"limit": "--limit", "budget_s": "--budget", "after": "--after"}
+    else:
+        words += [w for pair in ranges for w in ("--range", *map(str, pair))]
+        keys = {"strategy": "--strategy", "evaluations": "--evaluations", "seconds": "--seconds", "replay": "--replay"}
+    sizes = ("batch", "seq", "heads", "head_dim", "ffn", "mask", "dtype", "device", "compiler", "seed")
+    for key, flag in (keys | {k: f"--{k.replace('_', '-')}" for k in sizes}).items():
+        if spec.get(key) is not None:
+            words += [flag, str(spec[key])]
+    return shlex.join(words)
+
+
 def _as_flags(cases: list[dict]) -> list[str] | None:
     """Attention's own options, where the cases are the product they stand for; None where --case has to spell them out."""
     values = {key: list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None)) for key in _FLAGS}

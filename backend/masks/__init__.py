@@ -3,7 +3,8 @@
 A mask is one file here with NAME, FORMULA (in positions q and k), DESCRIPTION, PARAMETERS and ``predicate(q, k, p, batch)``;
 ``p`` holds the resolved parameters as plain numbers and, where the file defines ``tables(values, seq_q, seq_k)``, what
 that gives: arrays (of the same library and device as q and k) and further numbers. A file whose masks may differ per sequence also defines
-``sequences(values)``: how many sequences they are written for, or None where all are alike.
+``sequences(values)``: how many sequences they are written for, or None where all are alike. A file may say how its mask falls apart,
+``parts(p)``: tuples (modulus of the rows' order, of the keys', predicate), disjoint and together the mask (see Mask.parts).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import sys
 from backend.core.discovery import module_names
 from backend.masks._bound import Bound
 from backend.masks._dense import DenseMask, from_dense, from_file
-from backend.masks._mask import NOT_MASKS, Mask, definition, load
+from backend.masks._mask import NOT_MASKS, Mask, Part, definition, load
 from backend.masks._parameter import Parameter
 
-__all__ = ["Bound", "DenseMask", "Mask", "Parameter", "definition", "from_dense", "from_file", "load", "names", "parse"]
+__all__ = ["Bound", "DenseMask", "Mask", "Parameter", "Part", "definition", "from_dense", "from_file", "load", "names", "parse"]
 
 
 def names() -> list[str]:

@@ -59,6 +59,7 @@ class Bound:
         self.offset = seq_k - seq_q
         self.values = dict(values)
         self._formula = formula
+        self._given = tables
         self._tables = {name: table for name, table in tables.items() if isinstance(table, np.ndarray)}
         self._numbers = self.values | {name: number for name, number in tables.items() if name not in self._tables}
         self._numpy = SimpleNamespace(**self._numbers | self._tables)
@@ -69,6 +70,10 @@ class Bound:
     @property
     def per_sequence(self) -> bool:
         return self.sequences is not None
+
+    def by(self, formula: Callable) -> Bound:
+        """Another formula (of the same kind as ``predicate`` in a mask's file) on the same sizes, parameters and tables."""
+        return Bound(self.mask, self.seq_q, self.seq_k, self.values, self._given, formula, self.sequences)
 
     def predicate(self, q_pos, k_pos, batch=None):
         """True where the query at position q_pos sees the key at k_pos; q_pos = row + offset.

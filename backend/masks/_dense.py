@@ -33,6 +33,9 @@ class DenseMask(Mask):
     def resolved(self, seq_k: int) -> Mask:
         return self
 
+    def parts(self, seq_q: int, seq_k: int | None = None) -> tuple:
+        return ()
+
     def bind(self, seq_q: int, seq_k: int | None = None) -> Bound:
         seq_q, seq_k = check_sizes(seq_q, seq_k)
         if self.array.shape[-2:] != (seq_q, seq_k):

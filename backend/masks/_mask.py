@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,19 @@ def load(name: str, **values: Any) -> Mask:
         if p.default is None and p.name not in values:
             raise ValueError(f"mask {name} needs {p.name}: {p.help}")
     return Mask(name, tuple((key, p.check(values[key])) for key, p in known.items() if key in values))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the disjoint sets of (query, key) pairs that make up a mask, and in which order of rows and keys it is dense.
+
+    rows, keys: in order of residues modulo this number (0, m, 2m, …, 1, m + 1, …) it falls into few blocks; 1 = as they are.
+    bound: the pairs, in positions.
+    """
+
+    rows: int
+    keys: int
+    bound: Bound
 
 
 @dataclass(frozen=True)
@@ -82,6 +95,14 @@ class Mask:
         values = dict(self.resolved(seq_k).given)
         tables = module.tables(values, seq_q, seq_k) if hasattr(module, "tables") else {}
         return Bound(self, seq_q, seq_k, values, tables, module.predicate, self.sequences)
+
+    def parts(self, seq_q: int, seq_k: int | None = None) -> tuple[Part, ...]:
+        """The parts that the mask's file says it falls apart into at this size; none where it says nothing. Errors as of ``bind``."""
+        module = definition(self.name)
+        if not hasattr(module, "parts"):
+            return ()
+        whole = self.bind(seq_q, seq_k)
+        return tuple(Part(rows, keys, whole.by(formula)) for rows, keys, formula in module.parts(SimpleNamespace(**whole.values)))
 
     def dense(self, seq_q: int, seq_k: int | None = None) -> np.ndarray:
         """bool (seq_q, seq_k), True = keep; (batch, seq_q, seq_k) where the mask differs per sequence."""

@@ -16,3 +16,8 @@ def predicate(q, k, p, batch):
     reach = min(p.window * p.dilation, 1 << 30)  # stays within 32-bit indices
     distance = q - k
     return (abs(distance) <= reach) & (distance % p.dilation == 0)
+
+
+def parts(p):
+    """All of it at once: in order of residues modulo the dilation it is a sliding window inside each class."""
+    return ((p.dilation, p.dilation, predicate),)

@@ -15,3 +15,15 @@ PARAMETERS = (
 
 def predicate(q, k, p, batch):
     return (k <= q) & ((q // p.block == k // p.block) | (k % p.block >= p.block - p.summary))
+
+
+def parts(p):
+    """The own block, and the summaries of earlier ones, which lie side by side when keys are in order of residues."""
+
+    def own(q, k, p, batch):
+        return (k <= q) & (q // p.block == k // p.block)
+
+    def earlier(q, k, p, batch):
+        return (k // p.block < q // p.block) & (k % p.block >= p.block - p.summary)
+
+    return (1, 1, own), (1, p.block, earlier)

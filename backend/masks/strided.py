@@ -17,3 +17,17 @@ PARAMETERS = (
 def predicate(q, k, p, batch):
     distance = q - k
     return (distance >= 0) & ((distance < p.window) | (distance % p.stride == 0))
+
+
+def parts(p):
+    """The recent keys, a band as it is; the older ones, in order of residues a triangle inside each class."""
+
+    def recent(q, k, p, batch):
+        distance = q - k
+        return (distance >= 0) & (distance < p.window)
+
+    def older(q, k, p, batch):
+        distance = q - k
+        return (distance >= 0) & (distance >= p.window) & (distance % p.stride == 0)
+
+    return (1, 1, recent), (p.stride, p.stride, older)

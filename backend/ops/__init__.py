@@ -108,7 +108,7 @@ def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
 
     run.backend = name
     if hasattr(module, "prepared"):
-        run.setup_ms, run.setup_bytes = module.prepared(inputs)
+        run.setup_ms, run.setup_bytes = module.prepared(inputs, name)
     return run
 
 

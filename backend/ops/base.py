@@ -37,7 +37,7 @@ tolerance(values, dtype) -> Tolerance   where the allowed error depends on the c
                                         typical case. Callers ask ops.tolerance(op, values, dtype), which knows both
 joined(result) -> Tensor                where the function returns several tensors: the one that is compared, which is also what
                                         reference gives; what is no such result it returns as it is
-prepared(inputs) -> (ms, bytes)         what inputs holds ready for the kernels outside a call (a plan of a mask): how long it took to build and
+prepared(inputs, impl) -> (ms, bytes)   what is held ready for a kernel outside a call (a plan of a mask): how long it took to build and
                                         its size on the device; a peer sets run.setup_ms, run.setup_bytes and run.compile_ms instead
 auto(inputs) -> str                     the kernel that impl="auto" means for these inputs; without it kernels.choose(FAMILY, device)
 """

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from backend.profiling.events import Decoder, NotJson
+from backend.profiling.events import Decoder, NotJson, Run
 
 CHUNK = 1 << 20  # what fits the caches decodes fastest
 MAX_BYTES = 32 << 30  # unpacked
@@ -24,6 +24,7 @@ _COMMA = re.compile(rb"\s*,\s*")
 _WINDOW, _MOST_CUTS = 1 << 16, 8  # how far from the end of a piece a cut is looked for, and how many are tried
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _SPACE = b" \t\r\n"
+_BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class ChromeTrace:
@@ -40,8 +41,8 @@ class ChromeTrace:
         self._decoder, self._chunk = decoder or Decoder(), chunk
         self._unpacked = 0
 
-    def runs(self) -> Iterator[list]:
-        """Lists of events in the order of the file. ValueError, one sentence with the file's name, for what is no trace."""
+    def runs(self) -> Iterator[Run]:
+        """The events in the order of the file. ValueError, one sentence with the file's name, for what is no trace."""
         try:
             with open(self.path, "rb") as raw:
                 yield from self._walk(raw)
@@ -55,7 +56,7 @@ class ChromeTrace:
         except UnicodeDecodeError:
             raise ValueError(f"{self.name} is no text: a trace is JSON in UTF-8") from None
 
-    def _walk(self, raw: BinaryIO) -> Iterator[list]:
+    def _walk(self, raw: BinaryIO) -> Iterator[Run]:
         source = gzip.GzipFile(fileobj=raw) if raw.read(2) == b"\x1f\x8b" else raw
         raw.seek(0)
         rest, bare = self._head(source, raw)
@@ -65,7 +66,7 @@ class ChromeTrace:
             if not more:
                 break
             events, rest = self._cut(rest)
-            if events:
+            if events is not None:
                 yield events
         yield self._last(rest, bare)
 
@@ -129,8 +130,8 @@ class ChromeTrace:
             raise ValueError(f"{self.name}: traceEvents is a list of events, not {type(known['traceEvents']).__name__}")
         raise ValueError(f"{self.name} holds no list of events named traceEvents")
 
-    def _cut(self, text: bytes) -> tuple[list, bytes]:
-        """The events before the last cut that holds, and what is left; no event where there is none yet."""
+    def _cut(self, text: bytes) -> tuple[Run | None, bytes]:
+        """The events before the last cut that holds, and what is left; None where there is none yet."""
         cuts = list(_BETWEEN.finditer(text, max(0, len(text) - _WINDOW)))
         for m in cuts[::-1][:_MOST_CUTS]:
             try:
@@ -143,9 +144,9 @@ class ChromeTrace:
             return self._decoder.decode(text[:end]), text[separator.end() if separator else end :]
         if len(text) > _MAX_HEAD + self._chunk:
             raise ValueError(f"{self.name}: no event ends within {_MAX_HEAD >> 20} MiB; it is no trace, or is damaged")
-        return [], text
+        return None, text
 
-    def _last(self, text: bytes, bare: bool) -> list:
+    def _last(self, text: bytes, bare: bool) -> Run:
         """The events up to the closing bracket, and the members after it."""
         end = len(text)
         for _ in range(_MOST_BRACKETS):
@@ -209,6 +210,4 @@ def _value(source: str, at: int) -> tuple[Any, int]:
 
 
 def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
+    return _BLANK.match(text, at).end()

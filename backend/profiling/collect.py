@@ -7,14 +7,15 @@ profiler's traces, where the process is called "CPU functions" or "CUDA function
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
 
 from backend.profiling import exact
-from backend.profiling.events import ARGS
-from backend.profiling.table import ABSENT, Coded, Texts, coded, real, triples, whole
+from backend.profiling.events import ARGS, Run
+from backend.profiling.table import ABSENT, Coded, Texts, real, triples, whole
 
 TABLES = ("kernels", "operators", "launches", "copies", "ranges")
 _TABLE_OF = {
@@ -47,45 +48,42 @@ class Collector:
         self.malformed = 0  # complete events without a time
         self._columns: dict[str, dict[str, list]] = {t: defaultdict(list) for t in (*TABLES, "memory", "counters")}
         self._texts: dict[tuple[str, str], Texts] = defaultdict(Texts)
-        self._lanes = Texts()
-        self._pairs: list = []  # B and E events, in the order of the file
-        self._count = 0
+        self._pids, self._tids = Texts(), Texts()
+        self._pairs: list[tuple] = []  # (ts, event) of B and E, in the order of the file
 
-    def add(self, events: list) -> None:
+    def add(self, run: Run) -> None:
         """Take one run of events. ValueError for times that are out of range."""
-        groups: dict[str, list] = defaultdict(list)
+        groups: dict[str, list[int]] = defaultdict(list)
         known: dict = {}
-        for e in events:
+        for row, e in enumerate(run.events):
             if e.ph == "X":
                 key = e.cat if e.cat is not None else (None, e.pid)
                 table = known.get(key)
                 if table is None:
                     table = known[key] = _table_of(e)
-                groups[table].append(e)
+                groups[table].append(row)
             else:
-                groups[e.ph].append(e)
-        self._count += len(events)
-        for key, found in groups.items():
-            self.phases["X" if key in TABLES else str(key)] += len(found)
+                groups[e.ph].append(row)
+        for key, rows in groups.items():
+            self.phases["X" if key in TABLES else str(key)] += len(rows)
+            found = [run.events[row] for row in rows]
             if key in TABLES:
-                self._spans(key, found)
-                self._counters([e for e in found if e.counts] if key == "ranges" else [])
+                self._spans(key, found, run.ts[rows], run.dur[rows])
             elif key in ("B", "E"):
-                self._pairs += found
+                self._pairs += zip(run.ts[rows].tolist(), found)
             elif key in ("i", "I", "R"):
-                self._memory([e for e in found if e.name == "[memory]" and e.args is not None])
-            elif key == "C":
-                self._counters(found)
+                self._memory(found, run.ts[rows])
+        counting = groups["C"] + [row for row in groups["ranges"] if run.events[row].cat == "cuda_profiler_range"]
+        if counting:
+            self._counters(run, counting)
 
     def finish(self, metadata: dict) -> dict[str, dict]:
         """The tables by name. ValueError where the base time is no whole number."""
         base = metadata.get("baseTimeNanoseconds", 0)
         if isinstance(base, bool) or not isinstance(base, int) or not 0 <= base < 1 << 62:
             raise ValueError(f"baseTimeNanoseconds is a whole number of nanoseconds, not {str(base)[:40]!r}")
-        for table, found in self._paired().items():
-            self._spans(table, found)
-        lanes = list(self._lanes)
-        pids, tids = (coded([None if lane[i] is None else str(lane[i]) for lane in lanes]) for i in (0, 1))
+        for table, (events, ts, dur) in self._paired().items():
+            self._spans(table, events, np.array(ts, np.int64), np.array(dur, np.int64))
         tables = {}
         for name, columns in self._columns.items():
             done: dict = {}
@@ -95,31 +93,34 @@ class Collector:
                     array += base
                 texts = self._texts.get((name, column))
                 done[column] = array if texts is None else Coded(array, texts.values())
-            if done and "lane" in done:
-                done["pid"], done["tid"] = pids[done["lane"]], tids[done["lane"]]
+            if done and "pid" in done:
+                done["lane"] = done["pid"].astype(np.int64) * (len(self._tids) + 1) + done["tid"]
+                done["pid"], done["tid"] = Coded(done["pid"], self._pids.values()), Coded(done["tid"], self._tids.values())
             tables[name] = done or empty(name)
         return tables
 
-    def _spans(self, table: str, events: list) -> None:
-        starts = exact.column([e.ts for e in events], absent=ABSENT)
+    def _spans(self, table: str, events: list, starts: np.ndarray, lengths: np.ndarray) -> None:
         if (starts == ABSENT).any():
-            self.malformed += int((starts == ABSENT).sum())
-            events = [e for e, start in zip(events, starts) if start != ABSENT]
-            starts = starts[starts != ABSENT]
+            there = starts != ABSENT
+            self.malformed += int((~there).sum())
+            events, starts, lengths = [e for e, t in zip(events, there) if t], starts[there], lengths[there]
+        if (starts == exact.BEYOND).any() or (lengths == exact.BEYOND).any():
+            raise ValueError("one of its times is out of range: more than 146 years")
         args = [e.args or _NOTHING for e in events]
         put = self._columns[table]
         put["ts_ns"].append(starts)
-        put["dur_ns"].append(np.maximum(exact.column([e.dur for e in events], absent=0), 0))
+        put["dur_ns"].append(np.maximum(lengths, 0))  # ABSENT is the smallest of all
         self._coded(table, "name", [e.name for e in events])
         self._coded(table, "cat", [e.cat for e in events])
-        put["lane"].append(np.array([self._lanes[e.pid, e.tid] for e in events], np.int32))
-        put["external_id"].append(whole([a.external_id if a.external_id is not None else a.external_old for a in args]))
+        pids, tids = [e.pid for e in events], [e.tid for e in events]
+        put["pid"].append(self._pids.codes(pids))
+        put["tid"].append(self._tids.codes(tids))
+        put["external_id"].append(_first([a.external_id for a in args], lambda rows: [args[r].external_old for r in rows]))
         if table in ("kernels", "launches", "copies"):
             put["correlation"].append(whole([a.correlation for a in args]))
         if table in ("kernels", "copies"):
-            devices = [a.device if a.device is not None else e.pid for a, e in zip(args, events)]
-            put["device"].append(whole(devices))
-            put["stream"].append(whole([a.stream if a.stream is not None else e.tid for a, e in zip(args, events)]))
+            put["device"].append(_first([a.device for a in args], lambda rows: [pids[r] for r in rows]))
+            put["stream"].append(_first([a.stream for a in args], lambda rows: [tids[r] for r in rows]))
             put["graph"].append(whole([a.graph for a in args]))
             put["graph_node"].append(whole([a.node for a in args]))
         if table in ("kernels", "launches"):
@@ -130,49 +131,53 @@ class Collector:
             put["registers"].append(whole([a.registers for a in args]))
             put["reported_occupancy"].append(real([a.estimate for a in args]) / 100)
         elif table == "copies":
-            put["bytes"].append(whole([a.bytes_ if a.bytes_ is not None else a.size for a in args]))
+            put["bytes"].append(_first([a.bytes_ for a in args], lambda rows: [args[r].size for r in rows]))
             self._coded(table, "kind", [_direction(e.name, a.kind) for e, a in zip(events, args)])
         elif table == "operators":
-            self._coded(table, "shapes", [bytes(a.shapes) for a in args])
-            self._coded(table, "types", [bytes(a.types) for a in args])
+            self._coded(table, "shapes", list(map(bytes, [a.shapes for a in args])))
+            self._coded(table, "types", list(map(bytes, [a.types for a in args])))
             put["sequence"].append(whole([a.sequence for a in args]))
-            self._coded(table, "hierarchy", [a.hierarchy if isinstance(a.hierarchy, str) else None for a in args])
+            hierarchy = [a.hierarchy for a in args]
+            if not set(map(type, hierarchy)) <= {str, type(None)}:
+                hierarchy = [h if isinstance(h, str) else None for h in hierarchy]
+            self._coded(table, "hierarchy", hierarchy)
 
     def _coded(self, table: str, column: str, values: list) -> None:
         self._columns[table][column].append(self._texts[table, column].codes(values))
 
-    def _memory(self, events: list) -> None:
-        if not events:
+    def _memory(self, events: list, ts: np.ndarray) -> None:
+        rows = [n for n, e in enumerate(events) if e.name == "[memory]" and e.args is not None]
+        if not rows:
             return
-        put, args = self._columns["memory"], [e.args for e in events]
-        put["ts_ns"].append(exact.column([e.ts for e in events]))
+        put, args, ts = self._columns["memory"], [events[n].args for n in rows], ts[rows]
+        _sound(ts)
+        put["ts_ns"].append(ts)
         for column in ("addr", "mem_bytes", "allocated", "reserved", "device_type", "device_id"):
             put[column.removeprefix("mem_")].append(whole([getattr(a, column) for a in args]))
 
-    def _counters(self, events: list) -> None:
+    def _counters(self, run: Run, rows: list[int]) -> None:
         """One row a number: a counter event has one for each of its series, a range one for each metric."""
-        rows = [
-            (e, series, value)
-            for e in events
-            if isinstance(e.counts, dict)
-            for series, value in e.counts.items()
-            if type(value) in (int, float)
-        ]
-        if not rows:
+        args = run.args()
+        found = [(row, s, v) for row in rows for s, v in args[row].items() if type(v) in (int, float, Decimal)]
+        if not found:
             return
-        put = self._columns["counters"]
-        put["ts_ns"].append(exact.column([e.ts for e, _, _ in rows]))
-        self._coded("counters", "name", [e.name for e, _, _ in rows])
-        self._coded("counters", "series", [series for _, series, _ in rows])
-        put["value"].append(np.array([float(value) for _, _, value in rows]))
+        put, ts = self._columns["counters"], run.ts[[row for row, _, _ in found]]
+        _sound(ts)
+        put["ts_ns"].append(ts)
+        self._coded("counters", "name", [run.events[row].name for row, _, _ in found])
+        self._coded("counters", "series", [series for _, series, _ in found])
+        put["value"].append(np.array([_float(value) for _, _, value in found]))
 
-    def _paired(self) -> dict[str, list]:
-        """Begin and end events as complete ones: the last that began on a lane ends first. Unmatched ones are malformed."""
-        found: dict[str, list] = defaultdict(list)
+    def _paired(self) -> dict[str, tuple[list, list, list]]:
+        """Begin and end events as complete ones, (events, starts, lengths) by table: the last that began on a lane ends first.
+
+        Unmatched ones are malformed.
+        """
+        found: dict[str, tuple[list, list, list]] = defaultdict(lambda: ([], [], []))
         stacks: dict[tuple, list] = defaultdict(list)
-        timed = [(exact.nanoseconds(e.ts), e) for e in self._pairs]
-        self.malformed += sum(ts is None for ts, _ in timed)
-        for ts, e in sorted(((ts, e) for ts, e in timed if ts is not None), key=lambda pair: pair[0]):
+        timed = [(ts, e) for ts, e in self._pairs if ts > exact.BEYOND]
+        self.malformed += len(self._pairs) - len(timed)
+        for ts, e in sorted(timed, key=lambda pair: pair[0]):
             stack = stacks[e.pid, e.tid]
             if e.ph == "B":
                 stack.append((ts, e))
@@ -180,11 +185,32 @@ class Collector:
                 self.malformed += 1
             else:
                 began, first = stack.pop()
-                first.dur = Decimal(ts - began) / 1000
-                found[_table_of(first)].append(first)
+                for column, value in zip(found[_table_of(first)], (first, began, ts - began)):
+                    column.append(value)
         self.malformed += sum(map(len, stacks.values()))
         self._pairs = []
         return found
+
+
+def _first(values: list, others: Callable[[list[int]], list]) -> np.ndarray:
+    """A column of whole numbers; where the first choice is None, what ``others`` gives for those rows."""
+    if None in values:
+        rows = [n for n, v in enumerate(values) if v is None]
+        for n, other in zip(rows, others(rows)):
+            values[n] = other
+    return whole(values)
+
+
+def _sound(ts: np.ndarray) -> None:
+    if (ts <= exact.BEYOND).any():
+        raise ValueError("one of its times is no number of microseconds within 146 years")
+
+
+def _float(value) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number with more than 308 digits
+        return np.inf if value > 0 else -np.inf
 
 
 def _table_of(e) -> str:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import gc
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from backend.profiling import exact
+from backend.profiling.table import ABSENT
 
 ARGS = {
     "external_id": "External id",
@@ -43,6 +47,7 @@ ARGS = {
 }
 _AS_TEXT = ("shapes", "types")  # kept as the text of their JSON, in bytes
 _EVENT = {"ph": "ph", "name": "name", "cat": "cat", "ts": "ts", "dur": "dur", "pid": "pid", "tid": "tid"}
+_ESCAPE = re.compile(rb"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)|\\.", re.DOTALL)  # 1: half of a pair
 _NO_NUMBER = re.compile(rb'(?<=[:,\[])(\s*)(?:"N/A"|[-+]?(?:nan|inf|infinity))(?=\s*[,}\]])', re.IGNORECASE)
 
 
@@ -59,29 +64,43 @@ def _structs():
     scalar = int | float | str | bool | None
     kinds = [(n, msgspec.Raw, msgspec.Raw(b"")) if n in _AS_TEXT else (n, Any, None) for n in ARGS]
     args = msgspec.defstruct("Args", kinds, rename=ARGS, gc=False)
-    fields = [(n, scalar, None) for n in _EVENT if n not in ("ts", "dur")] + [("args", args | None, None), ("counts", Any, None)]
-
-    names = _EVENT | {"counts": "fusescope counts"}  # in no file
+    fields = [(n, scalar, None) for n in _EVENT if n not in ("ts", "dur")] + [("args", args | None, None)]
 
     def decoder(kind: Any, absent: Any):
         times = [("ts", kind, absent), ("dur", kind, absent)]
-        return msgspec.json.Decoder(list[msgspec.defstruct("Event", [*fields, *times], rename=names, gc=False)])
+        return msgspec.json.Decoder(list[msgspec.defstruct("Event", [*fields, *times], rename=_EVENT, gc=False)])
 
     return decoder(scalar, None), decoder(msgspec.Raw, msgspec.Raw(b"null")), msgspec
 
 
-class Decoder:
-    """Decodes texts of events without the brackets around them: ``decode(b'{…},{…}') -> list of events``.
+class Run:
+    """Some events of a file in its order: ``events``, and their ``ts`` and ``dur`` in exact ns (int64; ABSENT, BEYOND).
 
-    An event has ph, name, cat, ts, dur, pid, tid, args (None, or an object with the keys of ARGS; absent ones are None) and
-    counts: the numbers by name that a counter, or a range measured with CUPTI's counters, carries.
+    An event has ph, name, cat, pid, tid and args (None, or an object with the keys of ARGS; absent ones are None).
     """
+
+    __slots__ = ("_whole", "dur", "events", "ts")
+
+    def __init__(self, events: list, ts: np.ndarray, dur: np.ndarray, whole: Callable[[], list[dict]]):
+        self.events, self.ts, self.dur, self._whole = events, ts, dur, whole
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def args(self) -> list[dict]:
+        """All arguments of each event, whatever their names: a counter's are anybody's. The text is decoded once more."""
+        found = (data.get("args") for data in self._whole())
+        return [args if isinstance(args, dict) else {} for args in found]
+
+
+class Decoder:
+    """Decodes texts of events without the brackets around them: ``decode(b'{…},{…}') -> Run``."""
 
     def __init__(self, use_msgspec: bool = True):
         self._exact = False
         self._fast = _structs() if use_msgspec else None
 
-    def decode(self, text: bytes) -> list:
+    def decode(self, text: bytes) -> Run:
         """The events; NotJson where the text is no sequence of JSON values, ValueError where one is no event."""
         whole = b"[" + text + b"]"
         try:
@@ -92,42 +111,40 @@ class Decoder:
                 raise
             return self._decode(mended)
 
-    def _decode(self, text: bytes) -> list:
+    def _decode(self, text: bytes) -> Run:
         if self._fast is None:
             return _with_json(text)
         quick, whole, msgspec = self._fast
+
+        def data() -> list[dict]:
+            try:
+                return msgspec.json.decode(text)
+            except RecursionError:
+                raise ValueError("its events are nested too deeply") from None
+
         try:
             if not self._exact:
                 events = quick.decode(text)
-                if not exact.lossy([e.ts for e in events]) and not exact.lossy([e.dur for e in events]):
-                    return _with_counts(events, text, msgspec)
+                ts, lossy = exact.column([e.ts for e in events], ABSENT)
+                dur, lossy_too = exact.column([e.dur for e in events], ABSENT)
+                if not lossy and not lossy_too:
+                    return Run(events, ts, dur, data)
                 self._exact = True  # and from here on: all times of a file are alike
             events = whole.decode(text)
-            for e in events:
-                e.ts = _plain(e.ts)
-                e.dur = _plain(e.dur)
-            return _with_counts(events, text, msgspec)
+            ts, dur = (exact.column([_plain(t) for t in times], ABSENT)[0] for times in zip(*((e.ts, e.dur) for e in events)))
+            return Run(events, ts, dur, data)
         except msgspec.ValidationError as error:
             raise ValueError(f"one of its events is malformed ({error})") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if "UTF-8" in str(error) or isinstance(error, UnicodeDecodeError):
                 return self._decode(text.decode(errors="replace").encode())
+            if "surrogate" in str(error):
+                mended = _ESCAPE.sub(lambda m: rb"\ufffd" if m[1] else m[0], text)
+                if mended != text:
+                    return self._decode(mended)
             raise NotJson(str(error)) from None
         except RecursionError:
             raise ValueError("its events are nested too deeply") from None
-
-
-def _counts(ph, cat) -> bool:
-    return ph == "C" or cat == "cuda_profiler_range"
-
-
-def _with_counts(events: list, text: bytes, msgspec) -> list:
-    """Fill in ``counts``: their keys are anybody's, so the text is decoded once more where a run has any."""
-    if any(_counts(e.ph, e.cat) for e in events):
-        for e, data in zip(events, msgspec.json.decode(text)):
-            if _counts(e.ph, e.cat) and isinstance(data.get("args"), dict):
-                e.counts = data["args"]
-    return events
 
 
 def _plain(raw) -> str | None:
@@ -136,7 +153,7 @@ def _plain(raw) -> str | None:
 
 
 class _Object:
-    __slots__ = (*_EVENT, "args", "counts")
+    __slots__ = (*_EVENT, "args")
 
     def __init__(self, data: dict):
         for name in _EVENT:
@@ -148,9 +165,6 @@ class _Object:
         if args is not None and not isinstance(args, dict):
             raise ValueError("one of its events is malformed (its args are no object)")
         self.args = None if args is None else _Args(args)
-        self.counts = None
-        if args is not None and _counts(self.ph, self.cat):
-            self.counts = {k: float(v) if isinstance(v, Decimal) else v for k, v in args.items()}
 
 
 class _Args:
@@ -164,7 +178,7 @@ class _Args:
             setattr(self, name, float(value) if isinstance(value, Decimal) else value)
 
 
-def _with_json(text: bytes) -> list:
+def _with_json(text: bytes) -> Run:
     was = gc.isenabled()
     gc.disable()
     try:
@@ -178,4 +192,6 @@ def _with_json(text: bytes) -> list:
             gc.enable()
     if not all(isinstance(e, dict) for e in data):
         raise ValueError("one of its events is malformed (it is no object)")
-    return [_Object(e) for e in data]
+    events = [_Object(e) for e in data]
+    ts, dur = (exact.column([getattr(e, name) for e in events], ABSENT)[0] for name in ("ts", "dur"))
+    return Run(events, ts, dur, lambda: data)

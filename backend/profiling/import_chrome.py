@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,10 +27,12 @@ def load(
     captured: see ``profile.save``. ValueError: one sentence on why the file is no trace.
     """
     trace, collector, count = ChromeTrace(path, decoder), Collector(), 0
+    collecting = gc.isenabled()
+    gc.disable()  # events hold no cycles, and looking for some among so many costs a sixth of the time
     try:
-        for events in trace.runs():
-            collector.add(events)
-            count += len(events)
+        for run in trace.runs():
+            collector.add(run)
+            count += len(run)
             if count > MAX_EVENTS:
                 raise ValueError(f"it holds more than {MAX_EVENTS:,} events; profile fewer steps")
             progress(0.6 * trace.read / max(1, trace.size), f"{count:,} events read")
@@ -37,6 +40,9 @@ def load(
     except ValueError as error:
         text = str(error)
         raise ValueError(text if text.startswith(trace.name) else f"{trace.name}: {text}") from None
+    finally:
+        if collecting:
+            gc.enable()
     if not sum(len(tables[t]["ts_ns"]) for t in (*TABLES, "memory", "counters")):
         raise ValueError(f"{trace.name} holds no event that lasts: nothing to show")
     done = [0.6]

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from backend.analysis import occupancy
-from backend.profiling.table import ABSENT, coded
+from backend.profiling.table import ABSENT, Coded, Texts, same
+
+_MOST_NOTES = 6
 
 
 def devices(metadata: dict) -> list[dict]:
@@ -28,7 +30,7 @@ def _device(d: dict[str, Any]) -> dict:
         "id": d.get("id") if isinstance(d.get("id"), int) else None,
         "name": name or None,
         "cc": f"{major}.{minor}" if nvidia else None,
-        "sms": sms if isinstance(sms, int) and not isinstance(sms, bool) and sms > 0 else None,
+        "sms": sms if isinstance(sms, int) and not isinstance(sms, bool) and 0 < sms < 1 << 20 else None,
     }
 
 
@@ -49,33 +51,38 @@ def describe(kernels: dict, launches: dict, gpus: list[dict]) -> list[str]:
     blocks = np.where(there[:, None], kernels["grid"], 0).astype(np.float64).prod(axis=1)
 
     count = len(there)
-    active, theoretical, limited = np.full(count, ABSENT, np.int64), np.full(count, np.nan), np.full(count, np.nan)
-    limiter: list[str | None] = [None] * count
     notes: list[str] = []
     wanted = there & (kernels["registers"] != ABSENT) & (kernels["shared_bytes"] != ABSENT)
-    launch = np.column_stack([kernels[c] for c in ("device", "threads", "registers", "shared_bytes")])
-    distinct, which = np.unique(launch[wanted], axis=0, return_inverse=True)
     rows = np.flatnonzero(wanted)
+    launch = [kernels[c][rows] for c in ("device", "threads", "registers", "shared_bytes")]
+    _, first, which = np.unique(same(launch), return_index=True, return_inverse=True)
     which = which.reshape(-1)
     gpu_of = {d["id"]: d for d in gpus}
-    texts = np.array([None] * len(distinct), object)
-    for n, (device, threads, registers, shared) in enumerate(distinct.tolist()):
+    # one row a distinct launch and one more, the last, for kernels whose launch is not known
+    kinds = len(first) + 1
+    active, (theoretical, per_block, sms) = np.full(kinds, ABSENT, np.int64), np.full((3, kinds), np.nan)
+    limiter, limiters = np.full(kinds, -1, np.int32), Texts()
+    for n, (device, threads, registers, shared) in enumerate(np.column_stack(launch)[first].tolist()):
         gpu = gpu_of.get(device)
         found = _occupancy(gpu, threads, registers, shared, notes)
         if found is None:
             continue
-        mine = rows[which == n]
-        warps = -(-threads // 32)
-        active[mine], theoretical[mine], texts[n] = found.active_blocks, found.occupancy, found.limiter
-        if gpu["sms"]:
-            resident = np.minimum(found.active_blocks, blocks[mine] / gpu["sms"])
-            limited[mine] = resident * warps / occupancy.LIMITS[occupancy.capability(gpu["cc"])].warps
-    for row, n in zip(rows.tolist(), which.tolist()):
-        limiter[row] = texts[n]
+        active[n], theoretical[n], limiter[n] = found.active_blocks, found.occupancy, limiters[found.limiter]
+        per_block[n] = -(-threads // 32) / occupancy.LIMITS[occupancy.capability(gpu["cc"])].warps
+        sms[n] = gpu["sms"] or np.nan
+    kind = np.full(count, kinds - 1)
+    kind[rows] = which
     if count and not wanted.any():
         notes.append("no kernel carries registers, block and shared memory, so occupancy is not known")
-    kernels |= {"active_blocks": active, "occupancy": theoretical, "grid_occupancy": limited, "limiter": coded(limiter)}
-    return list(dict.fromkeys(notes))
+    resident = np.minimum(np.where(active[kind] == ABSENT, np.nan, active[kind]), blocks / sms[kind])
+    kernels |= {
+        "active_blocks": active[kind],
+        "occupancy": theoretical[kind],
+        "grid_occupancy": resident * per_block[kind],
+        "limiter": Coded(limiter[kind], limiters.values()),
+    }
+    notes = list(dict.fromkeys(notes))
+    return notes[:_MOST_NOTES] + ([f"and {len(notes) - _MOST_NOTES:,} more of the kind"] if len(notes) > _MOST_NOTES else [])
 
 
 def _occupancy(gpu: dict | None, threads: int, registers: int, shared: int, notes: list[str]):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from backend.profiling import replays
 from backend.profiling.table import ABSENT, Coded
 
+_STEP = re.compile(r"ProfilerStep#([0-9]{1,15})")
 OPERATOR_LINKS = ("external id", "enclosing", *replays.LINKS)
 
 
@@ -21,7 +24,7 @@ def link(tables: dict[str, dict], captured: list[dict] | None = None) -> dict:
     """
     operators, launches, ranges = tables["operators"], tables["launches"], tables["ranges"]
     by_id = _rows_by(operators["external_id"])
-    steps = _steps(ranges)
+    each = steps(ranges)
     for name in ("kernels", "copies"):
         table = tables[name]
         launch = _launch(table, launches)
@@ -42,7 +45,7 @@ def link(tables: dict[str, dict], captured: list[dict] | None = None) -> dict:
             "operator_link": Coded(how, list(OPERATOR_LINKS)),
             "module": Coded(np.where(of_op >= 0, of_op, module), launches["module"].values),
             "launch_delay_ns": delay,
-            "step": _step(host, steps),
+            "step": _step(host, each),
         }
     for name in ("kernels", "copies", "launches"):
         row, names = (tables[name]["operator"], operators["name"])
@@ -77,20 +80,27 @@ def _rows_by(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _launch(table: dict, launches: dict) -> np.ndarray:
-    """Row of the launch with the same correlation id; where a file has several, the last that began before."""
+    """Row of the launch with the same correlation id; where a file has several, the last that began before, else the first."""
     rows = np.flatnonzero(launches["correlation"] != ABSENT)
     order = rows[np.lexsort((launches["ts_ns"][rows], launches["correlation"][rows]))]
-    ids, wanted = launches["correlation"][order], table["correlation"]
-    if not len(order):
+    wanted, count = table["correlation"], len(order)
+    if not count:
         return np.full(len(wanted), -1, np.int64)
-    at = np.searchsorted(ids, wanted, "right") - 1
-    found = (at >= 0) & (ids[np.maximum(at, 0)] == wanted) & (wanted != ABSENT)
-    while True:
-        late = found & (launches["ts_ns"][order[at]] > table["ts_ns"]) & (at > 0) & (ids[np.maximum(at - 1, 0)] == wanted)
-        if not late.any():
-            break
-        at = np.where(late, at - 1, at)
-    return np.where(found, order[np.maximum(at, 0)], -1)
+    ids = launches["correlation"][order]
+    first = np.minimum(np.searchsorted(ids, wanted, "left"), count - 1)
+    # launches and what looks for its own in one order: by id, by time, of equal times the launch comes first
+    both = np.lexsort(
+        (
+            np.repeat([0, 1], [count, len(wanted)]),
+            np.concatenate([launches["ts_ns"][order], table["ts_ns"]]),
+            np.concatenate([ids, wanted]),
+        )
+    )
+    last = np.empty(len(both), np.int64)
+    last[both] = np.maximum.accumulate(np.where(both < count, both, -1))
+    last = last[count:]
+    at = np.where((last >= 0) & (ids[last] == wanted), last, first)
+    return np.where((ids[at] == wanted) & (wanted != ABSENT), order[at], -1)
 
 
 def _operator(table: dict, launch: np.ndarray, launches: dict, operators: dict, by_id) -> tuple[np.ndarray, np.ndarray]:
@@ -117,17 +127,17 @@ def _operator(table: dict, launch: np.ndarray, launches: dict, operators: dict, 
     return row, how
 
 
-def _steps(ranges: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def steps(ranges: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(start, end, number) of the profiler's steps on the host, by start."""
     host = ~ranges["cat"].mask(lambda cat: cat.startswith("gpu_"))
-    rows = np.flatnonzero(ranges["name"].mask(lambda n: n.startswith("ProfilerStep#") and n[13:].isdigit()) & host)
+    rows = np.flatnonzero(ranges["name"].mask(_STEP.fullmatch) & host)
     rows = rows[np.argsort(ranges["ts_ns"][rows], kind="stable")]
-    numbers = np.array([int(ranges["name"].text(r)[13:][:15]) for r in rows], np.int64)
+    numbers = np.array([int(_STEP.fullmatch(ranges["name"].text(r))[1]) for r in rows.tolist()], np.int64)
     return ranges["ts_ns"][rows], ranges["ts_ns"][rows] + ranges["dur_ns"][rows], numbers
 
 
-def _step(when: np.ndarray, steps) -> np.ndarray:
-    starts, ends, numbers = steps
+def _step(when: np.ndarray, each) -> np.ndarray:
+    starts, ends, numbers = each
     if not len(starts):
         return np.full(len(when), ABSENT, np.int64)
     at = np.searchsorted(starts, when, "right") - 1

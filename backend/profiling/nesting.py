@@ -9,6 +9,7 @@ import numpy as np
 from backend.profiling.table import Coded, Texts
 
 _MODULE = re.compile(r"nn\.Module: (.+)")
+_LONG = 2000  # letters of a module's path, after which it begins anew: frames may lie in frames a million deep
 _DOTTED = "module: "  # written by our own hooks (torch_trace): the module's full dotted name
 
 
@@ -60,7 +61,7 @@ def nest(operators: dict, ranges: dict, launches: dict) -> None:
             stack.append((i, module, depth + 1))
         else:
             name, whole = names[i]
-            path = name if whole or module < 0 else f"{listed[module]}.{name}"
+            path = name if whole or module < 0 or len(listed[module]) > _LONG else f"{listed[module]}.{name}"
             module = paths[path]
             if module == len(listed):
                 listed.append(path)

@@ -17,7 +17,7 @@ import numpy as np
 
 from backend.profiling import profile
 from backend.profiling.collect import empty
-from backend.profiling.table import ABSENT, Coded
+from backend.profiling.table import ABSENT, Coded, same
 
 SCHEMAS = (2, 3)  # major versions of the export's schema
 _PROCESS = ~0xFFFFFF  # of a globalTid: what is left is the globalPid
@@ -57,7 +57,7 @@ class _Export:
             raise ValueError(f"{name} is SQLite but no export of Nsight Systems: it has no table META_DATA_EXPORT")
         self.facts = {str(k): v for k, v in con.execute("SELECT name, value FROM META_DATA_EXPORT")}
         major = str(self.facts.get("EXPORT_SCHEMA_VERSION_MAJOR", self.facts.get("EXPORT_SCHEMA_VERSION", ""))).split(".")[0]
-        if not major.isdigit() or int(major) not in SCHEMAS:
+        if not (major.isascii() and major.isdigit()) or int(major) not in SCHEMAS:
             known = " and ".join(map(str, SCHEMAS))
             raise ValueError(f"{name} has export schema {major or 'unknown'}; {known} can be read: export it with another nsys")
         self.strings = dict(con.execute("SELECT id, value FROM StringIds")) if "StringIds" in self.tables else {}
@@ -242,7 +242,7 @@ def _scope(tables: dict[str, dict]) -> None:
     process = np.concatenate([t.pop("process") for t in parts])
     if len(np.unique(process)) > 1:
         ids = np.concatenate([t["correlation"] for t in parts])
-        _, codes = np.unique(np.column_stack([process, ids]), axis=0, return_inverse=True)
+        _, codes = np.unique(same([process, ids]), return_inverse=True)
         codes = np.where(ids == ABSENT, ABSENT, codes.reshape(-1))
         for t, part in zip(parts, np.split(codes, np.cumsum([len(t["ts_ns"]) for t in parts])[:-1])):
             t["correlation"] = part

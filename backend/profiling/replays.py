@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from backend.profiling.table import Coded, Texts
+from backend.profiling.table import Coded, Texts, same
 
 LINKS = ("captured run", "captured trace")
 """How a replayed kernel found its operator: in the same trace, or in another one."""
@@ -31,9 +31,9 @@ def link(kernels: dict, launches: dict, captured: list[dict], first_code: int) -
     todo = np.flatnonzero(replayed & (kernels["operator_link"].codes != 0))
     if not len(todo):
         return
-    identity = np.column_stack([kernels["name"].codes, kernels["grid"], kernels["block"]])
-    distinct, key = np.unique(identity, axis=0, return_inverse=True)
-    key = key.reshape(-1)
+    identity = [kernels["name"].codes, *kernels["grid"].T, *kernels["block"].T]
+    _, first, key = np.unique(same(identity), return_index=True, return_inverse=True)
+    distinct, key = np.column_stack(identity)[first], key.reshape(-1)
     in_time = np.argsort(kernels["ts_ns"], kind="stable")
     eager = in_time[(~replayed & (kernels["operator"] >= 0))[in_time]]
     for rows, place in _each_replay(todo, launch, kernels["ts_ns"], key, key[eager]):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from backend.profiling.table import ABSENT, Coded, coded
+from backend.profiling import links
+from backend.profiling.table import ABSENT, Coded, coded, same
 
 
 def totals(tables: dict[str, dict]) -> dict[str, dict]:
@@ -32,8 +33,8 @@ def kernels(table: dict) -> dict:
     group, first, sums = _group(table, table["name"].codes)
     per = _figures(table["dur_ns"], group, sums)
     longest = _longest(table["dur_ns"], group, len(sums))
-    shape = np.column_stack([table["grid"], table["block"], table["registers"], table["shared_bytes"]])
-    _, kind = np.unique(np.column_stack([group, shape]), axis=0, return_index=True)
+    shape = [group, *table["grid"].T, *table["block"].T, table["registers"], table["shared_bytes"]]
+    _, kind = np.unique(same(shape), return_index=True)
     total = max(1, int(table["dur_ns"].sum()))
     row = {"name": table["name"][first], **per, "share": per["total_ns"] / total}
     row["launches"] = np.bincount(group[kind], minlength=len(sums)).astype(np.int64)
@@ -44,6 +45,7 @@ def kernels(table: dict) -> dict:
     return _sorted(row, "total_ns")
 
 
+_DEEP = 40  # modules within modules; a name with more dots than that is a stranger's joke
 _LAUNCH = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_bytes", "active_blocks",
            "occupancy", "grid_occupancy", "limiter")  # fmt: skip
 
@@ -105,7 +107,7 @@ def modules(tables: dict[str, dict]) -> dict:
         entry = row(name)
         entry["kernels"] += calls
         entry["device_ns"] += ns
-        parts = name.split(".")
+        parts = name.split(".", _DEEP)
         for end in range(1, len(parts) + 1):
             row(".".join(parts[:end]))["total_device_ns"] += ns
     names = sorted(rows, key=lambda n: (-rows[n]["total_device_ns"], -rows[n]["host_ns"], n))
@@ -118,12 +120,8 @@ def modules(tables: dict[str, dict]) -> dict:
 
 def steps(tables: dict[str, dict]) -> dict:
     """One row a profiler step on the host: step, ts_ns, dur_ns; kernels launched in it, kernel_ns, copy_ns, idle_ns by cause."""
-    ranges = tables["ranges"]
-    host = ~ranges["cat"].mask(lambda cat: cat.startswith("gpu_"))
-    rows = np.flatnonzero(ranges["name"].mask(lambda n: n.startswith("ProfilerStep#") and n[13:].isdigit()) & host)
-    rows = rows[np.argsort(ranges["ts_ns"][rows], kind="stable")]
-    numbers = np.array([int(ranges["name"].text(r)[13:][:15]) for r in rows.tolist()], np.int64)
-    found = {"step": numbers, "ts_ns": ranges["ts_ns"][rows], "dur_ns": ranges["dur_ns"][rows]}
+    starts, ends, numbers = links.steps(tables["ranges"])
+    found = {"step": numbers, "ts_ns": starts, "dur_ns": ends - starts}
 
     def per_step(table: dict, what: np.ndarray) -> np.ndarray:
         known = table["step"] != ABSENT

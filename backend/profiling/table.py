@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 ABSENT = int(np.iinfo(np.int64).min)
 """Stands for "no value" in columns of whole numbers; written as null. In columns of floats that is NaN, in codes -1."""
+_WIDE = 1 << 24  # values further apart than this are numbered first
 
 
 class Texts(dict):
@@ -19,9 +21,14 @@ class Texts(dict):
         code = self[value] = len(self)
         return code
 
-    def codes(self, values: Iterable) -> np.ndarray:
+    def codes(self, values: Sequence) -> np.ndarray:
         """int32 codes; -1 for None and for empty bytes."""
-        return np.array([-1 if v is None or v == b"" else self[v] for v in values], np.int32)
+        there = dict.fromkeys(values)  # each text once, in order
+        for value in there:
+            there[value] = -1 if value is None or value == b"" else self[value]
+        if len(there) == 1:
+            return np.full(len(values), next(iter(there.values())), np.int32)
+        return np.fromiter(map(there.__getitem__, values), np.int32, len(values))
 
     def values(self) -> list[str]:
         """The texts by code; what is no valid Unicode (a lone surrogate) is replaced."""
@@ -63,7 +70,7 @@ def whole(values: list) -> np.ndarray:
         return np.full(len(values), ABSENT, np.int64)
     if kinds == {int}:
         with contextlib.suppress(OverflowError):
-            return np.array(values, np.int64)
+            return np.fromiter(values, np.int64, len(values))
     return np.array([v if type(v) is int and abs(v) < 1 << 62 else _whole(v) for v in values], np.int64)
 
 
@@ -73,16 +80,43 @@ def real(values: Sequence) -> np.ndarray:
 
 
 def triples(values: list) -> np.ndarray:
-    """(n, 3) int64 of a column of [x, y, z]; rows of ABSENT for what is none."""
+    """(n, 3) int64 of a column of [x, y, z], each from 0 to 2^32 - 1; rows of ABSENT for what is none."""
     found = np.full((len(values), 3), ABSENT, np.int64)
     if set(map(type, values)) <= {type(None)}:
         return found
-    for row, v in enumerate(values):
-        if type(v) is list and len(v) == 3:
-            x, y, z = v
-            if type(x) is type(y) is type(z) is int and min(v) >= 0 and max(v) < 1 << 32:
-                found[row] = v
+    rows = [n for n, v in enumerate(values) if type(v) is list and len(v) == 3]
+    sides = list(chain.from_iterable(map(values.__getitem__, rows)))
+    if set(map(type, sides)) <= {int}:
+        with contextlib.suppress(OverflowError):
+            there = np.fromiter(sides, np.int64, len(sides)).reshape(-1, 3)
+            sound = ((there >= 0) & (there < 1 << 32)).all(axis=1)
+            found[np.array(rows, np.int64)[sound]] = there[sound]
+            return found
+    for row in rows:
+        v = values[row]
+        if set(map(type, v)) == {int} and min(v) >= 0 and max(v) < 1 << 32:
+            found[row] = v
     return found
+
+
+def same(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """One int64 a row, equal in two rows where all columns (of whole numbers) are.
+
+    Sorting such numbers is many times cheaper than sorting rows.
+    """
+    key, size = np.zeros(len(columns[0]), np.int64), 1
+    if not len(key):
+        return key
+    for column in columns:
+        low = int(column.min())
+        span = int(column.max()) - low + 1
+        codes = column - low if span < _WIDE else np.unique(column, return_inverse=True)[1].reshape(-1)
+        span = span if span < _WIDE else int(codes.max()) + 1
+        if size * span >= 1 << 62:
+            key = np.unique(key, return_inverse=True)[1].reshape(-1)
+            size = int(key.max()) + 1
+        key, size = key * span + codes, size * span
+    return key
 
 
 def _whole(value) -> int:
@@ -113,4 +147,5 @@ def write(path: Path, columns: dict) -> None:
             arrays[name] = pa.array(column, mask=np.isnan(column))
         else:
             arrays[name] = pa.array(column)
-    pq.write_table(pa.table(arrays), path, compression="zstd", row_group_size=1 << 18)
+    texts = [name for name, column in columns.items() if isinstance(column, Coded)]
+    pq.write_table(pa.table(arrays), path, compression="zstd", row_group_size=1 << 18, use_dictionary=texts)

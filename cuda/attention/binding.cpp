@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "../common/handle.h"
-#include "attention.cuh"
 #include "plan.h"
 
 namespace {
@@ -52,7 +51,8 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D, " (a multiple of 8 from 32 to 256 is)");
   STD_TORCH_CHECK(Sq < (int64_t(1) << 30) && Sk < (int64_t(1) << 30), "unsupported: a sequence of 2^30 or more");
 
-  AttentionArgs args{};
+  AttentionPartsArgs all{};  // begins with what every kernel takes
+  AttentionArgs& args = all.args;
   args.dtype = dtype_of(q);
   args.batch = int32_t(B);
   args.heads = int32_t(H);
@@ -67,11 +67,21 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   four_strides(q, args.q_stride);
   four_strides(k, args.k_stride);
   four_strides(v, args.v_stride);
-  if (plan) take_plan(args, plan, layout.view(), q);
+  std::vector<AttentionPart> parts;
+  if (plan) take_plan(all, parts, plan, layout.view(), q);
+  const bool for_parts = impl.view() == "auto" || impl.view() == "v5_parts" || impl.view() == "auto=v5_parts";
+  STD_TORCH_CHECK(parts.empty() || for_parts, "a plan in parts is for v5_parts");  // its schedule means something else to the others
   if (bias) add_bias(args, bias, q);
   Handle out = empty_like(q, {B, H, Sq, D});
   args.out = out.mutable_data();
-  run("attention", impl.view(), args, q, [&](Likeness& like) {
+  const int64_t out_stride[3] = {H * Sq * D, Sq * D, D};
+  memcpy(all.out_stride, out_stride, sizeof out_stride);
+  Handle workspace;
+  if (!parts.empty()) {
+    if (const int64_t floats = part_workspace(all)) workspace = empty(q, aoti_torch_dtype_float32(), {floats});
+    all.workspace = workspace ? static_cast<float*>(workspace.mutable_data()) : nullptr;
+  }
+  run("attention", impl.view(), all, q, [&](Likeness& like) {
     like.add(q);
     like.add(k);
     like.add(v);

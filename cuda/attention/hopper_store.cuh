@@ -2,14 +2,9 @@
 #pragma once
 #include "../common/hopper.cuh"
 #include "../common/mma.cuh"
+#include "../common/warpgroup.cuh"
 
 namespace hopper {
-
-// A barrier of one warpgroup's 128 threads; constant numbers, because a number in a register reserves all sixteen.
-__device__ __forceinline__ void warpgroup_barrier(int wg) {
-  if (wg == 0) asm volatile("bar.sync 1, 128;" ::: "memory");
-  else asm volatile("bar.sync 2, 128;" ::: "memory");
-}
 
 // By all threads of warpgroup wg (0 or 1). value(i, r) is accumulator i of a 64 x 64 Panels product as it goes out, r its row (0: the thread's
 // first, 1: eight further on). tile: Panels tiles of shared memory that nobody reads any more; to: the tile's first row; rows: how many

@@ -15,6 +15,10 @@ class Handle {
   Handle() = default;
   explicit Handle(AtenTensorHandle owned) : tensor_(owned) {}
   Handle(Handle&& other) noexcept : tensor_(other.release()) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(tensor_, other.tensor_);
+    return *this;
+  }
   Handle(const Handle&) = delete;
   ~Handle() {
     if (tensor_) aoti_torch_delete_tensor_object(tensor_);

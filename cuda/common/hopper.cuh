@@ -75,6 +75,15 @@ __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint
       : "memory");
 }
 
+// The same of a map of rows in order of residues: the tile from (column, index, residue, head, batch) on.
+__device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int index, int residue, int head, int batch) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
+          shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(map)), "r"(shared_address(barrier)), "r"(column), "r"(index), "r"(residue), "r"(head), "r"(batch)
+      : "memory");
+}
+
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
 }
@@ -98,6 +107,8 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 template <int Pending> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
+// The same as wgmma_wait<0> in a text of its own: equal statements of two branches would be joined and moved before them.
+__device__ __forceinline__ void wgmma_wait_in_branch() { asm volatile("wgmma.wait_group.sync.aligned 0;  // in a branch" ::: "memory"); }
 
 #define FS_ACC8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define FS_ACC32(d) FS_ACC8(d, 0), FS_ACC8(d, 8), FS_ACC8(d, 16), FS_ACC8(d, 24)
@@ -200,44 +211,55 @@ inline EncodeTiled encode_tiled() {
   return found;
 }
 
-// Encodes the map of a tensor (batch, head, row, column) of 16-bit elements for 64 x 64 boxes. nullptr when good, else what TMA lacks.
-inline const char* encode_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t sizes[4], const int64_t strides[4]) {
+// Encodes the map of a tensor of 16-bit elements, dimensions outermost first, for boxes that fill a tile. nullptr when good, else what
+// TMA lacks.
+template <int Rank>
+const char* encode_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[Rank], const int64_t (&strides)[Rank],
+                       const int64_t (&box)[Rank]) {
   if (reinterpret_cast<uintptr_t>(data) % 16) return "unsupported: an address that is not a multiple of 16 bytes (TMA)";
-  if (strides[3] != 1) return "unsupported: a last dimension that is not contiguous (TMA)";
-  cuuint64_t extent[4], pitch[3];
-  for (int i = 0; i < 4; ++i) extent[i] = cuuint64_t(sizes[3 - i]);
-  for (int i = 0; i < 3; ++i) {
+  if (strides[Rank - 1] != 1) return "unsupported: a last dimension that is not contiguous (TMA)";
+  cuuint64_t extent[Rank], pitch[Rank - 1];
+  cuuint32_t sides[Rank], step[Rank];
+  for (int i = 0; i < Rank; ++i) {
+    extent[i] = cuuint64_t(sizes[Rank - 1 - i]);
+    sides[i] = cuuint32_t(box[Rank - 1 - i]);
+    step[i] = 1;
+  }
+  for (int i = 0; i < Rank - 1; ++i) {
     // A dimension of one element has no meaningful stride; TMA still wants a legal one.
-    int64_t bytes = sizes[2 - i] == 1 ? 16 : strides[2 - i] * 2;
+    int64_t bytes = sizes[Rank - 2 - i] == 1 ? 16 : strides[Rank - 2 - i] * 2;
     if (bytes % 16 || bytes <= 0) return "unsupported: strides that are not positive multiples of 16 bytes (TMA)";
     pitch[i] = cuuint64_t(bytes);
   }
-  const cuuint32_t box[4] = {64, 64, 1, 1}, step[4] = {1, 1, 1, 1};
   EncodeTiled encode = encode_tiled();
   if (!encode) return "no cuTensorMapEncodeTiled in this driver";
-  CUresult status = encode(map, bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, const_cast<void*>(data), extent,
-                           pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+  CUresult status = encode(map, bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, Rank, const_cast<void*>(data), extent,
+                           pitch, sides, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return status == CUDA_SUCCESS ? nullptr : "cuTensorMapEncodeTiled refused the tensor";
 }
 
 // The same out of a cache of the thread: a map says nothing but where a tensor lies and how, and the driver takes about a microsecond
 // for one. Loops reuse their buffers, so a slot a hash is enough.
-inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t sizes[4], const int64_t strides[4]) {
+template <int Rank>
+const char* cached_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[Rank], const int64_t (&strides)[Rank],
+                       const int64_t (&box)[Rank]) {
   struct Slot {
-    int64_t key[10];
+    int64_t key[2 + 3 * Rank];
     CUtensorMap map;
   };
   constexpr int slots = 64;
   thread_local Slot cache[slots] = {};  // a key of zeros is no tensor: sizes are at least 1
-  const int64_t key[10] = {int64_t(reinterpret_cast<uintptr_t>(data)), bfloat16, sizes[0], sizes[1], sizes[2], sizes[3],
-                           strides[0], strides[1], strides[2], strides[3]};
+  int64_t key[2 + 3 * Rank] = {int64_t(reinterpret_cast<uintptr_t>(data)), bfloat16};
+  memcpy(key + 2, sizes, sizeof sizes);
+  memcpy(key + 2 + Rank, strides, sizeof strides);
+  memcpy(key + 2 + 2 * Rank, box, sizeof box);
   uint64_t hash = 0;
   for (int64_t word : key) hash = (hash ^ uint64_t(word)) * 0x9e3779b97f4a7c15ull;
   Slot& slot = cache[hash >> 58];
   static_assert(slots == 64);  // the top six bits
   if (memcmp(slot.key, key, sizeof key) != 0) {
-    if (const char* why = encode_map(&slot.map, bfloat16, data, sizes, strides)) {
+    if (const char* why = encode_map(&slot.map, bfloat16, data, sizes, strides, box)) {
       slot.key[2] = 0;
       return why;
     }
@@ -245,6 +267,21 @@ inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, c
   }
   *map = slot.map;
   return nullptr;
+}
+
+// The map of a tensor (batch, head, row, column) for tiles of 64 rows and 64 columns.
+inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4]) {
+  return cached_map(map, bfloat16, data, sizes, strides, {1, 1, 64, 64});
+}
+
+// The same with rows in the order of their residues modulo `modulus`, a divisor of the rows: (batch, head, residue, index, column), where row
+// index modulus + residue stands at place residue length + index, length = rows / modulus. A tile is 64 places: of one residue where
+// length is a multiple of 64, of several where 64 is one of length; with modulus 1 the rows are as they are, and any number of them goes.
+inline const char* make_ordered_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4],
+                                    int64_t modulus) {
+  const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > 64 ? 64 : length;
+  return cached_map<5>(map, bfloat16, data, {sizes[0], sizes[1], modulus, length, sizes[3]},
+                       {strides[0], strides[1], strides[2], modulus * strides[2], strides[3]}, {1, 1, 64 / side, side, 64});
 }
 
 // Lets a kernel use `bytes` of dynamic shared memory on the current device; asks the driver only when it is more than ever before.

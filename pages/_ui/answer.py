@@ -35,8 +35,8 @@ def draw(state: url.State, run_id: str, dimmed: str | None = None, link: bool = 
             views.draw(_view(state), look)
 
 
-def heading(run: Run, before: str = "", link: bool = True) -> None:
-    """Name, state, device and date of the run in one line, with the badge of a recorded one."""
+def heading(run: Run, before: str = "", link: bool = True, why: bool = True) -> None:
+    """Name, state, device and date of the run in one line, with the badge of a recorded one; ``why``: and why it did not end."""
     when = template.date(run.finished or run.started or run.created)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"**{before}{md(run_name(run))}**")
@@ -46,7 +46,7 @@ def heading(run: Run, before: str = "", link: bool = True) -> None:
             st.badge(status_words(run.status), color={"failed": "red", "running": "green"}.get(run.status, "gray"))
         opened = f" · [open run]({url.link('runs', run=run.id)})" if link else ""
         st.caption(f"{md(run.device_name)} · {when}{opened}")
-    if run.reason and run.status in ("failed", "interrupted", "cancelled"):
+    if why and run.reason and run.status in ("failed", "interrupted", "cancelled"):
         st.warning(md(run.reason))
 
 
@@ -104,7 +104,7 @@ def previous(run_id: str) -> None:
 def brief(run_id: str, case: str = _ALL) -> None:
     """A run's name and its chart alone; a run without a record has none."""
     run, records = runs.read(run_id), runs.records(run_id)
-    heading(run)
+    heading(run, why=False)
     if records:
         headline(_look(run, records, case))
 

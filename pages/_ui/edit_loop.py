@@ -15,8 +15,8 @@ from pages._ui import act, device, redraw, runs, show, style
 
 
 def changed(run: Run, records: list[Record]) -> list[str]:
-    """Implementations whose source on disk is no longer the one that was measured, in the run's order."""
-    measured = {r.impl: r.source_hash for r in records if r.source_hash}
+    """Implementations whose source on disk is no longer the one that was measured (or was wrong, or failed), in the run's order."""
+    measured = {r.impl: r.source_hash for r in records if r.source_hash and r.status != "unsupported"}
     found = []
     for impl, old in measured.items():
         try:

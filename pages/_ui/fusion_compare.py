@@ -8,7 +8,7 @@ import streamlit as st
 from backend.charts import fusion_progress
 from backend.search import explore
 from backend.search.setting import Setting
-from pages._ui import drawn, fusion_runs, show, style, url
+from pages._ui import beside, drawn, fusion_runs, show, style, url
 
 _FEWEST = 40  # schemes: a search among fewer says nothing
 
@@ -26,7 +26,7 @@ def draw(state: url.State, setting: Setting) -> None:
             return
         a, b, c = st.columns([3, 1, 1], vertical_alignment="bottom")
         chosen = a.multiselect(
-            "strategies", list(explore.STRATEGIES), ["additive", "evolutionary", "random"], key="fusion/replayed"
+            "strategies", list(explore.STRATEGIES), ["guided", "evolutionary", "random"], key="fusion/replayed"
         )
         most = b.number_input(
             "evaluations", 2, len(truth), min(len(truth), max(20, len(truth) // 10)), key=f"fusion/replay_most/{run.id}"
@@ -37,8 +37,11 @@ def draw(state: url.State, setting: Setting) -> None:
             st.session_state["fusion/replay_mark"] = mark
         if st.session_state.get("fusion/replay_mark") != mark:
             return
-        with st.spinner("Searching among the recorded times …"):
-            tracks = drawn.once(("replay", *mark), lambda: {name: _track(truth, name, most, seed) for name in chosen})
+        tracks = beside.result(
+            ("replay", *mark), "searching among the recorded times", lambda say: _tracks(truth, chosen, most, seed, say)
+        )
+        if tracks is None:
+            return
         theme, words = style.theme(), fusion_runs.setting_words(run)
         best = min(truth.values())
         fig = drawn.once(
@@ -47,8 +50,15 @@ def draw(state: url.State, setting: Setting) -> None:
         show.chart(fig, f"{run.id}-replay", lambda: _table(tracks))
 
 
-def _track(truth: dict[str, float], strategy: str, most: int, seed: int) -> list[tuple[int, float, float]]:
-    return [(s.number, s.ms, s.best_ms) for s in explore.replay(truth, strategy, evaluations=most, seed=seed)]
+def _tracks(
+    truth: dict[str, float], strategies: list[str], most: int, seed: int, say: beside.Say
+) -> dict[str, list[tuple[int, float, float]]]:
+    """(number, ms, best so far) of every evaluation, by strategy."""
+    found = {}
+    for number, name in enumerate(strategies):
+        say(number, len(strategies))
+        found[name] = [(s.number, s.ms, s.best_ms) for s in explore.replay(truth, name, evaluations=most, seed=seed)]
+    return found
 
 
 def _table(tracks: dict[str, list[tuple[int, float, float]]]) -> pd.DataFrame:

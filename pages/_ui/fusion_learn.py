@@ -12,7 +12,7 @@ import streamlit as st
 from backend.charts import fusion_surrogate, numbers
 from backend.search import pairs, surrogate
 from backend.search.setting import Setting
-from pages._ui import drawn, fusion_runs, fusion_scheme, show, style, url
+from pages._ui import beside, drawn, fusion_runs, fusion_scheme, show, style, url
 
 _RUN, _FILE = "a run", "a text file"
 
@@ -28,15 +28,19 @@ def draw(state: url.State, setting: Setting) -> None:
         )
         return
     mark = _mark(known)
-    st.caption(f"{len(known):,} schemes with a time. Learning takes a few seconds.")
+    st.caption(
+        f"{len(known):,} schemes with a time; a fifth of them is held out at a time, to see how well the others foretell it."
+    )
     if st.button("Train the surrogate", type="primary", key="fusion/train"):
-        with st.spinner("Learning, with a fifth of the schemes held out at a time …"):
-            _model(mark, known, context)
         st.session_state["fusion/trained"] = mark
     if st.session_state.get("fusion/trained") != mark:
         st.caption("Nothing was learned from these pairs yet.")
         return
-    _learned(state, _model(mark, known, context), mark, words)
+    model = beside.result(
+        ("surrogate", mark), f"learning from {len(known):,} schemes", lambda say: surrogate.train(known, context=context, say=say)
+    )
+    if model is not None:
+        _learned(state, model, mark, words)
 
 
 def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None, str, dict]:
@@ -118,7 +122,3 @@ def _predicted(state: url.State, model: surrogate.Surrogate, threshold: float) -
 
 def _mark(known: dict[str, float]) -> str:
     return hashlib.sha256(json.dumps(sorted(known.items())).encode()).hexdigest()[:12]
-
-
-def _model(mark: str, known: dict[str, float], context: dict) -> surrogate.Surrogate:
-    return drawn.once(("surrogate", mark), lambda: surrogate.train(known, context=context))

@@ -68,12 +68,18 @@ def result(run: Run) -> None:
             key="fusion/search_resume",
             help="Nothing measured is measured again",
         )
-    found = fusion_runs.artifact(run.id, "search.json")
-    if found and found.get("result"):
-        _found(run, found)
-    _track(run, found)
-    if found:
-        _explained(run, found)
+    found(run)
+
+
+def found(run: Run, here: bool = True) -> None:
+    """The scheme, its speed-ups, the way to it, and why; what there is of them. ``here``: on the Fusion page, which can show the
+    scheme itself."""
+    left = fusion_runs.artifact(run.id, "search.json")
+    if left and left.get("result"):
+        _result(run, left, here)
+    _track(run, left)
+    if left:
+        _explained(run, left)
 
 
 @st.fragment(run_every=1.0)
@@ -116,13 +122,14 @@ def _track(run: Run, found: dict | None = None) -> None:
                                                                   columns=["evaluation", "code", "ms", "best ms"]))  # fmt: skip
 
 
-def _found(run: Run, found: dict) -> None:
+def _result(run: Run, found: dict, here: bool) -> None:
     best = found["result"]
     row = st.container(horizontal=True, gap="medium", vertical_alignment="center")
     with row, st.container(width=230):
         st.metric("the scheme found", numbers.time(best["ms"]), help="Median time of the layer")
         st.code(best["code"], language=None)
-        st.button("Show it as a scheme", key="fusion/found", on_click=_open, args=(best["code"],))
+        if here:
+            st.button("Show it as a scheme", key="fusion/found", on_click=_open, args=(best["code"],))
         count = len(found["history"])
         st.caption(f"{count:,} schemes measured by {md(str(run.spec.get('strategy')))} search.")
     with row, st.container(width=520):

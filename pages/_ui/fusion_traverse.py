@@ -18,6 +18,7 @@ from pages._ui.words import md
 _DEFAULTS = " ".join(f"{r.start} {r.stop - 1}" for r in encoding.DEFAULT_RANGES.values())
 _MOST_LIVE = 2000  # schemes drawn while a traverse runs
 _SHOWN = 12  # of the fastest schemes
+_FAILURES = 100
 
 
 def draw(state: url.State, setting: Setting) -> None:
@@ -76,7 +77,7 @@ def result(run: Run) -> None:
                 key="fusion/resume",
                 help="Measure what has no record yet",
             )
-        _schemes(run)
+        schemes(run)
 
 
 @st.fragment(run_every=1.0)
@@ -88,32 +89,34 @@ def _live(run_id: str) -> None:
     p = run.progress
     st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
     if p.done <= _MOST_LIVE:
-        _schemes(run)
+        schemes(run)
     else:
         st.caption("The chart is drawn when all are measured; so many schemes every second would hold up the measurement.")
 
 
-def _schemes(run: Run) -> None:
-    """The chart, the fastest as a table, what failed, and the pairs as a file."""
-    schemes, baselines = fusion_runs.layers(run.id)
+def schemes(run: Run, here: bool = True) -> None:
+    """The chart, the fastest as a table, what failed, and the pairs as a file. ``here``: on the Fusion page, which can show a scheme
+    itself."""
+    tried, baselines = fusion_runs.layers(run.id)
     right = fusion_runs.fastest(run.id)
     beside = fusion_runs.baselines(run.id)
     if not right:
         st.caption(
             "No scheme has a time yet."
-            if not schemes
-            else f"None of {len(schemes)} schemes is right; the reasons are in the run's records."
+            if not tried
+            else f"None of {len(tried)} schemes is right; the reasons are in the run's records."
         )
         return
     theme, words = style.theme(), fusion_runs.setting_words(run)
     fig = drawn.once(
-        ("ranks", run.id, len(schemes), len(baselines), theme),
+        ("ranks", run.id, len(tried), len(baselines), theme),
         lambda: fusion_ranks.ranks({c: ms for c, (ms, _) in right.items()}, beside, words, theme),
     )
     show.chart(fig, f"{run.id}-ranks", lambda: pd.DataFrame([(c, ms) for c, (ms, _) in right.items()], columns=["code", "ms"]))
     best = [r for _, r in itertools.islice(right.values(), _SHOWN)]
     rows = [*best, *sorted((r for r in baselines if r.status == "ok"), key=fusion_runs.ms)]
     unit, factor = numbers.time_unit(map(fusion_runs.ms, rows))
+    st.caption(f"The {len(best)} fastest of {len(right):,} schemes, and the baselines; all are in the CSV file and in the chart.")
     table = pd.DataFrame(
         {
             "scheme": [r.impl for r in rows],
@@ -123,15 +126,17 @@ def _schemes(run: Run) -> None:
             "what it is": [r.backend for r in rows],
         }
     )
-    show.table(table, f"{run.id}-best", lambda: _records(schemes + baselines), why=lambda row, column: _why(column))
-    failed = [r for r in schemes if r.status != "ok"]
+    show.table(table, f"{run.id}-best", lambda: _records(tried + baselines), why=lambda row, column: _why(column))
+    failed = [r for r in tried if r.status != "ok"]
     with st.container(horizontal=True, gap="small"):
-        st.button("Show the fastest as a scheme", key="fusion/best", on_click=_open, args=(best[0].impl,))
+        if here:
+            st.button("Show the fastest as a scheme", key="fusion/best", on_click=_open, args=(best[0].impl,))
         st.download_button("Pairs (bits, milliseconds)", data=lambda: pairs.text({c: ms for c, (ms, _) in right.items()}), file_name=f"{run.id}.tsv", mime="text/tab-separated-values",
                            on_click="ignore", key="fusion/pairs", help="A text file that the surrogate and `predict` read")  # fmt: skip
     if failed:
-        with st.expander(f"{len(failed)} schemes failed"):
-            for r in failed[:100]:
+        first = f", the first {_FAILURES} of them" if len(failed) > _FAILURES else ""
+        with st.expander(f"{len(failed):,} schemes failed{first}"):
+            for r in failed[:_FAILURES]:
                 st.markdown(f"`{r.impl}` {r.status}: {md(r.reason)}")
 
 

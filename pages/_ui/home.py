@@ -73,6 +73,7 @@ def _answer() -> None:
     if own and runs.records(own.id):
         answer.brief(own.id)
     elif near := runs.nearest("attention", _SHOWN):
+        st.caption("Nothing was compared here yet. Such an answer, measured on other hardware:")
         answer.brief(*near)
 
 

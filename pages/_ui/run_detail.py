@@ -15,7 +15,7 @@ from backend.core.errors import RunError
 from backend.core.records import Run
 from backend.jobs import submit
 from backend.store import folder, library, transfer
-from pages._ui import act, answer, downloads, jobs, models_detail, profiler_data, redraw, runs, url
+from pages._ui import act, answer, downloads, fusion_detail, jobs, models_detail, profiler_data, redraw, runs, url
 from pages._ui.words import md, run_name, sentence
 
 _TRACE = "artifacts/trace.json.gz"
@@ -46,6 +46,8 @@ def draw(state: url.State, run_id: str) -> None:
         _other(run)
         if run.kind in models_detail.KINDS:
             models_detail.draw(run)
+        if run.kind in fusion_detail.KINDS:
+            fusion_detail.draw(run)
     _notes(run)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -66,6 +68,8 @@ def _actions(run: Run) -> None:
                 st.switch_page("pages/kernels.py", query_params=query)
         if run.kind in models_detail.KINDS:
             models_detail.button(run)
+        if run.kind in fusion_detail.KINDS:
+            fusion_detail.button(run)
         if run.kind in profiler_data.KINDS and st.button("Open in Profiler", key="run/profiler"):
             st.switch_page("pages/profiler.py", query_params={"run": run.id})
         if run.live:
@@ -81,7 +85,7 @@ def _actions(run: Run) -> None:
         if not run.live:
             st.download_button("Download run", data=lambda: _bundle(run.id), file_name=f"{run.id}.fsrun.tar.gz", on_click="ignore", key="run/export",
                                help="The whole run as one file that can be imported elsewhere")  # fmt: skip
-        if run.kind in ("bench", "model") and not run.live:
+        if run.kind in ("bench", "model", *fusion_detail.KINDS) and not run.live:
             st.download_button("Download report", data=lambda: _report(run.id), file_name=f"{run.id}.html", mime="text/html",
                                on_click="ignore", key="run/report", help="One HTML file that opens offline, charts included")  # fmt: skip
         if run.kind == "trace" and _TRACE in dict(runs.artifacts(run.id)):
@@ -96,7 +100,7 @@ def _actions(run: Run) -> None:
 
 
 def _form(run: Run) -> dict[str, str]:
-    """The controls of the Kernels page as they were for a run of one case or a sweep; what does not fit is left to defaults."""
+    """The controls of the Kernels page as they were for a run of one case or a sweep; of a grid its first sweep."""
     cases = [dict(c) for c in run.spec.get("cases") or ()]
     if not cases:
         return {}
@@ -113,8 +117,10 @@ def _form(run: Run) -> dict[str, str]:
             continue
         if len(values) == 1:
             query[name] = values[0]
-        elif len(values) > 1:
+        elif values and p.sweep and "sweep" not in query:
             query |= {"sweep": name, f"{name}s": ",".join(values)}
+        elif values:  # the form sweeps over one parameter
+            query[name] = values[0]
     return query
 
 
@@ -190,7 +196,10 @@ def _bundle(run_id: str) -> bytes:
 
 
 def _report(run_id: str) -> str:
-    run, records = runs.read(run_id), runs.records(run_id)
+    run = runs.read(run_id)
+    if run.kind in fusion_detail.KINDS:
+        return report.page(run, fusion_detail.records(run), (), command.layer(run.kind, run.spec), title=run_name(run))
+    records = runs.records(run_id)
     if run.kind == "model":
         return report.page(run, records, folder.samples(library.find(run_id)), command.model(run.spec), "matrix", run_name(run))
     first = records[0] if records else None

@@ -5,7 +5,7 @@ import torch
 
 from backend import masks
 from backend.core.errors import Unsupported
-from backend.ops.attention import attention, choosing, prepare
+from backend.ops.attention import attention, choosing, parts, prepare
 
 Q, K = (2, 4, 9, 32), (2, 2, 11, 32)
 
@@ -83,6 +83,7 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
         ("v2_blockwise", (7, 5), "v1_rowwise, v2_blockwise_fp32"),
         ("v3_hopper", (8, 0), "v1_rowwise, v2_blockwise, v2_blockwise_fp32"),
         ("v4_scheduled", (7, 5), "v1_rowwise, v2_blockwise_fp32"),
+        ("v5_parts", (8, 9), "v1_rowwise, v2_blockwise, v2_blockwise_fp32"),
     ):
         with pytest.raises(
             Unsupported, match=f"{impl} is for sm_.* and this GPU is sm_{capability[0]}{capability[1]}; use {instead}$"
@@ -118,13 +119,29 @@ def test_the_operator_itself_checks_what_it_is_given():
     operator = torch.ops.fusescope.attention
 
     plan = prepare(masks.load("causal"), 9, 11)
+    apart = parts.of(plan, 2, 4, 32)
+    rows = apart.parts.tolist()
+    rows[-1][3] += 1  # an item more than there are
+    beyond = " ".join(apart.layout.split()[:11] + [str(n) for row in rows for n in row])
     sizes, lengths = plan.layout.split()[:4], plan.layout.split()[4:]
 
     def call(q=Q, k=K, v=K, bias=None, buffer=plan.buffer, layout=plan.layout, impl="cpu"):
         return operator(make(q), make(k), make(v), impl, buffer, layout, 1.0, bias)
 
     def changed(**numbers):
-        names = ("seq_q", "seq_k", "batch", "heads", "bitmaps", "fragments", "schedule", "row_ptr", "tile_index", "tile_code")
+        names = (
+            "seq_q",
+            "seq_k",
+            "batch",
+            "heads",
+            "bitmaps",
+            "fragments",
+            "items",
+            "schedule",
+            "row_ptr",
+            "tile_index",
+            "tile_code",
+        )
         return " ".join(str(numbers.get(name, have)) for name, have in zip(names, (*sizes, *lengths)))
 
     assert changed() == plan.layout and call().shape == Q and torch.equal(call(bias=make((9, 11))), call())
@@ -144,12 +161,16 @@ def test_the_operator_itself_checks_what_it_is_given():
             {"layout": changed(schedule=1, tile_code=0, tile_index=0)},
             "a schedule is .lists, entries, 4. and comes with fragments",
         ),
-        ({"layout": changed(heads=-1)}, "a plan's layout is 10 numbers with a space between"),
-        ({"layout": plan.layout + " 1"}, "a plan's layout is 10 numbers"),
-        ({"layout": ""}, "a plan's layout is 10 numbers"),
-        ({"layout": changed(row_ptr=10**20)}, "a plan's layout is 10 numbers"),
+        ({"layout": changed(heads=-1)}, "a plan's layout is 11 numbers and 9 for each part, with a space between"),
+        ({"layout": plan.layout + " 1"}, "a plan's layout is 11 numbers"),
+        ({"layout": ""}, "a plan's layout is 11 numbers"),
+        ({"layout": changed(row_ptr=10**20)}, "a plan's layout is 11 numbers"),
         ({"buffer": plan.buffer.long()}, "a plan is one row of int32"),
         ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
+        ({"layout": plan.layout + " 1" * 9}, "parts come with items of 8 words"),
+        ({"layout": apart.layout, "buffer": apart.buffer}, "a plan in parts is for v5_parts"),
+        ({"layout": apart.layout, "buffer": apart.buffer, "impl": "v5_parts"}, "no implementation 'v5_parts'"),
+        ({"layout": beyond, "buffer": apart.buffer}, "the parts are for other sizes"),
         ({"impl": "auto", "q": (2, 2, 9, 32)}, 'unsupported: impl "auto" before an implementation was chosen'),
         ({"impl": "auto=v9_none"}, "unsupported: no implementation 'v9_none'"),
     ):

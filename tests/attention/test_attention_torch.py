@@ -9,7 +9,7 @@ import torch
 from backend import kernels, masks
 from backend.core import paths
 from backend.core.errors import Unsupported
-from backend.ops.attention import attention, prepare
+from backend.ops.attention import attention, parts, prepare
 
 DEVICES = [("cpu", "cpu"), pytest.param("cuda", "v1_rowwise", marks=pytest.mark.gpu)]
 
@@ -174,5 +174,6 @@ def test_opcheck_of_every_kernel(impl):
         attention(q, k, v, plan, impl=impl)
     except Unsupported as error:
         pytest.skip(str(error))
-    results = torch.library.opcheck(torch.ops.fusescope.attention.default, (q, k, v, impl, plan.buffer, plan.layout))
+    taken = parts.work(plan, q, k) if impl == parts.KERNEL else plan
+    results = torch.library.opcheck(torch.ops.fusescope.attention.default, (q, k, v, impl, taken.buffer, taken.layout))
     assert set(results.values()) == {"SUCCESS"}

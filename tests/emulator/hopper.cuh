@@ -11,10 +11,11 @@
 
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 
-// A 4-D tensor (batch, head, row, column) of 16-bit elements.
+// A tensor of 16-bit elements (batch, head, row, column), or with its rows in order of residues (batch, head, residue, index, column),
+// and the box of a tile.
 struct CUtensorMap {
   const uint16_t* data;
-  int64_t sizes[4], strides[4];
+  int64_t sizes[5], strides[5], box[5];
 };
 
 inline int __any_sync(unsigned, int mine) {
@@ -28,7 +29,7 @@ inline int __any_sync(unsigned, int mine) {
 namespace hopper {
 
 constexpr int kTileBytes = 64 * 64 * 2;
-constexpr uint64_t kStepColumns = 32 >> 4, kStepRows = 16 * 128 >> 4;
+constexpr uint64_t kStepColumns = 32 >> 4, kStepRows = 16 * 128 >> 4, kStepRowsAlone = kStepRows - (kStepRows << 16);
 
 using tensor_core::shared_address;
 
@@ -59,6 +60,14 @@ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
   b.bytes += bytes;
   b.check();
 }
+inline uint32_t barrier_arrive(uint64_t* barrier, uint32_t count) {
+  Barrier& b = barriers.at(barrier);
+  const uint32_t before = b.pending;
+  if (before < count) emulator::fail("more arrivals at a barrier than it was made for");
+  b.pending -= count;
+  b.check();
+  return before;
+}
 inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   Barrier& b = barriers.at(barrier);
   auto late = std::move(b.late);
@@ -67,22 +76,24 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   while ((b.generation & 1) == parity) emulator::wait_for(&b.generation);
 }
 
-inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row, int head, int batch) {
+// The box from (batch, head, residue, index, column) on, one row of a tile after the other.
+inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const int64_t (&from)[5]) {
   const uint32_t base = shared_address(to);
   if (base % 1024) emulator::fail("TMA with the 128-byte swizzle into a tile that is not 1024-byte aligned");
   const CUtensorMap m = *map;
+  if (m.box[2] * m.box[3] * m.box[4] * 2 != kTileBytes) emulator::fail("a box that is not a tile");
   auto copy = [=] {
-    for (int r = 0; r < 64; ++r)
+    for (int n = 0; n < 64; ++n)
       for (int c = 0; c < 64; ++c) {
-        const int64_t at[4] = {batch, head, row + r, column + c};
+        const int64_t at[5] = {from[0], from[1], from[2] + n / m.box[3], from[3] + n % m.box[3], from[4] + c};
         bool inside = true;
         int64_t offset = 0;
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 5; ++i) {
           inside = inside && at[i] >= 0 && at[i] < m.sizes[i];
           offset += at[i] * m.strides[i];
         }
         const uint16_t value = inside ? m.data[offset] : 0;
-        std::memcpy(swizzled(base + r * 128 + c * 2), &value, 2);
+        std::memcpy(swizzled(base + n * 128 + c * 2), &value, 2);
       }
     Barrier& b = barriers.at(barrier);
     b.bytes -= kTileBytes;
@@ -91,12 +102,22 @@ inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int c
   if (async_copy::late()) barriers.at(barrier).late.push_back(copy);
   else copy();
 }
+inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row, int head, int batch) {
+  load_box(to, map, barrier, {batch, head, 0, row, column});
+}
+inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int index, int residue, int head, int batch) {
+  load_box(to, map, barrier, {batch, head, residue, index, column});
+}
 inline void prefetch_map(const CUtensorMap*) {}
 
-inline uint64_t tile_descriptor(const void* tile) { return (shared_address(tile) & 0x3ffff) >> 4; }
+inline uint64_t tile_descriptor(const void* tile) { return (shared_address(tile) & 0x3ffff) >> 4 | uint64_t(1) << 16; }
+inline uint64_t wide_descriptor(const void* tile, const void* next) {
+  return tile_descriptor(tile) + ((uint64_t((shared_address(next) - shared_address(tile)) >> 4) - 1) << 16);
+}
 inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int Pending> void wgmma_wait() {}
+inline void wgmma_wait_in_branch() {}
 template <int N> void fence_registers(float (&)[N]) {}
 
 template <typename T> float at(uint32_t address) {
@@ -105,19 +126,26 @@ template <typename T> float at(uint32_t address) {
   return tensor_core::to_fp32(value);
 }
 
-// Rows (n, k) of B: rows of the tile are n (K-major), or k (MN-major).
-template <typename T, bool RowsAreK> void multiply(float (&d)[32], const float (&a)[2][16], uint64_t b, bool accumulate) {
-  const uint32_t base = uint32_t(b & 0x3fff) << 4;
+// Rows (n, k) of B: rows of the tile are n (K-major), or k (MN-major), where columns from 64 on come from a second tile, as far behind the
+// first as the descriptor's leading offset says. Elements of the operands are decoded once a product.
+template <typename T, bool RowsAreK, int N> void multiply(float (&d)[N], const float (&a)[2][16], uint64_t b, bool accumulate) {
+  const uint32_t base = uint32_t(b & 0x3fff) << 4, lead = uint32_t(b >> 16 & 0x3fff) << 4;
   const int t = emulator::lane() % 4;
-  for (int i = 0; i < 32; ++i) {
-    const int n = 8 * (i / 4) + 2 * t + (i & 1);
-    float sum = accumulate ? d[i] : 0.0f;
-    for (int k = 0; k < 16; ++k) sum += a[i >> 1 & 1][k] * at<T>(base + (RowsAreK ? k * 128 + n * 2 : n * 128 + k * 2));
-    d[i] = sum;
-  }
+  for (int i = 0; i < N; i += 4)
+    for (int c = 0; c < 2; ++c) {
+      const int n = 8 * (i / 4) + 2 * t + c;
+      float column[16];
+      for (int k = 0; k < 16; ++k) column[k] = at<T>(RowsAreK ? base + n / 64 * lead + k * 128 + n % 64 * 2 : base + n * 128 + k * 2);
+      for (int r = 0; r < 2; ++r) {
+        float sum = accumulate ? d[i + 2 * r + c] : 0.0f;
+        for (int k = 0; k < 16; ++k) sum += a[r][k] * column[k];
+        d[i + 2 * r + c] = sum;
+      }
+    }
 }
 
-template <typename T, int RowsAreK> void wgmma_64x64x16(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+// a (64 x 16) from registers.
+template <typename T, bool RowsAreK, int N> void from_registers(float (&d)[N], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
   struct Operand {
     uint32_t a[4];
   } own{{a[0], a[1], a[2], a[3]}};
@@ -130,7 +158,8 @@ template <typename T, int RowsAreK> void wgmma_64x64x16(float (&d)[32], const ui
   });
 }
 
-template <typename T> void wgmma_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) {
+// a from shared memory, both operands K-major.
+template <typename T, int N> void from_shared(float (&d)[N], uint64_t a, uint64_t b, bool accumulate) {
   emulator::warp_barrier();
   const uint32_t base = uint32_t(a & 0x3fff) << 4;
   float rows[2][16];
@@ -140,16 +169,34 @@ template <typename T> void wgmma_64x64x16(float (&d)[32], uint64_t a, uint64_t b
   emulator::warp_barrier();
 }
 
+template <typename T, int RowsAreK> void wgmma_64x64x16(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+  from_registers<T, RowsAreK>(d, a, b, accumulate);
+}
+template <typename T> void wgmma_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) { from_shared<T>(d, a, b, accumulate); }
+template <typename T> void wgmma_64x72x16(float (&d)[36], const uint32_t (&a)[4], uint64_t b) { from_registers<T, true>(d, a, b, true); }
+template <typename T> void wgmma_64x128x16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) { from_registers<T, true>(d, a, b, true); }
+template <typename T> void wgmma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool accumulate) { from_shared<T>(d, a, b, accumulate); }
+
 // As the real one judges: what TMA does not take.
-inline const char* make_map(CUtensorMap* map, bool, const void* data, const int64_t sizes[4], const int64_t strides[4]) {
+inline const char* make_ordered_map(CUtensorMap* map, bool, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4], int64_t modulus) {
   if (reinterpret_cast<uintptr_t>(data) % 16) return "unsupported: an address that is not a multiple of 16 bytes (TMA)";
   if (strides[3] != 1) return "unsupported: a last dimension that is not contiguous (TMA)";
   for (int i = 0; i < 3; ++i)
     if (sizes[i] != 1 && (strides[i] <= 0 || strides[i] % 8)) return "unsupported: strides that are not positive multiples of 16 bytes (TMA)";
-  map->data = static_cast<const uint16_t*>(data);
-  std::memcpy(map->sizes, sizes, sizeof map->sizes);
-  std::memcpy(map->strides, strides, sizeof map->strides);
+  const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > 64 ? 64 : length;
+  if (length * modulus != sizes[2] || 64 % side || (modulus > 1 && length > 64 && length % 64)) emulator::fail("an order that boxes do not fit");
+  *map = {static_cast<const uint16_t*>(data),
+          {sizes[0], sizes[1], modulus, length, sizes[3]},
+          {strides[0], strides[1], strides[2], modulus * strides[2], 1},
+          {1, 1, 64 / side, side, 64}};
   return nullptr;
+}
+inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4]) {
+  return make_ordered_map(map, bfloat16, data, sizes, strides, 1);
+}
+
+template <auto Kernel> const char* allow_shared_up_to(int bytes) {
+  return size_t(bytes) > (227u << 10) ? "more shared memory than a block may have" : nullptr;
 }
 
 }  // namespace hopper

@@ -32,7 +32,9 @@ GOOD = {"op": "add", "impls": ["eager"], "cases": [{"n": 4096}], "budget_s": 0.3
         ({"device": "tpu"}, "no device 'tpu' here"),
         ({"cache": "hot"}, "cache is one of warm, cold, both"),
         ({"precision": 0}, "precision is a number above 0"),
+        ({"budget_s": float("inf")}, "budget_s is a number above 0"),
         ({"min_samples": 0.5}, "min_samples is a whole number"),
+        ({"seed": -1}, "seed is a whole number from 0"),
         ({"colour": "red"}, "not colour"),
     ],
 )

@@ -342,3 +342,22 @@ def test_what_cannot_be_told_from_the_baseline_carries_no_colour():
 def test_the_report_of_several_cases_begins_with_their_overview():
     text = report.page(s.run(), masks_of_one_run())
     assert text.index("<h2>Overview</h2>") < text.index("<h2>Speed-up at mask=bigbird</h2>")
+
+
+def test_a_report_of_very_many_shows_the_baseline_and_the_fastest_and_says_so(monkeypatch):
+    monkeypatch.setattr(report, "_MOST", 3)
+    many = [s.ok(f"scheme_{name}", 0.01 * n, 1.0, s.case()) for n, name in enumerate("abcdefgh", 1)] + [
+        s.ok("unfused", 1.0, 1.0, s.case())
+    ]
+    part = dataclasses.replace(many[0], op="layer_segment")
+    page = report.page(s.run(spec={"op": "attention", "baseline": "unfused"}), [*many, part]).replace(report.get_plotlyjs(), "")
+    assert "3 of 10 records" in page
+    assert "scheme_a" in page and "scheme_b" in page and "scheme_c" not in page and "Speed-up over unfused" in page
+
+
+def test_words_above_rows_keep_what_was_written_before():
+    fig = template.figure("t", "", "light", 200)
+    fig.add_annotation(text="before")
+    template.row_words(fig, {"a": ("left", "right"), "b": ("l", "r")}, 10, "light")
+    assert [a.text for a in fig.layout.annotations] == ["before", "left", "right", "l", "r"]
+    assert [a.y for a in fig.layout.annotations[1:]] == ["a", "a", "b", "b"]

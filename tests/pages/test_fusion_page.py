@@ -2,6 +2,8 @@
 
 import json
 import math
+import threading
+import time
 
 import fusion_folders
 import pytest
@@ -9,7 +11,7 @@ from drawn_page import calm, query, said, tables
 
 from backend.charts import fusion_explain, fusion_ranks
 from backend.search import codegen, encoding
-from pages._ui import fusion_search, fusion_traverse
+from pages._ui import beside, fusion_search, fusion_traverse
 
 SETTING = {"seq": "16", "heads": "1", "head_dim": "32", "dtype": "float32", "compiler": "none"}
 
@@ -25,6 +27,15 @@ def code_shown(at) -> list[str]:
 
 def pills(at):
     return next(b for b in at.get("button_group") if "bits 1 to 15" in b.label)
+
+
+def until(at, there):
+    """Draw again until that is there: what takes seconds is done beside the page."""
+    end = time.monotonic() + 240
+    while not there(calm(at)) and time.monotonic() < end:
+        at.run(timeout=120)
+    assert there(at)
+    return at
 
 
 def spec_of(profiles) -> list[dict]:
@@ -114,7 +125,7 @@ def test_the_surrogate_is_trained_and_says_high_or_low(draw, some):
     at = draw("fusion", part="Surrogate", code="1001111110000100", data=some["traverse"].id, **SETTING)
     next(b for b in at.button if b.label == "Train the surrogate").click()
     at.run(timeout=120)
-    calm(at)
+    until(at, lambda at: any(m.label == "rank correlation" for m in at.metric))
     correlation = float(next(m for m in at.metric if m.label == "rank correlation").value)
     assert correlation > 0.8
     text = said(at.markdown)
@@ -145,9 +156,11 @@ def test_strategies_are_replayed_on_a_traverse(draw, some):
     next(m for m in at.multiselect if m.label == "strategies").set_value(["random", "exhaustive"])
     next(b for b in at.button if b.label == "Replay").click()
     at.run(timeout=120)
-    calm(at)
-    traces = [t.get("name") for c in at.get("plotly_chart") for t in json.loads(c.proto.spec)["data"]]
-    assert {"random", "exhaustive"} <= set(traces)
+
+    def traces(at):
+        return {t.get("name") for c in at.get("plotly_chart") for t in json.loads(c.proto.spec)["data"]}
+
+    until(at, lambda at: {"random", "exhaustive"} <= traces(at))
 
 
 def test_a_baseline_far_away_is_said_instead_of_drawn():
@@ -185,3 +198,23 @@ def test_the_address_keeps_what_the_other_parts_were_left_with(draw, some):
         next(b for b in at.get("button_group") if b.label == "part").set_value([part])
         calm(at.run())
         assert query(at) | given == query(at), part
+
+
+def test_work_beside_the_page_ends_or_says_why():
+    going = threading.Event()
+    work = beside.Work(lambda say: say(1, 4) or (going.wait(60) and "made"))
+    assert not work.done(0.01) and work.result is None
+    going.set()
+    assert work.done(60) and work.result == "made" and work.share == 0.25
+    bad = beside.Work(lambda say: 1 // 0)
+    assert bad.done(60) and isinstance(bad.error, ZeroDivisionError)
+
+
+def test_the_runs_page_shows_the_schemes_and_leads_to_fusion(draw, some):
+    at = draw("runs", run=some["traverse"].id)
+    best = min(fusion_folders.times(), key=fusion_folders.times().get)
+    assert tables(at)[0][0]["scheme"] == best and any(b.label == "Open in Fusion" for b in at.button)
+    assert not any(b.label == "Show the fastest as a scheme" for b in at.button)
+    at = draw("runs", run=some["search"].id)
+    titles = " ".join(json.loads(c.proto.spec)["layout"]["title"]["text"] for c in at.get("plotly_chart"))
+    assert "Best so far" in titles and "Which boundaries matter" in titles

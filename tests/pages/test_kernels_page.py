@@ -12,6 +12,7 @@ from drawn_page import calm, query, said
 from backend import ops
 from backend.core import command, paths
 from backend.jobs import submit
+from pages._ui import run_detail
 
 
 @pytest.fixture
@@ -233,3 +234,23 @@ def test_a_throttled_gpu_is_said_by_its_reasons(monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: uuid)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x1 | 0x4 | 0x40)
     assert device.throttled("GPU-1") == ["power cap", "hardware thermal"] and device.throttled(None) == []
+
+
+def test_an_empty_page_shows_the_recorded_case_nearest_to_what_is_chosen(draw, profiles):
+    cases = [{**synthetic.case(seq), "mask": mask} for seq in (512, 4096) for mask in ("causal", "bigbird")]
+    records = [dataclasses.replace(r, case=c) for c in cases for r in synthetic.point()]
+    run = synthetic.run(
+        spec=synthetic.SPEC | {"cases": [{**synthetic.case(2048), "mask": "bigbird"}, *cases]}
+    )  # the first was never reached
+    folders.write(profiles / "recorded", run, records)
+    at = draw("kernels", mask="bigbird", seq="3000")
+    assert widget(at.selectbox, "case").value == "seq=4096, mask=bigbird"
+    widget(at.number_input, "sequence, typed").set_value(300)
+    assert widget(calm(at.run()).selectbox, "case").value == "seq=512, mask=bigbird"
+    assert "nearest to these settings" in said(at.caption)
+
+
+def test_a_grid_opens_in_the_form_as_its_first_sweep():
+    cases = tuple({**synthetic.case(seq), "mask": mask} for mask in ("causal", "bigbird") for seq in (512, 2048))
+    query = run_detail._form(synthetic.run(spec=synthetic.SPEC | {"cases": cases}))
+    assert query["sweep"] == "seq" and query["seqs"] == "512,2048" and query["mask"] == "causal" and "masks" not in query

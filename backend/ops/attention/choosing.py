@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from backend.core.errors import Unsupported
-from backend.ops.attention import chooser
+from backend.ops.attention import chooser, parts
 from backend.ops.attention.plan import Plan
 
 # Live keys a row up to which walking them one by one beats whole tiles. On an H200 at (16, 12, 2048, 64) in fp16 a live key costs
@@ -22,8 +22,8 @@ _FEW_ROWS = 16  # query rows below which most of a 64-row tile would be idle
 def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     """The kernel that "auto" stands for, from shape, strides, mask, dtype and device. plain: no bias, and a positive scale.
 
-    On a GPU for which there is a fit (chooser.py) that knows all its Hopper kernels: of the kernels that are built and take these inputs, the one whose predicted time is
-    least. Without a fit, and under torch.compile, where files cannot be read, by a rule. "cpu" on the CPU.
+    On a GPU for which there is a fit (chooser.py): of the kernels that it has prices of, are built and take these inputs, the one whose
+    predicted time is least. Without a fit, and under torch.compile, where files cannot be read, by a rule. "cpu" on the CPU.
     """
     import torch
 
@@ -36,7 +36,7 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
         if plan is not None:
             figures = (plan.batch * plan.heads, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest)
         todo = chooser.work(q.shape[0], q.shape[1], q.shape[2], q.shape[3], *figures)
-        by_tma = tuple(name for name in known.by_tma if scheduled or name != _SCHEDULED) if tma else ()
+        by_tma = tuple(name for name in known.by_tma if scheduled or name not in (_SCHEDULED, parts.KERNEL)) if tma else ()
         taken = known.fit.choose(str(q.dtype).removeprefix("torch."), todo, known.any_strides + by_tma)
         if taken is not None:
             return taken
@@ -112,8 +112,6 @@ def _fitted(index: int) -> _Fitted | None:
         if v.device == "cuda" and build_plan.claims(v, arch) and states.get(v.name, {}).get("status") != "failed"
     ]
     by_tma = tuple(v.name for v in built if v.archs == ("sm_90a",))  # the Hopper kernels are those fed by TMA
-    if not set(by_tma) <= set(found[0].prices.get("16 bit", {})):
-        return None  # a newer kernel than the fit: it would never be taken
     return _Fitted(found[0], tuple(v.name for v in built if v.name not in by_tma), by_tma)
 
 

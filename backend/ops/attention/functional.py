@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from backend.masks import Mask
-from backend.ops.attention import checks
+from backend.ops.attention import checks, parts
 from backend.ops.attention.choosing import capability, choose, refuse_architecture
 from backend.ops.attention.plan import Plan, prepare, prepared
 from backend.ops.attention.short import REFUSALS, Short, asked, empty_like, short, while_tracing
 
 _short: dict[str, Short] = {}  # of implementations asked for that went well before
 _plans: dict[tuple, tuple[Plan, Mask]] = {}  # by id of the mask, which is kept alive, shapes of q and k, and device
+_works: dict[tuple, parts.Work] = {}  # taken where there is no mask, by implementation asked for, shapes of q and k, and device
 _KEPT = 256
 
 
@@ -30,10 +31,12 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
     if (way := _short.get(impl)) is not None and not way.is_compiling() and not way.modes():
         try:
             if mask is None:
-                given = (q, k, v, impl)
+                plan = _works.get((impl, q.shape, k.shape, q.device)) if _works else None
             else:
                 plan = mask if type(mask) is Plan else _plans[id(mask), q.shape, k.shape, q.device][0]
-                given = (q, k, v, impl, plan.buffer, plan.layout)
+                if plan.held is not None:
+                    plan = plan.held.get((impl, q.shape), plan)
+            given = (q, k, v, impl) if plan is None else (q, k, v, impl, plan.buffer, plan.layout)
             if not (way.is_grad_enabled() and _wants_gradient(q, k, v, bias)):
                 if scale is None and bias is None:
                     out = way.operator(*given)
@@ -62,7 +65,10 @@ def _long(q, k, v, mask, bias, scale, impl):
         checks.bias(torch, bias, q, k)
     scale = None if scale is None else float(scale)
     chosen = choose(q, k, v, plan, plain=bias is None and (scale is None or scale > 0)) if impl == "auto" else impl
-    more = (None if plan is None else plan.buffer, "" if plan is None else plan.layout, scale, bias)
+    if chosen == parts.KERNEL and torch.compiler.is_compiling():
+        _refuse_parts_while_tracing()
+    taken = parts.work(plan, q, k) if chosen == parts.KERNEL else plan
+    more = (None if taken is None else taken.buffer, "" if taken is None else taken.layout, scale, bias)
     if torch.compiler.is_compiling():
         while_tracing(q.device.type)
         return torch.ops.fusescope.attention.default(q, k, v, chosen, *more)
@@ -73,11 +79,28 @@ def _long(q, k, v, mask, bias, scale, impl):
     out = kernels.call("attention", q, k, v, impl=asked(impl, chosen), more=more)
     if impl not in _short:
         _short[impl] = short("attention")
+    _hold(taken, plan, impl, q, k)
     if isinstance(mask, Mask):
         if len(_plans) >= _KEPT:
             _plans.clear()
         _plans[id(mask), q.shape, k.shape, q.device] = plan, mask
     return out
+
+
+def _hold(taken, plan: Plan | None, impl: str, q, k) -> None:
+    """Notes for the short way which work a call alike takes instead of its plan."""
+    if plan is None:
+        known, key = _works, (impl, q.shape, k.shape, q.device)
+    else:
+        known, key = plan.held or {}, (impl, q.shape)
+    if taken is plan:
+        known.pop(key, None)
+        return
+    if len(known) >= _KEPT:
+        known.clear()
+    known[key] = taken
+    if plan is not None and plan.held is None:
+        object.__setattr__(plan, "held", known)
 
 
 def _plan(torch, mask, q, k) -> Plan | None:
@@ -105,9 +128,14 @@ def _refuse_while_tracing() -> bool:
     raise RuntimeError("under torch.compile a mask must be prepared: pass prepare(mask, seq_q, seq_k, device), made outside")
 
 
+def _refuse_parts_while_tracing() -> bool:
+    raise RuntimeError(f"{parts.KERNEL} is not traced by torch.compile, because its work is made for each size; use v4_scheduled")
+
+
 # Run while tracing, not put into the graph: an exception in such a function ends the compilation, where one raised in traced code would
 # only be a graph break and then no error.
 _refuse_while_tracing._dynamo_marked_constant = True
+_refuse_parts_while_tracing._dynamo_marked_constant = True
 
 
 def fake(q, k, v, impl, plan=None, layout="", scale=None, bias=None):

@@ -28,7 +28,7 @@ class Plan:
     tile_code (int32) and bitmaps (int64, 64 words a tile) are None where every key is live. live_elements, full_tiles and
     partial_tiles count over all its masks, longest is the tiles of the longest list; build_ms is the time of building, ``bytes`` the size on the device.
     schedule and fragments (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32, one
-    dimension); ``layout`` says which (buffer.py).
+    dimension); ``layout`` says which (buffer.py). held: works that calls with this plan take instead of it (parts.py, functional.py).
     """
 
     mask: Mask | None
@@ -48,8 +48,9 @@ class Plan:
     tile_index: Any
     tile_code: Any
     bitmaps: Any
-    schedule: Any
-    fragments: Any
+    schedule: Any = None
+    fragments: Any = None
+    held: dict | None = None
 
     @property
     def is_full(self) -> bool:
@@ -181,7 +182,7 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
     all_tiles = masks * -(-seq_q // tiles.TILE) * columns
     lists, live, full, partial, longest = (None,) * 4, masks * seq_q * seq_k, all_tiles, 0, columns
     if part is not None:
-        lists, live, full, partial, longest = _lists(masks, seq_q, seq_k, part, device)
+        lists, live, full, partial, longest = tile_lists(masks, seq_q, seq_k, part, device)
         if full == all_tiles:
             lists = (None,) * 4
     arrays = dict(zip(("row_ptr", "tile_index", "tile_code", "bitmaps"), lists))
@@ -197,7 +198,7 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
     return Plan(mask, seq_q, seq_k, device, batch, heads, live, full, partial, longest, took, data, layout, **views)
 
 
-def _lists(masks: int, seq_q: int, seq_k: int, part, device):
+def tile_lists(masks: int, seq_q: int, seq_k: int, part, device):
     """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list)."""
     import torch
 

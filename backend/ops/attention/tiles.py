@@ -12,29 +12,39 @@ _PIECE_CUDA = 1 << 24  # on a GPU, where a piece costs two synchronisations: 128
 _COLUMNS = 1 << 16  # columns of a piece at most, so that one tile row of 2^20 keys stays bounded too
 
 
-def evaluate(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], device):
-    """Part of a bound mask as a bool tensor (rows, columns) on the device; rows and columns are half-open ranges of indices."""
+def evaluate(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], device, moduli: tuple[int, int] = (1, 1)):
+    """Part of a bound mask as a bool tensor (rows, columns) on the device; rows and columns are half-open ranges of places.
+
+    moduli: of rows and of columns; places are in order of residues modulo them (see ``ordered``), with 1 they are indices.
+    """
     import torch
 
     if torch.device(device).type == "cpu":
-        return torch.from_numpy(_evaluate_numpy(bound, sequence, rows, columns))
-    return _evaluate_torch(bound, sequence, rows, columns, device)
+        return torch.from_numpy(_evaluate_numpy(bound, sequence, rows, columns, moduli))
+    return _evaluate_torch(bound, sequence, rows, columns, device, moduli)
 
 
-def _evaluate_torch(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], device):
+def ordered(places, modulus: int, size: int):
+    """The indices at these places of 0 … size − 1 in order of residues: 0, m, 2m, …, 1, m + 1, …; modulus divides size."""
+    length = size // modulus
+    return places if modulus == 1 else places % length * modulus + places // length
+
+
+def _evaluate_torch(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], device, moduli=(1, 1)):
     import torch
 
-    q = torch.arange(rows[0] + bound.offset, rows[1] + bound.offset, device=device, dtype=torch.int32)[:, None]
-    k = torch.arange(columns[0], columns[1], device=device, dtype=torch.int32)[None, :]
+    q = torch.arange(*rows, device=device, dtype=torch.int32)[:, None]
+    k = torch.arange(*columns, device=device, dtype=torch.int32)[None, :]
+    q, k = ordered(q, moduli[0], bound.seq_q) + bound.offset, ordered(k, moduli[1], bound.seq_k)
     batch = torch.tensor(sequence, device=device) if bound.per_sequence else None
     keep = bound.predicate(q, k, batch)
     return torch.as_tensor(keep, device=device).broadcast_to(rows[1] - rows[0], columns[1] - columns[0])
 
 
-def _evaluate_numpy(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int]):
+def _evaluate_numpy(bound, sequence: int, rows: tuple[int, int], columns: tuple[int, int], moduli):
     """The same on the CPU: NumPy on 32-bit indices, in pieces whose temporaries stay in the cache, is several times faster there."""
-    q = np.arange(rows[0] + bound.offset, rows[1] + bound.offset, dtype=np.int32)[:, None]
-    k = np.arange(*columns, dtype=np.int32)[None, :]
+    q = ordered(np.arange(*rows, dtype=np.int32)[:, None], moduli[0], bound.seq_q) + bound.offset
+    k = ordered(np.arange(*columns, dtype=np.int32)[None, :], moduli[1], bound.seq_k)
     out = np.empty((q.shape[0], k.shape[1]), bool)
     step = max(1, (1 << 18) // k.shape[1])
     for row in range(0, q.shape[0], step):

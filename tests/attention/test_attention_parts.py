@@ -1,0 +1,220 @@
+"""What v5_parts works on: parts of masks are disjoint and together the mask, items of work cover every list once, and the kernel itself,
+thread for thread on the CPU."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from backend import masks
+from backend.core import paths
+from backend.kernels import report
+from backend.masks._mask import definition
+from backend.ops.attention import attention, chooser, choosing, parts, prepare, tiles
+from tests.attention import emulated_parts
+from tests.attention.attention_tools import OP, case, wrong
+
+IN_PARTS = tuple(name for name in masks.names() if hasattr(definition(name), "parts"))
+PARAMETERS = {
+    "dilated": [{"window": w, "dilation": d} for w in (0, 1, 5, 40) for d in (1, 2, 3, 16)],
+    "strided": [{"window": w, "stride": s} for w in (0, 1, 4, 7, 16, 50) for s in (1, 3, 4, 7, 16)],
+    "fixed": [{"block": b, "summary": s} for b in (1, 4, 7, 16) for s in (0, 1, 4, 9)],
+}
+SIZES = ((1, 1), (16, 16), (33, 33), (48, 64), (64, 48), (7, 40), (96, 96))
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_parts_are_disjoint_and_together_the_mask(name):
+    for values in [{}, *PARAMETERS[name]]:
+        mask = masks.load(name, **values)
+        for sizes in SIZES:
+            found = mask.parts(*sizes)
+            together = np.sum([p.bound.dense().astype(int) for p in found], axis=0)
+            assert np.array_equal(together, mask.dense(*sizes).astype(int)), (mask, sizes)
+            assert all(p.rows >= 1 and p.keys >= 1 for p in found)
+
+
+def test_masks_that_say_nothing_have_no_parts():
+    assert masks.load("causal").parts(64) == () == masks.from_dense(np.ones((4, 4), bool)).parts(4)
+
+
+@pytest.mark.parametrize("modulus, size", [(1, 7), (2, 128), (16, 64), (7, 7), (3, 384)])
+def test_places_in_order_of_residues(modulus, size):
+    order = tiles.ordered(np.arange(size), modulus, size)
+    assert order.tolist() == sorted(range(size), key=lambda i: (i % modulus, i))
+    bound = masks.load("random", density=0.3).bind(size, size)
+    rows, columns = (0, size), (0, min(size, 64))
+    want = bound.dense()[order][:, order[: columns[1]]]
+    for evaluate in (tiles.evaluate, tiles._evaluate_torch):
+        assert np.array_equal(evaluate(bound, 0, rows, columns, "cpu", (modulus, modulus)).numpy(), want)
+
+
+def decoded(work, plan, pairs):
+    """The dense masks (masks, S_q, S_k) that the items of all parts make up, as the kernel reads them: how often each pair is worked on."""
+    thread, element = torch.arange(128)[:, None], torch.arange(32)[None, :]
+    row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (element >> 1 & 1)
+    column = 8 * (element // 4) + 2 * (thread % 4) + (element & 1)
+    squares = torch.zeros(work.fragments.shape[0], 64, 64, dtype=torch.int32)
+    squares[:, row, column] = (work.fragments[:, :, None] >> element & 1).int()
+    seq_q, seq_k = plan.seq_q, plan.seq_k
+    out = torch.zeros(plan.batch * plan.heads, seq_q, seq_k, dtype=torch.int32)
+    entries, items, slots = work.schedule.tolist(), work.items.tolist(), []
+    for q_modulus, k_modulus, first, count, long_count, joins, join_count, slot_count, longest in work.parts.tolist():
+        mine, used = items[first : first + count], []
+        lengths = [item[4] for item in mine]
+        assert lengths == sorted(lengths, reverse=True) and max(lengths, default=0) == longest
+        assert long_count == sum(2 * n > longest for n in lengths)
+        q_order = tiles.ordered(np.arange(seq_q), q_modulus, seq_q)
+        k_order = tiles.ordered(np.arange(seq_k), k_modulus, seq_k)
+        placed = torch.zeros(len(out), pairs * 128, -(-seq_k // 64) * 64, dtype=torch.int32)
+        for pair, mask, entry, slot, steps, end, begin, _ in mine:
+            used += [slot] if slot >= 0 else []
+            for s in range(steps):
+                (index0, index1, residue0, residue1), codes = entries[entry + 2 * s], entries[entry + 2 * s + 1]
+                for query in (0, 1):
+                    inside = s < end if query == 0 else s >= begin
+                    for place, code in zip(
+                        (residue0 * (seq_k // k_modulus) + index0, residue1 * (seq_k // k_modulus) + index1), codes[2 * query :]
+                    ):
+                        square = squares[code] if code >= 0 else torch.ones(64, 64, dtype=torch.int32)
+                        assert inside or not square.any()
+                        at = (2 * pair + query) * 64
+                        placed[mask, at : at + 64, place : place + 64] += square
+        assert not placed[:, :, seq_k:].any()
+        out[:, q_order[:, None], k_order[None, :]] += placed[:, :seq_q, :seq_k]
+        assert sorted(used) == list(range(slot_count))
+        joined = [n for row in items[joins : joins + join_count] for n in range(row[2], row[2] + row[3])]
+        assert joined == list(range(slot_count)) and all(row[3] > 1 for row in items[joins : joins + join_count])
+        slots.append(slot_count)
+    return out, slots
+
+
+@pytest.mark.parametrize("blocks", (1, 6, 64))
+@pytest.mark.parametrize(
+    "text, sizes",
+    [
+        ("dilated:window=20,dilation=4", (512, 256)),
+        ("dilated:window=9,dilation=2", (200, 200)),
+        ("strided:window=30,stride=16", (512, 512)),
+        ("strided:window=70,stride=16", (128, 512)),
+        ("fixed:block=32,summary=4", (512, 512)),
+        ("longformer:window=20,global_tokens=3", (400, 700)),
+        ("random:density=0.001,seed=4", (200, 300)),
+        ("causal", (450, 450)),
+        ("causal", (300, 20)),
+        ("full", (70, 500)),
+        ("full", (300, 65)),
+    ],
+)
+def test_items_are_the_mask(text, sizes, blocks):
+    plan = prepare(masks.parse(text), *sizes)
+    kept = parts._Kept(plan)
+    assert kept.ways[1] or not text.startswith(IN_PARTS) or sizes == (200, 200)
+    for way in kept.ways:
+        kept.ways = [way]
+        if way:
+            kept.tensors = {}
+            out, slots = decoded(kept.work(3, blocks), plan, -(-sizes[0] // 128))
+            assert torch.equal(out[0], plan.dense()[0, 0].int())
+            if blocks == 1:
+                assert slots == [0] * len(way), "one block has nobody to share with"
+
+
+def test_items_of_a_mask_a_head():
+    torch.manual_seed(0)
+    plan = prepare(torch.rand(2, 3, 150, 300) < 0.01, 150, 300)
+    out, _ = decoded(parts.of(plan, 2, 3, 64, 4), plan, 2)
+    assert torch.equal(out, plan.dense().reshape(6, 150, 300).int())
+
+
+def test_a_long_list_is_cut_so_that_no_block_is_busy_alone():
+    plan = prepare(masks.load("longformer", window=64, global_tokens=64), 2048, 2048)
+    work = parts.of(plan, 1, 12, 64, 264)
+    lengths = work.items[:, 4][: int(work.parts[0, 3])]
+    assert int(work.parts[0, 6]) == 1 and int(lengths.max()) <= 4, "the row of global tokens alone has 16 steps"
+    whole = parts.of(plan, 32, 12, 64, 264)
+    assert int(whole.parts[0, 6]) == 0, "many heads fill the device without pieces"
+    full = parts.of(prepare(masks.load("full"), 4096, 4096), 1, 12, 64, 264)
+    assert int(full.parts[0, 6]) == 32 and full.predicted < 64, "two waves of 32 steps otherwise"
+
+
+def test_work_is_kept_with_its_plan_and_counted():
+    plan = prepare(masks.load("strided"), 2048, 2048)
+    before = plan.bytes
+    work = parts.of(plan, 16, 12, 64, 264)
+    assert parts.of(plan, 8, 24, 64, 264) is work and parts.of(plan, 1, 12, 64, 264) is not work
+    assert work.bytes == 4 * (work.schedule.numel() + work.fragments.numel() + work.items.numel()) and work.build_ms > 0
+    assert plan.bytes == before, "other kernels do not pay for it"
+    assert len(work.parts) == 2 and work.parts[:, :2].tolist() == [[1, 1], [128, 128]]
+
+
+@pytest.mark.parametrize(
+    "modulus, size, yes", [(1, 77, True), (2, 128, True), (2, 130, False), (3, 100, False), (16, 512, True), (200, 100, False)]
+)
+def test_orders_that_go_into_boxes(modulus, size, yes):
+    assert parts.fits(modulus, size) == yes
+
+
+def test_the_kernel_emulated():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.attention.emulated_parts"],
+        cwd=paths.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(results) == len(emulated_parts.CASES)
+    assert [r for r in results if r["wrong"] or not r["same"] or r["taken"] != r["expected"]] == []
+
+
+def test_auto_takes_only_kernels_that_have_a_price(monkeypatch):
+    """A kernel that was never measured is not taken, and those that were are chosen among as before."""
+    priced = chooser.load("NVIDIA H200")[0]
+    assert parts.KERNEL not in priced.prices["16 bit"]
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
+    monkeypatch.setattr(choosing, "capability", lambda index: (9, 0))
+    monkeypatch.setattr(chooser, "own_folder", lambda: paths.ROOT / "nowhere")
+    monkeypatch.setattr(report, "state", lambda: {"attention": {}})
+    known = choosing._fitted.__wrapped__(0)
+    assert known is not None and parts.KERNEL in known.by_tma
+    for text in ("full", "strided", "longformer"):
+        todo = chooser.work_of_case(case(2048, mask=text, batch=16, heads=12, head_dim=64))
+        assert known.fit.choose("float16", todo, known.any_strides + known.by_tma) in ("v3_hopper", "v4_scheduled")
+    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
+
+
+def test_under_compile_it_says_that_it_is_not_traced():
+    torch._dynamo.reset()
+    plan = prepare(masks.load("causal"), 70, 70)
+    compiled = torch.compile(lambda q: attention(q, q, q, plan, impl=parts.KERNEL), backend="eager")
+    with pytest.raises(RuntimeError, match=r"v5_parts is not traced by torch\.compile"):
+        compiled(torch.randn(1, 1, 70, 64))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+@pytest.mark.parametrize(
+    "text", ("dilated:window=20,dilation=2", "strided:window=40,stride=32", "fixed:block=32,summary=5", "longformer", "full")
+)
+def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
+    """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take."""
+    for head_dim in (64, 128):
+        values = case(1024, mask=text, batch=2, heads=4, kv_heads=2, head_dim=head_dim)
+        inputs = OP.inputs(values, dtype, "cuda", 0)
+        q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
+        whole, apart = parts._Kept(plan).ways
+        assert bool(apart) == text.startswith(IN_PARTS)
+        for way in (whole, apart):
+            for blocks in (1, 100_000) if way else ():
+                kept = parts._Kept(plan)
+                kept.ways = [way]
+                work = kept.work(8, blocks)
+                args = (q, k, v, parts.KERNEL, work.buffer, work.layout)
+                outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
+                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim)
+                assert torch.equal(*outs)
