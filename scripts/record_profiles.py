@@ -1,6 +1,6 @@
 """Record the profiles of scripts/profiles.toml on a GPU box: traces with telemetry, and Nsight Compute where it is installed.
 
-    python3 scripts/record_profiles.py --out DIR [--only WORD] [--budget-s 400]
+    python3 scripts/record_profiles.py --out DIR [--only WORD,WORD] [--budget-s 400]
 
 Needs torch >= 2.11 with CUDA, transformers for the models, nvcc and ninja. What is recorded lands in DIR/profiles.tar.gz, to be
 unpacked under profiles/recorded/; afterwards, on any machine with pyarrow: python scripts/profile_tables.py. A profile that fails is
@@ -29,7 +29,7 @@ _WORK = {"request.json", "tool-output.txt", "report.ncu-rep", "report.nsys-rep"}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", default="", help="a word: profiles whose title or kind holds it")
+    parser.add_argument("--only", default="", help="words with commas between: profiles whose title or kind holds one")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--budget-s", type=float, default=400, help="seconds that all of it may take")
     options = parser.parse_args()
@@ -41,7 +41,8 @@ def main() -> int:
     end = time.monotonic() + options.budget_s
     done: set[str] = set()
     for entry in tomllib.loads((ROOT / "scripts" / "profiles.toml").read_text())["profile"]:
-        if options.only.lower() in f"{entry['title']} {entry['kind']}".lower():
+        name = f"{entry['title']} {entry['kind']}".lower()
+        if any(word.strip() in name for word in options.only.lower().split(",")):
             print(record(entry, options.device, done, end), flush=True)
     for run in sorted(home.glob("2*")):
         if run.name in done:

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from backend import ops
 from backend.cli import main
 from backend.core import toolchain
 from backend.core.paths import ROOT
@@ -53,6 +54,11 @@ def run(capsys, command: str, *more: str):
 
 def by_impl(answer) -> dict:
     return {r["impl"]: r for r in answer["records"]}
+
+
+def test_every_operator_says_how_a_callable_is_called():
+    told = re.findall(r"^\| (\w+) \| `f\(", TEXT, re.MULTILINE)
+    assert sorted(told) == ops.names()
 
 
 def test_the_documentation_has_what_is_tested_here():

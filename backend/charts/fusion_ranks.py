@@ -42,7 +42,7 @@ def ranks(times: Mapping[str, float], baselines: Mapping[str, float], subtitle: 
     fig.update_layout(
         margin=dict(l=8, r=130, b=50),
         showlegend=True,
-        legend=dict(x=0.98, y=0.02, xanchor="right", yanchor="bottom", bgcolor="rgba(0,0,0,0)"),
+        legend=dict(x=0.02, y=0.98, bgcolor=template.THEMES[theme]["paper"]),
     )
     return fig
 

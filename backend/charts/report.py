@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -24,10 +23,6 @@ table { border-collapse: collapse; font-size: .86rem; width: 100%; display: bloc
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #E4E7EB; text-align: left; white-space: nowrap }
 td.n { text-align: right; font-variant-numeric: tabular-nums } pre { background: #F3F5F7; padding: .8rem; overflow-x: auto; white-space: pre-wrap }
 """
-
-
-_MOST = 60
-"""Implementations of one case that are drawn and listed: a search measures thousands."""
 
 
 def page(
@@ -77,15 +72,6 @@ def _sections(run: Run, records: list[Record], samples: list[dict], baseline: st
     if not records:
         yield "Records", "<p>This run has no record.</p>"
         return
-    whole = [r for r in records if r.op == records[0].op]  # a traverse times segments of its layers, too
-    kept = [r for rows in tables.cases(whole).values() for r in _leading(rows, baseline)]
-    if len(kept) < len(records):
-        yield (
-            "What is shown",
-            f"<p>{_text(records[0].op)}: the baseline and the fastest of each case, {len(kept):,} of {len(records):,} records; the run holds all.</p>",
-        )
-        names = {r.impl for r in kept}
-        records, samples = kept, [s for s in samples if s.get("impl") in names]
     key = sweep.swept_key(records)
     if key:
         yield "Speed-up", _chart(sweep.curves(records, key, "speed-up", baseline, subtitle), f"{run.id}-speedup")
@@ -110,14 +96,6 @@ def _sections(run: Run, records: list[Record], samples: list[dict], baseline: st
     yield "Accuracy" + (" of the last case" if key else ""), _chart(accuracy.dots(last, None, subtitle), f"{run.id}-accuracy")
     ceilings = run.environment.get("ceilings") or {}
     yield "Roofline", _chart(roofline.plot(records, ceilings, baseline, unit, subtitle), f"{run.id}-roofline")
-
-
-def _leading(rows: list[Record], baseline: str) -> list[Record]:
-    """All records of a case, or the baseline and the fastest where there are too many to look at."""
-    if len(rows) <= _MOST:
-        return rows
-    median = lambda r: getattr(r.time_ms, r.main_mode).median if r.main_mode else math.inf  # noqa: E731
-    return sorted(rows, key=lambda r: (r.impl != baseline, median(r)))[:_MOST]
 
 
 def _chart(fig: go.Figure, name: str) -> str:

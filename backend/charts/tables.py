@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pandas as pd
@@ -146,6 +147,25 @@ def cases(records: list[Record]) -> dict[str, list[Record]]:
     for r in records:
         groups.setdefault(", ".join(f"{k}={r.case.get(k)}" for k in keys) or "the case", []).append(r)
     return groups
+
+
+def answer(records: list[Record], baseline: str) -> str:
+    """What a comparison found, in a few words: "v4_scheduled 4.56× sdpa", of several cases "v4_scheduled fastest in 24 of 40 cases", and how
+    many were wrong; "" where nothing was timed."""
+    groups = cases(records).values()
+    timed = [[r for r in rows if r.status == "ok" and _main(r)] for rows in groups]
+    best = [min(rows, key=_main) for rows in timed if rows]
+    if not best:
+        return ""
+    if len(best) > 1:
+        impl, wins = Counter(r.impl for r in best).most_common(1)[0]
+        words = f"{short(impl)} fastest in {wins} of {len(best)} cases"
+    elif best[0].impl != baseline and verdict(best[0], baseline) == "faster":
+        words = f"{short(best[0].impl)} {numbers.ratio(best[0].speedup.median)} {short(baseline)}"
+    else:
+        words = f"none faster than {short(baseline)}"
+    wrong = sum(r.status == "wrong" for r in records)
+    return words + (f", {wrong} wrong" if wrong else "")
 
 
 def _main(record: Record) -> float | None:

@@ -66,6 +66,10 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing is left to flush to
         return 1
+    except OSError as error:
+        if os.environ.get("FUSESCOPE_DEBUG"):
+            raise
+        return _fail(1, f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
     except Exception as error:
         if os.environ.get("FUSESCOPE_DEBUG"):
             raise

@@ -29,6 +29,13 @@ def arguments(parser, words) -> None:
     parser.add_argument("--no-parts", action="store_true", help="do not look at where the time goes")
     parser.add_argument("--cache", choices=("warm", "cold", "both"), default="warm", help="state of the caches before a sample")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="most time for all ways on one case and mode (default 5)")
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        metavar="SECONDS",
+        help="most time for one way on one case, compiling included (default 300): what takes longer is a record that says so, and the "
+        "others go on",
+    )
     parser.add_argument("--seed", type=int, help="seed of the inputs and of the order of rounds")
     _case_options.add(parser, words, whole_models=True)
 
@@ -69,7 +76,8 @@ def specify(args) -> dict:
             axes[p.name] = found
     validate = partial(models.validate, args.op, checkpoint=args.checkpoint)
     cases = _cases.crossed(models.parameters(args.op), validate, args.case, axes)
-    further = {k: v for k, v in (("budget_s", args.budget), ("seed", args.seed)) if v is not None}
+    limits = (("budget_s", args.budget), ("case_deadline_s", args.deadline), ("seed", args.seed))
+    further = {k: v for k, v in limits if v is not None}
     return {
         "op": models.op(args.op),
         "impls": _ways(args, device),

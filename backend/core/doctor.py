@@ -27,9 +27,11 @@ def examine() -> list[Finding]:
         doctor_tools.sass(chain),
         doctor_tools.python_headers(),
         *doctor_tools.headers(chain),
+        doctor_build.kernels_folder(),
         doctor_build.coverage(chain, present),
         doctor_build.lock(chain),
         doctor_build.cache(chain),
+        doctor_build.runs_folder(),
         doctor_build.space(),
         *doctor_build.last_build(chain),
     ]

@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 
-from backend.core import paths, toolchain
+from backend.core import paths, sources, toolchain
 from backend.core.archs import arch_of, runs_on
 from backend.core.diagnosis import diagnose
 from backend.core.findings import Finding
@@ -65,6 +65,31 @@ def cache(chain: Toolchain) -> Finding:
         says = f"stale cache: {len(others)} folder(s) of other torch versions or CPUs lie in {root}; they are not used"
         return Finding("build cache", "warn", says, shlex.join(["rm", "-r", *map(str, others)]))
     return Finding("build cache", "ok", str(root))
+
+
+def runs_folder() -> Finding:
+    """Whether a job could leave its run there."""
+    home = paths.profiles()
+    there = next(p for p in (home, *home.parents) if p.exists())
+    if not there.is_dir():
+        return Finding("runs", "fail", f"{there} is no folder, so {home} cannot hold runs", "set FUSESCOPE_PROFILES to a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        says = f"{home} may only be read: runs there can be looked at, and nothing can be measured"
+        return Finding("runs", "warn", says, f"sudo chown -R $USER {there}, or set FUSESCOPE_PROFILES to a folder of your own")
+    return Finding("runs", "ok", str(home))
+
+
+def kernels_folder() -> Finding:
+    home = paths.cuda_sources()
+    count = len(sources.families()) if home.is_dir() else 0
+    if not count:
+        return Finding(
+            "kernels",
+            "fail",
+            f"there is no kernel family in {home}",
+            "set FUSESCOPE_CUDA to the folder cuda/ of a checkout, or unset it",
+        )
+    return Finding("kernels", "ok", f"{count} families in {home}")
 
 
 def space() -> Finding:

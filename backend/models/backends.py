@@ -30,6 +30,16 @@ def ran(run: Callable[[], Any], device: str) -> str | None:
     CPU), None where nothing is that is known."""
     import torch
 
+    events = profiled(run, device)
+    operators = {e.name for e in events if e.device_type == torch.autograd.DeviceType.CPU}
+    kernels = {e.name for e in events if e.device_type == torch.autograd.DeviceType.CUDA}
+    return told(kernels, operators)
+
+
+def profiled(run: Callable[[], Any], device: str) -> list:
+    """torch.profiler's events of one warm call, with the kernels on CUDA."""
+    import torch
+
     cuda = device.startswith("cuda")
     activities = [torch.profiler.ProfilerActivity.CPU] + ([torch.profiler.ProfilerActivity.CUDA] if cuda else [])
     run()
@@ -39,10 +49,7 @@ def ran(run: Callable[[], Any], device: str) -> str | None:
         run()
         if cuda:
             torch.cuda.synchronize(device)
-    events = profile.events()
-    operators = {e.name for e in events if e.device_type == torch.autograd.DeviceType.CPU}
-    kernels = {e.name for e in events if e.device_type == torch.autograd.DeviceType.CUDA}
-    return told(kernels, operators)
+    return profile.events()
 
 
 def told(kernels: set[str], operators: set[str]) -> str | None:

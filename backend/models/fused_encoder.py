@@ -1,9 +1,10 @@
 """Our own encoder for models of BERT's and of ViT's structure: every kernel of the layer fused, padding removed where lengths allow it.
 
-A BERT layer is seven launches: QKV product with its bias, attention on strided views of that product (no head split), output product,
+A BERT layer is seven operators: QKV product with its bias, attention on strided views of that product (no head split), output product,
 bias + residual + LayerNorm, product with bias and GELU, product, bias + residual + LayerNorm. A ViT layer is seven too: LayerNorm,
-QKV, attention, output product with bias and residual, LayerNorm, product with bias and GELU, product with bias and residual. Where
-attention returns its heads apart (every mask but full and causal) one copy that puts them side by side is the eighth.
+QKV, attention, output product with bias and residual, LayerNorm, product with bias and GELU, product with bias and residual. Each is
+one launch, but for GELU with erf, which no product of cuBLASLt ends with: that is a second one. Where attention returns its heads
+apart (every mask but full and causal) one copy more puts them side by side.
 
 Packed: with lengths and a full or causal mask the padding is dropped after the embedding and put back as zeros at the end; all
 layers then work on (total tokens, width) only. ``total`` may be a bucket above the sum of the lengths, so that one captured graph

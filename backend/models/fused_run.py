@@ -12,6 +12,7 @@ from backend.models.fused_encoder import PACKABLE, FusedEncoder
 _BUCKETS = 32  # of a (batch, seq): at most so many graphs, and on average half a step of 3 % of the padded tokens too many
 _STEP = 64  # tokens: what the products work on at a time
 _TRIALS = 20
+_QUEUING = 20_000_000  # cycles, some 10 ms: longer than the host takes to launch the trials
 
 
 def bucket(tokens: int, batch: int, seq: int) -> int:
@@ -80,7 +81,7 @@ def _rows_are_faster(encoder: FusedEncoder, inputs: Mapping[str, Any]) -> bool:
             with torch.no_grad():
                 for _ in range(3):
                     attend(qkv)
-                torch.cuda._sleep(1_000_000)  # the launches queue up behind it: the kernels' own time is compared
+                torch.cuda._sleep(_QUEUING)  # the launches queue up behind it: the kernels' own time is compared
                 start.record()
                 for _ in range(_TRIALS):
                     attend(qkv)

@@ -107,9 +107,11 @@ def _compiled(way: Way, module, inputs: Mapping[str, Any]) -> Callable[[], Any]:
                 torch.compiler.cudagraph_mark_step_begin()
             return fast(module, inputs)
 
+    skips = torch._dynamo.utils.counters["inductor"]
+    before = skips["cudagraph_skips"]
     for _ in range(3 if way.graph else 1):  # graphs are recorded at the second call and first replayed at the third
         run()
-    run.graph = way.graph
+    run.graph = way.graph and skips["cudagraph_skips"] == before  # where inductor made none, it is captured like any other way
     return run
 
 

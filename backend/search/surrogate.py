@@ -7,6 +7,7 @@ costs are less sure than they were of the codes held out it is wider. Saved as J
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -140,22 +141,44 @@ def train(
 
 
 def load(path: str | Path) -> Surrogate:
-    """A saved surrogate; ValueError where the file is none or of a newer version."""
+    """A saved surrogate; ValueError where the file is none or of another version. Its trees are XGBoost's own form, which XGBoost
+    trusts: of a stranger's file take the ``saved_pairs`` and train."""
     path = Path(path)
     if path.stat().st_size > _MOST_BYTES:
         raise ValueError(f"{path} is larger than {_MOST_BYTES >> 20} MiB and no surrogate of FuseScope")
+    with _readable(str(path)):
+        data = _saved(path.read_text())
+        return Surrogate(_pairs_in(data), boosted.from_json(data["trees"]), data)
+
+
+def saved_pairs(text: str, name: str) -> tuple[dict[str, float], dict[str, Any]]:
+    """(pairs, context) of a saved surrogate's text; nothing but numbers and words is read. ValueError as of ``load``."""
+    with _readable(name):
+        data = _saved(text)
+        return _pairs_in(data), {str(k): v for k, v in data["context"].items() if isinstance(v, str | int | float | None)}
+
+
+def _saved(text: str) -> dict:
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError("its format is another one")
+    if data["version"] != VERSION:
+        age = "a newer" if data["version"] > VERSION else "an older"
+        raise ValueError(f"it was written by {age} version (form {data['version']}, this one reads {VERSION})")
+    return data
+
+
+def _pairs_in(data: Mapping) -> dict[str, float]:
+    return {encoding.canonical(c): float(ms) for c, ms in data["pairs"].items()}
+
+
+@contextlib.contextmanager
+def _readable(name: str):
     try:
-        data = json.loads(path.read_text())
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise ValueError("its format is another one")
-        if data["version"] != VERSION:
-            age = "a newer" if data["version"] > VERSION else "an older"
-            raise ValueError(f"it was written by {age} version (form {data['version']}, this one reads {VERSION})")
-        known = {encoding.canonical(c): float(ms) for c, ms in data["pairs"].items()}
-        return Surrogate(known, boosted.from_json(data["trees"]), data)
+        yield
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise ValueError(
-            f"{path} is no surrogate that can be read: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
+            f"{name} is no surrogate that can be read: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
         ) from None
 
 

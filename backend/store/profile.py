@@ -10,6 +10,7 @@ from backend.store import files, index
 SCHEMA = 1
 MOST_ROWS = 1000
 """Largest page of a table."""
+_FEW = 8
 
 
 def summary(run: Path) -> dict | None:
@@ -78,20 +79,38 @@ def page(
         raise ValueError(f"a page has 1 to {MOST_ROWS} rows and begins at row 0 or later, not {limit} from {offset}")
     texts = [c for c, kind in known.items() if kind == "text"]
     where, values = "", {"file": str(_file(run, name))}
-    if text.strip() and texts:
-        where = " WHERE " + " OR ".join(f"contains(lower({_quoted(c)}), $text)" for c in texts)
-        values["text"] = text.strip().lower()
-    elif text.strip():
-        where = " WHERE false"
     ordered = f" ORDER BY {_quoted(order)} {'DESC' if descending else 'ASC'} NULLS LAST" if order else ""
-    source = f"FROM read_parquet($file){where}"
     with index.connect() as connection:
         try:
+            if text.strip():
+                where = " WHERE " + _holding(connection, texts, text.strip().lower(), values)
+            source = f"FROM read_parquet($file){where}"
             total = connection.execute(f"SELECT count(*) {source}", values).fetchone()[0]
             found = connection.execute(f"SELECT * {source}{ordered} LIMIT {int(limit)} OFFSET {int(offset)}", values).df()
         except Exception as error:  # duckdb's errors have no common base that is not Exception
             raise RunError(f"{values['file']} cannot be read ({str(error).splitlines()[0]})") from None
     return found, total
+
+
+def _holding(connection, columns: list[str], text: str, values: dict) -> str:
+    """The condition that one of the texts holds ``text``; what it needs is put into ``values``.
+
+    A million rows have few different texts: those are looked through, each once, and the rows then have one of them.
+    """
+    parts = []
+    for number, column in enumerate(columns):
+        each = f"SELECT DISTINCT {_quoted(column)} AS one FROM read_parquet($file)"
+        query = f"SELECT one FROM ({each}) WHERE contains(lower(one), $text)"
+        found = connection.execute(query, {"file": values["file"], "text": text}).fetchall()
+        if found:
+            values[f"texts{number}"] = [row[0] for row in found]
+            few = len(found) <= _FEW  # a join costs more than looking through a short list
+            parts.append(
+                f"list_contains($texts{number}, {_quoted(column)})"
+                if few
+                else f"{_quoted(column)} IN (SELECT unnest($texts{number}))"
+            )
+    return " OR ".join(parts) or "false"
 
 
 def csv(run: Path, name: str, rows: int = 1 << 14):

@@ -85,7 +85,7 @@ def _live_headline(run_id: str, case: str) -> None:
     if run.status == "queued":
         st.info(md(p.message) or "Queued; it starts when the device is free.")
     else:
-        st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
+        jobs.bar(p)
     records = runs.records(run_id)
     if records:
         headline(_look(run, records, case))

@@ -10,7 +10,7 @@ from backend.core import doctor, toolchain
 from backend.core.sources import ARCHS
 from backend.jobs import submit
 from backend.kernels import report
-from pages._ui import act, findings, jobs, redraw, runs, show, url
+from pages._ui import act, device, findings, jobs, redraw, runs, show, url
 from pages._ui.words import md, status_words
 
 
@@ -41,8 +41,8 @@ def controls(state: url.State) -> None:
         "architectures",
         known_archs(),
         key=key,
-        placeholder="those of the GPUs present",
-        help="Several: one object each, in one build",
+        placeholder="those of the GPUs present" if device.devices()[0] != "cpu" else "none: CPU kernels alone",
+        help="What CUDA kernels are compiled for; no GPU is needed. Several: one object each, in one build",
     )
     state.keep("archs", ",".join(archs))
     clean = st.checkbox("from scratch", key="build/clean", help="Compile everything again instead of what changed")

@@ -14,7 +14,7 @@ from backend.search import pairs, surrogate
 from backend.search.setting import Setting
 from pages._ui import beside, drawn, fusion_runs, fusion_scheme, show, style, url
 
-_RUN, _FILE = "a run", "a text file"
+_RUN, _FILE = "a run", "a file"
 
 
 def draw(state: url.State, setting: Setting) -> None:
@@ -48,15 +48,24 @@ def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None
     kind = st.radio("pairs from", (_RUN, _FILE), key=state.seed("pairs", _RUN, url.one_of((_RUN, _FILE))), horizontal=True)
     state.keep("pairs", kind, _RUN)
     if kind == _FILE:
-        upload = st.file_uploader("bits, a tab, milliseconds: a line a scheme", key="fusion/upload", type=["tsv", "txt", "csv"])
+        upload = st.file_uploader(
+            "bits, a tab, milliseconds: a line a scheme; or a saved surrogate (JSON)",
+            key="fusion/upload",
+            type=["tsv", "txt", "csv", "json"],
+        )
         if upload is None:
-            st.caption("Such a file comes from “Pairs” of a traverse, or from measurements of your own.")
+            st.caption(
+                "Such a file comes from “Pairs” of a traverse, or from measurements of your own; of a saved surrogate its pairs are taken."
+            )
             return None, "", {}
         text = upload.getvalue().decode(errors="replace")
+        if text.lstrip().startswith("{"):
+            known, context = surrogate.saved_pairs(text, upload.name)
+            return known, f"{upload.name}, {context.get('device', 'device not known')}", context
         return pairs.parse(text, upload.name), f"{upload.name}, device not known", {"file": upload.name}
     run = fusion_runs.choose(state, "data", "run", setting=setting, largest=True)
     if run is None:
-        st.markdown("**There is no run to learn from yet.** Traverse some schemes, or take a text file of bits and milliseconds.")
+        st.markdown("**There is no run to learn from yet.** Traverse some schemes, or take a file of bits and milliseconds.")
         return None, "", {}
     known = fusion_runs.known_pairs(run.id)
     return known, fusion_runs.setting_words(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
@@ -114,10 +123,17 @@ def _predicted(state: url.State, model: surrogate.Surrogate, threshold: float) -
     said = model.predict([code], threshold)[0]
     word = "High (1)" if said.performance else "Low (0)"
     text = (f"`{code}`: **{numbers.time(said.ms)}** [{numbers.time(said.low)}, {numbers.time(said.high)}], **{word}**, "
-            f"probability of High {numbers.percent(said.probability)}")  # fmt: skip
+            f"probability of High {_share(said.probability)}")  # fmt: skip
     measured = model.known.get(said.code)
     st.markdown(text + (f"; measured {numbers.time(measured)}" if measured else "; not among the pairs"))
     st.caption("The code is the one of the part Scheme.")
+
+
+def _share(probability: float) -> str:
+    """In words where the normal distribution's tails would give figures that nobody can know."""
+    if probability < 0.001:
+        return "below 0.1 %"
+    return "above 99.9 %" if probability > 0.999 else numbers.percent(probability)
 
 
 def _mark(known: dict[str, float]) -> str:

@@ -42,8 +42,8 @@ def name(run: Run) -> str:
 def choose(
     state: url.State, key: str, words: str, kinds: tuple[str, ...] = KINDS, setting: Setting | None = None, largest: bool = False
 ) -> Run | None:
-    """One of the runs of these kinds: the URL's, else the newest (or that with most schemes) of this setting, else the newest
-    recorded one, else the newest, None where there is none."""
+    """One of the runs of these kinds: the URL's, else the one looked at in the part Traverse, else the newest (or that with most
+    schemes) of this setting, else the newest recorded one, else the newest, None where there is none."""
     offered = [r.id for r in listed() if r.kind in kinds]
     slot = f"{state.page}/{key}"
     if state.opened and state.query.get(key):
@@ -54,10 +54,12 @@ def choose(
     if not offered:
         return None
     if st.session_state.get(slot) not in offered:
+        looked_at = st.session_state.get(f"{state.page}/traverse")  # what was just looked at is what one goes on with
         mine = [r.id for r in listed() if r.kind in kinds and setting is not None and same(r, setting)]
         if largest:
             mine.sort(key=lambda i: -len(layers(i)[0]))
-        st.session_state[slot] = (mine or [i for i in offered if runs.read(i).recorded] or offered)[0]
+        near = [looked_at] if looked_at in offered else mine
+        st.session_state[slot] = (near or [i for i in offered if runs.read(i).recorded] or offered)[0]
     chosen = st.selectbox(words, offered, key=slot, format_func=label)
     state.keep(key, chosen)
     return runs.read(chosen)

@@ -89,7 +89,7 @@ def _live(run_id: str) -> None:
         redraw.whole_page()
     answer.heading(run)
     p = run.progress
-    st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
+    jobs.bar(p)
     _track(run)
 
 

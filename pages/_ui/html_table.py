@@ -13,6 +13,7 @@ from pages._ui import style
 
 MOST = 300
 """Rows; a longer table is for st.dataframe, which draws what is in sight only."""
+_LONG = 70  # letters after which a text ends in dots, and is whole where the mouse rests on it
 TALL = 560  # pixels after which a table scrolls under its headings
 Why = Mapping[str, str] | Callable[[int, str], str]
 """Why a cell is empty: by column, or by (row number, column)."""
@@ -45,4 +46,5 @@ def _cell(value, number: int, column: str, why: Why) -> str:
         return f"<abbr title='{escape(reason or 'not known')}'>{numbers.NA}</abbr>"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return escape(numbers.three(value) if isinstance(value, float) else str(value))
+    text = escape(numbers.three(value) if isinstance(value, float) else str(value))
+    return f"<span class='fs-long' title='{text}'>{text}</span>" if len(text) > _LONG else text

@@ -6,9 +6,10 @@ import streamlit as st
 
 from backend.charts import numbers
 from backend.core.errors import RunError
+from backend.core.records import Progress
 from backend.jobs import submit
 from backend.store import folder, library
-from pages._ui import redraw, url
+from pages._ui import redraw, runs, url
 from pages._ui.words import md, run_name, status_words
 
 _TOASTS = "jobs/toasts"
@@ -58,7 +59,21 @@ def _one(job: dict) -> None:
         st.button("Cancel", key=f"cancel/{job['id']}", on_click=_cancel, args=(job["id"],), type="tertiary")
 
 
-def progress_words(progress) -> str:
+def bar(progress: Progress) -> None:
+    """How far a job is, as a bar with its words."""
+    st.progress(min(1.0, progress.done / progress.total) if progress.total else 0.0, text=progress_words(progress))
+
+
+@st.fragment(run_every=1.0)
+def follow(run_id: str) -> None:
+    """The progress of one run where its result will stand, renewed on its own; when it ends, the whole page is drawn once more."""
+    run = runs.read(run_id)
+    if not run.live:
+        redraw.whole_page()
+    bar(run.progress)
+
+
+def progress_words(progress: Progress) -> str:
     """ "3 of 24 · v2_blockwise, seq=512 · about 20 s left"."""
     parts = [f"{progress.done} of {progress.total}" if progress.total else "", md((progress.message or "")[:90])]
     if progress.eta_s is not None:

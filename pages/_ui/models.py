@@ -6,10 +6,9 @@ import streamlit as st
 
 from backend import models
 from backend.charts import tables, template
-from backend.core.errors import RunError
 from backend.core.records import Record, Run
 from backend.jobs import submit
-from pages._ui import act, answer, jobs, models_form, models_views, redraw, runs, style, url, views
+from pages._ui import act, answer, asked, jobs, models_form, models_views, redraw, runs, style, url, views
 from pages._ui.models_form import Choice
 from pages._ui.words import md
 
@@ -25,9 +24,9 @@ def form(state: url.State) -> Choice:
 def result(state: url.State, choice: Choice) -> None:
     """The answer to what was run, live while it runs, dimmed and dated once other settings are chosen; the views under it."""
     key = state.seed("run_id", state.query.get("run"))
-    if choice.pressed and choice.spec and not _running(st.session_state[key], choice.spec):
+    if choice.pressed and choice.spec and not asked.running(st.session_state[key], choice.spec, _COMPARED):
         st.session_state[key] = submit.submit("model", choice.spec)
-    if st.session_state[key] and not _is_model(state, st.session_state[key]):
+    if st.session_state[key] and not asked.of_kind(state, st.session_state[key], "model", "a comparison of a model"):
         st.session_state[key] = None
     run_id = st.session_state[key]
     state.keep("run", run_id)
@@ -39,7 +38,7 @@ def result(state: url.State, choice: Choice) -> None:
     shown = None
     if run_id:
         run, records = runs.read(run_id), runs.records(run_id)
-        dimmed = _differs(run, choice)
+        dimmed = asked.differs(run, choice.spec, _COMPARED)
         if run.live:
             _live(run_id)
         else:
@@ -68,7 +67,7 @@ def _live(run_id: str) -> None:
     if run.status == "queued":
         st.info(md(p.message) or "Queued; it starts when the device is free.")
     else:
-        st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
+        jobs.bar(p)
     records = runs.records(run_id)
     if records:
         answer.headline(look(run, records, None))
@@ -116,44 +115,3 @@ def _empty(choice: Choice) -> str | None:
 
 def _first(spec: dict) -> None:
     st.session_state["models/run_id"] = submit.submit("model", spec)
-
-
-def _running(run_id: str | None, spec: dict) -> bool:
-    """Whether just this is being measured already: an impatient second click starts nothing."""
-    if not run_id or not runs.exists(run_id):
-        return False
-    run = runs.read(run_id)
-    return run.live and _comparable(run.spec) == _comparable(spec)
-
-
-def _differs(run: Run, choice: Choice) -> str | None:
-    """Why the run on show is not the answer to what is chosen; None where it is, or was recorded elsewhere."""
-    if run.live or run.recorded or choice.spec is None:
-        return None
-    asked, had = _comparable(choice.spec), _comparable(run.spec)
-    changed = [word for key, word in _COMPARED.items() if asked[key] != had[key]]
-    if not changed:
-        return None
-    when = template.date(run.finished or run.started or run.created)
-    return f"Answer of {when} to other settings ({', '.join(changed)}). Press Run for the ones chosen now."
-
-
-def _comparable(spec) -> dict:
-    found = {key: spec.get(key) for key in _COMPARED}
-    return found | {
-        "impls": {*(spec.get("impls") or ()), spec.get("baseline")},
-        "cases": [dict(c) for c in spec.get("cases") or ()],
-    }
-
-
-def _is_model(state: url.State, run_id: str) -> bool:
-    """Whether the URL's run can be shown here; else one sentence."""
-    try:
-        run = runs.read(run_id)
-    except RunError as error:
-        state.problems.append(f"The run of the URL cannot be shown: {error}.")
-        return False
-    if run.kind != "model":
-        state.problems.append(f"Run {run_id} is a {run.kind}, not a comparison of a model; open it on the Runs page.")
-        return False
-    return True

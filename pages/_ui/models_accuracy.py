@@ -12,7 +12,7 @@ from backend.charts import depth, numbers, template, ulps
 from backend.core.records import DTYPES, Run
 from backend.jobs import submit
 from backend.store import library, tables
-from pages._ui import act, answer, device, drawn, jobs, redraw, runs, show, style, url
+from pages._ui import act, answer, device, drawn, jobs, show, style, url
 from pages._ui.models_form import Choice
 from pages._ui.words import md
 
@@ -44,7 +44,7 @@ def draw(state: url.State, choice: Choice) -> None:
     state.keep("beside", beside, _NONE)
     run = names[run_id]
     if run.live:
-        _live(run_id)
+        jobs.follow(run_id)
         return
     answer.heading(run)
     if run.status != "done":
@@ -90,15 +90,6 @@ def _ask(state: url.State, choice: Choice) -> None:
 
 def _submit(spec: dict) -> None:
     st.session_state["models/judge_shown"] = submit.submit("accuracy", spec)
-
-
-@st.fragment(run_every=1.0)
-def _live(run_id: str) -> None:
-    run = runs.read(run_id)
-    if not run.live:
-        redraw.whole_page()
-    p = run.progress
-    st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
 
 
 def _report(state: url.State, run: Run, entries: list[dict], beside: str) -> None:

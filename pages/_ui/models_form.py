@@ -131,17 +131,24 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
     form = given.partition(":")[0]
     kind_key = state.seed("lengths_kind", form if form in _LENGTHS else "list", scope=name)
     low_key = state.seed("lengths_low", 0.2, scope=name)
+    seed_key = state.seed("lengths_seed", 0, scope=name)
     list_key = state.seed("lengths_list", given if form not in _LENGTHS else "", scope=name)
-    if state.opened and form == "uniform" and "low=" in given:
+    if state.opened and form == "uniform":
+        said = dict(piece.partition("=")[::2] for piece in given.partition(":")[2].split(","))
         try:
-            st.session_state[low_key] = min(1.0, max(0.05, float(given.partition("low=")[2].partition(",")[0])))
+            st.session_state[low_key] = min(1.0, max(0.05, float(said.get("low", 0.2))))
+            st.session_state[seed_key] = max(0, int(said.get("seed", 0)))
         except ValueError:
-            state.problems.append(f"In the URL, lengths={given[:40]} was not taken: low is a share of the sequence.")
+            state.problems.append(
+                f"In the URL, lengths={given[:40]} was not taken: low is a share of the sequence, seed a whole number."
+            )
     kind = st.segmented_control("lengths", list(_LENGTHS), key=kind_key, format_func=_LENGTHS.get, required=True,
                                 help="How long the sequences of a batch are: padding beyond a length is real padding, which some ways remove")  # fmt: skip
     if kind == "uniform":
         low = st.slider("shortest, as a share of the sequence", 0.05, 1.0, step=0.05, key=low_key)
-        text = "uniform" if low == 0.2 else f"uniform:low={low:g}"
+        seed = st.session_state[seed_key]
+        settings = [f"low={low:g}"] * (low != 0.2) + [f"seed={seed}"] * (seed != 0)
+        text = "uniform" + (":" + ",".join(settings) if settings else "")
     elif kind == "list":
         text = st.text_input(
             "one a sequence", key=list_key, placeholder="100+37" if batch is None else f"{batch} numbers joined by +"

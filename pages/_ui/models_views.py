@@ -117,8 +117,11 @@ def _parts(state: url.State, choice: Choice, look: views.Look | None) -> None:
     fig = drawn.once(("parts", share, *look.key), lambda: layer_parts.bars(rows, share, look.subtitle, look.theme))
     table = pd.DataFrame([{"way": r.impl, "part": p, **v} for r in rows for p, v in layer_parts.of(r).items()])
     show.chart(fig, look.name("parts"), table)
-    show.note("From one profiled pass, kernels (on the CPU operators) by the layer part that called them. Ways that hide their modules "
-              "(compiled, captured) are divided as far as their kernels can be told apart, or not at all.")  # fmt: skip
+    show.note("From one profiled pass. What a graph replays is divided as the same calls made one by one, what torch.compile made by the "
+              "order of its products and attentions: what it fused across two parts is counted with one of them.")  # fmt: skip
+    for r in rows:
+        if r.status == "ok" and not layer_parts.of(r):
+            show.note(f"{short(r.impl)} has no layer parts; the run's log says why.")
     if not look.one_case:
         show.note("Shown for the last case; choose one above.")
 

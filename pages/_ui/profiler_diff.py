@@ -61,7 +61,11 @@ def draw(state: url.State, found: Profile) -> None:
     if len(table):
         shown = profiler_words.units(table).rename(columns={"state": "b is", "ratio": "b / a"})
         show.table(
-            shown.drop(columns=[c for c in ("detail",) if not table["detail"].any()]), b.name("changes-table"), table, height=360
+            shown.drop(columns=[c for c in ("detail",) if not table["detail"].any()]),
+            b.name("changes-table"),
+            table,
+            height=360,
+            why=profiler_words.why(),
         )
     show.note(
         "Times are a step of each profile. Profiled times are no latencies: differences up to 2 % count as the same; compare benchmarks for a verdict."

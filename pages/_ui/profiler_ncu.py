@@ -31,7 +31,7 @@ def draw(state: url.State, found: Profile) -> None:
         show.chart(
             ncu.stalls(stalls, names, subtitle, style.theme()), report.name("stalls"), pd.DataFrame(stalls) if stalls else None
         )
-    show.table(data, report.name("ncu"), height=min(400, 42 + 35 * len(data)))
+    show.table(data, report.name("ncu"), height=400, why=profiler_words.why("ncu_kernels"))
     joined = data["trace time (µs)"].notna().sum() if "trace time (µs)" in data else 0
     show.note(
         f"{joined} of {len(rows)} launches joined to the trace by name, grid, block and order. Times under Nsight Compute are no latencies; "

@@ -18,7 +18,9 @@ def draw(state: url.State, found: Profile) -> None:
         return
     trace, report = profiler_join.choose(state, found)
     data, starts = _of_trace(found, trace, report) if found.has("kernel_summary") else _of_report(found)
-    show.table(data, found.name("occupancy"), height=min(420, 42 + 35 * len(data)))
+    show.table(
+        data, found.name("occupancy"), height=420, why=profiler_words.why("" if found.has("kernel_summary") else "ncu_kernels")
+    )
     show.note(
         "Theoretical: what the launch allows on one SM. Grid-limited: no more blocks than the grid has for each SM. Measured: by Nsight Compute "
         "alone. Kineto's own estimate is 0 for kernels with more than 48 KB of shared memory, and is not used."
@@ -37,10 +39,10 @@ def _of_trace(found: Profile, trace: Profile | None, report: Profile | None) -> 
     rows, measured = profiler_words.rows(found, "kernel_summary"), profiler_join.measured(trace, report)
     lines, starts = [], {}
     for r in rows:
-        lines.append(_line(r["name"], r["calls"], r["total_ns"], r) | {
-            "shared (B)": r["shared_bytes"], "theoretical (%)": _percent(r["occupancy"]), "grid-limited (%)": _percent(r["grid_occupancy"]),
+        lines.append(_line(r["name"], r["calls"], r["total_ns"]) | {
+            "theoretical (%)": _percent(r["occupancy"]), "grid-limited (%)": _percent(r["grid_occupancy"]),
             "measured (%)": _percent(measured.get(r["name"])), "limiter": r["limiter"],
-        })  # fmt: skip
+        } | _launch(r) | {"shared (B)": r["shared_bytes"]})  # fmt: skip
         starts[r["name"]] = {"block": _threads(r), "registers": r["registers"], "static": 0, "dynamic": r["shared_bytes"]}
     return _whole(lines), starts
 
@@ -48,10 +50,10 @@ def _of_trace(found: Profile, trace: Profile | None, report: Profile | None) -> 
 def _of_report(found: Profile) -> tuple[pd.DataFrame, dict[str, dict]]:
     lines, starts = [], {}
     for n, r in enumerate(profiler_words.rows(found, "ncu_kernels")):
-        lines.append(_line(f"{n}: {r['name']}", r.get("calls") or 1, r.get("duration_ns"), r) | {
-            "static (B)": r.get("static_bytes"), "dynamic (B)": r.get("dynamic_bytes"), "theoretical (%)": _percent(r.get("occupancy")),
-            "ncu's theoretical (%)": _percent(r.get("ncu_occupancy")), "measured (%)": _percent(r.get("measured_occupancy")), "limiter": r.get("limiter"),
-        })  # fmt: skip
+        lines.append(_line(f"{n}: {r['name']}", r.get("calls") or 1, r.get("duration_ns")) | {
+            "theoretical (%)": _percent(r.get("occupancy")), "ncu's theoretical (%)": _percent(r.get("ncu_occupancy")),
+            "measured (%)": _percent(r.get("measured_occupancy")), "limiter": r.get("limiter"),
+        } | _launch(r) | {"static (B)": r.get("static_bytes"), "dynamic (B)": r.get("dynamic_bytes")})  # fmt: skip
         starts[f"{n}: {r['name']}"] = {"cc": r.get("cc"), "block": _threads(r), "registers": r.get("registers"),
                                        "static": r.get("static_bytes"), "dynamic": r.get("dynamic_bytes")}  # fmt: skip
     return _whole(lines), {
@@ -59,16 +61,17 @@ def _of_report(found: Profile) -> tuple[pd.DataFrame, dict[str, dict]]:
     }
 
 
-def _line(name: str, calls, ns, r: dict) -> dict:
-    return {
-        "kernel": name, "calls": calls, "total (µs)": None if ns is None else ns / 1e3, "grid": _shape(r, "grid"), "block": _shape(r, "block"),
-        "registers": r.get("registers"),
-    }  # fmt: skip
+def _line(name: str, calls, ns) -> dict:
+    return {"kernel": name, "calls": calls, "total (µs)": None if ns is None else ns / 1e3}
 
 
-def _shape(r: dict, what: str) -> str:
+def _launch(r: dict) -> dict:
+    return {"grid": _shape(r, "grid"), "block": _shape(r, "block"), "registers": r.get("registers")}
+
+
+def _shape(r: dict, what: str) -> str | None:
     sides = [r.get(f"{what}_{axis}") for axis in "xyz"]
-    return "n/a" if any(s is None or s != s for s in sides) else " × ".join(f"{int(s):,}" for s in sides)
+    return None if any(s is None or s != s for s in sides) else " × ".join(f"{int(s):,}" for s in sides)
 
 
 def _threads(r: dict) -> int | None:

@@ -188,13 +188,16 @@ def _kernels(found: Profile) -> None:
             data = profiler_words.frame(found, "operator_summary").sort_values("self_host_ns", ascending=False).head(_TOP)
             st.markdown("**Longest operators**")
             show.table(
-                profiler_words.units(data[["name", "shapes", "calls", "host_ns", "self_host_ns"]]), found.name("longest"), data
+                profiler_words.units(data[["name", "shapes", "calls", "host_ns", "self_host_ns"]]),
+                found.name("longest"),
+                data,
+                why=profiler_words.why(),
             )
         return
     data = profiler_words.frame(found, "kernel_summary").head(_TOP)
     wanted = ["name", "calls", "total_ns", "share", "mean_ns", "occupancy", "grid_occupancy", "limiter", "operator", "module"]
     st.markdown("**Longest kernels**")
-    show.table(profiler_words.units(data[wanted]), found.name("longest"), data)
+    show.table(profiler_words.units(data[wanted]), found.name("longest"), data, why=profiler_words.why())
 
 
 def _totals(found: Profile, summary: dict) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
-from pages._ui import perfetto, profiler_data, profiler_words, url
+from pages._ui import html_table, perfetto, profiler_data, profiler_words, url
 from pages._ui.profiler_data import Profile
 
 _TITLES = {
@@ -68,10 +69,7 @@ def draw(state: url.State, found: Profile) -> None:
         shown = shown.drop(columns=[c for c in ("step",) if c in shown])
     shown = shown[[*(c for c in _LEAD if c in shown), *(c for c in shown if c not in _LEAD)]]
     zero = ((found.summary or {}).get("span_ns") or [None])[0]
-    st.dataframe(
-        _rounded(profiler_words.units(shown, zero)), hide_index=True, width="stretch", height=min(620, 40 + 35 * max(1, len(shown))),
-        placeholder="n/a", key=f"table/{table}", column_config={c: st.column_config.TextColumn(width=360) for c in ("name", "module") if c in shown},
-    )  # fmt: skip
+    html_table.draw(_readable(profiler_words.units(shown, zero)), profiler_words.why(table), f"profile-{table}", 640)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button(
             "‹",
@@ -97,10 +95,17 @@ def _page(found: Profile, table: str, order: str, falling: bool, words: str, siz
     return profiler_data.page(str(found.path), table, order, falling, words, size, (number - 1) * size, found.stamp)
 
 
-def _rounded(data):
-    """Numbers to four decimals at most: what the eyes take in; the CSV has them whole."""
-    numeric = [c for c in data.columns if data[c].dtype.kind == "f"]
-    return data.assign(**{c: data[c].round(4) for c in numeric})
+def _readable(data: pd.DataFrame) -> pd.DataFrame:
+    """Counts as whole numbers though some are missing, and starts to a tenth of a µs, which three digits would not tell apart."""
+    found = {}
+    for column in data.columns:
+        values = data[column]
+        if column == "start (ms)":
+            values = values.map("{:.4f}".format, na_action="ignore")
+        elif values.dtype.kind == "f" and "(" not in column and (values.dropna() % 1 == 0).all():
+            values = values.astype("Int64")
+        found[column] = values
+    return pd.DataFrame(found)
 
 
 def _plain(column: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 import streamlit as st
 
@@ -71,6 +73,48 @@ def units(data: pd.DataFrame, zero_ns: int | None = None) -> pd.DataFrame:
             values, name = values.astype(float) * 100, f"{name} (%)"
         shown[name] = values
     return pd.DataFrame(shown)
+
+
+_WHY = {
+    "step": "launched outside the steps that the profiler marked",
+    "module": "the profile names no module around it: hooks or stacks do, in a profile made here or with with_stack",
+    "operator": "no operator was open on the launching thread, or a CUDA graph was replayed whose capture was not traced",
+    "operator name": "no operator was open on the launching thread, or a CUDA graph was replayed whose capture was not traced",
+    "operator link": "no operator was found for it",
+    "launch delay": "the file holds no launch of it",
+    "occupancy": "the file lacks the launch's registers, block or shared memory, or the GPU is none that it is known for",
+    "grid occupancy": "the file lacks the launch's grid, registers, block or shared memory, or the GPU's number of SMs",
+    "theoretical": "the file lacks the launch's registers, block or shared memory, or the GPU is none that it is known for",
+    "grid-limited": "the file lacks the launch's grid, registers, block or shared memory, or the GPU's number of SMs",
+    "active blocks": "the file lacks the launch's registers, block or shared memory, or the GPU is none that it is known for",
+    "limiter": "the occupancy is not known",
+    "measured": "only Nsight Compute measures it: no report is joined here, or no launch of it is in the report",
+    "measured occupancy": "Nsight Compute was not asked for sm__warps_active",
+    "ncu's theoretical": "the report lacks the section Occupancy",
+    "reported occupancy": "the profiler wrote no estimate of its own",
+    "trace time": "no launch of the trace has this name, grid and block at this place in the order",
+    "graph": "not launched by a CUDA graph, or the profiler does not number graphs",
+    "graph node": "not launched by a CUDA graph, or the profiler does not number its nodes",
+    "shapes": "shapes were not recorded (record_shapes), or it has no tensors",
+    "types": "shapes were not recorded (record_shapes), or it has no tensors",
+    "gbps": "the file does not say how many bytes, or the copy took no time",
+    "b / a": "one of the two has none of it, so there is nothing to divide",
+    "throttled": "the device ran as fast as its settings allow, or NVML did not say",
+    "where": "the snapshot holds no Python frame of it",
+    "unit": "a plain number",
+}
+"""Column, without its unit, → why a value is not there."""
+_OF_TABLE = {
+    "telemetry": "the device does not have this reading, or it failed",
+    "ncu_kernels": "Nsight Compute was not asked for it: another set of metrics has it",
+    "ncu_stalls": "Nsight Compute was not asked for it: another set of metrics has it",
+    "gaps": "the file does not name what ran there",
+}
+
+
+def why(table: str = "") -> Callable[[int, str], str]:
+    """Why a cell of a table of that name is empty, for ``show.table``."""
+    return lambda row, column: _WHY.get(column.partition(" (")[0], _OF_TABLE.get(table, "the file does not say"))
 
 
 def share(value: float | None) -> str:

@@ -15,7 +15,7 @@ from backend.core.errors import RunError
 from backend.core.records import Run
 from backend.jobs import submit
 from backend.store import folder, library, transfer
-from pages._ui import act, answer, downloads, fusion_detail, jobs, models_detail, profiler_data, redraw, runs, url
+from pages._ui import act, answer, downloads, fusion_detail, jobs, models_detail, profiler_data, runs, url
 from pages._ui.words import md, run_name, sentence
 
 _TRACE = "artifacts/trace.json.gz"
@@ -127,18 +127,9 @@ def _form(run: Run) -> dict[str, str]:
 def _other(run: Run) -> None:
     """A run that is no benchmark: progress or its last word."""
     if run.live:
-        _live(run.id)
+        jobs.follow(run.id)
     elif run.progress.message:
         st.caption(md(run.progress.message))
-
-
-@st.fragment(run_every=1.0)
-def _live(run_id: str) -> None:
-    run = runs.read(run_id)
-    if not run.live:
-        redraw.whole_page()
-    p = run.progress
-    st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
 
 
 def _notes(run: Run) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from backend.charts import template
+from backend.charts import tables, template
+from backend.core.errors import RunError
 from backend.core.records import Run
-from pages._ui import url
+from backend.store import library
+from pages._ui import runs, url
 from pages._ui.words import run_name, status_words
 
 
@@ -17,7 +19,7 @@ def frame(found: list[Run]) -> pd.DataFrame:
         [
             {
                 "open": url.link("runs", run=r.id), "status": status_words(r.status),
-                "when": template.date(r.finished or r.started or r.created), "what": run_name(r), "device": r.device_name,
+                "when": template.date(r.finished or r.started or r.created), "what": run_name(r), "answer": _answer(r), "device": r.device_name,
                 "kind": r.kind, "tags": ", ".join(r.tags),
             }
             for r in found
@@ -25,17 +27,34 @@ def frame(found: list[Run]) -> pd.DataFrame:
     )  # fmt: skip
 
 
+def _answer(run: Run) -> str:
+    """What a comparison found; other kinds have no one line."""
+    if run.kind not in ("bench", "model"):
+        return ""
+    try:
+        path = library.find(run.id)
+    except RunError:
+        return ""  # it was deleted between listing and drawing
+    return _said(run.id, str(run.spec.get("baseline") or ""), runs.stamp(path, "results.jsonl"))
+
+
+@st.cache_data(max_entries=2000, show_spinner=False)
+def _said(run_id: str, baseline: str, stamp: tuple[int, int]) -> str:
+    records = runs.records(run_id)
+    return tables.answer(records, baseline or records[0].impl) if records else ""
+
+
 def draw(found: list[Run], key: str) -> None:
     """The table without choosing: every line links to its run."""
     data = frame(found).drop(columns=["tags", "kind"])
-    st.dataframe(data, hide_index=True, width="stretch", key=key, column_config=columns(), row_height=32)
+    st.dataframe(data, hide_index=True, width="stretch", height="content", key=key, column_config=columns(), row_height=32)
 
 
 def select(found: list[Run], key: str) -> list[Run]:
     """The table with lines to tick (two of them to compare)."""
     event = st.dataframe(
         frame(found), hide_index=True, width="stretch", key=key, column_config=columns(), on_select="rerun", selection_mode="multi-row",
-        row_height=32,
+        row_height=32, height="content",
     )  # fmt: skip
     return [found[i] for i in event.selection.rows if i < len(found)]
 
@@ -43,7 +62,9 @@ def select(found: list[Run], key: str) -> list[Run]:
 def columns() -> dict:
     return {
         "open": st.column_config.LinkColumn("", display_text="open", width=56),
-        "what": st.column_config.TextColumn("run"),
+        "what": st.column_config.TextColumn("run", width=330),
+        "answer": st.column_config.TextColumn("found", width=250),
+        "device": st.column_config.TextColumn("device", width=130),
         "status": st.column_config.TextColumn("status", width=110),
         "when": st.column_config.TextColumn("when", width=140),
         "kind": st.column_config.TextColumn("kind", width=70),

@@ -12,7 +12,7 @@ from backend.charts import numbers, template
 from backend.core.records import DTYPES, Run
 from backend.jobs import submit
 from backend.store import library, tables
-from pages._ui import act, answer, device, jobs, redraw, runs, scores_report, url
+from pages._ui import act, answer, device, jobs, scores_report, url
 from pages._ui.words import md
 
 _INPUTS = {"random": "random tokens", "text": "a text", "tokens": "a file of token ids"}
@@ -49,7 +49,7 @@ def draw(state: url.State, look) -> None:
     state.keep("s_run", run_id, found[0].id)
     run = names[run_id]
     if run.live:
-        _live(run_id)
+        jobs.follow(run_id)
         return
     answer.heading(run)
     scores_report.draw(state, run, report(run_id))
@@ -132,15 +132,6 @@ def _form(state: url.State, look) -> tuple[dict[str, Any] | None, str]:
 
 def _submit(spec: dict) -> None:
     st.session_state["masks/scores_shown"] = submit.submit("scores", spec)
-
-
-@st.fragment(run_every=1.0)
-def _live(run_id: str) -> None:
-    run = runs.read(run_id)
-    if not run.live:
-        redraw.whole_page()
-    p = run.progress
-    st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
 
 
 def _words(run: Run) -> str:

@@ -28,6 +28,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-table tr:last-child td { border-bottom: none; }
 .fs-table td { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .fs-table abbr { opacity: .8; text-decoration: underline dotted; cursor: help; }
+.fs-table .fs-long { display: inline-block; max-width: 27rem; overflow: hidden; text-overflow: ellipsis; vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
 .fs-small a { color: inherit; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }

@@ -154,3 +154,11 @@ def test_build_of_a_broken_kernel_is_named(call, valid, small_project):
 
 def test_build_refuses_an_architecture_that_is_none(refused):
     assert "sm_9000" in refused("build", "--arch", "sm_9000")
+
+
+def test_a_folder_that_cannot_be_used_is_one_sentence(call, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FUSESCOPE_PROFILES", str(tmp_path / "file"))
+    got = call("runs", "list")
+    assert got.code == 1 and got.err.startswith(f"error: {tmp_path / 'file'}") and "Not a directory" in got.err
+    assert "Error" not in got.err and got.err.count("\n") == 1

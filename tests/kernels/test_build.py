@@ -150,6 +150,13 @@ def test_the_cache_keeps_the_current_objects_and_drops_old_ones(project, monkeyp
         cpu(project)
 
 
+def test_a_number_of_compilers_that_is_none(project, monkeypatch):
+    project.edit(project.add / "cpu.cpp", "n > 16384", "n > 16385")
+    monkeypatch.setenv("FUSESCOPE_JOBS", "many")
+    with pytest.raises(ValueError, match="FUSESCOPE_JOBS is a number of compilers from 1, not 'many'"):
+        build(units=("cpu",), log=project.log)
+
+
 def test_no_family_is_an_error(project, monkeypatch, tmp_path):
     monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path))
     with pytest.raises(BuildError, match="holds no family"):

@@ -332,6 +332,17 @@ def test_a_build_folder_that_may_not_be_written(project, monkeypatch):
         build(units=("cpu",), log=project.log)
 
 
+def test_folders_that_are_none(project, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FUSESCOPE_PROFILES", str(tmp_path / "file" / "profiles"))
+    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path / "nowhere"))
+    assert "file is no folder" in finding("runs").says and "FUSESCOPE_PROFILES" in finding("runs").fix
+    assert finding("kernels").status == "fail" and "FUSESCOPE_CUDA" in finding("kernels").fix
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setenv("FUSESCOPE_PROFILES", str(tmp_path))
+    assert finding("runs").status == "warn" and "may only be read" in finding("runs").says
+
+
 # ---- the rest --------------------------------------------------------------------------------------------------------
 
 

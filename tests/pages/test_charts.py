@@ -15,6 +15,7 @@ from backend.charts import (
     edits,
     history,
     mask,
+    numbers,
     occupancy,
     overview,
     pairs,
@@ -344,15 +345,15 @@ def test_the_report_of_several_cases_begins_with_their_overview():
     assert text.index("<h2>Overview</h2>") < text.index("<h2>Speed-up at mask=bigbird</h2>")
 
 
-def test_a_report_of_very_many_shows_the_baseline_and_the_fastest_and_says_so(monkeypatch):
-    monkeypatch.setattr(report, "_MOST", 3)
-    many = [s.ok(f"scheme_{name}", 0.01 * n, 1.0, s.case()) for n, name in enumerate("abcdefgh", 1)] + [
-        s.ok("unfused", 1.0, 1.0, s.case())
-    ]
-    part = dataclasses.replace(many[0], op="layer_segment")
-    page = report.page(s.run(spec={"op": "attention", "baseline": "unfused"}), [*many, part]).replace(report.get_plotlyjs(), "")
-    assert "3 of 10 records" in page
-    assert "scheme_a" in page and "scheme_b" in page and "scheme_c" not in page and "Speed-up over unfused" in page
+def test_what_a_run_found_in_a_few_words():
+    records = s.point()
+    fastest = min((r for r in records if r.speedup), key=lambda r: getattr(r.time_ms, r.main_mode).median)
+    assert tables.answer(records, "eager").startswith(f"{fastest.impl} {numbers.ratio(fastest.speedup.median)} eager")
+    assert ("wrong" in tables.answer(records, "eager")) == any(r.status == "wrong" for r in records)
+    assert "fastest in" in tables.answer(s.sweep(), "eager") and "of 4 cases" in tables.answer(s.sweep(), "eager")
+    alone = [s.ok("eager", 0.05, 0.05, s.case())]
+    assert tables.answer(alone, "eager") == "none faster than eager"
+    assert tables.answer([s.failed("v1", s.case())], "eager") == ""
 
 
 def test_words_above_rows_keep_what_was_written_before():

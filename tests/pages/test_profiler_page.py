@@ -4,7 +4,7 @@ import json
 
 import profiles_on_disk as disk
 import pytest
-from drawn_page import calm, query, said
+from drawn_page import calm, query, said, tables
 from made_up import trace as write_trace
 
 from backend.analysis.profile_diff import Difference
@@ -50,7 +50,7 @@ def test_a_hostile_name_is_plain_text_everywhere(draw, there):
     for view in ("Where time goes", "Time line", "Nsight Compute"):
         assert escaped in figures(draw("profiler", run=TRACE, view=view, **{"with": NCU})), view
     at = draw("profiler", run=TRACE, view="Tables")
-    assert disk.EVIL in list(at.dataframe[0].value["name"]), "the table shows it as the text it is"
+    assert disk.EVIL in [row["name"] for row in tables(at)[0]], "the table shows it as the text it is"
     assert plain.plain("a<b>&\nc") == "a&lt;b&gt;&amp; c" and len(plain.plain("x" * 500)) <= 91
     assert plain.text_on("#FFFFFF") == "#14181D" and plain.text_on("#0072B2") == "#FFFFFF"
     assert plain.label("void at::native::k<4, F<int>>(int)") == "k" and plain.label("aten::mm") == "aten::mm"
@@ -104,8 +104,8 @@ def test_a_run_that_is_not_there_is_a_sentence(draw, there, name):
 
 def test_tables_are_paged_sorted_and_searched_on_the_server(draw, there):
     at = draw("profiler", run=TRACE, view="Tables", table="kernels", order="dur_ns", rows="25", find="IMG")
-    shown = at.dataframe[0].value
-    assert len(shown) == 3 and set(shown["name"]) == {disk.EVIL} and list(shown["time (µs)"]) == [60.0] * 3
+    shown = tables(at)[0]
+    assert [(row["name"], row["time (µs)"]) for row in shown] == [(disk.EVIL, "60.0")] * 3
     assert query(at)["table"] == "kernels" and query(at)["find"] == "IMG"
     data, total = profile.page(library.find(TRACE), "kernels", "ts_ns", False, "", 2, 2)
     assert total == 6 and len(data) == 2 and data["ts_ns"].is_monotonic_increasing
@@ -140,9 +140,12 @@ def test_the_time_line_counts_for_what_is_in_view_and_zooms(draw, there):
 
 def test_occupancy_stands_by_three_names_and_the_sliders_start_from_the_kernel(draw, there):
     at = draw("profiler", run=TRACE, view="Occupancy", **{"with": NCU})
-    row = at.dataframe[0].value.set_index("kernel").loc[disk.EVIL]
-    assert row["theoretical (%)"] == 50 and row["measured (%)"] == pytest.approx(14.5) and row["limiter"] == "registers"
-    assert row["grid-limited (%)"] == pytest.approx(100 * 4 / 64), "132 blocks of 4 warps on 132 SMs"
+    row = next(row for row in tables(at)[0] if row["kernel"] == disk.EVIL)
+    assert row["theoretical (%)"] == "50.0" and row["measured (%)"] == "14.5" and row["limiter"] == "registers"
+    assert row["grid-limited (%)"] == "6.25", "132 blocks of 4 warps on 132 SMs, each with room for 64"
+    alone = draw("profiler", run=TRACE, view="Occupancy", **{"with": "none"})
+    assert {row["measured (%)"] for row in tables(alone)[0]} == {"n/a"}
+    assert "title='only Nsight Compute measures it" in "".join(e.proto.body for e in alone.get("html"))
     assert at.session_state["profiler/occ/registers"] == 64 and at.session_state["profiler/occ/dynamic"] == 16384
     assert "**50.0 %** theoretical" in "\n".join(m.value for m in at.markdown)
     at.slider(key="profiler/occ/registers").set_value(32)
@@ -151,8 +154,7 @@ def test_occupancy_stands_by_three_names_and_the_sliders_start_from_the_kernel(d
 
 def test_the_report_is_joined_to_the_traces_launches(draw, there):
     at = draw("profiler", run=NCU, view="Nsight Compute", **{"with": TRACE})
-    table = at.dataframe[0].value
-    assert list(table["trace time (µs)"]) == [30, 60] and list(table["tensor pipe (%)"]) == [11, 11]
+    assert [(row["trace time (µs)"], row["tensor pipe (%)"]) for row in tables(at)[0]] == [("30.0", "11.0"), ("60.0", "11.0")]
     text = figures(at)
     assert "long scoreboard" in text and "tensor pipe" in text and "well used from 60" in text
     assert "2 of 2 launches joined" in said(at.caption)

@@ -8,6 +8,7 @@ from collections import defaultdict
 import pytest
 
 from backend.core.paths import ROOT
+from backend.core.records import Record
 from backend.search import explore, pairs, surrogate
 from backend.search.setting import OP
 from backend.store import folder
@@ -15,19 +16,19 @@ from backend.store import folder
 FEWEST = 500  # schemes of a setting that make its traverse more than a trial
 
 
-def _landscapes() -> dict[str, dict[str, float]]:
-    """{setting and device in words: {code: ms}} of all recorded traverses."""
+def _recorded() -> dict[str, list[Record]]:
+    """{setting and device in words: records} of all recorded traverses, however many schemes they have."""
     records = defaultdict(list)
     for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
         device = folder.read(path).device_name
         for r in folder.records(path):
             if r.op == OP:
                 records[f"{device} {r.case_key}"].append(r)
-    found = {name: pairs.of_records(some) for name, some in records.items()}
-    return {name: p for name, p in found.items() if len(p) >= FEWEST}
+    return records
 
 
-LANDSCAPES = _landscapes()
+RECORDED = _recorded()
+LANDSCAPES = {name: p for name, some in RECORDED.items() if len(p := pairs.of_records(some)) >= FEWEST}
 each = pytest.mark.parametrize(
     "name", LANDSCAPES or [pytest.param("none", marks=pytest.mark.skip(reason="no recorded traverse"))]
 )
@@ -52,3 +53,11 @@ def test_surrogate_on_recorded_times(name):
     learned, held = codes[: min(300, 2 * len(codes) // 3)], codes[min(300, 2 * len(codes) // 3) :][:2000]
     model = surrogate.train({c: truth[c] for c in learned})
     assert surrogate.rank_correlation([p.ms for p in model.predict(held)], [truth[c] for c in held]) >= 0.9
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_best_scheme_is_no_slower_than_compiling_the_whole_layer(name):
+    """Beside both forms of it, as the traverse itself measured them (of several sittings, the fastest)."""
+    ok = [r for r in RECORDED[name] if r.status == "ok"]
+    compiled = [getattr(r.time_ms, r.main_mode).median for r in ok if r.impl in ("compile", "compile_sdpa")]
+    assert compiled and min(pairs.of_records(ok).values()) <= min(compiled)

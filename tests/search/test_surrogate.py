@@ -78,6 +78,10 @@ def test_a_saved_surrogate_predicts_the_same(learned, tmp_path):
         file.write_text(json.dumps(data | change))
         with pytest.raises(ValueError, match=says):
             surrogate.load(file)
+    file.write_text(json.dumps(data | {"trees": None}))
+    assert surrogate.saved_pairs(file.read_text(), "a file") == (learned.known, {"batch": 1}), "no tree is looked at"
+    with pytest.raises(ValueError, match="a file is no surrogate that can be read"):
+        surrogate.saved_pairs('{"pairs": {}}', "a file")
     file.write_bytes(b"\x80\x04}")
     with pytest.raises(ValueError, match="no surrogate that can be read"):
         surrogate.load(file)

@@ -80,9 +80,8 @@ def sizes(family: ModuleType, data: Mapping[str, Any]) -> Config:
                 f"{table.names['activation']} of a {table.title} checkpoint is {' or '.join(table.activations)}, not {word!r}"
             )
         found["activation"] = ACTIVATIONS[word]
-    for size in ("hidden", "layers", "heads", "ffn"):
-        if found.get(size) is not None and (isinstance(found[size], bool) or not isinstance(found[size], int) or found[size] < 1):
-            raise TypeError(f"{table.names[size]} is {found[size]!r}, not a whole number from 1")
+    for size in given:
+        _check_number(size, table.names[size], given[size])
     if not found.get("head_dim"):
         if found["hidden"] % found["heads"]:
             raise ValueError(f"heads divides the width; {said} {found['heads']} heads and width {found['hidden']}")
@@ -117,6 +116,15 @@ def resized(family: ModuleType, own: Config, heads: int | None, head_dim: int | 
     if own.patch:
         positions = _of_square(seq)
     return replace(found, layers=layers or own.layers, positions=positions)
+
+
+def _check_number(size: str, key: str, value: Any) -> None:
+    """TypeError where a value of config.json is not of its size's kind."""
+    if size in ("activation", "tied"):
+        return
+    real, least = size == "eps", 1 if size in ("hidden", "layers", "heads", "head_dim", "ffn", "patch", "image") else 0
+    if isinstance(value, bool) or not isinstance(value, int | float if real else int) or value < least:
+        raise TypeError(f"{key} is {value!r}, not a {'number' if real else 'whole number'} from {least}")
 
 
 def _of_square(seq: int) -> int:
