@@ -1,4 +1,5 @@
-"""CPU time of a call of attention: the operator with a prepared plan, attention() with plan and with mask, and SDPA beside them.
+"""CPU time of a call of attention: the operator with a prepared plan, attention() with plan and with mask, packed attention and decoding,
+and SDPA beside them.
 
 python scripts/launch_path.py [--device cuda] [--impl auto] [--dtype float16]
 
@@ -32,7 +33,7 @@ def main() -> None:
     import torch
 
     from backend import masks
-    from backend.ops.attention import attention, choose, prepare
+    from backend.ops.attention import attention, attention_decode, attention_varlen, choose, prepare
 
     def make():
         return torch.randn(SHAPE, device=given.device, dtype=getattr(torch, given.dtype))
@@ -42,13 +43,17 @@ def main() -> None:
     plan = prepare(mask, SHAPE[2], SHAPE[2], given.device)
     impl = choose(q, k, v, plan) if given.impl == "auto" else given.impl
     attention(q, k, v, plan, impl=impl)  # loads the library
-    lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
-    operator, scale = torch.ops.fusescope.attention, SHAPE[3] ** -0.5
+    operator = torch.ops.fusescope.attention
     sdpa = torch.nn.functional.scaled_dot_product_attention
+    rows = [t[0].transpose(0, 1) for t in (q, k, v)]
+    offsets = torch.tensor([0, SHAPE[2]], dtype=torch.int32, device=given.device)
+    one, length = q[:, :, :1].clone(), offsets[1:].clone()
     calls = {
-        "torch.ops.fusescope.attention": lambda: operator(q, k, v, None, *lists, scale, impl, plan.schedule, plan.fragments),
+        "torch.ops.fusescope.attention": lambda: operator(q, k, v, impl, plan.buffer, plan.layout),
         "attention(plan)": lambda: attention(q, k, v, plan, impl=given.impl),
         "attention(mask)": lambda: attention(q, k, v, mask, impl=given.impl),
+        "attention_varlen": lambda: attention_varlen(*rows, offsets, offsets, causal=True),
+        "attention_decode": lambda: attention_decode(one, k, v, length),
         "sdpa(is_causal)": lambda: sdpa(q, k, v, is_causal=True),
     }
     wait = torch.cuda.synchronize if given.device.startswith("cuda") else lambda: None

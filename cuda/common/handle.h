@@ -1,6 +1,10 @@
-// Tensors by their bare handles, for operators whose launch path is counted in microseconds: torch::stable::Tensor makes two heap
-// allocations a tensor, and stable ops such as new_empty look their operator up by name at every call.
+// Tensors and texts by their bare handles, for operators whose launch path is counted in microseconds: torch::stable::Tensor makes two
+// heap allocations a tensor, its std::string one that is never freed, and stable ops such as new_empty look their operator up by name
+// at every call.
 #pragma once
+#include <cstring>
+#include <string_view>
+
 #include "binding.h"
 
 namespace fusescope {
@@ -11,6 +15,10 @@ class Handle {
   Handle() = default;
   explicit Handle(AtenTensorHandle owned) : tensor_(owned) {}
   Handle(Handle&& other) noexcept : tensor_(other.release()) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(tensor_, other.tensor_);
+    return *this;
+  }
   Handle(const Handle&) = delete;
   ~Handle() {
     if (tensor_) aoti_torch_delete_tensor_object(tensor_);
@@ -44,6 +52,25 @@ class Handle {
   AtenTensorHandle tensor_ = nullptr;
 };
 
+// A str argument; owns torch's string.
+class Text {
+ public:
+  explicit Text(StringHandle owned) : handle_(owned) {}
+  Text(const Text&) = delete;
+  ~Text() { torch_delete_string(handle_); }
+
+  std::string_view view() const {
+    const char* begin = nullptr;
+    size_t length = 0;
+    TORCH_ERROR_CODE_CHECK(torch_string_c_str(handle_, &begin));
+    TORCH_ERROR_CODE_CHECK(torch_string_length(handle_, &length));
+    return {begin, length};
+  }
+
+ private:
+  StringHandle handle_;
+};
+
 // What a boxed operator is given, taken from the front; ownership passes to the caller, as the stable ABI wants it. Arguments not
 // yet taken when an error is thrown would leak, so take all of them first.
 class Arguments {
@@ -51,9 +78,9 @@ class Arguments {
   explicit Arguments(StableIValue* stack) : next_(stack) {}
   Handle tensor() { return Handle(torch::stable::detail::to<AtenTensorHandle>(*next_++)); }
   Handle optional_tensor() { return Handle(torch::stable::detail::to<std::optional<AtenTensorHandle>>(*next_++).value_or(nullptr)); }
-  int64_t integer() { return torch::stable::detail::to<int64_t>(*next_++); }
-  double number() { return torch::stable::detail::to<double>(*next_++); }
-  std::string text() { return torch::stable::detail::to<std::string>(*next_++); }
+  bool truth() { return torch::stable::detail::to<bool>(*next_++); }
+  std::optional<double> optional_number() { return torch::stable::detail::to<std::optional<double>>(*next_++); }
+  Text text() { return Text(torch::stable::detail::to<StringHandle>(*next_++)); }
 
  private:
   StableIValue* next_;
@@ -69,24 +96,81 @@ inline int dtype_of(const Handle& t) {
   STD_TORCH_CHECK(false, "unsupported: dtype (float32, float16 and bfloat16 are)");
 }
 
-// An uninitialised contiguous tensor of like's dtype on its device.
-template <size_t Rank> Handle empty_like(const Handle& like, const int64_t (&sizes)[Rank]) {
+// An uninitialised contiguous tensor on like's device, of libtorch's dtype number or like's own.
+template <size_t Rank> Handle empty(const Handle& like, int32_t dtype, const int64_t (&sizes)[Rank]) {
   int64_t strides[Rank], step = 1;
-  for (size_t i = Rank; i-- > 0; step *= sizes[i]) strides[i] = step;
+  for (size_t i = Rank; i-- > 0; step *= sizes[i] > 0 ? sizes[i] : 1) strides[i] = step;
   AtenTensorHandle out = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(Rank, sizes, strides, like.dtype(), like.device_type(), like.device_index(), &out));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(Rank, sizes, strides, dtype, like.device_type(), like.device_index(), &out));
   return Handle(out);
 }
+template <size_t Rank> Handle empty_like(const Handle& like, const int64_t (&sizes)[Rank]) { return empty(like, like.dtype(), sizes); }
 
-// As run() of binding.h. The device is switched only where another one is current.
-template <typename Args> void run(const char* family, const std::string& impl, const Args& args, const Handle& on) {
+// What the choice of an implementation may depend on: of tensors dtype, sizes, strides, alignment and device; more words as needed.
+class Likeness {
+ public:
+  void add(int64_t word) {
+    STD_TORCH_CHECK(count_ < kWords, "a likeness of more words than it holds");
+    words_[count_++] = word;
+    hash_ = (hash_ ^ uint64_t(word)) * 0x9e3779b97f4a7c15ull;
+  }
+  void add(const Handle& t) {
+    const int64_t dim = t.dim(), *size = t.sizes(), *stride = t.strides();
+    add(int64_t(t.dtype()) << 32 | dim << 16 | int64_t(reinterpret_cast<uintptr_t>(t.data()) % 16) << 8 | uint8_t(t.device_index()));
+    for (int64_t i = 0; i < dim; ++i) {
+      add(size[i]);
+      add(stride[i]);
+    }
+  }
+  void add(std::string_view text) { add(int64_t(std::hash<std::string_view>{}(text))); }
+  uint64_t hash() const { return hash_; }
+  bool operator==(const Likeness& other) const {
+    return count_ == other.count_ && memcmp(words_, other.words_, size_t(count_) * sizeof(int64_t)) == 0;
+  }
+
+ private:
+  static constexpr int kWords = 48;
+  int64_t words_[kWords] = {};
+  uint64_t hash_ = 0;
+  int count_ = 0;
+};
+
+// Runs an implementation of a family as run() of binding.h does; the device is switched only where another one is current. impl is its
+// name; "auto=NAME" also makes "auto" stand for it in later calls of the same likeness on this thread, which is how a choice that takes
+// many microseconds in Python is made once. For as long as nothing was chosen "auto" is refused. liken(like) adds what makes the likeness;
+// calls by name are not likened.
+template <typename Args, typename Liken>
+void run(const char* family, std::string_view impl, const Args& args, const Handle& on, Liken liken) {
+  struct Choice {
+    const char* family = nullptr;
+    Likeness like;
+    Entry entry = nullptr;
+  };
+  constexpr std::string_view chosen = "auto", choosing = "auto=";
+  thread_local Choice choices[64];  // a slot a hash; loops repeat a few likenesses
   thread_local const char* last_family = nullptr;
   thread_local std::string last_name;
   thread_local Entry last = nullptr;
-  if (last_family != family || last_name != impl) {
-    last = find_entry(family, impl);  // throws before the names are kept
-    last_family = family;
-    last_name = impl;
+  Likeness like;
+  Choice* choice = nullptr;
+  const bool choose = impl.substr(0, choosing.size()) == choosing;
+  if (choose || impl == chosen) {
+    liken(like);
+    choice = &choices[like.hash() >> 58];
+  }
+  Entry entry = nullptr;
+  if (impl == chosen) {
+    STD_TORCH_CHECK(choice->family == family && choice->like == like,
+                    "unsupported: impl \"auto\" before an implementation was chosen for such a call (by impl \"auto=NAME\", or by the Python function)");
+    entry = choice->entry;
+  } else {
+    const std::string_view name = choose ? impl.substr(choosing.size()) : impl;
+    if (last_family != family || last_name != name) {
+      last = find_entry(family, std::string(name));  // throws before the names are kept
+      last_family = family;
+      last_name = name;
+    }
+    entry = last;
   }
   void* stream = nullptr;
 #ifdef FUSESCOPE_CUDA
@@ -97,8 +181,9 @@ template <typename Args> void run(const char* family, const std::string& impl, c
 #else
   (void)on;
 #endif
-  const char* reason = last(&args, stream);
+  const char* reason = entry(&args, stream);
   STD_TORCH_CHECK(reason == nullptr, reason ? reason : "");
+  if (choose) *choice = Choice{family, like, entry};
 }
 
 }  // namespace fusescope

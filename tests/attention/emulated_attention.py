@@ -39,9 +39,8 @@ def main() -> None:
             values = case(**({"batch": 1, "heads": 1} | values))
             inputs = OP.inputs(values, dtype, "cpu", number, contiguous)
             plan = inputs["plan"]
-            lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
-            scale = values["head_dim"] ** -0.5
-            out = torch.ops.fusescope.attention(inputs["q"], inputs["k"], inputs["v"], inputs["bias"], *lists, scale, impl)
+            given = (plan.buffer, plan.layout, None, inputs["bias"])
+            out = torch.ops.fusescope.attention(inputs["q"], inputs["k"], inputs["v"], impl, *given)
             print(json.dumps({"impl": impl, "dtype": dtype, "case": values, "wrong": wrong(out, inputs, dtype)}), flush=True)
 
 

@@ -56,12 +56,10 @@ def main() -> None:
         inputs = OP.inputs(values, dtype, "cpu", number)
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
         work = work_of(plan, values, taken, blocks)
-        lists = (None, None, None, None, plan.stride_b, plan.stride_h)
-        more = (work.schedule, work.fragments, work.parts, work.items)
         outs = []
         for copies in ("late", "early"):  # when TMA delivers must not matter
             os.environ["EMULATED_COPIES"] = copies
-            outs.append(torch.ops.fusescope.attention(q, k, v, None, *lists, values["head_dim"] ** -0.5, parts.KERNEL, *more))
+            outs.append(torch.ops.fusescope.attention(q, k, v, parts.KERNEL, work.buffer, work.layout))
         told = {"case": values, "dtype": dtype, "taken": seen(work), "expected": taken}
         print(json.dumps(told | {"wrong": wrong(outs[0], inputs, dtype), "same": torch.equal(*outs)}), flush=True)
 

@@ -9,7 +9,7 @@ import torch
 from backend import cli, ops
 from backend.core.paths import ROOT
 from backend.core.records import Record, Time, Times
-from backend.ops.attention import chooser, functional, prepare
+from backend.ops.attention import chooser, choosing, prepare
 from backend.store import folder
 
 OP = ops.load("attention")
@@ -106,15 +106,15 @@ def test_a_fit_made_here_comes_first_and_a_broken_one_counts_as_none(tmp_path, m
 
 
 def test_the_rule_without_a_fit():
-    assert functional.by_rule((9, 0), 2, 512, 100.0, 120.0, True) == "v3_hopper"
-    assert functional.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
-    assert functional.by_rule((9, 0), 2, 512, 100.0, 120.0, False, scheduled=True) == "v2_blockwise"
-    assert functional.by_rule((8, 0), 2, 512, 100.0, 120.0, True) == "v2_blockwise"
+    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True) == "v3_hopper"
+    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
+    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, False, scheduled=True) == "v2_blockwise"
+    assert choosing.by_rule((8, 0), 2, 512, 100.0, 120.0, True) == "v2_blockwise"
     for capability, size in (((7, 5), 2), ((9, 0), 4)):  # no tensor cores for these
-        assert functional.by_rule(capability, size, 512, 100.0, 120.0, True) == "v2_blockwise_fp32"
-        assert functional.by_rule(capability, size, 512, 10.0, 120.0, True) == "v1_rowwise"
+        assert choosing.by_rule(capability, size, 512, 100.0, 120.0, True) == "v2_blockwise_fp32"
+        assert choosing.by_rule(capability, size, 512, 10.0, 120.0, True) == "v1_rowwise"
     for seq_q, live in ((8, 100.0), (512, 1.5)):
-        assert functional.by_rule((9, 0), 2, seq_q, live, 120.0, True) == "v1_rowwise"
+        assert choosing.by_rule((9, 0), 2, seq_q, live, 120.0, True) == "v1_rowwise"
 
 
 def test_the_verb(tmp_path, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import torch
 
 from backend import masks
 from backend.core.errors import Unsupported
-from backend.ops.attention import attention, functional, prepare
+from backend.ops.attention import attention, choosing, parts, prepare
 
 Q, K = (2, 4, 9, 32), (2, 2, 11, 32)
 
@@ -88,7 +88,7 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
         with pytest.raises(
             Unsupported, match=f"{impl} is for sm_.* and this GPU is sm_{capability[0]}{capability[1]}; use {instead}$"
         ):
-            functional.refuse_architecture(impl, capability)
+            choosing.refuse_architecture(impl, capability)
     for impl in (
         "v1_rowwise",
         "v2_blockwise_fp32",
@@ -96,7 +96,7 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
         "v4_scheduled",
         "v9_none",
     ):  # the last is the library's to refuse
-        functional.refuse_architecture(impl, (9, 0))
+        choosing.refuse_architecture(impl, (9, 0))
 
 
 def test_bias():
@@ -118,24 +118,85 @@ def test_the_operator_itself_checks_what_it_is_given():
     attention(make(Q), make(K), make(K))
     operator = torch.ops.fusescope.attention
 
-    def call(q=Q, k=K, v=K, bias=None, plan=None, strides=(0, 0)):
-        lists = (None,) * 4 if plan is None else (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps)
-        return operator(make(q), make(k), make(v), bias, *lists, *strides, 1.0, "cpu")
-
     plan = prepare(masks.load("causal"), 9, 11)
-    assert call(plan=plan).shape == Q
+    apart = parts.of(plan, 2, 4, 32)
+    rows = apart.parts.tolist()
+    rows[-1][3] += 1  # an item more than there are
+    beyond = " ".join(apart.layout.split()[:11] + [str(n) for row in rows for n in row])
+    sizes, lengths = plan.layout.split()[:4], plan.layout.split()[4:]
+
+    def call(q=Q, k=K, v=K, bias=None, buffer=plan.buffer, layout=plan.layout, impl="cpu"):
+        return operator(make(q), make(k), make(v), impl, buffer, layout, 1.0, bias)
+
+    def changed(**numbers):
+        names = (
+            "seq_q",
+            "seq_k",
+            "batch",
+            "heads",
+            "bitmaps",
+            "fragments",
+            "items",
+            "schedule",
+            "row_ptr",
+            "tile_index",
+            "tile_code",
+        )
+        return " ".join(str(numbers.get(name, have)) for name, have in zip(names, (*sizes, *lengths)))
+
+    assert changed() == plan.layout and call().shape == Q and torch.equal(call(bias=make((9, 11))), call())
     for arguments, text in (
         ({"q": (2, 4, 9, 36), "k": (2, 2, 11, 36), "v": (2, 2, 11, 36)}, "unsupported: head_dim 36"),
         ({"k": (2, 3, 11, 32), "v": (2, 3, 11, 32)}, "H is a multiple of H_kv"),
         ({"v": (2, 2, 12, 32)}, "k and v are"),
-        ({"bias": make((9, 11))}, "bias has four dimensions"),
+        ({"bias": make((1, 1, 1, 9, 11))}, "bias has up to four dimensions"),
         ({"bias": make((1, 1, 9, 12))}, "bias is broadcastable"),
-        ({"plan": plan, "strides": (1, 0)}, "the plan is for other sizes"),
-        ({"plan": plan, "q": (2, 4, 70, 32)}, "the plan is for other sizes"),
-        ({"plan": plan, "strides": (-1, 0)}, "mask strides are not negative"),
+        ({"q": (2, 4, 70, 32)}, "the plan is for other sizes: 9 queries and 11 keys"),
+        ({"layout": changed(batch=3)}, "the plan is for other sizes: .* 3 batch entries"),
+        ({"layout": changed(batch=2)}, "row_ptr of 2 numbers, these sizes have 3"),
+        ({"layout": changed(bitmaps=int(lengths[0]) + 128)}, "shorter than its layout says"),
+        ({"layout": changed(bitmaps=int(lengths[0]) - 1)}, "are of 128 words"),
+        ({"layout": changed(tile_code=0)}, "a tile has an index and a code"),
+        (
+            {"layout": changed(schedule=1, tile_code=0, tile_index=0)},
+            "a schedule is .lists, entries, 4. and comes with fragments",
+        ),
+        ({"layout": changed(heads=-1)}, "a plan's layout is 11 numbers and 9 for each part, with a space between"),
+        ({"layout": plan.layout + " 1"}, "a plan's layout is 11 numbers"),
+        ({"layout": ""}, "a plan's layout is 11 numbers"),
+        ({"layout": changed(row_ptr=10**20)}, "a plan's layout is 11 numbers"),
+        ({"buffer": plan.buffer.long()}, "a plan is one row of int32"),
+        ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
+        ({"layout": plan.layout + " 1" * 9}, "parts come with items of 8 words"),
+        ({"layout": apart.layout, "buffer": apart.buffer}, "a plan in parts is for v5_parts"),
+        ({"layout": apart.layout, "buffer": apart.buffer, "impl": "v5_parts"}, "no implementation 'v5_parts'"),
+        ({"layout": beyond, "buffer": apart.buffer}, "the parts are for other sizes"),
+        ({"impl": "auto", "q": (2, 2, 9, 32)}, 'unsupported: impl "auto" before an implementation was chosen'),
+        ({"impl": "auto=v9_none"}, "unsupported: no implementation 'v9_none'"),
     ):
         with pytest.raises(RuntimeError, match=text):
             call(**arguments)
+
+
+def test_auto_is_what_was_chosen_for_calls_alike():
+    """The operator remembers a choice by sizes, strides, dtypes, bias, plan and sign of the scale, on the thread that made it."""
+    attention(make(Q), make(K), make(K))
+    operator, q, k, plan = torch.ops.fusescope.attention, torch.randn(Q), torch.randn(K), prepare(masks.load("causal"), 9, 11)
+    given = (plan.buffer, plan.layout, 0.375)
+    chosen = operator(q, k, k, "auto=cpu", *given)
+    assert torch.equal(operator(q + 0, k + 0, k + 0, "auto", *given), chosen)
+    assert torch.equal(operator(q, k, k, "cpu", *given), chosen)
+    other = prepare(masks.load("sliding_window", left=2, right=1), 9, 11)
+    for unlike in (
+        (q[:, :2], k, k, "auto", *given),
+        (q.transpose(2, 3).contiguous().transpose(2, 3), k, k, "auto", *given),
+        (q.half(), k.half(), k.half(), "auto", *given),
+        (q, k, k, "auto", other.buffer, other.layout, 0.375),
+        (q, k, k, "auto", *given[:2], -0.375),
+        (q, k, k, "auto", *given, torch.zeros(9, 11)),
+    ):
+        with pytest.raises(RuntimeError, match='impl "auto" before an implementation was chosen'):
+            operator(*unlike)
 
 
 def test_what_was_checked_once_is_not_taken_for_something_else():
@@ -157,6 +218,7 @@ def test_what_was_checked_once_is_not_taken_for_something_else():
         ((q.detach()[:, :3], k, k), ValueError),
         ((q.detach(), k.to("meta"), k), ValueError),
         ((q.detach(), None, k), TypeError),
+        ((q.detach().to("meta"), k.to("meta"), k.to("meta")), ValueError),
     ):
         with pytest.raises(error):
             attention(*change, plan)

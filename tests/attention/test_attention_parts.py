@@ -13,7 +13,7 @@ from backend import masks
 from backend.core import paths
 from backend.kernels import report
 from backend.masks._mask import definition
-from backend.ops.attention import attention, chooser, functional, parts, prepare, tiles
+from backend.ops.attention import attention, chooser, choosing, parts, prepare, tiles
 from tests.attention import emulated_parts
 from tests.attention.attention_tools import OP, case, wrong
 
@@ -211,15 +211,15 @@ def test_auto_takes_only_kernels_that_have_a_price(monkeypatch):
     priced = chooser.load("NVIDIA H200")[0]
     assert parts.KERNEL not in priced.prices["16 bit"]
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
-    monkeypatch.setattr(functional, "_capability", lambda index: (9, 0))
+    monkeypatch.setattr(choosing, "capability", lambda index: (9, 0))
     monkeypatch.setattr(chooser, "own_folder", lambda: paths.ROOT / "nowhere")
     monkeypatch.setattr(report, "state", lambda: {"attention": {}})
-    known = functional._fitted.__wrapped__(0)
+    known = choosing._fitted.__wrapped__(0)
     assert known is not None and parts.KERNEL in known.by_tma
     for text in ("full", "strided", "longformer"):
         todo = chooser.work_of_case(case(2048, mask=text, batch=16, heads=12, head_dim=64))
         assert known.fit.choose("float16", todo, known.any_strides + known.by_tma) in ("v3_hopper", "v4_scheduled")
-    assert functional.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
+    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
 
 
 def test_under_compile_it_says_that_it_is_not_traced():
@@ -248,7 +248,7 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
                 kept = parts._Kept(plan)
                 kept.ways = [way]
                 work = kept.work(8, blocks)
-                args = (q, k, v, None, None, None, None, None, 0, 0, head_dim**-0.5, parts.KERNEL)
-                outs = [torch.ops.fusescope.attention(*args, work.schedule, work.fragments, work.parts, work.items) for _ in "ab"]
+                args = (q, k, v, parts.KERNEL, work.buffer, work.layout)
+                outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
                 assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim)
                 assert torch.equal(*outs)

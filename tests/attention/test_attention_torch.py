@@ -27,8 +27,8 @@ def test_opcheck(device, impl):
     bias = torch.randn(1, 4, 70, 90, device=device)
     for mask, added in ((None, None), (masks.load("causal"), bias)):
         plan = prepare(mask, 70, 90, device)
-        lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
-        results = torch.library.opcheck(torch.ops.fusescope.attention.default, (q, k, v, added, *lists, 0.125, impl))
+        args = (q, k, v, impl, plan.buffer, plan.layout, 0.125, added)
+        results = torch.library.opcheck(torch.ops.fusescope.attention.default, args)
         assert set(results.values()) == {"SUCCESS"}
 
 
@@ -170,11 +170,10 @@ def test_opcheck_of_every_kernel(impl):
     kernels.load("cuda")
     q, k, v = _qkv("cuda", torch.float16)
     plan = prepare(masks.load("causal"), 70, 90, "cuda")
-    lists = (plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.stride_b, plan.stride_h)
-    lists, steps = parts.arguments(plan, q, k) if impl == parts.KERNEL else (lists, (plan.schedule, plan.fragments))
     try:
         attention(q, k, v, plan, impl=impl)
     except Unsupported as error:
         pytest.skip(str(error))
-    results = torch.library.opcheck(torch.ops.fusescope.attention.default, (q, k, v, None, *lists, 0.125, impl, *steps))
+    taken = parts.work(plan, q, k) if impl == parts.KERNEL else plan
+    results = torch.library.opcheck(torch.ops.fusescope.attention.default, (q, k, v, impl, taken.buffer, taken.layout))
     assert set(results.values()) == {"SUCCESS"}

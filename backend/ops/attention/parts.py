@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.ops.attention import schedule, tiles
+from backend.ops.attention import buffer, schedule, tiles
 from backend.ops.attention.plan import Plan, prepare, tile_lists
 
 KERNEL = "v5_parts"
@@ -45,19 +45,22 @@ class _Lists:
 
 @dataclass(frozen=True)
 class Work:
-    """What a call is given: schedule int32 (entries, 4), fragments int32 (rows, 128) and items int32 (items, 8) on the device, parts int64
-    (parts, 9) on the host. predicted: how long it takes, in steps; build_ms: how long making all of it took."""
+    """What a call is given in the place of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128) and items int32 (items, 8) on
+    the device, parts of ``buffer``; parts int64 (parts, 9) on the host, which ``layout`` repeats. predicted: how long it takes, in steps;
+    build_ms: how long making all of it took."""
 
-    schedule: Any
-    fragments: Any
     parts: Any
-    items: Any
     predicted: float
     build_ms: float
+    buffer: Any
+    layout: str
+    schedule: Any
+    fragments: Any
+    items: Any
 
     @property
     def bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in (self.schedule, self.fragments, self.items))
+        return self.buffer.numel() * self.buffer.element_size()
 
 
 def of(plan: Plan, batch: int, heads: int, head_dim: int, blocks: int | None = None) -> Work:
@@ -77,11 +80,10 @@ def of(plan: Plan, batch: int, heads: int, head_dim: int, blocks: int | None = N
         return kept.works[key]
 
 
-def arguments(plan: Plan | None, q, k) -> tuple[tuple, tuple]:
-    """What the operator takes in the place of a plan's lists and steps; plan None = every key."""
+def work(plan: Plan | None, q, k) -> Work:
+    """What the operator takes in the place of a plan for these tensors; plan None = every key."""
     plan = prepare(None, q.shape[2], k.shape[2], q.device) if plan is None else plan
-    work = of(plan, q.shape[0], q.shape[1], q.shape[3])
-    return (None, None, None, None, plan.stride_b, plan.stride_h), (work.schedule, work.fragments, work.parts, work.items)
+    return of(plan, q.shape[0], q.shape[1], q.shape[3])
 
 
 class _Kept:
@@ -89,7 +91,7 @@ class _Kept:
 
     def __init__(self, plan: Plan):
         begin = time.perf_counter()
-        self.device, self.works, self.tensors = plan.device, {}, {}
+        self.sizes, self.device, self.works = (plan.seq_q, plan.seq_k, plan.batch, plan.heads), plan.device, {}
         self.ways = [[_whole(plan)], _parts(plan)]
         self.build_ms = (time.perf_counter() - begin) * 1e3
 
@@ -99,11 +101,11 @@ class _Kept:
         begin = time.perf_counter()
         made = [(*_work(way, copies, blocks), number) for number, way in enumerate(self.ways) if way]
         predicted, described, items, number = min(made, key=lambda m: m[0])
-        if number not in self.tensors:
-            self.tensors[number] = _joined(self.ways[number])
-        items = torch.from_numpy(items).to(self.device)
+        entries, fragments = _joined(self.ways[number])
+        arrays = {"schedule": entries, "fragments": fragments, "items": torch.from_numpy(items).to(self.device)}
+        data, layout, views = buffer.join(arrays, self.sizes, self.device, described.flatten().tolist())
         took = self.build_ms + (time.perf_counter() - begin) * 1e3
-        return Work(*self.tensors[number], torch.from_numpy(described), items, predicted, took)
+        return Work(torch.from_numpy(described), predicted, took, data, layout, **views)
 
 
 def _resident(device, head_dim: int) -> int:

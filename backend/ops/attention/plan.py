@@ -1,7 +1,7 @@
 """The plan: a mask as lists of live tiles and bitmaps on the device, shared by all attention kernels.
 
-What each tensor holds is defined in cuda/attention/attention.cuh. Kernels and users take a Plan whole; how its bitmaps are laid
-out is between this file and the kernels.
+What each tensor holds is defined in cuda/attention/attention.cuh. Kernels and users take a Plan whole, the operator its buffer and
+layout; how its bitmaps are laid out is between this file and the kernels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.masks import Mask
-from backend.ops.attention import schedule, tiles
+from backend.ops.attention import buffer, schedule, tiles
 
 _KEPT = 64  # plans in the cache; the least recently used goes first
 _cache: OrderedDict[tuple, Plan] = OrderedDict()
@@ -27,7 +27,8 @@ class Plan:
     batch, heads: for how many batch entries and heads it holds masks of their own; 1 = the same for all. row_ptr, tile_index,
     tile_code (int32) and bitmaps (int64, 64 words a tile) are None where every key is live. live_elements, full_tiles and
     partial_tiles count over all its masks, longest is the tiles of the longest list; build_ms is the time of building, ``bytes`` the size on the device.
-    schedule and fragments (schedule.py) are there on devices of compute capability 9.0.
+    schedule and fragments (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32, one
+    dimension); ``layout`` says which (buffer.py). held: works that calls with this plan take instead of it (parts.py, functional.py).
     """
 
     mask: Mask | None
@@ -36,17 +37,20 @@ class Plan:
     device: Any
     batch: int
     heads: int
-    row_ptr: Any
-    tile_index: Any
-    tile_code: Any
-    bitmaps: Any
     live_elements: int
     full_tiles: int
     partial_tiles: int
     longest: int
     build_ms: float
+    buffer: Any
+    layout: str
+    row_ptr: Any
+    tile_index: Any
+    tile_code: Any
+    bitmaps: Any
     schedule: Any = None
     fragments: Any = None
+    held: dict | None = None
 
     @property
     def is_full(self) -> bool:
@@ -74,8 +78,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        parts = (self.row_ptr, self.tile_index, self.tile_code, self.bitmaps, self.schedule, self.fragments)
-        return sum(t.numel() * t.element_size() for t in parts if t is not None)
+        return self.buffer.numel() * self.buffer.element_size()
 
     def dense(self):
         """Bool tensor (batch or 1, heads or 1, seq_q, seq_k) on the plan's device, True = keep; kept after the first call."""
@@ -182,15 +185,17 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
         lists, live, full, partial, longest = tile_lists(masks, seq_q, seq_k, part, device)
         if full == all_tiles:
             lists = (None,) * 4
-    steps = (None, None)
+    arrays = dict(zip(("row_ptr", "tile_index", "tile_code", "bitmaps"), lists))
     if device.type == "cuda":
         import torch
 
         if lists[0] is not None and torch.cuda.get_device_capability(device) == (9, 0):
-            steps = schedule.build(*lists, masks, seq_q, seq_k)
+            arrays["schedule"], arrays["fragments"] = schedule.build(*lists, masks, seq_q, seq_k)
+    data, layout, views = buffer.join(arrays, (seq_q, seq_k, batch, heads), device)
+    if device.type == "cuda":
         torch.cuda.synchronize(device)
     took = (time.perf_counter() - begin) * 1e3
-    return Plan(mask, seq_q, seq_k, device, batch, heads, *lists, live, full, partial, longest, took, *steps)
+    return Plan(mask, seq_q, seq_k, device, batch, heads, live, full, partial, longest, took, data, layout, **views)
 
 
 def tile_lists(masks: int, seq_q: int, seq_k: int, part, device):

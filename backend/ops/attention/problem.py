@@ -64,7 +64,7 @@ def prepared(inputs, impl):
 
 def auto(inputs):
     """The kernel that impl="auto" takes on these inputs."""
-    from backend.ops.attention.functional import choose
+    from backend.ops.attention.choosing import choose
 
     return choose(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], plain=inputs["bias"] is None)
 

@@ -6,7 +6,7 @@ read no further than row_ptr says. There is no schedule, which is as long as the
 
 from __future__ import annotations
 
-from backend.ops.attention import tiles
+from backend.ops.attention import buffer, tiles
 from backend.ops.attention.plan import Plan
 
 
@@ -31,8 +31,9 @@ def plan(mask, seq_q: int, seq_k: int) -> Plan:
     row_ptr[1:] = live.view(-1, columns).sum(1).cumsum(0)
     bitmaps = _packed(torch, squares).view(total, edge)
     batch, heads = mask.shape[:2]
-    return Plan(None, seq_q, seq_k, device, batch, heads, row_ptr, lists[0, :total], lists[1, :total], bitmaps,
-                masks * seq_q * seq_k, total, 0, columns, 0.0)  # fmt: skip
+    arrays = {"row_ptr": row_ptr, "tile_index": lists[0, :total], "tile_code": lists[1, :total], "bitmaps": bitmaps}
+    data, layout, views = buffer.join(arrays, (seq_q, seq_k, batch, heads), device)
+    return Plan(None, seq_q, seq_k, device, batch, heads, masks * seq_q * seq_k, total, 0, columns, 0.0, data, layout, **views)
 
 
 def _packed(torch, squares):

@@ -1,0 +1,138 @@
+"""Which kernel impl="auto" stands for, and which kernels a GPU runs."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from backend.core.errors import Unsupported
+from backend.ops.attention import chooser, parts
+from backend.ops.attention.plan import Plan
+
+# Live keys a row up to which walking them one by one beats whole tiles. On an H200 at (16, 12, 2048, 64) in fp16 a live key costs
+# v1 some 16 us over all rows and one tile a row costs v3 some 25 us (recorded run 20261120-113445-bench-3a2c37).
+_SPARSE_KEYS = 2
+_REUSE = (
+    3  # by how much the fp32 tile kernel is faster per element than the row-wise one, which reads K and V once a row; a guess
+)
+_SCHEDULED = "v4_scheduled"
+_FEW_ROWS = 16  # query rows below which most of a 64-row tile would be idle
+
+
+def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
+    """The kernel that "auto" stands for, from shape, strides, mask, dtype and device. plain: no bias, and a positive scale.
+
+    On a GPU for which there is a fit (chooser.py): of the kernels that it has prices of, are built and take these inputs, the one whose
+    predicted time is least. Without a fit, and under torch.compile, where files cannot be read, by a rule. "cpu" on the CPU.
+    """
+    import torch
+
+    if q.device.type == "cpu":
+        return "cpu"
+    tma = tma_takes(q) and tma_takes(k) and tma_takes(v)
+    scheduled = plain and q.shape[3] <= 128 and (plan is None or plan.is_full or plan.schedule is not None)
+    if not torch.compiler.is_compiling() and (known := _fitted(q.device.index)) is not None:
+        figures = (1, q.shape[2] * k.shape[2], -(-q.shape[2] // 64) * -(-k.shape[2] // 64), 0, -(-k.shape[2] // 64))
+        if plan is not None:
+            figures = (plan.batch * plan.heads, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest)
+        todo = chooser.work(q.shape[0], q.shape[1], q.shape[2], q.shape[3], *figures)
+        by_tma = tuple(name for name in known.by_tma if scheduled or name not in (_SCHEDULED, parts.KERNEL)) if tma else ()
+        taken = known.fit.choose(str(q.dtype).removeprefix("torch."), todo, known.any_strides + by_tma)
+        if taken is not None:
+            return taken
+    live = executed = k.shape[2]
+    if plan is not None:
+        live, executed = plan.live_keys, plan.executed_keys
+    return by_rule(capability(q.device.index), q.element_size(), q.shape[2], live, executed, tma, scheduled)
+
+
+def by_rule(
+    capability: tuple[int, int],
+    element_size: int,
+    seq_q: int,
+    live_keys: float,
+    executed_keys: float,
+    tma: bool,
+    scheduled: bool = False,
+) -> str:
+    """The choice without a fit. live_keys and executed_keys: of a query row on average, the latter in whole tiles; scheduled: what
+    v4 needs beside TMA (no bias, a positive scale, head sizes up to 128, a schedule).
+
+    The row-wise kernel works on live keys, the others on whole tiles: it is taken where a row has few live keys on average or there are
+    few rows, and where there are no tensor cores for the dtype (float32, or below compute capability 8.0), also where tiles are so
+    empty that the fp32 kernel's better reuse does not pay. v3 and v4 are for compute capability 9.0 and for what TMA can address.
+    """
+    if live_keys <= _SPARSE_KEYS or seq_q < _FEW_ROWS:
+        return "v1_rowwise"
+    if element_size == 4 or capability < (8, 0):
+        return "v2_blockwise_fp32" if executed_keys <= _REUSE * live_keys else "v1_rowwise"
+    if capability != (9, 0) or not tma:
+        return "v2_blockwise"
+    return _SCHEDULED if scheduled else "v3_hopper"
+
+
+def refuse_architecture(impl: str, capability: tuple[int, int]) -> None:
+    """Raise Unsupported, naming what to use instead, where a kernel's source does not claim this compute capability."""
+    from backend.core.archs import arch_of
+    from backend.core.sources import families
+    from backend.kernels import plan as build_plan
+
+    arch = arch_of(*capability)
+    known = [v for v in families()["attention"].variants if v.device == "cuda"]
+    asked = next((v for v in known if v.name == impl), None)
+    if asked is not None and not build_plan.claims(asked, arch):
+        others = ", ".join(v.name for v in known if build_plan.claims(v, arch))
+        raise Unsupported(f"{impl} is for {', '.join(asked.archs)}, and this GPU is {arch}; use {others}")
+
+
+class _Fitted(NamedTuple):
+    """A fit with the kernels that are built for the device: those that take any strides, and those fed by TMA."""
+
+    fit: chooser.Fit
+    any_strides: tuple[str, ...]
+    by_tma: tuple[str, ...]
+
+
+@cache
+def _fitted(index: int) -> _Fitted | None:
+    import torch
+
+    from backend.core.archs import arch_of
+    from backend.core.sources import families
+    from backend.kernels import plan as build_plan
+    from backend.kernels import report
+
+    found = chooser.load(torch.cuda.get_device_name(index))
+    if found is None:
+        return None
+    arch, states = arch_of(*capability(index)), report.state().get("attention", {})
+    built = [
+        v
+        for v in families()["attention"].variants
+        if v.device == "cuda" and build_plan.claims(v, arch) and states.get(v.name, {}).get("status") != "failed"
+    ]
+    by_tma = tuple(v.name for v in built if v.archs == ("sm_90a",))  # the Hopper kernels are those fed by TMA
+    return _Fitted(found[0], tuple(v.name for v in built if v.name not in by_tma), by_tma)
+
+
+def tma_takes(t) -> bool:
+    """Whether address and strides are what TMA wants of a 16-bit tensor: multiples of 16 bytes, columns side by side.
+
+    The address by its offset: torch's own storages begin at multiples of 256 bytes. torch.compile does not trace offsets; there an odd
+    one is found by the kernel, whose error says so.
+    """
+    import torch
+
+    size, stride = t.shape, t.stride()
+    return (
+        stride[3] == 1
+        and (torch.compiler.is_compiling() or t.storage_offset() % 8 == 0)
+        and all(n == 1 or (s > 0 and s % 8 == 0) for n, s in zip(size[:3], stride[:3]))
+    )
+
+
+@cache
+def capability(index: int) -> tuple[int, int]:
+    import torch
+
+    return torch.cuda.get_devicecapability(index)
