@@ -30,7 +30,8 @@ class Additive:
         self.mean, self.scale = float(y.mean()), float(y.std()) or 0.01 * float(y.mean())
         x, t = columns(list(pairs)), (y - self.mean) / self.scale
         choices = {own: _NOISE for own in _OWN} if prior is None else {prior[0]: (prior[1],)}
-        spectra = {own: _Spectrum(x, t, own) for own in choices}
+        products = x.T @ x if len(x) >= x.shape[1] else None
+        spectra = {own: _Spectrum(x, t, own, products) for own in choices}
         self.prior = max(((own, noise) for own in choices for noise in choices[own]), key=lambda p: spectra[p[0]].evidence(p[1]))
         self.weights, self.root = spectra[self.prior[0]].posterior(self.prior[1])
 
@@ -60,19 +61,19 @@ def columns(codes: Sequence[str]) -> np.ndarray:
 class _Spectrum:
     """t = x w + noise under one prior: w = deviation * v with v standard normal, seen along the eigenvectors of z = x * deviation."""
 
-    def __init__(self, x: np.ndarray, t: np.ndarray, own: float):
+    def __init__(self, x: np.ndarray, t: np.ndarray, own: float, products: np.ndarray | None):
         self.deviation = np.full(x.shape[1], own)
         self.deviation[: 1 + features.STRUCTURE] = 1.0
-        z = x * self.deviation
-        if len(z) < z.shape[1]:  # the smaller of the two products has all that is not zero
+        if products is None:  # fewer rows than columns: z zᵀ is the smaller product, and has all that is not zero
+            z = x * self.deviation
             values, left = np.linalg.eigh(z @ z.T)
-            kept = values > 1e-9 * values[-1]
-            self.values, self.vectors = values[kept], z.T @ (left[:, kept] / np.sqrt(values[kept]))
         else:
-            values, vectors = np.linalg.eigh(z.T @ z)
-            kept = values > 1e-9 * values[-1]
-            self.values, self.vectors = values[kept], vectors[:, kept]
-        self.turned, self.square, self.count = self.vectors.T @ (z.T @ t), float(t @ t), len(t)
+            values, left = np.linalg.eigh(products * self.deviation * self.deviation[:, None])
+        kept = values > 1e-9 * values[-1]
+        self.values, self.vectors = values[kept], left[:, kept]
+        if products is None:
+            self.vectors = z.T @ (self.vectors / np.sqrt(self.values))
+        self.turned, self.square, self.count = self.vectors.T @ (self.deviation * (t @ x)), float(t @ t), len(t)
 
     def evidence(self, noise: float) -> float:
         """Logarithm of the probability of t, for a noise of this deviation."""
