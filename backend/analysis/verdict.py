@@ -86,7 +86,7 @@ def _of_kernels(
         )
     if intensity is not None and ridge is not None:
         numbers |= {"intensity": intensity, "ridge": ridge}
-        because.append(f"{intensity:.3g} FLOP per byte, and the device's ridge is at {ridge:.3g}")
+        because.append(f"{_three(intensity)} FLOP per byte, and the device's ridge is at {_three(ridge)}")
         if reached is not None:
             numbers["reached"] = reached
             because.append(f"the kernels reach {_percent(reached)} of what the device allows there")
@@ -105,8 +105,13 @@ def _known(row: Mapping[str, Any], key: str) -> bool:
 
 def _time(ns: float) -> str:
     unit, divisor = ("s", 1e9) if ns >= 1e9 else ("ms", 1e6) if ns >= 1e6 else ("µs", 1e3)
-    return f"{ns / divisor:.3g} {unit}"
+    return f"{_three(ns / divisor)} {unit}"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
+
+
+def _three(value: float) -> str:
+    """Three significant digits, without an exponent from a thousand on."""
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"

@@ -58,7 +58,8 @@ def stalls(rows: Sequence[Mapping], names: Mapping[int, str], subtitle: str = ""
     if not launches:
         return template.empty("The report holds no stall reasons (ncu --section WarpStateStats has them).", theme)
     common = sorted(by, key=lambda r: -sum(by[r].values()))[: len(_REASONS)]
-    fig = template.figure("What warps waited for", subtitle, theme, height=190 + 30 * len(launches))
+    rows_of_legend = -(-len(common) // 2)
+    fig = template.figure("What warps waited for", subtitle, theme, height=170 + 30 * len(launches) + 22 * rows_of_legend)
     labels = [f"{n}: {label(names[n], 34)}" for n in launches]
     for reason, colour in zip(common, _REASONS, strict=False):
         words = reason.replace("_", " ")
@@ -66,9 +67,10 @@ def stalls(rows: Sequence[Mapping], names: Mapping[int, str], subtitle: str = ""
             orientation="h", y=labels, x=[100 * by[reason].get(n, 0) for n in launches], name=plain(words, 40), marker=dict(color=colour),
             customdata=[plain(names[n], 160) for n in launches], hovertemplate=f"<b>%{{customdata}}</b><br>{plain(words)}: %{{x:.3g}} %<extra></extra>",
         )  # fmt: skip
-    fig.update_layout(
-        barmode="stack", showlegend=True, legend=dict(orientation="h", y=-0.25 - 0.6 / len(launches), traceorder="normal")
-    )
+    below = dict(
+        orientation="h", yref="container", y=0, yanchor="bottom", traceorder="normal"
+    )  # under the axis, however few bars
+    fig.update_layout(barmode="stack", showlegend=True, legend=below, margin=dict(b=56 + 22 * rows_of_legend))
     fig.update_xaxes(title_text="% of what warps waited or issued", range=[0, 100.5])
     fig.update_yaxes(autorange="reversed")
     return fig

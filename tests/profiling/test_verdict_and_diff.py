@@ -34,6 +34,7 @@ def speed(sm, memory, ns=100):
         ((profile(1000, copies=0.7), [speed(90, 10)]), "copy-bound", "70 % of what the device did"),
         ((profile(1000), [], 10.0, 200.0), "memory-bound", "10 FLOP per byte, and the device's ridge is at 200"),
         ((profile(1000), [], 300.0, 200.0), "compute-bound", "300 FLOP per byte"),
+        ((profile(1000), [], 1034.2, 200.0), "compute-bound", "1,030 FLOP per byte"),
         ((profile(1000), [], 300.0, 200.0, 0.7), "compute-bound", "reach 70 % of what the device allows there"),
         ((profile(1000), [], 300.0, 200.0, 0.2), "latency-bound", "reach 20 %"),
         ((profile(1000),), "cannot tell", "neither a profile of Nsight Compute"),
