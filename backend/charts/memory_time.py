@@ -32,7 +32,8 @@ def lines(
             continue
         colour = next((v for k, v in _COLOURS.items() if name.startswith(k)), "#5B6FB5")
         fig.add_scatter(
-            x=list(x), y=[v / divisor for v in values], mode="lines", name=plain(name), line=dict(color=colour, width=2, shape="hv"),
+            x=list(x), y=[v / divisor for v in values], mode="lines", name=plain(name),
+            line=dict(color=colour, width=2, shape="hv", dash="dot" if name.endswith("(sampled)") else "solid"),
             hovertemplate=f"{plain(name)}: %{{y:.4g}} {unit}<br>%{{x:.4g}} s<extra></extra>",
         )  # fmt: skip
     level, told = 0.0, ""

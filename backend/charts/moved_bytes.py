@@ -57,11 +57,13 @@ def plot(points: Sequence[Point], ceilings: Mapping[str, Ceiling], subtitle: str
             text=f"{plain(name)}: {numbers.three(roof.bandwidth_gbps)} GB/s, {numbers.three(roof.tflops)} TFLOP/s", font=dict(size=11.5, color=c["muted"]),
         )  # fmt: skip
     first = next(iter(ceilings.values()), None)
+    most = max(p.intensity for p in good)
     for p in good:
         symbol, colour = MARKS[p.what]
+        side = "right" if p.intensity == most else "left"  # the two stand side by side and may be near each other
         share = "" if first is None else f"<br>{numbers.percent(p.tflops / min(first.tflops, p.intensity * first.bandwidth_gbps / 1e3))} of the first ceiling above it"  # fmt: skip
         fig.add_scatter(
-            x=[p.intensity], y=[p.tflops], mode="markers+text", text=[p.what], textposition="bottom center", textfont=dict(size=12),
+            x=[p.intensity], y=[p.tflops], mode="markers+text", text=[p.what], textposition=f"bottom {side}", textfont=dict(size=12),
             marker=dict(size=13, symbol=symbol, color=colour, line=dict(color=c["paper"], width=1)),
             hovertemplate=f"<b>{plain(p.name, 120)}</b>, {p.what}<br>{numbers.size(p.bytes)}, {numbers.three(p.flop / 1e9)} GFLOP in {numbers.time(p.ns / 1e6)}"
             f"<br>{numbers.three(p.tflops)} TFLOP/s at {numbers.three(p.intensity)} FLOP/B, {numbers.three(p.bytes / p.ns)} GB/s{share}<extra></extra>",
