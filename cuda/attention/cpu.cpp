@@ -118,9 +118,14 @@ template <typename T> struct Attention {
 
   // Scores of one row that are not live become -inf; bias is added. s is in units of log2, `word` the row's live keys.
   void mask_row(float* s, uint64_t word, int from, int to, int64_t bias_offset) const {
-    if (a.bias)
+    if (a.bias && a.bias_dtype == FS_FLOAT32 && a.bias_stride[3] == 1) {  // dead keys too, up to the last live one: a loop of vectors
+      const float* bias = static_cast<const float*>(a.bias) + bias_offset;
+      const int end = word ? std::min(to, 64 - __builtin_clzll(word)) : from;
+      for (int j = from; j < end; ++j) s[j] += kLog2e * bias[j];
+    } else if (a.bias) {
       for (int j = from; j < to; ++j)
         if (word >> j & 1) s[j] += kLog2e * bias_at(a, bias_offset + j * a.bias_stride[3]);
+    }
     if (word != ~uint64_t(0))
       for (int j = from; j < to; ++j) s[j] = word >> j & 1 ? s[j] : kNone;
   }
