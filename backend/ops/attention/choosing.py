@@ -135,4 +135,4 @@ def tma_takes(t) -> bool:
 def capability(index: int) -> tuple[int, int]:
     import torch
 
-    return torch.cuda.get_devicecapability(index)
+    return torch.cuda.get_device_capability(index)
