@@ -30,6 +30,10 @@ def name(variant) -> str:
     return f"{variant.family}/{variant.name}"
 
 
+def _words(given) -> str:
+    return given if isinstance(given, str) else name(given)
+
+
 def usual_arch(variant) -> str:
     """The one architecture of ``make test``: sm_90a, or the newest that the kernel claims."""
     return FIRST if plan.claims(variant, FIRST) else variant.archs[-1]
@@ -85,7 +89,7 @@ def test_uses_the_instructions_it_claims(variant):
 
 
 @pytest.mark.archs
-@pytest.mark.parametrize(("arch", "variant"), [(a, v) for a in ARCHS for v in KERNELS if plan.claims(v, a)], ids=str)
+@pytest.mark.parametrize(("arch", "variant"), [(a, v) for a in ARCHS for v in KERNELS if plan.claims(v, a)], ids=_words)
 def test_every_claim_holds(arch, variant):
     assert compiled((arch,), False)[variant.family, variant.name, arch] is None
     check_machine_code(variant, arch)
