@@ -22,13 +22,19 @@ def test_a_known_duration_on_the_cpu():
     assert len(samples) == 4 and min(samples) >= 3.0 and sampler.mode == "eager" and sampler.cost_ms >= 3.0
 
 
-def test_short_calls_are_repeated_inside_a_sample():
-    calls = []
-    sampler = timer.CpuEager(lambda: calls.append(0))
+def test_short_calls_are_repeated_inside_a_sample(monkeypatch):
+    calls, now = [], [0]
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
+
+    def run():
+        calls.append(0)
+        now[0] += 500
+
+    sampler = timer.CpuEager(run)
     calls.clear()
-    sampler.take(2)
-    assert len(calls) > 100, "a call of 50 ns needs many repetitions to be resolved"
-    assert sampler._inner == (len(calls) - 1) / 2
+    samples = sampler.take(2)
+    assert len(calls) == 1 + 2 * 100, "a call of 500 ns is repeated until 0.05 ms have passed"
+    assert samples == pytest.approx([5e-4, 5e-4])
 
 
 def test_cold_flushes_before_every_sample_and_outside_it(monkeypatch):
