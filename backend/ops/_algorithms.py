@@ -1,6 +1,7 @@
-"""Which of cuBLASLt's algorithms computes a linear layer: all that its heuristics name are timed once, the fastest is kept.
+"""What computes a linear layer: all of cuBLASLt's algorithms that its heuristics name are timed once, and our own products beside the
+fastest of them.
 
-Kept for the process in the extension (cuda/linear/binding.cpp) and on disk, one file a device and version of the library: a problem
+Algorithms are kept for the process in the extension (cuda/linear/binding.cpp), both choices on disk, one file a device and version of the library: a problem
 is measured once on a machine. Deleting the files under the build cache's algorithms/ costs only time.
 """
 
@@ -12,7 +13,8 @@ import json
 import os
 import re
 import threading
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ _GAIN = 0.99
 """The heuristics' first guess is replaced by what takes less than this share of its time."""
 
 _known: dict[tuple, dict | None] = {}
+_chosen: dict[tuple, str] = {}
 _lock = threading.Lock()
 
 
@@ -41,6 +44,26 @@ def ensure(x, weight, bias, residual, activation: int) -> None:
     with _lock:
         if key not in _known:
             _known[key] = _settle((x, weight, bias, residual, activation), key)
+
+
+def choose(x, weight, bias, residual, activation: int, settled: bool = False) -> str:
+    """The implementation that is fastest for this problem: v2_measured, or a product of ours that takes it. Measured where nothing is
+    known yet, but for stream capture and torch.compile, where v2_measured is taken."""
+    import torch
+
+    operands = (x, weight, bias, residual, activation)
+    if torch.compiler.is_compiling():
+        return IMPL
+    key = *_key(*operands), settled
+    if (found := _chosen.get(key)) is not None:
+        return found
+    ensure(*operands)
+    if torch.cuda.is_current_stream_capturing():
+        return IMPL
+    with _lock:
+        if key not in _chosen:
+            _chosen[key] = _fastest(operands, key[:-1], settled)
+    return _chosen[key]
 
 
 def known() -> list[dict]:
@@ -81,6 +104,56 @@ def _settle(operands: tuple, key: tuple) -> dict | None:
         return {"problem": name, **found, "measured": "now"}
 
 
+def _fastest(operands: tuple, key: tuple, settled: bool) -> str:
+    """Read from disk, or measured."""
+    import torch
+
+    x, weight = operands[:2]
+    own = own_products(x.device.index)
+    if not own or x.numel() * weight.shape[0] < SMALL:
+        return IMPL
+    with torch.cuda.device(x.device), torch.no_grad():
+        name, file = f"{_name(key)}, implementation{', settled' if settled else ''}", _file(x.device.index)
+        known = _read(file).get(name, {}).get("impl")
+        if known in (IMPL, *own):
+            return known
+        taken = [impl for impl in own if _takes(operands, impl)]
+        ms = _replayed(operands, {impl: partial(_run, operands, impl, settled) for impl in (IMPL, *taken)}) if taken else {}
+        fastest = min(ms, key=ms.get, default=IMPL)
+        _write(file, name, {"impl": fastest, "ms": ms})
+        return fastest
+
+
+@cache
+def own_products(index: int | None) -> tuple[str, ...]:
+    """The implementations that compute without cuBLASLt, are built and run on the device."""
+    import torch
+
+    from backend.core.archs import arch_of
+    from backend.core.sources import families
+    from backend.kernels import plan, report
+
+    arch, states = arch_of(*torch.cuda.get_device_capability(index)), report.state().get("linear", {})
+    return tuple(
+        v.name
+        for v in families()["linear"].variants
+        if v.device == "cuda"
+        and v.archs == ("sm_90a",)
+        and plan.claims(v, arch)
+        and states.get(v.name, {}).get("status") != "failed"
+    )
+
+
+def _takes(operands: tuple, impl: str) -> bool:
+    from backend.core.errors import Unsupported
+
+    try:
+        _run(operands, impl)
+    except Unsupported:
+        return False
+    return True
+
+
 def _name(key: tuple) -> str:
     """The problem in words that hold for any process."""
     shape, stride, weight, weight_stride, no_bias, residual, activation, dtype, _, addresses = key
@@ -96,10 +169,10 @@ def _name(key: tuple) -> str:
     return ", ".join([*words, f"activation {activation}", f"addresses {addresses}"])
 
 
-def _run(operands: tuple) -> Any:
+def _run(operands: tuple, impl: str = IMPL, settled: bool = False) -> Any:
     from backend import kernels
 
-    return kernels.call("linear", *operands, impl=IMPL)
+    return kernels.call("linear", *operands, settled, impl=impl)
 
 
 def _remember(operands: tuple, words) -> None:
@@ -151,7 +224,20 @@ def _measure(operands: tuple) -> dict | None:
 
 
 def _timed(operands: tuple, algorithms: dict[int, list[int]]) -> dict[int, float]:
-    """Milliseconds a call of each, by graph replay, in turn: the shortest of some rounds."""
+    """Milliseconds a call of each."""
+
+    def by(words):
+        def call():
+            _remember(operands, words)
+            _run(operands)
+
+        return call
+
+    return _replayed(operands, {i: by(words) for i, words in algorithms.items()})
+
+
+def _replayed(operands: tuple, calls: dict[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Milliseconds of each call by graph replay, in turn: the shortest of some rounds."""
     import torch
 
     x, weight = operands[:2]
@@ -159,18 +245,17 @@ def _timed(operands: tuple, algorithms: dict[int, list[int]]) -> dict[int, float
     repeats = 8 if x.numel() * weight.shape[0] < 1 << 33 else 2
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for i, words in algorithms.items():
-            _remember(operands, words)
-            graphs[i] = _captured(operands, repeats, pool)
+        for name, call in calls.items():
+            graphs[name] = _captured(call, repeats, pool)
         best = dict.fromkeys(graphs, float("inf"))
         for _ in range(_ROUNDS):
-            for i, graph in graphs.items():
-                best[i] = min(best[i], _replay_ms(graph) / repeats)
+            for name, graph in graphs.items():
+                best[name] = min(best[name], _replay_ms(graph) / repeats)
     torch.cuda.current_stream().wait_stream(side)
     return best
 
 
-def _captured(operands: tuple, repeats: int, pool):
+def _captured(call: Callable[[], Any], repeats: int, pool):
     """``repeats`` calls as a CUDA graph on the current stream, which is a side stream."""
     import torch
 
@@ -178,7 +263,7 @@ def _captured(operands: tuple, repeats: int, pool):
     graph.capture_begin(pool=pool, capture_error_mode="thread_local")
     try:
         for _ in range(repeats):
-            _run(operands)
+            call()
     finally:
         graph.capture_end()
     return graph

@@ -86,6 +86,22 @@ def call(inputs, impl):
     return linear(*arguments(inputs)[0], impl=impl)
 
 
+def auto(inputs):
+    x, weight, bias, activation, residual = arguments(inputs)[0]
+    return choose(x, weight, bias, residual, _CODES[activation])
+
+
+def choose(x, weight, bias, residual, activation: int) -> str:
+    """The kernel that "auto" stands for: on a GPU what is fastest for the problem (backend.ops._algorithms)."""
+    if x.device.type != "cuda":
+        from backend import kernels
+
+        return kernels.choose(FAMILY, x.device.type)
+    from backend.ops import _algorithms
+
+    return _algorithms.choose(x, weight, bias, residual, activation)
+
+
 def reference(inputs):
     x, weight, bias, activation, residual = arguments(inputs)[0]
     return _separate(x.double(), weight.double(), bias.double(), activation, None if residual is None else residual.double())
@@ -128,17 +144,19 @@ PEERS = {
 _CODES = {None: 0, "gelu": 1, "gelu_tanh": 2}
 
 
-def linear(x, weight, bias=None, activation=None, residual=None, *, impl="auto"):
+def linear(x, weight, bias=None, activation=None, residual=None, *, settled=False, impl="auto"):
     """activation(x weightᵀ + bias) + residual in x's dtype, products summed in fp32 (never TF32, never 16-bit parts).
 
     x: (..., K), any strides; weight: (N, K), rows side by side, or the transpose of a dense (K, N), neither is copied; bias: (N,) or
     None; activation: None, "gelu" (with erf) or "gelu_tanh"; residual: (..., N) or None. float32, float16 or bfloat16, on the CPU
     (torch's own product) or a CUDA device (cuBLASLt).
 
-    impl: a kernel of cuda/linear, or "auto" for the last of the ladder. v2_measured times what cuBLASLt offers when it meets a
-    problem for the first time, outside stream capture and torch.compile; there it takes what is known already, else cuBLASLt's
-    first guess. What was found is kept on disk for the device and library: backend.ops._algorithms. Raises TypeError and ValueError
-    for operands that do not fit, and core.errors.Unsupported where cuBLASLt has no algorithm.
+    settled: weight and bias are not written by the last kernel before this call on its stream (a model's weights never are): on Hopper
+    they may then be read while that kernel still runs.
+    impl: a kernel of cuda/linear, or "auto" for the fastest. v2_measured times what cuBLASLt offers when it meets a problem for the
+    first time, and "auto" our own products beside it, outside stream capture and torch.compile; there what is known already is taken,
+    else cuBLASLt's first guess. What was found is kept on disk for the device and library: backend.ops._algorithms. Raises TypeError
+    and ValueError for operands that do not fit, and core.errors.Unsupported where cuBLASLt has no algorithm.
     """
     from backend import kernels
 
@@ -157,14 +175,17 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, impl="auto")
     if activation not in _CODES:
         raise ValueError(f"activation is None, 'gelu' or 'gelu_tanh', not {activation!r}")
     operands = (x, weight, bias, residual, _CODES[activation])
-    if x.device.type == "cuda" and impl in ("auto", "v2_measured"):
+    if x.device.type == "cuda" and x.numel():
         from backend.ops import _algorithms
 
-        _algorithms.ensure(*operands)
-    return kernels.call(NAME, *operands, impl=impl)
+        if impl == "auto":
+            impl = _algorithms.choose(*operands, bool(settled))
+        elif impl == _algorithms.IMPL:
+            _algorithms.ensure(*operands)
+    return kernels.call(NAME, *operands, bool(settled), impl=impl)
 
 
-def _fake(x, weight, bias, residual, activation, impl):
+def _fake(x, weight, bias, residual, activation, settled, impl):
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 

@@ -1,5 +1,6 @@
 // LayerNorm of a sum with the row in registers: what v2_registers and v3_few_rows share; they differ in the threads of a row.
 #pragma once
+#include "../common/dependent.cuh"
 #include "../common/reduce.cuh"
 #include "../common/row.cuh"
 #include "bias_residual_layernorm.cuh"
@@ -12,6 +13,8 @@ template <typename T, int Threads, int Each, bool Wide>
 __global__ void __launch_bounds__(Threads* ROWS<Threads>)
     bias_residual_layernorm_held(const T* x, const T* bias, const T* residual, const T* weight, const T* shift, T* out,
                                  int64_t rows, int64_t x_row, int64_t residual_row, int cols, float eps) {
+  wait_for_previous();
+  let_next_start();
   const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
   if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
   x += r * x_row;
@@ -119,9 +122,10 @@ const char* launch_wide(const BiasResidualLayernormArgs& args, cudaStream_t stre
     constexpr int rows = ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    bias_residual_layernorm_held<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * rows, 0, stream>>>(
-        x, bias, residual, weight, shift, out, args.rows, args.x_row, args.residual_row, int(args.cols), args.eps);
-    return launch_error();
+    const cudaError_t status = launch_dependent(bias_residual_layernorm_held<T, threads.value, each.value, Wide>, unsigned(blocks),
+                                                threads.value * rows, 0, stream, 1, x, bias, residual, weight, shift, out, args.rows, args.x_row,
+                                                args.residual_row, int(args.cols), args.eps);
+    return status == cudaSuccess ? launch_error() : cudaGetErrorString(status);
   });
 }
 

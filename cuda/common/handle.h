@@ -96,13 +96,16 @@ inline int dtype_of(const Handle& t) {
   STD_TORCH_CHECK(false, "unsupported: dtype (float32, float16 and bfloat16 are)");
 }
 
-// An uninitialised contiguous tensor on like's device, of libtorch's dtype number or like's own.
-template <size_t Rank> Handle empty(const Handle& like, int32_t dtype, const int64_t (&sizes)[Rank]) {
-  int64_t strides[Rank], step = 1;
-  for (size_t i = Rank; i-- > 0; step *= sizes[i] > 0 ? sizes[i] : 1) strides[i] = step;
+// An uninitialised tensor on like's device, of libtorch's dtype number or like's own; contiguous where no strides are given.
+template <size_t Rank> Handle empty_strided(const Handle& like, int32_t dtype, const int64_t (&sizes)[Rank], const int64_t (&strides)[Rank]) {
   AtenTensorHandle out = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(Rank, sizes, strides, dtype, like.device_type(), like.device_index(), &out));
   return Handle(out);
+}
+template <size_t Rank> Handle empty(const Handle& like, int32_t dtype, const int64_t (&sizes)[Rank]) {
+  int64_t strides[Rank], step = 1;
+  for (size_t i = Rank; i-- > 0; step *= sizes[i] > 0 ? sizes[i] : 1) strides[i] = step;
+  return empty_strided(like, dtype, sizes, strides);
 }
 template <size_t Rank> Handle empty_like(const Handle& like, const int64_t (&sizes)[Rank]) { return empty(like, like.dtype(), sizes); }
 

@@ -1,5 +1,5 @@
-// A linear layer for torch: fusescope::linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, str impl)
-// -> Tensor. Which algorithm of cuBLASLt computes a problem is kept here: linear_algorithms lists what there is, linear_remember says
+// A linear layer for torch: fusescope::linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, bool settled,
+// str impl) -> Tensor. Which algorithm of cuBLASLt computes a problem is kept here: linear_algorithms lists what there is, linear_remember says
 // which one v2_measured takes from now on (backend/ops/_algorithms.py measures).
 #include <array>
 #include <map>
@@ -13,10 +13,10 @@ namespace {
 using namespace fusescope;
 
 struct Plan {
-  bool listed = false, fused = true, has_measured = false;
+  bool listed = false, own = false, fused = true, has_measured = false;  // own: a product of ours, which has no algorithms
   LinearAlgorithm first{}, measured{};
 };
-using Key = std::array<int64_t, 13>;
+using Key = std::array<int64_t, 14>;
 
 std::mutex guard;
 std::map<Key, Plan> plans;
@@ -87,23 +87,25 @@ int64_t alignments(const LinearArgs& args) {
   return code;
 }
 
-Key key_of(const LinearArgs& args, const Tensor& x) {
-  return {x.get_device_index(), args.rows, args.outputs, args.terms, args.x_row, args.weight_row, args.residual_row,
+Key key_of(const LinearArgs& args, const std::string& impl, const Tensor& x) {
+  return {int64_t(std::hash<std::string>{}(impl)), x.get_device_index(), args.rows, args.outputs, args.terms, args.x_row, args.weight_row, args.residual_row,
           args.turned, args.activation, args.dtype, args.bias != nullptr, args.residual != nullptr, alignments(args)};
 }
 
-std::vector<LinearAlgorithm> list(LinearArgs args, int64_t most, const std::string& impl, const Tensor& x) {
+// Nothing where the implementation has a product of its own.
+std::optional<std::vector<LinearAlgorithm>> list(LinearArgs args, int64_t most, const std::string& impl, const Tensor& x) {
   std::vector<LinearAlgorithm> found(size_t(most < 1 ? 1 : (most > 64 ? 64 : most)));
   int32_t count = 0;
   args.request = LINEAR_LIST, args.list = found.data(), args.most = int32_t(found.size()), args.count = &count;
   run("linear", impl, args, x);
+  if (count == LINEAR_OWN) return std::nullopt;
   found.resize(size_t(count));
   return found;
 }
 
 // What is known of the problem; the heuristics are asked once. Sets args.fused.
 Plan plan_of(LinearArgs& args, const std::string& impl, const Tensor& x) {
-  const Key key = key_of(args, x);
+  const Key key = key_of(args, impl, x);
   {
     std::lock_guard<std::mutex> hold(guard);
     const auto at = plans.find(key);
@@ -115,14 +117,17 @@ Plan plan_of(LinearArgs& args, const std::string& impl, const Tensor& x) {
   Plan plan;
   plan.listed = true;
   args.fused = 1;
-  std::vector<LinearAlgorithm> found = list(args, 1, impl, x);
-  if (found.empty()) {
-    args.fused = 0;
-    found = list(args, 1, impl, x);
+  std::optional<std::vector<LinearAlgorithm>> found = list(args, 1, impl, x);
+  plan.own = !found;
+  if (found) {
+    if (found->empty()) {
+      args.fused = 0;
+      found = list(args, 1, impl, x);
+    }
+    STD_TORCH_CHECK(!found->empty(), "unsupported: cuBLASLt has no algorithm for a product of these sizes, strides and dtype");
+    plan.fused = args.fused;
+    plan.first = found->front();
   }
-  STD_TORCH_CHECK(!found.empty(), "unsupported: cuBLASLt has no algorithm for a product of these sizes, strides and dtype");
-  plan.fused = args.fused;
-  plan.first = found.front();
   std::lock_guard<std::mutex> hold(guard);
   return plans[key] = plan;
 }
@@ -147,7 +152,7 @@ Tensor torch_linear(const Tensor& x, const Tensor& weight, const std::optional<T
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const std::optional<Tensor>& residual,
-              int64_t activation, const std::string& impl) {
+              int64_t activation, bool settled, const std::string& impl) {
   find_entry("linear", impl);
   Call call = make_call(x, weight, bias, residual, activation);
   LinearArgs& args = call.args;
@@ -160,8 +165,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>
   Tensor out = result_of(x, args.outputs);
   if (out.numel() == 0) return out;
   args.out = out.mutable_data_ptr();
+  args.settled = settled;
   const Plan plan = plan_of(args, impl, x);
-  args.first = &plan.first;
+  args.first = plan.own ? nullptr : &plan.first;
   args.measured = plan.has_measured ? &plan.measured : nullptr;
   args.workspace_bytes = plan.first.workspace;
   if (args.measured && plan.measured.workspace > args.workspace_bytes) args.workspace_bytes = plan.measured.workspace;
@@ -183,7 +189,7 @@ Tensor linear_algorithms(const Tensor& x, const Tensor& weight, const std::optio
   std::vector<LinearAlgorithm> found;
   if (out.numel() > 0) {
     plan_of(call.args, impl, x);
-    found = list(call.args, most, impl, x);
+    found = list(call.args, most, impl, x).value_or(std::vector<LinearAlgorithm>{});
   }
   Tensor rows = torch::stable::empty({int64_t(found.size()), 9}, torch::headeronly::ScalarType::Long, std::nullopt,
                                      torch::stable::Device(torch::headeronly::DeviceType::CPU));
@@ -211,7 +217,7 @@ void linear_remember(const Tensor& x, const Tensor& weight, const std::optional<
   for (uint64_t& word : measured.data) word = uint64_t(*from++);
   measured.workspace = *from;
   std::lock_guard<std::mutex> hold(guard);
-  Plan& plan = plans[key_of(call.args, x)];
+  Plan& plan = plans[key_of(call.args, impl, x)];
   plan.measured = measured;
   plan.has_measured = true;
 }
@@ -219,7 +225,7 @@ void linear_remember(const Tensor& x, const Tensor& weight, const std::optional<
 
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
-  m.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, str impl) -> Tensor");
+  m.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, bool settled, str impl) -> Tensor");
   m.def("linear_algorithms(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, int most, str impl) -> Tensor");
   m.def("linear_remember(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, Tensor algorithm, str impl) -> ()");
 }

@@ -8,6 +8,7 @@
 
 enum LinearActivation { LINEAR_NONE = 0, LINEAR_GELU_ERF = 1, LINEAR_GELU_TANH = 2 };
 enum LinearRequest { LINEAR_RUN = 0, LINEAR_LIST = 1 };
+enum { LINEAR_OWN = -1 };  // the count of algorithms of a kernel that does not compute by cuBLASLt
 
 // One of cuBLASLt's algorithms (cublasLtMatmulAlgo_t, good for one version of the library) and the workspace it needs, in bytes.
 struct LinearAlgorithm {
@@ -29,8 +30,9 @@ struct LinearArgs {
   int32_t activation;  // LinearActivation
   int32_t fused;       // 0: the product alone by cuBLASLt, all else in our pass
   int32_t dtype;       // FusescopeDtype of all of them
+  int32_t settled;     // the kernel before this one on the stream writes neither weight nor bias: they may be read before it ends
   int32_t request;     // LinearRequest: compute, or list algorithms (pointers are looked at for their alignment only)
-  const LinearAlgorithm* first;     // what cuBLASLt's heuristics name first; not nullptr when computing
+  const LinearAlgorithm* first;     // what cuBLASLt's heuristics name first; not nullptr when computing by it
   const LinearAlgorithm* measured;  // what measurement found fastest, or nullptr
   LinearAlgorithm* list;            // of room for `most`; `count` receives how many there are, best guess first
   int32_t most;
