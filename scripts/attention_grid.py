@@ -116,6 +116,14 @@ def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> st
     return "\n".join([*(line(r.to_json()) for r in records), said])
 
 
+def shard(text: str) -> tuple[int, int]:
+    """(I, N) of "I/N", 0 <= I < N."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and int(number) < int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with I from 0 to N - 1")
+    return int(number), int(count)
+
+
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("what", choices=("cells", "record", "blocks"))
@@ -130,6 +138,9 @@ def main() -> int:
     words.add_argument("--again", action="store_true", help="cells that are recorded already, too")
     words.add_argument("--any-source", action="store_true", help="records of kernels that were edited since count, too")
     words.add_argument("--only", default="", help="cells whose JSON text holds this")
+    words.add_argument(
+        "--shard", type=shard, default=(0, 1), metavar="I/N", help="every Nth missing cell from the Ith: a GPU of N"
+    )
     options = words.parse_args()
     os.chdir(ROOT)
     listed = ops.implementations("attention", "cuda:0", "sm_90a")
@@ -143,7 +154,7 @@ def main() -> int:
     have = set() if options.again else recorded(options.recorded, impls, sources)
     cells = blocks() if options.what == "blocks" else grid()
     cells = [c for c in cells if options.only in json.dumps(c)]
-    missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have]
+    missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have][options.shard[0] :: options.shard[1]]
     if options.what == "cells":
         for c in cells:
             state = "missing " if c in missing else "recorded"

@@ -50,6 +50,7 @@ def main() -> None:
     one, length = q[:, :, :1].clone(), offsets[1:].clone()
     calls = {
         "torch.ops.fusescope.attention": lambda: operator(q, k, v, impl, plan.buffer, plan.layout),
+        "torch.ops.fusescope.attention.default": lambda: operator.default(q, k, v, impl, plan.buffer, plan.layout),
         "attention(plan)": lambda: attention(q, k, v, plan, impl=given.impl),
         "attention(mask)": lambda: attention(q, k, v, mask, impl=given.impl),
         "attention_varlen": lambda: attention_varlen(*rows, offsets, offsets, causal=True),

@@ -51,7 +51,11 @@ def run(args, out) -> int:
         "records": made.records,
     }
     for case in _cases.cases("attention", args.case, {}) if args.case else []:
-        times = made.microseconds(args.dtype, chooser.work_of_case(attention_cases.validate(case)))
+        values = attention_cases.validate(case)
+        todo = chooser.work_of_case(values, made.sms)
+        if todo.keys == values["batch"] * values["heads"] * values["seq"] * values["seq_k"]:
+            todo = todo._replace(in_parts=None)  # choosing.py looks at no parts of a full mask
+        times = made.microseconds(args.dtype, todo)
         chosen = next(iter(times), None)
         data["predictions"].append({"case": case, "dtype": args.dtype, "microseconds": times, "chosen": chosen})
     out.answer(data, "" if out.json else _text(data))
@@ -65,9 +69,10 @@ def _fit(runs: list[str], device: str | None):
         about = folder.read(home)
         name = about.environment.get("device_name")
         found = folder.records(home) if about.kind == "bench" else []
-        if not chooser.measured(found) or (device and name != device):
+        sms = about.environment.get("sms")
+        if (device and name != device) or not sms or not chooser.measured(found, sms):
             continue
-        names.add((name, about.environment.get("sms")))
+        names.add((name, sms))
         records += found
         used.append(about.id)
     if len(names) != 1:
@@ -76,7 +81,7 @@ def _fit(runs: list[str], device: str | None):
             f"a fit is to measurements of attention kernels on one GPU model; these runs have {what} (--device-name picks one)"
         )
     name, sms = names.pop()
-    rows = chooser.measured(records)
+    rows = chooser.measured(records, sms)
     sources = {r.impl: r.source_hash for r in records if r.op == "attention" and r.source_hash and r.impl.startswith("v")}
     made = chooser.fit(name, sms, rows, used, sources)
     ratios = chooser.cross_validated(name, sms, rows)
@@ -100,12 +105,11 @@ def _text(data: dict) -> str:
             f"held out {held['cases']} cases: {held['within_5_percent']:.0%} within 5 % of the best kernel, worst {held['worst']:.2f} times"
         )
     for kind, prices in made["prices"].items():
-        rows = [[impl, *(three(p) for p in values)] for impl, values in prices.items()]
-        lines += [
-            "",
-            f"prices in us ({kind})",
-            table(["kernel", *chooser.FEATURES], rows, right="l" + "r" * len(chooser.FEATURES)),
-        ]
+        for features in (chooser.FEATURES, chooser.IN_PARTS):
+            mine = {impl: values for impl, values in prices.items() if chooser.features_of(impl) == features}
+            rows = [[impl, *(three(p) for p in values)] for impl, values in mine.items()]
+            if rows:
+                lines += ["", f"prices in us ({kind})", table(["kernel", *features], rows, right="l" + "r" * len(features))]
     for p in data["predictions"]:
         lines += ["", ", ".join(f"{k}={v}" for k, v in p["case"].items())]
         lines += [

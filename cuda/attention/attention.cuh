@@ -1,6 +1,7 @@
 // Fused attention forward, out = softmax(scale q k^T + bias, masked) v, for any mask given as tile lists.
 //
-//   q (B, H, S_q, D)   k, v (B, H_kv, S_k, D), query head h reads KV head h / (H / H_kv)   out (B, H, S_q, D), contiguous
+//   q (B, H, S_q, D)   k, v (B, H_kv, S_k, D), query head h reads KV head h / (H / H_kv)
+//   out (B, H, S_q, D), columns side by side, every stride a multiple of 8 elements and the beginning one of 16 bytes
 //   bias (B, H, S_q, S_k) or nullptr; a stride of 0 broadcasts. Rows without any live key give zeros.
 //
 // The mask is a list of live 64 x 64 tiles for each tile of query rows. A mask is one of several (one a batch entry or head)
@@ -32,6 +33,7 @@ struct AttentionArgs {
   int64_t k_stride[4];
   int64_t v_stride[4];
   int64_t bias_stride[4];  // batch, head, query row, key
+  int64_t out_stride[3];   // batch, head, row
   const int32_t* row_ptr;
   const int32_t* tile_index;
   const int32_t* tile_code;

@@ -1,7 +1,7 @@
-// Attention for torch: fusescope::attention(q, k, v, impl, plan?, layout, scale?, bias?) -> (B, H, S_q, D).
+// Attention for torch: fusescope::attention(q, k, v, impl, plan?, layout, scale?, bias?, out_bshd) -> (B, H, S_q, D).
 //
 // Without a plan every key is live; plan.h says what plan and layout are. scale: 1/sqrt(D) where it is not given. bias: up to four
-// dimensions, broadcastable to (B, H, S_q, S_k). impl: run() of handle.h. Everything is checked here, because the operator is called
+// dimensions, broadcastable to (B, H, S_q, S_k). out_bshd: the result lies in memory as (B, S_q, H, D). impl: run() of handle.h. Everything is checked here, because the operator is called
 // without checks in Python before it. Arguments that most calls leave out come last: those cost next to nothing.
 #include <cmath>
 
@@ -36,6 +36,7 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   const Text layout = given.text();
   const std::optional<double> scale = given.optional_number();
   const Handle bias = given.optional_tensor();
+  const bool out_bshd = given.truth();
 
   STD_TORCH_CHECK(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, "q, k and v have four dimensions");
   const int64_t *q_size = q.sizes(), *k_size = k.sizes();
@@ -72,10 +73,11 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   const bool for_parts = impl.view() == "auto" || impl.view() == "v5_parts" || impl.view() == "auto=v5_parts";
   STD_TORCH_CHECK(parts.empty() || for_parts, "a plan in parts is for v5_parts");  // its schedule means something else to the others
   if (bias) add_bias(args, bias, q);
-  Handle out = empty_like(q, {B, H, Sq, D});
+  const int64_t out_size[4] = {B, H, Sq, D};
+  const int64_t out_stride[4] = {H * Sq * D, out_bshd ? D : Sq * D, out_bshd ? H * D : D, 1};
+  Handle out = empty_strided(q, q.dtype(), out_size, out_stride);
   args.out = out.mutable_data();
-  const int64_t out_stride[3] = {H * Sq * D, Sq * D, D};
-  memcpy(all.out_stride, out_stride, sizeof out_stride);
+  memcpy(args.out_stride, out_stride, sizeof args.out_stride);
   Handle workspace;
   if (!parts.empty()) {
     if (const int64_t floats = part_workspace(all)) workspace = empty(q, aoti_torch_dtype_float32(), {floats});
@@ -98,7 +100,7 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, str impl, Tensor? plan=None, str layout=\"\", float? scale=None, "
-      "Tensor? bias=None) -> Tensor");
+      "Tensor? bias=None, bool out_bshd=False) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("attention", &attention); }

@@ -236,10 +236,10 @@ template <typename T> struct Attention {
         }
       }
     }
-    T* out = static_cast<T*>(a.out) + ((int64_t(b) * a.heads + h) * a.seq_q + int64_t(t) * kTile) * head_dim;
+    T* out = static_cast<T*>(a.out) + b * a.out_stride[0] + h * a.out_stride[1] + int64_t(t) * kTile * a.out_stride[2];
     for (int r = 0; r < rows; ++r) {
       const float inverse = sum[r] == 0.f ? 0.f : 1.f / sum[r];  // a row that saw no key is zeros
-      for (int d = 0; d < head_dim; ++d) out[r * head_dim + d] = from_float<T>(o[r * width + d] * inverse);
+      for (int d = 0; d < head_dim; ++d) out[r * a.out_stride[2] + d] = from_float<T>(o[r * width + d] * inverse);
     }
   }
 

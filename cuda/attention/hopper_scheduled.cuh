@@ -349,8 +349,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
 
   if constexpr (Work::whole_lists) {
     const float inverse[2] = {sum[0] > 0.f ? 1.f / sum[0] : 0.f, sum[1] > 0.f ? 1.f / sum[1] : 0.f};
-    T* out = static_cast<T*>(args.out) + (int64_t(b * args.heads + h) * args.seq_q + q_tile * 64) * args.head_dim;
-    store_tile<T, Panels>(q_own, wg, out, args.seq_q - q_tile * 64, args.head_dim, [&](int i, int r) { return o[i] * inverse[r]; });
+    T* out = static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
+    store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim, [&](int i, int r) { return o[i] * inverse[r]; });
   } else {
     work.template finish<T, Panels>(args, at, q_own, wg, o, sum, maximum, factor);
   }

@@ -8,9 +8,9 @@ namespace hopper {
 
 // By all threads of warpgroup wg (0 or 1). value(i, r) is accumulator i of a 64 x 64 Panels product as it goes out, r its row (0: the thread's
 // first, 1: eight further on). tile: Panels tiles of shared memory that nobody reads any more; to: the tile's first row; rows: how many
-// of its 64 exist; columns: head_dim, the distance of rows.
+// of its 64 exist; columns: head_dim; stride: the distance of rows.
 template <typename T, int Panels, typename Value>
-__device__ __forceinline__ void store_tile(uint8_t* tile, int wg, T* to, int rows, int columns, Value value) {
+__device__ __forceinline__ void store_tile(uint8_t* tile, int wg, T* to, int64_t stride, int rows, int columns, Value value) {
   const int lane = threadIdx.x % 32, first_row = 16 * (threadIdx.x / 32 % 4) + lane / 4, t2 = 2 * (lane % 4);
   warpgroup_barrier(wg);
 #pragma unroll
@@ -25,7 +25,7 @@ __device__ __forceinline__ void store_tile(uint8_t* tile, int wg, T* to, int row
   for (int i = threadIdx.x % 128; i < 64 * 8 * Panels; i += 128) {
     const int c = i % (8 * Panels), r = i / (8 * Panels);
     if (r < rows && c * 8 < columns)
-      *reinterpret_cast<uint4*>(to + int64_t(r) * columns + c * 8) =
+      *reinterpret_cast<uint4*>(to + r * stride + c * 8) =
           *reinterpret_cast<const uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4));
   }
 }

@@ -41,16 +41,15 @@ inline PlanLayout plan_layout(std::string_view text, std::vector<AttentionPart>&
 }
 
 // Throws where parts reach beyond their items or are for other sizes.
-inline void check_parts(const std::vector<AttentionPart>& parts, const PlanLayout& n) {
+inline void check_parts(const std::vector<AttentionPart>& parts, const PlanLayout& n, int64_t heads) {
   auto order = [](int64_t modulus, int64_t size) {
     return modulus == 1 || (modulus > 1 && size % modulus == 0 && (size / modulus % 64 == 0 || 64 % (size / modulus) == 0));
   };
-  auto inside = [&](int64_t first, int64_t count) { return first + count <= n.items / 8; };
-  STD_TORCH_CHECK(n.items > 0 && n.items % 8 == 0 && n.schedule > 0 && n.schedule % 4 == 0 && n.fragments > 0,
-                  "parts come with items of 8 words, a schedule and fragments");
+  auto inside = [&](int64_t first, int64_t count) { return first + count <= n.items / 4; };
+  STD_TORCH_CHECK(n.items > 0 && n.items % 4 == 0 && n.schedule % 4 == 0, "parts come with items and a schedule of 4 words");
   for (const AttentionPart& part : parts)
-    STD_TORCH_CHECK(order(part.q_modulus, n.seq_q) && order(part.k_modulus, n.seq_k) && inside(part.items, part.item_count) &&
-                        inside(part.joins, part.join_count) && part.long_count <= part.item_count,
+    STD_TORCH_CHECK(order(part.q_modulus, n.seq_q) && order(part.k_modulus, n.seq_k) && part.rounds < (1 << 24) && part.teams < (1 << 20) &&
+                        inside(part.items, part.rounds * part.teams) && inside(part.joins, part.join_count) && part.slots < (1 << 18) && part.heads == heads,
                     "the parts are for other sizes");
 }
 
@@ -88,7 +87,7 @@ inline void take_plan(AttentionPartsArgs& all, std::vector<AttentionPart>& parts
   STD_TORCH_CHECK(n.bitmaps % (2 * ATTENTION_TILE) == 0 && n.fragments % (2 * ATTENTION_TILE) == 0, "bitmaps and fragments are of 128 words");
   all.parts = parts.data();
   all.part_count = int64_t(parts.size());
-  if (all.part_count) return check_parts(parts, n);
+  if (all.part_count) return check_parts(parts, n, int64_t(args.batch) * args.heads);
   STD_TORCH_CHECK(n.schedule % (4 * lists) == 0 && (n.schedule == 0 || n.fragments > 0), "a schedule is (lists, entries, 4) and comes with fragments");
   args.schedule_stride = int32_t(n.schedule / (4 * lists));
 }

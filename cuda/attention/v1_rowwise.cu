@@ -3,10 +3,7 @@
 // Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups meet once at the end. Of a
 // partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles: this is what makes
 // it the kernel for very sparse rows and very short sequences.
-#include <type_traits>
-
-#include "../common/launch.cuh"
-#include "attention.cuh"
+#include "rows.cuh"
 
 namespace {
 constexpr int kWarps = 4;      // rows a block
@@ -14,34 +11,8 @@ constexpr int kGroups = 4;     // keys a warp works on at once
 constexpr unsigned kAll = 0xffffffffu;
 constexpr float kLog2e = 1.4426950408889634f;
 
-// Eight neighbouring elements of a row.
-template <typename T> struct alignas(16) Eight {
-  T value[8];
-};
-
-// Vector: rows are contiguous and 16-byte aligned, so 16-byte loads; else element by element with the column stride.
-template <bool Vector, typename T> __device__ __forceinline__ Eight<T> load_eight(const T* row, int chunk, int64_t column) {
-  Eight<T> out;
-  if constexpr (Vector) {
-    constexpr int parts = sizeof(Eight<T>) / 16;
-    const uint4* from = reinterpret_cast<const uint4*>(row + 8 * chunk);
-    uint4* to = reinterpret_cast<uint4*>(&out);
-#pragma unroll
-    for (int i = 0; i < parts; ++i) to[i] = from[i];
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) out.value[i] = row[(8 * chunk + i) * column];
-  }
-  return out;
-}
-
-__device__ __forceinline__ float bias_at(const AttentionArgs& a, int64_t offset) {
-  if (a.bias_dtype == FS_FLOAT32) return static_cast<const float*>(a.bias)[offset];
-  if (a.bias_dtype == FS_FLOAT16) return __half2float(static_cast<const __half*>(a.bias)[offset]);
-  return __bfloat162float(static_cast<const __nv_bfloat16*>(a.bias)[offset]);
-}
-
 // Chunks: 8-element pieces of a row that one lane of a group holds, ceil(D / 64). Unroll: keys a group has in flight.
+// Vector: rows are read in 16-byte pieces.
 template <typename T, int Chunks, bool Vector, int Unroll>
 __global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3 : 2) attention_rowwise(const AttentionArgs a) {
   const int lane = threadIdx.x & 31, group = lane >> 3, member = lane & 7;
@@ -55,12 +26,13 @@ __global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3
   const T* v = static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1];
   const int64_t bias_row = a.bias ? b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] : 0;
 
+  const int64_t q_step = Vector ? 1 : a.q_stride[3], k_step = Vector ? 1 : a.k_stride[3], v_step = Vector ? 1 : a.v_stride[3];
   float query[Chunks][8], context[Chunks][8] = {};
 #pragma unroll
   for (int c = 0; c < Chunks; ++c) {
     const int chunk = member + 8 * c;
     Eight<T> piece{};
-    if (chunk < live_chunks) piece = load_eight<Vector>(q, chunk, a.q_stride[3]);
+    if (chunk < live_chunks) piece = load_eight(q + 8 * chunk * q_step, q_step, Vector);
 #pragma unroll
     for (int i = 0; i < 8; ++i) query[c][i] = chunk < live_chunks ? to_float(piece.value[i]) * (a.scale * kLog2e) : 0.f;
   }
@@ -77,8 +49,8 @@ __global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3
       for (int c = 0; c < Chunks; ++c) {
         const int chunk = member + 8 * c;
         if (key[u] >= 0 && chunk < live_chunks) {
-          Eight<T> piece = load_eight<Vector>(k + key[u] * a.k_stride[2], chunk, a.k_stride[3]);
-          value[u][c] = load_eight<Vector>(v + key[u] * a.v_stride[2], chunk, a.v_stride[3]);
+          Eight<T> piece = load_eight(k + key[u] * a.k_stride[2] + 8 * chunk * k_step, k_step, Vector);
+          value[u][c] = load_eight(v + key[u] * a.v_stride[2] + 8 * chunk * v_step, v_step, Vector);
 #pragma unroll
           for (int i = 0; i < 8; ++i) dot = fmaf(query[c][i], to_float(piece.value[i]), dot);
         }
@@ -168,7 +140,7 @@ __global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3
   sum += __shfl_xor_sync(kAll, sum, 8);
   sum += __shfl_xor_sync(kAll, sum, 16);
   const float inverse = sum == 0.f ? 0.f : 1.f / sum;  // a NaN sum stays NaN
-  T* out = static_cast<T*>(a.out) + item * a.head_dim;
+  T* out = static_cast<T*>(a.out) + b * a.out_stride[0] + head * a.out_stride[1] + row * a.out_stride[2];
 #pragma unroll
   for (int c = 0; c < Chunks; ++c) {
     const int chunk = member + 8 * c;
@@ -184,16 +156,9 @@ __global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3
   }
 }
 
-// Whether every row of a tensor starts at a multiple of 16 bytes and is contiguous.
-bool vectors(const void* p, const int64_t (&stride)[4], int size) {
-  bool good = reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride[3] == 1;
-  for (int i = 0; i < 3; ++i) good = good && stride[i] * size % 16 == 0;
-  return good;
-}
-
 template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
   constexpr int size = int(sizeof(T));
-  if (vectors(a.q, a.q_stride, size) && vectors(a.k, a.k_stride, size) && vectors(a.v, a.v_stride, size)) {
+  if (has_vectors(a.q, a.q_stride, size) && has_vectors(a.k, a.k_stride, size) && has_vectors(a.v, a.v_stride, size)) {
     attention_rowwise<T, Chunks, true, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
   } else {
     attention_rowwise<T, Chunks, false, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);

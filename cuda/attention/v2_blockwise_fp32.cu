@@ -4,17 +4,13 @@
 // 64 output columns. Operands are fp32 in shared memory whatever they are outside; rows are padded by four floats, so that eight lanes
 // that read 16 bytes each hit different banks. Scores are summed over 32 columns of head size at a time, so any head size fits. Where
 // tensor cores do not serve (fp32, and 16 bits before sm_80), this is the tiled kernel and v1 the one for few live keys.
-#include "../common/launch.cuh"
-#include "attention.cuh"
+#include "rows.cuh"
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kThreads = 256, kDepth = 32;
 constexpr int kNarrow = kDepth + 4, kWide = kTile + 4;  // floats a row in shared memory
 constexpr float kLog2e = 1.4426950408889634f;
 
-template <typename T> struct alignas(16) Eight {
-  T value[8];
-};
 template <typename T> struct alignas(4 * sizeof(T)) Four {
   T value[4];
 };
@@ -27,31 +23,16 @@ template <typename T> struct Rows {
 };
 
 // Eight neighbouring elements of a row as floats; zeros beyond the rows or the head.
-template <typename T> __device__ __forceinline__ void load_eight(float* to, const Rows<T>& from, int row, int rows, int column, int head_dim) {
+template <typename T> __device__ __forceinline__ void load_floats(float* to, const Rows<T>& from, int row, int rows, int column, int head_dim) {
   float4 out[2] = {};
   if (row < rows && column < head_dim) {
-    const T* source = from.first + row * from.row_stride + column * from.column_stride;
-    Eight<T> piece;
-    if (from.vectors) {
-      constexpr int parts = sizeof(Eight<T>) / 16;
-#pragma unroll
-      for (int i = 0; i < parts; ++i) reinterpret_cast<uint4*>(&piece)[i] = reinterpret_cast<const uint4*>(source)[i];
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) piece.value[i] = source[i * from.column_stride];
-    }
+    const Eight<T> piece = load_eight(from.first + row * from.row_stride + column * from.column_stride, from.column_stride, from.vectors);
 #pragma unroll
     for (int h = 0; h < 2; ++h)
       out[h] = make_float4(to_float(piece.value[4 * h]), to_float(piece.value[4 * h + 1]), to_float(piece.value[4 * h + 2]), to_float(piece.value[4 * h + 3]));
   }
   reinterpret_cast<float4*>(to)[0] = out[0];
   reinterpret_cast<float4*>(to)[1] = out[1];
-}
-
-__device__ __forceinline__ float bias_at(const AttentionArgs& a, int64_t i) {
-  if (a.bias_dtype == FS_FLOAT32) return static_cast<const float*>(a.bias)[i];
-  if (a.bias_dtype == FS_FLOAT16) return __half2float(static_cast<const __half*>(a.bias)[i]);
-  return __bfloat162float(static_cast<const __nv_bfloat16*>(a.bias)[i]);
 }
 
 __device__ __forceinline__ float dot(float4 a, float4 b, float sum) { return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum)))); }
@@ -86,8 +67,8 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
     for (int depth = 0; depth < a.head_dim; depth += kDepth) {
       __syncthreads();  // everybody is done with what was there
       const int r = threadIdx.x / 4, c = threadIdx.x % 4 * 8;
-      load_eight<T>(q_part + r * kNarrow + c, q, row0 + r, a.seq_q, depth + c, a.head_dim);
-      load_eight<T>(k_part + r * kNarrow + c, k, first + r, a.seq_k, depth + c, a.head_dim);
+      load_floats<T>(q_part + r * kNarrow + c, q, row0 + r, a.seq_q, depth + c, a.head_dim);
+      load_floats<T>(k_part + r * kNarrow + c, k, first + r, a.seq_k, depth + c, a.head_dim);
       __syncthreads();
 #pragma unroll
       for (int d = 0; d < kDepth; d += 4) {
@@ -144,7 +125,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int piece = threadIdx.x + i * kThreads, r = piece / 8, c = piece % 8 * 8;
-        load_eight<T>(operands + r * kWide + c, v, first + r, a.seq_k, p * kTile + c, a.head_dim);
+        load_floats<T>(operands + r * kWide + c, v, first + r, a.seq_k, p * kTile + c, a.head_dim);
       }
       __syncthreads();
 #pragma unroll 4
@@ -167,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
     }
   }
 
-  T* const to = static_cast<T*>(a.out) + ((int64_t(b) * a.heads + head) * a.seq_q + row0) * a.head_dim;
+  T* const to = static_cast<T*>(a.out) + b * a.out_stride[0] + head * a.out_stride[1] + row0 * a.out_stride[2];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     float total = sum[i];
@@ -182,15 +163,9 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
       Four<T> piece;
 #pragma unroll
       for (int j = 0; j < 4; ++j) piece.value[j] = from_float<T>(out[p][i][j] * inverse);
-      *reinterpret_cast<Four<T>*>(to + int64_t(4 * y + i) * a.head_dim + column) = piece;
+      *reinterpret_cast<Four<T>*>(to + (4 * y + i) * a.out_stride[2] + column) = piece;
     }
   }
-}
-
-bool has_vectors(const void* p, const int64_t (&stride)[4], int size) {
-  bool good = reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride[3] == 1;
-  for (int i = 0; i < 3; ++i) good = good && stride[i] * size % 16 == 0;
-  return good;
 }
 
 template <typename T, int Panels> const char* launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {

@@ -315,8 +315,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
     inverse[r] = sum[r] > 0.f ? 1.f / sum[r] : 0.f;
   }
   const int q_tile = q_block * WG + wg;
-  T* out = static_cast<T*>(args.out) + (int64_t(b * args.heads + h) * args.seq_q + q_tile * 64) * args.head_dim;
-  store_tile<T, Panels>(q_own, wg, out, args.seq_q - q_tile * 64, args.head_dim,
+  T* out = static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
+  store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim,
                         [&](int i, int r) { return begin == end ? 0.f : o[i / 32][i % 32] * inverse[r]; });
 #endif
 }

@@ -53,11 +53,13 @@ template <typename T, int Panels, int WG, bool Split> const char* launch(const A
 }
 
 template <typename T> const char* with_panels(const AttentionArgs& args, cudaStream_t stream) {
-  // Few query tiles: several warpgroups share one, so that its list takes less time. Many: each its own.
+  // Few query tiles: several warpgroups share one, so that its list takes less time. Many: each its own. Up to 528, two that share one
+  // begin a second round of blocks, which short lists do not pay for.
   const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
+  const int longest = args.schedule ? (args.schedule_stride - 1) / 2 : (args.seq_k + 127) / 128;  // in steps
   if (args.head_dim <= 64) {
-    if (tiles <= 132 && args.seq_k > 256) return launch<T, 1, 4, true>(args, stream);
-    if (tiles <= 2 * 264 && args.seq_k > 128) return launch<T, 1, 2, true>(args, stream);
+    if (tiles <= 132 && longest > 2) return launch<T, 1, 4, true>(args, stream);
+    if ((tiles <= 264 && longest > 1) || (tiles <= 528 && longest > 5)) return launch<T, 1, 2, true>(args, stream);
     return launch<T, 1, 2, false>(args, stream);
   }
   return tiles <= 132 ? launch<T, 2, 2, true>(args, stream) : launch<T, 2, 2, false>(args, stream);

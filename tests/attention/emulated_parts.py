@@ -10,7 +10,7 @@ import os
 
 import torch
 
-from backend.ops.attention import parts
+from backend.ops.attention import items, parts
 from tests.attention.attention_tools import OP, case, wrong
 from tests.emulator import build
 
@@ -29,17 +29,17 @@ CASES = (
     ({"seq": 64, "seq_k": 130, "mask": "padding:lengths=66+3", "batch": 2}, "whole", 1),
     ({"seq": 1}, "whole", 1),
 )
-"""With how the mask is taken: as a whole or in parts, and whether lists are cut into pieces; and how many blocks there are to fill."""
+"""With how the mask is taken: as a whole or in parts, and whether lists are cut into pieces; and how many teams there are."""
 
 
-def work_of(plan, values, taken: str, blocks: int):
+def work_of(plan, values, taken: str, teams: int):
     """The work of a call where whole or parts is not left to the prediction, and a piece costs nothing."""
     kept = parts._Kept(plan)
     kept.ways = [kept.ways["part" in taken]]
     object.__setattr__(plan, "_parts", kept)
-    for price in ("_BLOCK", "_PIECE", "_JOIN"):
-        setattr(parts, price, 0.0)
-    return parts.of(plan, values["batch"], values["heads"], values["head_dim"], blocks)
+    for price in ("_ITEM", "_PIECE", "_JOIN"):
+        setattr(items, price, 0.0)
+    return parts.of(plan, values["batch"], values["heads"], values["head_dim"], teams)
 
 
 def seen(work) -> str:
@@ -50,12 +50,12 @@ def seen(work) -> str:
 
 def main() -> None:
     torch.ops.load_library(build({"attention": (parts.KERNEL,)}))
-    for number, (values, taken, blocks) in enumerate(CASES):
+    for number, (values, taken, teams) in enumerate(CASES):
         dtype = ("float16", "bfloat16")[number % 2]
         values = case(**({"batch": 1, "heads": 1, "head_dim": 64} | values))
         inputs = OP.inputs(values, dtype, "cpu", number)
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
-        work = work_of(plan, values, taken, blocks)
+        work = work_of(plan, values, taken, teams)
         outs = []
         for copies in ("late", "early"):  # when TMA delivers must not matter
             os.environ["EMULATED_COPIES"] = copies

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from backend import cli, ops
+from backend import cli, masks, ops
 from backend.core.paths import ROOT
 from backend.core.records import Record, Time, Times
-from backend.ops.attention import chooser, choosing, prepare
+from backend.kernels import report
+from backend.masks import layout
+from backend.ops.attention import chooser, choosing, parts, prepare
 from backend.store import folder
 
 OP = ops.load("attention")
@@ -17,7 +19,7 @@ RECORDED = sorted((ROOT / "profiles" / "recorded").glob("*-bench-*"))
 
 
 def work(**values):
-    return chooser.work_of_case(OP.validate({"batch": 4, "heads": 8, "head_dim": 64} | values))
+    return chooser.work_of_case(OP.validate({"batch": 4, "heads": 8, "head_dim": 64} | values), 132)
 
 
 def short(record):
@@ -32,21 +34,42 @@ def cases():
     ]
 
 
-def test_work_counts_what_the_plan_counts():
+def test_work_counts_what_the_mask_says():
+    """Against the count of tiles that pictures of masks and costs go by; in parts as the plan's own work."""
     for text in ("full", "causal", "bigbird", "document:lengths=100+100"):
         values = OP.validate({"batch": 3, "heads": 2, "seq": 200, "mask": text})
-        plan = prepare(OP.inputs(values, "float32", "cpu", 0)["mask"], 200, 200)
-        figures = (1, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest)
-        assert chooser.work(3, 2, 200, 64, *figures) == chooser.work_of_case(values)
+        cut = layout.tiles(masks.parse(text), 200, 200)
+        figures = (1, cut.kept, cut.full, cut.partial, int(cut.live_map.sum(-1).max()))
+        counted = chooser.work_of_case(values, 132)
+        assert chooser.work(3, 2, 200, 64, *figures) == counted._replace(in_parts=None)
+        plan = prepare(masks.parse(text), 200, 200)
+        assert counted.in_parts == parts.of(plan, 3, 2, 64, 264).figures
+    for left_out in ({"mask": "causal", "head_dim": 136}, {"mask": "padding:lengths=100+7", "batch": 2}):
+        assert chooser.work_of_case(OP.validate({"seq": 200} | left_out), 132).in_parts is None
+
+
+def test_figures_of_a_work():
+    """Strided masks are two parts; a list that is cut leaves partial results; two copies are twice the blocks."""
+    plan = prepare(
+        ops.load("attention").inputs(OP.validate({"seq": 4096, "mask": "strided"}), "float32", "cpu", 0)["mask"], 4096, 4096
+    )
+    one, two = (parts.of(plan, batch, 64, 64, 16).figures for batch in (1, 2))
+    assert one.parts == 2 and 0 < one.later < one.blocks and one.steps > 0
+    assert two == one._replace(steps=2 * one.steps, blocks=2 * one.blocks, later=2 * one.later, pieces=2 * one.pieces)
+    cut = parts.of(prepare(None, 4096, 4096), 1, 1, 64, 264)
+    assert cut.figures.joins == 1 and cut.figures.pieces > 0 and cut.gain > 1.4
+    assert cut.figures.steps == 64 / 2 * 32, "every step is one of both query tiles"
 
 
 def test_a_fit_finds_the_prices_that_times_were_made_of():
-    prices = {"v1_a": (2, 30, 0, 0, 0.5, 0, 1), "v2_b": (4, 0, 0.2, 0.05, 0, 0.4, 0)}
-    rows = [(impl, "float16", w, float(np.dot(w.features(132), p))) for impl, p in prices.items() for w in cases()]
+    prices = {
+        "v1_a": (2, 30, 0, 0, 0.5, 0, 1, 0),
+        "v2_b": (4, 0, 0.2, 0.05, 0, 0.4, 0, 0),
+        "v5_parts": (5, 8, 6, 1, 0.5, 2, 3, 1),
+    }
+    rows = [(impl, "float16", w, float(np.dot(w.features(impl, 132), p))) for impl, p in prices.items() for w in cases()]
     made = chooser.fit("GPU", 132, rows)
-    assert {w.blocks <= 4 * 132 for _, _, w, _ in rows} == {True, False}, "both regimes are fitted"
-    for impl, p in prices.items():
-        assert np.allclose(made.prices["16 bit, few tiles"][impl], p, atol=1e-2 * max(p))
+    assert set(made.prices) == {"16 bit, few tiles", "16 bit, some tiles", "16 bit"}, "all regimes are fitted"
     for impl, dtype, w, us in rows:  # where there are many tiles the longest list never binds, and two prices add up
         assert made.microseconds(dtype, w)[impl] == pytest.approx(us, rel=1e-2)
     assert chooser.regret(made, rows) == pytest.approx([1.0] * len({w for _, _, w, _ in rows}), abs=1e-6)
@@ -72,7 +95,7 @@ def test_on_what_was_recorded_it_is_within_5_percent_of_the_best_kernel():
         by_device.setdefault(device, []).extend(r for r in folder.records(home) if short(r))
     checked = 0
     for (device, sms), records in by_device.items():
-        rows = chooser.measured(records)
+        rows = chooser.measured(records, sms)
         if len(rows) < 30:
             continue
         ratios = chooser.cross_validated(device, sms, rows)
@@ -108,6 +131,8 @@ def test_a_fit_made_here_comes_first_and_a_broken_one_counts_as_none(tmp_path, m
 def test_the_rule_without_a_fit():
     assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True) == "v3_hopper"
     assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
+    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True, gains=True) == "v5_parts"
+    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, gains=True) == "v3_hopper"
     assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, False, scheduled=True) == "v2_blockwise"
     assert choosing.by_rule((8, 0), 2, 512, 100.0, 120.0, True) == "v2_blockwise"
     for capability, size in (((7, 5), 2), ((9, 0), 4)):  # no tensor cores for these
@@ -115,6 +140,36 @@ def test_the_rule_without_a_fit():
         assert choosing.by_rule(capability, size, 512, 10.0, 120.0, True) == "v1_rowwise"
     for seq_q, live in ((8, 100.0), (512, 1.5)):
         assert choosing.by_rule((9, 0), 2, seq_q, live, 120.0, True) == "v1_rowwise"
+
+
+@pytest.fixture
+def an_h200(monkeypatch):
+    """As far as the chooser asks; tensors stay on the CPU."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
+    monkeypatch.setattr(choosing, "capability", lambda index: (9, 0))
+    monkeypatch.setattr(chooser, "own_folder", lambda: ROOT / "nowhere")
+    monkeypatch.setattr(report, "state", lambda: {"attention": {}})
+
+
+def test_what_ships_prices_every_kernel_of_the_gpu(an_h200):
+    known = choosing._fitted.__wrapped__(0)
+    assert set(known.by_tma) >= {"v3_hopper", "v4_scheduled", *parts.KERNELS}
+    for kind in ("16 bit", "16 bit, some tiles", "16 bit, few tiles"):
+        assert {*parts.KERNELS, "v4_scheduled", "v3_hopper"} <= set(known.fit.prices[kind])
+
+
+def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h200):
+    """A dilated mask in order of residues has half the steps; a window has short lists that v4 takes whole."""
+    known = choosing._fitted.__wrapped__(0)
+    for mask, batch, seq, taken in (
+        ("dilated", 16, 2048, "v5_parts"),
+        ("longformer", 1, 4096, "v5_parts"),
+        ("sliding_window", 16, 2048, "v4_scheduled"),
+    ):
+        todo = work(batch=batch, seq=seq, heads=12, mask=mask)
+        assert known.fit.choose("float16", todo, known.any_strides + known.by_tma) == taken
+        without = known.fit.choose("float16", todo._replace(in_parts=None), known.any_strides + known.by_tma)
+        assert without not in parts.KERNELS, "what is not counted is not chosen"
 
 
 def test_the_verb(tmp_path, monkeypatch, capsys):
@@ -148,5 +203,16 @@ def test_only_the_newest_source_of_a_kernel_counts():
         times = Times(graph=Time(ms, ms, ms, 10, True))
         return Record("attention", "v1_a", values, "float16", "cuda:0", "ok", time_ms=times, source_hash=source)
 
-    rows = chooser.measured([record(1.0, "old", 64), record(2.0, "new", 64), record(3.0, "old", 128), record(4.0, "new", 128)])
+    rows = chooser.measured(
+        [record(1.0, "old", 64), record(2.0, "new", 64), record(3.0, "old", 128), record(4.0, "new", 128)], 132
+    )
     assert [us for *_, us in rows] == [2000.0, 4000.0]
+
+
+def test_records_of_a_kernel_in_parts_count_where_it_can_be_chosen():
+    def record(**values):
+        times = Times(graph=Time(1.0, 1.0, 1.0, 10, True))
+        return Record("attention", parts.KERNEL, OP.validate(values), "float16", "cuda:0", "ok", time_ms=times, source_hash="now")
+
+    rows = chooser.measured([record(seq=64), record(seq=64, batch=2, mask="padding:lengths=60+7")], 132)
+    assert [done.blocks for _, _, done, _ in rows] == [12]

@@ -121,7 +121,7 @@ def test_the_operator_itself_checks_what_it_is_given():
     plan = prepare(masks.load("causal"), 9, 11)
     apart = parts.of(plan, 2, 4, 32)
     rows = apart.parts.tolist()
-    rows[-1][3] += 1  # an item more than there are
+    rows[-1][3] += 1  # a round more than there is
     beyond = " ".join(apart.layout.split()[:11] + [str(n) for row in rows for n in row])
     sizes, lengths = plan.layout.split()[:4], plan.layout.split()[4:]
 
@@ -167,7 +167,7 @@ def test_the_operator_itself_checks_what_it_is_given():
         ({"layout": changed(row_ptr=10**20)}, "a plan's layout is 11 numbers"),
         ({"buffer": plan.buffer.long()}, "a plan is one row of int32"),
         ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
-        ({"layout": plan.layout + " 1" * 9}, "parts come with items of 8 words"),
+        ({"layout": plan.layout + " 1" * 9}, "parts come with items and a schedule of 4 words"),
         ({"layout": apart.layout, "buffer": apart.buffer}, "a plan in parts is for v5_parts"),
         ({"layout": apart.layout, "buffer": apart.buffer, "impl": "v5_parts"}, "no implementation 'v5_parts'"),
         ({"layout": beyond, "buffer": apart.buffer}, "the parts are for other sizes"),

@@ -126,6 +126,21 @@ def test_error_is_at_most_twice_that_of_sdpa(impl, device, dtype):
 
 
 @each_kernel
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_output_that_the_next_projection_reads_without_a_copy(impl, device, dtype):
+    """The same bits in (B, S, H, D) order, by the long way, the short one, and with a bias; nothing beside the result is written."""
+    for seq, seq_k, head_dim in ((70, 130, 64), (200, 200, 40), (130, 33, 128), (64, 64, 256)):
+        inputs = OP.inputs(case(seq, seq_k, "causal", heads=3, head_dim=head_dim), dtype, device, 0)
+        with skip_unsupported(device):
+            expected = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], impl=impl)
+            for _ in range(2):
+                out = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], impl=impl, out_bshd=True)
+                rows = out.transpose(1, 2).reshape(2, seq, 3 * head_dim)
+                assert rows.data_ptr() == out.data_ptr() and rows.is_contiguous()
+                assert torch.equal(out, expected)
+
+
+@each_kernel
 def test_strange_strides(impl, device):
     plain = OP.inputs(case(40, 70, "causal", head_dim=40), "float16", device, 0)
     expanded = plain | {"k": plain["k"][:, :1].expand(-1, 2, -1, -1), "v": plain["v"][:1].expand(2, -1, -1, -1)}

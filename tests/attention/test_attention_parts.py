@@ -11,9 +11,8 @@ import torch
 
 from backend import masks
 from backend.core import paths
-from backend.kernels import report
 from backend.masks._mask import definition
-from backend.ops.attention import attention, chooser, choosing, parts, prepare, tiles
+from backend.ops.attention import attention, items, parts, prepare, tiles
 from tests.attention import emulated_parts
 from tests.attention.attention_tools import OP, case, wrong
 
@@ -53,46 +52,49 @@ def test_places_in_order_of_residues(modulus, size):
 
 
 def decoded(work, plan, pairs):
-    """The dense masks (masks, S_q, S_k) that the items of all parts make up, as the kernel reads them: how often each pair is worked on."""
+    """The dense masks (batch entries * heads, S_q, S_k) that the items of all parts make up, as the kernel reads them: how often each pair is
+    worked on; and the slots of each part."""
     thread, element = torch.arange(128)[:, None], torch.arange(32)[None, :]
     row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (element >> 1 & 1)
     column = 8 * (element // 4) + 2 * (thread % 4) + (element & 1)
     squares = torch.zeros(work.fragments.shape[0], 64, 64, dtype=torch.int32)
     squares[:, row, column] = (work.fragments[:, :, None] >> element & 1).int()
     seq_q, seq_k = plan.seq_q, plan.seq_k
-    out = torch.zeros(plan.batch * plan.heads, seq_q, seq_k, dtype=torch.int32)
-    entries, items, slots = work.schedule.tolist(), work.items.tolist(), []
-    for q_modulus, k_modulus, first, count, long_count, joins, join_count, slot_count, longest in work.parts.tolist():
-        mine, used = items[first : first + count], []
-        lengths = [item[4] for item in mine]
-        assert lengths == sorted(lengths, reverse=True) and max(lengths, default=0) == longest
-        assert long_count == sum(2 * n > longest for n in lengths)
+    entries, rows, slots = work.schedule.tolist(), work.items.tolist(), []
+    heads = work.parts[0, 8].item()
+    out = torch.zeros(heads, seq_q, seq_k, dtype=torch.int32)
+    for q_modulus, k_modulus, first, rounds, teams, joins, join_count, slot_count, _ in work.parts.tolist():
+        mine, used, finished = rows[first : first + rounds * teams], [], []
+        ended = [[mine[r * teams + t][0] < 0 for r in range(rounds)] for t in range(teams)]
+        assert all(column == sorted(column) for column in ended), "a team has no gap between its items"
         q_order = tiles.ordered(np.arange(seq_q), q_modulus, seq_q)
         k_order = tiles.ordered(np.arange(seq_k), k_modulus, seq_k)
-        placed = torch.zeros(len(out), pairs * 128, -(-seq_k // 64) * 64, dtype=torch.int32)
-        for pair, mask, entry, slot, steps, end, begin, _ in mine:
-            used += [slot] if slot >= 0 else []
-            for s in range(steps):
-                (index0, index1, residue0, residue1), codes = entries[entry + 2 * s], entries[entry + 2 * s + 1]
-                for query in (0, 1):
-                    inside = s < end if query == 0 else s >= begin
-                    for place, code in zip(
-                        (residue0 * (seq_k // k_modulus) + index0, residue1 * (seq_k // k_modulus) + index1), codes[2 * query :]
-                    ):
+        placed = torch.zeros(heads, pairs * 128, -(-seq_k // 64) * 64, dtype=torch.int32)
+        for pair, head, entry, packed in mine:
+            if pair < 0:
+                continue
+            slot, steps = packed // items.ITEM_STEPS - 1, packed % items.ITEM_STEPS
+            (used if slot >= 0 else finished).append(slot if slot >= 0 else (pair, head))
+            for index, residue, *codes in entries[entry : entry + steps]:
+                place = residue * (seq_k // k_modulus) + index
+                for query, code in enumerate(codes):
+                    at = (2 * pair + query) * 64
+                    if code != -2:
                         square = squares[code] if code >= 0 else torch.ones(64, 64, dtype=torch.int32)
-                        assert inside or not square.any()
-                        at = (2 * pair + query) * 64
-                        placed[mask, at : at + 64, place : place + 64] += square
+                        placed[head, at : at + 64, place : place + 64] += square
         assert not placed[:, :, seq_k:].any()
         out[:, q_order[:, None], k_order[None, :]] += placed[:, :seq_q, :seq_k]
-        assert sorted(used) == list(range(slot_count))
-        joined = [n for row in items[joins : joins + join_count] for n in range(row[2], row[2] + row[3])]
-        assert joined == list(range(slot_count)) and all(row[3] > 1 for row in items[joins : joins + join_count])
+        joined = rows[joins : joins + join_count]
+        assert sorted(used) == sorted(n for row in joined for n in range(row[2], row[2] + row[3])) == list(range(slot_count))
+        assert all(row[3] > 1 for row in joined)
+        finished += [tuple(row[:2]) for row in joined]
+        assert len(set(finished)) == len(finished), "rows are finished once"
+        assert len(slots) or len(finished) == pairs * heads, "the first part writes every row"
         slots.append(slot_count)
     return out, slots
 
 
-@pytest.mark.parametrize("blocks", (1, 6, 64))
+@pytest.mark.parametrize("teams", (1, 6, 64))
 @pytest.mark.parametrize(
     "text, sizes",
     [
@@ -109,18 +111,17 @@ def decoded(work, plan, pairs):
         ("full", (300, 65)),
     ],
 )
-def test_items_are_the_mask(text, sizes, blocks):
+def test_items_are_the_mask(text, sizes, teams):
     plan = prepare(masks.parse(text), *sizes)
     kept = parts._Kept(plan)
     assert kept.ways[1] or not text.startswith(IN_PARTS) or sizes == (200, 200)
     for way in kept.ways:
         kept.ways = [way]
         if way:
-            kept.tensors = {}
-            out, slots = decoded(kept.work(3, blocks), plan, -(-sizes[0] // 128))
-            assert torch.equal(out[0], plan.dense()[0, 0].int())
-            if blocks == 1:
-                assert slots == [0] * len(way), "one block has nobody to share with"
+            out, slots = decoded(kept.work(3, teams), plan, -(-sizes[0] // 128))
+            assert torch.equal(out, plan.dense()[0].int().expand(3, -1, -1))
+            if teams == 1:
+                assert slots == [0] * len(way), "one team has nobody to share with"
 
 
 def test_items_of_a_mask_a_head():
@@ -130,19 +131,18 @@ def test_items_of_a_mask_a_head():
     assert torch.equal(out, plan.dense().reshape(6, 150, 300).int())
 
 
-def test_a_long_list_is_cut_so_that_no_block_is_busy_alone():
+def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
     plan = prepare(masks.load("longformer", window=64, global_tokens=64), 2048, 2048)
     work = parts.of(plan, 1, 12, 64, 264)
-    lengths = work.items[:, 4][: int(work.parts[0, 3])]
-    assert int(work.parts[0, 6]) == 1 and int(lengths.max()) <= 4, "the row of global tokens alone has 16 steps"
+    assert work.figures.joins == 1 and work.figures.longest <= 5, "the row of global tokens alone has 16 steps of two tiles"
     whole = parts.of(plan, 32, 12, 64, 264)
     assert int(whole.parts[0, 6]) == 0, "many heads fill the device without pieces"
     full = parts.of(prepare(masks.load("full"), 4096, 4096), 1, 12, 64, 264)
-    assert int(full.parts[0, 6]) == 32 and full.predicted < 64, "two waves of 32 steps otherwise"
+    assert full.figures.joins == 1 and full.predicted < 128, "two rounds of 64 steps otherwise"
 
 
 def test_work_is_kept_with_its_plan_and_counted():
-    plan = prepare(masks.load("strided"), 2048, 2048)
+    plan = prepare(masks.load("strided"), 4096, 4096)
     before = plan.bytes
     work = parts.of(plan, 16, 12, 64, 264)
     assert parts.of(plan, 8, 24, 64, 264) is work and parts.of(plan, 1, 12, 64, 264) is not work
@@ -204,30 +204,6 @@ def test_the_kernel_emulated():
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(results) == len(emulated_parts.CASES)
     assert [r for r in results if r["wrong"] or not r["same"] or r["taken"] != r["expected"]] == []
-
-
-def test_auto_takes_only_kernels_that_have_a_price(monkeypatch):
-    """A kernel that was never measured is not taken, and those that were are chosen among as before."""
-    priced = chooser.load("NVIDIA H200")[0]
-    assert parts.KERNEL not in priced.prices["16 bit"]
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
-    monkeypatch.setattr(choosing, "capability", lambda index: (9, 0))
-    monkeypatch.setattr(chooser, "own_folder", lambda: paths.ROOT / "nowhere")
-    monkeypatch.setattr(report, "state", lambda: {"attention": {}})
-    known = choosing._fitted.__wrapped__(0)
-    assert known is not None and parts.KERNEL in known.by_tma
-    for text in ("full", "strided", "longformer"):
-        todo = chooser.work_of_case(case(2048, mask=text, batch=16, heads=12, head_dim=64))
-        assert known.fit.choose("float16", todo, known.any_strides + known.by_tma) in ("v3_hopper", "v4_scheduled")
-    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
-
-
-def test_under_compile_it_says_that_it_is_not_traced():
-    torch._dynamo.reset()
-    plan = prepare(masks.load("causal"), 70, 70)
-    compiled = torch.compile(lambda q: attention(q, q, q, plan, impl=parts.KERNEL), backend="eager")
-    with pytest.raises(RuntimeError, match=r"v5_parts is not traced by torch\.compile"):
-        compiled(torch.randn(1, 1, 70, 64))
 
 
 @pytest.mark.gpu

@@ -27,9 +27,10 @@ def test_opcheck(device, impl):
     bias = torch.randn(1, 4, 70, 90, device=device)
     for mask, added in ((None, None), (masks.load("causal"), bias)):
         plan = prepare(mask, 70, 90, device)
-        args = (q, k, v, impl, plan.buffer, plan.layout, 0.125, added)
-        results = torch.library.opcheck(torch.ops.fusescope.attention.default, args)
-        assert set(results.values()) == {"SUCCESS"}
+        for out_bshd in (False, True):
+            args = (q, k, v, impl, plan.buffer, plan.layout, 0.125, added, out_bshd)
+            results = torch.library.opcheck(torch.ops.fusescope.attention.default, args)
+            assert set(results.values()) == {"SUCCESS"}
 
 
 @pytest.mark.parametrize("device, impl", DEVICES)
@@ -45,6 +46,20 @@ def test_compile_without_a_graph_break(device, impl):
     with torch.no_grad():
         torch.testing.assert_close(compiled(q, k, v, plan), layer(q, k, v, plan))
         torch.testing.assert_close(compiled(q, k, v, None), layer(q, k, v, None))
+
+
+@pytest.mark.parametrize("device, impl", DEVICES)
+def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
+    torch._dynamo.reset()
+    q, k, v = _qkv(device)
+    plan = prepare(masks.load("causal"), 70, 90, device)
+
+    def layer(q, k, v):
+        return attention(q, k, v, plan, out_bshd=True).transpose(1, 2).reshape(2, 70, 256) * 2
+
+    with torch.no_grad():
+        expected = attention(q, k, v, plan).transpose(1, 2).reshape(2, 70, 256) * 2
+        torch.testing.assert_close(torch.compile(layer, fullgraph=True)(q, k, v), expected)
 
 
 def test_compile_finds_the_operator_in_a_fresh_process():
@@ -64,6 +79,46 @@ def test_an_unprepared_mask_under_compile_is_an_error(mask, fullgraph):
     compiled = torch.compile(lambda q, k, v: attention(q, k, v, mask), fullgraph=fullgraph, backend="eager")
     with pytest.raises(RuntimeError, match=r"under torch.compile a mask must be prepared: pass prepare\(mask"):
         compiled(*_qkv())
+
+
+def _graphs_of(function, *args):
+    """The calls that compiled code makes of the operator, as (kernel, plan, layout), without running them."""
+    found = []
+
+    def backend(graph, inputs):
+        for node in graph.graph.nodes:
+            if "fusescope" in str(node.target):
+                impl, plan, layout = node.args[3:6]
+                found.append((impl, getattr(graph, plan.target) if plan.op == "get_attr" else plan, layout))
+        return lambda *inputs: (inputs[0],)
+
+    torch._dynamo.reset()
+    torch.compile(function, fullgraph=True, backend=backend)(*args)
+    return found
+
+
+def test_a_kernel_in_parts_is_compiled_with_its_work_as_a_constant():
+    q = torch.randn(2, 3, 256, 64, dtype=torch.float16)
+    plans = [prepare(masks.load("dilated", window=20, dilation=2), 256, 256), prepare(masks.load("causal"), 256, 256)]
+    for plan in plans:
+        ((impl, buffer, layout),) = _graphs_of(lambda q, plan=plan: attention(q, q, q, plan, impl=parts.KERNEL), q)
+        work = parts.of(plan, 2, 3, 64)
+        assert impl == parts.KERNEL and layout == work.layout and torch.equal(buffer, work.buffer)
+    with pytest.raises(RuntimeError, match="a kernel in parts needs a plan"):
+        _graphs_of(lambda q: attention(q, q, q, impl=parts.KERNEL), q)
+
+
+@pytest.mark.gpu
+def test_compiled_auto_takes_a_mask_in_parts():
+    q = torch.randn(1, 4, 1024, 64, dtype=torch.float16, device="cuda")
+    plan = prepare(masks.load("dilated", window=100, dilation=4), 1024, 1024, "cuda")
+    ((impl, _, _),) = _graphs_of(lambda q: attention(q, q, q, plan), q)
+    if torch.cuda.get_device_capability() == (9, 0):
+        assert impl == parts.KERNEL
+    torch._dynamo.reset()
+    with torch.no_grad():
+        out = torch.compile(lambda q: attention(q, q, q, plan) * 2, fullgraph=True)(q) / 2
+    torch.testing.assert_close(out, attention(q, q, q, plan, impl="v1_rowwise"), rtol=2e-3, atol=1e-3)
 
 
 @pytest.mark.gpu
@@ -119,9 +174,11 @@ def test_every_kernel_can_be_captured_on_another_stream_with_a_prepared_plan(imp
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         out = attention(q, k, v, plan, bias=bias, impl=impl)
+        turned = attention(q, k, v, plan, bias=bias, impl=impl, out_bshd=True)
     q.normal_()
     graph.replay()
     torch.testing.assert_close(out, attention(q, k, v, plan, bias=bias, impl=impl))
+    assert torch.equal(turned, out) and turned.transpose(1, 2).is_contiguous()
     first = out.clone()
     graph.replay()
     assert torch.equal(out, first)
@@ -129,12 +186,17 @@ def test_every_kernel_can_be_captured_on_another_stream_with_a_prepared_plan(imp
 
 @pytest.mark.gpu
 def test_compile_with_auto_on_a_gpu():
+    """Compiled code goes by the rule and may take another kernel than a call does, so both are held against float64."""
     torch._dynamo.reset()
     q, k, v = _qkv("cuda", torch.float16)
-    plan = prepare(masks.load("causal"), 70, 90, "cuda")
+    plan, live = prepare(masks.load("causal"), 70, 90, "cuda"), torch.ones(70, 90, dtype=torch.bool).tril(20).cuda()
+    groups = q.shape[1] // k.shape[1]
+    wide = (q.double(), *(t.double().repeat_interleave(groups, 1) for t in (k, v)))
+    expected = torch.nn.functional.scaled_dot_product_attention(*wide, attn_mask=live)
     with torch.no_grad():
         compiled = torch.compile(lambda q, k, v: attention(q, k, v, plan) * 2, fullgraph=True)
-        torch.testing.assert_close(compiled(q, k, v), attention(q, k, v, plan) * 2)
+        for out in (compiled(q, k, v) / 2, attention(q, k, v, plan)):
+            torch.testing.assert_close(out.double(), expected, rtol=2e-3, atol=1e-3)
 
 
 @pytest.mark.gpu

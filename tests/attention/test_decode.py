@@ -1,21 +1,16 @@
 """Decoding over a padded cache: every kernel against float64, nothing read beyond the lengths, what is refused, torch's rules."""
 
-import json
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from backend import kernels, ops
-from backend.core import paths
 from backend.core.errors import Unsupported
 from backend.core.sources import families
 from backend.measure.check import Case, compare
 from backend.ops.attention import attention_decode
-from tests.attention import emulated_decode
+from tests.attention import emulated_decode, emulation
 
 OP = ops.load("attention_decode")
 KERNELS = [
@@ -72,16 +67,7 @@ def test_kernels_on_many_blocks(impl, device):
 
 @pytest.mark.parametrize(("blocks", "copies"), [("3", "late"), ("1", "early")])
 def test_cuda_kernels_emulated(blocks, copies):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.attention.emulated_decode"],
-        cwd=paths.ROOT,
-        env=os.environ | {"EMULATED_SMS": blocks, "EMULATED_COPIES": copies},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    results = emulation.results("emulated_decode", EMULATED_SMS=blocks, EMULATED_COPIES=copies)
     assert len(results) == len(emulated_decode.KERNELS) * len(emulated_decode.CASES)
     assert [r for r in results if r["wrong"]] == []
 

@@ -1,19 +1,13 @@
 """Packed sequences: every kernel against float64, one sequence never sees another, what is refused, torch's rules."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from backend import kernels, ops
-from backend.core import paths
 from backend.core.errors import Unsupported
 from backend.core.sources import families
 from backend.ops.attention import attention_varlen
-from tests.attention import emulated_varlen
+from tests.attention import emulated_varlen, emulation
 from tests.attention.varlen_tools import make, wrong
 
 OP = ops.load("attention_varlen")
@@ -94,16 +88,7 @@ def test_a_sequence_does_not_see_its_neighbours(impl, device):
 @pytest.mark.parametrize(("processors", "copies"), [("132", "late"), ("1", "early")])
 def test_cuda_kernels_emulated(processors, copies):
     """v3 has one warpgroup a block where many multiprocessors wait for work, and two where one has it all."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.attention.emulated_varlen"],
-        cwd=paths.ROOT,
-        env=os.environ | {"EMULATED_SMS": processors, "EMULATED_COPIES": copies},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    results = emulation.results("emulated_varlen", EMULATED_SMS=processors, EMULATED_COPIES=copies)
     assert len(results) == sum(len(emulated_varlen.cases(impl)) for impl in emulated_varlen.KERNELS)
     assert [r for r in results if r["wrong"]] == []
 

@@ -18,8 +18,8 @@ from backend.core import paths
 from backend.core.sources import families
 
 HERE = Path(__file__).resolve().parent
-STAND_INS = ("mma.cuh", "async_copy.cuh", "hopper.cuh", "warpgroup.cuh")
-"""Headers of cuda/common that are wrappers of single GPU instructions, and are replaced."""
+STAND_INS = ("mma.cuh", "async_copy.cuh", "hopper.cuh", "warpgroup.cuh", "roles.cuh", "dependent.cuh")
+"""Headers of cuda/common that are wrappers of single GPU instructions or of how a kernel is launched, and are replaced."""
 
 
 def build(names: dict[str, tuple[str, ...]], extra: dict[str, tuple[Path, ...]] | None = None) -> Path:

@@ -44,6 +44,10 @@ struct __align__(8) float2 {
 struct __align__(8) uint2 {
   unsigned x, y;
 };
+struct __align__(8) int2 {
+  int x, y;
+};
+inline int2 make_int2(int x, int y) { return {x, y}; }
 struct __align__(16) int4 {
   int x, y, z, w;
 };

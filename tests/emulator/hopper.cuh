@@ -40,6 +40,7 @@ struct Barrier {
   int arrivals, pending;
   long bytes = 0;  // announced and not yet delivered
   unsigned generation = 0;
+  int waiting = 0;  // threads
   std::vector<std::function<void()>> late;
 
   void check() {
@@ -73,7 +74,9 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   auto late = std::move(b.late);
   b.late.clear();
   for (auto& copy : late) copy();
+  ++b.waiting;
   while ((b.generation & 1) == parity) emulator::wait_for(&b.generation);
+  --b.waiting;
 }
 
 // The box from (batch, head, residue, index, column) on, one row of a tile after the other.
@@ -99,7 +102,7 @@ inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const 
     b.bytes -= kTileBytes;
     b.check();
   };
-  if (async_copy::late()) barriers.at(barrier).late.push_back(copy);
+  if (async_copy::late() && !barriers.at(barrier).waiting) barriers.at(barrier).late.push_back(copy);
   else copy();
 }
 inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row, int head, int batch) {

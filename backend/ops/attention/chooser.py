@@ -1,4 +1,4 @@
-"""Which kernel ``impl="auto"`` takes: a time model of each kernel, fitted to measured records of one GPU. No torch.
+"""Which kernel ``impl="auto"`` takes: a time model of each kernel, fitted to measured records of one GPU. Torch only where a case is counted.
 
 The model of a kernel is a sum of non-negative prices (microseconds) for what it does:
 
@@ -9,8 +9,21 @@ The model of a kernel is a sum of non-negative prices (microseconds) for what it
     longest     longest tile list x panels        the block that finishes last
     bound       max(tiles, longest)               the makespan that no order of blocks undercuts
     blocks      query tiles x panels / SMs        queries in, results out
+    rounds      times that the blocks launched fill the GPU x panels
 
-summed over batch and heads; a panel is 64 columns of head size. Few query tiles (up to four a multiprocessor) have prices of their own. Relative errors are minimised, so that a microsecond counts as much at
+summed over batch and heads; a panel is 64 columns of head size. A kernel that works on items (parts.py) does something else than the lists
+of the whole mask say:
+
+    call        the first launch
+    parts       further parts                     their launches
+    joins       parts with lists that were cut    the launches that join their pieces
+    longest     steps of the longest items x panels
+    steps       steps x panels / SMs              half a step where one of two query tiles takes it
+    blocks      items x panels / SMs              queries in, results out
+    later       items of further parts, likewise  results merged with those that are there
+    pieces      partial results, likewise         written and read
+
+Few query tiles (up to one a multiprocessor) and some (up to four) have prices of their own. Relative errors are minimised, so that a microsecond counts as much at
 ten as ten at a hundred. A fit is a JSON file a GPU model: those shipped lie in fits/, those made here (``python -m backend chooser
 --fit``) in the build cache, which are taken first.
 """
@@ -28,21 +41,50 @@ from typing import NamedTuple
 import numpy as np
 
 from backend.core import paths
+from backend.ops.attention import parts
 
-FEATURES = ("call", "keys", "tiles", "partial", "longest", "bound", "blocks")
+FEATURES = ("call", "keys", "tiles", "partial", "longest", "bound", "blocks", "rounds")
+IN_PARTS = ("call", "parts", "joins", "longest", "steps", "blocks", "later", "pieces")
 SHIPPED = Path(__file__).parent / "fits"
 _KINDS = {"float32": "float32", "float16": "16 bit", "bfloat16": "16 bit"}  # both 16-bit types run the same instructions
-_FEW = 4  # query tiles a multiprocessor up to which kernels share a tile among warpgroups, and waves of blocks are few: prices of their own
+_FEW, _SOME = 1, 4  # query tiles a multiprocessor up to which kernels share a tile among warpgroups, in more ways or fewer
 _LEAST = 6  # records below which a kernel is not fitted
 
 
+def features_of(impl: str) -> tuple[str, ...]:
+    """What a kernel has prices for, in their order."""
+    return IN_PARTS if impl in parts.KERNELS else FEATURES
+
+
 def _kind(dtype: str, done: Work, sms: int) -> str:
-    """Which prices a case is asked at: those of its dtype, and of few or of many query tiles."""
-    return _KINDS[dtype] + (", few tiles" if done.blocks <= _FEW * sms else "")
+    """Which prices a case is asked at: those of its dtype, and of few, some or many query tiles."""
+    amount = ", few tiles" if done.blocks <= _FEW * sms else ", some tiles" if done.blocks <= _SOME * sms else ""
+    return _KINDS[dtype] + amount
+
+
+def _rounds(impl: str, done: Work, sms: int) -> int:
+    """How often the blocks that a kernel launches fill the GPU, by what its source says of query tiles a block and blocks a multiprocessor
+    up to 64 columns of head size; wider heads leave room for half as many."""
+    tiles, steps, room = done.blocks, done.longest // 2 + 1, sms if done.panels == 1 else max(1, sms // 2)
+    together = {
+        "v2_blockwise": (1, 3),
+        "v2_blockwise_fp32": (1, 2),
+        "v3_hopper": (2, 2),
+        "v4_scheduled": (2, 2),
+    }
+    tiles_a_block, blocks = together.get(impl, (1, 1))
+    if impl == "v3_hopper" and tiles <= 2 * sms:
+        tiles_a_block, blocks = 1, 4
+    if impl == "v4_scheduled" and tiles <= sms and steps > 2:
+        tiles_a_block, blocks = 1, 1
+    elif impl == "v4_scheduled" and ((tiles <= 2 * sms and steps > 1) or (tiles <= 4 * sms and steps > 5)):
+        tiles_a_block = 1
+    return -(-tiles // (tiles_a_block * blocks * room))
 
 
 class Work(NamedTuple):
-    """A case as the models see it: counts over batch and heads; longest is tiles of the longest list, panels ceil(D / 64)."""
+    """A case as the models see it: counts over batch and heads; longest is tiles of the longest list, panels ceil(D / 64).
+    in_parts: what kernels that work on items do; None where that is not known, and they are not among those to choose from."""
 
     keys: int
     tiles: int
@@ -50,8 +92,14 @@ class Work(NamedTuple):
     longest: int
     blocks: int
     panels: int
+    in_parts: parts.Figures | None = None
 
-    def features(self, sms: int) -> np.ndarray:
+    def features(self, impl: str, sms: int) -> np.ndarray:
+        """What the kernel does, in the order of ``features_of``."""
+        if impl in parts.KERNELS:
+            p, share = self.in_parts, self.panels / sms
+            spread = (p.steps * share, p.blocks * share, p.later * share, p.pieces * share)
+            return np.array((1.0, p.parts - 1, p.joins, p.longest * self.panels, *spread))
         tiles, longest = self.tiles * self.panels / sms, self.longest * self.panels
         rest = (
             self.keys * self.panels / 1e6,
@@ -60,6 +108,7 @@ class Work(NamedTuple):
             longest,
             max(tiles, longest),
             self.blocks * self.panels / sms,
+            _rounds(impl, self, sms) * self.panels,
         )
         return np.array((1.0, *rest))
 
@@ -72,30 +121,40 @@ def work(batch, heads, seq_q, head_dim, masks, live_elements, full_tiles, partia
     return Work(int(copies * live_elements), count, int(copies * partial_tiles), longest, blocks, -(-head_dim // 64))
 
 
-def work_of_case(values: Mapping) -> Work:
-    """The work of a complete case of the operator (see cases.validate)."""
-    return work(
-        values["batch"],
-        values["heads"],
-        values["seq"],
-        values["head_dim"],
-        *_figures(values["mask"], values["seq"], values["seq_k"]),
-    )
+def work_of_case(values: Mapping, sms: int) -> Work:
+    """The work of a complete case of the operator (see cases.validate) on a GPU of so many multiprocessors."""
+    batch, heads, seq, seq_k, head_dim, mask = (values[n] for n in ("batch", "heads", "seq", "seq_k", "head_dim", "mask"))
+    figures = _figures(mask, seq, seq_k)
+    done = work(batch, heads, seq, head_dim, *figures)
+    if (
+        figures[0] > 1 or head_dim > parts.MOST_COLUMNS
+    ):  # masks of several sequences come and go: choosing.py does not look at their parts
+        return done
+    return done._replace(in_parts=_in_parts(mask, batch, heads, seq, seq_k, head_dim, sms))
 
 
 @lru_cache(maxsize=256)
 def _figures(mask: str, seq_q: int, seq_k: int) -> tuple[int, int, int, int, int]:
-    from backend import masks
-    from backend.masks import layout
+    plan = _plan(mask, seq_q, seq_k)
+    return plan.batch * plan.heads, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest
 
-    cut = layout.tiles(masks.parse(mask), seq_q, seq_k)
-    return cut.elements // (seq_q * seq_k), cut.kept, cut.full, cut.partial, int(cut.live_map.sum(-1).max())
+
+@lru_cache(maxsize=1024)
+def _in_parts(mask: str, batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, sms: int) -> parts.Figures:
+    return parts.of(_plan(mask, seq_q, seq_k), batch, heads, head_dim, parts.resident(sms, head_dim)).figures
+
+
+def _plan(mask: str, seq_q: int, seq_k: int):
+    from backend import masks
+    from backend.ops.attention.plan import prepare
+
+    return prepare(masks.parse(mask), seq_q, seq_k)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Prices of each kernel on one GPU model: prices[kind][impl] in the order of FEATURES, kind "16 bit" or "float32", each also
-    with ", few tiles".
+    """Prices of each kernel on one GPU model: prices[kind][impl] in the order of features_of(impl), kind "16 bit" or "float32", each also
+    with ", few tiles" and ", some tiles".
 
     runs: the recorded runs it was fitted to; sources: hash of each kernel's source as measured; records: how many were used.
     """
@@ -109,9 +168,9 @@ class Fit:
 
     def microseconds(self, dtype: str, done: Work) -> dict[str, float]:
         """Predicted kernel time of every fitted kernel, fastest first."""
-        features = done.features(self.sms)
         prices = self.prices.get(_kind(dtype, done, self.sms), {})
-        times = {impl: float(features @ np.asarray(p)) for impl, p in prices.items()}
+        known = {impl: p for impl, p in prices.items() if impl not in parts.KERNELS or done.in_parts is not None}
+        times = {impl: float(done.features(impl, self.sms) @ np.asarray(p)) for impl, p in known.items()}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
     def choose(self, dtype: str, done: Work, among: Iterable[str]) -> str | None:
@@ -132,7 +191,7 @@ def fit(device: str, sms: int, measured: Sequence[tuple[str, str, Work, float]],
                 continue
             used += len(mine)
             times = np.array([us for _, us in mine])
-            rows = np.array([done.features(sms) for done, _ in mine]) / times[:, None]
+            rows = np.array([done.features(impl, sms) for done, _ in mine]) / times[:, None]
             prices.setdefault(kind, {})[impl] = [float(f"{p:.5g}") for p in non_negative(rows, np.ones(len(mine)))]
     if not prices:
         raise ValueError(f"a kernel is fitted to at least {_LEAST} records; there are {len(measured)} of all kernels on {device}")
@@ -167,10 +226,12 @@ def non_negative(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return x / np.where(scale == 0, 1, scale)
 
 
-def measured(records: Iterable) -> list[tuple[str, str, Work, float]]:
-    """What a fit needs of records of attention, oldest first: our kernels that were right, by their graph time, without a bias.
+def measured(records: Iterable, sms: int) -> list[tuple[str, str, Work, float]]:
+    """What a fit needs of records of attention on a GPU of so many multiprocessors, oldest first: our kernels that were right, by their
+    graph time, without a bias.
 
-    Of a kernel only the source that was measured last counts: an edited kernel has other prices.
+    Of a kernel only the source that was measured last counts: an edited kernel has other prices. Of kernels in parts only cases that the
+    choice looks at.
     """
     found, newest = [], {}
     for r in records:
@@ -178,7 +239,8 @@ def measured(records: Iterable) -> list[tuple[str, str, Work, float]]:
         if timing is not None and r.impl.startswith("v") and r.case["bias"] == "none" and not r.throttled:
             found.append((r, timing.median * 1e3))
             newest[r.impl] = r.source_hash
-    return [(r.impl, r.dtype, work_of_case(r.case), us) for r, us in found if newest[r.impl] == r.source_hash]
+    rows = [(r.impl, r.dtype, work_of_case(r.case, sms), us) for r, us in found if newest[r.impl] == r.source_hash]
+    return [row for row in rows if row[0] not in parts.KERNELS or row[2].in_parts is not None]
 
 
 def regret(made: Fit, held_out: Sequence[tuple[str, str, Work, float]]) -> list[float]:
@@ -234,6 +296,6 @@ def load(device: str) -> tuple[Fit, Path] | None:
             continue
         except (OSError, TypeError, ValueError):
             continue
-        if all(len(p) == len(FEATURES) for kind in made.prices.values() for p in kind.values()):
+        if all(len(p) == len(features_of(impl)) for kind in made.prices.values() for impl, p in kind.items()):
             return made, file
     return None

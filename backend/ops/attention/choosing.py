@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from backend.core.errors import Unsupported
-from backend.ops.attention import chooser, parts
+from backend.ops.attention import chooser, parts, tracing
 from backend.ops.attention.plan import Plan
 
 # Live keys a row up to which walking them one by one beats whole tiles. On an H200 at (16, 12, 2048, 64) in fp16 a live key costs
@@ -16,6 +16,7 @@ _REUSE = (
     3  # by how much the fp32 tile kernel is faster per element than the row-wise one, which reads K and V once a row; a guess
 )
 _SCHEDULED = "v4_scheduled"
+_GAIN = 1.4  # predicted gain from which the rule takes a mask in parts; in the recorded runs smaller ones were not there
 _FEW_ROWS = 16  # query rows below which most of a 64-row tile would be idle
 
 
@@ -24,6 +25,7 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
 
     On a GPU for which there is a fit (chooser.py): of the kernels that it has prices of, are built and take these inputs, the one whose
     predicted time is least. Without a fit, and under torch.compile, where files cannot be read, by a rule. "cpu" on the CPU.
+    Kernels in parts are for plans of one mask for all sequences; the first call of a kind makes their work to see what it is, unless under CUDA graph capture.
     """
     import torch
 
@@ -31,19 +33,35 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
         return "cpu"
     tma = tma_takes(q) and tma_takes(k) and tma_takes(v)
     scheduled = plain and q.shape[3] <= 128 and (plan is None or plan.is_full or plan.schedule is not None)
-    if not torch.compiler.is_compiling() and (known := _fitted(q.device.index)) is not None:
+    compiling = torch.compiler.is_compiling()
+    in_parts = plan is not None and plan.mask is not None and not plan.is_full and plan.batch == 1
+    in_parts = in_parts and tma and scheduled and q.element_size() == 2 and capability(q.device.index) == (9, 0)
+    work = _work(plan, q) if in_parts and not compiling else None
+    if not compiling and (known := _fitted(q.device.index)) is not None:
         figures = (1, q.shape[2] * k.shape[2], -(-q.shape[2] // 64) * -(-k.shape[2] // 64), 0, -(-k.shape[2] // 64))
         if plan is not None:
             figures = (plan.batch * plan.heads, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest)
         todo = chooser.work(q.shape[0], q.shape[1], q.shape[2], q.shape[3], *figures)
-        by_tma = tuple(name for name in known.by_tma if scheduled or name not in (_SCHEDULED, parts.KERNEL)) if tma else ()
+        todo = todo._replace(in_parts=None if work is None else work.figures)
+        by_tma = tuple(name for name in known.by_tma if scheduled or name not in (_SCHEDULED, *parts.KERNELS)) if tma else ()
         taken = known.fit.choose(str(q.dtype).removeprefix("torch."), todo, known.any_strides + by_tma)
         if taken is not None:
             return taken
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys
-    return by_rule(capability(q.device.index), q.element_size(), q.shape[2], live, executed, tma, scheduled)
+    gains = work is not None and work.gain >= _GAIN
+    if in_parts and compiling:
+        gains = tracing.gains(plan.key, int(q.shape[0]), int(q.shape[1]), int(q.shape[3]), _GAIN)
+    return by_rule(capability(q.device.index), q.element_size(), q.shape[2], live, executed, tma, scheduled, gains)
+
+
+def _work(plan: Plan, q) -> parts.Work | None:
+    """The work of kernels in parts; None where it would have to be made under CUDA graph capture."""
+    import torch
+
+    sizes = (plan, q.shape[0], q.shape[1], q.shape[3])
+    return parts.known(*sizes) if torch.cuda.is_current_stream_capturing() else parts.of(*sizes)
 
 
 def by_rule(
@@ -54,9 +72,10 @@ def by_rule(
     executed_keys: float,
     tma: bool,
     scheduled: bool = False,
+    gains: bool = False,
 ) -> str:
     """The choice without a fit. live_keys and executed_keys: of a query row on average, the latter in whole tiles; scheduled: what
-    v4 needs beside TMA (no bias, a positive scale, head sizes up to 128, a schedule).
+    v4 needs beside TMA (no bias, a positive scale, head sizes up to 128, a schedule); gains: whether a kernel in parts is predicted to be well faster than v4.
 
     The row-wise kernel works on live keys, the others on whole tiles: it is taken where a row has few live keys on average or there are
     few rows, and where there are no tensor cores for the dtype (float32, or below compute capability 8.0), also where tiles are so
@@ -68,7 +87,9 @@ def by_rule(
         return "v2_blockwise_fp32" if executed_keys <= _REUSE * live_keys else "v1_rowwise"
     if capability != (9, 0) or not tma:
         return "v2_blockwise"
-    return _SCHEDULED if scheduled else "v3_hopper"
+    if not scheduled:
+        return "v3_hopper"
+    return parts.KERNEL if gains else _SCHEDULED
 
 
 def refuse_architecture(impl: str, capability: tuple[int, int]) -> None:
@@ -116,7 +137,7 @@ def _fitted(index: int) -> _Fitted | None:
 
 
 def tma_takes(t) -> bool:
-    """Whether address and strides are what TMA wants of a 16-bit tensor: multiples of 16 bytes, columns side by side.
+    """Whether address and strides are what TMA wants of a 16-bit tensor (…, D): multiples of 16 bytes, columns side by side.
 
     The address by its offset: torch's own storages begin at multiples of 256 bytes. torch.compile does not trace offsets; there an odd
     one is found by the kernel, whose error says so.
@@ -125,9 +146,9 @@ def tma_takes(t) -> bool:
 
     size, stride = t.shape, t.stride()
     return (
-        stride[3] == 1
+        stride[-1] == 1
         and (torch.compiler.is_compiling() or t.storage_offset() % 8 == 0)
-        and all(n == 1 or (s > 0 and s % 8 == 0) for n, s in zip(size[:3], stride[:3]))
+        and all(n == 1 or (s > 0 and s % 8 == 0) for n, s in zip(size[:-1], stride[:-1]))
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backend.masks import Mask
-from backend.ops.attention import checks, parts
+from backend.ops.attention import checks, parts, tracing
 from backend.ops.attention.choosing import capability, choose, refuse_architecture
 from backend.ops.attention.plan import Plan, prepare, prepared
 from backend.ops.attention.short import REFUSALS, Short, asked, empty_like, short, while_tracing
@@ -14,8 +14,8 @@ _works: dict[tuple, parts.Work] = {}  # taken where there is no mask, by impleme
 _KEPT = 256
 
 
-def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
-    """softmax(scale q kᵀ + bias, where the mask keeps) v: contiguous (B, H, S_q, D) of q's dtype; rows without a live key are zeros.
+def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bshd=False):
+    """softmax(scale q kᵀ + bias, where the mask keeps) v: (B, H, S_q, D) of q's dtype; rows without a live key are zeros.
 
     q: (B, H, S_q, D); k, v: (B, H_kv, S_k, D) with H a multiple of H_kv (query head h reads KV head h // (H / H_kv)); float32,
     float16 or bfloat16, any strides, CPU or CUDA, forward only. D: multiples of 8 from 32 to 256. Where S_q ≠ S_k query row i
@@ -24,6 +24,8 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
     (B, H, S_q, S_k), True = keep (a plan is built at every call: prepare it to keep it). None: every key.
     bias: tensor of q's dtype or float32, broadcastable likewise, added to the scaled scores. scale: 1/sqrt(D) where None.
     impl: a kernel of cuda/attention, or "auto" (see ``choose``).
+    out_bshd: the result lies in memory as (B, S_q, H, D), so that ``.transpose(1, 2).reshape(B, S_q, H * D)``, what the next projection
+    reads, copies nothing; else it is contiguous.
 
     Raises TypeError and ValueError for arguments that break a rule, Unsupported for what the kernel does not take, and
     RuntimeError for an unprepared mask under CUDA graph capture or torch.compile.
@@ -31,29 +33,29 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto"):
     if (way := _short.get(impl)) is not None and not way.is_compiling() and not way.modes():
         try:
             if mask is None:
-                plan = _works.get((impl, q.shape, k.shape, q.device)) if _works else None
+                plan = _works.get((impl, q.shape, k.shape, q.device)) if _works and bias is None else None
             else:
                 plan = mask if type(mask) is Plan else _plans[id(mask), q.shape, k.shape, q.device][0]
-                if plan.held is not None:
+                if plan.held is not None and bias is None:
                     plan = plan.held.get((impl, q.shape), plan)
             given = (q, k, v, impl) if plan is None else (q, k, v, impl, plan.buffer, plan.layout)
             if not (way.is_grad_enabled() and _wants_gradient(q, k, v, bias)):
                 if scale is None and bias is None:
-                    out = way.operator(*given)
+                    out = way.operator(*given, out_bshd=True) if out_bshd else way.operator(*given)
                 else:
-                    out = way.operator(*given, scale=scale, bias=bias)
+                    out = way.operator(*given, scale=scale, bias=bias, out_bshd=out_bshd)
                 if not out.is_meta:  # those have shapes only, and are refused
                     return out
         except REFUSALS:
             pass
-    return _long(q, k, v, mask, bias, scale, impl)
+    return _long(q, k, v, mask, bias, scale, impl, out_bshd)
 
 
 def _wants_gradient(q, k, v, bias) -> bool:
     return q.requires_grad or k.requires_grad or v.requires_grad or (bias is not None and bias.requires_grad)
 
 
-def _long(q, k, v, mask, bias, scale, impl):
+def _long(q, k, v, mask, bias, scale, impl, out_bshd):
     """The call with every check."""
     import torch
 
@@ -65,26 +67,36 @@ def _long(q, k, v, mask, bias, scale, impl):
         checks.bias(torch, bias, q, k)
     scale = None if scale is None else float(scale)
     chosen = choose(q, k, v, plan, plain=bias is None and (scale is None or scale > 0)) if impl == "auto" else impl
-    if chosen == parts.KERNEL and torch.compiler.is_compiling():
-        _refuse_parts_while_tracing()
-    taken = parts.work(plan, q, k) if chosen == parts.KERNEL else plan
-    more = (None if taken is None else taken.buffer, "" if taken is None else taken.layout, scale, bias)
     if torch.compiler.is_compiling():
         while_tracing(q.device.type)
-        return torch.ops.fusescope.attention.default(q, k, v, chosen, *more)
+        given = _traced(chosen, plan, q)
+        return torch.ops.fusescope.attention.default(q, k, v, chosen, *given, scale, bias, bool(out_bshd))
     from backend import kernels
 
+    taken = parts.work(plan, q, k) if chosen in parts.KERNELS else plan
+    more = (None if taken is None else taken.buffer, "" if taken is None else taken.layout, scale, bias, bool(out_bshd))
     if q.device.type == "cuda":
         refuse_architecture(chosen, capability(q.device.index))
     out = kernels.call("attention", q, k, v, impl=asked(impl, chosen), more=more)
     if impl not in _short:
         _short[impl] = short("attention")
-    _hold(taken, plan, impl, q, k)
+    if bias is None:  # with one no kernel takes anything but the plan
+        _hold(taken, plan, impl, q, k)
     if isinstance(mask, Mask):
         if len(_plans) >= _KEPT:
             _plans.clear()
         _plans[id(mask), q.shape, k.shape, q.device] = plan, mask
     return out
+
+
+def _traced(chosen: str, plan: Plan | None, q):
+    """The plan that compiled code gives to the operator: (buffer or None, layout)."""
+    if chosen not in parts.KERNELS:
+        return (None, "") if plan is None else (plan.buffer, plan.layout)
+    if plan is None:
+        _refuse_parts_without_a_plan()
+    sizes = (plan.key, int(q.shape[0]), int(q.shape[1]), int(q.shape[3]))
+    return tracing.buffer(*sizes), tracing.layout(*sizes)
 
 
 def _hold(taken, plan: Plan | None, impl: str, q, k) -> None:
@@ -128,16 +140,18 @@ def _refuse_while_tracing() -> bool:
     raise RuntimeError("under torch.compile a mask must be prepared: pass prepare(mask, seq_q, seq_k, device), made outside")
 
 
-def _refuse_parts_while_tracing() -> bool:
-    raise RuntimeError(f"{parts.KERNEL} is not traced by torch.compile, because its work is made for each size; use v4_scheduled")
+def _refuse_parts_without_a_plan() -> bool:
+    raise RuntimeError(
+        "under torch.compile a kernel in parts needs a plan, also of every key: pass prepare(None, seq_q, seq_k, device)"
+    )
 
 
 # Run while tracing, not put into the graph: an exception in such a function ends the compilation, where one raised in traced code would
 # only be a graph break and then no error.
 _refuse_while_tracing._dynamo_marked_constant = True
-_refuse_parts_while_tracing._dynamo_marked_constant = True
+_refuse_parts_without_a_plan._dynamo_marked_constant = True
 
 
-def fake(q, k, v, impl, plan=None, layout="", scale=None, bias=None):
+def fake(q, k, v, impl, plan=None, layout="", scale=None, bias=None, out_bshd=False):
     """The shape-only kernel: what torch.compile and opcheck learn of the operator."""
-    return empty_like(q, k, v, plan, bias)
+    return empty_like(q.transpose(1, 2), k, v, plan, bias).transpose(1, 2) if out_bshd else empty_like(q, k, v, plan, bias)

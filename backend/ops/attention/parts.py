@@ -1,56 +1,55 @@
-"""What v5_parts works on: the parts of a mask, their schedules, and items of work (cuda/attention/parts.h says what each number is).
+"""The parts of a mask as v5_parts takes them: lists of tiles in order of residues, made into a work with the items of items.py.
 
-A mask whose file says how it falls apart (Mask.parts) is taken in these parts where that is predicted to be faster, else as a whole. The
-predictions are in steps of 128 keys of one block, a guess from measurements of v4 on an H200 ((16, 12, S, 64): 2.4 us a step with two blocks a
-multiprocessor, and three quarters of that for a block's beginning and end).
+A mask whose file says how it falls apart (Mask.parts) is taken in these parts where that is predicted to be faster, else as a whole.
+cuda/attention/parts.h says what each number is.
 """
 
 from __future__ import annotations
 
-import heapq
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.ops.attention import buffer, schedule, tiles
+from backend.ops.attention import buffer, items, schedule, tiles
+from backend.ops.attention.items import Lists
 from backend.ops.attention.plan import Plan, prepare, tile_lists
 
 KERNEL = "v5_parts"
-_BLOCK = 1.0  # beginning and end of a block, in steps
-_PIECE = 0.5  # leaving a partial result and reading it again
-_JOIN = 1.5  # the launch that joins partial results
-_MERGE = 0.5  # of a block in a later part: reading rows that are there
-_PART = 1.0  # the launch of a further part
-_CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # into how many pieces the longest list may be cut
-_SIMULATED = 1 << 14  # blocks up to which their order of finishing is followed one by one
-_CPU_BLOCKS = 16  # resident blocks where there is no GPU: kernels are emulated
+KERNELS = (KERNEL,)  # those that work on items
+MOST_COLUMNS = 128  # head sizes that they take
+_NOT_NEEDED = -2  # the code of a tile that a query tile of the pair does not need
+_CPU_TEAMS = 16  # where there is no GPU: kernels are emulated
 _lock = threading.Lock()
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """A part's lists: moduli of rows and keys, entries int32 (n, 4) and fragments on the device, and for each list (mask · pairs + pair)
-    its first entry, its steps, the end of the first query tile's steps and the begin of the second's (int64 (lists, 4) on the host)."""
+class Figures(NamedTuple):
+    """How much a work is, all copies of its masks together, for the time models of chooser.py, a step being two KV tiles: parts; those of
+    them with lists to join; steps of the longest items, one a part; steps that the two query tiles of an item take, halved; items; those
+    of parts after the first; partial results."""
 
-    rows: int
-    keys: int
-    pairs: int
-    entries: Any
-    fragments: Any
-    table: np.ndarray
+    parts: int
+    joins: int
+    longest: int
+    steps: float
+    blocks: int
+    later: int
+    pieces: int
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a call is given in the place of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128) and items int32 (items, 8) on
-    the device, parts of ``buffer``; parts int64 (parts, 9) on the host, which ``layout`` repeats. predicted: how long it takes, in steps;
-    build_ms: how long making all of it took."""
+    """What a call is given in the place of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128) and items int32 (n, 4) on
+    the device, parts of ``buffer``; parts int64 (parts, 9) on the host, which ``layout`` repeats. predicted: how long it takes, in steps
+    of one KV tile (items.py); gain: the same where every list is taken whole, as v4 does, over that; figures: what it costs; build_ms: how
+    long making all of it took."""
 
     parts: Any
     predicted: float
+    gain: float
+    figures: Figures
     build_ms: float
     buffer: Any
     layout: str
@@ -63,12 +62,23 @@ class Work:
         return self.buffer.numel() * self.buffer.element_size()
 
 
-def of(plan: Plan, batch: int, heads: int, head_dim: int, blocks: int | None = None) -> Work:
+def known(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None = None) -> Work | None:
+    """The same as ``of``, where it is made already."""
+    kept = plan.__dict__.get("_parts")
+    return None if kept is None else kept.works.get(_key(plan, batch, heads, head_dim, teams))
+
+
+def _key(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None) -> tuple[int, int]:
+    return batch * heads // (plan.batch * plan.heads), teams or _teams(plan.device, head_dim)
+
+
+def of(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None = None) -> Work:
     """The work of a call on this plan, made at the first call of its kind and kept with the plan.
 
-    blocks: how many the device runs at once; None asks the device. Raises RuntimeError for a new one under CUDA graph capture.
+    teams: how many the device runs at once; None asks the device. Raises RuntimeError for a new one under CUDA graph capture, ValueError
+    for lists that are too long.
     """
-    key = batch * heads // (plan.batch * plan.heads), blocks or _resident(plan.device, head_dim)
+    key = _key(plan, batch, heads, head_dim, teams)
     with _lock:
         kept = plan.__dict__.get("_parts")
         if kept is None or key not in kept.works:
@@ -95,25 +105,31 @@ class _Kept:
         self.ways = [[_whole(plan)], _parts(plan)]
         self.build_ms = (time.perf_counter() - begin) * 1e3
 
-    def work(self, copies: int, blocks: int) -> Work:
+    def work(self, copies: int, teams: int) -> Work:
         import torch
 
         begin = time.perf_counter()
-        made = [(*_work(way, copies, blocks), number) for number, way in enumerate(self.ways) if way]
-        predicted, described, items, number = min(made, key=lambda m: m[0])
-        entries, fragments = _joined(self.ways[number])
-        arrays = {"schedule": entries, "fragments": fragments, "items": torch.from_numpy(items).to(self.device)}
+        made = [(*_one_after_another(way, self.sizes[2:], copies, teams), way) for way in self.ways if way]
+        predicted, described, rows, figures, way = min(made, key=lambda m: m[0])
+        entries, fragments = _joined(way)
+        arrays = {"schedule": entries, "fragments": fragments, "items": torch.from_numpy(rows).to(self.device)}
         data, layout, views = buffer.join(arrays, self.sizes, self.device, described.flatten().tolist())
         took = self.build_ms + (time.perf_counter() - begin) * 1e3
-        return Work(torch.from_numpy(described), predicted, took, data, layout, **views)
+        gain = items.uncut(self.ways[0][0], copies, teams) / predicted
+        return Work(torch.from_numpy(described), predicted, gain, figures, took, data, layout, **views)
 
 
-def _resident(device, head_dim: int) -> int:
+def resident(multiprocessors: int, head_dim: int) -> int:
+    """How many teams a GPU runs at once."""
+    return multiprocessors * (2 if head_dim <= 64 else 1)
+
+
+def _teams(device, head_dim: int) -> int:
     if device.type != "cuda":
-        return _CPU_BLOCKS
+        return _CPU_TEAMS
     import torch
 
-    return torch.cuda.get_device_properties(device).multi_processor_count * (2 if head_dim <= 64 else 1)
+    return resident(torch.cuda.get_device_properties(device).multi_processor_count, head_dim)
 
 
 def _refuse_under_capture(device) -> None:
@@ -134,31 +150,28 @@ def fits(modulus: int, size: int) -> bool:
     return 1 <= modulus <= size and size % modulus == 0 and (length % tiles.TILE == 0 or tiles.TILE % length == 0)
 
 
-def _whole(plan: Plan) -> _Lists:
+def _whole(plan: Plan) -> Lists:
     if plan.is_full:
         return _every_key(plan)
-    masks = plan.batch * plan.heads
-    made = plan.schedule, plan.fragments
-    if plan.schedule is None:
-        made = schedule.build(plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, masks, plan.seq_q, plan.seq_k)
-    return _compact(*made, 1, 1, plan.seq_q, plan.seq_k)
+    return _lists(plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.batch * plan.heads, plan.seq_q, plan.seq_k)
 
 
-def _every_key(plan: Plan) -> _Lists:
-    """One list of all tiles that every pair of query tiles takes."""
+def _every_key(plan: Plan) -> Lists:
+    """One list of all tiles that every pair of query tiles takes, and the last one's where that is half a pair."""
     import torch
 
-    count, masks = -(-plan.seq_k // tiles.TILE), plan.batch * plan.heads
-    index = torch.arange(count, dtype=torch.int32, device=plan.device).repeat(2)
-    row_ptr = torch.tensor([0, count, 2 * count], dtype=torch.int32, device=plan.device)
+    count, last = -(-plan.seq_k // tiles.TILE), -(-plan.seq_q // tiles.TILE) % 2
+    index = torch.arange(count, dtype=torch.int32, device=plan.device).repeat(2 + last)
+    row_ptr = torch.arange(3 + last, dtype=torch.int32, device=plan.device) * count
     nothing = torch.zeros(0, tiles.TILE, dtype=torch.int64, device=plan.device)
-    made = schedule.build(row_ptr, index, torch.full_like(index, -1), nothing, 1, 2 * tiles.TILE, plan.seq_k)
-    one = _compact(*made, 1, 1, 2 * tiles.TILE, plan.seq_k)
+    one = _lists(row_ptr, index, torch.full_like(index, -1), nothing, 1, (2 + last) * tiles.TILE, plan.seq_k)
     pairs = _pairs(plan.seq_q)
-    return _Lists(1, 1, pairs, one.entries, one.fragments, one.table.repeat(masks * pairs, 0))
+    table = np.repeat(one.table[:1], pairs, 0)
+    table[pairs - last :] = one.table[1:]
+    return Lists(1, 1, pairs, one.entries, one.fragments, np.tile(table, (plan.batch * plan.heads, 1)), one.needs)
 
 
-def _parts(plan: Plan) -> list[_Lists]:
+def _parts(plan: Plan) -> list[Lists]:
     """The lists of the mask's parts; none where it has none, or sizes that do not go into boxes."""
     found = plan.mask.parts(plan.seq_q, plan.seq_k) if plan.mask is not None else ()
     if all(p.rows == p.keys == 1 for p in found) or not all(fits(p.rows, plan.seq_q) and fits(p.keys, plan.seq_k) for p in found):
@@ -170,10 +183,9 @@ def _parts(plan: Plan) -> list[_Lists]:
             return tiles.evaluate(p.bound, number, rows, columns, plan.device, (p.rows, p.keys))
 
         masks = p.bound.sequences or 1
-        (row_ptr, index, code, bitmaps), live, *_ = tile_lists(masks, plan.seq_q, plan.seq_k, keep, plan.device)
+        lists, live, *_ = tile_lists(masks, plan.seq_q, plan.seq_k, keep, plan.device)
         if live or not made:
-            steps = schedule.build(row_ptr, index, code, bitmaps, masks, plan.seq_q, plan.seq_k)
-            made.append(_compact(*steps, p.rows, p.keys, plan.seq_q, plan.seq_k))
+            made.append(_lists(*lists, masks, plan.seq_q, plan.seq_k, p.rows, p.keys))
     return made
 
 
@@ -181,103 +193,59 @@ def _pairs(seq_q: int) -> int:
     return -(-seq_q // (2 * tiles.TILE))
 
 
-def _compact(steps, fragments, rows: int, keys: int, seq_q: int, seq_k: int) -> _Lists:
-    """Of a schedule as attention.cuh has it, without the padding, tiles as the places where they begin."""
+def _lists(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_k: int, rows: int = 1, keys: int = 1) -> Lists:
+    """Of a plan's lists (attention.cuh), for two neighbouring query tiles together: the tiles that either needs, ascending."""
     import torch
 
-    head = steps[:, 0].cpu().numpy().astype(np.int64)
-    body = steps[:, 1:].view(steps.shape[0], -1, 2, 4)
-    body = body[torch.arange(body.shape[1], device=steps.device) < steps[:, :1, 0]]
-    place = body[:, 0, :2] * tiles.TILE
-    length = seq_k // keys  # with one residue all places are smaller
-    body[:, 0] = torch.cat([place % length, place // length], 1)
-    first = 2 * (np.cumsum(head[:, 0]) - head[:, 0])
-    table = np.stack([first, head[:, 0], head[:, 2], head[:, 3]], 1)
-    return _Lists(rows, keys, _pairs(seq_q), body.reshape(-1, 4), fragments, table)
+    device, q_tiles, k_tiles, pairs = row_ptr.device, -(-seq_q // tiles.TILE), -(-seq_k // tiles.TILE), _pairs(seq_q)
+    code, bitmaps = schedule.edged(tile_index, tile_code, bitmaps, seq_k)
+    row = torch.arange(masks * q_tiles, device=device).repeat_interleave((row_ptr[1:] - row_ptr[:-1]).long())
+    pair = row // q_tiles * pairs + row % q_tiles // 2
+    cells, where = torch.unique(pair * k_tiles + tile_index.long(), return_inverse=True)
+    entries = torch.full((cells.numel(), 4), _NOT_NEEDED, dtype=torch.int32, device=device)
+    entries[where, 2 + row % q_tiles % 2] = code
+    place, length = cells % k_tiles * tiles.TILE, seq_k // keys  # with one residue all places are smaller
+    entries[:, 0], entries[:, 1] = place % length if keys > 1 else place, place // length if keys > 1 else 0
+    steps = torch.bincount(cells // k_tiles, minlength=masks * pairs).cpu().numpy()
+    needs = (entries[:, 2:] != _NOT_NEEDED).sum(1).cpu().numpy()
+    table = np.stack([np.cumsum(steps) - steps, steps], 1)
+    return Lists(rows, keys, pairs, entries, schedule.fragments(bitmaps), table, np.concatenate([[0], np.cumsum(needs)]))
 
 
-def _joined(parts: list[_Lists]):
+def _joined(parts: list[Lists]):
     """(schedule, fragments) of several parts in one tensor each."""
     import torch
 
     entries, base = [], 0
     for part in parts:
         some = part.entries.clone()
-        codes = some[1::2]
-        codes += base * (codes >= 0)
+        some[:, 2:] += base * (some[:, 2:] >= 0)
         entries.append(some)
         base += part.fragments.shape[0]
     return torch.cat(entries).contiguous(), torch.cat([p.fragments for p in parts]).contiguous()
 
 
-# --- items
-
-
-def _work(parts: list[_Lists], copies: int, blocks: int):
-    """(predicted steps, description, items) of these parts one after another."""
-    described, items, steps, entry = [], [], _PART * (len(parts) - 1), 0
+def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, teams: int):
+    """(predicted steps, description, rows of items and joins, figures) of these parts."""
+    heads = masks[0] * masks[1] * copies
+    described, rows, took, entry = [], [], items.PART * (len(parts) - 1), 0
+    figures = Figures(len(parts), 0, 0, 0.0, 0, 0, 0)
     for number, part in enumerate(parts):
-        rows, joins, long_count, slots, took = cut(part, copies, blocks, later=number > 0)
-        rows[:, 2] += entry
+        made = items.make(part, masks, copies, teams, later=number > 0)
+        steps, needed = made.steps, int((part.needs[part.table.sum(1)] - part.needs[part.table[:, 0]]).sum()) * copies
+        figures = figures._replace(
+            joins=figures.joins + (len(made.joins) > 0),
+            longest=figures.longest + (int(steps.max(initial=0)) + 1) // 2,
+            steps=figures.steps + needed / 4,
+            blocks=figures.blocks + len(steps),
+            later=figures.later + len(steps) * (number > 0),
+            pieces=figures.pieces + made.slots,
+        )
+        made.rows[:, 2] += entry
         entry += part.entries.shape[0]
-        first = sum(map(len, items))
-        longest = int(rows[:, 4].max(initial=0))
-        described.append([part.rows, part.keys, first, len(rows), long_count, first + len(rows), len(joins), slots, longest])
-        items += [rows, joins]
-        steps += took
-    return steps, np.array(described, np.int64), np.concatenate(items).astype(np.int32)
-
-
-def cut(part: _Lists, copies: int, blocks: int, later: bool = False):
-    """(items, joins, how many items are long, slots, predicted steps) of a part whose masks ``copies`` (batch entry, head) pairs share each.
-
-    Lists longer than a bound are cut into pieces of about equal length. The bound is the length of the longest list through 1, 2, 3, …
-    pieces, whichever is predicted to be done first when blocks begin in order and each takes its steps and 1, a piece ½ more; joining takes
-    1½ in all. Items are ordered by length; the long ones (more than half of the longest) of all heads go before the others.
-    """
-    longest, best = int(part.table[:, 1].max()), None
-    for pieces in _CUTS:
-        bound = -(-longest // pieces) if longest else 1
-        made = _items(part, bound, later)
-        took = _predict(*made, copies, blocks, later)
-        if best is None or took < best[0]:
-            best = took, made
-        if bound <= 1:
-            break
-    took, (items, joins, long_count, slots) = best
-    return items, joins, long_count, slots, took
-
-
-def _items(part: _Lists, bound: int, later: bool):
-    rows, joins, slots = [], [], 0
-    for number, (first, steps, end, begin) in enumerate(part.table.tolist()):
-        if later and not steps:
-            continue  # its rows are there already
-        mask, pair = divmod(number, part.pairs)
-        pieces = max(1, -(-steps // bound))
-        if pieces > 1:
-            joins.append((pair, mask, slots, pieces, 0, 0, 0, 0))
-        for i in range(pieces):
-            low, high = i * steps // pieces, (i + 1) * steps // pieces
-            ends = [min(max(at - low, 0), high - low) for at in (end, begin)]
-            rows.append((pair, mask, first + 2 * low, slots + i if pieces > 1 else -1, high - low, *ends, 0))
-        slots += pieces if pieces > 1 else 0
-    rows = np.array(rows, np.int64).reshape(-1, 8)
-    rows = rows[np.argsort(-rows[:, 4], kind="stable")]
-    long_count = int((2 * rows[:, 4] > rows[:, 4].max(initial=0)).sum())
-    return rows, np.array(joins, np.int64).reshape(-1, 8), long_count, slots
-
-
-def _predict(items, joins, long_count: int, slots: int, copies: int, blocks: int, later: bool) -> float:
-    """When the last block is done, in steps."""
-    took = items[:, 4] + _BLOCK + _PIECE * (items[:, 3] >= 0) + _MERGE * later
-    end = _JOIN if len(joins) else 0.0
-    if not len(items):
-        return end
-    if len(items) * copies > _SIMULATED:
-        return end + max(took.sum() * copies / blocks + took.max() / 2, took.max())
-    busy = [0.0] * blocks
-    for group in (took[:long_count], took[long_count:]):
-        for each in group.tolist() * copies:
-            heapq.heapreplace(busy, busy[0] + each)
-    return end + max(busy)
+        first = sum(map(len, rows))
+        last = first + len(made.rows)
+        described.append([part.rows, part.keys, first, len(made.rows) // teams, teams, last, len(made.joins), made.slots, heads])
+        rows += [made.rows, made.joins]
+        took += made.took
+    return took, np.array(described, np.int64), np.concatenate(rows), figures

@@ -6,10 +6,12 @@ layout; how its bitmaps are laid out is between this file and the kernels.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+import weakref
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backend.masks import Mask
@@ -18,6 +20,8 @@ from backend.ops.attention import buffer, schedule, tiles
 _KEPT = 64  # plans in the cache; the least recently used goes first
 _cache: OrderedDict[tuple, Plan] = OrderedDict()
 _lock = threading.Lock()
+_numbers = itertools.count()
+_made: weakref.WeakValueDictionary[str, Plan] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,7 @@ class Plan:
     partial_tiles count over all its masks, longest is the tiles of the longest list; build_ms is the time of building, ``bytes`` the size on the device.
     schedule and fragments (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32, one
     dimension); ``layout`` says which (buffer.py). held: works that calls with this plan take instead of it (parts.py, functional.py).
+    key: what ``of_key`` finds it by.
     """
 
     mask: Mask | None
@@ -51,6 +56,10 @@ class Plan:
     schedule: Any = None
     fragments: Any = None
     held: dict | None = None
+    key: str = field(default_factory=lambda: f"plan {next(_numbers)}")
+
+    def __post_init__(self):
+        _made[self.key] = self
 
     @property
     def is_full(self) -> bool:
@@ -120,6 +129,11 @@ def prepare(mask, seq_q: int, seq_k: int, device="cpu") -> Plan:
         while len(_cache) > _KEPT:
             _cache.popitem(last=False)
     return plan
+
+
+def of_key(key: str) -> Plan:
+    """The plan of this key, for torch.compile, which hands on texts and numbers; KeyError where it is gone."""
+    return _made[key]
 
 
 def prepared(mask, seq_q: int, seq_k: int, device) -> Plan | None:

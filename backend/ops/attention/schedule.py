@@ -24,13 +24,10 @@ def build(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_k
     """
     import torch
 
-    device, edge = row_ptr.device, seq_k % tiles.TILE
+    device = row_ptr.device
     q_tiles, k_tiles = -(-seq_q // tiles.TILE), -(-seq_k // tiles.TILE)
     pairs = -(-q_tiles // 2)
-    code = tile_code.clone()
-    if edge:
-        code[(tile_index == k_tiles - 1) & (tile_code == -1)] = bitmaps.shape[0]
-        bitmaps = torch.cat([bitmaps, torch.full((1, tiles.TILE), (1 << edge) - 1, dtype=torch.int64, device=device)])
+    code, bitmaps = edged(tile_index, tile_code, bitmaps, seq_k)
     nothing = bitmaps.shape[0]
     bitmaps = torch.cat([bitmaps, torch.zeros(1, tiles.TILE, dtype=torch.int64, device=device)])
     lengths = (row_ptr[1:] - row_ptr[:-1]).long()
@@ -45,7 +42,19 @@ def build(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_k
         parts.append(_steps(table.view(count, 2, k_tiles), nothing))
     longest = max(part.shape[1] for part in parts)
     padded = [torch.nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts]
-    return torch.cat(padded).contiguous(), _fragments(bitmaps)
+    return torch.cat(padded).contiguous(), fragments(bitmaps)
+
+
+def edged(tile_index, tile_code, bitmaps, seq_k: int):
+    """(codes, bitmaps) with a bitmap for tiles of the last column that are all live but reach beyond seq_k."""
+    import torch
+
+    code, edge = tile_code.clone(), seq_k % tiles.TILE
+    if edge:
+        code[(tile_index == seq_k // tiles.TILE) & (tile_code == -1)] = bitmaps.shape[0]
+        word = torch.full((1, tiles.TILE), (1 << edge) - 1, dtype=torch.int64, device=bitmaps.device)
+        bitmaps = torch.cat([bitmaps, word])
+    return code, bitmaps
 
 
 def _steps(table, nothing: int):
@@ -75,7 +84,8 @@ def _steps(table, nothing: int):
     return out
 
 
-def _fragments(bitmaps):
+def fragments(bitmaps):
+    """int32 (bitmaps, 128) as ``build`` has them."""
     import torch
 
     thread = torch.arange(128, device=bitmaps.device)[:, None]

@@ -1,0 +1,277 @@
+// Items of work (parts.h) on Hopper: how a team of two warpgroups walks through its own, and how the rows of one get to global memory.
+//
+// A warp for each team runs ahead: it reads items and schedule and has TMA fetch queries, keys and values into rings that go on from one item
+// to the next. What a warpgroup does not need of a step it leaves out.
+#pragma once
+#include "../common/launch.cuh"
+#include "../common/roles.cuh"
+#include "../common/warpgroup.cuh"
+#include "hopper_step.cuh"
+#include "parts.h"
+
+namespace hopper {
+
+constexpr int kNotNeeded = -2;  // the code of a KV tile for a query tile that does not need it
+
+template <int Panels> struct Shape {
+  static constexpr int teams = Panels == 1 ? 2 : 1;
+  static constexpr int threads = 128 * (2 * teams + 1);  // the last warpgroup loads
+  // As many registers as the block has at its start: 65536 by threads, in eights.
+  static constexpr int registers = 65536 / threads / 8 * 8, loader_registers = Panels == 1 ? 32 : 40;
+  static constexpr int team_registers = (registers + (registers - loader_registers) / (2 * teams)) / 8 * 8;
+  static constexpr int q_slots = 2, kv_slots = 4;  // items of queries, tiles of keys and of values in shared memory
+  static constexpr int tile_bytes = Panels * kTileBytes;
+  static constexpr int team_bytes = (2 * q_slots + 2 * kv_slots) * tile_bytes;
+  static constexpr int bytes = teams * (team_bytes + 256);
+};
+
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+// A ring in shared memory: filled by the loading thread, freed by all eight warps of the team.
+template <int Slots, int Bytes> struct Ring {
+  uint8_t* first;
+  uint64_t *full, *empty;
+
+  __device__ __forceinline__ void init() const {
+    for (int i = 0; i < Slots; ++i) barrier_init(full + i, 1), barrier_init(empty + i, 8);
+  }
+  // n counts fillings from 0 on.
+  __device__ __forceinline__ uint8_t* at(int n) const { return first + n % Slots * Bytes; }
+  __device__ __forceinline__ void await_full(int n) const { barrier_wait(full + n % Slots, (n / Slots) & 1); }
+  __device__ __forceinline__ void await_empty(int n) const { barrier_wait(empty + n % Slots, (n / Slots + 1) & 1); }
+  __device__ __forceinline__ void release(int n) const {  // by a whole warp, which waited until it was full
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty + n % Slots, 1);
+  }
+};
+
+template <int Panels> struct Team {
+  using S = Shape<Panels>;
+  Ring<S::q_slots, 2 * S::tile_bytes> q;
+  Ring<S::kv_slots, S::tile_bytes> k, v;
+  int4* items;  // of the queries' slots
+  int2* codes;  // of the keys' slots
+
+  __device__ __forceinline__ Team(uint8_t* shared, int number) {
+    uint8_t* const data = shared + number * S::team_bytes;
+    items = reinterpret_cast<int4*>(shared + S::teams * S::team_bytes + number * 256);
+    codes = reinterpret_cast<int2*>(items + S::q_slots);
+    auto* const barriers = reinterpret_cast<uint64_t*>(codes + S::kv_slots);
+    q = {data, barriers, barriers + S::q_slots};
+    k = {data + 2 * S::q_slots * S::tile_bytes, q.empty + S::q_slots, q.empty + S::q_slots + S::kv_slots};
+    v = {k.first + S::kv_slots * S::tile_bytes, k.empty + S::kv_slots, k.empty + 2 * S::kv_slots};
+  }
+};
+
+struct Items {
+  const int4* items;
+  const int4* joins;
+  const int4* schedule;
+  float* slots;
+  float* lse;  // of every row, in powers of two; nullptr where the mask is one part
+  int64_t out_stride[3];
+  int rounds, teams;
+  int q_modulus, q_length;
+  bool later, more;  // merges with rows that are there; leaves rows for a part to come
+
+  __device__ __forceinline__ int4 item(int round, int team) const {
+    return round < rounds && team < teams ? items[int64_t(round) * teams + team] : make_int4(-1, 0, 0, 0);
+  }
+  static __device__ __forceinline__ int steps(int4 item) { return item.w % kItemSteps; }
+  static __device__ __forceinline__ int slot(int4 item) { return item.w / kItemSteps - 1; }
+
+  // This thread's share of a partial result.
+  template <int Panels> __device__ __forceinline__ float* slot_at(int slot, int half) const {
+    return slots + (int64_t(slot) * 2 + half) * ((32 * Panels + 4) * 128) + threadIdx.x % 128;
+  }
+  template <typename T, int Panels> __device__ __forceinline__ void leave(int slot, int half, const Rows<T, Panels>& rows) const {
+    float* const to = slot_at<Panels>(slot, half);
+#pragma unroll
+    for (int i = 0; i < 32 * Panels; ++i) to[i * 128] = rows.o[i];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      to[(32 * Panels + r) * 128] = rows.sum[r];
+      to[(32 * Panels + 2 + r) * 128] = rows.maximum[r];
+    }
+  }
+
+  // The rows of a query tile to out, by all threads of a warpgroup, whose barrier has this number; head: of all batch entries; tile: shared
+  // memory of the warpgroup that nobody reads any more.
+  template <typename T, int Panels>
+  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int q_tile, uint8_t* tile, int barrier, const Rows<T, Panels>& rows) const {
+    auto row_of = [&](int place) { return q_modulus == 1 ? place : place % q_length * q_modulus + place / q_length; };
+    const float factor = args.scale * kLog2e;
+    const int lane = threadIdx.x % 32, first = 16 * (threadIdx.x / 32 % 4) + lane / 4, t2 = 2 * (lane % 4);
+    T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
+    float mine[2], theirs[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      mine[r] = rows.sum[r] > 0.f ? 1.f / rows.sum[r] : 0.f;
+      theirs[r] = 0.f;
+      if (lse) {
+        const int place = q_tile * 64 + first + 8 * r;
+        const bool inside = place < args.seq_q;
+        float* const known = lse + int64_t(head) * args.seq_q + (inside ? row_of(place) : 0);
+        float now = rows.sum[r] > 0.f ? rows.maximum[r] * factor + log2f(rows.sum[r]) : -INFINITY;
+        if (later) {
+          const float before = inside ? *known : -INFINITY, top = fmaxf(before, now), shift = top == -INFINITY ? 0.f : top;
+          const float old_share = exp2_approx(before - shift), new_share = exp2_approx(now - shift), all = old_share + new_share;
+          theirs[r] = all > 0.f ? old_share / all : 0.f;
+          mine[r] *= all > 0.f ? new_share / all : 0.f;
+          now = all > 0.f ? shift + log2f(all) : -INFINITY;
+        }
+        __syncwarp();  // all lanes of the row have read it
+        if (more && inside && t2 == 0) *known = now;
+      }
+    }
+    // Through shared memory, so that rows are read and written in whole pieces of 16 bytes.
+    auto each_piece = [&](auto visit) {
+#pragma unroll
+      for (int i = 0; i < 4 * Panels; ++i) {
+        const int n = i * 128 + threadIdx.x % 128, c = n % (8 * Panels), r = n / (8 * Panels), place = q_tile * 64 + r;
+        if (place < args.seq_q && c * 8 < args.head_dim)
+          visit(*reinterpret_cast<uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4)),
+                *reinterpret_cast<uint4*>(out + row_of(place) * out_stride[2] + c * 8));
+      }
+    };
+    warpgroup_barrier_of_many(barrier);
+    if (later) {
+      each_piece([](uint4& here, const uint4& there) { here = there; });
+      warpgroup_barrier_of_many(barrier);
+    }
+#pragma unroll
+    for (int j = 0; j < 8 * Panels; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = first + 8 * r;
+        T* const two = reinterpret_cast<T*>(tile + j / 8 * kTileBytes + row * 128 + ((j % 8 ^ (row & 7)) << 4) + 2 * t2);
+        float x[2] = {rows.o[4 * j + 2 * r] * mine[r], rows.o[4 * j + 2 * r + 1] * mine[r]};
+        if (later) {
+          x[0] += to_float(two[0]) * theirs[r];
+          x[1] += to_float(two[1]) * theirs[r];
+        }
+        *reinterpret_cast<uint32_t*>(two) = tensor_core::pack<T>(x[0], x[1]);
+      }
+    warpgroup_barrier_of_many(barrier);
+    each_piece([](const uint4& here, uint4& there) { there = here; });
+  }
+};
+
+// By one thread: what a team needs, ahead of it; number: of all teams. Items and schedule are read before a slot is waited for.
+template <int Panels>
+__device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map, const AttentionArgs& args,
+                                           const Items& work, const Team<Panels>& team, int number) {
+  using S = Shape<Panels>;
+  const int group = args.heads / args.heads_kv;
+  int step = 0;
+  for (int round = 0;; ++round) {
+    const int4 item = work.item(round, number);
+    team.q.await_empty(round);
+    team.items[round % S::q_slots] = item;
+    uint64_t* const full = team.q.full + round % S::q_slots;
+    if (item.x < 0) {  // no more
+      barrier_arrive(full, 1);
+      return;
+    }
+    const int b = item.y / args.heads, h = item.y % args.heads, h_kv = h / group, steps = Items::steps(item);
+    barrier_expect(full, 2 * S::tile_bytes);
+    for (int w = 0; w < 2; ++w)
+      for (int p = 0; p < Panels; ++p) {
+        const int place = (2 * item.x + w) * 64;
+        load_tile(team.q.at(round) + (w * Panels + p) * kTileBytes, q_map, full, 64 * p, place % work.q_length, place / work.q_length, h, b);
+      }
+    for (int i = 0; i < steps; ++i, ++step) {
+      const int4 entry = work.schedule[item.z + i];
+      auto load = [&](const auto& ring, const CUtensorMap* map) {
+        barrier_expect(ring.full + step % S::kv_slots, S::tile_bytes);
+        for (int p = 0; p < Panels; ++p)
+          load_tile(ring.at(step) + p * kTileBytes, map, ring.full + step % S::kv_slots, 64 * p, entry.x, entry.y, h_kv, b);
+      };
+      team.k.await_empty(step);
+      team.codes[step % S::kv_slots] = make_int2(entry.z, entry.w);
+      load(team.k, k_map);
+      team.v.await_empty(step);
+      load(team.v, v_map);
+    }
+  }
+}
+
+// Warpgroup wg of the block: its query tile of every item of its team.
+template <typename T, int Panels>
+__device__ __forceinline__ void take_items(const AttentionArgs& args, const Items& work, const Team<Panels>& team, int wg) {
+  using S = Shape<Panels>;
+  const int half = wg % 2;
+  const float factor = args.scale * kLog2e;
+  int step = 0;
+  for (int round = 0;; ++round) {
+    uint8_t* const q = team.q.at(round) + half * S::tile_bytes;
+    team.q.await_full(round);
+    const int4 item = team.items[round % S::q_slots];
+    if (uniform(item.x) < 0) return;
+    const int end = step + uniform(Items::steps(item));
+    Rows<T, Panels> rows;
+    rows.clear();
+    float x[32];
+    uint32_t weights[4][4];
+    int code = 0;
+    // Whether the tile of this step, if there is one, is needed; it is there then.
+    auto needed = [&] {
+      if (step == end) return false;
+      team.k.await_full(step);
+      code = uniform(reinterpret_cast<const int*>(team.codes + step % S::kv_slots)[half]);
+      return code != kNotNeeded;
+    };
+    auto start_context = [&](int of) {
+      team.v.await_full(of);
+      rows.start_context(weights, team.v.at(of));
+    };
+    auto finish_context = [&](int of) {
+      wgmma_wait<0>();
+      fence_registers(rows.o);
+      team.v.release(of);
+    };
+    // Of scores that are being computed, while Pending other products may go on; await(): what changes the context has to wait for.
+    auto to_weights = [&](auto pending, auto await) {
+      uint32_t bits = 0;
+      if (code >= 0) bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
+      wgmma_wait<decltype(pending)::value>();
+      fence_registers(x);
+      team.k.release(step);
+      if (code >= 0) rows.mask(x, bits);
+      rows.softmax(x, factor, await);
+    };
+    while (step < end) {
+      if (!needed()) {
+        team.k.release(step);
+        team.v.await_full(step);
+        team.v.release(step++);
+        continue;
+      }
+      rows.start_scores(x, q, team.k.at(step));
+      to_weights(std::integral_constant<int, 0>(), [] {});
+      rows.pack(weights, x);
+      for (++step; needed(); ++step) {  // a context beside the next scores
+        rows.start_scores(x, q, team.k.at(step));
+        start_context(step - 1);
+        to_weights(std::integral_constant<int, 1>(), [&] {
+          wgmma_wait_in_branch();
+          fence_registers(rows.o);
+        });
+        fence_registers(x);
+        finish_context(step - 1);
+        rows.pack(weights, x);
+      }
+      --step;
+      start_context(step);
+      finish_context(step++);
+    }
+    rows.total();
+    const int slot = uniform(Items::slot(item));
+    if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
+    else work.template store<T, Panels>(args, uniform(item.y), 2 * uniform(item.x) + half, q, wg + 1, rows);
+    fence_async_proxy();  // TMA writes there next
+    team.q.release(round);
+  }
+}
+
+}  // namespace hopper

@@ -1,0 +1,13 @@
+// Stand-in for cuda/common/dependent.cuh: emulated kernels run one after another.
+#pragma once
+#include "device.cuh"
+
+inline void wait_for_previous() {}
+inline void let_next_start() {}
+
+template <typename... Parameters, typename... Given>
+cudaError_t launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes, cudaStream_t stream, unsigned,
+                             Given... given) {
+  emulator::launch(blocks, threads, size_t(shared_bytes), stream, [&] { kernel(given...); });
+  return cudaSuccess;
+}
