@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 _KERNELS = (
-    (r"\b(attention|varlen|decode)_(rowwise|blockwise|hopper|scheduled|warp_keys|tensor_core)\w*", "fusescope"),
+    (r"\b(attention|varlen|decode)_(rowwise|blockwise|hopper|scheduled|items|warp_keys|tensor_core)\w*", "fusescope"),
     (r"flex_attention", "flex_attention"),
     (r"flash_fwd|pytorch_flash|flash_attn", "flash_attention"),
     (r"fmha_cutlass|cutlassF|mem_eff", "efficient_attention"),

@@ -3,8 +3,8 @@
 A BERT layer is seven operators: QKV product with its bias, attention on strided views of that product (no head split), output product,
 bias + residual + LayerNorm, product with bias and GELU, product, bias + residual + LayerNorm. A ViT layer is seven too: LayerNorm,
 QKV, attention, output product with bias and residual, LayerNorm, product with bias and GELU, product with bias and residual. Each is
-one launch, but for GELU with erf, which no product of cuBLASLt ends with: that is a second one. Where attention returns its heads
-apart (every mask but full and causal) one copy more puts them side by side.
+one launch, but where cuBLASLt's product is the fastest for GELU with erf, with which none of its own ends: that is a second one.
+Attention writes its heads side by side, so nothing is copied.
 
 Packed: with lengths and a full or causal mask the padding is dropped after the embedding and put back as zeros at the end; all
 layers then work on (total tokens, width) only. ``total`` may be a bucket above the sum of the lengths, so that one captured graph
@@ -114,7 +114,7 @@ class FusedEncoder:
 
         def by_heads(qkv):
             q, k, v = qkv.view(*qkv.shape[:2], 3, heads, dim).permute(2, 0, 3, 1, 4)
-            return attention(q, k, v, plan).transpose(1, 2).reshape(*qkv.shape[:2], heads * dim)
+            return attention(q, k, v, plan, out_bshd=True).transpose(1, 2).reshape(*qkv.shape[:2], heads * dim)  # a view
 
         return by_heads
 
@@ -123,19 +123,19 @@ class FusedEncoder:
         from backend.ops.linear import linear
 
         w, at, eps = self.weights, f"layers.{i}", self.config.eps
-        qkv = linear(x, w[f"{at}.qkv.weight"], w[f"{at}.qkv.bias"])
+        qkv = linear(x, w[f"{at}.qkv.weight"], w[f"{at}.qkv.bias"], settled=True)
         mark("qkv")
         context = attend(qkv)
         record("context", context, i)
         mark("attention")
-        product = linear(context, w[f"{at}.output.weight"])
+        product = linear(context, w[f"{at}.output.weight"], settled=True)
         mark("output")
         x = bias_residual_layernorm(product, w[f"{at}.output.bias"], x, w[f"{at}.norm1.weight"], w[f"{at}.norm1.bias"], eps)
         record("attended", x, i)
         mark("norm")
-        inner = linear(x, w[f"{at}.ffn1.weight"], w[f"{at}.ffn1.bias"], activation=self.config.activation)
+        inner = linear(x, w[f"{at}.ffn1.weight"], w[f"{at}.ffn1.bias"], activation=self.config.activation, settled=True)
         record("inner", inner, i)
-        product = linear(inner, w[f"{at}.ffn2.weight"])
+        product = linear(inner, w[f"{at}.ffn2.weight"], settled=True)
         mark("ffn")
         x = bias_residual_layernorm(product, w[f"{at}.ffn2.bias"], x, w[f"{at}.norm2.weight"], w[f"{at}.norm2.bias"], eps)
         record("out", x, i)
@@ -149,18 +149,18 @@ class FusedEncoder:
         before = self._layernorm(x, f"{at}.norm1")
         record("before", before, i)
         mark("norm")
-        qkv = linear(before, w[f"{at}.qkv.weight"], w[f"{at}.qkv.bias"])
+        qkv = linear(before, w[f"{at}.qkv.weight"], w[f"{at}.qkv.bias"], settled=True)
         mark("qkv")
         context = attend(qkv)
         mark("attention")
-        x = linear(context, w[f"{at}.output.weight"], w[f"{at}.output.bias"], residual=x)
+        x = linear(context, w[f"{at}.output.weight"], w[f"{at}.output.bias"], residual=x, settled=True)
         mark("output")
         after = self._layernorm(x, f"{at}.norm2")
         record("after", after, i)
         mark("norm")
-        inner = linear(after, w[f"{at}.ffn1.weight"], w[f"{at}.ffn1.bias"], activation=self.config.activation)
+        inner = linear(after, w[f"{at}.ffn1.weight"], w[f"{at}.ffn1.bias"], activation=self.config.activation, settled=True)
         record("inner", inner, i)
-        x = linear(inner, w[f"{at}.ffn2.weight"], w[f"{at}.ffn2.bias"], residual=x)
+        x = linear(inner, w[f"{at}.ffn2.weight"], w[f"{at}.ffn2.bias"], residual=x, settled=True)
         record("out", x, i)
         mark("ffn")
         return x

@@ -166,8 +166,8 @@ def forward(module, query, key, value, attention_mask, scaling=None, dropout=0.0
         plan, bias = _told(torch, attention_mask, causal, query, keys, bias)
     if bias is not None and bias.dtype not in (query.dtype, torch.float32):
         bias = bias.float()
-    out = attention(query, key, value, plan, bias=bias, scale=scaling)
-    return out.transpose(1, 2).contiguous(), None
+    out = attention(query, key, value, plan, bias=bias, scale=scaling, out_bshd=True)
+    return out.transpose(1, 2), None
 
 
 def _decode(torch, query, key, value, scaling):

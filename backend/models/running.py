@@ -80,8 +80,11 @@ def _trap(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     import torch
 
     module, given = model.view("sdpa"), dict(inputs) | {"additive": None}
-    if inputs["mask"].name not in ("full", "causal"):
-        raise Unsupported(f"Hugging Face builds no mask {inputs['mask']} by itself; the trap is shown with full and causal")
+    own = "causal" if model.family.KIND == "decoder" else "full"
+    if inputs["mask"].name != own:
+        raise Unsupported(
+            f"Hugging Face builds no mask {inputs['mask']} by itself for {model.name}; the trap is shown with {own}"
+        )
     if inputs["keep"] is not None:
         new = inputs["case"].get("phase") == "decode"  # one more, behind what is there
         places = torch.arange(inputs["case"]["seq"] + new, device=model.device)
@@ -176,4 +179,5 @@ def captured(call: Callable[[], Any], inputs: Mapping[str, Any], device: str) ->
         return out
 
     run.graph, run.replay, run.graph_bytes = True, graph.replay, size
+    run.call = call  # the graph reads tensors that only this holds: masks and plans made beside the inputs
     return run
