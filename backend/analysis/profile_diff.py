@@ -46,6 +46,8 @@ def diff(
     a_steps, b_steps: how many steps each profile holds; times and calls are divided by them. tolerance: a relative change that
     counts as the same (profiled times are no latencies: a small one means nothing). A kernel that only one profile has is
     paired with one of the same function name that only the other has, if each has but one: template arguments change often.
+    Modules under another root are paired by what follows it, down to the numbered layers of both: in a layer of another class of model
+    the same name may be other work.
     ValueError for another ``by``, steps below 1, a negative tolerance.
     """
     if by not in BY:
@@ -57,7 +59,7 @@ def diff(
     _, keys, time, count = BY[by]
     before, after = _sums(a, keys, time, count, a_steps), _sums(b, keys, time, count, b_steps)
     pairs = [(k, k) for k in before if k in after]
-    pairs += _renamed(before, after) if by == "kernel" else []
+    pairs += _renamed(before, after) if by == "kernel" else _under_another_root(before, after) if by == "module" else []
     pairs = [(x, y) for x, y in pairs if before[x][0] or after[y][0]]
     before, after = (
         {k: v for k, v in side.items() if v[0]} | {p[i]: side[p[i]] for p in pairs} for i, side in enumerate((before, after))
@@ -98,6 +100,20 @@ def _renamed(before: dict, after: dict) -> list[tuple[tuple, tuple]]:
                 only.setdefault(base(key[0]), []).append(key)
         sides.append({name: keys[0] for name, keys in only.items() if len(keys) == 1})
     return [(key, sides[1][name]) for name, key in sides[0].items() if name in sides[1]]
+
+
+def _under_another_root(before: dict, after: dict) -> list[tuple[tuple, tuple]]:
+    roots = [{key[0].partition(".")[0] for key in side} for side in (before, after)]
+    if any(len(found) != 1 for found in roots) or roots[0] == roots[1]:
+        return []
+    paths = [{tuple(key[0].split(".")[1:]): key for key in side} for side in (before, after)]
+    layers = [
+        path
+        for path in paths[0]
+        if path in paths[1] and [part.isdecimal() for part in path].count(True) == 1 and path[-1].isdecimal()
+    ]
+    shared = {path[:end] for path in [(), *layers] for end in range(len(path) + 1)}
+    return [(paths[0][path], paths[1][path]) for path in sorted(shared) if path in paths[0] and path in paths[1]]
 
 
 def _row(x: tuple, y: tuple, a, b, tolerance: float) -> Difference:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from backend.charts import numbers, template
-from backend.charts.fusion_ranks import baseline_lines, near
+from backend.charts.fusion_ranks import MANY, baseline_lines, near
 
 _COLOURS = {"guided": "#D55E00", "additive": "#B5651D", "evolutionary": "#0072B2", "random": "#7D8590", "exhaustive": "#5B6FB5"}
 
@@ -32,12 +32,15 @@ def best_so_far(
     for name, track in tracks.items():
         colour = _COLOURS.get(name, "#B75A92")
         if single:
-            fig.add_scatter(
+            add = fig.add_scattergl if len(track) > MANY else fig.add_scatter
+            add(
                 x=[n for n, _, _ in track], y=[ms * factor for _, ms, _ in track], mode="markers", name="each scheme",
                 marker=dict(color=colour, size=5, opacity=0.45), hovertemplate="evaluation %{x}: %{y:.3g} " + unit + "<extra></extra>",
             )  # fmt: skip
+        steps = [(n, best) for (n, _, best), (_, _, before) in zip(track, [(0, 0, None), *track]) if best != before]
+        steps += [(n, best) for n, _, best in track[-1:]]  # the line goes on to the end
         fig.add_scatter(
-            x=[n for n, _, _ in track], y=[best * factor for _, _, best in track], mode="lines", name=name,
+            x=[n for n, _ in steps], y=[best * factor for _, best in steps], mode="lines", name=name,
             line=dict(color=colour, width=2.6, shape="hv"), hovertemplate=name + ", %{x}: %{y:.3g} " + unit + "<extra></extra>",
         )  # fmt: skip
     low, high = min(every) * factor, max(every) * factor

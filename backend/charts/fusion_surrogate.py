@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from backend.charts import numbers, template
+from backend.charts.fusion_ranks import BITS, as_numbers
 
 HIGH, LOW = "#D55E00", "#7D8590"
 
@@ -30,8 +31,8 @@ def against_measured(points: Sequence[Mapping], threshold_ms: float, subtitle: s
         add = fig.add_scattergl if len(points) > 2000 else fig.add_scatter
         add(
             x=np.array([p["measured_ms"] for p in rows]) * factor, y=np.array([p["predicted_ms"] for p in rows]) * factor, mode="markers",
-            name=performance, marker=dict(color=colour, symbol=symbol, size=6, opacity=0.75), customdata=np.array([p["code"] for p in rows]),
-            hovertemplate="<b>%{customdata}</b><br>measured %{x:.3g} " + unit + ", predicted %{y:.3g} " + unit + "<extra></extra>",
+            name=performance, marker=dict(color=colour, symbol=symbol, size=6, opacity=0.75), customdata=as_numbers(p["code"] for p in rows),
+            hovertemplate=f"<b>{BITS}</b><br>measured %{{x:.3g}} {unit}, predicted %{{y:.3g}} {unit}<extra></extra>",
         )  # fmt: skip
     for add in (fig.add_vline, fig.add_hline):
         add(**{"x" if add == fig.add_vline else "y": threshold_ms * factor}, line=dict(color=c["muted"], width=1, dash="dot"))

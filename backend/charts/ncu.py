@@ -30,21 +30,20 @@ def speed_of_light(rows: Sequence[Mapping], subtitle: str = "", theme: str = "li
         return template.empty("The report holds no throughput metrics (ncu --set basic has them).", theme)
     c = template.THEMES[theme]
     there = [k for k in UNITS if any(_known(r.get(k)) for _, r in shown)]
-    fig = template.figure("Speed of light", subtitle, theme, height=170 + (22 * len(there) + 26) * len(shown))
-    names = [f"{n}: {label(r['name'], 34)}" for n, r in shown]
+    fig = template.figure("Speed of light", subtitle, theme, height=170 + (22 * len(there) + 30) * len(shown))
     for key in there:
         word, colour = UNITS[key]
         values = [float(r[key]) if _known(r.get(key)) else None for _, r in shown]
         fig.add_bar(
-            orientation="h", y=names, x=values, name=word, marker=dict(color=colour),
+            orientation="h", y=list(range(len(shown))), x=values, name=word, marker=dict(color=colour),
             text=["" if v is None else f"{word} {numbers.three(v)}" for v in values], textposition="outside", cliponaxis=False, textfont=dict(size=11),
             customdata=[plain(r["name"], 160) for _, r in shown], hovertemplate=f"<b>%{{customdata}}</b><br>{word}: %{{x:.3g}} %<extra></extra>",
         )  # fmt: skip
     fig.add_vline(x=HIGH, line=dict(color=c["line"], width=1, dash="dot"))
     fig.add_annotation(x=HIGH, y=1, yref="paper", yanchor="bottom", showarrow=False, text=f"well used from {HIGH:g} %", font=dict(size=11, color=c["muted"]))  # fmt: skip
     fig.update_xaxes(range=[0, 112], tickvals=[0, 20, 40, 60, 80, 100], title_text="% of the unit's peak over the launch")
-    fig.update_yaxes(autorange="reversed")
-    fig.update_layout(barmode="group", bargap=0.25)
+    _name(fig, [f"{n}: {label(r['name'], 44)}" for n, r in shown], c["ink"])
+    fig.update_layout(barmode="group", bargap=0.22)
     return fig
 
 
@@ -59,12 +58,11 @@ def stalls(rows: Sequence[Mapping], names: Mapping[int, str], subtitle: str = ""
         return template.empty("The report holds no stall reasons (ncu --section WarpStateStats has them).", theme)
     common = sorted(by, key=lambda r: -sum(by[r].values()))[: len(_REASONS)]
     rows_of_legend = -(-len(common) // 2)
-    fig = template.figure("What warps waited for", subtitle, theme, height=170 + 30 * len(launches) + 22 * rows_of_legend)
-    labels = [f"{n}: {label(names[n], 34)}" for n in launches]
+    fig = template.figure("What warps waited for", subtitle, theme, height=170 + 46 * len(launches) + 22 * rows_of_legend)
     for reason, colour in zip(common, _REASONS, strict=False):
         words = reason.replace("_", " ")
         fig.add_bar(
-            orientation="h", y=labels, x=[100 * by[reason].get(n, 0) for n in launches], name=plain(words, 40), marker=dict(color=colour),
+            orientation="h", y=list(range(len(launches))), width=0.5, x=[100 * by[reason].get(n, 0) for n in launches], name=plain(words, 40), marker=dict(color=colour),
             customdata=[plain(names[n], 160) for n in launches], hovertemplate=f"<b>%{{customdata}}</b><br>{plain(words)}: %{{x:.3g}} %<extra></extra>",
         )  # fmt: skip
     below = dict(
@@ -72,8 +70,15 @@ def stalls(rows: Sequence[Mapping], names: Mapping[int, str], subtitle: str = ""
     )  # under the axis, however few bars
     fig.update_layout(barmode="stack", showlegend=True, legend=below, margin=dict(b=56 + 22 * rows_of_legend))
     fig.update_xaxes(title_text="% of what warps waited or issued", range=[0, 100.5])
-    fig.update_yaxes(autorange="reversed")
+    _name(fig, [f"{n}: {label(names[n], 44)}" for n in launches], template.THEMES[theme]["ink"])
     return fig
+
+
+def _name(fig: go.Figure, names: Sequence[str], colour: str) -> None:
+    """The name of each group of bars above it, where it takes no width from them."""
+    for n, name in enumerate(names):
+        fig.add_annotation(x=0, xref="paper", xanchor="left", y=n - 0.44, yanchor="middle", showarrow=False, text=name, font=dict(size=12, color=colour))  # fmt: skip
+    fig.update_yaxes(range=[len(names) - 0.5, -0.62], visible=False)
 
 
 def _known(value) -> bool:

@@ -19,7 +19,13 @@ def bars(rows: Sequence[Difference], by: str, relative: bool = False, subtitle: 
     """The largest changes, in time a step or (``relative``) as b / a; new and gone have no ratio and are left out there."""
     shown = [r for r in rows if r.state != "same" and (not relative or r.ratio)][:MOST]
     if not shown:
-        return template.empty("Nothing changed by more than the tolerance.", theme)
+        changed = any(r.state != "same" for r in rows)
+        words = (
+            f"No {by} is in both profiles: what is new or gone has no ratio."
+            if changed
+            else "Nothing changed by more than the tolerance."
+        )
+        return template.empty(words, theme)
     c = template.THEMES[theme]
     fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + 30 * len(shown))
     unit, factor = numbers.time_unit([abs(r.delta_ns) / 1e6 for r in shown])

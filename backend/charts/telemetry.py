@@ -18,6 +18,7 @@ PANELS = {
 }
 """Panel → its columns of telemetry.parquet and their names."""
 _COLOURS = ("#0072B2", "#D55E00", "#7D8590")
+_LINE = 13  # pixels of a line of words
 _BAND = "rgba(209,73,91,0.22)"
 
 
@@ -41,6 +42,7 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
             rangemode="tozero" if "use" in title or "power" in title else "normal", automargin=True,
         )  # fmt: skip
         fig.add_annotation(x=0, y=top, xref="paper", yref="paper", xanchor="left", yanchor="bottom", showarrow=False, text=title, font=dict(size=12, color=c["muted"]))  # fmt: skip
+        ends: list[tuple[float, str, str]] = []  # where each line ends, its name and colour
         for colour, (key, word) in zip(_COLOURS, found.items(), strict=False):
             values = [None if v is None or v != v else float(v) for v in columns[key]]
             fig.add_scatter(
@@ -49,7 +51,9 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
             )  # fmt: skip
             last = next((v for v in reversed(values) if v is not None), None)
             if len(found) > 1 and last is not None:
-                fig.add_annotation(x=1, xref="paper", xanchor="left", xshift=4, y=last, yref=axis, showarrow=False, text=word, font=dict(size=11, color=colour))  # fmt: skip
+                ends.append((last, word, colour))
+        for shift, (last, word, colour) in _apart(sorted(ends), _range(columns, found), share * height * len(there)):
+            fig.add_annotation(x=1, xref="paper", xanchor="left", xshift=4, y=last, yshift=shift, yref=axis, showarrow=False, text=word, font=dict(size=11, color=colour))  # fmt: skip
     told = set()
     for start, end, reason in bands(columns):
         fig.add_shape(
@@ -63,13 +67,29 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
             line_width=0,
             layer="below",
         )
-        if reason not in told:
-            fig.add_annotation(x=seconds[start], y=1, yref="paper", xanchor="left", yanchor="bottom", showarrow=False, text=f"throttled: {plain(reason)}", font=dict(size=11), bgcolor=c["paper"])  # fmt: skip
+        if reason not in told:  # to the right of the first panel's title
+            fig.add_annotation(x=max(seconds[start], 0.3 * seconds[-1]), y=1, yref="paper", xanchor="left", yanchor="bottom", showarrow=False, text=f"throttled: {plain(reason)}", font=dict(size=11), bgcolor=c["paper"])  # fmt: skip
         told.add(reason)
     fig.update_layout(**layout)
     fig.update_xaxes(title_text="time since the first sample (s)", anchor="free", position=0)
     fig.update_layout(margin=dict(r=92), hovermode="closest")
     return fig
+
+
+def _range(columns: Mapping[str, Sequence], found: Mapping[str, str]) -> float:
+    """How much of its axis a panel's lines take."""
+    values = [float(v) for key in found for v in columns[key] if v is not None and v == v]
+    return max(values) - min(values) or 1.0
+
+
+def _apart(ends: Sequence[tuple[float, str, str]], span: float, pixels: float) -> list[tuple[float, tuple[float, str, str]]]:
+    """(pixels upwards, end) of lines' ends from below, so that no two names lie on each other."""
+    found, free = [], -float("inf")
+    for end in ends:
+        place = end[0] / span * pixels
+        free = max(place, free + _LINE)
+        found.append((free - place, end))
+    return found
 
 
 def bands(columns: Mapping[str, Sequence]) -> list[tuple[int, int, str]]:

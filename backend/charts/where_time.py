@@ -12,6 +12,7 @@ from backend.charts.plain import hue, label, plain, text_on
 SHAPES = ("icicle", "sunburst")
 MOST = 400
 """Boxes drawn; what is smaller is summed up beside its brothers, and says so."""
+_RINGS = 6  # of a sunburst, wide enough for words; a click goes deeper
 _LEVELS = {"module": "#6B7C93", "operator": "#3C8FCB", "rest": "#8A9199"}
 
 
@@ -19,7 +20,8 @@ def nodes(rows: Sequence[dict], levels: Sequence[str], most: int = MOST) -> list
     """The tree of ``store.timeline.tree`` as boxes, root first: {"id", "parent", "name", "level", "ns", "calls"}.
 
     rows: {"path", "ns", "calls"}; levels: what each part of a path is ("module", "operator", "kernel"). A dotted module becomes a
-    box a part. Only the ``most`` largest boxes are kept; a parent's others are one box "n smaller".
+    box a part. Brothers come by time, those that are numbers by number. Only the ``most`` largest boxes are kept; a parent's
+    others are one box "n smaller".
     """
     found: dict[tuple, dict] = {(): {"name": "all", "level": "all", "ns": 0, "calls": 0}}
     for row in rows:
@@ -37,7 +39,7 @@ def nodes(rows: Sequence[dict], levels: Sequence[str], most: int = MOST) -> list
             node["calls"] += row["calls"]
     kept = {()} | {k for k in sorted(found, key=lambda k: -found[k]["ns"])[: most - 1]}
     kept = {k for k in kept if all(k[:n] in kept for n in range(len(k)))}
-    numbered = {k: str(n) for n, k in enumerate(sorted(kept, key=lambda k: (len(k), -found[k]["ns"])))}
+    numbered = {k: str(n) for n, k in enumerate(sorted(kept, key=lambda k: (len(k), *_place(found[k]))))}
     out = [{"id": i, "parent": numbered[k[:-1]] if k else "", **found[k]} for k, i in numbered.items()]
     dropped: dict[tuple, list[dict]] = {}
     for key in found:
@@ -52,6 +54,11 @@ def nodes(rows: Sequence[dict], levels: Sequence[str], most: int = MOST) -> list
         }
         out.append({"id": f"{numbered[parent]}/rest", "parent": numbered[parent], **one})
     return out
+
+
+def _place(node: dict) -> tuple[int, int]:
+    """Where a box stands among its brothers: layers by their number, anything else by its time."""
+    return (0, int(node["name"])) if node["level"] == "module" and node["name"].isdecimal() else (1, -node["ns"])
 
 
 def picture(boxes: Sequence[dict], shape: str, of: str, subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -74,12 +81,12 @@ def picture(boxes: Sequence[dict], shape: str, of: str, subtitle: str = "", them
     shared = dict(
         ids=[b["id"] for b in boxes], parents=[b["parent"] for b in boxes], labels=names,
         values=[b["ns"] for b in boxes], branchvalues="total", customdata=hover, hovertemplate="%{customdata}<extra></extra>",
-        text=[numbers.percent(b["ns"] / total) for b in boxes], textinfo="label+text", sort=True,
+        text=[numbers.percent(b["ns"] / total) for b in boxes], textinfo="label+text", sort=False,
         marker=dict(colors=colours, line=dict(color=c["paper"], width=1)), leaf=dict(opacity=1), insidetextfont=dict(size=13, color=[text_on(x) for x in colours]), outsidetextfont=dict(size=13, color=c["ink"]),
     )  # fmt: skip
     if shape == "icicle":
         fig.add_trace(go.Icicle(**shared, tiling=dict(orientation="v", pad=1), pathbar=dict(visible=True)))
     else:
-        fig.add_trace(go.Sunburst(**shared, insidetextorientation="radial"))
+        fig.add_trace(go.Sunburst(**shared, maxdepth=_RINGS))
     fig.update_layout(margin=dict(l=4, r=4, b=8), uniformtext=dict(minsize=11, mode="hide"))
     return fig

@@ -43,6 +43,7 @@ def layer(kind: str, spec: Mapping[str, Any]) -> str:
     if kind == "traverse":
         words += [str(end) for pair in ranges for end in pair]
         words += ["--no-segments"] if spec.get("segments") is False else []
+        words += ["--part", ":".join(map(str, spec["part"]))] if spec.get("part") else []
         keys = {"limit": "--limit", "budget_s": "--budget", "after": "--after"}
     else:
         words += [w for pair in ranges for w in ("--range", *map(str, pair))]

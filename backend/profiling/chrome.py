@@ -2,6 +2,7 @@
 
 A run is cut where an object ends and the next begins; what is before the cut is decoded as a list of its own, which succeeds
 only where the cut is between two events and not inside one (or inside a text): a wrong guess costs a second try, never data.
+For the same reason several readers may take a portion of the file each: where all decode, all began and ended rightly.
 """
 
 from __future__ import annotations
@@ -17,32 +18,39 @@ from typing import Any, BinaryIO
 from backend.profiling.events import Decoder, NotJson, Run
 
 CHUNK = 1 << 20  # what fits the caches decodes fastest
+SEAM = 1 << 18  # bytes from the asked place on in which a portion's first event is looked for
 MAX_BYTES = 32 << 30  # unpacked
 _MAX_HEAD = 64 << 20  # before and after the events
 _MOST_BRACKETS = 2000  # looked at from the end of the file for the one that closes the events
-_COMMA = re.compile(rb"\s*,\s*")
 _WINDOW, _MOST_CUTS = 1 << 16, 8  # how far from the end of a piece a cut is looked for, and how many are tried
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _SPACE = b" \t\r\n"
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
+class NoSeam(ValueError):
+    """Between two portions of a file no end of an event was found: the file is to be read as a whole."""
+
+
 class ChromeTrace:
     """A trace file, .json or .json.gz whatever its name says. ``metadata`` is whole once ``runs`` has been walked to its end.
 
+    begin, end: bytes of the unpacked text; the portion from the first event that begins after the one up to the first that begins
+    after the other. Where all portions of a file are read without an error, their events and metadata are those of the file.
     ``read`` is how many bytes of the file itself have been taken, of ``size``.
     """
 
-    def __init__(self, path: Path, decoder: Decoder | None = None, chunk: int = CHUNK):
+    def __init__(self, path: Path, decoder: Decoder | None = None, chunk: int = CHUNK, begin: int = 0, end: int | None = None):
         self.path, self.name, self.size = Path(path), Path(path).name, Path(path).stat().st_size
         self.metadata: dict[str, Any] = {}
         self.notes: list[str] = []
         self.read = 0
         self._decoder, self._chunk = decoder or Decoder(), chunk
+        self._begin, self._end = begin, end
         self._unpacked = 0
 
     def runs(self) -> Iterator[Run]:
-        """The events in the order of the file. ValueError, one sentence with the file's name, for what is no trace."""
+        """The events in the order of the file. ValueError, one sentence with the file's name, for what is no trace; NoSeam."""
         try:
             with open(self.path, "rb") as raw:
                 yield from self._walk(raw)
@@ -60,6 +68,8 @@ class ChromeTrace:
         source = gzip.GzipFile(fileobj=raw) if raw.read(2) == b"\x1f\x8b" else raw
         raw.seek(0)
         rest, bare = self._head(source, raw)
+        if self._begin:
+            rest = self._seam(source, raw, self._begin)[1]
         while True:
             more = self._more(source, raw, len(rest))
             rest += more
@@ -68,16 +78,43 @@ class ChromeTrace:
             events, rest = self._cut(rest)
             if events is not None:
                 yield events
-        yield self._last(rest, bare)
+        yield self._last(rest, bare) if self._end is None else self._until_seam(rest, source, raw)
 
     def _more(self, source: BinaryIO, raw: BinaryIO, left: int = 0) -> bytes:
         """The next piece, as long as what is left undecoded: what needs many pieces is not looked at once for each."""
-        text = source.read(max(self._chunk, left))
-        self._unpacked += len(text)
+        most = max(self._chunk, left)
+        text = source.read(most if self._end is None else max(0, min(most, self._end - self._unpacked)))
+        self._took(len(text), raw)
+        return text
+
+    def _took(self, count: int, raw: BinaryIO) -> None:
+        self._unpacked += count
         self.read = raw.tell()
         if self._unpacked > MAX_BYTES:
             raise ValueError(f"{self.name} holds more than {MAX_BYTES >> 30} GiB; export fewer steps")
-        return text
+
+    def _seam(self, source: BinaryIO, raw: BinaryIO, place: int) -> tuple[bytes, bytes]:
+        """(up to the end of the last event that began before that place, from the next event on) of the text from there on."""
+        if self._unpacked > place:
+            raise NoSeam(f"{self.name}: a portion of it ends before its events begin")
+        if source is raw:
+            raw.seek(place)
+            self._unpacked = place
+        while self._unpacked < place:
+            skipped = source.read(min(CHUNK, place - self._unpacked))
+            if not skipped:
+                break
+            self._took(len(skipped), raw)
+        text = source.read(SEAM)
+        self._took(len(text), raw)
+        for m in _BETWEEN.finditer(text):
+            if _is_event(text[m.end() : m.end() + _WINDOW]):
+                return text[: m.start() + 1], text[m.end() :]
+        raise NoSeam(f"{self.name}: no event begins within {SEAM} bytes of byte {place}")
+
+    def _until_seam(self, rest: bytes, source: BinaryIO, raw: BinaryIO) -> Run:
+        """The events from what is left undecoded up to the portion's end."""
+        return self._decoder.decode(rest + self._seam(source, raw, self._end)[0])
 
     def _head(self, source: BinaryIO, raw: BinaryIO) -> tuple[bytes, bool]:
         """What follows the bracket that opens the events, and whether the file is a bare list of them."""
@@ -140,8 +177,7 @@ class ChromeTrace:
                 continue
         end = _whole_events(text)  # objects within objects, or texts that look alike: walked one by one, which is slow and sure
         if end:
-            separator = _COMMA.match(text, end)
-            return self._decoder.decode(text[:end]), text[separator.end() if separator else end :]
+            return self._decoder.decode(text[: end - 1]), text[end:]
         if len(text) > _MAX_HEAD + self._chunk:
             raise ValueError(f"{self.name}: no event ends within {_MAX_HEAD >> 20} MiB; it is no trace, or is damaged")
         return None, text
@@ -186,19 +222,29 @@ def _closes(tail: bytes, bare: bool) -> bool:
         return False
 
 
+def _is_event(text: bytes) -> bool:
+    """Whether an object with a phase stands at the beginning, and not in the middle of another one's text."""
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text.decode("latin-1"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "ph" in value
+
+
 def _whole_events(text: bytes) -> int:
-    """Where the last event ends that lies in the text as a whole; 0 where none does."""
+    """The place behind the last comma that follows an event; 0 where none does."""
     source, end = text.decode("latin-1"), 0
     decode, at = json.JSONDecoder().raw_decode, _skip(source, 0)
     while source[at : at + 1] == "{":
         try:
-            _, end = decode(source, at)
+            _, at = decode(source, at)
         except ValueError:
             break
-        at = _skip(source, end)
+        at = _skip(source, at)
         if source[at : at + 1] != ",":
             break
-        at = _skip(source, at + 1)
+        end = at + 1
+        at = _skip(source, end)
     return end
 
 

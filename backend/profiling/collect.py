@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from backend.profiling import exact
-from backend.profiling.events import ARGS, Run
-from backend.profiling.table import ABSENT, Coded, Texts, real, triples, whole
+from backend.profiling.events import ARGS, Run, event, plain
+from backend.profiling.table import ABSENT, Coded, Texts, distinct, real, triples, whole
 
 TABLES = ("kernels", "operators", "launches", "copies", "ranges")
 _TABLE_OF = {
@@ -36,6 +36,9 @@ _TABLE_OF = {
     "memcpy": "copies",
     "memset": "copies",
 }
+_GROUP_OF = {"X": "complete", "B": "pairs", "E": "pairs", "C": "counters", "i": "memory", "I": "memory", "R": "memory"}
+_GROUPS = ["", *TABLES, "pairs", "counters", "memory", "complete"]  # "": not taken; "complete": into one of the tables
+_COMPLETE = _GROUPS.index("complete")
 _TABLE_OF_PROCESS = {"CPU functions": "operators", "CUDA functions": "kernels"}
 _NOTHING = SimpleNamespace(**dict.fromkeys(ARGS) | {"shapes": b"", "types": b""})
 
@@ -53,29 +56,39 @@ class Collector:
 
     def add(self, run: Run) -> None:
         """Take one run of events. ValueError for times that are out of range."""
-        groups: dict[str, list[int]] = defaultdict(list)
-        known: dict = {}
-        for row, e in enumerate(run.events):
-            if e.ph == "X":
-                key = e.cat if e.cat is not None else (None, e.pid)
-                table = known.get(key)
-                if table is None:
-                    table = known[key] = _table_of(e)
-                groups[table].append(row)
-            else:
-                groups[e.ph].append(row)
-        for key, rows in groups.items():
-            self.phases["X" if key in TABLES else str(key)] += len(rows)
-            found = [run.events[row] for row in rows]
-            if key in TABLES:
-                self._spans(key, found, run.ts[rows], run.dur[rows])
-            elif key in ("B", "E"):
+        events, groups = run.events, self._groups(run.events)
+        counting = []
+        for number, name in enumerate(_GROUPS):
+            rows = np.flatnonzero(groups == number)
+            if not len(rows) or not name:
+                continue
+            found = list(map(events.__getitem__, rows.tolist()))
+            if name in TABLES:
+                self._spans(name, found, run.ts[rows], run.dur[rows])
+                if name == "ranges":
+                    counting += rows[[e.cat == "cuda_profiler_range" for e in found]].tolist()
+            elif name == "pairs":
                 self._pairs += zip(run.ts[rows].tolist(), found)
-            elif key in ("i", "I", "R"):
+            elif name == "counters":
+                counting = rows.tolist() + counting
+            else:
                 self._memory(found, run.ts[rows])
-        counting = groups["C"] + [row for row in groups["ranges"] if run.events[row].cat == "cuda_profiler_range"]
         if counting:
             self._counters(run, counting)
+
+    def _groups(self, events: list) -> np.ndarray:
+        """What becomes of each event, as its place in _GROUPS; the phases are counted."""
+        phases, which = distinct([e.ph for e in events])
+        for phase, count in zip(phases, np.bincount(which, minlength=len(phases)).tolist()):
+            self.phases[str(phase)] += count
+        groups = np.array([_GROUPS.index(_GROUP_OF.get(phase, "")) for phase in phases])[which]
+        rows = np.flatnonzero(groups == _COMPLETE)
+        found = list(map(events.__getitem__, rows.tolist()))
+        categories, which = distinct([e.cat for e in found])
+        groups[rows] = np.array([_GROUPS.index(_table_of_category(c)) for c in categories])[which]
+        for row in rows[which == categories.index(None)].tolist() if None in categories else ():
+            groups[row] = _GROUPS.index(_table_of(events[row]))
+        return groups
 
     def finish(self, metadata: dict) -> dict[str, dict]:
         """The tables by name. ValueError where the base time is no whole number."""
@@ -98,6 +111,32 @@ class Collector:
                 done["pid"], done["tid"] = Coded(done["pid"], self._pids.values()), Coded(done["tid"], self._tids.values())
             tables[name] = done or empty(name)
         return tables
+
+    def packed(self) -> dict:
+        """What was collected, for ``join`` of a collector in another process: numbers, texts and arrays alone."""
+        return {
+            "phases": dict(self.phases),
+            "malformed": self.malformed,
+            "columns": {t: {c: np.concatenate(parts) for c, parts in columns.items()} for t, columns in self._columns.items()},
+            "texts": {key: list(texts) for key, texts in self._texts.items()},
+            "pids": list(self._pids),
+            "tids": list(self._tids),
+            "pairs": [(ts, plain(e)) for ts, e in self._pairs],
+        }
+
+    def join(self, packed: dict) -> None:
+        """Take what another collector found in the events that follow this one's."""
+        self.phases.update(packed["phases"])
+        self.malformed += packed["malformed"]
+        for table, columns in packed["columns"].items():
+            for column, values in columns.items():
+                there = {"pid": packed["pids"], "tid": packed["tids"]}.get(column) or packed["texts"].get((table, column))
+                if there is not None:
+                    texts = {"pid": self._pids, "tid": self._tids}.get(column)
+                    texts = self._texts[table, column] if texts is None else texts
+                    values = np.array([texts[text] for text in there] + [-1], np.int32)[values]
+                self._columns[table][column].append(values)
+        self._pairs += [(ts, event(*fields)) for ts, fields in packed["pairs"]]
 
     def _spans(self, table: str, events: list, starts: np.ndarray, lengths: np.ndarray) -> None:
         if (starts == ABSENT).any():
@@ -216,7 +255,11 @@ def _float(value) -> float:
 def _table_of(e) -> str:
     if e.cat is None:
         return _TABLE_OF_PROCESS.get(str(e.pid), "ranges")
-    return _TABLE_OF.get(str(e.cat).lower(), "ranges")
+    return _table_of_category(e.cat)
+
+
+def _table_of_category(category) -> str:
+    return _TABLE_OF.get(str(category).lower(), "ranges")
 
 
 def _direction(name, kind) -> str | None:

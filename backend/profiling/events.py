@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,18 @@ class Decoder:
             raise NotJson(str(error)) from None
         except RecursionError:
             raise ValueError("its events are nested too deeply") from None
+
+
+def plain(e) -> tuple[dict, dict | None]:
+    """An event as dicts of numbers and texts, for another process; ``event(*plain(e))`` is one like it."""
+    args = None if e.args is None else {n: getattr(e.args, n) for n in ARGS}
+    if args is not None:
+        args |= {n: bytes(args[n]) for n in _AS_TEXT}
+    return {n: getattr(e, n) for n in ("ph", "name", "cat", "pid", "tid")}, args
+
+
+def event(fields: dict, args: dict | None) -> SimpleNamespace:
+    return SimpleNamespace(**fields, args=None if args is None else SimpleNamespace(**args))
 
 
 def _plain(raw) -> str | None:

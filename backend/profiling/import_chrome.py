@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.profiling import launches, profile
-from backend.profiling.chrome import ChromeTrace
-from backend.profiling.collect import TABLES, Collector
+from backend.profiling import launches, profile, reading
+from backend.profiling.collect import TABLES
 from backend.profiling.events import Decoder
-
-MAX_EVENTS = 50_000_000
 
 
 def load(
@@ -20,29 +16,20 @@ def load(
     progress: Callable[[float, str], None] = lambda share, text: None,
     decoder: Decoder | None = None,
     captured: list[dict] | None = None,
+    portions: int | None = None,
 ) -> dict:
     """Read the trace and write the tables (see ``profile``); gives the summary.
 
     progress(share of the work, what is done) is called several times a second of work and may raise to stop it.
-    captured: see ``profile.save``. ValueError: one sentence on why the file is no trace.
+    captured: see ``profile.save``; portions: see ``reading.read``. ValueError: one sentence on why the file is no trace.
     """
-    trace, collector, count = ChromeTrace(path, decoder), Collector(), 0
-    collecting = gc.isenabled()
-    gc.disable()  # events hold no cycles, and looking for some among so many costs a sixth of the time
+    name = Path(path).name
     try:
-        for run in trace.runs():
-            collector.add(run)
-            count += len(run)
-            if count > MAX_EVENTS:
-                raise ValueError(f"it holds more than {MAX_EVENTS:,} events; profile fewer steps")
-            progress(0.6 * trace.read / max(1, trace.size), f"{count:,} events read")
+        trace, collector, count = reading.read(path, lambda share, text: progress(0.6 * share, text), decoder, portions)
         tables = collector.finish(trace.metadata)
     except ValueError as error:
         text = str(error)
-        raise ValueError(text if text.startswith(trace.name) else f"{trace.name}: {text}") from None
-    finally:
-        if collecting:
-            gc.enable()
+        raise ValueError(text if text.startswith(name) else f"{name}: {text}") from None
     if not sum(len(tables[t]["ts_ns"]) for t in (*TABLES, "memory", "counters")):
         raise ValueError(f"{trace.name} holds no event that lasts: nothing to show")
     done = [0.6]

@@ -6,8 +6,10 @@ import re
 
 import numpy as np
 
+from backend.profiling import enclosing
 from backend.profiling.table import Coded, Texts
 
+OPERATOR, FRAME, LAUNCH = range(3)
 _MODULE = re.compile(r"nn\.Module: (.+)")
 _LONG = 2000  # letters of a module's path, after which it begins anew: frames may lie in frames a million deep
 _DOTTED = "module: "  # written by our own hooks (torch_trace): the module's full dotted name
@@ -23,7 +25,7 @@ def nest(operators: dict, ranges: dict, launches: dict) -> None:
     A module is a python_function "nn.Module: Name_0" (with_stack=True; its dotted name is built of those around it), a
     record_function range "module: dotted.name", or what torch wrote as an operator's "Module Hierarchy".
     """
-    frames, names = _module_frames(ranges)
+    frames, frame_text, frame_names = _module_frames(ranges)
     sizes = len(operators["ts_ns"]), len(frames), len(launches["ts_ns"])
     pick = [operators, {k: ranges[k][frames] for k in ("ts_ns", "dur_ns", "lane")}, launches]
     ts, dur, lane = (np.concatenate([t[k] for t in pick]) for k in ("ts_ns", "dur_ns", "lane"))
@@ -31,43 +33,37 @@ def nest(operators: dict, ranges: dict, launches: dict) -> None:
     row = np.concatenate([np.arange(n) for n in sizes])
     # the longer of two that begin together is the outer one; launches come last
     order = np.lexsort((kind, -dur, ts, lane))
+    ts, end, lane, kind, row = ts[order], (ts + dur)[order], lane[order], kind[order], row[order]
+    parent, depth = enclosing.find(ts, end, lane, kind < 2)
 
+    # from outside inwards, of every event: the operator around it, how many there are, the module around it, the one inside it
     paths = Texts()
-    op_parent, op_depth, op_module = (np.full(sizes[0], fill, np.int64) for fill in (-1, 0, -1))
-    launch_op, launch_module = np.full(sizes[2], -1, np.int64), np.full(sizes[2], -1, np.int64)
-    frame_path = np.full(sizes[1], -1, np.int64)
     hierarchy = _hierarchy(operators, paths)
+    around, count, module = np.full(len(ts), -1, np.int64), np.zeros(len(ts), np.int64), np.full(len(ts), -1, np.int64)
+    within = module.copy()
+    for here in _levels(depth):
+        outer = parent[here]
+        if depth[here[0]]:
+            is_operator = kind[outer] == OPERATOR
+            around[here] = np.where(is_operator, row[outer], around[outer])
+            count[here] = count[outer] + is_operator
+            module[here] = within[outer]
+        within[here] = module[here]
+        if hierarchy is not None:
+            ops = here[kind[here] == OPERATOR]
+            own = hierarchy[row[ops]]
+            within[ops] = np.where(own >= 0, own, module[ops])
+        inner = here[kind[here] == FRAME]
+        within[inner] = _paths(module[inner], frame_text[row[inner]], frame_names, paths)
 
-    listed = paths.values()
-    ends: list[int] = []
-    stack: list[tuple[int, int, int]] = []  # operator, module, depth of operators
-    at_lane = None
-    columns = (ts[order], (ts + dur)[order], lane[order], kind[order], row[order])
-    for start, end, on, what, i in zip(*(c.tolist() for c in columns)):
-        if on != at_lane:
-            at_lane, ends, stack = on, [], []
-        while ends and ends[-1] <= start:
-            ends.pop()
-            stack.pop()
-        op, module, depth = stack[-1] if stack else (-1, -1, 0)
-        if what == 2:
-            launch_op[i], launch_module[i] = op, module
-            continue
-        if what == 0:
-            op_parent[i], op_depth[i] = op, depth
-            if hierarchy is not None and hierarchy[i] >= 0:
-                module = int(hierarchy[i])
-            op_module[i] = module
-            stack.append((i, module, depth + 1))
-        else:
-            name, whole = names[i]
-            path = name if whole or module < 0 or len(listed[module]) > _LONG else f"{listed[module]}.{name}"
-            module = paths[path]
-            if module == len(listed):
-                listed.append(path)
-            frame_path[i] = module
-            stack.append((op, module, depth))
-        ends.append(end)
+    def column(values: np.ndarray, which: int) -> np.ndarray:
+        found, there = np.empty(sizes[which], np.int64), kind == which
+        found[row[there]] = values[there]
+        return found
+
+    op_parent, op_depth, op_module = (column(v, OPERATOR) for v in (around, count, within))
+    launch_op, launch_module = (column(v, LAUNCH) for v in (around, module))
+    frame_path = column(within, FRAME)
 
     self_ns = operators["dur_ns"].copy()
     inner = op_parent >= 0
@@ -80,19 +76,34 @@ def nest(operators: dict, ranges: dict, launches: dict) -> None:
     launches |= {"operator": launch_op, "module": Coded(launch_module, values)}
 
 
-def _module_frames(ranges: dict) -> tuple[np.ndarray, list[tuple[str, bool]]]:
-    """Rows of ranges that are modules; of each its name, and whether that is the whole dotted one."""
+def _levels(depth: np.ndarray) -> list[np.ndarray]:
+    """The events of every depth, from outside inwards."""
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if len(depth) else []
+
+
+def _paths(outer: np.ndarray, text: np.ndarray, names: list[tuple[str, bool]], paths: Texts) -> np.ndarray:
+    """Codes of frames' paths, by the module around each and its name."""
+    pairs, which = np.unique(outer * (len(names) + 1) + text, return_inverse=True)
+    codes, listed = np.empty(len(pairs), np.int64), list(paths)
+    for n, pair in enumerate(pairs.tolist()):
+        module, at = divmod(pair, len(names) + 1)
+        name, whole = names[at]
+        path = name if whole or module < 0 or len(listed[module]) > _LONG else f"{listed[module]}.{name}"
+        codes[n] = paths[path]
+    return codes[which.reshape(-1)]
+
+
+def _module_frames(ranges: dict) -> tuple[np.ndarray, np.ndarray, list[tuple[str, bool]]]:
+    """Rows of ranges that are modules; of each the code of its name; by code the name, and whether that is the whole dotted one."""
     names: Coded = ranges["name"]
     of_text = []
     for text in names.values:
         match = _MODULE.fullmatch(text)
-        if text.startswith(_DOTTED):
-            of_text.append((text.removeprefix(_DOTTED), True))
-        else:
-            of_text.append((match[1], False) if match else None)
+        of_text.append((text.removeprefix(_DOTTED), True) if text.startswith(_DOTTED) else (match[1] if match else "", False))
     host = ~ranges["cat"].mask(lambda cat: cat.startswith("gpu_"))
     rows = np.flatnonzero(names.mask(lambda text: text.startswith(_DOTTED) or _MODULE.fullmatch(text)) & host)
-    return rows, [of_text[code] for code in names.codes[rows].tolist()]
+    return rows, names.codes[rows].astype(np.int64), of_text
 
 
 def _hierarchy(operators: dict, paths: Texts) -> np.ndarray | None:

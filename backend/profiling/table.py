@@ -23,16 +23,22 @@ class Texts(dict):
 
     def codes(self, values: Sequence) -> np.ndarray:
         """int32 codes; -1 for None and for empty bytes."""
-        there = dict.fromkeys(values)  # each text once, in order
-        for value in there:
-            there[value] = -1 if value is None or value == b"" else self[value]
-        if len(there) == 1:
-            return np.full(len(values), next(iter(there.values())), np.int32)
-        return np.fromiter(map(there.__getitem__, values), np.int32, len(values))
+        there, which = distinct(values)
+        return np.array([-1 if value is None or value == b"" else self[value] for value in there], np.int32)[which]
 
     def values(self) -> list[str]:
         """The texts by code; what is no valid Unicode (a lone surrogate) is replaced."""
         return [v.decode(errors="replace") if isinstance(v, bytes) else str(v).encode(errors="replace").decode() for v in self]
+
+
+def distinct(values: Sequence) -> tuple[list, np.ndarray]:
+    """(each value once, in order; int64 place of every value among them)."""
+    there = dict.fromkeys(values)
+    if len(there) <= 1:
+        return list(there), np.zeros(len(values), np.int64)
+    for place, value in enumerate(there):
+        there[value] = place
+    return list(there), np.fromiter(map(there.__getitem__, values), np.int64, len(values))
 
 
 class Coded:

@@ -37,7 +37,7 @@ def what_if(state: url.State, start: dict, label: str) -> None:
     start: cc, block, registers, static, dynamic (some of them) to begin with, and again whenever ``label`` names another kernel.
     """
     key = _seed(state, start, label)
-    a, b, c, d, e = st.columns(5, gap="medium")
+    a, b, c, d, e = st.columns((5, 5, 5, 6, 6), gap="small")  # six digits beside the steppers at 1024 px
     with a:
         cc = st.selectbox("compute capability", _CCS, key=f"{key}/cc")
     limits = LIMITS[tuple(int(x) for x in cc.split("."))]

@@ -46,7 +46,7 @@ def draw(state: url.State, found: Profile) -> None:
     state.keep("by", by, kinds[0])
     state.keep("as", how, "time")
     rows, steps = _rows(a, b, by)
-    _totals(rows)
+    _totals(rows, by)
     words = f"a: {run_name(a.run)}, b: {run_name(b.run)}"
     if a.run.device_name != b.run.device_name:
         st.warning(f"a is of {md(a.run.device_name)}, b of {md(b.run.device_name)}: what differs may be the device.")
@@ -60,6 +60,9 @@ def draw(state: url.State, found: Profile) -> None:
     )
     if len(table):
         shown = profiler_words.units(table).rename(columns={"state": "b is", "ratio": "b / a"})
+        for column in ("a calls", "b calls"):
+            if (shown[column] % 1 == 0).all():
+                shown[column] = shown[column].astype("int64")
         show.table(
             shown.drop(columns=[c for c in ("detail",) if not table["detail"].any()]),
             b.name("changes-table"),
@@ -87,12 +90,12 @@ def _rows(a: Profile, b: Profile, by: str) -> tuple[list[profile_diff.Difference
     return profile_diff.diff(profiler_words.rows(a, table), profiler_words.rows(b, table), by, *steps), steps
 
 
-def _totals(rows: list[profile_diff.Difference]) -> None:
+def _totals(rows: list[profile_diff.Difference], by: str) -> None:
     totals = profile_diff.totals(rows)
-    whole = sum(t["delta_ns"] for t in totals.values())
-    before = sum(t["a_ns"] for t in totals.values())
+    # a module's time holds that of the modules in it
+    outermost = [r for r in rows if by != "module" or "." not in r.name]
+    before, after = sum(r.a_ns for r in outermost), sum(r.b_ns for r in outermost)
     boxes = st.columns(len(totals) + 1)
-    after = before + whole
     boxes[0].metric(
         "all, b / a",
         numbers.ratio(after / before) if before and after else numbers.NA,

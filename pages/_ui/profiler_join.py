@@ -24,8 +24,8 @@ def choose(state: url.State, found: Profile) -> tuple[Profile | None, Profile | 
         return None, None
     wanted = "kernels" if own_ncu else "ncu_kernels"
     options = [i for i in profiler_data.offered() if i != found.id and wanted in profiler_data.load(i).tables]
-    options.sort(key=lambda i: not _same(runs.read(i).spec, found.run.spec))
-    usual = options[0] if options and _same(runs.read(options[0]).spec, found.run.spec) else NONE
+    options.sort(key=lambda i: _distance(runs.read(i).spec, found.run.spec))
+    usual = options[0] if options and _distance(runs.read(options[0]).spec, found.run.spec) < _OTHER else NONE
     key = state.seed("with", usual, url.one_of([NONE, *options]), found.id)
     if st.session_state[key] not in (NONE, *options):
         st.session_state[key] = usual
@@ -46,14 +46,27 @@ def counters(found: Profile) -> list[dict]:
         return profiler_words.rows(found, "ncu_kernels")
     for i in profiler_data.offered():
         other = profiler_data.load(i)
-        if "ncu_kernels" in other.tables and _same(other.run.spec, found.run.spec):
+        if "ncu_kernels" in other.tables and _distance(other.run.spec, found.run.spec) == 0:
             return profiler_words.rows(other, "ncu_kernels")
     return []
 
 
-def _same(a, b) -> bool:
-    keys = ("op", "impl", "case", "dtype")
-    return bool(a.get("op")) and all(a.get(k) == b.get(k) for k in keys)
+def other_work(a: Profile, b: Profile) -> bool:
+    """Whether two runs are known to have done different work, so that the time of one says nothing of the bytes of the other."""
+    return all(p.run.spec.get("op") for p in (a, b)) and _distance(a.run.spec, b.run.spec) > 0
+
+
+_OTHER = 2
+
+
+def _distance(a, b) -> int:
+    """0: the same work; 1: the same kernels, of a model with more or fewer layers; _OTHER."""
+    if not a.get("op") or any(a.get(k) != b.get(k) for k in ("op", "impl", "dtype")):
+        return _OTHER
+    if a.get("case") == b.get("case"):
+        return 0
+    without = [{k: v for k, v in (spec.get("case") or {}).items() if k != "layers"} for spec in (a, b)]
+    return 1 if without[0] == without[1] else _OTHER
 
 
 def partners(trace: Profile | None, report: Profile | None) -> list[int | None]:

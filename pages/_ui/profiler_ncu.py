@@ -21,7 +21,7 @@ def draw(state: url.State, found: Profile) -> None:
         return
     rows = profiler_words.rows(report, "ncu_kernels")
     subtitle = profiler_words.subtitle(report)
-    data = _table(trace, report, rows)
+    data = table(trace, report, rows)
     left, right = st.columns(2, gap="medium")
     with left:
         show.chart(ncu.speed_of_light(rows, subtitle, style.theme()), report.name("speed-of-light"), data)
@@ -45,7 +45,8 @@ def draw(state: url.State, found: Profile) -> None:
                 st.markdown(f"**{r['launch']}: {md(str(r.get('rule') or r.get('name') or ''))}** {md(str(r.get('says') or ''))}")
 
 
-def _table(trace: Profile | None, report: Profile, rows: list[dict]) -> pd.DataFrame:
+def table(trace: Profile | None, report: Profile, rows: list[dict]) -> pd.DataFrame:
+    """A row a launch of the report, with its time in the trace where there is one; columns without a value are left out."""
     there = profiler_join.launches(str(trace.path), trace.stamp) if trace is not None else []
     lines = []
     for n, (r, at) in enumerate(zip(rows, profiler_join.partners(trace, report), strict=True)):

@@ -40,8 +40,8 @@ def _of_trace(found: Profile, trace: Profile | None, report: Profile | None) -> 
     lines, starts = [], {}
     for r in rows:
         lines.append(_line(r["name"], r["calls"], r["total_ns"]) | {
-            "theoretical (%)": _percent(r["occupancy"]), "grid-limited (%)": _percent(r["grid_occupancy"]),
-            "measured (%)": _percent(measured.get(r["name"])), "limiter": r["limiter"],
+            "theoretical (%)": _percent(r["occupancy"]), "measured (%)": _percent(measured.get(r["name"])),
+            "grid-limited (%)": _percent(r["grid_occupancy"]), "limiter": r["limiter"],
         } | _launch(r) | {"shared (B)": r["shared_bytes"]})  # fmt: skip
         starts[r["name"]] = {"block": _threads(r), "registers": r["registers"], "static": 0, "dynamic": r["shared_bytes"]}
     return _whole(lines), starts
@@ -51,8 +51,8 @@ def _of_report(found: Profile) -> tuple[pd.DataFrame, dict[str, dict]]:
     lines, starts = [], {}
     for n, r in enumerate(profiler_words.rows(found, "ncu_kernels")):
         lines.append(_line(f"{n}: {r['name']}", r.get("calls") or 1, r.get("duration_ns")) | {
-            "theoretical (%)": _percent(r.get("occupancy")), "ncu's theoretical (%)": _percent(r.get("ncu_occupancy")),
-            "measured (%)": _percent(r.get("measured_occupancy")), "limiter": r.get("limiter"),
+            "theoretical (%)": _percent(r.get("occupancy")), "measured (%)": _percent(r.get("measured_occupancy")),
+            "ncu's theoretical (%)": _percent(r.get("ncu_occupancy")), "limiter": r.get("limiter"),
         } | _launch(r) | {"static (B)": r.get("static_bytes"), "dynamic (B)": r.get("dynamic_bytes")})  # fmt: skip
         starts[f"{n}: {r['name']}"] = {"cc": r.get("cc"), "block": _threads(r), "registers": r.get("registers"),
                                        "static": r.get("static_bytes"), "dynamic": r.get("dynamic_bytes")}  # fmt: skip

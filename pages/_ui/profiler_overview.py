@@ -8,11 +8,12 @@ import streamlit as st
 from backend.analysis.roofline import attainable
 from backend.analysis.verdict import verdict
 from backend.charts import numbers, steps
-from pages._ui import downloads, profiler_cost, profiler_data, profiler_join, profiler_words, show, style, url
+from pages._ui import downloads, profiler_cost, profiler_data, profiler_join, profiler_ncu, profiler_words, show, style, url
 from pages._ui.profiler_data import Profile
 from pages._ui.words import md
 
 _TOP = 12
+_UNDER_NCU = "under ncu (µs)"
 _CAUSES = {
     "host": "the host had not launched yet",
     "synchronised": "the host waited for the device, then launched",
@@ -183,6 +184,13 @@ def _lines(lines: list[tuple[str, str, str]]) -> None:
 
 
 def _kernels(found: Profile) -> None:
+    if found.has("ncu_kernels") and not found.has("kernel_summary"):
+        data = profiler_ncu.table(None, found, profiler_words.rows(found, "ncu_kernels"))
+        if _UNDER_NCU in data:
+            data = data.sort_values(_UNDER_NCU, ascending=False)
+        st.markdown("**Longest launches**")
+        show.table(data.head(_TOP), found.name("longest"), data, why=profiler_words.why("ncu_kernels"))
+        return
     if not found.has("kernel_summary"):
         if found.has("operator_summary"):
             data = profiler_words.frame(found, "operator_summary").sort_values("self_host_ns", ascending=False).head(_TOP)

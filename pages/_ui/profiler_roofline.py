@@ -17,6 +17,9 @@ from pages._ui.words import md
 def draw(state: url.State, found: Profile) -> None:
     """The chart where FLOP and bytes are known, its numbers, and the theoretical bandwidth from the memory's clock."""
     trace, report = profiler_join.choose(state, found)
+    if trace is not None and report is not None and profiler_join.other_work(trace, report):
+        show.note("The profile it is joined with is of other work: neither its time nor its bytes are placed here.")
+        trace, report = (trace, None) if trace is found else (None, report)
     work = profiler_cost.work(found.run)
     time, whose = _time(trace, report)
     if work is None:

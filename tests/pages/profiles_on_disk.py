@@ -69,9 +69,9 @@ def telemetry(path: Path) -> None:
     (path / "artifacts" / "telemetry.json").write_text(json.dumps(facts))
 
 
-def report(home: Path, run_id: str) -> Path:
+def report(home: Path, run_id: str, spec: dict = SPEC) -> Path:
     """A run of Nsight Compute over the two kernels of ``events``, with stall reasons."""
-    path = _folder(home, run_id, "ncu", SPEC | {"calls": 1, "warmup": 2, "metrics": "standard"})
+    path = _folder(home, run_id, "ncu", spec | {"calls": 1, "warmup": 2, "metrics": "standard"})
     metrics = {c: raw for c, (raw, _) in ncu.COLUMNS.items()}
     stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
     values = {"duration_ns": 31_000, "sm_percent": 20, "memory_percent": 75, "dram_percent": 70, "tensor_percent": 11,

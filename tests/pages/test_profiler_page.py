@@ -152,6 +152,25 @@ def test_occupancy_stands_by_three_names_and_the_sliders_start_from_the_kernel(d
     assert query(calm(at.run()))["registers"] == "32"
 
 
+def test_the_overview_of_a_report_names_its_longest_launches(draw, there):
+    launches = tables(draw("profiler", run=NCU))[0]
+    assert [row["kernel"] for row in launches] == ["gemm", disk.EVIL] and {row["measured occupancy (%)"] for row in launches} == {
+        "14.5"
+    }
+
+
+def test_counters_of_one_layer_are_joined_with_the_trace_of_the_whole_model_but_not_its_bytes(draw, profiles):
+    case = {"batch": 8, "seq": 128, "lengths": "fixed", "layers": 12, "heads": 12, "head_dim": 64, "mask": "full"}
+    model = {"op": "model:bert-base", "impl": "sdpa", "case": case, "dtype": "float16", "device": "cuda:0"}
+    disk.trace(profiles, TRACE, model)
+    disk.report(profiles, NCU, model | {"case": case | {"layers": 1}})
+    disk.report(profiles, NCU.replace("bbbbbb", "dddddd"), model | {"impl": "eager"})
+    at = draw("profiler", run=TRACE, view="Occupancy")
+    assert {row["measured (%)"] for row in tables(at)[0]} == {"14.5"}
+    at = draw("profiler", run=TRACE, view="Roofline")
+    assert "is of other work" in said(at.caption) and "moved" not in figures(at)
+
+
 def test_the_report_is_joined_to_the_traces_launches(draw, there):
     at = draw("profiler", run=NCU, view="Nsight Compute", **{"with": TRACE})
     assert [(row["trace time (µs)"], row["tensor pipe (%)"]) for row in tables(at)[0]] == [("30.0", "11.0"), ("60.0", "11.0")]

@@ -2,13 +2,14 @@
 
 import json
 import time
+from itertools import pairwise
 
 import pandas as pd
 import profiles_on_disk as disk
 import pytest
 
 from backend.analysis import memory_plan
-from backend.charts import memory_time, moved_bytes, ncu, steps, timeline, where_time
+from backend.charts import memory_time, moved_bytes, ncu, steps, telemetry, timeline, where_time
 from backend.jobs import submit
 from backend.store import timeline as binned
 from pages._ui import perfetto, profiler_import
@@ -32,6 +33,25 @@ def test_a_long_lane_is_drawn_in_bins(there):
     fig = timeline.lanes({"GPU 0 stream 7": binned_view}, binned_view["begin_ns"])
     assert fig.data[0].type == "heatmap" and "busy" in str(fig.data[0].customdata)
     assert binned_view["count"] == 9 and sum(binned_view["bins"]["count"]) == 9
+
+
+def test_layers_stand_in_their_order_and_the_rest_by_time():
+    rows = [{"path": (f"net.layer.{n}", "k"), "ns": ns, "calls": 1} for n, ns in ((10, 7), (0, 5), (2, 9))]
+    rows += [{"path": (f"net.{name}", "k"), "ns": ns, "calls": 1} for name, ns in (("head", 1), ("pooler", 3))]
+    boxes = where_time.nodes(rows, ("module", "kernel"))
+    assert [b["name"] for b in boxes if b["level"] == "module"] == ["net", "layer", "pooler", "head", "0", "2", "10"]
+
+
+def test_names_at_the_ends_of_lines_keep_apart():
+    now = [n * 50_000_000 for n in range(4)]
+    sampled = {"gpu_percent": [0.0] * 4, "memory_percent": [0.0] * 4, "cpu_percent": [100.0, 100, 100, 1]}
+    fig = telemetry.panels({"ts_ns": now, **sampled, "throttled": [None, "power cap", "power cap", None]})
+    ends = [a for a in fig.layout.annotations if a.text in ("GPU", "memory", "CPU of the job")]
+    scale = 130 / 100  # pixels a percent
+    places = sorted(a.y * scale + (a.yshift or 0) for a in ends)
+    assert len(ends) == 3 and all(b - a > 10 for a, b in pairwise(places))
+    words = {a.text: a for a in fig.layout.annotations}
+    assert words["throttled: power cap"].x > words["use (%)"].x, "not on the panel's title"
 
 
 def test_where_the_time_went_adds_up():

@@ -40,7 +40,7 @@ def test_bert_and_attention_are_there_by_every_way_that_is_asked_for():
     there = {(e["kind"], e["spec"]["op"], e["spec"]["impl"]) for e in ENTRIES}
     assert {(k, "model:bert-base", i) for k in ("trace", "ncu") for i in ("eager", "sdpa", "sdpa-graph", "fused")} <= there
     full = {e["spec"]["impl"] for e in ENTRIES if e["kind"] == "ncu" and e["spec"]["metrics"] == "full"}
-    assert {"v1_rowwise", "v2_blockwise", "v3_hopper", "v4_scheduled", "sdpa_cudnn"} <= full
+    assert {"v1_rowwise", "v2_blockwise", "v3_hopper", "v4_scheduled", "v5_parts", "sdpa_cudnn"} <= full
     assert len({e["title"] for e in ENTRIES}) == len(ENTRIES)
     for report in (
         e["spec"] for e in ENTRIES if e["kind"] == "ncu" and e["spec"]["op"] == "attention" and e["spec"]["impl"] != "v1_rowwise"

@@ -84,6 +84,23 @@ def test_by_operator_and_module():
     assert diff(module, module, "module")[0].state == "same"
 
 
+def test_layers_of_two_classes_of_model_are_the_same_layers():
+    def modules(root, times):
+        return [{"module": f"{root}{path}", "total_device_ns": ns, "kernels": 1} for path, ns in times.items()]
+
+    a = modules("BertModel", {"": 100, ".encoder": 90, ".encoder.layer.0": 45, ".encoder.layer.0.output": 40, ".pooler": 10})
+    b = modules("FusedEncoder", {"": 60, ".encoder": 50, ".encoder.layer.0": 25, ".encoder.layer.0.output": 5, ".pooler": 9})
+    found = {d.name: d for d in diff(a, b, "module")}
+    assert {n: d.state for n, d in found.items()} == {
+        "FusedEncoder": "faster", "FusedEncoder.encoder": "faster", "FusedEncoder.encoder.layer.0": "faster",
+        "FusedEncoder.encoder.layer.0.output": "new", "BertModel.encoder.layer.0.output": "gone",
+        "FusedEncoder.pooler": "new", "BertModel.pooler": "gone",
+    }  # fmt: skip
+    assert found["FusedEncoder.encoder"].detail == "was BertModel.encoder"
+    two = modules("Other", {"": 5})
+    assert {d.state for d in diff(a + two, b, "module")} == {"new", "gone"}, "which root is which is not known"
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
