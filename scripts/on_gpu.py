@@ -9,12 +9,16 @@ unpacked under profiles/recorded/; logs beside it. A step that fails is reported
 Recording takes as many sittings as it takes, on any box of the same kind: a traverse goes on after the sittings that lie in --resume's
 folder (profiles/recorded/, where each archive is unpacked), and with --missing nothing else is recorded twice. So every sitting is
 
-    python3 scripts/on_gpu.py --out DIR --steps build,record --missing --budget-s 560
+    python3 scripts/on_gpu.py --out DIR --steps build,record --missing --budget-s 560 [--gpus 8]
+
+With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its order, which is drawn by
+chance, and the parts that come back are joined into one run that says which scheme was measured on which GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import os
@@ -23,32 +27,42 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
-import tomllib
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+import recordings  # noqa: E402  beside this file
+import sharing  # noqa: E402
+
+from backend.core import environment  # noqa: E402
+
 STEPS = ("build", "test", "sanitize", "record")
-VERBS = ("bench", "model", "traverse", "search")
-"""What an entry of recordings.toml may be: the name of its one key with the verb's words."""
-STOP_S = 40.0
-"""What an interrupted command gets to end by itself."""
+STOP_S = 12.0
+"""What an interrupted command gets to end by itself; a job that is cancelled is given five seconds."""
+PACK_S = 35.0
+"""Of the time for recording what is kept for such ends, for joining (a full traverse takes 10 to 20 s) and for packing."""
 
 
-def run(command: list[str], log: Path, timeout: float) -> subprocess.CompletedProcess:
+def run(
+    command: list[str], log: Path, timeout: float, environment: dict[str, str] | None = None, stop_s: float = 40.0
+) -> subprocess.CompletedProcess:
     """The command with its output in the log; standard output is returned too. A command past its time is interrupted, as by
-    Ctrl-C, so that a job ends and what it measured is answered; one that does not end then is killed."""
+    Ctrl-C, so that a job ends and what it measured is answered; one that does not end within ``stop_s`` is killed."""
     started = time.monotonic()
     with log.open("ab") as out:
         out.write(f"\n$ {' '.join(command)}\n".encode())
         out.flush()
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=out)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=out)
         try:
             text, _ = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             try:
-                text, _ = process.communicate(timeout=STOP_S)
+                text, _ = process.communicate(timeout=stop_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 text, _ = process.communicate()
@@ -111,141 +125,177 @@ def sanitize(options) -> str:
 
 
 def record(options) -> str:
-    """The entries of recordings.toml that were asked for and still fit into the time, each a verb of the command line.
-
-    Traverses go on after the sittings that are already recorded, and are stopped in time; anything else is begun only where there
-    is time for most of it.
-    """
-    profiles = options.out / "work"
-    os.environ["FUSESCOPE_PROFILES"] = str(profiles)
-    (profiles / "recorded").mkdir(parents=True, exist_ok=True)
-    table, started = [], time.monotonic()
-    for entry in wanted(options):
-        title, before, share = entry["title"], *left_over(entry, options)
-        left = options.budget_s - (time.monotonic() - started)
-        need = 0.7 * share * entry["seconds"]
-        need = min(need, 60) if "traverse" in entry else need
-        if left < need:
-            table.append(f"-- {title}: about {share * entry['seconds']:.0f} s are needed, {max(0, left):.0f} are left")
-            continue
-        for folder in before:
-            shutil.copytree(folder, profiles / "recorded" / folder.name, dirs_exist_ok=True)
-        done = run(words(entry, options, left, before), options.out / "record.log", left)
-        try:
-            table += summary(entry, json.loads(done.stdout))
-        except ValueError:
-            table.append(f"-- {title}: exit {done.returncode}, no answer; see record.log")
-    if not options.only:
-        table.append(trace())
-    for folder in profiles.glob("2*"):
-        if (folder / "run.json").is_file():
-            compress(folder)
-    with tarfile.open(options.out / "recorded.tar.gz", "w:gz") as archive:
-        for folder in sorted(profiles.glob("2*")):
-            archive.add(folder, folder.name)
-    shutil.rmtree(profiles)
+    """The entries of recordings.toml that were asked for and still fit into the time, each a verb of the command line, by one worker
+    a GPU. What comes back is packed before the time is over, whatever became of the workers."""
+    started, work = time.monotonic(), options.out / "work"
+    queue = sharing.Queue(asked(options), options.gpus, options.budget_s - PACK_S)
+    workers = [Worker(i, queue, options, started + options.budget_s - PACK_S) for i in range(options.gpus)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    table = [line for worker in workers for line in worker.table]
+    if not options.only and workers[0].left() > 60:
+        with environ(FUSESCOPE_PROFILES=str(workers[0].home)):
+            table.append(trace())
+    if options.gpus > 1:
+        with environ(FUSESCOPE_PROFILES=str(work / "joined")):
+            table += joined(workers)
+    table += [f"-- {e.title}: about {seconds:.0f} s are left for another sitting" for e, seconds in queue.rest()]
+    with (options.out / "record.log").open("ab") as log:
+        for worker in workers:
+            if worker.log.is_file():
+                log.write(worker.log.read_bytes())
+    with tarfile.open(options.out / "recorded.tar.gz", "w:gz", compresslevel=1) as archive:  # what it holds is compressed
+        for folder in sorted(work.glob("*/2*"), key=lambda folder: folder.name):
+            if (folder / "run.json").is_file():
+                compress(folder)
+                archive.add(folder, folder.name)
+    shutil.rmtree(work, ignore_errors=True)  # a run that did not stop may still write there
     return "\n".join(table)
 
 
-def plan(options) -> str:
-    """What ``record`` would do and about how long it takes, without doing it."""
-    lines, total = [], 0.0
-    for entry in wanted(options):
-        before, share = left_over(entry, options)
-        total += share * entry["seconds"]
-        late = "  beyond the time" if total > options.budget_s else ""
-        after = f"  {1 - share:.0%} are there, in {len(before)} sittings" if before else ""
-        lines.append(f"{share * entry['seconds']:6.0f} s {total:7.0f} s  {verb(entry):9} {entry['title']}{after}{late}")
-    return "\n".join([" alone    in all", *lines, f"{len(lines)} entries, {total / 60:.0f} minutes"])
+class Worker:
+    """Runs what the queue hands out on GPU ``number`` until the time is over: its own runs folder and log, its share of the cores.
 
-
-def wanted(options) -> list[dict]:
-    """The entries that hold one of the words of --only, and with --missing those that are not whole in --resume's folder."""
-    found = []
-    for entry in entries():
-        name = f"{entry['title']} {verb(entry)} {entry[verb(entry)][0]}".lower()
-        if options.only and not any(word.lower() in name for word in options.only.split(",")):
-            continue
-        if not left_over(entry, options)[1] or (options.missing and recorded(entry, options)):
-            continue
-        found.append(entry)
-    return found
-
-
-def entries() -> list[dict]:
-    return tomllib.loads((ROOT / "scripts" / "recordings.toml").read_text())["run"]
-
-
-def verb(entry: dict) -> str:
-    return next(v for v in VERBS if v in entry)
-
-
-def words(entry: dict, options, left: float, before: list[Path]) -> list[str]:
-    """The command of an entry that has ``left`` seconds and goes on after these runs."""
-    name = verb(entry)
-    found = [sys.executable, "-m", "backend", name, *entry[name], "--device", options.device, "--json", "--title", entry["title"]]
-    for mask in entry.get("masks", ()):
-        found += ["--mask", mask]
-    if name in ("bench", "model"):
-        found += ["--budget", str(options.case_budget_s)]
-    if name == "traverse":
-        found += ["--fresh", "--deadline", f"{left - 15:.0f}"]
-        found += ["--after", ",".join(folder.name for folder in before)] if before else []
-    return found
-
-
-def left_over(entry: dict, options) -> tuple[list[Path], float]:
-    """(the sittings of a traverse that are recorded, the share of its schemes that no record has); ([], 1) of anything else.
-
-    What counts is the setting, not the title, so an earlier traverse of fewer schemes is a sitting, too.
+    table: the lines to print; parts: {entry: folders} of the traverses that it measured a part of.
     """
-    if "traverse" not in entry:
-        return [], 1.0
-    sys.path.insert(0, str(ROOT))
-    from backend.search import traverse
-    from backend.search.setting import OP, of_spec
+
+    def __init__(self, number: int, queue: sharing.Queue, options, until: float):
+        self.number, self.queue, self.options, self.until = number, queue, options, until
+        self.home, self.log = options.out / "work" / f"gpu{number}", options.out / "work" / f"gpu{number}.log"
+        self.table: list[str] = []
+        self.parts: dict[recordings.Entry, list[Path]] = {}
+        (self.home / "recorded").mkdir(parents=True, exist_ok=True)
+
+    def left(self) -> float:
+        return self.until - time.monotonic()
+
+    def environment(self) -> dict[str, str]:
+        """One GPU alone is cuda:0 to every process; that NVML, CUDA and the locks mean the same one is by its UUID."""
+        found = os.environ | {"FUSESCOPE_PROFILES": str(self.home)}
+        if self.options.gpus == 1:
+            return found
+        cores = str(max(1, len(os.sched_getaffinity(0)) // self.options.gpus))
+        found |= dict.fromkeys(("FUSESCOPE_JOBS", "OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"), cores)
+        if self.options.device != "cpu":
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+            found["CUDA_DEVICE_ORDER"] = os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+            found["CUDA_VISIBLE_DEVICES"] = visible[self.number] if visible[0] else str(self.number)
+        return found
+
+    def run(self) -> None:
+        while share := self.queue.take(self.left()):
+            try:
+                self.one(share)
+            except Exception as e:  # what the others measure is not lost to it
+                self.table.append(f"-- {share.entry.title}: {type(e).__name__}: {e}")
+
+    def one(self, share: sharing.Share) -> None:
+        entry, before, begun = share.entry, set(self.home.glob("2*")), time.monotonic()
+        for folder in entry.before:
+            shutil.copytree(folder, self.home / "recorded" / folder.name, dirs_exist_ok=True)
+        left = self.left()
+        words = entry.words(left - 5, self.options.case_budget_s, share.part)
+        done = run(words, self.log, left, self.environment(), STOP_S)
+        seconds = time.monotonic() - begun
+        where = f" GPU {self.number}, {seconds:.0f} s" if self.options.gpus > 1 else ""
+        if share.part:
+            mine = sorted(set(self.home.glob("2*")) - before)
+            self.parts.setdefault(entry, []).extend(mine)
+            count = sum(schemes(path) for path in mine)
+            self.queue.learn(share, count, seconds)
+            where += f", {count} of schemes {share.part[0]} to {share.part[1] - 1}"
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError:
+            self.table.append(f"-- {entry.title}:{where} exit {done.returncode}, no answer; see record.log")
+            return
+        lines = summary(entry, answer)
+        self.table += [lines[0] + where, *lines[1:]]
+
+
+def schemes(path: Path) -> int:
+    """How many schemes a run of a traverse has a record of."""
+    from backend.search.setting import OP
     from backend.store import folder
 
-    spec = parsed(entry, options.device)
-    codes = set(traverse.codes(spec["ranges"], None, spec["seed"]))
-    before, there = [], set()
-    for path in sorted(options.resume.glob("*-traverse-*")):
-        if of_spec(folder.read(path).spec) == of_spec(spec):
-            before.append(path)
-            there |= {r.impl for r in folder.records(path) if r.op == OP}
-    count = min(len(codes), spec["limit"] or len(codes))
-    return before, max(0, count - len(codes & there)) / count
+    return sum(r.op == OP and set(r.impl) <= {"0", "1"} for r in folder.records(path))
 
 
-def parsed(entry: dict, device: str) -> dict:
-    """The job that the entry's words ask for, as the verb itself reads them."""
-    sys.path.insert(0, str(ROOT))
-    from backend import cli
-
-    name = verb(entry)
-    typed = [*entry[name], "--device", device, *(w for mask in entry.get("masks", ()) for w in ("--mask", mask))]
-    part, parser = cli.load(name), argparse.ArgumentParser()
-    part.arguments(parser, typed)
-    spec = part.specify(parser.parse_args(typed))
-    return spec if isinstance(spec, dict) else spec.to_json()
-
-
-def recorded(entry: dict, options) -> bool:
-    """Whether a whole run of this title lies in --resume's folder."""
-    for path in options.resume.glob(f"*-{verb(entry)}-*"):
-        title = json.loads((path / "notes.json").read_text())["title"] if (path / "notes.json").is_file() else ""
-        if title == entry["title"] and json.loads((path / "run.json").read_text())["status"] == "done":
-            return True
-    return False
+def joined(workers: list[Worker]) -> list[str]:
+    """The parts of each traverse and the sittings before made one run; parts that cannot be joined stay as they are."""
+    parts: dict[recordings.Entry, list[Path]] = {}
+    for worker in workers:
+        for entry, paths in worker.parts.items():
+            parts.setdefault(entry, []).extend(paths)
+    table = []
+    with ProcessPoolExecutor(max(1, len(parts))) as pool:
+        for entry, task in {e: pool.submit(join, paths, e.before, e.title) for e, paths in parts.items()}.items():
+            try:
+                table += task.result()
+            except Exception as e:
+                table.append(f"-- {entry.title}: its {len(parts[entry])} parts could not be joined: {type(e).__name__}: {e}")
+    return table
 
 
-def summary(entry: dict, answer: dict) -> list[str]:
+def join(parts: list[Path], before: list[Path], title: str) -> list[str]:
+    """One traverse's parts made one compressed run with the sittings before; the lines of the table about it."""
+    from backend.search import joined
+    from backend.store import folder
+
+    path = joined.join([*before, *sorted(parts, key=lambda part: part.name)], title)
+    run = folder.read(path)
+    compress(path)
+    for part in parts:
+        shutil.rmtree(part, ignore_errors=True)
+    table = [f"== {title} [{path.name}] {run.progress.message}, {run.status} {run.reason or ''}"]
+    table += [f"   it holds what {', '.join(p.name for p in before)} hold: delete these"] if before else []
+    for sitting in run.environment["sittings"]:
+        times = ", ".join(f"{name} {1e3 * ms:.2f}" for name, ms in sitting["baselines_ms"].items())
+        table.append(f"{sitting['schemes']:>18} schemes on {sitting['device_uuid']}: {times} us")
+    return table
+
+
+@contextlib.contextmanager
+def environ(**values: str):
+    """These environment variables for a while."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def plan(options) -> str:
+    """What ``record`` would do, on which GPU and when, by the estimates; nothing is done."""
+    queue = sharing.Queue(asked(options), options.gpus, options.budget_s - PACK_S)
+    lines, ends = [], 0.0
+    for worker, begin, share in sharing.simulate(queue):
+        entry, until = share.entry, min(begin + share.seconds, queue.seconds)
+        ends = max(ends, until)
+        part = f"  {share.schemes} of {len(entry.codes)} schemes" if share.part else ""
+        there = f"  {1 - entry.share:.0%} are there, in {len(entry.before)} sittings" if entry.before else ""
+        lines.append(f"{worker:3} {begin:6.0f} to {until:5.0f} s  {entry.verb:9} {entry.title}{part}{there}")
+    left = [f"      about {seconds:5.0f} s  {e.verb:9} {e.title}" for e, seconds in queue.rest()]
+    lines += [f"beyond the time, {sum(s for _, s in queue.rest()):.0f} s of one GPU:", *left] if left else []
+    return "\n".join(["GPU   from", *lines, f"done after {ends:.0f} of {options.budget_s:.0f} s"])
+
+
+def asked(options) -> list[recordings.Entry]:
+    return recordings.entries(options.resume, options.device, options.only, options.missing)
+
+
+def summary(entry: recordings.Entry, answer: dict) -> list[str]:
     """The lines of the table for what a verb answered."""
-    lines = [f"== {entry['title']} [{answer['run']}]"]
-    if "traverse" in entry:
+    lines = [f"== {entry.title} [{answer['run']}]"]
+    if entry.verb == "traverse":
         lines += [f"{answer['measured']} schemes, {len(answer['failures'])} failed"]
         return lines + [f"{r['code']:>18} {1e3 * (r['ms'] or 0):9.2f} us" for r in (*answer["best"][:3], *answer["baselines"])]
-    if "search" in entry:
+    if entry.verb == "search":
         best = answer["result"] or {"code": answer["reason"], "ms": 0, "speedups": {}}
         gains = [f"{s['median']:.3f}x {name} {s['verdict']}" for name, s in best["speedups"].items() if s]
         return [*lines, f"{best['code']:>18} {1e3 * best['ms']:9.2f} us after {len(answer['history'])}; {', '.join(gains)}"]
@@ -254,7 +304,6 @@ def summary(entry: dict, answer: dict) -> list[str]:
 
 def trace() -> str:
     """One recorded Chrome trace, of the newest attention kernel."""
-    sys.path.insert(0, str(ROOT))
     from backend.jobs import submit
 
     case = {"batch": 16, "seq": 2048, "heads": 12, "head_dim": 64, "mask": "bigbird"}
@@ -294,6 +343,8 @@ def main() -> int:
     parser.add_argument("--resume", type=Path, default=ROOT / "profiles" / "recorded", metavar="FOLDER",
                         help="earlier recordings, unpacked: traverses measure what these have not (default profiles/recorded)")  # fmt: skip
     parser.add_argument("--missing", action="store_true", help="leave out what has a whole run of its title in that folder")
+    parser.add_argument("--gpus", type=int, default=1, metavar="N",
+                        help="record side by side on so many GPUs, traverses in parts that are joined (default 1)")  # fmt: skip
     parser.add_argument("--device", default="cuda:0", help="for a trial elsewhere: cpu")
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--only", default="", help="words with commas between: tests and recordings whose name holds one")
@@ -304,12 +355,16 @@ def main() -> int:
     steps = options.steps.split(",")
     if unknown := set(steps) - set(STEPS):
         parser.error(f"steps are {', '.join(STEPS)}, not {', '.join(sorted(unknown))}")
+    if options.gpus < 1:
+        parser.error(f"--gpus is a number from 1, not {options.gpus}")
     options.resume = options.resume.resolve()
     if options.plan:
         print(plan(options))
         return 0
     if options.out is None:
         parser.error("--out names the folder of what comes out")
+    if options.device != "cpu" and "record" in steps and len(there := environment.devices()) <= options.gpus:
+        parser.error(f"--gpus {options.gpus} are asked for; there is {', '.join(there)}")
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     reports = []

@@ -1,10 +1,11 @@
 """Record the profiles of scripts/profiles.toml on a GPU box: traces with telemetry, and Nsight Compute where it is installed.
 
-    python3 scripts/record_profiles.py --out DIR [--only WORD,WORD] [--budget-s 400]
+    python3 scripts/record_profiles.py --out DIR [--only WORD,WORD] [--gpus 8] [--budget-s 400]
 
-Needs torch >= 2.11 with CUDA, transformers for the models, nvcc and ninja. What is recorded lands in DIR/profiles.tar.gz, to be
-unpacked under profiles/recorded/; afterwards, on any machine with pyarrow: python scripts/profile_tables.py. A profile that fails is
-named, and the next one goes on.
+Needs torch >= 2.11 with CUDA, transformers for the models, nvcc and ninja. With --gpus the profiles are spread over that many GPUs
+of the box, one job on each at a time. What is recorded lands in DIR/profiles.tar.gz, to be unpacked under profiles/recorded/;
+afterwards, where pyarrow was missing, on any machine that has it: python scripts/profile_tables.py. A profile that fails is named,
+and the next one goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import sys
 import tarfile
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_BYTES = 300 << 10
@@ -30,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="", help="words with commas between: profiles whose title or kind holds one")
-    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--gpus", type=int, default=1, help="how many GPUs of the box are used; 0: the CPU, for a trial")
     parser.add_argument("--budget-s", type=float, default=400, help="seconds that all of it may take")
     options = parser.parse_args()
     home = options.out.resolve() / "work"
@@ -38,12 +41,8 @@ def main() -> int:
     os.environ["FUSESCOPE_PROFILES"] = str(home)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     sys.path.insert(0, str(ROOT))
-    end = time.monotonic() + options.budget_s
-    done: set[str] = set()
-    for entry in tomllib.loads((ROOT / "scripts" / "profiles.toml").read_text())["profile"]:
-        name = f"{entry['title']} {entry['kind']}".lower()
-        if any(word.strip() in name for word in options.only.lower().split(",")):
-            print(record(entry, options.device, done, end), flush=True)
+    devices = [f"cuda:{n}" for n in range(options.gpus)] or ["cpu"]
+    done = record_all(wanted(options.only), devices, time.monotonic() + options.budget_s)
     for run in sorted(home.glob("2*")):
         if run.name in done:
             trim(run)
@@ -56,8 +55,35 @@ def main() -> int:
     return 0
 
 
+def wanted(only: str) -> list[dict]:
+    """The entries of profiles.toml whose title or kind holds one of the words."""
+    entries = tomllib.loads((ROOT / "scripts" / "profiles.toml").read_text())["profile"]
+    return [e for e in entries if any(word.strip() in f"{e['title']} {e['kind']}".lower() for word in only.lower().split(","))]
+
+
+def record_all(entries: list[dict], devices: list[str], end: float) -> set[str]:
+    """All of them, one on each device at a time; a line is printed as each ends. Gives the ids of those that are done."""
+    free: SimpleQueue[str] = SimpleQueue()
+    for name in devices:
+        free.put(name)
+    done: set[str] = set()
+
+    def one(entry: dict) -> None:
+        device = free.get()
+        try:
+            print(record(entry, device, done, end), flush=True)
+        finally:
+            free.put(device)
+
+    with ThreadPoolExecutor(len(devices)) as pool:
+        for _ in pool.map(one, entries):
+            pass
+    return done
+
+
 def record(entry: dict, device: str, done: set[str], end: float) -> str:
     """One job, waited for; a line on how it ended."""
+    from backend.core.errors import RunError
     from backend.jobs import submit
 
     left = end - time.monotonic()
@@ -67,7 +93,7 @@ def record(entry: dict, device: str, done: set[str], end: float) -> str:
     started = time.monotonic()
     try:
         run = submit.wait(submit.submit(entry["kind"], spec, title=entry["title"]), left)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RunError, OSError) as error:
         return f"-- {entry['title']}: {error}"
     if run.live:
         submit.cancel(run.id)
@@ -75,7 +101,7 @@ def record(entry: dict, device: str, done: set[str], end: float) -> str:
     if run.status == "done":
         done.add(run.id)
     took = time.monotonic() - started
-    return f"{'==' if run.status == 'done' else '--'} {entry['title']} [{run.id}] {run.status} in {took:.0f} s: {run.reason or run.progress.message}"
+    return f"{'==' if run.status == 'done' else '--'} {entry['title']} [{run.id}] {run.status} on {device} in {took:.0f} s: {run.reason or run.progress.message}"
 
 
 def trim(run: Path) -> None:

@@ -32,6 +32,11 @@ def arguments(parser, words) -> None:
         metavar="RUN,RUN",
         help="earlier traverses of the same layer, perhaps on another machine of the same kind: what they hold is not measured again",
     )
+    parser.add_argument(
+        "--part",
+        metavar="START:STOP",
+        help="only these positions (from 0, STOP not counted) of the order of measuring: to share a traverse among several GPUs",
+    )
     parser.add_argument("--fresh", action="store_true", help="a new run, where one with the same request could be resumed")
     parser.add_argument("--no-segments", action="store_true", help="do not time each segment on its own")
     parser.add_argument("--title", default="", help="what the run is called in the library")
@@ -66,9 +71,19 @@ def specify(args) -> dict:
         raise ValueError(f"ranges are given by their first and last codes in pairs, not by {len(args.ends)} codes")
     ranges = [[encoding.value(a), encoding.value(b)] for a, b in zip(args.ends[::2], args.ends[1::2])] or None
     spec = _layer.setting(args).spec() | {"ranges": ranges, "limit": args.limit, "seed": args.seed}
-    spec |= {"segments": not args.no_segments, "after": args.after}
+    spec |= {"segments": not args.no_segments, "after": args.after, "part": part(args.part)}
     further = {"budget_s": args.budget, "deadline_s": args.deadline}
     return spec | {k: v for k, v in further.items() if v is not None}
+
+
+def part(text: str | None) -> list[int] | None:
+    """ "1000:2000" as [1000, 2000]; ValueError for anything else."""
+    if text is None:
+        return None
+    ends = text.split(":")
+    if len(ends) != 2 or not all(end.isdecimal() for end in ends):
+        raise ValueError(f"--part is START:STOP, two whole numbers, not {text!r}")
+    return [int(end) for end in ends]
 
 
 def unfinished(spec: dict) -> str | None:
@@ -80,7 +95,7 @@ def unfinished(spec: dict) -> str | None:
             run = folder.read(path)
         except RunError:
             continue
-        if {"after": None, **run.spec} == spec and run.status in ("interrupted", "cancelled", "failed"):
+        if {"after": None, "part": None, **run.spec} == spec and run.status in ("interrupted", "cancelled", "failed"):
             return run.id
     return None
 

@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 STATUSES = ("ok", "wrong", "unsupported", "oom", "timeout", "crashed", "error")
@@ -227,17 +228,22 @@ _NESTED = {
 } | {(Times, mode): Time for mode in MODES}
 
 
+@cache
+def _parts(cls) -> tuple[tuple[str, type | None], ...]:
+    """(name, class of the nested record or None) of every field."""
+    return tuple((f.name, _NESTED.get((cls, f.name))) for f in dataclasses.fields(cls))
+
+
 def _build(cls, data: Mapping[str, Any]):
     """A dataclass from JSON: nested records rebuilt, lists made tuples, unknown keys ignored."""
     known = {}
-    for f in dataclasses.fields(cls):
-        if f.name not in data:
+    for name, nested in _parts(cls):
+        if name not in data:
             continue
-        value = data[f.name]
-        nested = _NESTED.get((cls, f.name))
+        value = data[name]
         if nested and isinstance(value, Mapping):
             value = _build(nested, value)
         elif isinstance(value, list):
             value = tuple(value)
-        known[f.name] = value
+        known[name] = value
     return cls(**known)

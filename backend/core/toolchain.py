@@ -85,6 +85,14 @@ def detect() -> Toolchain:
     )
 
 
+def compilers() -> int | None:
+    """How many compilers at a time, by FUSESCOPE_JOBS; None where it says nothing. ValueError for what is no number from 1."""
+    given = os.environ.get("FUSESCOPE_JOBS", "")
+    if given and not (given.isascii() and given.isdigit() and int(given)):
+        raise ValueError(f"FUSESCOPE_JOBS is a number of compilers from 1, not {given!r}")
+    return int(given) if given else None
+
+
 @lru_cache(maxsize=1)
 def cpu_identity() -> str:
     """Model and instruction sets of this CPU: what -march=native depends on."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from backend.core.diagnosis import diagnose
 from backend.core.errors import BuildError, Cancelled
-from backend.core.toolchain import Toolchain
+from backend.core.toolchain import Toolchain, compilers
 from backend.kernels.plan import Object
 
 _FULL_BYTES = 1_000_000
@@ -46,7 +46,7 @@ def compile_missing(
         lines += [f"build {item.file}: compile", f"  run = {_escape(_command(chain, item))}", f"  title = {item.title}"]
     (folder / "build.ninja").write_text("\n".join(lines) + "\n")
     (folder / "ninja" / ".ninja_log").unlink(missing_ok=True)
-    arguments = [chain.ninja, "-k", "0", *_parallel()]
+    arguments = [chain.ninja, "-k", "0", *(["-j", str(most)] if (most := compilers()) else [])]
     output = _run(arguments, folder, log, cancelled, progress)
     for item in missing:
         said = (folder / item.file).with_suffix(".log")
@@ -55,14 +55,6 @@ def compile_missing(
         if not said.is_file() or said.stat().st_size == 0:
             _nothing_said(folder, item, output)
         said.rename(said.with_suffix(".failed"))
-
-
-def _parallel() -> list[str]:
-    """How many compilers at a time: FUSESCOPE_JOBS, default ninja's own choice."""
-    given = os.environ.get("FUSESCOPE_JOBS", "")
-    if given and not (given.isascii() and given.isdigit() and int(given)):
-        raise ValueError(f"FUSESCOPE_JOBS is a number of compilers from 1, not {given!r}")
-    return ["-j", given] if given else []
 
 
 def _nothing_said(folder: Path, item: Object, output: str) -> None:

@@ -14,6 +14,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ class CudaGraph:
         expected_ms: float | None = None,
     ):
         self.mode, self._device, self._runs, self._pool = mode, device, list(runs), pool
-        self._stream = torch.cuda.Stream(device)
+        self._stream = _stream(device)
         with quiet(), torch.cuda.device(device):
             single = self._warm_up()
             if expected_ms:
@@ -98,9 +99,17 @@ class CudaGraph:
                 for i in range(launches):
                     kept.append(self._runs[i % sets]())
         except Exception as e:
+            _stream.cache_clear()  # the next graph does not depend on what this one left of its stream
             raise CannotCapture(f"it cannot be captured in a CUDA graph: {first_line(e)}") from e
         kept.clear()
         return graph, launches
+
+
+@cache
+def _stream(device: str) -> torch.cuda.Stream:
+    """The stream on which all graphs of a device are captured: memory is reused on the stream alone for which it was allocated, so
+    graphs share a pool only on the same one."""
+    return torch.cuda.Stream(device)
 
 
 def sets_needed(footprint: int, l2_bytes: int) -> int:

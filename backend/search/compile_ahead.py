@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from backend.core import paths
+from backend.core import paths, toolchain
 from backend.search.codegen import Segment
 from backend.search.setting import Setting
 
@@ -21,11 +21,11 @@ _DEADLINE_S = {"cpu": 300.0, "cuda": 180.0}  # of one segment, the start of the 
 
 def processes(setting: Setting, count: int, free_bytes: int | None = None) -> int:
     """How many to start for so many segments: one core is left to the measuring process, two segments a process at least, and
-    (``free_bytes`` of the GPU) each gets memory for six of the largest tensor. FUSESCOPE_JOBS bounds them."""
+    (``free_bytes`` of the GPU) each gets memory for six of the largest tensor. FUSESCOPE_JOBS bounds them (ValueError where it is
+    no number)."""
     largest = 2 * setting.batch * max(setting.heads * setting.seq**2, setting.seq * setting.ffn)
     fits = _MOST if free_bytes is None else max(1, free_bytes // (6 * largest + (1 << 30)))
-    asked = int(os.environ.get("FUSESCOPE_JOBS") or _MOST)
-    return max(1, min(len(os.sched_getaffinity(0)) - 1, _MOST, asked, fits, count // 2))
+    return max(1, min(len(os.sched_getaffinity(0)) - 1, _MOST, toolchain.compilers() or _MOST, fits, count // 2))
 
 
 def compile_all(

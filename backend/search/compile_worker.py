@@ -2,21 +2,29 @@
 
     {"setting": {…}, "start": 9, "stop": 11}  ->  {"start": 9, "stop": 11, "seconds": 1.9, "error": null}
 
-What it leaves is torch's own cache of compiled graphs and kernels on disk, where the process that measures finds them.
+What it leaves is torch's own cache of compiled graphs and kernels on disk, where the process that measures finds them. Of several
+traverses of one setting, on several GPUs, a segment is compiled by the first that comes to it; the others wait, and find it there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+
+from backend.core import paths
 
 
 def main() -> int:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what compilers print is no answer
     import torch
+    import torch._inductor.compile_fx  # seconds, which nobody shall wait for
 
     from backend.search import setting as settings
 
@@ -24,8 +32,9 @@ def main() -> int:
         request = json.loads(line)
         start, error = time.monotonic(), None
         try:
-            with torch.no_grad():
-                _compile(settings.of_spec(request["setting"]), range(request["start"], request["stop"]))
+            setting, operators = settings.of_spec(request["setting"]), range(request["start"], request["stop"])
+            with alone(f"{setting.spec()} {operators}"), torch.no_grad():
+                _compile(setting, operators)
         except Exception as e:
             error = f"{type(e).__name__}: {' '.join(str(e).split())[:300]}"
         if torch.cuda.is_initialized():
@@ -34,6 +43,14 @@ def main() -> int:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
     return 0
+
+
+@contextlib.contextmanager
+def alone(what: str) -> Iterator[None]:
+    """One process of this user at a time, as long as it lives."""
+    with open(paths.user_runtime() / f"compile-{hashlib.sha256(what.encode()).hexdigest()[:16]}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _compile(setting, operators: range) -> None:

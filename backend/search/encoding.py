@@ -16,6 +16,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import pairwise
 
 BITS = 16
@@ -123,7 +124,17 @@ def canonical(code: str | int) -> str:
     Bit 1 is the opposite of bit 0, which is where the default ranges lie. With bit 0 set, the bits of operators 2-7 are equal, and
     differ from those beside them, so that ``segments`` shows the attention as the run 3-8 that it is.
     """
-    return encode(attention(code), boundaries(code))
+    text = bits(code)
+    if text[0] == "1":
+        return _attended(text[1 : ATTENTION.start + 1], text[ATTENTION.stop + 1 :])
+    return text if text[1] == "1" else complement(text)
+
+
+@cache
+def _attended(before: str, after: str) -> str:
+    """The canonical code with the hand-written attention and these bits of the operators around it."""
+    code = f"1{before}{'0' * len(ATTENTION)}{after}"
+    return encode(True, boundaries(code))
 
 
 def schemes(with_attention: bool) -> Iterator[str]:

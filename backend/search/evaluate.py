@@ -26,6 +26,7 @@ BASELINE_S = 0.5  # of sampling a baseline
 SETTLE_S = 2.0  # of calls before the first baselines are sampled on a CPU
 FINAL_S = 2.0  # of sampling each of the last few and of the baselines beside them
 _PRECISION = 0.01
+_DIGITS = {"first": 3, "max_abs": 3, "max_rel": 3, "cosine": 6}
 _DOUBTS = 3  # fresh measurements of the ceilings before an alarm stands
 
 
@@ -195,8 +196,7 @@ class Evaluator:
         time = mine.time()
         paired = compare.speedup(series[base.name], mine, self.seed) if base and base.name in series else None
         seconds = time.median / 1e3
-        digits = [float(f"{ms:.5g}") for ms in mine.flat]
-        self.reporter.samples(self._key(op), t.name, mine.mode, digits)
+        self.reporter.samples(self._key(op), t.name, mine.mode, [_sample(ms) for ms in mine.flat])
         record = Record(
             status="ok",
             time_ms=Times(first=t.first_ms, **{mine.mode: time}),
@@ -275,8 +275,14 @@ def settle(calls: list[Callable[[], Any]], clock: Callable[[], float] = perf_cou
         fastest = min(fastest, took)
 
 
-def _short(value: Any) -> Any:
-    """JSON values with numbers of six digits: beyond any clock's resolution, and half the size of thousands of records."""
+def _sample(ms: float) -> float:
+    """A sample in steps of at most half a thousandth of it, which is the step of the GPU's clock in samples of a millisecond."""
+    return float(f"{ms:.{4 if f'{ms:e}' >= '2' else 5}g}")
+
+
+def _short(value: Any, name: str = "") -> Any:
+    """JSON values with numbers of five digits, below any clock's resolution, or as _DIGITS says: thousands of records are half the
+    size."""
     if isinstance(value, dict):
-        return {k: _short(v) for k, v in value.items()}
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+        return {k: _short(v, k) for k, v in value.items()}
+    return float(f"{value:.{_DIGITS.get(name, 5)}g}") if isinstance(value, float) else value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from backend.core.errors import RunError
 from backend.core.records import Record
 from backend.search.setting import OP, Setting, of_spec
@@ -25,7 +27,7 @@ def check(after: str, setting: Setting) -> str:
 
 
 def earlier(after: str | None, device_name: str | None) -> set[str]:
-    """The codes and baselines that have a record in these runs and those that they go on after.
+    """The codes and baselines that are ``settled`` in these runs and those that they go on after.
 
     RunError for no such run, ValueError for one of another kind of device: times of one are compared.
     """
@@ -38,8 +40,14 @@ def earlier(after: str | None, device_name: str | None) -> set[str]:
             raise ValueError(
                 f"{run.id} was measured on {run.device_name}, here is {device_name}; times of one device are compared"
             )
-        found |= {r.impl for r in records(run_id) if r.op == OP}
+        found |= settled(records(run_id))
     return found
+
+
+def settled(records: Iterable[Record]) -> set[str]:
+    """The codes and baselines that no further sitting has to measure: those that have a record, but for what found no memory, which
+    may have been another process's or the run's own doing."""
+    return {r.impl for r in records if r.op == OP and r.status != "oom"}
 
 
 def records(run_id: str) -> list[Record]:

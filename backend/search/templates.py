@@ -39,8 +39,8 @@ TEMPLATES = (
         "from backend.ops.attention import attention",
         (
             ((2,), "q, k, v = qkv.view(*qkv.shape[:2], 3, HEADS, HEAD_DIM).permute(2, 0, 3, 1, 4).unbind(0)  # views"),
-            ((3, 4, 5, 6), "context = attention(q, k, v, plan)"),
-            ((7,), "merged = context.transpose(1, 2).flatten(2)"),
+            ((3, 4, 5, 6), "context = attention(q, k, v, plan, out_bshd=True)  # heads side by side"),
+            ((7,), "merged = context.transpose(1, 2).flatten(2)  # a view"),
         ),
         needs_bit=True,
         extra=("plan",),

@@ -48,6 +48,8 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     """The job kind ``traverse``: baselines, the time of every segment on its own, then the codes that have no record yet."""
     setting = of_spec(spec)
     wanted = codes(spec["ranges"], spec["limit"], spec["seed"])
+    if spec["part"]:
+        wanted = wanted[slice(*spec["part"])]
     evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
     measured = {impl for key, impl in reporter.skip() if key == evaluator.key}
     if spec["after"]:

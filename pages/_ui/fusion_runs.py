@@ -12,7 +12,7 @@ from backend.core.errors import RunError
 from backend.core.records import Record, Run
 from backend.search import pairs, sittings
 from backend.search.setting import FINAL, OP, Setting, of_record, of_spec
-from backend.store import folder, library
+from backend.store import library
 from pages._ui import runs, url, warm
 
 _LARGE = 2000  # records
@@ -87,14 +87,16 @@ def ms(record: Record) -> float:
 def layers(run_id: str) -> tuple[list[Record], list[Record]]:
     """(records of schemes, of baselines) of a run, in the order of measuring."""
     path = library.find(run_id)
-    return _layers(str(path), runs.stamp(path, "results.jsonl"))
+    return _records(str(path), runs.stamp(path, "results.jsonl"))[:2]
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _layers(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Record]]:
-    """Kept as it is, not copied for each drawing: a traverse may hold 16,000 records."""
-    records = [r for r in sittings.records(Path(path).name) if r.op == OP]
-    found = [r for r in records if _is_code(r.impl)], [r for r in records if not _is_code(r.impl)]
+def _records(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Record], list[Record]]:
+    """(of schemes, of baselines, of baselines beside the best schemes). Read once and kept as they are, not copied for each drawing:
+    a traverse may hold 16,000."""
+    records = sittings.records(Path(path).name)
+    layers, final = [r for r in records if r.op == OP], [r for r in records if r.op == FINAL and not _is_code(r.impl)]
+    found = [r for r in layers if _is_code(r.impl)], [r for r in layers if not _is_code(r.impl)], final
     if len(records) > _LARGE:
         warm.settle()
     return found
@@ -103,14 +105,8 @@ def _layers(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Recor
 def baselines(run_id: str) -> dict[str, float]:
     """ms by baseline: as measured with the full budget beside the best schemes where that was done, else at the start."""
     path = library.find(run_id)
-    found = {r.impl: ms(r) for r in layers(run_id)[1] if r.status == "ok"}
-    return found | _finals(str(path), runs.stamp(path, "results.jsonl"))
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _finals(path: str, stamp: tuple[int, int]) -> dict[str, float]:
-    final = [r for r in folder.records(Path(path)) if r.op == FINAL and r.status == "ok"]
-    return {r.impl: ms(r) for r in final if not _is_code(r.impl)}
+    _, first, final = _records(str(path), runs.stamp(path, "results.jsonl"))
+    return {r.impl: ms(r) for r in (*first, *final) if r.status == "ok"}
 
 
 def fastest(run_id: str) -> dict[str, tuple[float, Record]]:
@@ -121,7 +117,7 @@ def fastest(run_id: str) -> dict[str, tuple[float, Record]]:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _fastest(path: str, stamp: tuple[int, int]) -> dict[str, tuple[float, Record]]:
-    found = {r.impl: (ms(r), r) for r in _layers(path, stamp)[0] if r.status == "ok"}
+    found = {r.impl: (ms(r), r) for r in _records(path, stamp)[0] if r.status == "ok"}
     return dict(sorted(found.items(), key=lambda item: item[1][0]))
 
 
@@ -133,7 +129,7 @@ def known_pairs(run_id: str) -> dict[str, float]:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _pairs(path: str, stamp: tuple[int, int]) -> dict[str, float]:
-    return pairs.of_records(_layers(path, stamp)[0])
+    return pairs.of_records(_records(path, stamp)[0])
 
 
 def records_of(setting: Setting, code: str) -> list[tuple[Run, Record]]:

@@ -13,7 +13,7 @@ from backend.core.records import Run
 from backend.jobs import submit
 from backend.search import explore
 from backend.search.setting import Setting
-from pages._ui import act, answer, drawn, fusion_compare, fusion_runs, fusion_scheme, jobs, redraw, runs, show, style, url
+from pages._ui import answer, drawn, fusion_compare, fusion_runs, fusion_scheme, jobs, redraw, runs, show, style, url
 from pages._ui.words import md
 
 _TELLING = 20  # schemes: the attention and 14 places to cut are told apart by more schemes than that
@@ -60,14 +60,7 @@ def result(run: Run) -> None:
         _live(run.id)
         return
     answer.heading(run)
-    if run.status in ("cancelled", "interrupted", "failed") and not run.recorded:
-        st.button(
-            "Resume",
-            on_click=act.careful(submit.resume),
-            args=(run.id,),
-            key="fusion/search_resume",
-            help="Nothing measured is measured again",
-        )
+    jobs.resume(run, "fusion/search_resume")
     found(run)
 
 

@@ -12,7 +12,7 @@ from backend.core.records import Run
 from backend.jobs import submit
 from backend.search import encoding, pairs
 from backend.search.setting import Setting
-from pages._ui import act, answer, device, drawn, fusion_runs, fusion_scheme, jobs, redraw, runs, show, style, url
+from pages._ui import answer, device, drawn, fusion_runs, fusion_scheme, jobs, redraw, runs, show, style, url
 from pages._ui.words import md
 
 _DEFAULTS = " ".join(f"{r.start} {r.stop - 1}" for r in encoding.DEFAULT_RANGES.values())
@@ -69,14 +69,7 @@ def result(run: Run) -> None:
         _live(run.id)
     else:
         answer.heading(run)
-        if run.status in ("cancelled", "interrupted", "failed") and not run.recorded:
-            st.button(
-                "Resume",
-                on_click=act.careful(submit.resume),
-                args=(run.id,),
-                key="fusion/resume",
-                help="Measure what has no record yet",
-            )
+        jobs.resume(run, "fusion/resume")
         schemes(run)
 
 
@@ -113,6 +106,8 @@ def schemes(run: Run, here: bool = True) -> None:
         lambda: fusion_ranks.ranks({c: ms for c, (ms, _) in right.items()}, beside, words, theme),
     )
     show.chart(fig, f"{run.id}-ranks", lambda: pd.DataFrame([(c, ms) for c, (ms, _) in right.items()], columns=["code", "ms"]))
+    if sittings := run.environment.get("sittings"):
+        st.caption(md(sat(sittings)))
     best = [r for _, r in itertools.islice(right.values(), _SHOWN)]
     rows = [*best, *sorted((r for r in baselines if r.status == "ok"), key=fusion_runs.ms)]
     unit, factor = numbers.time_unit(map(fusion_runs.ms, rows))
@@ -138,6 +133,16 @@ def schemes(run: Run, here: bool = True) -> None:
         with st.expander(f"{len(failed):,} schemes failed{first}"):
             for r in failed[:_FAILURES]:
                 st.markdown(f"`{r.impl}` {r.status}: {md(r.reason)}")
+
+
+def sat(sittings: list[dict]) -> str:
+    """Of a traverse that was joined from several: on how many devices, and how much these differ."""
+    devices = len({s.get("device_uuid") for s in sittings})
+    words = f"Measured in {len(sittings)} sitting{'s' * (len(sittings) > 1)} on {devices} {'device' if devices == 1 else 'devices of this kind'}"
+    times = [s["baselines_ms"]["unfused"] for s in sittings if "unfused" in s.get("baselines_ms", ())]
+    if len(times) < 2:
+        return f"{words}."
+    return f"{words}; the unfused layer took {numbers.time(min(times))} to {numbers.time(max(times))} in them, and each scheme's speed-up is over the one beside it."
 
 
 def _why(column: str) -> str:

@@ -6,10 +6,10 @@ import streamlit as st
 
 from backend.charts import numbers
 from backend.core.errors import RunError
-from backend.core.records import Progress
+from backend.core.records import Progress, Run
 from backend.jobs import submit
 from backend.store import folder, library
-from pages._ui import redraw, runs, url
+from pages._ui import act, redraw, runs, url
 from pages._ui.words import md, run_name, status_words
 
 _TOASTS = "jobs/toasts"
@@ -71,6 +71,13 @@ def follow(run_id: str) -> None:
     if not run.live:
         redraw.whole_page()
     bar(run.progress)
+
+
+def resume(run: Run, key: str) -> None:
+    """The button that goes on with a run that ended before it was done; nothing where there is no going on."""
+    if run.live or run.status == "done" or run.recorded:
+        return
+    st.button("Resume", on_click=act.careful(submit.resume), args=(run.id,), key=key, help="Measure what has no record yet")
 
 
 def progress_words(progress: Progress) -> str:

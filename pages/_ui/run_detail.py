@@ -74,14 +74,7 @@ def _actions(run: Run) -> None:
             st.switch_page("pages/profiler.py", query_params={"run": run.id})
         if run.live:
             st.button("Cancel", on_click=act.careful(submit.cancel), args=(run.id,), key="run/cancel")
-        elif run.status != "done" and not run.recorded:
-            st.button(
-                "Resume",
-                on_click=act.careful(submit.resume),
-                args=(run.id,),
-                key="run/resume",
-                help="Measure what has no record yet",
-            )
+        jobs.resume(run, "run/resume")
         if not run.live:
             st.download_button("Download run", data=lambda: _bundle(run.id), file_name=f"{run.id}.fsrun.tar.gz", on_click="ignore", key="run/export",
                                help="The whole run as one file that can be imported elsewhere")  # fmt: skip

@@ -7,10 +7,12 @@ import time
 
 import fusion_folders
 import pytest
+import streamlit as st
 from drawn_page import calm, query, said, tables
 
 from backend.charts import fusion_explain, fusion_ranks
 from backend.search import codegen, encoding
+from backend.store import folder
 from pages._ui import beside, fusion_search, fusion_traverse
 
 SETTING = {"seq": "16", "heads": "1", "head_dim": "32", "dtype": "float32", "compiler": "none"}
@@ -110,6 +112,31 @@ def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatc
     next(b for b in at.button if b.label == "Show the fastest as a scheme").click()
     calm(at.run())
     assert encoding.translate(best) in code_shown(at)
+
+
+def test_the_records_of_a_traverse_are_read_once(draw, some, monkeypatch):
+    """It may hold 16,000 of them: seconds, which no second reading and no redraw may cost again."""
+    st.cache_resource.clear()
+    read, records = [], folder.records
+    monkeypatch.setattr(folder, "records", lambda path: read.append(path.name) or records(path))
+    at = draw("fusion", part="Traverse", **SETTING)
+    at.number_input(key="fusion/limit").set_value(7)
+    calm(at.run())
+    assert read.count(some["traverse"].id) == 1
+
+
+def test_a_joined_traverse_says_how_much_its_devices_differ():
+    said = fusion_traverse.sat(
+        [{"device_uuid": f"GPU-{n}", "baselines_ms": {"unfused": ms}} for n, ms in enumerate((0.0535, 0.0538))]
+    )
+    assert "2 sittings on 2 devices" in said and "53.5 µs to 53.8 µs" in said
+    assert fusion_traverse.sat([{"device_uuid": "GPU-1", "baselines_ms": {}}]) == "Measured in 1 sitting on 1 device."
+
+
+def test_codes_are_drawn_as_numbers_and_hovered_as_bits():
+    codes = ["1001111110001000", "0111111111111111"]
+    marks = [t for t in fusion_ranks.ranks(dict.fromkeys(codes, 1.0), {}).data if t.customdata is not None]
+    assert [f"{n:016b}" for t in marks for n in t.customdata] == codes and all(":016b}" in t.hovertemplate for t in marks)
 
 
 def test_ranges_are_checked(draw):

@@ -60,7 +60,11 @@ def test_the_command_is_the_job():
 
     layer = {"batch": 2, "seq": 64, "mask": "causal", "device": "cpu", "dtype": "float32", "compiler": "none"}
     for kind, verb, more in (
-        ("traverse", traverse, {"ranges": [[32768, 33000], [16384, 16400]], "limit": 7, "segments": False, "seed": 3}),
+        (
+            "traverse",
+            traverse,
+            {"ranges": [[32768, 33000], [16384, 16400]], "limit": 7, "segments": False, "seed": 3, "part": [2, 6]},
+        ),
         ("search", search, {"strategy": "additive", "evaluations": 12, "ranges": [[32768, 33000]], "seed": 1}),
     ):
         spec = submit.validate(kind, layer | more)

@@ -5,13 +5,14 @@ import os
 import random
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
 
 from backend.core.paths import ROOT
 from backend.measure import check
-from backend.search import codegen, encoding, problem, segments, templates, unfused
+from backend.search import codegen, compile_worker, encoding, problem, segments, templates, unfused
 from backend.search.layer import OPERATORS, flows
 from backend.search.setting import Setting, of_record, of_spec
 
@@ -212,6 +213,27 @@ def test_a_compiler_that_dies_is_said(monkeypatch):
     assert list(compile_ahead.compile_all(setting, [], 2)) == []
 
 
+def test_a_segment_is_compiled_by_one_process_at_a_time(tmp_path, monkeypatch):
+    """Traverses of one setting on several GPUs would each compile everything."""
+    monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path))
+    began, order = threading.Event(), []
+
+    def other():
+        began.set()
+        with compile_worker.alone("setting 2-4"):
+            order.append("other")
+
+    with compile_worker.alone("setting 2-4"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        began.wait()
+        with compile_worker.alone("setting 2-5"):
+            thread.join(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+
+
 def test_how_many_processes(monkeypatch):
     from backend.search import compile_ahead
 
@@ -222,6 +244,9 @@ def test_how_many_processes(monkeypatch):
     assert compile_ahead.processes(Setting(batch=1, seq=128), 91) == 14 and compile_ahead.processes(setting, 5, 139 << 30) == 2
     monkeypatch.setenv("FUSESCOPE_JOBS", "3")
     assert compile_ahead.processes(Setting(batch=1, seq=128), 91) == 3
+    monkeypatch.setenv("FUSESCOPE_JOBS", "0")
+    with pytest.raises(ValueError, match="FUSESCOPE_JOBS is a number of compilers from 1, not '0'"):
+        compile_ahead.processes(setting, 91)
 
 
 @pytest.mark.parametrize(

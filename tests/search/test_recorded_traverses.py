@@ -10,7 +10,7 @@ import pytest
 from backend.core.paths import ROOT
 from backend.core.records import Record
 from backend.search import explore, pairs, surrogate
-from backend.search.setting import OP
+from backend.search.setting import OP, of_spec
 from backend.store import folder
 
 FEWEST = 500  # schemes of a setting that make its traverse more than a trial
@@ -20,17 +20,15 @@ def _recorded() -> dict[str, list[Record]]:
     """{setting and device in words: records} of all recorded traverses, however many schemes they have."""
     records = defaultdict(list)
     for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
-        device = folder.read(path).device_name
-        for r in folder.records(path):
-            if r.op == OP:
-                records[f"{device} {r.case_key}"].append(r)
+        run = folder.read(path)
+        records[f"{of_spec(run.spec)} {run.device_name}"] += [r for r in folder.records(path) if r.op == OP]
     return records
 
 
 RECORDED = _recorded()
 LANDSCAPES = {name: p for name, some in RECORDED.items() if len(p := pairs.of_records(some)) >= FEWEST}
 each = pytest.mark.parametrize(
-    "name", LANDSCAPES or [pytest.param("none", marks=pytest.mark.skip(reason="no recorded traverse"))]
+    "name", LANDSCAPES or [pytest.param("none", marks=pytest.mark.skip(reason="no recorded traverse"))], ids=str
 )
 
 
@@ -55,7 +53,7 @@ def test_surrogate_on_recorded_times(name):
     assert surrogate.rank_correlation([p.ms for p in model.predict(held)], [truth[c] for c in held]) >= 0.9
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", RECORDED, ids=str)
 def test_the_best_scheme_is_no_slower_than_compiling_the_whole_layer(name):
     """Beside both forms of it, as the traverse itself measured them (of several sittings, the fastest)."""
     ok = [r for r in RECORDED[name] if r.status == "ok"]

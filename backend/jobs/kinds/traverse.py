@@ -6,19 +6,26 @@ from backend.search import encoding, sittings
 from backend.search.setting import Setting, of_spec
 
 TITLE = "Fusion traverse"
-DEFAULTS = {"ranges": None, "limit": None, "seed": 0, "budget_s": 0.02, "segments": True, "after": None}
+DEFAULTS = {"ranges": None, "limit": None, "seed": 0, "budget_s": 0.02, "segments": True, "after": None, "part": None}
 
 
 def validate(spec: dict) -> dict:
     """A Setting as JSON and {ranges: [[first, last], …] of values, both counted in, or None (the default ranges); limit: how many
     schemes at most, drawn by the seed, or None; seed; budget_s of sampling a scheme; segments: time each on its own, too; after: ids
-    of earlier traverses of this setting with commas between, whose codes are not measured again, or None}.
+    of earlier traverses of this setting with commas between, whose codes are not measured again (unless they found no memory), or
+    None; part: [start, stop], the share of several that measure one traverse at a time, as positions in its order of measuring, stop
+    not counted, or None}.
     ValueError or TypeError: the rule, the value given."""
     whole = check(spec, DEFAULTS) | {"ranges": check_ranges(spec.get("ranges"))}
     if whole["after"] is not None:
         if not isinstance(whole["after"], str):
             raise TypeError(f"after is ids of runs with commas between, not {whole['after']!r}")
         whole["after"] = sittings.check(whole["after"], of_spec(whole)) or None
+    if (part := whole["part"]) is not None:
+        good = isinstance(part, list | tuple) and len(part) == 2 and all(type(end) is int for end in part)
+        if not good or not 0 <= part[0] < part[1]:
+            raise ValueError(f"part is two positions, 0 ≤ start < stop, not {part!r}")
+        whole["part"] = list(part)
     return whole
 
 

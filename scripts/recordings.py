@@ -1,0 +1,136 @@
+"""The entries of recordings.toml: what each asks for, how much of it is recorded already, and the command that records it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+VERBS = ("bench", "model", "traverse", "search")
+"""What an entry may be: the name of its one key with the verb's words."""
+START_S = 60.0
+"""Of a traverse's seconds those before its first scheme: processes, compiling, baselines, segments on their own. 30 on a GPU with 16
+cores alone, 60 to 90 where eight GPUs compile at one time."""
+
+
+@dataclass(eq=False)
+class Entry:
+    """One entry; ``resume``: the folder of earlier recordings, ``device``: as of --device."""
+
+    table: dict
+    resume: Path
+    device: str
+
+    @property
+    def title(self) -> str:
+        return self.table["title"]
+
+    @property
+    def verb(self) -> str:
+        return next(v for v in VERBS if v in self.table)
+
+    @property
+    def turn(self) -> int:
+        """Entries of a lower turn go first."""
+        return self.table.get("turn", 0)
+
+    @property
+    def traverse(self) -> bool:
+        """Whether it can be cut into parts, stopped at any time, and go on after what is recorded."""
+        return self.verb == "traverse"
+
+    def named(self, words: str) -> bool:
+        """Whether it holds one of the words that have commas between them; every entry does where there are none."""
+        name = f"{self.title} {self.verb} {self.table[self.verb][0]}".lower()
+        return not words or any(word.lower() in name for word in words.split(","))
+
+    @cached_property
+    def spec(self) -> dict:
+        """The job that the entry's words ask for, as the verb itself reads them."""
+        from backend import cli
+
+        typed = [*self.table[self.verb], "--device", self.device, *self._masks()]
+        part, parser = cli.load(self.verb), argparse.ArgumentParser()
+        part.arguments(parser, typed)
+        spec = part.specify(parser.parse_args(typed))
+        return spec if isinstance(spec, dict) else spec.to_json()
+
+    @cached_property
+    def codes(self) -> list[str]:
+        """The schemes of a traverse in the order of measuring."""
+        from backend.search import traverse
+
+        return traverse.codes(self.spec["ranges"], self.spec["limit"], self.spec["seed"])
+
+    @cached_property
+    def before(self) -> list[Path]:
+        """The sittings of a traverse that are recorded. What counts is the setting, not the title."""
+        from backend.search.setting import of_spec
+        from backend.store import folder
+
+        found = sorted(self.resume.glob("*-traverse-*")) if self.traverse else []
+        return [path for path in found if of_spec(folder.read(path).spec) == of_spec(self.spec)]
+
+    @cached_property
+    def due(self) -> list[int]:
+        """The positions in ``codes`` of the schemes that no sitting has settled."""
+        from backend.search import sittings
+        from backend.store import folder
+
+        there = {impl for path in self.before for impl in sittings.settled(folder.records(path))}
+        return [i for i, code in enumerate(self.codes) if code not in there]
+
+    @property
+    def share(self) -> float:
+        """The share of it that is still to be recorded, as far as a traverse is concerned; 1.0 of anything else."""
+        return len(self.due) / len(self.codes) if self.traverse else 1.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is recorded: every scheme of a traverse, a run of its title of anything else."""
+        if self.traverse:
+            return not self.due
+        for path in self.resume.glob(f"*-{self.verb}-*"):
+            title = json.loads((path / "notes.json").read_text())["title"] if (path / "notes.json").is_file() else ""
+            if title == self.title and json.loads((path / "run.json").read_text())["status"] == "done":
+                return True
+        return False
+
+    def seconds(self, schemes: int | None = None) -> float:
+        """About how long it takes on an H200; of a traverse, so many of its schemes (all that are due)."""
+        alone = self.table["seconds"]
+        if not self.traverse:
+            return alone
+        start = min(START_S, alone / 2)
+        return start + (alone - start) * (len(self.due) if schemes is None else schemes) / len(self.codes)
+
+    def words(self, left: float, case_budget_s: float, part: tuple[int, int] | None = None) -> list[str]:
+        """Its command, which has ``left`` seconds and goes on after what is recorded; part: positions of a traverse."""
+        found = [sys.executable, "-m", "backend", self.verb, *self.table[self.verb], "--device", self.device]
+        found += ["--json", "--title", self.title, *self._masks()]
+        if self.verb in ("bench", "model"):
+            found += ["--budget", str(case_budget_s)]
+        if self.traverse:
+            found += ["--fresh", "--deadline", f"{left:.0f}"]
+            found += ["--after", ",".join(folder.name for folder in self.before)] if self.before else []
+            found += ["--part", f"{part[0]}:{part[1]}"] if part else []
+        return found
+
+    def _masks(self) -> list[str]:
+        return [w for mask in self.table.get("masks", ()) for w in ("--mask", mask)]
+
+
+def entries(resume: Path, device: str, only: str = "", missing: bool = False) -> list[Entry]:
+    """Those that hold one of the words of ``only``, without traverses of which nothing is left; with ``missing`` without all that
+    is whole in the folder ``resume``. In the order of recording: by turn, the longest first, so that nothing long is left last."""
+    table = tomllib.loads((ROOT / "scripts" / "recordings.toml").read_text())["run"]
+    found = [e for t in table if (e := Entry(t, resume, device)).named(only)]
+    found = [e for e in found if not (e.whole if missing or e.traverse else False)]
+    return sorted(found, key=lambda e: (e.turn, -e.table["seconds"]))
