@@ -56,6 +56,9 @@ class Driver:
         named = []
         for handle in found:
             name = ctypes.c_char_p()
+            self(
+                "cuFuncLoad", ctypes.c_void_p(handle)
+            )  # modules are lazy: a function that nobody asked for has no attributes yet
             self("cuFuncGetName", ctypes.byref(name), ctypes.c_void_p(handle))
             named.append((name.value.decode(), ctypes.c_void_p(handle)))
         return named

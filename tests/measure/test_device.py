@@ -124,6 +124,15 @@ class TestGpu:
         assert float(x.sum()) == 10
         graph.CudaGraph([lambda: x + 1], "cuda:0", "graph").take(2)
 
+    def test_graphs_of_one_pool_share_their_memory(self):
+        import torch
+
+        x, pool = torch.ones(16 << 20, device="cuda"), torch.cuda.graph_pool_handle()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        graphs = [graph.CudaGraph([lambda: (x + 1) * 2], "cuda:0", "graph", pool) for _ in range(8)]
+        assert torch.cuda.memory_reserved() - before < 4 * x.nbytes, f"{len(graphs)} graphs of two temporaries each"
+
     def test_rotation_calls_every_set(self):
         import torch
 

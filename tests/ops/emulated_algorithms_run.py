@@ -37,7 +37,7 @@ def main():
         _algorithms.ensure(*operands)
     taken, right = {}, True
     for impl in ("v1_heuristic", "v2_measured"):
-        out = kernels.call("linear", *operands, impl=impl)
+        out = kernels.call("linear", *operands, False, impl=impl)
         right = right and torch.allclose(out, torch.nn.functional.linear(x, weight, bias), atol=1e-4)
         taken[impl] = library.fake_last_algorithm()
     shown = [{k: v for k, v in entry.items() if k not in ("problem", "algorithm")} for entry in _algorithms.known()]

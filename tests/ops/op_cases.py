@@ -38,6 +38,8 @@ EXTRA = {
         {"rows": 65, "inputs": 33, "outputs": 7, "activation": "gelu", "residual": "yes"},
         {"rows": 257, "inputs": 768, "outputs": 384, "activation": "gelu_tanh"},
         {"rows": 300, "inputs": 384, "outputs": 768, "activation": "gelu", "residual": "yes"},
+        {"rows": 2100, "inputs": 200, "outputs": 1096, "activation": "gelu"},
+        {"rows": 129, "inputs": 3080, "outputs": 200, "residual": "yes"},
     ],
     "embedding_layernorm": [
         {"batch": 3, "seq": 7, "cols": cols, "vocab": vocab}
