@@ -1,8 +1,10 @@
 // Items of work (parts.h) on Hopper: how a team of two warpgroups walks through its own, and how the rows of one get to global memory.
 //
 // A warp for each team runs ahead: it reads items and schedule and has TMA fetch queries, keys and values into rings that go on from one item
-// to the next. What a warpgroup does not need of a step it leaves out.
+// to the next. What a warpgroup does not need of a step it leaves out. Staged: results have shared memory of their own and go from there
+// by TMA; what an earlier part left of the same rows comes by TMA too, ahead like queries and keys.
 #pragma once
+#include "../common/dependent.cuh"
 #include "../common/launch.cuh"
 #include "../common/roles.cuh"
 #include "../common/warpgroup.cuh"
@@ -13,7 +15,8 @@ namespace hopper {
 
 constexpr int kNotNeeded = -2;  // the code of a KV tile for a query tile that does not need it
 
-template <int Panels> struct Shape {
+template <int Panels, bool Staged> struct Shape {
+  static constexpr bool staged = Staged;
   static constexpr int teams = Panels == 1 ? 2 : 1;
   static constexpr int threads = 128 * (2 * teams + 1);  // the last warpgroup loads
   // As many registers as the block has at its start: 65536 by threads, in eights.
@@ -21,19 +24,19 @@ template <int Panels> struct Shape {
   static constexpr int team_registers = (registers + (registers - loader_registers) / (2 * teams)) / 8 * 8;
   static constexpr int q_slots = 2, kv_slots = 4;  // items of queries, tiles of keys and of values in shared memory
   static constexpr int tile_bytes = Panels * kTileBytes;
-  static constexpr int team_bytes = (2 * q_slots + 2 * kv_slots) * tile_bytes;
+  static constexpr int team_bytes = (2 * q_slots + 2 * kv_slots + 2 * Staged) * tile_bytes;
   static constexpr int bytes = teams * (team_bytes + 256);
 };
 
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-// A ring in shared memory: filled by the loading thread, freed by all eight warps of the team.
-template <int Slots, int Bytes> struct Ring {
+// A ring in shared memory: filled by the loading thread, freed by all eight warps of the team or so many arrivals.
+template <int Slots, int Bytes, int Arrivals = 8> struct Ring {
   uint8_t* first;
   uint64_t *full, *empty;
 
   __device__ __forceinline__ void init() const {
-    for (int i = 0; i < Slots; ++i) barrier_init(full + i, 1), barrier_init(empty + i, 8);
+    for (int i = 0; i < Slots; ++i) barrier_init(full + i, 1), barrier_init(empty + i, Arrivals);
   }
   // n counts fillings from 0 on.
   __device__ __forceinline__ uint8_t* at(int n) const { return first + n % Slots * Bytes; }
@@ -45,10 +48,10 @@ template <int Slots, int Bytes> struct Ring {
   }
 };
 
-template <int Panels> struct Team {
-  using S = Shape<Panels>;
+template <typename S> struct Team {
   Ring<S::q_slots, 2 * S::tile_bytes> q;
   Ring<S::kv_slots, S::tile_bytes> k, v;
+  Ring<1, 2 * S::tile_bytes, 2> out;  // staged: results, and what an earlier part left; a warpgroup frees its half
   int4* items;  // of the queries' slots
   int2* codes;  // of the keys' slots
 
@@ -60,6 +63,14 @@ template <int Panels> struct Team {
     q = {data, barriers, barriers + S::q_slots};
     k = {data + 2 * S::q_slots * S::tile_bytes, q.empty + S::q_slots, q.empty + S::q_slots + S::kv_slots};
     v = {k.first + S::kv_slots * S::tile_bytes, k.empty + S::kv_slots, k.empty + 2 * S::kv_slots};
+    out = {v.first + S::kv_slots * S::tile_bytes, v.empty + S::kv_slots, v.empty + S::kv_slots + 1};
+  }
+
+  __device__ __forceinline__ void init() const {
+    q.init();
+    k.init();
+    v.init();
+    if constexpr (S::staged) out.init();
   }
 };
 
@@ -95,35 +106,69 @@ struct Items {
     }
   }
 
-  // The rows of a query tile to out, by all threads of a warpgroup, whose barrier has this number; head: of all batch entries; tile: shared
-  // memory of the warpgroup that nobody reads any more.
+  __device__ __forceinline__ int row_of(int place) const { return q_modulus == 1 ? place : place % q_length * q_modulus + place / q_length; }
+  static __device__ __forceinline__ int first_row() { return 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4; }
+
+  // The log-sum-exp of this thread's two rows by earlier parts, -inf where there is no such row.
+  __device__ __forceinline__ void known(const AttentionArgs& args, int head, int q_tile, float (&before)[2]) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int place = q_tile * 64 + first_row() + 8 * r;
+      before[r] = later && place < args.seq_q ? lse[int64_t(head) * args.seq_q + row_of(place)] : -INFINITY;
+    }
+  }
+
+  // What this part's rows and those that are there already are to be multiplied by; notes what parts to come have to know.
   template <typename T, int Panels>
-  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int q_tile, uint8_t* tile, int barrier, const Rows<T, Panels>& rows) const {
-    auto row_of = [&](int place) { return q_modulus == 1 ? place : place % q_length * q_modulus + place / q_length; };
+  __device__ __forceinline__ void shares(const AttentionArgs& args, int head, int q_tile, const Rows<T, Panels>& rows, const float (&before)[2],
+                                         float (&mine)[2], float (&theirs)[2]) const {
     const float factor = args.scale * kLog2e;
-    const int lane = threadIdx.x % 32, first = 16 * (threadIdx.x / 32 % 4) + lane / 4, t2 = 2 * (lane % 4);
-    T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
-    float mine[2], theirs[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       mine[r] = rows.sum[r] > 0.f ? 1.f / rows.sum[r] : 0.f;
       theirs[r] = 0.f;
-      if (lse) {
-        const int place = q_tile * 64 + first + 8 * r;
-        const bool inside = place < args.seq_q;
-        float* const known = lse + int64_t(head) * args.seq_q + (inside ? row_of(place) : 0);
-        float now = rows.sum[r] > 0.f ? rows.maximum[r] * factor + log2f(rows.sum[r]) : -INFINITY;
-        if (later) {
-          const float before = inside ? *known : -INFINITY, top = fmaxf(before, now), shift = top == -INFINITY ? 0.f : top;
-          const float old_share = exp2_approx(before - shift), new_share = exp2_approx(now - shift), all = old_share + new_share;
-          theirs[r] = all > 0.f ? old_share / all : 0.f;
-          mine[r] *= all > 0.f ? new_share / all : 0.f;
-          now = all > 0.f ? shift + log2f(all) : -INFINITY;
-        }
-        __syncwarp();  // all lanes of the row have read it
-        if (more && inside && t2 == 0) *known = now;
+      if (!lse) continue;
+      float now = rows.sum[r] > 0.f ? rows.maximum[r] * factor + log2f(rows.sum[r]) : -INFINITY;
+      if (later) {
+        const float top = fmaxf(before[r], now), shift = top == -INFINITY ? 0.f : top;
+        const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift), all = old_share + new_share;
+        theirs[r] = all > 0.f ? old_share / all : 0.f;
+        mine[r] *= all > 0.f ? new_share / all : 0.f;
+        now = all > 0.f ? shift + log2f(all) : -INFINITY;
       }
+      const int place = q_tile * 64 + first_row() + 8 * r;
+      __syncwarp();  // all lanes of the row have read what it was
+      if (more && place < args.seq_q && threadIdx.x % 4 == 0) lse[int64_t(head) * args.seq_q + row_of(place)] = now;
     }
+  }
+
+  // This thread's elements of the result to the tile, where those of earlier parts may be.
+  template <typename T, int Panels>
+  __device__ __forceinline__ void put(uint8_t* tile, const Rows<T, Panels>& rows, const float (&mine)[2], const float (&theirs)[2]) const {
+    const int first = first_row(), t2 = 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (int j = 0; j < 8 * Panels; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = first + 8 * r;
+        T* const two = reinterpret_cast<T*>(tile + j / 8 * kTileBytes + row * 128 + ((j % 8 ^ (row & 7)) << 4) + 2 * t2);
+        float x[2] = {rows.o[4 * j + 2 * r] * mine[r], rows.o[4 * j + 2 * r + 1] * mine[r]};
+        if (later) {
+          x[0] += to_float(two[0]) * theirs[r];
+          x[1] += to_float(two[1]) * theirs[r];
+        }
+        *reinterpret_cast<uint32_t*>(two) = tensor_core::pack<T>(x[0], x[1]);
+      }
+  }
+
+  // The rows of a query tile to out, by all threads of a warpgroup, whose barrier has this number; head: of all batch entries; tile: shared
+  // memory of the warpgroup that nobody reads any more.
+  template <typename T, int Panels>
+  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int q_tile, uint8_t* tile, int barrier, const Rows<T, Panels>& rows) const {
+    float before[2], mine[2], theirs[2];
+    known(args, head, q_tile, before);
+    shares(args, head, q_tile, rows, before, mine, theirs);
+    T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
     // Through shared memory, so that rows are read and written in whole pieces of 16 bytes.
     auto each_piece = [&](auto visit) {
 #pragma unroll
@@ -139,31 +184,45 @@ struct Items {
       each_piece([](uint4& here, const uint4& there) { here = there; });
       warpgroup_barrier_of_many(barrier);
     }
-#pragma unroll
-    for (int j = 0; j < 8 * Panels; ++j)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int row = first + 8 * r;
-        T* const two = reinterpret_cast<T*>(tile + j / 8 * kTileBytes + row * 128 + ((j % 8 ^ (row & 7)) << 4) + 2 * t2);
-        float x[2] = {rows.o[4 * j + 2 * r] * mine[r], rows.o[4 * j + 2 * r + 1] * mine[r]};
-        if (later) {
-          x[0] += to_float(two[0]) * theirs[r];
-          x[1] += to_float(two[1]) * theirs[r];
-        }
-        *reinterpret_cast<uint32_t*>(two) = tensor_core::pack<T>(x[0], x[1]);
-      }
+    put(tile, rows, mine, theirs);
     warpgroup_barrier_of_many(barrier);
     each_piece([](const uint4& here, uint4& there) { there = here; });
+  }
+
+  // The same by TMA; n counts the fillings of the ring out, which in a later part the loading thread makes; before: known().
+  template <typename T, int Panels, typename Ring>
+  __device__ __forceinline__ void stage(const AttentionArgs& args, const CUtensorMap* out_map, int head, int q_tile, const Ring& out, int n, int barrier,
+                                        const Rows<T, Panels>& rows, const float (&before)[2]) const {
+    uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
+    const bool speaker = threadIdx.x % 128 == 0;
+    float mine[2], theirs[2];
+    shares(args, head, q_tile, rows, before, mine, theirs);
+    if (later) {
+      out.await_full(n);
+    } else {
+      if (speaker) boxes_read<0>();  // the result before this one has left
+      warpgroup_barrier_of_many(barrier);
+    }
+    put(tile, rows, mine, theirs);
+    fence_async_proxy();
+    warpgroup_barrier_of_many(barrier);
+    if (!speaker) return;
+    const int place = q_tile * 64;
+    for (int p = 0; p < Panels; ++p)
+      store_tile(tile + p * kTileBytes, out_map, 64 * p, place % q_length, place / q_length, head % args.heads, head / args.heads);
+    boxes_commit();
+    if (!later) return;
+    boxes_read<0>();
+    barrier_arrive(out.empty + n % 1, 1);
   }
 };
 
 // By one thread: what a team needs, ahead of it; number: of all teams. Items and schedule are read before a slot is waited for.
-template <int Panels>
-__device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map, const AttentionArgs& args,
-                                           const Items& work, const Team<Panels>& team, int number) {
-  using S = Shape<Panels>;
+template <int Panels, typename S>
+__device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map, const CUtensorMap* out_map,
+                                           const AttentionArgs& args, const Items& work, const Team<S>& team, int number) {
   const int group = args.heads / args.heads_kv;
-  int step = 0;
+  int step = 0, merged = 0;
   for (int round = 0;; ++round) {
     const int4 item = work.item(round, number);
     team.q.await_empty(round);
@@ -174,12 +233,15 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
       return;
     }
     const int b = item.y / args.heads, h = item.y % args.heads, h_kv = h / group, steps = Items::steps(item);
-    barrier_expect(full, 2 * S::tile_bytes);
-    for (int w = 0; w < 2; ++w)
-      for (int p = 0; p < Panels; ++p) {
-        const int place = (2 * item.x + w) * 64;
-        load_tile(team.q.at(round) + (w * Panels + p) * kTileBytes, q_map, full, 64 * p, place % work.q_length, place / work.q_length, h, b);
-      }
+    auto load_rows = [&](uint8_t* to, const CUtensorMap* map, uint64_t* barrier) {
+      barrier_expect(barrier, 2 * S::tile_bytes);
+      for (int w = 0; w < 2; ++w)
+        for (int p = 0; p < Panels; ++p) {
+          const int place = (2 * item.x + w) * 64;
+          load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, place % work.q_length, place / work.q_length, h, b);
+        }
+    };
+    load_rows(team.q.at(round), q_map, full);
     for (int i = 0; i < steps; ++i, ++step) {
       const int4 entry = work.schedule[item.z + i];
       auto load = [&](const auto& ring, const CUtensorMap* map) {
@@ -193,22 +255,36 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
       team.v.await_empty(step);
       load(team.v, v_map);
     }
+    if constexpr (S::staged) {
+      if (work.later && Items::slot(item) < 0) {  // last, because it waits until the result before it has left
+        wait_for_previous();
+        team.out.await_empty(merged);
+        load_rows(team.out.at(merged), out_map, team.out.full);
+        ++merged;
+      }
+    }
   }
 }
 
 // Warpgroup wg of the block: its query tile of every item of its team.
-template <typename T, int Panels>
-__device__ __forceinline__ void take_items(const AttentionArgs& args, const Items& work, const Team<Panels>& team, int wg) {
-  using S = Shape<Panels>;
+template <typename T, int Panels, typename S>
+__device__ __forceinline__ void take_items(const AttentionArgs& args, const CUtensorMap* out_map, const Items& work, const Team<S>& team, int wg) {
   const int half = wg % 2;
   const float factor = args.scale * kLog2e;
-  int step = 0;
+  int step = 0, stored = 0;
   for (int round = 0;; ++round) {
     uint8_t* const q = team.q.at(round) + half * S::tile_bytes;
     team.q.await_full(round);
     const int4 item = team.items[round % S::q_slots];
-    if (uniform(item.x) < 0) return;
-    const int end = step + uniform(Items::steps(item));
+    if (uniform(item.x) < 0) break;
+    const int end = step + uniform(Items::steps(item)), slot = uniform(Items::slot(item));
+    float before[2];  // asked for long before it is needed
+    if constexpr (S::staged) {
+      if (work.later) {
+        if (round == 0) wait_for_previous();
+        if (slot < 0) work.known(args, uniform(item.y), 2 * uniform(item.x) + half, before);
+      }
+    }
     Rows<T, Panels> rows;
     rows.clear();
     float x[32];
@@ -230,7 +306,9 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const Item
       fence_registers(rows.o);
       team.v.release(of);
     };
-    // Of scores that are being computed, while Pending other products may go on; await(): what changes the context has to wait for.
+    // Of scores that are being computed, while Pending other products may go on; await(): what changes the context has to wait for. Staged: it
+    // is waited for behind the exponentials, and whether the context then has to be multiplied by shrink is returned.
+    float shrink[2];
     auto to_weights = [&](auto pending, auto await) {
       uint32_t bits = 0;
       if (code >= 0) bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
@@ -238,7 +316,15 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const Item
       fence_registers(x);
       team.k.release(step);
       if (code >= 0) rows.mask(x, bits);
-      rows.softmax(x, factor, await);
+      const bool grows = rows.follow(x, factor, shrink);
+      if constexpr (!S::staged) {
+        if (grows) {
+          await();
+          rows.rescale(shrink);
+        }
+      }
+      rows.exponentials(x, factor);
+      return grows;
     };
     while (step < end) {
       if (!needed()) {
@@ -248,17 +334,24 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const Item
         continue;
       }
       rows.start_scores(x, q, team.k.at(step));
-      to_weights(std::integral_constant<int, 0>(), [] {});
+      if (to_weights(std::integral_constant<int, 0>(), [] {}) && S::staged) rows.rescale(shrink);
       rows.pack(weights, x);
       for (++step; needed(); ++step) {  // a context beside the next scores
         rows.start_scores(x, q, team.k.at(step));
         start_context(step - 1);
-        to_weights(std::integral_constant<int, 1>(), [&] {
+        auto await = [&] {
           wgmma_wait_in_branch();
           fence_registers(rows.o);
-        });
+        };
+        const bool grows = to_weights(std::integral_constant<int, 1>(), await);
         fence_registers(x);
-        finish_context(step - 1);
+        if (S::staged && grows) {
+          await();
+          rows.rescale(shrink);
+          team.v.release(step - 1);
+        } else {
+          finish_context(step - 1);
+        }
         rows.pack(weights, x);
       }
       --step;
@@ -266,12 +359,18 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const Item
       finish_context(step++);
     }
     rows.total();
-    const int slot = uniform(Items::slot(item));
-    if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
-    else work.template store<T, Panels>(args, uniform(item.y), 2 * uniform(item.x) + half, q, wg + 1, rows);
-    fence_async_proxy();  // TMA writes there next
-    team.q.release(round);
+    if constexpr (S::staged) {
+      team.q.release(round);
+      if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
+      else work.template stage<T, Panels>(args, out_map, uniform(item.y), 2 * uniform(item.x) + half, team.out, stored++, wg + 1, rows, before);
+    } else {
+      if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
+      else work.template store<T, Panels>(args, uniform(item.y), 2 * uniform(item.x) + half, q, wg + 1, rows);
+      fence_async_proxy();  // TMA writes there next
+      team.q.release(round);
+    }
   }
+  if constexpr (S::staged) boxes_read<0>();  // shared memory is this block's until then
 }
 
 }  // namespace hopper

@@ -51,10 +51,11 @@ template <typename T, int Panels> struct Rows {
       if (!(bits & (1u << i))) x[i] = -INFINITY;
   }
 
-  // Scores in x to weights in x; factor: of scores to powers of two. The maximum follows only when it grows by more than a factor of 2^8: sums
+  // Lets the maximum follow the scores in x; factor: of scores to powers of two. It follows only when it grows by more than a factor of 2^8: sums
   // and context may be that much larger without harm to fp32 sums or 16-bit weights. Where no row of a warp asks for it, as in most
-  // steps, nothing has to be exchanged between threads and the context stays as it is. await(): the context may be changed from here on.
-  template <typename Await> __device__ __forceinline__ void softmax(float (&x)[32], float factor, Await await) {
+  // steps, nothing has to be exchanged between threads and false is returned; else sums are relative to the new maximum and the context is
+  // to be multiplied by shrink.
+  __device__ __forceinline__ bool follow(const float (&x)[32], float factor, float (&shrink)[2]) {
     float top[2][2];
 #pragma unroll
     for (int i = 0; i < 4; ++i) top[i / 2][i % 2] = x[i];
@@ -66,21 +67,26 @@ template <typename T, int Panels> struct Rows {
       top[r][0] = fmaxf(top[r][0], top[r][1]);
       grows |= top[r][0] * factor > maximum[r] * factor + 8.f;
     }
-    if (__any_sync(0xffffffffu, grows)) {
-      float shrink[2];
+    if (!__any_sync(0xffffffffu, grows)) return false;
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 1));
-        top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 2));
-        const bool follow = top[r][0] * factor > maximum[r] * factor + 8.f;
-        shrink[r] = follow ? exp2_approx((maximum[r] - top[r][0]) * factor) : 1.f;
-        if (follow) maximum[r] = top[r][0];
-        sum[r] *= shrink[r];
-      }
-      await();
-#pragma unroll
-      for (int i = 0; i < 32 * Panels; ++i) o[i] *= shrink[i / 2 % 2];
+    for (int r = 0; r < 2; ++r) {
+      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 1));
+      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 2));
+      const bool higher = top[r][0] * factor > maximum[r] * factor + 8.f;
+      shrink[r] = higher ? exp2_approx((maximum[r] - top[r][0]) * factor) : 1.f;
+      if (higher) maximum[r] = top[r][0];
+      sum[r] *= shrink[r];
     }
+    return true;
+  }
+
+  __device__ __forceinline__ void rescale(const float (&shrink)[2]) {
+#pragma unroll
+    for (int i = 0; i < 32 * Panels; ++i) o[i] *= shrink[i / 2 % 2];
+  }
+
+  // Scores in x to weights in x relative to the maximum, which are added to the sums.
+  __device__ __forceinline__ void exponentials(float (&x)[32], float factor) {
     float shift[2], part[2][2] = {};
 #pragma unroll
     for (int r = 0; r < 2; ++r) shift[r] = maximum[r] == -INFINITY ? 0.f : maximum[r] * factor;  // no live key so far: weights are exp2(-inf) = 0

@@ -84,6 +84,20 @@ __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint
       : "memory");
 }
 
+// Queues the copy of a tile to where the load of the same map would have found it; what lies outside the tensor is not written. What
+// threads wrote to the tile has to be seen by TMA first (warpgroup.cuh, fence_async_proxy).
+__device__ __forceinline__ void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue, int head, int batch) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(reinterpret_cast<uint64_t>(map)),
+               "r"(shared_address(from)), "r"(column), "r"(index), "r"(residue), "r"(head), "r"(batch)
+               : "memory");
+}
+// Ends a group of copies that this thread queued to memory.
+__device__ __forceinline__ void boxes_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Waits until all but the last Pending groups of this thread have been read from shared memory.
+template <int Pending> __device__ __forceinline__ void boxes_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory"); }
+// Waits until they are in memory.
+__device__ __forceinline__ void boxes_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");
 }

@@ -28,14 +28,11 @@ __device__ __forceinline__ void load_box(void* to, const CUtensorMap* map, uint6
 }
 // Queues the copy of a box to a matrix; what lies outside it is not written.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, const void* from, int column, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];\n"
-               "cp.async.bulk.commit_group;" ::"l"(reinterpret_cast<uint64_t>(map)),
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(reinterpret_cast<uint64_t>(map)),
                "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
+  boxes_commit();
 }
-// Waits until all but the last Pending boxes that this thread stored have been read.
-template <int Pending> __device__ __forceinline__ void boxes_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory"); }
-__device__ __forceinline__ void boxes_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 __device__ __forceinline__ uint32_t cluster_rank() {
   uint32_t rank;

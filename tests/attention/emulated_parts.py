@@ -1,4 +1,4 @@
-"""Runs v5_parts of attention on the CPU by the emulator and prints what is wrong, a JSON line a case.
+"""Runs the kernels on items of attention on the CPU by the emulator and prints what is wrong, a JSON line a case.
 
 A process of its own, because the library defines the operator a second time: python -m tests.attention.emulated_parts
 """
@@ -49,7 +49,7 @@ def seen(work) -> str:
 
 
 def main() -> None:
-    torch.ops.load_library(build({"attention": (parts.KERNEL,)}))
+    torch.ops.load_library(build({"attention": parts.KERNELS}))
     for number, (values, taken, teams) in enumerate(CASES):
         dtype = ("float16", "bfloat16")[number % 2]
         values = case(**({"batch": 1, "heads": 1, "head_dim": 64} | values))
@@ -57,11 +57,14 @@ def main() -> None:
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
         work = work_of(plan, values, taken, teams)
         outs = []
-        for copies in ("late", "early"):  # when TMA delivers must not matter
-            os.environ["EMULATED_COPIES"] = copies
-            outs.append(torch.ops.fusescope.attention(q, k, v, parts.KERNEL, work.buffer, work.layout))
+        for kernel in parts.KERNELS:
+            for copies in ("late", "early"):  # when TMA delivers must not matter
+                os.environ["EMULATED_COPIES"] = copies
+                out_bshd = kernel != parts.KERNEL  # nor where results go
+                outs.append(torch.ops.fusescope.attention(q, k, v, kernel, work.buffer, work.layout, None, None, out_bshd))
         told = {"case": values, "dtype": dtype, "taken": seen(work), "expected": taken}
-        print(json.dumps(told | {"wrong": wrong(outs[0], inputs, dtype), "same": torch.equal(*outs)}), flush=True)
+        same = all(torch.equal(outs[0], other) for other in outs)
+        print(json.dumps(told | {"wrong": wrong(outs[0], inputs, dtype), "same": same}), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import torch
 
 from backend import masks
 from backend.core.errors import Unsupported
-from backend.ops.attention import attention, prepare
+from backend.ops.attention import attention, parts, prepare
 from tests.attention.attention_tools import MASKS, OP, SIZES, case, fits, kernels, mask_text, run, skip_unsupported, wrong
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -105,7 +105,7 @@ def test_scale_may_be_anything(impl, device):
     inputs = OP.inputs(case(33, 65, "causal"), "float16", device, 0)
     for factor in (0.0, -1.0, 0.25):
         scaled = inputs | {"q": inputs["q"] * factor}
-        positive_only = impl in ("v4_scheduled", "v5_parts") and factor <= 0
+        positive_only = impl in ("v4_scheduled", *parts.KERNELS) and factor <= 0
         if positive_only:
             with pytest.raises(Unsupported, match="scale that is not positive"):
                 attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor, impl=impl)

@@ -1,4 +1,4 @@
-"""What v5_parts works on: parts of masks are disjoint and together the mask, items of work cover every list once, and the kernel itself,
+"""What kernels on items work on: parts of masks are disjoint and together the mask, items of work cover every list once, and the kernels themselves,
 thread for thread on the CPU."""
 
 import json
@@ -159,20 +159,21 @@ def test_orders_that_go_into_boxes(modulus, size, yes):
 
 
 @pytest.mark.gpu
-def test_it_can_be_captured_once_its_work_is_made():
+@pytest.mark.parametrize("kernel", parts.KERNELS)
+def test_it_can_be_captured_once_its_work_is_made(kernel):
     inputs = OP.inputs(case(2048, mask="strided", batch=2, heads=12, head_dim=64), "float16", "cuda", 0)
     q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
     attention(q, k, v)  # loads the library
     with pytest.raises(RuntimeError, match="call it once with these sizes before"), torch.cuda.graph(torch.cuda.CUDAGraph()):
-        attention(q, k, v, plan, impl=parts.KERNEL)
+        attention(q, k, v, plan, impl=kernel)
     for mask in (plan, None):
-        attention(q, k, v, mask, impl=parts.KERNEL)
+        attention(q, k, v, mask, impl=kernel)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            out = attention(q, k, v, mask, impl=parts.KERNEL)
+            out = attention(q, k, v, mask, impl=kernel)
         q.normal_()
         graph.replay()
-        assert torch.equal(out, attention(q, k, v, mask, impl=parts.KERNEL))
+        assert torch.equal(out, attention(q, k, v, mask, impl=kernel))
 
 
 @pytest.mark.gpu
@@ -207,11 +208,12 @@ def test_the_kernel_emulated():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("kernel", parts.KERNELS)
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
 @pytest.mark.parametrize(
     "text", ("dilated:window=20,dilation=2", "strided:window=40,stride=32", "fixed:block=32,summary=5", "longformer", "full")
 )
-def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
+def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype, kernel):
     """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take."""
     for head_dim in (64, 128):
         values = case(1024, mask=text, batch=2, heads=4, kv_heads=2, head_dim=head_dim)
@@ -224,7 +226,7 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
                 kept = parts._Kept(plan)
                 kept.ways = [way]
                 work = kept.work(8, blocks)
-                args = (q, k, v, parts.KERNEL, work.buffer, work.layout)
+                args = (q, k, v, kernel, work.buffer, work.layout)
                 outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
-                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim)
+                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim, kernel)
                 assert torch.equal(*outs)

@@ -111,6 +111,30 @@ inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int c
 inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int index, int residue, int head, int batch) {
   load_box(to, map, barrier, {batch, head, residue, index, column});
 }
+// Late, the tile is read only when its thread waits until it has been.
+inline void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue, int head, int batch) {
+  const uint32_t base = shared_address(from);
+  const CUtensorMap m = *map;
+  const int64_t first[5] = {batch, head, residue, index, column};
+  auto copy = [=] {
+    for (int n = 0; n < 64; ++n)
+      for (int c = 0; c < 64; ++c) {
+        const int64_t at[5] = {first[0], first[1], first[2] + n / m.box[3], first[3] + n % m.box[3], first[4] + c};
+        bool inside = true;
+        int64_t offset = 0;
+        for (int i = 0; i < 5; ++i) {
+          inside = inside && at[i] >= 0 && at[i] < m.sizes[i];
+          offset += at[i] * m.strides[i];
+        }
+        if (inside) std::memcpy(const_cast<uint16_t*>(m.data) + offset, swizzled(base + n * 128 + c * 2), 2);
+      }
+  };
+  if (async_copy::late()) emulator::fibers[emulator::current].open.push_back(copy);
+  else copy();
+}
+inline void boxes_commit() { async_copy::commit(); }
+template <int Pending> void boxes_read() { async_copy::wait<Pending>(); }
+inline void boxes_stored() { async_copy::wait<0>(); }
 inline void prefetch_map(const CUtensorMap*) {}
 
 inline uint64_t tile_descriptor(const void* tile) { return (shared_address(tile) & 0x3ffff) >> 4 | uint64_t(1) << 16; }
