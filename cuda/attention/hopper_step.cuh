@@ -6,8 +6,6 @@
 
 namespace hopper {
 
-constexpr float kLog2e = 1.4426950408889634f;
-
 // Of a tile of 64 query rows, head size 64 Panels at most; each thread holds what wgmma's accumulators give it, two rows.
 template <typename T, int Panels> struct Rows {
   float o[32 * Panels];  // the context, not divided by the sums

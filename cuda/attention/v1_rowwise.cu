@@ -3,13 +3,13 @@
 // Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups meet once at the end. Of a
 // partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles: this is what makes
 // it the kernel for very sparse rows and very short sequences.
+#include "../common/exp2.cuh"
 #include "rows.cuh"
 
 namespace {
 constexpr int kWarps = 4;      // rows a block
 constexpr int kGroups = 4;     // keys a warp works on at once
 constexpr unsigned kAll = 0xffffffffu;
-constexpr float kLog2e = 1.4426950408889634f;
 
 // Chunks: 8-element pieces of a row that one lane of a group holds, ceil(D / 64). Unroll: keys a group has in flight.
 // Vector: rows are read in 16-byte pieces.

@@ -4,12 +4,12 @@
 // 64 output columns. Operands are fp32 in shared memory whatever they are outside; rows are padded by four floats, so that eight lanes
 // that read 16 bytes each hit different banks. Scores are summed over 32 columns of head size at a time, so any head size fits. Where
 // tensor cores do not serve (fp32, and 16 bits before sm_80), this is the tiled kernel and v1 the one for few live keys.
+#include "../common/exp2.cuh"
 #include "rows.cuh"
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kThreads = 256, kDepth = 32;
 constexpr int kNarrow = kDepth + 4, kWide = kTile + 4;  // floats a row in shared memory
-constexpr float kLog2e = 1.4426950408889634f;
 
 template <typename T> struct alignas(4 * sizeof(T)) Four {
   T value[4];

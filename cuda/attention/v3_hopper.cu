@@ -17,7 +17,6 @@ namespace {
 using namespace hopper;
 
 constexpr int kDead = -2;
-constexpr float kLog2e = 1.4426950408889634f;
 constexpr int kMaxSharedBytes = 232448;  // a block's most on sm_90
 
 // Panels of 64 columns make up a row of head_dim; stages and resident blocks are what fits registers and shared memory.

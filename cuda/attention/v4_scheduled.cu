@@ -2,36 +2,342 @@
 // archs: sm_90a
 // expects: HGMMA UTMALDG
 //
-// The kernel is attention_scheduled() of hopper_scheduled.cuh. A block takes a whole list: two neighbouring query tiles, or one by all its warpgroups.
+// A step is two KV tiles of the list that two neighbouring query tiles share. Either each of the two warpgroups of a block has one of
+// these query tiles, or (Split) all warpgroups have the same one and take turns in its steps; their results are then merged in a fixed
+// order. Keys and values of steps arrive by TMA in a ring each; the last warp to release a slot refills it, so there is no producer warp
+// and nobody waits for an empty slot. Up to 64 columns a step is serial, and the other warpgroups of the multiprocessor fill the tensor
+// cores meanwhile; above, where only two fit, O += P V runs beside the next softmax. Up to 64 columns V is followed by a tile of ones,
+// whose columns of the product are the sums of the rows.
+#include "../common/exp2.cuh"
+#include "../common/hopper.cuh"
 #include "../common/launch.cuh"
+#include "../common/mma.cuh"
+#include "../common/warpgroup.cuh"
 #include "attention.cuh"
-#include "hopper_scheduled.cuh"
+#include "hopper_merge.cuh"
+#include "hopper_store.cuh"
 
 namespace {
 using namespace hopper;
 
 constexpr int kMaxTiles = 2048;  // of keys
 
-struct WholeLists {
-  using Argument = int;
-  static constexpr bool whole_lists = true;
-  int q_blocks;
-
-  struct At {
-    int q_block, b, h;
-  };
-  template <bool Split> __device__ __forceinline__ At at(const AttentionArgs& args) const {
-    // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
-    const int turn = blockIdx.x % q_blocks, bh = blockIdx.x / q_blocks;
-    return {turn == 0 ? 0 : q_blocks - turn, bh / args.heads, bh % args.heads};
-  }
-  __device__ __forceinline__ void load_q(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int tile, int h, int b) const {
-    load_tile(to, map, barrier, column, tile * 64, h, b);
-  }
-  __device__ __forceinline__ void load_kv(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int tile, int, int h_kv, int b) const {
-    load_tile(to, map, barrier, column, tile * 64, h_kv, b);
-  }
+template <int Panels, int WG, bool Split> struct Shape {
+  static constexpr bool ones = Panels == 1;
+  static constexpr bool overlap = Panels == 2 && !Split;
+  static constexpr int q_tiles = Split ? 1 : WG;
+  static constexpr int blocks_per_sm = Panels == 1 && WG == 2 ? 2 : 1;
+  // Steps of keys and of values in shared memory; a multiple of WG where warpgroups take turns.
+  static constexpr int k_slots = WG == 4 ? 4 : overlap ? 3 : 2;
+  static constexpr int v_slots = WG == 4 ? 4 : 2;
+  static constexpr int accumulators = ones ? 36 : 32 * Panels;
+  static constexpr int q_bytes = q_tiles * Panels * kTileBytes;
+  static constexpr int slot_bytes = 2 * Panels * kTileBytes;  // panel by panel 128 rows
+  static constexpr int ones_bytes = ones ? 16 * 128 : 0;
+  static int shared_bytes(int kv_tiles) { return 1024 + q_bytes + (k_slots + v_slots) * slot_bytes + ones_bytes + 256 + 32 * ((kv_tiles + 1) / 2 + 3); }
 };
+
+template <typename T, int Panels, int WG, bool Split>
+__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per_sm)
+    attention_scheduled(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
+                        const __grid_constant__ AttentionArgs args, int q_blocks) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using S = Shape<Panels, WG, Split>;
+  constexpr int KSlots = S::k_slots, VSlots = S::v_slots, Acc = S::accumulators;
+  extern __shared__ uint8_t raw[];
+  uint8_t* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
+  uint8_t* k_ring = shared + S::q_bytes;
+  uint8_t* v_ring = k_ring + KSlots * S::slot_bytes;
+  uint8_t* ones = v_ring + VSlots * S::slot_bytes;
+  uint64_t* full_q = reinterpret_cast<uint64_t*>(ones + S::ones_bytes);
+  uint64_t* full_k = full_q + 1;
+  uint64_t* full_v = full_k + KSlots;
+  uint64_t* free_k = full_v + VSlots;
+  uint64_t* free_v = free_k + KSlots;
+  int4* schedule = reinterpret_cast<int4*>(full_q + 32);  // header, then two for each step
+
+  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const int wg = warp / 4;
+  // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
+  const int turn = blockIdx.x % q_blocks, bh = blockIdx.x / q_blocks, q_block = turn == 0 ? 0 : q_blocks - turn;
+  const int b = bh / args.heads, h = bh % args.heads, h_kv = h / (args.heads / args.heads_kv);
+  const int q_tile = Split ? q_block : 2 * q_block + wg, half = q_tile & 1;
+
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < KSlots + VSlots; ++s) {
+      barrier_init(full_k + s, 1);
+      barrier_init(free_k + s, 4 * S::q_tiles);
+    }
+    barrier_init(full_q, 1);
+    barrier_init_fence();
+    barrier_expect(full_q, S::q_bytes);
+    for (int w = 0; w < S::q_tiles; ++w)
+      for (int p = 0; p < Panels; ++p)
+        load_tile(shared + (w * Panels + p) * kTileBytes, &q_map, full_q, 64 * p, (Split ? q_block : 2 * q_block + w) * 64, h, b);
+  }
+  const int kv_tiles = (args.seq_k + 63) / 64;
+  if (args.schedule == nullptr) {  // every key is live
+    const int steps = (kv_tiles + 1) / 2;
+    for (int i = threadIdx.x; i <= steps; i += 128 * WG) {
+      if (i == 0) {
+        schedule[0] = make_int4(steps, 0, steps, 0);
+      } else {
+        const int one = 2 * i - 2, two = 2 * i - 1;
+        schedule[2 * i - 1] = make_int4(one, two < kv_tiles ? two : one, 0, 0);
+        schedule[2 * i] = make_int4(-1, -1, -1, -1);
+      }
+    }
+  } else {
+    const int pairs = ((args.seq_q + 63) / 64 + 1) / 2;
+    const int64_t list = int64_t(b * args.mask_stride_b + h * args.mask_stride_h) * pairs + q_tile / 2;
+    const int4* from = reinterpret_cast<const int4*>(args.schedule) + list * args.schedule_stride;
+    for (int i = threadIdx.x; i < args.schedule_stride; i += 128 * WG) schedule[i] = from[i];
+  }
+  if constexpr (S::ones) {
+    if (threadIdx.x < S::ones_bytes / 16) {
+      const uint32_t two = tensor_core::pack<T>(1.f, 1.f);
+      reinterpret_cast<uint4*>(ones)[threadIdx.x] = make_uint4(two, two, two, two);
+    }
+    fence_async_proxy();
+  }
+  __syncthreads();
+  // The first query tile's steps are 0 ... end0, the second's begin1 ... count.
+  const int count = __shfl_sync(0xffffffffu, schedule[0].x, 0), end0 = __shfl_sync(0xffffffffu, schedule[0].z, 0);
+  const int begin1 = __shfl_sync(0xffffffffu, schedule[0].w, 0);
+  const int begin = half ? begin1 : 0, end = half ? count : end0;
+  const int origin = Split ? begin : 0, last = Split ? end : count;  // the block's steps
+
+  auto load = [&](int step, const CUtensorMap* map, uint8_t* ring, uint64_t* full, int s) {
+    const int4 tiles = schedule[2 * step + 1];
+    barrier_expect(full + s, S::slot_bytes);
+    uint8_t* to = ring + s * S::slot_bytes;
+    for (int p = 0; p < Panels; ++p) {
+      load_tile(to + 2 * p * kTileBytes, map, full + s, 64 * p, tiles.x * 64, h_kv, b);
+      load_tile(to + (2 * p + 1) * kTileBytes, map, full + s, 64 * p, tiles.y * 64, h_kv, b);
+    }
+  };
+  auto load_k = [&](int step) { load(step, &k_map, k_ring, full_k, (step - origin) % KSlots); };
+  auto load_v = [&](int step) { load(step, &v_map, v_ring, full_v, (step - origin) % VSlots); };
+  if (threadIdx.x == 0) {
+    for (int step = origin; step < origin + KSlots && step < last; ++step) {
+      load_k(step);
+      if (step < origin + VSlots) load_v(step);
+    }
+  }
+
+  const int t2 = 2 * (lane % 4);
+  uint8_t* q_own = shared + (Split ? 0 : wg) * Panels * kTileBytes;
+  const float factor = args.scale * kLog2e;  // of the scores to powers of two
+  float o[Acc];                              // the context; behind it, with ones, the sums
+  float x[64];
+  uint32_t weights[8][4];
+  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
+#pragma unroll
+  for (int i = 0; i < Acc; ++i) o[i] = 0.f;
+
+  auto await_k = [&](int step) { barrier_wait(full_k + (step - origin) % KSlots, ((step - origin) / KSlots) & 1); };
+  auto await_v = [&](int step) { barrier_wait(full_v + (step - origin) % VSlots, ((step - origin) / VSlots) & 1); };
+  auto release_k = [&](int step) {
+    __syncwarp();
+    if (lane == 0 && step + KSlots < last && barrier_arrive(free_k + (step - origin) % KSlots, 1) == 1) load_k(step + KSlots);
+  };
+  auto release_v = [&](int step) {
+    __syncwarp();
+    if (lane == 0 && step + VSlots < last && barrier_arrive(free_v + (step - origin) % VSlots, 1) == 1) load_v(step + VSlots);
+  };
+  auto start_scores = [&](int step) {
+    const uint8_t* k = k_ring + (step - origin) % KSlots * S::slot_bytes;
+    await_k(step);
+    fence_registers(x);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4 * Panels; ++i)
+      wgmma_64x128x16<T>(x, tile_descriptor(q_own + (i / 4) * kTileBytes) + (i % 4) * kStepColumns,
+                         tile_descriptor(k + (i / 4) * 2 * kTileBytes) + (i % 4) * kStepColumns, i > 0);
+    wgmma_commit();
+  };
+  auto start_context = [&](int step) {
+    const uint8_t* v = v_ring + (step - origin) % VSlots * S::slot_bytes;
+    await_v(step);
+    fence_registers(o);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if constexpr (S::ones)
+        wgmma_64x72x16<T>(o, weights[i], wide_descriptor(v, ones) + i * kStepRowsAlone);
+      else
+        wgmma_64x128x16<T>(o, weights[i], wide_descriptor(v, v + 2 * kTileBytes) + i * kStepRows);
+    }
+    wgmma_commit();
+  };
+  // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true where that is not 1.
+  auto softmax = [&](int step, const int (&code)[2], const uint32_t (&bits)[2], float (&shrink)[2]) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      if (code[n] >= 0) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i)
+          if (!(bits[n] & (1u << i))) x[32 * n + i] = -INFINITY;
+      }
+    }
+    if (args.schedule == nullptr && 128 * step + 128 > args.seq_k) {  // a schedule has bitmaps for its edges
+#pragma unroll
+      for (int i = 0; i < 64; ++i)
+        if (128 * step + 8 * (i / 4) + t2 + (i & 1) >= args.seq_k) x[i] = -INFINITY;
+    }
+    // The maximum follows only when it grows by more than a factor of 2^8: sums and context may be that much larger without harm
+    // to fp32 sums or 16-bit weights, and most steps then leave the context alone.
+    float top[2][4];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) top[i & 2 ? 1 : 0][i / 4 * 2 + (i & 1)] = x[i];
+#pragma unroll
+    for (int i = 8; i < 64; ++i) {
+      float& best = top[i & 2 ? 1 : 0][i / 4 % 2 * 2 + (i & 1)];
+      best = fmaxf(best, x[i]);
+    }
+    bool grows = false;
+    float shift[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      top[r][0] = fmaxf(fmaxf(top[r][0], top[r][1]), fmaxf(top[r][2], top[r][3]));
+      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 1));
+      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 2));
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool follow = top[r][0] * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
+      const float next = follow ? top[r][0] : maximum[r];
+      shift[r] = next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
+      shrink[r] = follow ? exp2_approx(maximum[r] * factor - shift[r]) : 1.f;
+      grows |= follow;
+      maximum[r] = next;
+    }
+#pragma unroll
+    for (int i = 0; i < 64; ++i) x[i] = exp2_approx(x[i] * factor - shift[i & 2 ? 1 : 0]);
+    if constexpr (!S::ones) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float part[2] = {0.f, 0.f};
+#pragma unroll
+        for (int i = 0; i < 16; ++i)
+#pragma unroll
+          for (int c = 0; c < 2; ++c) part[c] += x[4 * i + 2 * r + c];
+        sum[r] = sum[r] * shrink[r] + (part[0] + part[1]);
+      }
+    }
+    return __any_sync(0xffffffffu, grows);
+  };
+  auto rescale = [&](bool grows, const float (&shrink)[2]) {
+    if (grows) {
+#pragma unroll
+      for (int i = 0; i < Acc; ++i) o[i] *= shrink[(i >> 1) & 1];
+    }
+  };
+  auto pack_weights = [&] {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) weights[i / 4][i % 4] = tensor_core::pack<T>(x[2 * i], x[2 * i + 1]);
+  };
+  auto codes_of = [&](int step, int (&code)[2], uint32_t (&bits)[2]) {
+    const int4 all = schedule[2 * step + 2];
+    code[0] = __shfl_sync(0xffffffffu, half ? all.z : all.x, 0);
+    code[1] = __shfl_sync(0xffffffffu, half ? all.w : all.y, 0);
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
+      if (code[n] >= 0) bits[n] = args.fragments[int64_t(code[n]) * 128 + threadIdx.x % 128];
+  };
+
+  const int first = Split ? begin + wg : begin, stride = Split ? WG : 1;
+  barrier_wait(full_q, 0);
+  auto pass_by = [&](int from, int to) {  // steps of the other warpgroup alone; a slot is released only after it was filled
+    for (int step = from; step < to; ++step) {
+      await_k(step);
+      release_k(step);
+      await_v(step);
+      release_v(step);
+    }
+  };
+  if constexpr (!Split) pass_by(0, begin);
+  if constexpr (!S::overlap) {
+    for (int step = first; step < end; step += stride) {
+      int code[2];
+      uint32_t bits[2];
+      float shrink[2];
+      codes_of(step, code, bits);
+      start_scores(step);
+      wgmma_wait<0>();
+      fence_registers(x);
+      release_k(step);
+      const bool grows = softmax(step, code, bits, shrink);
+      rescale(grows, shrink);
+      pack_weights();
+      start_context(step);
+      wgmma_wait<0>();
+      fence_registers(o);
+      release_v(step);
+    }
+  } else if (first < end) {
+    int code[2];
+    uint32_t bits[2];
+    float shrink[2];
+    codes_of(first, code, bits);
+    start_scores(first);
+    wgmma_wait<0>();
+    fence_registers(x);
+    release_k(first);
+    softmax(first, code, bits, shrink);
+    pack_weights();
+    int before = first;
+    for (int step = first + stride; step < end; step += stride) {
+      codes_of(step, code, bits);
+      start_scores(step);
+      start_context(before);
+      wgmma_wait<1>();  // the scores are there; the context goes on beside the softmax
+      fence_registers(x);
+      release_k(step);
+      const bool grows = softmax(step, code, bits, shrink);
+      // Waiting behind a branch: in one block with the softmax, ptxas 13.0 moves the wait before it and nothing overlaps.
+      fence_registers(x);
+      if (grows) {
+        wgmma_wait_in_branch();
+        fence_registers(o);
+        rescale(true, shrink);
+      } else {
+        wgmma_wait<0>();
+        fence_registers(o);
+      }
+      release_v(before);
+      pack_weights();
+      before = step;
+    }
+    start_context(before);
+    wgmma_wait<0>();
+    fence_registers(o);
+    release_v(before);
+  }
+
+  if constexpr (!Split) pass_by(end, count);
+
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    if constexpr (S::ones) {
+      sum[r] = o[32 + 2 * r];
+    } else {
+      sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
+      sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+    }
+  }
+  if constexpr (Split) {
+    // The rings are free: all that was loaded into them has been waited for.
+    static_assert(kMergeBytes<64 * Panels, WG> <= (KSlots + VSlots) * S::slot_bytes);
+    if (!merge_parts<64 * Panels, WG>(reinterpret_cast<float*>(k_ring), wg, o, sum, maximum, factor)) return;
+  }
+
+  const float inverse[2] = {sum[0] > 0.f ? 1.f / sum[0] : 0.f, sum[1] > 0.f ? 1.f / sum[1] : 0.f};
+  T* out = static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
+  store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim, [&](int i, int r) { return o[i] * inverse[r]; });
+#endif
+}
 
 template <typename T, int Panels, int WG, bool Split> const char* launch(const AttentionArgs& args, cudaStream_t stream) {
   using S = Shape<Panels, WG, Split>;
@@ -42,7 +348,7 @@ template <typename T, int Panels, int WG, bool Split> const char* launch(const A
   if (const char* why = make_map(&q_map, bf16, args.q, q_sizes, args.q_stride)) return why;
   if (const char* why = make_map(&k_map, bf16, args.k, kv_sizes, args.k_stride)) return why;
   if (const char* why = make_map(&v_map, bf16, args.v, kv_sizes, args.v_stride)) return why;
-  constexpr auto kernel = attention_scheduled<T, Panels, WG, Split, WholeLists>;
+  constexpr auto kernel = attention_scheduled<T, Panels, WG, Split>;
   const int kv_tiles = (args.seq_k + 63) / 64, bytes = S::shared_bytes(kv_tiles);
   if (const char* why = allow_shared_up_to<kernel>(bytes)) return why;
   const int q_tiles = (args.seq_q + 63) / 64, q_blocks = Split ? q_tiles : (q_tiles + 1) / 2;

@@ -13,7 +13,6 @@
 namespace warp_tiles {
 using namespace tensor_core;
 constexpr int kTile = 64, kThreads = 128;
-constexpr float kLog2e = 1.4426950408889634f;
 
 // Heads up to 128 wide have two stages of K and V (the next arrive while this tile is worked on) and q's operands in registers; wider ones
 // have room for one, and V arrives during the scores, the next K during the output.

@@ -6,13 +6,13 @@
 // one item and ends inside at most one, so it has at most two unfinished results, which merge.cuh joins in the order of the
 // blocks. The same lengths and the same device give the same bits.
 #pragma once
+#include "../common/exp2.cuh"
 #include "../common/launch.cuh"
 #include "attention_decode.cuh"
 
 namespace decode {
 constexpr int kTile = 64, kWarps = 4, kThreads = 32 * kWarps;
 constexpr unsigned kAll = 0xffffffffu;
-constexpr float kLog2e = 1.4426950408889634f;
 
 template <typename V> __device__ __forceinline__ V warp_sum(V x) {
 #pragma unroll

@@ -2,13 +2,13 @@
 //
 // Any dtype and architecture, no shared memory and no barrier. Each lane group keeps the maximum, sum and context of the keys it saw;
 // the groups meet once at the end.
+#include "../common/exp2.cuh"
 #include "../common/device.cuh"
 #include "sequences.cuh"
 
 namespace {
 constexpr int kWarps = 4, kFlight = 4;  // rows a block, keys of a lane group at once
 constexpr unsigned kAll = 0xffffffffu;
-constexpr float kLog2e = 1.4426950408889634f;
 
 // Eight neighbouring elements of a row as fp32; zeros where not inside.
 template <typename T> __device__ __forceinline__ void load_eight(float (&to)[8], const T* from, int64_t column_stride, bool vectors, bool inside) {

@@ -16,8 +16,6 @@
 namespace {
 using namespace hopper;
 
-constexpr float kLog2e = 1.4426950408889634f;
-
 // Panels of 64 columns make up a row of head_dim; stages and resident blocks are what fits registers and shared memory.
 template <int Panels, int WG> struct Shape {
   static constexpr int stages = Panels == 1 ? (WG == 1 ? 3 : 4) : Panels == 2 ? (WG == 1 ? 2 : 3) : 2;

@@ -1,6 +1,8 @@
 // 2^x by the special-function unit: 2 ulp, denormal results flushed to 0 (PTX ISA, ex2.approx.ftz.f32).
 #pragma once
 
+constexpr float kLog2e = 1.4426950408889634f;  // e^x = 2^(x kLog2e)
+
 __device__ __forceinline__ float exp2_approx(float x) {
 #if defined(__CUDA_ARCH__)
   float y;

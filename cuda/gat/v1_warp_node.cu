@@ -2,13 +2,13 @@
 //
 // Each group of 8 lanes keeps the running maximum, sum and weighted features of the neighbours it saw; the four groups meet once at
 // the end. The nodes with the most neighbours come first.
+#include "../common/exp2.cuh"
 #include "../common/launch.cuh"
 #include "gat.cuh"
 
 namespace {
 constexpr int kWarps = 4, kGroups = 4;
 constexpr unsigned kAll = 0xffffffffu;
-constexpr float kLog2e = 1.4426950408889634f;
 
 template <typename T> struct alignas(16) Eight {
   T value[8];

@@ -1,6 +1,7 @@
 // What our own products on Hopper share (sm_90a): boxes by TMA in and out, clusters, dependent launches, and what follows a sum.
 #pragma once
 #include "../common/device.cuh"
+#include "../common/exp2.cuh"
 #include "../common/gelu.h"
 #include "../common/hopper.cuh"
 #include "../common/launch.cuh"
@@ -55,12 +56,6 @@ __device__ __forceinline__ void arrive_in_block(uint64_t* barrier, uint32_t rank
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(in_block(barrier, rank)) : "memory");
 }
 
-__device__ __forceinline__ float power_of_two(float x) {
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));  // good to 2^-22
-  return power;
-}
-
 // GELU with erf for a result of 16 bits: v (1 - q) = v - v q for v >= 0 and -|v| q below, q(a) = Phi(-a) = 2^R(a), a = |v|. R is a polynomial
 // of degree 6, fitted to log2 Phi(-a) for a from 0 to 6 by least squares reweighted towards the largest error of the result:
 // at most 3e-7, and 2.3e-6 of a result above 1e-3. Beyond 6 what is left out is below 6e-9. The other formula (cuda/bias_gelu) keeps fp32's
@@ -75,14 +70,14 @@ __device__ __forceinline__ float gelu_erf_short(float v) {
   r = r * a - 0.458828541f;
   r = r * a - 1.15116067f;
   r = r * a - 0.999999556f;
-  return fmaxf(v, 0.0f) - a * power_of_two(r);
+  return fmaxf(v, 0.0f) - a * exp2_approx(r);
 }
 
 // What a sum becomes: the bias is added, then the activation.
 template <int Activation> __device__ __forceinline__ float finished(float sum, float bias) {
   const float v = sum + bias;
   if constexpr (Activation == LINEAR_GELU_ERF) return gelu_erf_short(v);
-  else if constexpr (Activation == LINEAR_GELU_TANH) return gelu_tanh(v, [](float u) { return power_of_two(u * 1.442695041f); });
+  else if constexpr (Activation == LINEAR_GELU_TANH) return gelu_tanh(v, [](float u) { return exp2_approx(u * kLog2e); });
   else return v;
 }
 
