@@ -3,6 +3,10 @@ SHELL := /bin/bash
 PYTHON ?=
 PORT ?= 8501
 ARGS ?=
+WORKERS ?= 2
+PYTEST = .venv/bin/python -m pytest
+# Nothing selected (5) is no failure of a command that calls pytest twice.
+NONE = || [ $$? -eq 5 ]
 
 .PHONY: run test test-archs env env-dev check format clean
 
@@ -10,10 +14,11 @@ run: env            ## serve the app on 127.0.0.1:$(PORT), or the next free port
 	@.venv/bin/python scripts/serve.py --port $(PORT)
 
 test: env-dev check ## every test of this machine, browser journeys included
-	.venv/bin/python -m pytest -m "not archs" --durations=15 $(ARGS)
+	$(PYTEST) -m "not archs and not browser" -n $(WORKERS) --dist loadfile --durations=15 $(ARGS) $(NONE)
+	$(PYTEST) -m browser $(ARGS) $(NONE)  # alone: a journey waits for pages as long as a user would
 
 test-archs: env-dev ## compile every kernel for every architecture it claims
-	.venv/bin/python -m pytest -m archs $(ARGS)
+	$(PYTEST) -m archs $(ARGS)
 
 check: env-dev
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

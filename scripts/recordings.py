@@ -128,9 +128,10 @@ class Entry:
 
 
 def entries(resume: Path, device: str, only: str = "", missing: bool = False) -> list[Entry]:
-    """Those that hold one of the words of ``only``, without traverses of which nothing is left; with ``missing`` without all that
+    """Those that hold one of the words of ``only`` and are for this device or for any, without traverses of which nothing is left; with ``missing`` without all that
     is whole in the folder ``resume``. In the order of recording: by turn, the longest first, so that nothing long is left last."""
     table = tomllib.loads((ROOT / "scripts" / "recordings.toml").read_text())["run"]
     found = [e for t in table if (e := Entry(t, resume, device)).named(only)]
+    found = [e for e in found if device == e.table.get("device", device)]
     found = [e for e in found if not (e.whole if missing or e.traverse else False)]
     return sorted(found, key=lambda e: (e.turn, -e.table["seconds"]))

@@ -40,6 +40,13 @@ def test_no_two_entries_share_a_title():
     assert len({e.title for e in every_entry()}) == len(every_entry())
 
 
+def test_what_is_for_the_processor_is_not_recorded_on_a_gpu(tmp_path):
+    everything, on_a_gpu = ({e.title for e in recordings.entries(tmp_path, device)} for device in ("cpu", "cuda:1"))
+    left = everything - on_a_gpu
+    assert left and all(title.startswith("CPU: ") for title in left)
+    assert not [title for title in on_a_gpu if title.startswith("CPU: ")]
+
+
 def test_what_ships_is_small():
     """As profiles/README.md says."""
     assert sum(f.stat().st_size for f in (ROOT / "profiles" / "recorded").rglob("*") if f.is_file()) < 12 << 20
