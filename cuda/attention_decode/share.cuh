@@ -28,16 +28,6 @@ template <typename V> __device__ __forceinline__ V warp_max(V x) {
   return x;
 }
 
-__device__ __forceinline__ float exp2_approx(float x) {
-#ifdef __CUDA_ARCH__
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return exp2f(x);  // emulated on a CPU
-#endif
-}
-
 __host__ __device__ inline int group_of(const AttentionDecodeArgs& a) { return a.heads / a.heads_kv; }
 // Query heads of an item, and items of a batch entry, where a kernel takes up to `most` rows at once.
 __host__ __device__ inline int rows_of(const AttentionDecodeArgs& a, int most) { return group_of(a) < most ? group_of(a) : most; }

@@ -1,5 +1,6 @@
 // 2^x by the special-function unit: 2 ulp, denormal results flushed to 0 (PTX ISA, ex2.approx.ftz.f32).
 #pragma once
+#include <cuda_runtime.h>
 
 constexpr float kLog2e = 1.4426950408889634f;  // e^x = 2^(x kLog2e)
 
