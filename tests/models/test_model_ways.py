@@ -7,6 +7,7 @@ import pytest
 from backend import models
 from backend.core.errors import Unsupported
 from backend.core.paths import ROOT
+from backend.core.sources import source_closure
 from backend.models import backends, build, judging, listing, parts, parts_order, register, running
 from tests.models.tiny_models import ONE_OF_A_FAMILY, built, case, cases
 
@@ -215,7 +216,10 @@ def test_every_attention_kernel_of_ours_is_known_by_name():
         f for family in ("attention", "attention_varlen", "attention_decode") for f in (ROOT / "cuda" / family).glob("v*.cu")
     ]
     for file in files:
-        names = re.findall(r"\b((?:attention|varlen|decode)_\w+)\(", file.read_text())
+        text = "".join(part.read_text() for part in source_closure(file) if part.parent == file.parent)
+        names = re.findall(
+            r"__global__\s+void\s+(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?((?:attention|varlen|decode)_\w+)\(", text
+        )
         assert names and all(backends.told({f"void {name}<float>(...)"}, set()) == f"fusescope {name}" for name in names), (
             file.name
         )
