@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?=
 PORT ?= 8501
 ARGS ?=
+# Processes of tests; OMP_WAIT_POLICY leaves a waiting thread's core to the other one.
 WORKERS ?= 2
 PYTEST = .venv/bin/python -m pytest
 # Nothing selected (5) is no failure of a command that calls pytest twice.
@@ -14,7 +15,7 @@ run: env            ## serve the app on 127.0.0.1:$(PORT), or the next free port
 	@.venv/bin/python scripts/serve.py --port $(PORT)
 
 test: env-dev check ## every test of this machine, browser journeys included
-	$(PYTEST) -m "not archs and not browser" -n $(WORKERS) --dist loadfile --durations=15 $(ARGS) $(NONE)
+	OMP_WAIT_POLICY=passive $(PYTEST) -m "not archs and not browser" -n $(WORKERS) --dist loadfile --durations=15 $(ARGS) $(NONE)
 	$(PYTEST) -m browser $(ARGS) $(NONE)  # alone: a journey waits for pages as long as a user would
 
 test-archs: env-dev ## compile every kernel for every architecture it claims
