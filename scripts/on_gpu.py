@@ -345,7 +345,7 @@ def main() -> int:
     parser.add_argument("--missing", action="store_true", help="leave out what has a whole run of its title in that folder")
     parser.add_argument("--gpus", type=int, default=1, metavar="N",
                         help="record side by side on so many GPUs, traverses in parts that are joined (default 1)")  # fmt: skip
-    parser.add_argument("--device", default="cuda:0", help="for a trial elsewhere: cpu")
+    parser.add_argument("--device", default="cuda:0", help="cpu: entries for the processor, and trials of all others")
     parser.add_argument("--steps", default=",".join(STEPS))
     parser.add_argument("--only", default="", help="words with commas between: tests and recordings whose name holds one")
     parser.add_argument("--budget-s", type=float, default=500, help="seconds a step may take")
