@@ -2,10 +2,12 @@
 //
 // K is packed once a KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d]. In a partial
 // tile, groups of four rows without a live key are skipped, groups with few walk them key by key, and the others work on the span of
-// 16-key blocks that is live for them.
+// 16-key blocks that is live for them. Rows and keys of a tile may be taken in order of residues (Fold): where a mask skips keys by a stride,
+// rows and keys of one residue then stand together and the other blocks are empty.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "../common/cpu_block.h"
 #include "attention.cuh"
@@ -86,11 +88,79 @@ float bias_at(const AttentionArgs& a, int64_t i) {
   return to_float(static_cast<const BFloat16*>(a.bias)[i]);
 }
 
+// The order of rows and of keys inside every tile: modulo `fold`, a divisor of 64; with 1 as they are.
+struct Fold {
+  int fold = 1, row_at[kTile];     // the row (or key) of the tile that stands at a place
+  std::vector<uint64_t> bitmaps;   // in that order, where it is not 1
+
+  explicit Fold(int fold = 1) : fold(fold) {
+    for (int p = 0; p < kTile; ++p) row_at[p] = p % (kTile / fold) * fold + p / (kTile / fold);
+  }
+  uint64_t keys(uint64_t word) const {
+    if (fold == 1) return word;
+    uint64_t turned = 0;
+    for (; word; word &= word - 1) {
+      const int j = __builtin_ctzll(word);
+      turned |= uint64_t(1) << (j % fold * (kTile / fold) + j / fold);
+    }
+    return turned;
+  }
+};
+
+// Of a group of kRows rows with these live keys: blocks of the span that is live for any of them, and whether keys one by one cost less. In
+// vector operations: a key by itself costs two passes over D / 16 registers, each with a load, and a sum across one; a block of 16 keys
+// costs a row 2 D multiply-adds.
+struct Group {
+  int first = 0, blocks = 0, keys = 0;
+
+  explicit Group(const uint64_t (&word)[kRows]) {
+    uint64_t any = 0;
+    for (int n = 0; n < kRows; ++n) any |= word[n], keys += __builtin_popcountll(word[n]);
+    if (!any) return;
+    first = __builtin_ctzll(any) / kBlock;
+    blocks = (63 - __builtin_clzll(any)) / kBlock - first + 1;
+  }
+  int listed(int head_dim) const { return keys * (head_dim / 4 + 10); }
+  int whole(int head_dim) const { return kRows * blocks * 2 * head_dim; }
+};
+
+// The fold that leaves least to do, by some of the partial tiles. A bias is read in the order of keys, so there is none with one.
+inline Fold fold_of(const AttentionArgs& a, int64_t lists) {
+  constexpr int sampled = 16;
+  const int64_t tiles = a.row_ptr && !a.bias ? a.row_ptr[lists] : 0;
+  std::vector<int64_t> codes;
+  for (int64_t i = 0; i < sampled; ++i)
+    if (const int64_t at = tiles * i / sampled; at < tiles && a.tile_code[at] >= 0) codes.push_back(a.tile_code[at]);
+  int64_t least = 0;
+  Fold best;
+  for (int fold = 1; fold <= 8; fold *= 2) {
+    const Fold tried(fold);
+    int64_t cost = 0;
+    for (const int64_t code : codes)
+      for (int r = 0; r < kTile; r += kRows) {
+        uint64_t word[kRows];
+        for (int n = 0; n < kRows; ++n) word[n] = tried.keys(a.bitmaps[code * kTile + tried.row_at[r + n]]);
+        const Group group(word);
+        cost += std::min(group.listed(a.head_dim), group.whole(a.head_dim));
+      }
+    if (fold == 1 || cost < least) least = cost, best = tried;
+  }
+  if (best.fold == 1) return best;
+  int64_t count = 0;
+  for (int64_t i = 0; i < tiles; ++i) count = std::max<int64_t>(count, a.tile_code[i] + 1);
+  best.bitmaps.resize(size_t(count) * kTile);
+  for (int64_t i = 0; i < count * kTile; ++i) best.bitmaps[i] = best.keys(a.bitmaps[i / kTile * kTile + best.row_at[i % kTile]]);
+  return best;
+}
+
 // One round: the heads [first, last) of all B x H, counted so that those of one KV head are neighbours.
 template <typename T> struct Attention {
   const AttentionArgs& a;
   const int head_dim = a.head_dim, width = (a.head_dim + kBlock - 1) / kBlock * kBlock;
   const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
+  const int64_t masks = (a.mask_stride_b ? int64_t(a.batch) * a.mask_stride_b : a.mask_stride_h ? a.heads : 1);
+  const Fold fold = fold_of(a, masks * q_tiles);
+  const uint64_t* const bitmaps = fold.bitmaps.empty() ? a.bitmaps : fold.bitmaps.data();
   const int64_t k_size = int64_t(k_tiles) * kTile * head_dim, v_size = int64_t(k_tiles) * kTile * width;
 
   struct Packed {  // of one KV head, or of one tile of it
@@ -105,15 +175,15 @@ template <typename T> struct Attention {
     const T* v = static_cast<const T*>(a.v) + b * a.v_stride[0] + h * a.v_stride[1] + int64_t(t) * kTile * a.v_stride[2];
     std::fill_n(keys, kTile * head_dim, 0.f);
     std::fill_n(values, kTile * width, 0.f);
-    if (to.rows) {
-      std::fill_n(to.rows, kTile * width, 0.f);
-      for (int j = 0; j < live; ++j)
-        for (int d = 0; d < head_dim; ++d) to.rows[j * width + d] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+    if (to.rows) std::fill_n(to.rows, kTile * width, 0.f);
+    for (int place = 0; place < kTile; ++place) {
+      const int64_t j = fold.row_at[place];
+      if (j >= live) continue;
+      if (to.rows)
+        for (int d = 0; d < head_dim; ++d) to.rows[place * width + d] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+      for (int d = 0; d < head_dim; ++d) keys[d * kTile + place] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+      for (int d = 0; d < head_dim; ++d) values[place * width + d] = to_float(v[j * a.v_stride[2] + d * a.v_stride[3]]);
     }
-    for (int j = 0; j < live; ++j)
-      for (int d = 0; d < head_dim; ++d) keys[d * kTile + j] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
-    for (int j = 0; j < live; ++j)
-      for (int d = 0; d < head_dim; ++d) values[j * width + d] = to_float(v[j * a.v_stride[2] + d * a.v_stride[3]]);
   }
 
   // Scores of one row that are not live become -inf; bias is added. s is in units of log2, `word` the row's live keys.
@@ -171,8 +241,9 @@ template <typename T> struct Attention {
     const int rows = std::min(kTile, a.seq_q - t * kTile);
     const T* from_q = static_cast<const T*>(a.q) + b * a.q_stride[0] + h * a.q_stride[1] + int64_t(t) * kTile * a.q_stride[2];
     std::fill_n(q, kTile * width, 0.f);
-    for (int r = 0; r < rows; ++r)
-      for (int d = 0; d < head_dim; ++d) q[r * width + d] = to_float(from_q[r * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
+    for (int r = 0; r < kTile; ++r)
+      if (const int64_t row = fold.row_at[r]; row < rows)
+        for (int d = 0; d < head_dim; ++d) q[r * width + d] = to_float(from_q[row * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
     std::fill_n(o, kTile * width, 0.f);
     std::fill_n(maximum, kTile, kNone);
     std::fill_n(sum, kTile, 0.f);
@@ -181,27 +252,25 @@ template <typename T> struct Attention {
     const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
     for (int i = begin; i < end; ++i) {
       const int kt = a.row_ptr ? a.tile_index[i] : i, code = a.row_ptr ? a.tile_code[i] : -1, live = std::min(kTile, a.seq_k - kt * kTile);
-      const uint64_t edge = live == kTile ? ~uint64_t(0) : (uint64_t(1) << live) - 1;
-      for (int r = 0; r < rows; r += kRows) {
-        uint64_t word[kRows] = {}, any = 0;
-        for (int n = 0; n < kRows && r + n < rows; ++n) any |= word[n] = edge & (code < 0 ? edge : a.bitmaps[int64_t(code) * kTile + r + n]);
-        if (!any) continue;
-        const int first = __builtin_ctzll(any) / kBlock, last = (63 - __builtin_clzll(any)) / kBlock, from = first * kBlock, to = (last + 1) * kBlock;
+      const uint64_t edge = live == kTile ? ~uint64_t(0) : fold.keys((uint64_t(1) << live) - 1);
+      for (int r = 0; r < kTile; r += kRows) {
+        uint64_t word[kRows] = {};
+        for (int n = 0; n < kRows; ++n)
+          if (fold.row_at[r + n] < rows) word[n] = edge & (code < 0 ? edge : bitmaps[int64_t(code) * kTile + r + n]);
+        const Group group(word);
+        if (!group.blocks) continue;
+        const int from = group.first * kBlock, to = from + group.blocks * kBlock;
         auto bias_offset = [&](int n) {
           return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r + n) * a.bias_stride[2] + int64_t(kt) * kTile * a.bias_stride[3];
         };
-        int count = 0;
-        for (int n = 0; n < kRows; ++n) count += __builtin_popcountll(word[n]);
-        // In vector operations: a key by itself costs two passes over D / 16 registers, each with a load, and a sum across one; a block
-        // of 16 keys costs a row 2 D multiply-adds.
-        if (head.rows && count * (head_dim / 4 + 10) < kRows * (last - first + 1) * 2 * head_dim) {
+        if (head.rows && group.listed(head_dim) < group.whole(head_dim)) {
           const int64_t at = int64_t(kt) * kTile * width;
           for (int n = 0; n < kRows; ++n)
             if (word[n]) listed_row(q + (r + n) * width, head.rows + at, values + at, o + (r + n) * width, word[n], bias_offset(n), maximum[r + n], sum[r + n]);
           continue;
         }
         const float* kp = keys + int64_t(kt) * kTile * head_dim + from;
-        switch (last - first) {
+        switch (group.blocks - 1) {
           case 0: score_blocks<1>(q + r * width, kp, s + from, head_dim, width); break;
           case 1: score_blocks<2>(q + r * width, kp, s + from, head_dim, width); break;
           case 2: score_blocks<3>(q + r * width, kp, s + from, head_dim, width); break;
@@ -237,9 +306,10 @@ template <typename T> struct Attention {
       }
     }
     T* out = static_cast<T*>(a.out) + b * a.out_stride[0] + h * a.out_stride[1] + int64_t(t) * kTile * a.out_stride[2];
-    for (int r = 0; r < rows; ++r) {
+    for (int r = 0; r < kTile; ++r) {
+      const int64_t row = fold.row_at[r];
       const float inverse = sum[r] == 0.f ? 0.f : 1.f / sum[r];  // a row that saw no key is zeros
-      for (int d = 0; d < head_dim; ++d) out[r * a.out_stride[2] + d] = from_float<T>(o[r * width + d] * inverse);
+      for (int d = 0; row < rows && d < head_dim; ++d) out[row * a.out_stride[2] + d] = from_float<T>(o[r * width + d] * inverse);
     }
   }
 

@@ -78,6 +78,22 @@ def test_bool_masks_of_every_broadcast_shape(impl, device):
 
 
 @each_kernel
+@pytest.mark.parametrize("stride", (2, 3, 4, 8, 16))
+def test_keys_by_a_stride(impl, device, stride):
+    """Where the kernel of the processor takes rows and keys of a tile in order of residues."""
+    text = f"dilated:window=30,dilation={stride}"
+    assert run(impl, device, case(130, 265, text, batch=2, heads=4, kv_heads=2), "float16") is None
+    inputs = OP.inputs(case(150, 70, heads=2), "float16", device, 0)
+    rows, columns = torch.arange(150)[:, None], torch.arange(70)
+    keep = torch.stack([(rows - columns) % stride == h for h in range(2)])[None].expand(2, -1, -1, -1).to(device)
+    got = _call(inputs, impl, keep, None)
+    for h in range(2):
+        one = inputs | {name: inputs[name][:, h : h + 1] for name in "qkv"}
+        reference = OP.reference(one | {"mask": masks.from_dense(keep[0, h].cpu().numpy())})
+        assert torch.allclose(got[:, h : h + 1].double(), reference, rtol=2e-3, atol=2e-3)
+
+
+@each_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_without_a_key_are_zeros(impl, device, dtype):
     causal = OP.inputs(case(130, 33, "causal"), dtype, device, 0)
