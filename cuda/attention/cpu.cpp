@@ -74,7 +74,7 @@ template <int Count> void context_blocks(const float* p, const float* v, float* 
 }
 
 // The same output for one row and the keys listed, o = o * shrink + sum of p[i] v[key[i]].
-template <int Count> void context_listed(const float* p, const int* key, int keys, const float* v, float* o, float shrink, int width) {
+template <int Count> void context_listed(const float* p, const int* key, int keys, const float* v, float* o, float shrink, int64_t width) {
   Block acc[Count];
   for (int c = 0; c < Count; ++c) acc[c] = load(o + c * kBlock) * shrink;
   for (int i = 0; i < keys; ++i)
@@ -200,25 +200,26 @@ template <typename T> struct Attention {
       for (int j = from; j < to; ++j) s[j] = word >> j & 1 ? s[j] : kNone;
   }
 
-  // One row against the set bits of a word, key by key.
-  void listed_row(const float* q, const float* rows, const float* v, float* o, uint64_t word, int64_t bias_offset, float& maximum, float& sum) const {
-    alignas(64) float p[kTile];
-    std::fill_n(p, kTile, kNone);  // so that the last vector's rest counts for nothing
+  // Keys of a row that are taken one by one, over tiles until a vector of scores is full.
+  struct Listed {
+    int key[kBlock], count = 0;
+  };
+
+  // One row against those keys. K and V as [keys][width]; bias_row: where the row's bias begins.
+  void take(Listed& listed, const float* q, const float* rows, const float* v, float* o, int64_t bias_row, float& maximum, float& sum) const {
+    alignas(64) float p[kBlock];
+    std::fill_n(p, kBlock, kNone);  // what is not there counts for nothing
     float top = maximum, more = 0.f;
-    int key[kTile], count = 0;
-    for (; word; word &= word - 1) {
-      const int j = __builtin_ctzll(word);
+    for (int i = 0; i < listed.count; ++i) {
+      const int64_t j = listed.key[i];
       Block acc = {};
       for (int c = 0; c < width; c += kBlock) acc += load(q + c) * load(rows + j * width + c);
-      key[count] = j;
-      p[count] = total(acc) + (a.bias ? kLog2e * bias_at(a, bias_offset + j * a.bias_stride[3]) : 0.f);
-      top = p[count] > top ? p[count] : top;
-      ++count;
+      p[i] = total(acc) + (a.bias ? kLog2e * bias_at(a, bias_row + j * a.bias_stride[3]) : 0.f);
+      top = p[i] > top ? p[i] : top;
     }
     const float base = top == kNone ? 0.f : top;
-    const int whole = (count + kBlock - 1) / kBlock * kBlock;
 #pragma omp simd reduction(+ : more)
-    for (int i = 0; i < whole; ++i) {
+    for (int i = 0; i < kBlock; ++i) {
       p[i] = exp2_fast(p[i] - base);
       more += p[i];
     }
@@ -226,11 +227,12 @@ template <typename T> struct Attention {
     sum = sum * shrink + more;
     maximum = top;
     for (int d = 0; d < width; d += 4 * kBlock) switch (std::min(4, (width - d) / kBlock)) {
-        case 1: context_listed<1>(p, key, count, v + d, o + d, shrink, width); break;
-        case 2: context_listed<2>(p, key, count, v + d, o + d, shrink, width); break;
-        case 3: context_listed<3>(p, key, count, v + d, o + d, shrink, width); break;
-        default: context_listed<4>(p, key, count, v + d, o + d, shrink, width);
+        case 1: context_listed<1>(p, listed.key, listed.count, v + d, o + d, shrink, width); break;
+        case 2: context_listed<2>(p, listed.key, listed.count, v + d, o + d, shrink, width); break;
+        case 3: context_listed<3>(p, listed.key, listed.count, v + d, o + d, shrink, width); break;
+        default: context_listed<4>(p, listed.key, listed.count, v + d, o + d, shrink, width);
       }
+    listed.count = 0;
   }
 
   // The query tile t of head (b, h) against all its live tiles.
@@ -238,6 +240,7 @@ template <typename T> struct Attention {
     const float *keys = head.keys, *values = head.values;
     alignas(64) float q[kTile * 256], o[kTile * 256], s[kRows * kTile];
     float maximum[kTile], sum[kTile];
+    Listed listed[kTile];
     const int rows = std::min(kTile, a.seq_q - t * kTile);
     const T* from_q = static_cast<const T*>(a.q) + b * a.q_stride[0] + h * a.q_stride[1] + int64_t(t) * kTile * a.q_stride[2];
     std::fill_n(q, kTile * width, 0.f);
@@ -247,6 +250,12 @@ template <typename T> struct Attention {
     std::fill_n(o, kTile * width, 0.f);
     std::fill_n(maximum, kTile, kNone);
     std::fill_n(sum, kTile, 0.f);
+
+    // Where the bias of the row at place r begins; there is none with a fold.
+    auto bias_row = [&](int r) { return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r) * a.bias_stride[2]; };
+    auto take_listed = [&](int r) {
+      take(listed[r], q + r * width, head.rows, values, o + r * width, bias_row(r), maximum[r], sum[r]);
+    };
 
     const int64_t list = int64_t(b * a.mask_stride_b + h * a.mask_stride_h) * q_tiles + t;
     const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
@@ -260,13 +269,13 @@ template <typename T> struct Attention {
         const Group group(word);
         if (!group.blocks) continue;
         const int from = group.first * kBlock, to = from + group.blocks * kBlock;
-        auto bias_offset = [&](int n) {
-          return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r + n) * a.bias_stride[2] + int64_t(kt) * kTile * a.bias_stride[3];
-        };
         if (head.rows && group.listed(head_dim) < group.whole(head_dim)) {
-          const int64_t at = int64_t(kt) * kTile * width;
           for (int n = 0; n < kRows; ++n)
-            if (word[n]) listed_row(q + (r + n) * width, head.rows + at, values + at, o + (r + n) * width, word[n], bias_offset(n), maximum[r + n], sum[r + n]);
+            for (uint64_t left = word[n]; left; left &= left - 1) {
+              Listed& some = listed[r + n];
+              some.key[some.count++] = kt * kTile + __builtin_ctzll(left);
+              if (some.count == kBlock) take_listed(r + n);
+            }
           continue;
         }
         const float* kp = keys + int64_t(kt) * kTile * head_dim + from;
@@ -279,7 +288,7 @@ template <typename T> struct Attention {
         float shrink[kRows];
         for (int n = 0; n < kRows; ++n) {
           float* row = s + n * kTile;
-          mask_row(row, word[n], from, to, bias_offset(n));
+          mask_row(row, word[n], from, to, bias_row(r + n) + int64_t(kt) * kTile * a.bias_stride[3]);
           float top = maximum[r + n], total = 0.f;
 #pragma omp simd reduction(max : top)
           for (int j = from; j < to; ++j) top = row[j] > top ? row[j] : top;
@@ -305,6 +314,8 @@ template <typename T> struct Attention {
         }
       }
     }
+    for (int r = 0; r < kTile; ++r)
+      if (listed[r].count) take_listed(r);
     T* out = static_cast<T*>(a.out) + b * a.out_stride[0] + h * a.out_stride[1] + int64_t(t) * kTile * a.out_stride[2];
     for (int r = 0; r < kTile; ++r) {
       const int64_t row = fold.row_at[r];
