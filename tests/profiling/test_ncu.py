@@ -128,7 +128,7 @@ FORBIDDEN = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to a
         (b"==WARNING== No kernels were profiled.\n", "No kernels were profiled"),
         (LONG.encode(), "no kernel under it"),
         (WIDE.rstrip(",").encode() + b"\n", "without any metric"),
-        (gzip.compress(LONG.encode())[:-9], "truncated gzip"),
+        (gzip.compress(LONG.encode(), mtime=0)[:-9], "truncated gzip"),
         (b"NVR\0" + b"\1" * 99, "pip install ncu-report reads it, or ncu --import"),
     ],
 )
