@@ -63,6 +63,21 @@ def verdict(
     return _of_kernels(because, numbers, ncu, intensity, ridge, reached)
 
 
+def in_short(judged: Verdict) -> str:
+    """The verdict and its figure in a few words: "launch-bound, 94 % idle", "latency-bound, SM 29 %, memory 26 %"; where nothing decides, how
+    busy the device was, and "" where not even that is known."""
+    said = judged.numbers
+    if judged.kind == "launch-bound":
+        return f"launch-bound, {100 * said['idle_share']:.0f} % idle"
+    if judged.kind == "copy-bound":
+        return f"copy-bound, {100 * said['copy_share']:.0f} % copies"
+    if "sm_percent" in said:
+        return f"{judged.kind}, SM {said['sm_percent']:.0f} %, memory {said['memory_percent']:.0f} %"
+    if judged.kind != "cannot tell":
+        return judged.kind
+    return f"device {100 - 100 * said['idle_share']:.0f} % busy" if "idle_share" in said else ""
+
+
 def _of_kernels(
     because: list[str], numbers: dict[str, float], ncu, intensity: float | None, ridge: float | None, reached: float | None
 ) -> Verdict:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import streamlit as st
 
+from backend.analysis.verdict import in_short, verdict
 from backend.charts import tables, template
 from backend.core.errors import RunError
 from backend.core.records import Run
-from backend.store import library
+from backend.store import library, profile
 from pages._ui import runs, url
-from pages._ui.words import run_name, status_words
+from pages._ui.words import device_words, run_name, status_words
 
 
 def frame(found: list[Run]) -> pd.DataFrame:
@@ -18,8 +21,8 @@ def frame(found: list[Run]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "open": url.link("runs", run=r.id), "status": status_words(r.status),
-                "when": template.date(r.finished or r.started or r.created), "what": run_name(r), "answer": _answer(r), "device": r.device_name,
+                "open": url.link("runs", run=r.id), "status": status_words(r.status), "what": run_name(r), "answer": _answer(r),
+                "when": template.date(r.finished or r.started or r.created), "device": device_words(r.device_name),
                 "kind": r.kind, "tags": ", ".join(r.tags),
             }
             for r in found
@@ -28,20 +31,30 @@ def frame(found: list[Run]) -> pd.DataFrame:
 
 
 def _answer(run: Run) -> str:
-    """What a comparison found; other kinds have no one line."""
-    if run.kind not in ("bench", "model"):
-        return ""
+    """What a comparison found, or what limits a profiled program; other kinds have no one line."""
     try:
         path = library.find(run.id)
     except RunError:
         return ""  # it was deleted between listing and drawing
-    return _said(run.id, str(run.spec.get("baseline") or ""), runs.stamp(path, "results.jsonl"))
+    if run.kind in ("bench", "model"):
+        return _said(run.id, str(run.spec.get("baseline") or ""), runs.stamp(path, "results.jsonl"))
+    return _limit(str(path), runs.stamp(path, "artifacts/summary.json"))
 
 
 @st.cache_data(max_entries=2000, show_spinner=False)
 def _said(run_id: str, baseline: str, stamp: tuple[int, int]) -> str:
     records = runs.records(run_id)
     return tables.answer(records, baseline or records[0].impl) if records else ""
+
+
+@st.cache_data(max_entries=2000, show_spinner=False)
+def _limit(path: str, stamp: tuple[int, int]) -> str:
+    folder = Path(path)
+    summary = profile.summary(folder)
+    if not summary or summary.get("source") == "snapshot":  # no profile, or one of memory alone
+        return ""
+    ncu = profile.rows(folder, "ncu_kernels") if "ncu_kernels" in profile.names(folder) else []
+    return in_short(verdict(summary, ncu))
 
 
 def draw(found: list[Run], key: str) -> None:
@@ -62,10 +75,10 @@ def select(found: list[Run], key: str) -> list[Run]:
 def columns() -> dict:
     return {
         "open": st.column_config.LinkColumn("", display_text="open", width=56),
-        "what": st.column_config.TextColumn("run", width=330),
-        "answer": st.column_config.TextColumn("found", width=250),
-        "device": st.column_config.TextColumn("device", width=130),
-        "status": st.column_config.TextColumn("status", width=110),
-        "when": st.column_config.TextColumn("when", width=140),
-        "kind": st.column_config.TextColumn("kind", width=70),
+        "what": st.column_config.TextColumn("run", width=400),
+        "answer": st.column_config.TextColumn("found", width=245),
+        "device": st.column_config.TextColumn("device", width=110),
+        "status": st.column_config.TextColumn("status", width=90),
+        "when": st.column_config.TextColumn("when", width=130),
+        "kind": st.column_config.TextColumn("kind", width=60),
     }

@@ -28,6 +28,11 @@ def status_words(status: str) -> str:
     return _STATUS.get(status, status)
 
 
+def device_words(name: str) -> str:
+    """A device's name without what every name of its maker has: "Intel Xeon" of "Intel(R) Xeon(R) Processor"."""
+    return re.sub(r"\((?:R|TM)\)|\s(?:Processor|CPU)\b|\s@\s.*", "", name).strip()
+
+
 def run_name(run: Run) -> str:
     """The title somebody gave, else what the run did: "attention, 5 implementations, seq 512 to 4096, float16"."""
     if run.title:

@@ -3,11 +3,13 @@
 import json
 
 import folders
+import profiles_on_disk as disk
 import pytest
 import synthetic
 from drawn_page import calm, query, said, tables
 
 from pages._ui import frame, url
+from pages._ui.words import device_words
 
 PAGES = list(frame.pages())
 
@@ -50,6 +52,26 @@ def test_nonsense_in_the_url_is_a_sentence_each_and_the_page_stands(draw, few, p
     assert "device=tpu:7" in said(at.warning)
     assert "Traceback" not in said(at.warning) + said(at.error)
     calm(at.run())
+
+
+def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(draw, profiles):
+    folders.write(profiles / "recorded", synthetic.run(), synthetic.point())
+    disk.trace(profiles, "20260102-000000-trace-aaaaaa")
+    found = draw("runs").dataframe[0].value.set_index("kind")["answer"]
+    assert found["bench"] and found["trace"].endswith((" % busy", " % idle")), found
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Intel(R) Xeon(R) Processor", "Intel Xeon"),
+        ("Intel(R) Core(TM) i7-8700 CPU @ 3.20GHz", "Intel Core i7-8700"),
+        ("AMD EPYC 7763 64-Core Processor", "AMD EPYC 7763 64-Core"),
+        ("NVIDIA H200", "NVIDIA H200"),
+    ],
+)
+def test_devices_by_what_tells_them_apart(name, shown):
+    assert device_words(name) == shown
 
 
 def test_a_recorded_run_is_shown_badged_where_nothing_else_was_measured(draw, profiles):

@@ -3,7 +3,7 @@
 import pytest
 
 from backend.analysis.profile_diff import diff, totals
-from backend.analysis.verdict import verdict
+from backend.analysis.verdict import in_short, verdict
 
 
 def profile(busy, host=0, launched=0, copies=0.0, span=1000):
@@ -46,6 +46,22 @@ def speed(sm, memory, ns=100):
 def test_a_verdict_cites_its_numbers(given, kind, cites):
     found = verdict(*given)
     assert found.kind == kind and cites in "; ".join(found.because), found
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((profile(60, host=940),), "launch-bound, 94 % idle"),
+        ((profile(1000, copies=0.7),), "copy-bound, 70 % copies"),
+        ((profile(1000), [speed(29.4, 26)]), "latency-bound, SM 29 %, memory 26 %"),
+        (({}, [speed(80, 20)]), "compute-bound, SM 80 %, memory 20 %"),
+        ((profile(1000), [], 10.0, 200.0), "memory-bound"),
+        ((profile(980, launched=20),), "device 98 % busy"),
+        (({},), ""),
+    ],
+)
+def test_a_verdict_in_a_few_words(given, words):
+    assert in_short(verdict(*given)) == words
 
 
 def row(name, ns, calls=1, **more):
