@@ -75,7 +75,7 @@ def select(found: list[Run], key: str) -> list[Run]:
 def columns() -> dict:
     return {
         "open": st.column_config.LinkColumn("", display_text="open", width=56),
-        "what": st.column_config.TextColumn("run", width=400),
+        "what": st.column_config.TextColumn("run", width=412),
         "answer": st.column_config.TextColumn("found", width=245),
         "device": st.column_config.TextColumn("device", width=110),
         "status": st.column_config.TextColumn("status", width=90),
