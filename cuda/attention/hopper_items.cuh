@@ -213,7 +213,7 @@ struct Items {
     boxes_commit();
     if (!later) return;
     boxes_read<0>();
-    barrier_arrive(out.empty + n % 1, 1);
+    barrier_arrive(out.empty, 1);
   }
 };
 

@@ -106,8 +106,13 @@ template <typename T> const char* matrix_map(CUtensorMap* to, const void* data, 
   return cached_map<2>(to, std::is_same_v<T, __nv_bfloat16>, data, {rows, cols}, {step, 1}, {box_rows, 64});
 }
 
-// Calls body(zero of the C++ type, activation as a constant).
-template <typename Body> const char* by_type(const LinearArgs& args, Body body) {
+// What a call of such a kernel comes to: why not, what algorithms there are, or body(zero of the C++ type, activation as a constant).
+template <typename Body> const char* answer(const LinearArgs& args, Body body) {
+  if (const char* why = refused(args)) return why;
+  if (args.request == LINEAR_LIST) {
+    *args.count = LINEAR_OWN;
+    return nullptr;
+  }
   auto with = [&](auto zero) {
     using std::integral_constant;
     switch (args.activation) {

@@ -167,12 +167,7 @@ template <typename T, int Activation, bool Residual> const char* launch(const Li
 }  // namespace
 
 FUSESCOPE_KERNEL(const LinearArgs* args, void* stream) {
-  if (const char* why = refused(*args)) return why;
-  if (args->request == LINEAR_LIST) {
-    *args->count = LINEAR_OWN;
-    return nullptr;
-  }
-  return by_type(*args, [&](auto zero, auto activation) {
+  return answer(*args, [&](auto zero, auto activation) {
     using T = decltype(zero);
     const auto on = static_cast<cudaStream_t>(stream);
     return args->residual ? launch<T, activation.value, true>(*args, on) : launch<T, activation.value, false>(*args, on);

@@ -119,9 +119,6 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T, int Activation> const char* launch(const LinearArgs& args, cudaStream_t stream) {
   const int64_t down = (args.rows + 63) / 64, across = (args.outputs + 63) / 64, steps = (args.terms + 63) / 64;
   int split = 1;  // until every multiprocessor has a block, or a block's boxes fit
-#ifdef FS_DEV
-  if (getenv("FS_SPLIT")) split = atoi(getenv("FS_SPLIT")); else
-#endif
   while (split < MOST_SPLIT && ((steps + split - 1) / split > MOST_STEPS || (down * across * split * 2 < multiprocessors() && steps / split >= 6))) split *= 2;
   const int64_t share = (steps + split - 1) / split, blocks = down * across * split;
   if (share > MOST_STEPS) return "unsupported: more terms than eight blocks hold (use v3_hopper)";
@@ -140,10 +137,5 @@ template <typename T, int Activation> const char* launch(const LinearArgs& args,
 }  // namespace
 
 FUSESCOPE_KERNEL(const LinearArgs* args, void* stream) {
-  if (const char* why = refused(*args)) return why;
-  if (args->request == LINEAR_LIST) {
-    *args->count = LINEAR_OWN;
-    return nullptr;
-  }
-  return by_type(*args, [&](auto zero, auto activation) { return launch<decltype(zero), activation.value>(*args, static_cast<cudaStream_t>(stream)); });
+  return answer(*args, [&](auto zero, auto activation) { return launch<decltype(zero), activation.value>(*args, static_cast<cudaStream_t>(stream)); });
 }

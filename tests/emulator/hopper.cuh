@@ -79,25 +79,36 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   --b.waiting;
 }
 
-// The box from (batch, head, residue, index, column) on, one row of a tile after the other.
-inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const int64_t (&from)[5]) {
-  const uint32_t base = shared_address(to);
-  if (base % 1024) emulator::fail("TMA with the 128-byte swizzle into a tile that is not 1024-byte aligned");
-  const CUtensorMap m = *map;
-  if (m.box[2] * m.box[3] * m.box[4] * 2 != kTileBytes) emulator::fail("a box that is not a tile");
-  auto copy = [=] {
-    for (int n = 0; n < 64; ++n)
-      for (int c = 0; c < 64; ++c) {
-        const int64_t at[5] = {from[0], from[1], from[2] + n / m.box[3], from[3] + n % m.box[3], from[4] + c};
-        bool inside = true;
-        int64_t offset = 0;
-        for (int i = 0; i < 5; ++i) {
-          inside = inside && at[i] >= 0 && at[i] < m.sizes[i];
-          offset += at[i] * m.strides[i];
-        }
-        const uint16_t value = inside ? m.data[offset] : 0;
-        std::memcpy(swizzled(base + n * 128 + c * 2), &value, 2);
+// Calls visit(element of the tile in shared memory, offset in the tensor or -1 outside it) for the box of the tile at `base` that begins at
+// (batch, head, residue, index, column).
+template <typename Visit> void each_element(uint32_t base, const CUtensorMap& m, const int64_t (&from)[5], Visit visit) {
+  for (int n = 0; n < 64; ++n)
+    for (int c = 0; c < 64; ++c) {
+      const int64_t at[5] = {from[0], from[1], from[2] + n / m.box[3], from[3] + n % m.box[3], from[4] + c};
+      bool inside = true;
+      int64_t offset = 0;
+      for (int i = 0; i < 5; ++i) {
+        inside = inside && at[i] >= 0 && at[i] < m.sizes[i];
+        offset += at[i] * m.strides[i];
       }
+      visit(swizzled(base + n * 128 + c * 2), inside ? offset : -1);
+    }
+}
+inline uint32_t tile_address(const void* tile, const CUtensorMap& m) {
+  const uint32_t base = shared_address(tile);
+  if (base % 1024) emulator::fail("TMA with the 128-byte swizzle and a tile that is not 1024-byte aligned");
+  if (m.box[2] * m.box[3] * m.box[4] * 2 != kTileBytes) emulator::fail("a box that is not a tile");
+  return base;
+}
+
+inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const int64_t (&from)[5]) {
+  const CUtensorMap m = *map;
+  const uint32_t base = tile_address(to, m);
+  auto copy = [=] {
+    each_element(base, m, from, [&](unsigned char* element, int64_t offset) {
+      const uint16_t value = offset < 0 ? 0 : m.data[offset];
+      std::memcpy(element, &value, 2);
+    });
     Barrier& b = barriers.at(barrier);
     b.bytes -= kTileBytes;
     b.check();
@@ -113,21 +124,13 @@ inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int c
 }
 // Late, the tile is read only when its thread waits until it has been.
 inline void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue, int head, int batch) {
-  const uint32_t base = shared_address(from);
   const CUtensorMap m = *map;
+  const uint32_t base = tile_address(from, m);
   const int64_t first[5] = {batch, head, residue, index, column};
   auto copy = [=] {
-    for (int n = 0; n < 64; ++n)
-      for (int c = 0; c < 64; ++c) {
-        const int64_t at[5] = {first[0], first[1], first[2] + n / m.box[3], first[3] + n % m.box[3], first[4] + c};
-        bool inside = true;
-        int64_t offset = 0;
-        for (int i = 0; i < 5; ++i) {
-          inside = inside && at[i] >= 0 && at[i] < m.sizes[i];
-          offset += at[i] * m.strides[i];
-        }
-        if (inside) std::memcpy(const_cast<uint16_t*>(m.data) + offset, swizzled(base + n * 128 + c * 2), 2);
-      }
+    each_element(base, m, first, [&](unsigned char* element, int64_t offset) {
+      if (offset >= 0) std::memcpy(const_cast<uint16_t*>(m.data) + offset, element, 2);
+    });
   };
   if (async_copy::late()) emulator::fibers[emulator::current].open.push_back(copy);
   else copy();
