@@ -71,8 +71,8 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   std::vector<AttentionPart> parts;
   if (plan) take_plan(all, parts, plan, layout.view(), q);
   const std::string_view name = impl.view().substr(impl.view().rfind("auto=", 0) == 0 ? 5 : 0);
-  const bool for_parts = name == "auto" || name == "v5_parts" || name == "v6_staged";
-  STD_TORCH_CHECK(parts.empty() || for_parts, "a plan in parts is for v5_parts and v6_staged");  // its schedule means something else to the others
+  const bool for_parts = name == "auto" || name == "v5_parts";
+  STD_TORCH_CHECK(parts.empty() || for_parts, "a plan in parts is for v5_parts");  // its schedule means something else to the others
   if (bias) add_bias(args, bias, q);
   const int64_t out_size[4] = {B, H, Sq, D};
   const int64_t out_stride[4] = {H * Sq * D, out_bshd ? D : Sq * D, out_bshd ? H * D : D, 1};

@@ -1,8 +1,8 @@
 // Items of work (parts.h) on Hopper: how a team of two warpgroups walks through its own, and how the rows of one get to global memory.
 //
 // A warp for each team runs ahead: it reads items and schedule and has TMA fetch queries, keys and values into rings that go on from one item
-// to the next. What a warpgroup does not need of a step it leaves out. Staged: results have shared memory of their own and go from there
-// by TMA; what an earlier part left of the same rows comes by TMA too, ahead like queries and keys.
+// to the next. What a warpgroup does not need of a step it leaves out. Results have shared memory of their own and go from there by TMA
+// behind the next item's work; what an earlier part left of the same rows comes by TMA too, ahead like queries and keys.
 #pragma once
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
@@ -15,8 +15,7 @@ namespace hopper {
 
 constexpr int kNotNeeded = -2;  // the code of a KV tile for a query tile that does not need it
 
-template <int Panels, bool Staged> struct Shape {
-  static constexpr bool staged = Staged;
+template <int Panels> struct Shape {
   static constexpr int teams = Panels == 1 ? 2 : 1;
   static constexpr int threads = 128 * (2 * teams + 1);  // the last warpgroup loads
   // As many registers as the block has at its start: 65536 by threads, in eights.
@@ -24,7 +23,7 @@ template <int Panels, bool Staged> struct Shape {
   static constexpr int team_registers = (registers + (registers - loader_registers) / (2 * teams)) / 8 * 8;
   static constexpr int q_slots = 2, kv_slots = 4;  // items of queries, tiles of keys and of values in shared memory
   static constexpr int tile_bytes = Panels * kTileBytes;
-  static constexpr int team_bytes = (2 * q_slots + 2 * kv_slots + 2 * Staged) * tile_bytes;
+  static constexpr int team_bytes = (2 * q_slots + 2 * kv_slots + 2) * tile_bytes;
   static constexpr int bytes = teams * (team_bytes + 256);
 };
 
@@ -51,7 +50,7 @@ template <int Slots, int Bytes, int Arrivals = 8> struct Ring {
 template <typename S> struct Team {
   Ring<S::q_slots, 2 * S::tile_bytes> q;
   Ring<S::kv_slots, S::tile_bytes> k, v;
-  Ring<1, 2 * S::tile_bytes, 2> out;  // staged: results, and what an earlier part left; a warpgroup frees its half
+  Ring<1, 2 * S::tile_bytes, 2> out;  // results, and what an earlier part left; a warpgroup frees its half
   int4* items;  // of the queries' slots
   int2* codes;  // of the keys' slots
 
@@ -70,7 +69,7 @@ template <typename S> struct Team {
     q.init();
     k.init();
     v.init();
-    if constexpr (S::staged) out.init();
+    out.init();
   }
 };
 
@@ -255,13 +254,11 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
       team.v.await_empty(step);
       load(team.v, v_map);
     }
-    if constexpr (S::staged) {
-      if (work.later && Items::slot(item) < 0) {  // last, because it waits until the result before it has left
-        wait_for_previous();
-        team.out.await_empty(merged);
-        load_rows(team.out.at(merged), out_map, team.out.full);
-        ++merged;
-      }
+    if (work.later && Items::slot(item) < 0) {  // last, because it waits until the result before it has left
+      wait_for_previous();
+      team.out.await_empty(merged);
+      load_rows(team.out.at(merged), out_map, team.out.full);
+      ++merged;
     }
   }
 }
@@ -279,11 +276,9 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
     if (uniform(item.x) < 0) break;
     const int end = step + uniform(Items::steps(item)), slot = uniform(Items::slot(item));
     float before[2];  // asked for long before it is needed
-    if constexpr (S::staged) {
-      if (work.later) {
-        if (round == 0) wait_for_previous();
-        if (slot < 0) work.known(args, uniform(item.y), 2 * uniform(item.x) + half, before);
-      }
+    if (work.later) {
+      if (round == 0) wait_for_previous();
+      if (slot < 0) work.known(args, uniform(item.y), 2 * uniform(item.x) + half, before);
     }
     Rows<T, Panels> rows;
     rows.clear();
@@ -306,10 +301,9 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
       fence_registers(rows.o);
       team.v.release(of);
     };
-    // Of scores that are being computed, while Pending other products may go on; await(): what changes the context has to wait for. Staged: it
-    // is waited for behind the exponentials, and whether the context then has to be multiplied by shrink is returned.
+    // Of scores that are being computed, while Pending other products may go on; returns whether the context is to be multiplied by shrink.
     float shrink[2];
-    auto to_weights = [&](auto pending, auto await) {
+    auto to_weights = [&](auto pending) {
       uint32_t bits = 0;
       if (code >= 0) bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
       wgmma_wait<decltype(pending)::value>();
@@ -317,12 +311,6 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
       team.k.release(step);
       if (code >= 0) rows.mask(x, bits);
       const bool grows = rows.follow(x, factor, shrink);
-      if constexpr (!S::staged) {
-        if (grows) {
-          await();
-          rows.rescale(shrink);
-        }
-      }
       rows.exponentials(x, factor);
       return grows;
     };
@@ -334,19 +322,16 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
         continue;
       }
       rows.start_scores(x, q, team.k.at(step));
-      if (to_weights(std::integral_constant<int, 0>(), [] {}) && S::staged) rows.rescale(shrink);
+      if (to_weights(std::integral_constant<int, 0>())) rows.rescale(shrink);
       rows.pack(weights, x);
       for (++step; needed(); ++step) {  // a context beside the next scores
         rows.start_scores(x, q, team.k.at(step));
         start_context(step - 1);
-        auto await = [&] {
+        const bool grows = to_weights(std::integral_constant<int, 1>());
+        fence_registers(x);
+        if (grows) {  // the context is waited for behind the exponentials in either branch
           wgmma_wait_in_branch();
           fence_registers(rows.o);
-        };
-        const bool grows = to_weights(std::integral_constant<int, 1>(), await);
-        fence_registers(x);
-        if (S::staged && grows) {
-          await();
           rows.rescale(shrink);
           team.v.release(step - 1);
         } else {
@@ -359,18 +344,11 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
       finish_context(step++);
     }
     rows.total();
-    if constexpr (S::staged) {
-      team.q.release(round);
-      if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
-      else work.template stage<T, Panels>(args, out_map, uniform(item.y), 2 * uniform(item.x) + half, team.out, stored++, wg + 1, rows, before);
-    } else {
-      if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
-      else work.template store<T, Panels>(args, uniform(item.y), 2 * uniform(item.x) + half, q, wg + 1, rows);
-      fence_async_proxy();  // TMA writes there next
-      team.q.release(round);
-    }
+    team.q.release(round);
+    if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
+    else work.template stage<T, Panels>(args, out_map, uniform(item.y), 2 * uniform(item.x) + half, team.out, stored++, wg + 1, rows, before);
   }
-  if constexpr (S::staged) boxes_read<0>();  // shared memory is this block's until then
+  boxes_read<0>();  // shared memory is this block's until then
 }
 
 }  // namespace hopper

@@ -1,4 +1,4 @@
-// What v5_parts and v6_staged are given beside AttentionArgs: the parts that a mask falls into, and the work of each in items (parts.py and items.py make them).
+// What v5_parts is given beside AttentionArgs: the parts that a mask falls into, and the work of each in items (parts.py and items.py make them).
 //
 // Parts are disjoint sets of (query, key) pairs whose union is the mask; they run one after another, and each but the first is merged
 // with what is already in out. A part may take rows of q or of k in order of residues: with modulus m, place n is row n % L m + n / L

@@ -12,7 +12,7 @@
 namespace fusescope {
 
 // In this order in the text (backend/ops/attention/buffer.py): what the plan is for, then the int32 words of each array, 0 where the
-// plan has none. Behind them, for v5_parts and v6_staged alone, the numbers of its parts (parts.h). Another array goes before those of narrower entries.
+// plan has none. Behind them, for v5_parts alone, the numbers of its parts (parts.h). Another array goes before those of narrower entries.
 struct PlanLayout {
   int64_t seq_q, seq_k, batch, heads;
   int64_t bitmaps, fragments, items, schedule, row_ptr, tile_index, tile_code;

@@ -1,13 +1,131 @@
 // Hopper, a mask in parts and items of work: blocks that stay, a warp that loads ahead, rows in order of residues, long lists in pieces.
 // archs: sm_90a
-// expects: HGMMA UTMALDG
+// expects: HGMMA UTMALDG UTMASTG
 //
 // One block stays on each multiprocessor and its teams walk through their own items (hopper_items.cuh): two neighbouring query tiles and
 // steps of two KV tiles that either of them needs. A dilated mask is a sliding window inside each residue class, a strided one a window
-// and, in order of residues, a triangle: TMA fetches 64 rows of such an order as one box, and results go to the rows' own places, so
+// and, in order of residues, a triangle: TMA takes 64 rows of such an order as one box, from the rows' own places and back to them, so
 // nothing is copied. A list that would keep one team busy while others are done is cut; its pieces leave sums and contexts in fp32, which a
-// second kernel joins in their order. Where parts follow one another, rows are merged by log-sum-exp with what is already there.
-// Everything happens in a fixed order, so that results repeat bit for bit.
-#include "hopper_parts.cuh"
+// second kernel joins in their order. Where parts follow one another, rows are merged by log-sum-exp with what is already there, which
+// arrives by TMA like queries and keys. A later part's blocks start, by programmatic dependent launch, on multiprocessors that the part
+// before has left, and fetch queries and keys while others finish it. Everything happens in a fixed order, so that results repeat bit for bit.
+#include "attention.cuh"
+#include "hopper_items.cuh"
 
-FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) { return take_parts<false>(args, stream); }
+namespace {
+using namespace hopper;
+
+template <typename T, int Panels>
+__global__ void __launch_bounds__(Shape<Panels>::threads, 1)
+    attention_items(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
+                    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using S = Shape<Panels>;
+  extern __shared__ __align__(1024) uint8_t shared[];
+  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
+  const int warp = uniform(threadIdx.x / 32), wg = warp / 4;
+  if (threadIdx.x == 0) {
+    for (int t = 0; t < S::teams; ++t) Team<S>(shared, t).init();
+    barrier_init_fence();
+  }
+  __syncthreads();
+  if (work.more) let_next_start();  // the next part: it reads what this one reads, and waits before it reads what this one leaves
+  if (wg == 2 * S::teams) {
+    fewer_registers<S::loader_registers>();
+    const int t = warp % 4;
+    if (t < S::teams && threadIdx.x % 32 == 0)
+      load_items<Panels>(&q_map, &k_map, &v_map, &out_map, args, work, Team<S>(shared, t), blockIdx.x * S::teams + t);
+  } else {
+    more_registers<S::team_registers>();
+    take_items<T, Panels>(args, &out_map, work, Team<S>(shared, wg / 2), wg);
+  }
+#endif
+}
+
+// A block a (list that was cut, query tile of its pair): the pieces' results in their order.
+template <typename T, int Panels>
+__global__ void __launch_bounds__(128) attention_items_join(const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
+  __shared__ __align__(16) uint8_t tile[Panels * kTileBytes];
+  const int half = blockIdx.x % 2;
+  const int4 cut = work.joins[blockIdx.x / 2];
+  const float factor = args.scale * kLog2e;
+  const float* const first = work.slot_at<Panels>(cut.z, half);
+  constexpr int64_t kSlot = 2 * (32 * Panels + 4) * 128;
+  Rows<T, Panels> rows;
+  rows.clear();
+  for (int piece = 0; piece < cut.w; ++piece)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) rows.maximum[r] = fmaxf(rows.maximum[r], first[piece * kSlot + (32 * Panels + 2 + r) * 128]);
+  for (int piece = 0; piece < cut.w; ++piece) {
+    const float* const from = first + piece * kSlot;
+    float share[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float top = from[(32 * Panels + 2 + r) * 128];  // a row without a key so far: -inf, of which nothing may be subtracted
+      share[r] = top == -INFINITY ? 0.f : exp2_approx((top - rows.maximum[r]) * factor);
+      rows.sum[r] += from[(32 * Panels + r) * 128] * share[r];
+    }
+#pragma unroll
+    for (int i = 0; i < 32 * Panels; ++i) rows.o[i] += from[i * 128] * share[(i >> 1) & 1];
+  }
+  work.store<T, Panels>(args, cut.y, 2 * cut.x + half, tile, 1, rows);
+}
+
+template <typename T, int Panels> const char* launch(const AttentionPartsArgs& all, cudaStream_t stream) {
+  using S = Shape<Panels>;
+  const AttentionArgs& args = all.args;
+  const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
+  const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
+  const int64_t out_stride[4] = {args.out_stride[0], args.out_stride[1], args.out_stride[2], 1};
+  constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
+  constexpr auto kernel = attention_items<T, Panels>;
+  if (const char* why = allow_shared_up_to<kernel>(S::bytes)) return why;
+  for (int64_t p = 0; p < all.part_count; ++p) {
+    const AttentionPart& part = all.parts[p];
+    CUtensorMap q_map, k_map, v_map, out_map;
+    if (const char* why = make_ordered_map(&q_map, bf16, args.q, q_sizes, args.q_stride, part.q_modulus)) return why;
+    if (const char* why = make_ordered_map(&k_map, bf16, args.k, kv_sizes, args.k_stride, part.k_modulus)) return why;
+    if (const char* why = make_ordered_map(&v_map, bf16, args.v, kv_sizes, args.v_stride, part.k_modulus)) return why;
+    if (const char* why = make_ordered_map(&out_map, bf16, args.out, q_sizes, out_stride, part.q_modulus)) return why;
+    Items work{};
+    work.items = reinterpret_cast<const int4*>(all.items) + part.items;
+    work.joins = reinterpret_cast<const int4*>(all.items) + part.joins;
+    work.schedule = reinterpret_cast<const int4*>(args.schedule);
+    work.slots = all.workspace;
+    work.lse = all.part_count > 1 ? all.workspace + part_slots_floats(all) : nullptr;
+    for (int i = 0; i < 3; ++i) work.out_stride[i] = args.out_stride[i];
+    work.rounds = int(part.rounds);
+    work.teams = int(part.teams);
+    work.q_modulus = int(part.q_modulus);
+    work.q_length = args.seq_q / work.q_modulus;
+    work.later = p > 0;
+    work.more = p + 1 < all.part_count;
+    const unsigned grid = unsigned((part.teams + S::teams - 1) / S::teams), joins = unsigned(2 * part.join_count);
+    if (part.rounds && p > 0) {
+      const cudaError_t status = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, out_map, args, work);
+      if (status != cudaSuccess) return cudaGetErrorString(status);
+    } else if (part.rounds) {
+      kernel<<<grid, S::threads, S::bytes, stream>>>(q_map, k_map, v_map, out_map, args, work);
+    }
+    if (const char* why = launch_error()) return why;
+    if (joins) attention_items_join<T, Panels><<<joins, 128, 0, stream>>>(args, work);
+    if (const char* why = launch_error()) return why;
+  }
+  return nullptr;
+}
+
+template <typename T> const char* with_panels(const AttentionPartsArgs& all, cudaStream_t stream) {
+  return all.args.head_dim <= 64 ? launch<T, 1>(all, stream) : launch<T, 2>(all, stream);
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
+  if (args->head_dim > 128) return "unsupported: head_dim above 128 (v3_hopper takes it)";
+  if (args->bias || !(args->scale > 0)) return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
+  if (args->dtype == FS_FLOAT32) return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
+  // The binding keeps AttentionArgs as the first member of what it gives to every kernel.
+  const AttentionPartsArgs& all = *reinterpret_cast<const AttentionPartsArgs*>(args);
+  if (!all.part_count) return "unsupported: no parts (attention() makes them of the mask)";
+  const auto on = static_cast<cudaStream_t>(stream);
+  return args->dtype == FS_FLOAT16 ? with_panels<__half>(all, on) : with_panels<__nv_bfloat16>(all, on);
+}

@@ -50,7 +50,7 @@ def seen(work) -> str:
 
 
 def main() -> None:
-    torch.ops.load_library(build({"attention": parts.KERNELS}))
+    torch.ops.load_library(build({"attention": [parts.KERNEL]}))
     for number, (values, taken, teams) in enumerate(CASES):
         dtype = ("float16", "bfloat16")[number % 2]
         values = case(**({"batch": 1, "heads": 1, "head_dim": 64} | values))
@@ -60,11 +60,9 @@ def main() -> None:
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
         work = work_of(plan, values, taken, teams)
         outs = []
-        for kernel in parts.KERNELS:
-            for copies in ("late", "early"):  # when TMA delivers must not matter
-                os.environ["EMULATED_COPIES"] = copies
-                out_bshd = kernel != parts.KERNEL  # nor where results go
-                outs.append(torch.ops.fusescope.attention(q, k, v, kernel, work.buffer, work.layout, None, None, out_bshd))
+        for copies, out_bshd in (("late", False), ("early", True)):  # neither when TMA delivers nor where results go must matter
+            os.environ["EMULATED_COPIES"] = copies
+            outs.append(torch.ops.fusescope.attention(q, k, v, parts.KERNEL, work.buffer, work.layout, None, None, out_bshd))
         told = {"case": values, "dtype": dtype, "taken": seen(work), "expected": taken}
         same = all(torch.equal(outs[0], other) for other in outs)
         print(json.dumps(told | {"wrong": wrong(outs[0], inputs, dtype), "same": same}), flush=True)

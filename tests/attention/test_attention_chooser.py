@@ -169,7 +169,7 @@ def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h20
         todo = work(batch=batch, seq=seq, heads=12, mask=mask)
         assert known.fit.choose("float16", todo, known.any_strides + known.by_tma) == taken
         without = known.fit.choose("float16", todo._replace(in_parts=None), known.any_strides + known.by_tma)
-        assert without not in parts.KERNELS, "what is not counted is not chosen"
+        assert without != parts.KERNEL, "what is not counted is not chosen"
 
 
 def test_the_verb(tmp_path, monkeypatch, capsys):

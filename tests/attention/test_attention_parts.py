@@ -1,4 +1,4 @@
-"""What kernels on items work on: parts of masks are disjoint and together the mask, items of work cover every list once, and the kernels themselves,
+"""What the kernel on items works on: parts of masks are disjoint and together the mask, items of work cover every list once, and the kernel itself,
 thread for thread on the CPU."""
 
 import json
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from backend import masks
+from backend import kernels, masks
 from backend.core import paths
 from backend.masks._mask import definition
 from backend.ops.attention import attention, items, parts, prepare, tiles
@@ -159,21 +159,20 @@ def test_orders_that_go_into_boxes(modulus, size, yes):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel", parts.KERNELS)
-def test_it_can_be_captured_once_its_work_is_made(kernel):
+def test_it_can_be_captured_once_its_work_is_made():
     inputs = OP.inputs(case(2048, mask="strided", batch=2, heads=12, head_dim=64), "float16", "cuda", 0)
     q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
     attention(q, k, v)  # loads the library
     with pytest.raises(RuntimeError, match="call it once with these sizes before"), torch.cuda.graph(torch.cuda.CUDAGraph()):
-        attention(q, k, v, plan, impl=kernel)
+        attention(q, k, v, plan, impl=parts.KERNEL)
     for mask in (plan, None):
-        attention(q, k, v, mask, impl=kernel)
+        attention(q, k, v, mask, impl=parts.KERNEL)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            out = attention(q, k, v, mask, impl=kernel)
+            out = attention(q, k, v, mask, impl=parts.KERNEL)
         q.normal_()
         graph.replay()
-        assert torch.equal(out, attention(q, k, v, mask, impl=kernel))
+        assert torch.equal(out, attention(q, k, v, mask, impl=parts.KERNEL))
 
 
 @pytest.mark.gpu
@@ -208,13 +207,13 @@ def test_the_kernel_emulated():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel", parts.KERNELS)
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
 @pytest.mark.parametrize(
     "text", ("dilated:window=20,dilation=2", "strided:window=40,stride=32", "fixed:block=32,summary=5", "longformer", "full")
 )
-def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype, kernel):
+def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
     """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take."""
+    kernels.load("cuda")
     for head_dim in (64, 128):
         values = case(1024, mask=text, batch=2, heads=4, kv_heads=2, head_dim=head_dim)
         inputs = OP.inputs(values, dtype, "cuda", 0)
@@ -226,7 +225,7 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype, kernel)
                 kept = parts._Kept(plan)
                 kept.ways = [way]
                 work = kept.work(8, blocks)
-                args = (q, k, v, kernel, work.buffer, work.layout)
+                args = (q, k, v, parts.KERNEL, work.buffer, work.layout)
                 outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
-                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim, kernel)
+                assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim)
                 assert torch.equal(*outs)

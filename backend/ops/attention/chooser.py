@@ -53,7 +53,7 @@ _LEAST = 6  # records below which a kernel is not fitted
 
 def features_of(impl: str) -> tuple[str, ...]:
     """What a kernel has prices for, in their order."""
-    return IN_PARTS if impl in parts.KERNELS else FEATURES
+    return IN_PARTS if impl == parts.KERNEL else FEATURES
 
 
 def _kind(dtype: str, done: Work, sms: int) -> str:
@@ -96,7 +96,7 @@ class Work(NamedTuple):
 
     def features(self, impl: str, sms: int) -> np.ndarray:
         """What the kernel does, in the order of ``features_of``."""
-        if impl in parts.KERNELS:
+        if impl == parts.KERNEL:
             p, share = self.in_parts, self.panels / sms
             spread = (p.steps * share, p.blocks * share, p.later * share, p.pieces * share)
             return np.array((1.0, p.parts - 1, p.joins, p.longest * self.panels, *spread))
@@ -169,7 +169,7 @@ class Fit:
     def microseconds(self, dtype: str, done: Work) -> dict[str, float]:
         """Predicted kernel time of every fitted kernel, fastest first."""
         prices = self.prices.get(_kind(dtype, done, self.sms), {})
-        known = {impl: p for impl, p in prices.items() if impl not in parts.KERNELS or done.in_parts is not None}
+        known = {impl: p for impl, p in prices.items() if impl != parts.KERNEL or done.in_parts is not None}
         times = {impl: float(done.features(impl, self.sms) @ np.asarray(p)) for impl, p in known.items()}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
@@ -240,7 +240,7 @@ def measured(records: Iterable, sms: int) -> list[tuple[str, str, Work, float]]:
             found.append((r, timing.median * 1e3))
             newest[r.impl] = r.source_hash
     rows = [(r.impl, r.dtype, work_of_case(r.case, sms), us) for r, us in found if newest[r.impl] == r.source_hash]
-    return [row for row in rows if row[0] not in parts.KERNELS or row[2].in_parts is not None]
+    return [row for row in rows if row[0] != parts.KERNEL or row[2].in_parts is not None]
 
 
 def regret(made: Fit, held_out: Sequence[tuple[str, str, Work, float]]) -> list[float]:

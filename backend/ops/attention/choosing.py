@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from backend.core.errors import Unsupported
 from backend.ops.attention import chooser, parts, tracing
-from backend.ops.attention.plan import Plan
+from backend.ops.attention.plan import Plan, prepared
 
 # Live keys a row up to which walking them one by one beats whole tiles. On an H200 at (16, 12, 2048, 64) in fp16 a live key costs
 # v1 some 16 us over all rows and one tile a row costs v3 some 25 us (recorded run 20261120-113445-bench-3a2c37).
@@ -34,16 +34,16 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     tma = tma_takes(q) and tma_takes(k) and tma_takes(v)
     scheduled = plain and q.shape[3] <= 128 and (plan is None or plan.is_full or plan.schedule is not None)
     compiling = torch.compiler.is_compiling()
-    in_parts = plan is not None and plan.mask is not None and not plan.is_full and plan.batch == 1
+    in_parts = plan is None or (plan.mask is not None and plan.batch == 1)
     in_parts = in_parts and tma and scheduled and q.element_size() == 2 and capability(q.device.index) == (9, 0)
-    work = _work(plan, q) if in_parts and not compiling else None
+    work = _work(plan, q, k) if in_parts and not compiling else None
     if not compiling and (known := _fitted(q.device.index)) is not None:
         figures = (1, q.shape[2] * k.shape[2], -(-q.shape[2] // 64) * -(-k.shape[2] // 64), 0, -(-k.shape[2] // 64))
         if plan is not None:
             figures = (plan.batch * plan.heads, plan.live_elements, plan.full_tiles, plan.partial_tiles, plan.longest)
         todo = chooser.work(q.shape[0], q.shape[1], q.shape[2], q.shape[3], *figures)
         todo = todo._replace(in_parts=None if work is None else work.figures)
-        by_tma = tuple(name for name in known.by_tma if scheduled or name not in (_SCHEDULED, *parts.KERNELS)) if tma else ()
+        by_tma = tuple(name for name in known.by_tma if scheduled or name not in (_SCHEDULED, parts.KERNEL)) if tma else ()
         taken = known.fit.choose(str(q.dtype).removeprefix("torch."), todo, known.any_strides + by_tma)
         if taken is not None:
             return taken
@@ -51,17 +51,19 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys
     gains = work is not None and work.gain >= _GAIN
-    if in_parts and compiling:
+    if in_parts and compiling and plan is not None and not plan.is_full:
         gains = tracing.gains(plan.key, int(q.shape[0]), int(q.shape[1]), int(q.shape[3]), _GAIN)
     return by_rule(capability(q.device.index), q.element_size(), q.shape[2], live, executed, tma, scheduled, gains)
 
 
-def _work(plan: Plan, q) -> parts.Work | None:
-    """The work of kernels in parts; None where it would have to be made under CUDA graph capture."""
+def _work(plan: Plan | None, q, k) -> parts.Work | None:
+    """The work of the kernel in parts; None where it would have to be made under CUDA graph capture."""
     import torch
 
-    sizes = (plan, q.shape[0], q.shape[1], q.shape[3])
-    return parts.known(*sizes) if torch.cuda.is_current_stream_capturing() else parts.of(*sizes)
+    if not torch.cuda.is_current_stream_capturing():
+        return parts.work(plan, q, k)
+    plan = prepared(None, q.shape[2], k.shape[2], q.device) if plan is None else plan
+    return None if plan is None else parts.known(plan, q.shape[0], q.shape[1], q.shape[3])
 
 
 def by_rule(

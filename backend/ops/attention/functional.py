@@ -73,7 +73,7 @@ def _long(q, k, v, mask, bias, scale, impl, out_bshd):
         return torch.ops.fusescope.attention.default(q, k, v, chosen, *given, scale, bias, bool(out_bshd))
     from backend import kernels
 
-    taken = parts.work(plan, q, k) if chosen in parts.KERNELS else plan
+    taken = parts.work(plan, q, k) if chosen == parts.KERNEL else plan
     more = (None if taken is None else taken.buffer, "" if taken is None else taken.layout, scale, bias, bool(out_bshd))
     if q.device.type == "cuda":
         refuse_architecture(chosen, capability(q.device.index))
@@ -91,7 +91,7 @@ def _long(q, k, v, mask, bias, scale, impl, out_bshd):
 
 def _traced(chosen: str, plan: Plan | None, q):
     """The plan that compiled code gives to the operator: (buffer or None, layout)."""
-    if chosen not in parts.KERNELS:
+    if chosen != parts.KERNEL:
         return (None, "") if plan is None else (plan.buffer, plan.layout)
     if plan is None:
         _refuse_parts_without_a_plan()

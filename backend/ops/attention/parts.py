@@ -1,4 +1,4 @@
-"""The parts of a mask as v5_parts and v6_staged take them: lists of tiles in order of residues, made into a work with the items of items.py.
+"""The parts of a mask as v5_parts takes them: lists of tiles in order of residues, made into a work with the items of items.py.
 
 A mask whose file says how it falls apart (Mask.parts) is taken in these parts where that is predicted to be faster, else as a whole.
 cuda/attention/parts.h says what each number is.
@@ -18,8 +18,7 @@ from backend.ops.attention.items import Lists
 from backend.ops.attention.plan import Plan, prepare, tile_lists
 
 KERNEL = "v5_parts"
-KERNELS = (KERNEL, "v6_staged")  # those that work on items
-MOST_COLUMNS = 128  # head sizes that they take
+MOST_COLUMNS = 128  # head sizes that it takes
 _NOT_NEEDED = -2  # the code of a tile that a query tile of the pair does not need
 _CPU_TEAMS = 16  # where there is no GPU: kernels are emulated
 _lock = threading.Lock()

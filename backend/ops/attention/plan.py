@@ -137,9 +137,9 @@ def of_key(key: str) -> Plan:
 
 
 def prepared(mask, seq_q: int, seq_k: int, device) -> Plan | None:
-    """The plan of a mask if it is there already, else None."""
+    """The plan of a mask (None: every key) if it is there already, else None."""
     with _lock:
-        return _cache.get((mask, seq_q, seq_k, str(_device(device))))
+        return _cache.get((_full() if mask is None else mask, seq_q, seq_k, str(_device(device))))
 
 
 def _device(device):

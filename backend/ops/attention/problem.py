@@ -56,7 +56,7 @@ def call(inputs, impl):
 def prepared(inputs, impl):
     """(milliseconds of building the plan, its bytes on the device), neither of which is part of a call; with the parts that v5 works on."""
     plan, q = inputs["plan"], inputs["q"]
-    if (auto(inputs) if impl == "auto" else impl) not in parts.KERNELS:
+    if (auto(inputs) if impl == "auto" else impl) != parts.KERNEL:
         return plan.build_ms, plan.bytes
     work = parts.of(plan, q.shape[0], q.shape[1], q.shape[3])
     return plan.build_ms + work.build_ms, plan.bytes + work.bytes
