@@ -53,10 +53,12 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         paper_bgcolor=c["paper"], plot_bgcolor=c["paper"],
         margin=dict(l=8, r=16, t=TOP + _LINE * lines, b=44), height=height,
         hoverlabel=dict(bgcolor=c["paper"], bordercolor=c["line"], font=dict(family=FONT, color=c["ink"], size=12), align="left"),
-        xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35,
+        xaxis=axis, yaxis=axis, showlegend=False, bargap=0.35, datarevision=1,
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
     )  # fmt: skip
-    return go.Figure(layout=layout)  # a third of the time that update_layout takes
+    fig = go.Figure(layout=layout)  # a third of the time that update_layout takes
+    fig.layout.template = None
+    return fig
 
 
 def wrapped(text: str, width: int = _SUBTITLE) -> str:

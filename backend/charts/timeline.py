@@ -36,9 +36,9 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
     for name in names:
         if views[name]["events"]:
             _events(fig, rows[name], views[name], zero_ns, factor, unit, c)
-    x = np.linspace(begin / factor, end / factor, _HANDLES)
+    x = np.linspace(begin / factor, end / factor, _HANDLES).tolist()
     fig.add_scatter(
-        x=np.tile(x, len(names)), y=np.repeat(list(rows.values()), _HANDLES), mode="markers", marker=dict(size=2, opacity=0),
+        x=[*x] * len(names), y=[row for row in rows.values() for _ in x], mode="markers", marker=dict(size=2, opacity=0),
         hoverinfo="skip", selected=dict(marker=dict(opacity=0)), unselected=dict(marker=dict(opacity=0)), showlegend=False,
     )  # fmt: skip
     for name, row in rows.items():
@@ -69,7 +69,8 @@ def _unit(span: int, furthest: int) -> tuple[str, float]:
 def _bins(fig: go.Figure, rows: dict[int, dict], zero_ns: int, factor: float, unit: str, c: dict) -> None:
     view = next(iter(rows.values()))
     count = len(view["bins"]["busy"])
-    edges = (view["begin_ns"] - zero_ns + np.arange(count + 1) * (view["end_ns"] - view["begin_ns"]) / count) / factor
+    wide = (view["end_ns"] - view["begin_ns"]) / count / factor
+    first = (view["begin_ns"] - zero_ns) / factor + wide / 2
     for row, one in rows.items():
         busy = np.asarray(one["bins"]["busy"])
         texts = [
@@ -77,7 +78,7 @@ def _bins(fig: go.Figure, rows: dict[int, dict], zero_ns: int, factor: float, un
             for b, n, name in zip(busy, one["bins"]["count"], one["bins"]["name"])
         ]
         fig.add_heatmap(
-            x=edges, y=[row - 0.32, row + 0.3], z=[busy], zmin=0, zmax=1, showscale=False, customdata=[texts],
+            x0=first, dx=wide, y=[row - 0.32, row + 0.3], z=[one["bins"]["busy"]], zmin=0, zmax=1, showscale=False, customdata=[texts],
             colorscale=[[0, c["grid"]], [1e-9, "#A9CBE4" if c["paper"] == "#FFFFFF" else "#1F4E73"], [1, "#0072B2"]],
             hovertemplate=f"%{{x:.6g}} {unit}<br>%{{customdata}}<extra></extra>",
         )  # fmt: skip

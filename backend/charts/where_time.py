@@ -82,7 +82,7 @@ def picture(boxes: Sequence[dict], shape: str, of: str, subtitle: str = "", them
         ids=[b["id"] for b in boxes], parents=[b["parent"] for b in boxes], labels=names,
         values=[b["ns"] for b in boxes], branchvalues="total", customdata=hover, hovertemplate="%{customdata}<extra></extra>",
         text=[numbers.percent(b["ns"] / total) for b in boxes], textinfo="label+text", sort=False,
-        marker=dict(colors=colours, line=dict(color=c["paper"], width=1)), leaf=dict(opacity=1), insidetextfont=dict(size=13, color=[text_on(x) for x in colours]), outsidetextfont=dict(size=13, color=c["ink"]),
+        marker=dict(colors=colours, pattern=dict(shape=[""]), line=dict(color=c["paper"], width=1)), leaf=dict(opacity=1), insidetextfont=dict(size=13, color=[text_on(x) for x in colours]), outsidetextfont=dict(size=13, color=c["ink"]),
     )  # fmt: skip
     if shape == "icicle":
         fig.add_trace(go.Icicle(**shared, tiling=dict(orientation="v", pad=1), pathbar=dict(visible=True)))
