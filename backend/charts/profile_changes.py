@@ -42,15 +42,12 @@ def bars(rows: Sequence[Difference], by: str, relative: bool = False, subtitle: 
         orientation="h", x=x, y=y, base=1 if relative else 0, marker=dict(color=[COLOURS[r.state] for r in shown]), width=0.44,
         customdata=hover, hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip
-    notes = []
-    common = dict(xref="paper", yshift=17, yanchor="middle", showarrow=False, bgcolor=c["paper"], borderpad=1)
+    words = {}
     for n, r in enumerate(shown):
         value = numbers.ratio(r.ratio) if relative else f"{'+' if r.delta_ns > 0 else '−'}{numbers.time(abs(r.delta_ns) / 1e6)}"
         name = label(r.name, 60) if by == "kernel" else plain(r.name, 60)
         detail = f" <span style='color:{c['muted']}'>{plain(r.detail, 30)}</span>" if r.detail and by != "kernel" else ""
-        notes.append(common | dict(x=0, y=n, xanchor="left", text=f"{_MARK[r.state]} {name}{detail}"))
-        notes.append(common | dict(x=1, y=n, xanchor="right", text=f"{r.state} {value}", font=dict(size=12.5)))
-    fig.update_layout(annotations=notes)  # at once: one by one costs the square of their number
+        words[n] = (f"{_MARK[r.state]} {name}{detail}", f"{r.state} {value}")
     if relative:
         axis = template.ratio_axis(ratio)
         fig.update_xaxes(**axis, title_text="time of b / time of a (log)")
@@ -59,4 +56,5 @@ def bars(rows: Sequence[Difference], by: str, relative: bool = False, subtitle: 
         fig.update_xaxes(title_text=f"time of b − time of a, a step ({unit})")
         fig.add_vline(x=0, line=dict(color=c["line"], width=1))
     fig.update_yaxes(range=[len(shown) - 0.6, -0.85], visible=False)
+    template.row_words(fig, words, 17, theme)
     return fig

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import plotly.graph_objects as go
 
 from backend.charts import template
@@ -24,7 +23,7 @@ _BAND = "rgba(209,73,91,0.22)"
 
 def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "light") -> go.Figure:
     """columns: ts_ns and what was sampled, None or NaN where a reading failed; throttled: reasons or None, a sample each."""
-    seconds = (np.asarray(columns["ts_ns"], np.int64) - int(columns["ts_ns"][0])) / 1e9 if len(columns["ts_ns"]) else np.zeros(0)
+    seconds = [(ns - columns["ts_ns"][0]) / 1e9 for ns in columns["ts_ns"]]
     there = {p: {k: w for k, w in found.items() if k in columns and _known(columns[k])} for p, found in PANELS.items()}
     there = {p: found for p, found in there.items() if found}
     if not there:

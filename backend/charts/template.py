@@ -34,6 +34,9 @@ _TICK_SHARE = 0.16  # of the axis that a tick's label needs at least, so that it
 def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 380) -> go.Figure:
     """An empty figure in the common look; ``height`` in pixels is that with one line of ``subtitle``, and further lines (<br>, or
     where it is too long for a narrow chart) add to it. The paper has the page's colour, so that a saved image is as readable.
+
+    A page shows plotly each figure twice, the second time a copy. ``datarevision`` says that its data are the same, and a template
+    would be taken for another one; else a browser would draw all of it again. (NumPy arrays count as other data: give lists.)
     """
     c = THEMES[theme]
     subtitle = "<br>".join(wrapped(line) for line in subtitle.split("<br>"))
@@ -57,7 +60,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         modebar=dict(bgcolor="rgba(0,0,0,0)", color=c["muted"], activecolor=c["ink"]),
     )  # fmt: skip
     fig = go.Figure(layout=layout)  # a third of the time that update_layout takes
-    fig.layout.template = None
+    fig.layout.template = None  # plotly's own, which a figure gets otherwise
     return fig
 
 

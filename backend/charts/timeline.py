@@ -10,8 +10,11 @@ import plotly.graph_objects as go
 from backend.charts import numbers, template
 from backend.charts.plain import hue, label, plain, text_on
 
-_HANDLES = 160  # invisible points a lane, so that a box can be drawn: plotly selects points, not bars
+_HANDLES = 160  # invisible points a lane, so that a box can be drawn: plotly selects points, not pictures
 _ROW = 40  # pixels a lane
+_SEEN = 700  # of the span is a pixel of a narrow screen: what is shorter is drawn that long; the hover has the true time
+_LETTERS = 170  # that fit into the whole span of a usual one
+_LEAST = 6  # letters that say anything
 
 
 def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -30,12 +33,11 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
     )
     fig = template.figure("Time line", " · ".join(p for p in (subtitle, how) if p), theme, height=120 + _ROW * len(names) + 30)
     rows = {name: len(names) - 1 - n for n, name in enumerate(names)}
-    many = [n for n in names if views[n]["events"] is None]
-    if many:
-        _bins(fig, {rows[n]: views[n] for n in many}, zero_ns, factor, unit, c)
-    for name in names:
-        if views[name]["events"]:
-            _events(fig, rows[name], views[name], zero_ns, factor, unit, c)
+    for name, view in views.items():
+        if view["events"] is None:
+            _bins(fig, rows[name], view, zero_ns, factor, unit, c)
+        elif view["events"]:
+            _events(fig, rows[name], view, zero_ns, factor, unit)
     x = np.linspace(begin / factor, end / factor, _HANDLES).tolist()
     fig.add_scatter(
         x=[*x] * len(names), y=[row for row in rows.values() for _ in x], mode="markers", marker=dict(size=2, opacity=0),
@@ -66,37 +68,56 @@ def _unit(span: int, furthest: int) -> tuple[str, float]:
     return ("ms", 1e6) if span < 5e9 else ("s", 1e9)
 
 
-def _bins(fig: go.Figure, rows: dict[int, dict], zero_ns: int, factor: float, unit: str, c: dict) -> None:
-    view = next(iter(rows.values()))
-    count = len(view["bins"]["busy"])
-    wide = (view["end_ns"] - view["begin_ns"]) / count / factor
-    first = (view["begin_ns"] - zero_ns) / factor + wide / 2
-    for row, one in rows.items():
-        busy = np.asarray(one["bins"]["busy"])
-        texts = [
-            f"busy {numbers.percent(float(b))}, {n:,} begin here<br>longest: {plain(name, 120) if name else 'none begins here'}"
-            for b, n, name in zip(busy, one["bins"]["count"], one["bins"]["name"])
-        ]
-        fig.add_heatmap(
-            x0=first, dx=wide, y=[row - 0.32, row + 0.3], z=[one["bins"]["busy"]], zmin=0, zmax=1, showscale=False, customdata=[texts],
-            colorscale=[[0, c["grid"]], [1e-9, "#A9CBE4" if c["paper"] == "#FFFFFF" else "#1F4E73"], [1, "#0072B2"]],
-            hovertemplate=f"%{{x:.6g}} {unit}<br>%{{customdata}}<extra></extra>",
+def _bins(fig: go.Figure, row: int, view: dict, zero_ns: int, factor: float, unit: str, c: dict) -> None:
+    bins = view["bins"]
+    wide = (view["end_ns"] - view["begin_ns"]) / len(bins["busy"]) / factor
+    names = {None: "none begins here"} | {name: plain(name, 120) for name in set(bins["name"]) - {None}}
+    texts = [
+        f"busy {numbers.percent(busy)}, {count:,} begin here<br>longest: {names[name]}"
+        for busy, count, name in zip(bins["busy"], bins["count"], bins["name"], strict=True)
+    ]
+    fig.add_heatmap(
+        x0=(view["begin_ns"] - zero_ns) / factor + wide / 2, dx=wide, z=np.array([bins["busy"]]), zmin=0, zmax=1,
+        colorscale=[[0, c["grid"]], [1e-9, "#A9CBE4" if c["paper"] == "#FFFFFF" else "#1F4E73"], [1, "#0072B2"]],
+        hovertemplate=f"%{{x:.6g}} {unit}<br>%{{customdata}}<extra></extra>", **_across(row, texts),
+    )  # fmt: skip
+
+
+def _events(fig: go.Figure, row: int, view: dict, zero_ns: int, factor: float, unit: str) -> None:
+    """Each event as a cell of one picture: hundreds of shapes would take a browser half a second to set up."""
+    events, span = view["events"], view["end_ns"] - view["begin_ns"]
+    begins = np.array([e["ts_ns"] for e in events])
+    ends = begins + np.maximum([e["dur_ns"] for e in events], span / _SEEN)
+    seen = np.append(begins[1:] > begins[:-1], True)  # of those that begin at once the last, and each until the next begins
+    begins, ends, events = begins[seen], ends[seen], [e for e, there in zip(events, seen, strict=True) if there]
+    ends = np.minimum(ends, np.append(begins[1:], np.inf))
+    edges = np.column_stack([begins, ends]).clip(view["begin_ns"], view["end_ns"]).reshape(-1)
+    colours = [hue(e["name"]) for e in events]
+    known = list(dict.fromkeys(colours))
+    z, texts = np.full((1, len(edges) - 1), np.nan), [""] * (len(edges) - 1)
+    z[0, ::2] = [known.index(colour) for colour in colours]
+    texts[::2] = [
+        f"<b>{plain(e['name'], 160)}</b><br>{numbers.time(e['dur_ns'] / 1e6)} from {(e['ts_ns'] - zero_ns) / factor:.6g} {unit}"
+        for e in events
+    ]
+    fig.add_heatmap(
+        x=((edges - zero_ns) / factor).tolist(), z=z, zmin=0, zmax=len(known), hoverongaps=False,
+        colorscale=[[(n + side) / len(known), colour] for n, colour in enumerate(known) for side in (0, 1)],
+        hovertemplate="%{customdata}<extra></extra>", **_across(row, texts),
+    )  # fmt: skip
+    named = [
+        (begin, colour, label(event["name"], fits))
+        for begin, end, colour, event in zip(edges[::2], edges[1::2], colours, events, strict=True)
+        if (fits := int((end - begin) / span * _LETTERS)) >= _LEAST
+    ]
+    if named:
+        fig.add_scatter(
+            x=[(begin - zero_ns) / factor for begin, _, _ in named], y=[row] * len(named), mode="text", text=[f"\u00a0{text}" for *_, text in named],
+            textposition="middle right", textfont=dict(size=11, color=[text_on(colour) for _, colour, _ in named]),
+            hoverinfo="skip", showlegend=False,
         )  # fmt: skip
 
 
-def _events(fig: go.Figure, row: int, view: dict, zero_ns: int, factor: float, unit: str, c: dict) -> None:
-    events = view["events"]
-    starts = [(e["ts_ns"] - zero_ns) / factor for e in events]
-    span = view["end_ns"] - view["begin_ns"]
-    least = span / 1600  # about a pixel: what is shorter would not be seen; the hover has the true time
-    wide = [e["dur_ns"] > span / 40 for e in events]
-    fig.add_bar(
-        orientation="h", base=starts, x=[max(e["dur_ns"], least) / factor for e in events], y=[row] * len(events), width=0.62,
-        marker=dict(color=[hue(e["name"]) for e in events], line=dict(color=c["paper"], width=0)),
-        text=[label(e["name"]) if w else "" for e, w in zip(events, wide)], textposition="inside", insidetextanchor="start",
-        textfont=dict(size=11, color=[text_on(hue(e["name"])) for e in events]), textangle=0, constraintext="none", cliponaxis=True,
-        customdata=[
-            f"<b>{plain(e['name'], 160)}</b><br>{numbers.time(e['dur_ns'] / 1e6)} from {s:.6g} {unit}" for e, s in zip(events, starts)
-        ],
-        hovertemplate="%{customdata}<extra></extra>", showlegend=False,
-    )  # fmt: skip
+def _across(row: int, texts: list[str]) -> dict:
+    """What makes a heat map a lane: its height, and a text for each cell."""
+    return dict(y=[row - 0.31, row + 0.31], customdata=np.array([texts], dtype=object), showscale=False)

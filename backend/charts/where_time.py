@@ -78,6 +78,7 @@ def picture(boxes: Sequence[dict], shape: str, of: str, subtitle: str = "", them
         for b in boxes
     ]
     names = [label(b["name"]) if b["level"] == "kernel" else plain(b["name"], 40) for b in boxes]
+    # of a box without a pattern plotly notes the colour in the trace, and then takes it for a change (see template.figure)
     shared = dict(
         ids=[b["id"] for b in boxes], parents=[b["parent"] for b in boxes], labels=names,
         values=[b["ns"] for b in boxes], branchvalues="total", customdata=hover, hovertemplate="%{customdata}<extra></extra>",

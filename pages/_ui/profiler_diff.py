@@ -10,7 +10,7 @@ import streamlit as st
 from backend.analysis import profile_diff
 from backend.charts import numbers, profile_changes
 from backend.core.records import Run
-from pages._ui import profiler_data, profiler_words, runs, show, style, url
+from pages._ui import drawn, profiler_data, profiler_words, runs, show, style, url
 from pages._ui.profiler_data import Profile
 from pages._ui.words import md, run_name
 
@@ -51,13 +51,12 @@ def draw(state: url.State, found: Profile) -> None:
     if a.run.device_name != b.run.device_name:
         st.warning(f"a is of {md(a.run.device_name)}, b of {md(b.run.device_name)}: what differs may be the device.")
     table = pd.DataFrame([asdict(r) for r in rows])
-    show.chart(
-        profile_changes.bars(
-            rows, by, _AS[how], f"{profile_changes.plain(words)} · {steps[0]} and {steps[1]} steps", style.theme()
-        ),
-        b.name("changes"),
-        table,
+    subtitle = f"{profile_changes.plain(words)} · {steps[0]} and {steps[1]} steps"
+    fig = drawn.once(
+        ("changes", a.id, a.stamp, b.id, b.stamp, by, how, words, style.theme()),
+        lambda: profile_changes.bars(rows, by, _AS[how], subtitle, style.theme()),
     )
+    show.chart(fig, b.name("changes"), table)
     if len(table):
         shown = profiler_words.units(table).rename(columns={"state": "b is", "ratio": "b / a"})
         for column in ("a calls", "b calls"):

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from backend.charts import memory_time, numbers
 from backend.store import timeline
-from pages._ui import profiler_cost, profiler_words, show, style, url
+from pages._ui import drawn, profiler_cost, profiler_words, show, style, url
 from pages._ui.profiler_data import Profile
 
 _TELEMETRY = {
@@ -38,10 +39,7 @@ def draw(state: url.State, found: Profile) -> None:
         chosen = st.multiselect("series", list(series), key=key, label_visibility="collapsed")
         state.keep("series", "|".join(chosen), "|".join(usual))
         shown = {n: series[n] for n in chosen}
-    starts = [s[0][0] for s in shown.values() if s[0]]
-    zero = min(starts, default=0)
-    seconds = {n: ([(t - zero) / 1e9 for t in ts], values) for n, (ts, values) in shown.items()}
-    fig = memory_time.lines(seconds, predicted, profiler_words.subtitle(found), style.theme())
+    fig = drawn.once(("memory", found.id, found.stamp, *shown, style.theme()), lambda: _lines(found, shown, predicted))
     data = pd.DataFrame(
         [{"series": n, "ts_ns": t, "bytes": v} for n, (ts, values) in series.items() for t, v in zip(ts, values, strict=True)]
     )
@@ -50,6 +48,13 @@ def draw(state: url.State, found: Profile) -> None:
     if found.has("segments"):
         st.markdown("**Segments at the end of the snapshot**")
         show.table(profiler_words.units(profiler_words.frame(found, "segments")), found.name("segments"), height=300)
+
+
+def _lines(found: Profile, shown: dict, predicted: dict) -> go.Figure:
+    starts = [s[0][0] for s in shown.values() if s[0]]
+    zero = min(starts, default=0)
+    seconds = {n: ([(t - zero) / 1e9 for t in ts], values) for n, (ts, values) in shown.items()}
+    return memory_time.lines(seconds, predicted, profiler_words.subtitle(found), style.theme())
 
 
 def _peaks(found: Profile, series: dict, predicted: dict) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from backend.charts import numbers, timeline, where_time
 from backend.store import chrome
-from pages._ui import downloads, perfetto, profiler_data, profiler_words, show, style, url
+from pages._ui import downloads, drawn, perfetto, profiler_data, profiler_words, show, style, url
 from pages._ui.profiler_data import TRACE, Profile
 
 _BY = {
@@ -21,7 +21,7 @@ _BY = {
 _MOST_LANES = 12
 _OFFERED = 400  # lanes in the list; a longer one is no help, and every drawing sends it
 _BINS = 800
-_EACH = 700  # events of a lane up to which each is drawn by itself
+_EACH = 400  # events of a lane up to which each is drawn by itself: some three pixels each
 
 
 def where(state: url.State, found: Profile) -> None:
@@ -47,11 +47,12 @@ def where(state: url.State, found: Profile) -> None:
     else:
         profiler_words.lacks("kernels and no operators", "Nsight Compute's reports hold launches only: see that view.")
         return
-    boxes = where_time.nodes(rows, levels)
-    data = pd.DataFrame([{**dict(zip(levels, r["path"], strict=True)), "ns": r["ns"], "calls": r["calls"]} for r in rows])
-    show.chart(
-        where_time.picture(boxes, shape, of, profiler_words.subtitle(found), style.theme()), found.name("where-time"), data
+    fig = drawn.once(
+        ("where", found.id, found.stamp, by, shape, style.theme()),
+        lambda: where_time.picture(where_time.nodes(rows, levels), shape, of, profiler_words.subtitle(found), style.theme()),
     )
+    data = pd.DataFrame([{**dict(zip(levels, r["path"], strict=True)), "ns": r["ns"], "calls": r["calls"]} for r in rows])
+    show.chart(fig, found.name("where-time"), data)
     show.note(
         "Click a box to look into it. Times of kernels that ran at once on several streams add up to more than the clock's."
     )
@@ -90,15 +91,22 @@ def line(state: url.State, found: Profile) -> None:
         config={"displaylogo": False, "modeBarButtons": [["toImage", "select2d"]], "toImageButtonOptions": {"filename": found.name("time-line")}},
     )  # fmt: skip
     _controls(found, begin, end, whole, zero)
-    rows = [{"lane": n, **e} for n, v in views.items() for e in v["events"] or ()]
-    bins = [
-        {"lane": n, "bin": i, "busy": b, "begin_here": c, "longest": name}
-        for n, v in views.items()
-        for i, (b, c, name) in enumerate(zip(v["bins"]["busy"], v["bins"]["count"], v["bins"]["name"], strict=True))
-    ]
     with st.container(horizontal=True, horizontal_alignment="right"):
-        show.csv(pd.DataFrame(rows or bins), found.name("time-line"))
+        show.csv(partial(_table, views), found.name("time-line"))
     show.note("Draw a box to zoom in; the server counts again for what is in view. Colours are those of the kernel or operator.")
+
+
+def _table(views: dict[str, dict]) -> pd.DataFrame:
+    """What is in view: its events where there are few, else its bins."""
+    rows = [{"lane": n, **e} for n, v in views.items() for e in v["events"] or ()]
+    return pd.DataFrame(
+        rows
+        or [
+            {"lane": n, "bin": i, "busy": b, "begin_here": c, "longest": name}
+            for n, v in views.items()
+            for i, (b, c, name) in enumerate(zip(v["bins"]["busy"], v["bins"]["count"], v["bins"]["name"], strict=True))
+        ]
+    )
 
 
 def perfetto_view(state: url.State, found: Profile) -> None:

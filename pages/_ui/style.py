@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+# whole pixels for charts: plotly draws one again whose width is told to it in fractions after it has found it in hundredths
 _CSS = """
 <style>
 .stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }
@@ -32,6 +33,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
 .fs-small a { color: inherit; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }
+[data-testid="stFullScreenFrame"] { max-width: round(down, 100%, 1px); }
 .st-key-form { gap: .55rem; }
 .stColumn:has(.st-key-form) { min-width: 300px; }
 .st-key-form .stColumn { min-width: 0 !important; }

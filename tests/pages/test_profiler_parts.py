@@ -9,7 +9,7 @@ import profiles_on_disk as disk
 import pytest
 
 from backend.analysis import memory_plan
-from backend.charts import memory_time, moved_bytes, ncu, steps, telemetry, timeline, where_time
+from backend.charts import memory_time, moved_bytes, ncu, plain, steps, telemetry, timeline, where_time
 from backend.jobs import submit
 from backend.store import timeline as binned
 from pages._ui import perfetto, profiler_import
@@ -33,6 +33,20 @@ def test_a_long_lane_is_drawn_in_bins(there):
     fig = timeline.lanes({"GPU 0 stream 7": binned_view}, binned_view["begin_ns"])
     assert fig.data[0].type == "heatmap" and "busy" in str(fig.data[0].customdata)
     assert binned_view["count"] == 9 and sum(binned_view["bins"]["count"]) == 9
+
+
+def test_few_events_are_cells_each_until_the_next_begins():
+    events = [(0, 400, "a"), (300, 100, "b"), (300, 200, "c"), (700, 0, "b"), (900, 500, "a")]
+    view = {"begin_ns": 5000, "end_ns": 6000, "count": 5, "bins": {"busy": [1.0], "count": [5], "name": ["a"]}}
+    view["events"] = [{"ts_ns": 5000 + ts, "dur_ns": ns, "name": name} for ts, ns, name in events]
+    cells, names, handles = timeline.lanes({"GPU 0 stream 7": view}, 4000).data
+    least = 1 / 0.7  # ns that a pixel of a narrow screen is
+    assert [round(1e3 * x - 1000, 3) for x in cells.x] == [0, 300, 300, 500, 700, round(700 + least, 3), 900, 1000]
+    colours = {plain.hue(name): n for n, name in enumerate("acb")}
+    assert [colour for _, colour in cells.colorscale] == [colour for colour in colours for _ in "01"]
+    assert cells.z[0][::2].tolist() == [0, 1, 2, 0] and all(z != z for z in cells.z[0][1::2]), "nothing between them"
+    assert "<b>b</b><br>0 " in cells.customdata[0][4] and "1.7 µs" in cells.customdata[0][4], "the hover has the true time"
+    assert [text.strip() for text in names.text] == ["a", "c", "a"] and handles.mode == "markers"
 
 
 def test_layers_stand_in_their_order_and_the_rest_by_time():
