@@ -47,7 +47,6 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
     lines = subtitle.count("<br>")
     height += _LINE * lines
     layout = dict(
-        template=None,
         title=dict(
             text=f"<b>{title}</b>" + (f"<br><span style='font-size:12px;color:{c['muted']}'>{subtitle}</span>" if subtitle else ""),
             x=0, xanchor="left", xref="container", y=1 - 12 / height, yanchor="top", font=dict(size=16),

@@ -21,7 +21,7 @@ _BY = {
 _MOST_LANES = 12
 _OFFERED = 400  # lanes in the list; a longer one is no help, and every drawing sends it
 _BINS = 800
-_EACH = 400  # events of a lane up to which each is drawn by itself: some three pixels each
+_EACH = 700  # events of a lane up to which each is drawn by itself
 
 
 def where(state: url.State, found: Profile) -> None:
