@@ -23,7 +23,8 @@ of the whole mask say:
     later       items of further parts, likewise  results merged with those that are there
     pieces      partial results, likewise         written and read
 
-Few query tiles (up to one a multiprocessor) and some (up to four) have prices of their own. Relative errors are minimised, so that a microsecond counts as much at
+Few query tiles (up to one a multiprocessor) and some (up to four) have prices of their own, and of more those with wide heads (above 64 columns): twice the
+columns take less than twice the time. Relative errors are minimised, so that a microsecond counts as much at
 ten as ten at a hundred. A fit is a JSON file a GPU model: those shipped lie in fits/, those made here (``python -m backend chooser
 --fit``) in the build cache, which are taken first.
 """
@@ -57,8 +58,9 @@ def features_of(impl: str) -> tuple[str, ...]:
 
 
 def _kind(dtype: str, done: Work, sms: int) -> str:
-    """Which prices a case is asked at: those of its dtype, and of few, some or many query tiles."""
-    amount = ", few tiles" if done.blocks <= _FEW * sms else ", some tiles" if done.blocks <= _SOME * sms else ""
+    """Which prices a case is asked at: those of its dtype, and of few, some or many query tiles, many of wide heads apart."""
+    many = ", wide heads" if done.panels > 1 else ""
+    amount = ", few tiles" if done.blocks <= _FEW * sms else ", some tiles" if done.blocks <= _SOME * sms else many
     return _KINDS[dtype] + amount
 
 
@@ -154,7 +156,7 @@ def _plan(mask: str, seq_q: int, seq_k: int):
 @dataclass(frozen=True)
 class Fit:
     """Prices of each kernel on one GPU model: prices[kind][impl] in the order of features_of(impl), kind "16 bit" or "float32", each also
-    with ", few tiles" and ", some tiles".
+    with ", few tiles", ", some tiles" and ", wide heads".
 
     runs: the recorded runs it was fitted to; sources: hash of each kernel's source as measured; records: how many were used.
     """
@@ -230,13 +232,13 @@ def measured(records: Iterable, sms: int) -> list[tuple[str, str, Work, float]]:
     """What a fit needs of records of attention on a GPU of so many multiprocessors, oldest first: our kernels that were right, by their
     graph time, without a bias.
 
-    Of a kernel only the source that was measured last counts: an edited kernel has other prices. Of kernels in parts only cases that the
-    choice looks at.
+    Of a kernel only the source that was measured last counts: an edited kernel has other prices. Of the kernel in parts only cases that the
+    choice looks at. Records under the power cap count, too: large works always run there, and a case's kernels are timed in turns.
     """
     found, newest = [], {}
     for r in records:
         timing = r.time_ms.graph if r.op == "attention" and r.status == "ok" and r.time_ms else None
-        if timing is not None and r.impl.startswith("v") and r.case["bias"] == "none" and not r.throttled:
+        if timing is not None and r.impl.startswith("v") and r.case["bias"] == "none":
             found.append((r, timing.median * 1e3))
             newest[r.impl] = r.source_hash
     rows = [(r.impl, r.dtype, work_of_case(r.case, sms), us) for r, us in found if newest[r.impl] == r.source_hash]
