@@ -10,7 +10,9 @@ import plotly.graph_objects as go
 from backend.charts import numbers, template
 from backend.charts.plain import hue, label, plain, text_on
 
-_HANDLES = 160  # invisible points a lane, so that a box can be drawn: plotly selects points, not pictures
+_HANDLES = (
+    200  # invisible points, so that a box can be drawn: plotly selects points, not pictures, and a box is as high as all lanes
+)
 _ROW = 40  # pixels a lane
 _SEEN = 700  # of the span is a pixel of a narrow screen: what is shorter is drawn that long; the hover has the true time
 _LETTERS = 170  # that fit into the whole span of a usual one
@@ -40,7 +42,7 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
             _events(fig, rows[name], view, zero_ns, factor, unit)
     x = np.linspace(begin / factor, end / factor, _HANDLES).tolist()
     fig.add_scatter(
-        x=[*x] * len(names), y=[row for row in rows.values() for _ in x], mode="markers", marker=dict(size=2, opacity=0),
+        x=x, y=[0] * len(x), mode="markers", marker=dict(size=2, opacity=0),
         hoverinfo="skip", selected=dict(marker=dict(opacity=0)), unselected=dict(marker=dict(opacity=0)), showlegend=False,
     )  # fmt: skip
     for name, row in rows.items():
