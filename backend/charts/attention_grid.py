@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ _SCALES = {  # blue, the page, orange, as on the overview of a run
     "light": ((0.0, "#8DBBE0"), (0.5, "#FFFFFF"), (1.0, "#F5AE6E")),
     "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
 }
+_DENSE = ("full", "causal")
 _NOT_PEERS = ("composed",)  # made of this project's own operators
 
 
@@ -97,13 +99,14 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
     fig = template.figure("Times as fast as the best peer", subtitle, theme, height=150 + 34 * len(rows))
     fig.add_heatmap(
         x=columns, y=rows, z=[[None if i is None else math.log2(i.ratio) for i in line] for line in grid],
-        text=[["" if i is None else numbers.ratio(i.ratio) for i in line] for line in grid], texttemplate="%{text}",
+        text=[["" if i is None else numbers.narrow(i.ratio) for i in line] for line in grid], texttemplate="%{text}", textfont=dict(size=9),
         customdata=[[None if i is None else _hover(i) for i in line] for line in grid], hovertemplate="%{customdata}<extra></extra>",
         colorscale=_SCALES[theme], zmid=0, zmin=-3, zmax=3, showscale=False, xgap=2, ygap=2,
         hoverongaps=False,
     )  # fmt: skip
-    fig.update_yaxes(autorange="reversed", showgrid=False)
-    fig.update_xaxes(title_text="batch × heads × sequence × head size", showgrid=False, type="category")
+    names = [re.sub(r"^(\w+)[:-](?=\w)", r"\1<br>", row.removesuffix(".npz")) for row in rows]
+    fig.update_yaxes(autorange="reversed", showgrid=False, tickvals=rows, ticktext=names, tickfont=dict(size=11))
+    fig.update_xaxes(title_text="batch × heads × sequence × head size", showgrid=False, type="category", tickangle=-45)
     return fig
 
 
@@ -157,11 +160,14 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
 
 
 def words(some: list[Cell]) -> str:
-    """Geometric mean, cells lost, and the worst of them in one sentence."""
+    """Geometric means of all cells and of masks that leave elements out, cells lost, and the worst of them in one sentence."""
     if not some:
         return "No case yet that one of ours and a peer were both measured on."
     lost = sorted((c for c in some if c.ratio < 1), key=lambda c: c.ratio)
+    sparse = [c for c in some if c.mask.split(" + ")[0] not in _DENSE]
     text = f"{numbers.ratio(geometric_mean(some))} in the geometric mean over {len(some)} cells"
+    if 0 < len(sparse) < len(some):
+        text += f", {numbers.ratio(geometric_mean(sparse))} over the {len(sparse)} of masks other than {' and '.join(_DENSE)}"
     if not lost:
         return text + "; no cell is slower than its best peer."
     worst = lost[0]

@@ -25,11 +25,11 @@ def draw(run: Run, baseline_subtitle: str, theme: str) -> None:
         )
         return
     sittings = _sittings(run)
-    left, right = st.columns([3, 2])
-    chart = left.segmented_control("chart", _CHARTS, default=_CHARTS[0], key="grid/chart", required=True) or _CHARTS[0]
+    choices = st.container(horizontal=True, gap="medium")  # one below the other where the page is narrow
+    chart = choices.segmented_control("chart", _CHARTS, default=_CHARTS[0], key="grid/chart", required=True) or _CHARTS[0]
     on_gpu = str(run.spec.get("device", "")).startswith("cuda")
     time = (
-        right.segmented_control("time", list(_MODES), default="kernel time", key="grid/time", required=True)
+        choices.segmented_control("time", list(_MODES), default="kernel time", key="grid/time", required=True)
         if on_gpu
         else "eager call"
     )
