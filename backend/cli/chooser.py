@@ -49,12 +49,13 @@ def run(args, out) -> int:
         "prices": made.prices,
         "runs": list(made.runs),
         "records": made.records,
+        "corrections": made.corrections,
     }
     for case in _cases.cases("attention", args.case, {}) if args.case else []:
         values = attention_cases.validate(case)
         todo = chooser.work_of_case(values, made.sms)
         times = made.microseconds(args.dtype, todo)
-        chosen = next(iter(times), None)
+        chosen = made.choose(args.dtype, todo, times)
         data["predictions"].append({"case": case, "dtype": args.dtype, "microseconds": times, "chosen": chosen})
     out.answer(data, "" if out.json else _text(data))
     return 0
@@ -110,7 +111,7 @@ def _text(data: dict) -> str:
                 lines += ["", f"prices in us ({kind})", table(["kernel", *features], rows, right="l" + "r" * len(features))]
     for p in data["predictions"]:
         lines += ["", ", ".join(f"{k}={v}" for k, v in p["case"].items())]
-        lines += [
-            f"  {impl:16} {us:9.2f} us{'   taken' if impl == p['chosen'] else ''}" for impl, us in p["microseconds"].items()
-        ]
+        first = next(iter(p["microseconds"]), None)
+        said = "   taken" if p["chosen"] == first else "   taken: measured to be the fastest"
+        lines += [f"  {impl:16} {us:9.2f} us{said if impl == p['chosen'] else ''}" for impl, us in p["microseconds"].items()]
     return "\n".join(lines)

@@ -69,13 +69,28 @@ def test_a_fit_finds_the_prices_that_times_were_made_of():
     }
     rows = [(impl, "float16", w, float(np.dot(w.features(impl, 132), p))) for impl, p in prices.items() for w in cases()]
     made = chooser.fit("GPU", 132, rows)
-    assert set(made.prices) == {"16 bit" + more for more in ("", ", few tiles", ", some tiles", ", wide heads")}, "all regimes are fitted"
+    assert set(made.prices) == {"16 bit" + more for more in ("", ", few tiles", ", some tiles", ", wide heads")}, (
+        "all regimes are fitted"
+    )
     for impl, dtype, w, us in rows:  # where there are many tiles the longest list never binds, and two prices add up
         assert made.microseconds(dtype, w)[impl] == pytest.approx(us, rel=1e-2)
     assert chooser.regret(made, rows) == pytest.approx([1.0] * len({w for _, _, w, _ in rows}), abs=1e-6)
     assert made.choose("float32", cases()[0], prices) is None and made.choose("bfloat16", cases()[0], ["v2_b"]) == "v2_b"
     with pytest.raises(ValueError, match="at least 6 records"):
         chooser.fit("GPU", 132, rows[:5])
+
+
+def test_what_was_measured_to_be_faster_is_taken():
+    """Of works like all others one is an exception, which prices cannot say."""
+    rows = [(impl, "float16", w, 2 + scale * w.tiles / 132) for impl, scale in (("v1_a", 0.5), ("v2_b", 1)) for w in cases()]
+    odd = sorted((w for w in cases() if w.blocks > 4 * 132 and w.panels == 1), key=lambda w: w.tiles)[6]
+    rows = [(impl, dtype, w, us / 2.2 if (impl, w) == ("v2_b", odd) else us) for impl, dtype, w, us in rows]
+    made = chooser.fit("GPU", 132, rows)
+    assert next(iter(made.microseconds("float16", odd))) == "v1_a" and made.choose("bfloat16", odd, ["v1_a", "v2_b"]) == "v2_b"
+    assert [list(works) for works in made.corrections.values()] == [[odd.key]]
+    assert made.choose("float16", odd, ["v1_a"]) == "v1_a", "it may not be there"
+    other = odd._replace(tiles=odd.tiles - 1)
+    assert made.choose("float16", other, ["v1_a", "v2_b"]) == "v1_a"
 
 
 def test_prices_are_never_negative():

@@ -24,7 +24,8 @@ of the whole mask say:
     pieces      partial results, likewise         written and read
 
 Few query tiles (up to one a multiprocessor) and some (up to four) have prices of their own, and of more those with wide heads (above 64 columns): twice the
-columns take less than twice the time. Relative errors are minimised, so that a microsecond counts as much at
+columns take less than twice the time. Where another kernel than the predicted one was measured to be the fastest, it is taken: what was measured needs
+no prediction. Relative errors are minimised, so that a microsecond counts as much at
 ten as ten at a hundred. A fit is a JSON file a GPU model: those shipped lie in fits/, those made here (``python -m backend chooser
 --fit``) in the build cache, which are taken first.
 """
@@ -34,7 +35,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -95,6 +96,11 @@ class Work(NamedTuple):
     blocks: int
     panels: int
     in_parts: parts.Figures | None = None
+
+    @property
+    def key(self) -> str:
+        """What the mask and the sizes come to, as a text."""
+        return " ".join(map(str, self[:-1]))
 
     def features(self, impl: str, sms: int) -> np.ndarray:
         """What the kernel does, in the order of ``features_of``."""
@@ -159,6 +165,7 @@ class Fit:
     with ", few tiles", ", some tiles" and ", wide heads".
 
     runs: the recorded runs it was fitted to; sources: hash of each kernel's source as measured; records: how many were used.
+    corrections[kind][key of a work]: the kernel that was measured to be the fastest where it is not the predicted one.
     """
 
     device: str
@@ -167,6 +174,7 @@ class Fit:
     runs: Sequence[str]
     sources: Mapping[str, str]
     records: int
+    corrections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def microseconds(self, dtype: str, done: Work) -> dict[str, float]:
         """Predicted kernel time of every fitted kernel, fastest first."""
@@ -176,9 +184,11 @@ class Fit:
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
     def choose(self, dtype: str, done: Work, among: Iterable[str]) -> str | None:
-        """The kernel of the least predicted time among those named; None where none of them is fitted."""
-        allowed = set(among)
-        return next((impl for impl in self.microseconds(dtype, done) if impl in allowed), None)
+        """The kernel of the least predicted time among those named, or the one that was measured to be faster; None where none of
+        them is fitted."""
+        times, allowed = self.microseconds(dtype, done), set(among)
+        better = self.corrections.get(_kind(dtype, done, self.sms), {}).get(done.key)
+        return next((impl for impl in (better, *times) if impl in times and impl in allowed), None)
 
 
 def fit(device: str, sms: int, measured: Sequence[tuple[str, str, Work, float]], runs=(), sources=None) -> Fit:
@@ -197,7 +207,26 @@ def fit(device: str, sms: int, measured: Sequence[tuple[str, str, Work, float]],
             prices.setdefault(kind, {})[impl] = [float(f"{p:.5g}") for p in non_negative(rows, np.ones(len(mine)))]
     if not prices:
         raise ValueError(f"a kernel is fitted to at least {_LEAST} records; there are {len(measured)} of all kernels on {device}")
-    return Fit(device, sms, prices, tuple(runs), dict(sources or {}), used)
+    made = Fit(device, sms, prices, tuple(runs), dict(sources or {}), used)
+    return replace(made, corrections=_corrections(made, measured))
+
+
+def _corrections(made: Fit, measured: Sequence[tuple[str, str, Work, float]]) -> dict[str, dict[str, str]]:
+    """Of the works measured, where the kernel that the prices take is not the fastest."""
+    found: dict[str, dict[str, str]] = {}
+    for (dtype, done), times in _by_work(measured).items():
+        best = min(times, key=times.get)
+        if made.choose(dtype, done, times) not in (None, best):
+            found.setdefault(_kind(dtype, done, made.sms), {})[done.key] = best
+    return found
+
+
+def _by_work(measured: Iterable[tuple[str, str, Work, float]]) -> dict[tuple[str, Work], dict[str, float]]:
+    """{(dtype, work): {impl: microseconds}}, the last record of an implementation."""
+    cases: dict[tuple[str, Work], dict[str, float]] = {}
+    for impl, dtype, done, us in measured:
+        cases.setdefault((dtype, done), {})[impl] = us
+    return cases
 
 
 def non_negative(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -248,11 +277,8 @@ def measured(records: Iterable, sms: int) -> list[tuple[str, str, Work, float]]:
 def regret(made: Fit, held_out: Sequence[tuple[str, str, Work, float]]) -> list[float]:
     """For each case of what was held out: time of the kernel that the fit takes over that of the best measured one, 1.0 = the best.
     Left out are cases of which the fit says nothing, because no kernel had enough records: there the rule chooses."""
-    cases: dict[tuple, dict[str, float]] = {}
-    for impl, dtype, done, us in held_out:
-        cases.setdefault((dtype, done), {})[impl] = us
     found = []
-    for (dtype, done), times in cases.items():
+    for (dtype, done), times in _by_work(held_out).items():
         if chosen := made.choose(dtype, done, times):
             found.append(times[chosen] / min(times.values()))
     return found
