@@ -18,6 +18,7 @@ _PIECE = 1.0  # leaving a partial result
 _JOIN = 5.0  # the launch that joins partial results
 _MERGE = 2.0  # of an item in a later part: merging with rows that are there
 PART = 5.0  # the launch of a further part
+_WORTH = 0.98  # a further cut has to be predicted to leave so much of the time: partial results take memory, tens of KB each
 _CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # into how many pieces the longest list may be cut
 _SIMULATED = 1 << 14  # items up to which each goes to the team that is free first
 
@@ -56,7 +57,7 @@ def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, later: bo
     """The items of a part whose masks (batch entries, heads) ``copies`` (batch entry, head) pairs share each, for so many teams.
 
     Lists longer than a bound are cut into pieces of about equal length. The bound is the length of the longest list through 1, 2, 3, …
-    pieces, whichever is predicted to be done first. later: rows are merged with those of an earlier part.
+    pieces, whichever is predicted to be done first, fewer pieces where more gain little. later: rows are merged with those of an earlier part.
     """
     longest, best = int(part.table[:, 1].max(initial=0)), None
     if longest >= ITEM_STEPS:
@@ -65,7 +66,7 @@ def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, later: bo
         bound = -(-longest // pieces) if longest else 1
         found = _pieces(part, bound, later)
         took, where = _placed(found, copies, teams, later)
-        if best is None or took < best[0]:
+        if best is None or took < _WORTH * best[0]:
             best = took, found, where
         if bound <= 1:
             break
