@@ -15,7 +15,7 @@ _HANDLES = (
 )
 _ROW = 40  # pixels a lane
 _SEEN = 700  # of the span is a pixel of a narrow screen: what is shorter is drawn that long; the hover has the true time
-_LETTERS = 170  # that fit into the whole span of a usual one
+_LETTERS = 110  # that fit into the whole span there
 _LEAST = 6  # letters that say anything
 
 
@@ -108,7 +108,7 @@ def _events(fig: go.Figure, row: int, view: dict, zero_ns: int, factor: float, u
         hovertemplate="%{customdata}<extra></extra>", **_across(row, texts),
     )  # fmt: skip
     named = [
-        (begin, colour, label(event["name"], fits))
+        (begin, colour, label(str(event["name"]).removeprefix("aten::"), fits))
         for begin, end, colour, event in zip(edges[::2], edges[1::2], colours, events, strict=True)
         if (fits := int((end - begin) / span * _LETTERS)) >= _LEAST
     ]
