@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from backend.charts.numbers import seconds
@@ -22,26 +25,45 @@ def follow(run_id: str) -> Run:
     """Wait for the end of a job and return its run. Ctrl-C asks it to stop and goes on waiting; a second one leaves it."""
     path = library.find(run_id)
     line, stopping = _Line(), None
-    while True:
-        try:
+    with _interrupts() as asked:
+        while True:
             run = folder.read(path)
             line.log(path / "log.txt")
             if not run.live:
                 line.end()
                 return run
+            if asked and not stopping:
+                stopping = time.monotonic()
+                line.end()
+                say(f"stopping {run_id}; what is measured stays")
+                submit.cancel(run_id)
             if stopping and time.monotonic() - stopping > _STOP_S:
                 line.end()
                 say(f"{run_id} has not stopped within {_STOP_S:.0f} s; it goes on in the background")
                 return run
             line.show(_words(run, _place(run)))
             time.sleep(_EVERY_S)
-        except KeyboardInterrupt:
-            if stopping:
-                raise
-            stopping = time.monotonic()
-            line.end()
-            say(f"stopping {run_id}; what is measured stays")
-            submit.cancel(run_id)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list]:
+    """A list that grows at the first Ctrl-C; further ones raise KeyboardInterrupt. An exception could come anywhere, also where Python
+    drops it (in a finaliser), and the job would go on. Threads other than the main one get none."""
+    asked: list[int] = []
+
+    def note(number, frame):
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _words(run: Run, place: int | None) -> str:
