@@ -6,6 +6,7 @@
 // code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a ring of stages. There
 // is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty stage. The product O += P V of a
 // step runs on beside the softmax of the next.
+#include "../common/dependent.cuh"
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
 #include "../common/launch.cuh"
@@ -70,6 +71,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
     prefetch_map(&k_map);
     prefetch_map(&v_map);
   }
+  wait_for_previous();
+  let_next_start();
 
   // The schedule: KV tiles that only the first warpgroup needs, then those of both, then those of the second alone, so that each
   // warpgroup's own steps are one unbroken range and its loop has no branch around a product.
@@ -335,8 +338,7 @@ template <typename T, int Panels, int WG, bool Bias> const char* launch(const At
   const int q_tiles = (args.seq_q + 63) / 64, q_blocks = (q_tiles + WG - 1) / WG;
   const int64_t grid = int64_t(q_blocks) * args.batch * args.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks";
-  kernel<<<unsigned(grid), 128 * WG, bytes, stream>>>(q_map, k_map, v_map, args, q_blocks);
-  return launch_error();
+  return launch_dependent(kernel, unsigned(grid), 128 * WG, bytes, stream, 1, q_map, k_map, v_map, args, q_blocks);
 }
 
 template <typename T, int Panels> const char* with_warpgroups(const AttentionArgs& args, cudaStream_t stream) {

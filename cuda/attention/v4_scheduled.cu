@@ -8,6 +8,7 @@
 // and nobody waits for an empty slot. Up to 64 columns a step is serial, and the other warpgroups of the multiprocessor fill the tensor
 // cores meanwhile; above, where only two fit, O += P V runs beside the next softmax. Up to 64 columns V is followed by a tile of ones,
 // whose columns of the product are the sums of the rows.
+#include "../common/dependent.cuh"
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
 #include "../common/launch.cuh"
@@ -71,6 +72,13 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
     }
     barrier_init(full_q, 1);
     barrier_init_fence();
+    prefetch_map(&q_map);
+    prefetch_map(&k_map);
+    prefetch_map(&v_map);
+  }
+  wait_for_previous();
+  let_next_start();
+  if (threadIdx.x == 0) {
     barrier_expect(full_q, S::q_bytes);
     for (int w = 0; w < S::q_tiles; ++w)
       for (int p = 0; p < Panels; ++p)
@@ -354,8 +362,7 @@ template <typename T, int Panels, int WG, bool Split> const char* launch(const A
   const int q_tiles = (args.seq_q + 63) / 64, q_blocks = Split ? q_tiles : (q_tiles + 1) / 2;
   const int64_t grid = int64_t(q_blocks) * args.batch * args.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks";
-  kernel<<<unsigned(grid), 128 * WG, bytes, stream>>>(q_map, k_map, v_map, args, q_blocks);
-  return launch_error();
+  return launch_dependent(kernel, unsigned(grid), 128 * WG, bytes, stream, 1, q_map, k_map, v_map, args, q_blocks);
 }
 
 template <typename T> const char* with_panels(const AttentionArgs& args, cudaStream_t stream) {

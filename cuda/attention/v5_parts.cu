@@ -29,7 +29,10 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
     barrier_init_fence();
   }
   __syncthreads();
-  if (work.more) let_next_start();  // the next part: it reads what this one reads, and waits before it reads what this one leaves
+  // A later part reads what the first one reads, and waits before it reads what that leaves (hopper_items.cuh); what follows it starts
+  // when it ends, since its blocks do not know here that those before have.
+  if (!work.later) wait_for_previous();
+  if (!work.later || work.more) let_next_start();
   if (wg == 2 * S::teams) {
     fewer_registers<S::loader_registers>();
     const int t = warp % 4;
@@ -46,6 +49,8 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
 template <typename T, int Panels>
 __global__ void __launch_bounds__(128) attention_items_join(const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
   __shared__ __align__(16) uint8_t tile[Panels * kTileBytes];
+  wait_for_previous();
+  let_next_start();
   const int half = blockIdx.x % 2;
   const int4 cut = work.joins[blockIdx.x / 2];
   const float factor = args.scale * kLog2e;
@@ -101,15 +106,10 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     work.later = p > 0;
     work.more = p + 1 < all.part_count;
     const unsigned grid = unsigned((part.teams + S::teams - 1) / S::teams), joins = unsigned(2 * part.join_count);
-    if (part.rounds && p > 0) {
-      const cudaError_t status = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, out_map, args, work);
-      if (status != cudaSuccess) return cudaGetErrorString(status);
-    } else if (part.rounds) {
-      kernel<<<grid, S::threads, S::bytes, stream>>>(q_map, k_map, v_map, out_map, args, work);
-    }
-    if (const char* why = launch_error()) return why;
-    if (joins) attention_items_join<T, Panels><<<joins, 128, 0, stream>>>(args, work);
-    if (const char* why = launch_error()) return why;
+    if (part.rounds)
+      if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, out_map, args, work)) return why;
+    if (joins)
+      if (const char* why = launch_dependent(attention_items_join<T, Panels>, joins, 128, 0, stream, 1, args, work)) return why;
   }
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // Joining what several warps and several blocks found for one item: sums and contexts relative to their own maximum, rescaled to
 // the common one and added in a fixed order.
 #pragma once
+#include "../common/dependent.cuh"
 #include "share.cuh"
 
 namespace decode {
@@ -75,6 +76,8 @@ __device__ __forceinline__ void leave(const AttentionDecodeArgs& a, const Meetin
 
 // A block a (block of the first kernel, row): finishes the item that it began and others went on with.
 template <typename T> __global__ void __launch_bounds__(kThreads) join_parts(const AttentionDecodeArgs a, int parts, int most) {
+  wait_for_previous();
+  let_next_start();
   const int rows = rows_of(a, most), begun = blockIdx.x / rows, row = blockIdx.x % rows, lane = threadIdx.x % 32;
   const Workspace w(a.workspace, parts, rows, a.head_dim);
   const Unfinished note = w.notes[begun];

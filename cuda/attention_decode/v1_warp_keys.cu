@@ -36,6 +36,8 @@ template <typename T, int Lanes> __global__ void __launch_bounds__(kThreads, kBl
   const int items = items_of(a, kRows), rows = rows_of(a, kRows), blocks = (group_of(a) + kRows - 1) / kRows;
   const Workspace workspace(a.workspace, gridDim.x, rows, a.head_dim);
 
+  wait_for_previous();
+  let_next_start();
   clear_empty<T>(a);
   const Share share = share_of(a, items);
   if (share.begin >= share.end) {
@@ -156,10 +158,9 @@ template <typename T, int Lanes> const char* launch(const AttentionDecodeArgs& a
   }
   constexpr int eight = 16 / int(sizeof(T));
   auto vectors = [](const void* p, const int64_t* stride) { return aligned(p, 16) && stride[3] == 1 && stride[0] % eight == 0 && stride[1] % eight == 0 && stride[2] % eight == 0; };
-  decode_warp_keys<T, Lanes><<<blocks, kThreads, 0, stream>>>(a, vectors(a.k, a.k_stride) | vectors(a.v, a.v_stride) << 1);
-  if (const char* why = launch_error()) return why;
-  join_parts<T><<<blocks * rows, kThreads, 0, stream>>>(a, blocks, kRows);
-  return launch_error();
+  const int how = vectors(a.k, a.k_stride) | vectors(a.v, a.v_stride) << 1;
+  if (const char* why = launch_dependent(decode_warp_keys<T, Lanes>, blocks, kThreads, 0, stream, 1, a, how)) return why;
+  return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
 }
 }  // namespace
 

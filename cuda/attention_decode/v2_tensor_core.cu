@@ -81,6 +81,8 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
   const int items = items_of(a, kRows), rows = rows_of(a, kRows), blocks = (group_of(a) + kRows - 1) / kRows;
   const Workspace workspace(a.workspace, gridDim.x, rows, a.head_dim);
 
+  wait_for_previous();
+  let_next_start();
   clear_empty<T>(a);
   const Share share = share_of(a, items);
   if (share.begin >= share.end) {
@@ -250,10 +252,8 @@ template <typename T, int Width> const char* launch(const AttentionDecodeArgs& a
   auto vectors = [](const void* p, const int64_t* stride) { return aligned(p, 16) && stride[3] == 1 && stride[0] % 8 == 0 && stride[1] % 8 == 0 && stride[2] % 8 == 0; };
   const int how = (vectors(a.k, a.k_stride) ? kKeyVectors : 0) | (vectors(a.v, a.v_stride) ? kValueVectors : 0) |
                   (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 ? kQueryPairs : 0);
-  decode_tensor_core<T, Width><<<blocks, kThreads, S::bytes, stream>>>(a, how);
-  if (const char* why = launch_error()) return why;
-  join_parts<T><<<blocks * rows, kThreads, 0, stream>>>(a, blocks, kRows);
-  return launch_error();
+  if (const char* why = launch_dependent(decode_tensor_core<T, Width>, blocks, kThreads, S::bytes, stream, 1, a, how)) return why;
+  return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
 }
 
 template <typename T> const char* by_width(const AttentionDecodeArgs& a, cudaStream_t stream) {

@@ -6,6 +6,7 @@
 // a stage refills it, and O += P V of a step runs on beside the softmax of the next. Every warpgroup's steps begin at the first tile, so there
 // is no schedule; under causal the first warpgroup stops earlier. What TMA brings beyond the sequence's end are the next sequence's
 // rows: scores there are masked, and values set to zero before the last product.
+#include "../common/dependent.cuh"
 #include "../common/device.cuh"
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
@@ -44,6 +45,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG>::blocks_per_sm)
   // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const int wg = warp / 4;
+  wait_for_previous();  // the sequences' bounds may be what it left
+  let_next_start();
   const varlen::Work w = varlen::work_of<64 * WG>(args, int(blockIdx.x / args.heads));
   if (w.row >= w.queries) return;
   const int head = int(blockIdx.x % args.heads), head_kv = head / (args.heads / args.heads_kv);
@@ -287,8 +290,7 @@ template <typename T, int Panels, int WG> const char* launch(const AttentionVarl
   if (const char* why = allow_shared<varlen_hopper<T, Panels, WG>>(S::shared_bytes)) return why;
   const int64_t grid = varlen::slots(args, 64 * WG) * args.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 blocks";
-  varlen_hopper<T, Panels, WG><<<unsigned(grid), 128 * WG, S::shared_bytes, stream>>>(q_map, k_map, v_map, args);
-  return launch_error();
+  return launch_dependent(varlen_hopper<T, Panels, WG>, unsigned(grid), 128 * WG, S::shared_bytes, stream, 1, q_map, k_map, v_map, args);
 }
 
 template <typename T, int Panels> const char* with_warpgroups(const AttentionVarlenArgs& args, cudaStream_t stream) {

@@ -122,10 +122,8 @@ const char* launch_wide(const BiasResidualLayernormArgs& args, cudaStream_t stre
     constexpr int rows = ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    const cudaError_t status = launch_dependent(bias_residual_layernorm_held<T, threads.value, each.value, Wide>, unsigned(blocks),
-                                                threads.value * rows, 0, stream, 1, x, bias, residual, weight, shift, out, args.rows, args.x_row,
-                                                args.residual_row, int(args.cols), args.eps);
-    return status == cudaSuccess ? launch_error() : cudaGetErrorString(status);
+    return launch_dependent(bias_residual_layernorm_held<T, threads.value, each.value, Wide>, unsigned(blocks), threads.value * rows, 0, stream, 1, x,
+                            bias, residual, weight, shift, out, args.rows, args.x_row, args.residual_row, int(args.cols), args.eps);
   });
 }
 

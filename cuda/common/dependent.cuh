@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "device.cuh"
+#include "launch.cuh"
 
 // Returns when the kernel before this one is complete and what it wrote can be read; at once where it was launched without overlap.
 __device__ __forceinline__ void wait_for_previous() {
@@ -35,9 +36,9 @@ inline int compute_capability() {
   return 10 * major + minor;
 }
 
-// Launches with overlap where the device can, in clusters of so many blocks along x.
+// Launches with overlap where the device can, in clusters of so many blocks along x; nullptr, or CUDA's text of what was wrong.
 template <typename... Parameters, typename... Given>
-cudaError_t launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes, cudaStream_t stream, unsigned cluster,
+const char* launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes, cudaStream_t stream, unsigned cluster,
                              Given&&... given) {
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
@@ -52,5 +53,6 @@ cudaError_t launch_dependent(void (*kernel)(Parameters...), unsigned blocks, uns
   cudaLaunchConfig_t config = {};
   config.gridDim = blocks, config.blockDim = threads, config.dynamicSmemBytes = size_t(shared_bytes), config.stream = stream;
   config.attrs = attributes, config.numAttrs = count;
-  return cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
+  cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
+  return launch_error();
 }

@@ -159,10 +159,9 @@ template <typename T, int Activation, bool Residual> const char* launch(const Li
   if (across * down > INT32_MAX / 2) return "unsupported: more than 2^30 tiles";
   const Tiles tiles{int(across), int(across * down), int((args.terms + STEP - 1) / STEP)};
   const int most = multiprocessors() / CLUSTER, clusters = tiles.pairs < most ? tiles.pairs : most;
-  const cudaError_t status = launch_dependent(
+  return launch_dependent(
       linear_hopper<T, Activation, Residual>, unsigned(clusters * CLUSTER), 128 * (1 + WORKERS), SHARED_BYTES, stream, CLUSTER, x_map, weight_map, out_map,
       static_cast<const T*>(args.bias), static_cast<const T*>(args.residual), args.residual_row, int(args.rows), int(args.outputs), tiles);
-  return status == cudaSuccess ? launch_error() : cudaGetErrorString(status);
 }
 }  // namespace
 

@@ -128,11 +128,10 @@ template <typename T, int Activation> const char* launch(const LinearArgs& args,
   if (const char* why = matrix_map<T>(&weight_map, args.weight, args.outputs, args.terms, args.weight_row, 64)) return why;
   const int bytes = int(share) * STEP_BYTES + SUMS_BYTES + BARRIER_BYTES;
   if (const char* why = allow_shared<linear_few_rows<T, Activation>>(MOST_STEPS * STEP_BYTES + SUMS_BYTES + BARRIER_BYTES)) return why;
-  const cudaError_t status = launch_dependent(
+  return launch_dependent(
       linear_few_rows<T, Activation>, unsigned(blocks), THREADS, bytes, stream, unsigned(split), x_map, weight_map, static_cast<const T*>(args.bias),
       static_cast<const T*>(args.residual), args.residual_row, static_cast<T*>(args.out), int(args.rows), int(args.outputs), int(down), int(steps),
       split, args.settled != 0);
-  return status == cudaSuccess ? launch_error() : cudaGetErrorString(status);
 }
 }  // namespace
 
