@@ -54,11 +54,26 @@ def text(pairs: Mapping[str, float]) -> str:
 def of_records(records: Iterable[Record]) -> dict[str, float]:
     """The ok schemes of op "layer" in the order of measuring; baselines and failures left out. ValueError where the records are
     of several settings: times of different sizes, masks, dtypes or devices are no pairs of one landscape."""
+    return {code: ms for code, (ms, _) in _ok(records).items()}
+
+
+def beside_unfused(records: Iterable[Record]) -> dict[str, float]:
+    """The same with what slowed a scheme and the unfused layer alike taken out: a GPU's clock, another GPU of the same kind.
+
+    The unfused layer is sampled in turn with each scheme: ms is the scheme's share of it, times what it takes in the median."""
+    found = _ok(records)
+    level = statistics.median([ms * speedup for ms, speedup in found.values() if speedup] or [1.0])
+    return {code: level / speedup if speedup else ms for code, (ms, speedup) in found.items()}
+
+
+def _ok(records: Iterable[Record]) -> dict[str, tuple[float, float | None]]:
+    """{canonical code: (ms, how many times as fast as the unfused layer)}."""
     found, keys = {}, set()
     for r in records:
         if r.op == OP and r.status == "ok" and len(r.impl) == encoding.BITS and set(r.impl) <= {"0", "1"}:
             keys.add(r.case_key)
-            found[encoding.canonical(r.impl)] = getattr(r.time_ms, r.main_mode).median
+            ms = getattr(r.time_ms, r.main_mode).median
+            found[encoding.canonical(r.impl)] = (ms, r.speedup.median if r.speedup else None)
     if len(keys) > 1:
         raise ValueError(f"the records are of {len(keys)} settings; choose one: {'; '.join(sorted(keys)[:3])}")
     return found

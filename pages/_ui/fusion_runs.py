@@ -122,14 +122,14 @@ def _fastest(path: str, stamp: tuple[int, int]) -> dict[str, tuple[float, Record
 
 
 def known_pairs(run_id: str) -> dict[str, float]:
-    """{code: ms} of a run's right schemes."""
+    """{code: ms} of a run's right schemes, beside the unfused layer: what a surrogate learns from."""
     path = library.find(run_id)
     return _pairs(str(path), runs.stamp(path, "results.jsonl"))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _pairs(path: str, stamp: tuple[int, int]) -> dict[str, float]:
-    return pairs.of_records(_records(path, stamp)[0])
+    return pairs.beside_unfused(_records(path, stamp)[0])
 
 
 def records_of(setting: Setting, code: str) -> list[tuple[Run, Record]]:

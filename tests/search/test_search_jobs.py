@@ -124,6 +124,24 @@ def test_bad_arguments(words, says, capsys, profiles):
     assert out == "" and says in err and err.count("\n") == 1 and not list(profiles.iterdir())
 
 
+def test_what_slows_the_unfused_layer_too_is_no_property_of_a_scheme():
+    from backend.core.records import Speedup
+    from backend.search import pairs
+
+    setting = Setting(1, 16, 2, 32, dtype="float32")
+
+    def record(code, ms, unfused_ms):
+        beside = Speedup("eager", *[unfused_ms / ms] * 3, "faster") if unfused_ms else None
+        return Record(
+            OP, code, setting.case(), setting.dtype, "cpu", "ok", time_ms=Times(eager=Time(ms, ms, ms, 9, True)), speedup=beside
+        )
+
+    a, b, c, d = "0101010101010101", "0101010101010110", "0111111111111111", "0100000000000001"
+    some = [record(a, 2.0, 4.0), record(b, 3.3, 4.4), record(c, 1.0, 4.0), record(d, 9.0, None)]
+    assert pairs.of_records(some) == {a: 2.0, b: 3.3, c: 1.0, d: 9.0}
+    assert pairs.beside_unfused(some) == pytest.approx({a: 2.0, b: 3.0, c: 1.0, d: 9.0})
+
+
 def test_pairs_come_from_records_of_one_setting(profiles):
     from backend.search import pairs
     from backend.search.find import truth_of

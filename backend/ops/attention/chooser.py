@@ -261,16 +261,17 @@ def measured(records: Iterable, sms: int) -> list[tuple[str, str, Work, float]]:
     """What a fit needs of records of attention on a GPU of so many multiprocessors, oldest first: our kernels that were right, by their
     graph time, without a bias.
 
-    Of a kernel only the source that was measured last counts: an edited kernel has other prices. Of the kernel in parts only cases that the
-    choice looks at. Records under the power cap count, too: large works always run there, and a case's kernels are timed in turns.
+    Of a kernel and case only the source that was measured last counts; what was measured before an edit holds where nothing was since. Of
+    the kernel in parts only cases that the choice looks at. Records under the power cap count, too: large works always run there, and a
+    case's kernels are timed in turns.
     """
     found, newest = [], {}
     for r in records:
         timing = r.time_ms.graph if r.op == "attention" and r.status == "ok" and r.time_ms else None
         if timing is not None and r.impl.startswith("v") and r.case["bias"] == "none":
             found.append((r, timing.median * 1e3))
-            newest[r.impl] = r.source_hash
-    rows = [(r.impl, r.dtype, work_of_case(r.case, sms), us) for r, us in found if newest[r.impl] == r.source_hash]
+            newest[r.impl, r.case_key] = r.source_hash
+    rows = [(r.impl, r.dtype, work_of_case(r.case, sms), us) for r, us in found if newest[r.impl, r.case_key] == r.source_hash]
     return [row for row in rows if row[0] != parts.KERNEL or row[2].in_parts is not None]
 
 
