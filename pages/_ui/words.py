@@ -39,12 +39,12 @@ def run_name(run: Run) -> str:
         return run.title
     spec = run.spec
     if run.kind in ("bench", "model"):
-        impls, what = spec.get("impls") or (), "ways" if run.kind == "model" else "implementations"
+        impls, what = spec.get("impls") or (), "way" if run.kind == "model" else "implementation"
         return ", ".join(
             p
             for p in (
                 str(spec.get("op", "")).removeprefix("model:"),
-                f"{len(impls)} {what}",
+                f"{len(impls)} {what}{'' if len(impls) == 1 else 's'}",
                 _cases(spec),
                 str(spec.get("dtype", "")),
             )
