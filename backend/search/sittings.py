@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from backend.core.errors import RunError
 from backend.core.records import Record
@@ -48,6 +48,25 @@ def settled(records: Iterable[Record]) -> set[str]:
     """The codes and baselines that no further sitting has to measure: those that have a record, but for what found no memory, which
     may have been another process's or the run's own doing."""
     return {r.impl for r in records if r.op == OP and r.status != "oom"}
+
+
+def boxes(about: Iterable[Mapping], records: Iterable[Record]) -> list[list[Record]]:
+    """The records by the box that measured them, the most first. ``about``: environment["sittings"] of a joined run; without, all are
+    of one box. Sittings that overlap in time are taken for those of one box's GPUs.
+
+    Of one segment torch.compile makes other kernels on another box, since it chooses among them by measuring once a box: recorded
+    times differ by up to 8 % of the layer, so schemes are compared, and learned from, within one.
+    """
+    place: dict[str, int] = {}
+    number, until = 0, float("-inf")
+    for sitting in sorted(about, key=lambda s: s["started"]):
+        number += sitting["started"] > until
+        until = max(until, sitting["finished"])
+        place[sitting["run"]] = number
+    found: dict[int, list[Record]] = {}
+    for r in records:
+        found.setdefault(place.get((r.extra or {}).get("sitting"), 0), []).append(r)
+    return sorted(found.values(), key=len, reverse=True)
 
 
 def records(run_id: str) -> list[Record]:

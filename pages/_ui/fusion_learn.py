@@ -67,7 +67,12 @@ def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None
     if run is None:
         st.markdown("**There is no run to learn from yet.** Traverse some schemes, or take a file of bits and milliseconds.")
         return None, "", {}
-    known = fusion_runs.known_pairs(run.id)
+    known, all_of_it = fusion_runs.comparable_pairs(run.id), len(fusion_runs.known_pairs(run.id))
+    if len(known) < all_of_it:
+        st.caption(
+            f"Of its {all_of_it:,} schemes those that were measured on one machine: on another torch.compile makes other kernels of the "
+            "same segments."
+        )
     return known, fusion_runs.setting_words(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
 
 

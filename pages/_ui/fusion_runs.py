@@ -12,7 +12,7 @@ from backend.core.errors import RunError
 from backend.core.records import Record, Run
 from backend.search import pairs, sittings
 from backend.search.setting import FINAL, OP, Setting, of_record, of_spec
-from backend.store import library
+from backend.store import folder, library
 from pages._ui import runs, url, warm
 
 _LARGE = 2000  # records
@@ -122,14 +122,28 @@ def _fastest(path: str, stamp: tuple[int, int]) -> dict[str, tuple[float, Record
 
 
 def known_pairs(run_id: str) -> dict[str, float]:
-    """{code: ms} of a run's right schemes, beside the unfused layer: what a surrogate learns from."""
+    """{code: ms} of a run's right schemes: what a search is replayed on."""
     path = library.find(run_id)
     return _pairs(str(path), runs.stamp(path, "results.jsonl"))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _pairs(path: str, stamp: tuple[int, int]) -> dict[str, float]:
-    return pairs.beside_unfused(_records(path, stamp)[0])
+    return pairs.of_records(_records(path, stamp)[0])
+
+
+def comparable_pairs(run_id: str) -> dict[str, float]:
+    """{code: ms} of the schemes that one box measured (of several the one with the most), beside the unfused layer: what a surrogate
+    learns from."""
+    path = library.find(run_id)
+    return _comparable(str(path), runs.stamp(path, "results.jsonl"))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _comparable(path: str, stamp: tuple[int, int]) -> dict[str, float]:
+    about = folder.read(Path(path)).environment.get("sittings", ())
+    boxes = sittings.boxes(about, _records(path, stamp)[0])
+    return pairs.beside_unfused(boxes[0]) if boxes else {}
 
 
 def records_of(setting: Setting, code: str) -> list[tuple[Run, Record]]:

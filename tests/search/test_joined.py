@@ -111,3 +111,24 @@ def test_what_was_joined_is_joined_again(profiles):
 def test_a_part_is_two_positions(bad):
     with pytest.raises(ValueError, match="part is two positions"):
         kind.validate(SPEC | {"part": bad})
+
+
+def test_sittings_at_one_time_are_of_one_box():
+    case = {"batch": 1, "seq": 16, "heads": 2, "head_dim": 32, "ffn": 256, "mask": "full", "compiler": "none"}
+
+    def record(code, sitting):
+        return Record(
+            "layer", code, case, "float32", "cpu", "error", reason="made up", extra={"sitting": sitting} if sitting else None
+        )
+
+    about = [
+        {"run": "c", "started": 20.0, "finished": 30.0},
+        {"run": "a", "started": 0.0, "finished": 10.0},
+        {"run": "b", "started": 9.0, "finished": 15.0},
+    ]
+    some = [record(c, s) for c, s in zip(CODES, "cabcc")] + [record(CODES[5], "a"), record(CODES[6], "b")]
+    first, second = sittings.boxes(about, some)
+    assert {r.extra["sitting"] for r in first} == {"a", "b"} and {r.extra["sitting"] for r in second} == {"c"}
+    assert len(first) == 4 and len(second) == 3, "the most first"
+    assert sittings.boxes((), [record(c, None) for c in CODES]) == [[record(c, None) for c in CODES]]
+    assert sittings.boxes(about, []) == []

@@ -9,7 +9,7 @@ import pytest
 
 from backend.core.paths import ROOT
 from backend.core.records import Record
-from backend.search import explore, pairs, surrogate
+from backend.search import explore, pairs, sittings, surrogate
 from backend.search.setting import OP, of_spec
 from backend.store import folder
 
@@ -30,20 +30,11 @@ RECORDED = _recorded()
 
 
 def _boxes() -> dict[str, dict[str, float]]:
-    """{setting, device and place: pairs} of what was measured side by side on the GPUs of one box: of another, torch.compile made other
-    kernels of the same segments, up to 8 % slower or faster."""
+    """{setting, device and place: pairs} of the schemes that a surrogate may learn from together."""
     found = {}
     for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
         run = folder.read(path)
-        until, place, box = 0.0, 0, {}
-        for sitting in sorted(run.environment.get("sittings", ()), key=lambda s: s["started"]):
-            place += sitting["started"] > until
-            until = max(until, sitting["finished"])
-            box[sitting["run"]] = place
-        groups = defaultdict(list)
-        for r in folder.records(path):
-            groups[box.get((r.extra or {}).get("sitting"), 0)].append(r)
-        for number, some in groups.items():
+        for number, some in enumerate(sittings.boxes(run.environment.get("sittings", ()), folder.records(path))):
             known = pairs.beside_unfused(some)
             if len(known) >= FEWEST:
                 found[f"{of_spec(run.spec)} {run.device_name}, box {number}"] = known
