@@ -30,12 +30,14 @@ RECORDED = _recorded()
 
 
 def _boxes() -> dict[str, dict[str, float]]:
-    """{setting, device and place: pairs} of the schemes that a surrogate may learn from together."""
+    """{setting, device and place: pairs} of the schemes that a surrogate may learn from together; all of a setting where no box measured
+    enough of them."""
     found = {}
     for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
-        run = folder.read(path)
-        for number, some in enumerate(sittings.boxes(run.environment.get("sittings", ()), folder.records(path))):
-            known = pairs.beside_unfused(some)
+        run, records = folder.read(path), folder.records(path)
+        boxes = [pairs.beside_unfused(some) for some in sittings.boxes(run.environment.get("sittings", ()), records)]
+        large = [known for known in boxes if len(known) >= FEWEST] or [pairs.beside_unfused(records)]
+        for number, known in enumerate(large):
             if len(known) >= FEWEST:
                 found[f"{of_spec(run.spec)} {run.device_name}, box {number}"] = known
     return found
