@@ -53,9 +53,9 @@ def run(args, out) -> int:
     }
     for case in _cases.cases("attention", args.case, {}) if args.case else []:
         values = attention_cases.validate(case)
-        todo = chooser.work_of_case(values, made.sms)
-        times = made.microseconds(args.dtype, todo)
-        chosen = made.choose(args.dtype, todo, times)
+        work = chooser.work_of_case(values, made.sms)
+        times = made.microseconds(args.dtype, work)
+        chosen = made.choose(args.dtype, work, times)
         data["predictions"].append({"case": case, "dtype": args.dtype, "microseconds": times, "chosen": chosen})
     out.answer(data, "" if out.json else _text(data))
     return 0

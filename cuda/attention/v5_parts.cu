@@ -108,6 +108,7 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     const unsigned grid = unsigned((part.teams + S::teams - 1) / S::teams), joins = unsigned(2 * part.join_count);
     if (part.rounds)
       if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, out_map, args, work)) return why;
+    // Without overlap: blocks that wait beside those of attention_items were measured to cost more than they save (README.md).
     if (joins) attention_items_join<T, Panels><<<joins, 128, 0, stream>>>(args, work);
     if (const char* why = launch_error()) return why;
   }

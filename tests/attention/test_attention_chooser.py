@@ -212,16 +212,23 @@ def test_auto_on_a_gpu_takes_a_kernel_that_takes_the_inputs():
                 assert OP.call(inputs, "auto").shape == (1, 12, 300, 40)
 
 
-def test_only_the_newest_source_of_a_kernel_counts():
+def test_of_a_kernel_and_case_only_the_newest_source_counts():
     def record(ms, source, seq):
         values = OP.validate({"seq": seq})
         times = Times(graph=Time(ms, ms, ms, 10, True))
         return Record("attention", "v1_a", values, "float16", "cuda:0", "ok", time_ms=times, source_hash=source)
 
     rows = chooser.measured(
-        [record(1.0, "old", 64), record(2.0, "new", 64), record(3.0, "old", 128), record(4.0, "new", 128)], 132
+        [
+            record(1.0, "old", 64),
+            record(2.0, "new", 64),
+            record(3.0, "old", 128),
+            record(4.0, "new", 128),
+            record(5.0, "old", 256),
+        ],
+        132,
     )
-    assert [us for *_, us in rows] == [2000.0, 4000.0]
+    assert [us for *_, us in rows] == [2000.0, 4000.0, 5000.0], "nothing newer is known of the last"
 
 
 def test_records_of_a_kernel_in_parts_count_where_it_can_be_chosen():

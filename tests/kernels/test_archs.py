@@ -65,6 +65,10 @@ def check_machine_code(variant, arch: str) -> None:
         assert _STORES.search(body), (
             f"{name(variant)} for {arch} stores nothing, so it is a trap or empty: {body.splitlines()[0]}"
         )
+        # What starts behind it relies on this one's having waited for all before it (common/dependent.cuh).
+        assert "PREEXIT" not in body or "ACQBULK" in body, (
+            f"{name(variant)} for {arch} lets the next kernel start and waits for none before it: {body.splitlines()[0]}"
+        )
     for mnemonic in variant.expects:
         used = any(re.search(rf"\b{re.escape(mnemonic)}\b", body) for body in functions)
         assert used, f"{name(variant)} claims {mnemonic} on {arch}; its machine code has none"
@@ -108,6 +112,17 @@ def test_a_kernel_compiled_into_a_trap_is_caught(project):
         check_machine_code(trap, "sm_75")
     with pytest.raises(AssertionError, match="claims HMMA on sm_80"):
         check_machine_code(trap, "sm_80")
+
+
+def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
+    (project.add / "v3_early.cu").write_text(
+        '// Does not wait.\n// archs: sm_90a\n#include "../common/dependent.cuh"\n#include "add.cuh"\n'
+        "__global__ void early(float* out) {\n  let_next_start();\n  *out = 1;\n}\n"
+        "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n"
+        "  return launch_dependent(early, 1, 1, 0, (cudaStream_t)stream, 1, (float*)args->out);\n}\n"
+    )
+    with pytest.raises(AssertionError, match="lets the next kernel start and waits for none"):
+        check_machine_code(families()["add"].variant("v3_early"), "sm_90a")
 
 
 def test_the_architectures_of_the_compiler_are_accepted_and_others_named(project):
