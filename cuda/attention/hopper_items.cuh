@@ -13,6 +13,7 @@
 
 namespace hopper {
 
+constexpr int kWarpRows = 16;   // of a query tile
 constexpr int kNotNeeded = -2;  // the code of a KV tile for a query tile that does not need it
 
 template <int Panels> struct Shape {
@@ -24,21 +25,24 @@ template <int Panels> struct Shape {
   static constexpr int q_slots = 2, kv_slots = 4;  // items of queries, tiles of keys and of values in shared memory
   static constexpr int tile_bytes = Panels * kTileBytes;
   static constexpr int team_bytes = (2 * q_slots + 2 * kv_slots + 2) * tile_bytes;
-  static constexpr int bytes = teams * (team_bytes + 256);
+  static constexpr int data_bytes = teams * team_bytes;
+  static constexpr int ones_bytes = Panels == 1 ? 16 * 128 : 0;  // the tile of ones (hopper_step.cuh), behind the teams' data
+  static constexpr int bytes = data_bytes + ones_bytes + teams * 256;
 };
 
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-// A ring in shared memory: filled by the loading thread, freed by all eight warps of the team or so many arrivals.
+// A ring in shared memory, its slots a power of two: filled by the loading thread, freed by all eight warps of the team or so many arrivals.
 template <int Slots, int Bytes, int Arrivals = 8> struct Ring {
+  static_assert((Slots & (Slots - 1)) == 0);
   uint8_t* first;
   uint64_t *full, *empty;
 
   __device__ __forceinline__ void init() const {
     for (int i = 0; i < Slots; ++i) barrier_init(full + i, 1), barrier_init(empty + i, Arrivals);
   }
-  // n counts fillings from 0 on.
-  __device__ __forceinline__ uint8_t* at(int n) const { return first + n % Slots * Bytes; }
+  // n counts fillings from 0 on; unsigned, so that slot and parity are bits of it.
+  __device__ __forceinline__ uint8_t* at(uint32_t n) const { return first + n % Slots * Bytes; }
   __device__ __forceinline__ void await_full(int n) const { barrier_wait(full + n % Slots, (n / Slots) & 1); }
   __device__ __forceinline__ void await_empty(int n) const { barrier_wait(empty + n % Slots, (n / Slots + 1) & 1); }
   __device__ __forceinline__ void release(int n) const {  // by a whole warp, which waited until it was full
@@ -50,13 +54,15 @@ template <int Slots, int Bytes, int Arrivals = 8> struct Ring {
 template <typename S> struct Team {
   Ring<S::q_slots, 2 * S::tile_bytes> q;
   Ring<S::kv_slots, S::tile_bytes> k, v;
-  Ring<1, 2 * S::tile_bytes, 2> out;  // results, and what an earlier part left; a warpgroup frees its half
-  int4* items;  // of the queries' slots
-  int2* codes;  // of the keys' slots
+  Ring<1, 2 * S::tile_bytes> out;  // results, and what an earlier part left; a warp frees its rows
+  const uint8_t* ones;  // of all teams
+  int4* items;          // of the queries' slots, with the batch entry in place of the first entry
+  int2* codes;          // of the keys' slots
 
   __device__ __forceinline__ Team(uint8_t* shared, int number) {
     uint8_t* const data = shared + number * S::team_bytes;
-    items = reinterpret_cast<int4*>(shared + S::teams * S::team_bytes + number * 256);
+    ones = shared + S::data_bytes;
+    items = reinterpret_cast<int4*>(shared + S::data_bytes + S::ones_bytes + number * 256);
     codes = reinterpret_cast<int2*>(items + S::q_slots);
     auto* const barriers = reinterpret_cast<uint64_t*>(codes + S::kv_slots);
     q = {data, barriers, barriers + S::q_slots};
@@ -73,6 +79,15 @@ template <typename S> struct Team {
   }
 };
 
+// By all threads of the block, before its first barrier.
+template <typename T, typename S> __device__ __forceinline__ void fill_ones(uint8_t* shared) {
+  if (threadIdx.x < S::ones_bytes / 16) {
+    const uint32_t two = tensor_core::pack<T>(1.f, 1.f);
+    reinterpret_cast<uint4*>(shared + S::data_bytes)[threadIdx.x] = make_uint4(two, two, two, two);
+    fence_async_proxy();
+  }
+}
+
 struct Items {
   const int4* items;
   const int4* joins;
@@ -87,8 +102,8 @@ struct Items {
   __device__ __forceinline__ int4 item(int round, int team) const {
     return round < rounds && team < teams ? items[int64_t(round) * teams + team] : make_int4(-1, 0, 0, 0);
   }
-  static __device__ __forceinline__ int steps(int4 item) { return item.w % kItemSteps; }
-  static __device__ __forceinline__ int slot(int4 item) { return item.w / kItemSteps - 1; }
+  static __device__ __forceinline__ uint32_t steps(int4 item) { return uint32_t(item.w) % kItemSteps; }
+  static __device__ __forceinline__ int slot(int4 item) { return int(uint32_t(item.w) / kItemSteps) - 1; }
 
   // This thread's share of a partial result.
   template <int Panels> __device__ __forceinline__ float* slot_at(int slot, int half) const {
@@ -100,12 +115,21 @@ struct Items {
     for (int i = 0; i < 32 * Panels; ++i) to[i * 128] = rows.o[i];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      to[(32 * Panels + r) * 128] = rows.sum[r];
-      to[(32 * Panels + 2 + r) * 128] = rows.maximum[r];
+      to[(32 * Panels + r) * 128] = rows.sum(r);
+      to[(32 * Panels + 2 + r) * 128] = rows.sum(r) > 0.f ? rows.reference[r] : -INFINITY;
     }
   }
 
-  __device__ __forceinline__ int row_of(int place) const { return q_modulus == 1 ? place : place % q_length * q_modulus + place / q_length; }
+  // Where a place lies in the order of residues: index and residue.
+  __device__ __forceinline__ int2 index_of(int place) const {
+    if (q_modulus == 1) return make_int2(place, 0);
+    const uint32_t residue = uint32_t(place) / uint32_t(q_length);
+    return make_int2(place - int(residue) * q_length, int(residue));
+  }
+  __device__ __forceinline__ int row_of(int place) const {
+    const int2 at = index_of(place);
+    return at.x * q_modulus + at.y;
+  }
   static __device__ __forceinline__ int first_row() { return 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4; }
 
   // The log-sum-exp of this thread's two rows by earlier parts, -inf where there is no such row.
@@ -121,13 +145,12 @@ struct Items {
   template <typename T, int Panels>
   __device__ __forceinline__ void shares(const AttentionArgs& args, int head, int q_tile, const Rows<T, Panels>& rows, const float (&before)[2],
                                          float (&mine)[2], float (&theirs)[2]) const {
-    const float factor = args.scale * kLog2e;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      mine[r] = rows.sum[r] > 0.f ? 1.f / rows.sum[r] : 0.f;
+      mine[r] = rows.sum(r) > 0.f ? __fdividef(1.f, rows.sum(r)) : 0.f;
       theirs[r] = 0.f;
       if (!lse) continue;
-      float now = rows.sum[r] > 0.f ? rows.maximum[r] * factor + log2f(rows.sum[r]) : -INFINITY;
+      float now = rows.sum(r) > 0.f ? rows.reference[r] + log2f(rows.sum(r)) : -INFINITY;
       if (later) {
         const float top = fmaxf(before[r], now), shift = top == -INFINITY ? 0.f : top;
         const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift), all = old_share + new_share;
@@ -188,27 +211,29 @@ struct Items {
     each_piece([](const uint4& here, uint4& there) { there = here; });
   }
 
-  // The same by TMA; n counts the fillings of the ring out, which in a later part the loading thread makes; before: known().
+  // The same by TMA, each warp its own rows, so that none waits for another; n counts the fillings of the ring out, which in a later part the
+  // loading thread makes; before: known().
   template <typename T, int Panels, typename Ring>
-  __device__ __forceinline__ void stage(const AttentionArgs& args, const CUtensorMap* out_map, int head, int q_tile, const Ring& out, int n, int barrier,
+  __device__ __forceinline__ void stage(const AttentionArgs& args, const CUtensorMap* out_map, int head, int batch, int q_tile, const Ring& out, uint32_t n,
                                         const Rows<T, Panels>& rows, const float (&before)[2]) const {
     uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
-    const bool speaker = threadIdx.x % 128 == 0;
+    const bool speaker = threadIdx.x % 32 == 0;
     float mine[2], theirs[2];
     shares(args, head, q_tile, rows, before, mine, theirs);
     if (later) {
       out.await_full(n);
     } else {
       if (speaker) boxes_read<0>();  // the result before this one has left
-      warpgroup_barrier_of_many(barrier);
+      __syncwarp();
     }
     put(tile, rows, mine, theirs);
     fence_async_proxy();
-    warpgroup_barrier_of_many(barrier);
+    __syncwarp();
     if (!speaker) return;
-    const int place = q_tile * 64;
+    const int first = first_row();
+    const int2 at = index_of(q_tile * 64 + first);
     for (int p = 0; p < Panels; ++p)
-      store_tile(tile + p * kTileBytes, out_map, 64 * p, place % q_length, place / q_length, head % args.heads, head / args.heads);
+      store_tile(tile + p * kTileBytes + first * 128, out_map, 64 * p, at.x, at.y, head - batch * args.heads, batch);
     boxes_commit();
     if (!later) return;
     boxes_read<0>();
@@ -216,50 +241,60 @@ struct Items {
   }
 };
 
-// By one thread: what a team needs, ahead of it; number: of all teams. Items and schedule are read before a slot is waited for.
+// By one thread: what a team needs, ahead of it; number: of all teams; before_map: of what earlier parts left, by tiles. Items and entries of
+// the schedule are asked for one ahead, because each is half a microsecond away, and the first before the kernel in front is done: they were
+// complete when the plan was (parts.py waits for that).
 template <int Panels, typename S>
-__device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map, const CUtensorMap* out_map,
+__device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map, const CUtensorMap* before_map,
                                            const AttentionArgs& args, const Items& work, const Team<S>& team, int number) {
   const int group = args.heads / args.heads_kv;
-  int step = 0, merged = 0;
-  for (int round = 0;; ++round) {
-    const int4 item = work.item(round, number);
+  auto entry_of = [&](int4 item, uint32_t step) {
+    return item.x >= 0 && step < Items::steps(item) ? work.schedule[item.z + step] : make_int4(0, 0, 0, 0);
+  };
+  uint32_t step = 0, merged = 0;
+  int4 item = work.item(0, number), entry = entry_of(item, 0);
+  if (!work.later) wait_for_previous();
+  for (uint32_t round = 0;; ++round) {
     team.q.await_empty(round);
-    team.items[round % S::q_slots] = item;
     uint64_t* const full = team.q.full + round % S::q_slots;
+    const int b = item.y / args.heads, h = item.y - b * args.heads, h_kv = h / group;
+    team.items[round % S::q_slots] = make_int4(item.x, item.y, b, item.w);  // the warpgroups do not read the schedule
     if (item.x < 0) {  // no more
       barrier_arrive(full, 1);
       return;
     }
-    const int b = item.y / args.heads, h = item.y % args.heads, h_kv = h / group, steps = Items::steps(item);
+    const int4 next_item = work.item(round + 1, number);
+    const uint32_t steps = Items::steps(item);
     auto load_rows = [&](uint8_t* to, const CUtensorMap* map, uint64_t* barrier) {
       barrier_expect(barrier, 2 * S::tile_bytes);
-      for (int w = 0; w < 2; ++w)
-        for (int p = 0; p < Panels; ++p) {
-          const int place = (2 * item.x + w) * 64;
-          load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, place % work.q_length, place / work.q_length, h, b);
-        }
+      for (int w = 0; w < 2; ++w) {
+        const int2 at = work.index_of((2 * item.x + w) * 64);
+        for (int p = 0; p < Panels; ++p) load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, at.x, at.y, h, b);
+      }
     };
     load_rows(team.q.at(round), q_map, full);
-    for (int i = 0; i < steps; ++i, ++step) {
-      const int4 entry = work.schedule[item.z + i];
+    for (uint32_t i = 0; i < steps; ++i, ++step) {
+      const int4 now = entry;
+      entry = i + 1 < steps ? entry_of(item, i + 1) : entry_of(next_item, 0);
       auto load = [&](const auto& ring, const CUtensorMap* map) {
         barrier_expect(ring.full + step % S::kv_slots, S::tile_bytes);
         for (int p = 0; p < Panels; ++p)
-          load_tile(ring.at(step) + p * kTileBytes, map, ring.full + step % S::kv_slots, 64 * p, entry.x, entry.y, h_kv, b);
+          load_tile(ring.at(step) + p * kTileBytes, map, ring.full + step % S::kv_slots, 64 * p, now.x, now.y, h_kv, b);
       };
       team.k.await_empty(step);
-      team.codes[step % S::kv_slots] = make_int2(entry.z, entry.w);
+      team.codes[step % S::kv_slots] = make_int2(now.z, now.w);
       load(team.k, k_map);
       team.v.await_empty(step);
       load(team.v, v_map);
     }
+    if (steps == 0) entry = entry_of(next_item, 0);
     if (work.later && Items::slot(item) < 0) {  // last, because it waits until the result before it has left
       wait_for_previous();
       team.out.await_empty(merged);
-      load_rows(team.out.at(merged), out_map, team.out.full);
+      load_rows(team.out.at(merged), before_map, team.out.full);
       ++merged;
     }
+    item = next_item;
   }
 }
 
@@ -268,13 +303,17 @@ template <typename T, int Panels, typename S>
 __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUtensorMap* out_map, const Items& work, const Team<S>& team, int wg) {
   const int half = wg % 2;
   const float factor = args.scale * kLog2e;
-  int step = 0, stored = 0;
-  for (int round = 0;; ++round) {
-    uint8_t* const q = team.q.at(round) + half * S::tile_bytes;
+  const uint64_t first_q = tile_descriptor(team.q.first), first_k = tile_descriptor(team.k.first);
+  const uint64_t first_v = Rows<T, Panels>::values_descriptor(team.v.first, team.ones);
+  constexpr uint32_t kTile = S::tile_bytes >> 4;
+  uint32_t step = 0, stored = 0;
+  for (uint32_t round = 0;; ++round) {
+    const uint64_t q = moved_descriptor(first_q, (round % S::q_slots * 2 + half) * kTile);
     team.q.await_full(round);
     const int4 item = team.items[round % S::q_slots];
     if (uniform(item.x) < 0) break;
-    const int end = step + uniform(Items::steps(item)), slot = uniform(Items::slot(item));
+    const uint32_t end = step + uniform(Items::steps(item));
+    const int slot = uniform(Items::slot(item));
     float before[2];  // asked for long before it is needed
     if (work.later) {
       if (round == 0) wait_for_previous();
@@ -284,69 +323,94 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
     rows.clear();
     float x[32];
     uint32_t weights[4][4];
-    int code = 0;
-    // Whether the tile of this step, if there is one, is needed; it is there then.
-    auto needed = [&] {
-      if (step == end) return false;
-      team.k.await_full(step);
-      code = uniform(reinterpret_cast<const int*>(team.codes + step % S::kv_slots)[half]);
-      return code != kNotNeeded;
+    // What our rows need of a step's tile, which is there then: looked up a step ahead, with the bits of a partial tile.
+    int ahead = 0;
+    uint32_t bits_ahead = 0;
+    auto look = [&](uint32_t at) {
+      if (at == end) return;
+      team.k.await_full(at);
+      ahead = uniform(reinterpret_cast<const int*>(team.codes + at % S::kv_slots)[half]);
+      if (ahead >= 0) bits_ahead = args.fragments[int64_t(ahead) * 128 + threadIdx.x % 128];
     };
-    auto start_context = [&](int of) {
+    look(step);
+    auto start_scores = [&] { rows.start_scores(x, q, moved_descriptor(first_k, step % S::kv_slots * kTile)); };
+    auto start_context = [&](uint32_t of) {
       team.v.await_full(of);
-      rows.start_context(weights, team.v.at(of));
+      rows.start_context(weights, moved_descriptor(first_v, of % S::kv_slots * Rows<T, Panels>::values_slot));
     };
-    auto finish_context = [&](int of) {
+    auto finish_context = [&](uint32_t of) {
       wgmma_wait<0>();
       fence_registers(rows.o);
       team.v.release(of);
     };
-    // Of scores that are being computed, while Pending other products may go on; returns whether the context is to be multiplied by shrink.
-    float shrink[2];
-    auto to_weights = [&](auto pending) {
-      uint32_t bits = 0;
-      if (code >= 0) bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
+    // Of scores that are being computed, while Pending other products may go on; bits: of a partial tile.
+    auto finish_scores = [&](auto pending, int code, uint32_t bits) {
       wgmma_wait<decltype(pending)::value>();
       fence_registers(x);
-      team.k.release(step);
       if (code >= 0) rows.mask(x, bits);
-      const bool grows = rows.follow(x, factor, shrink);
-      rows.exponentials(x, factor);
-      return grows;
     };
+    float part[2];
+    bool begun = false;  // there is a context
     while (step < end) {
-      if (!needed()) {
+      // Through a shuffle, or ptxas 13.0 takes the warp's threads to be at different steps and spills.
+      int code = uniform(ahead);
+      if (code == kNotNeeded) {
         team.k.release(step);
         team.v.await_full(step);
-        team.v.release(step++);
+        team.v.release(step);
+        look(++step);
         continue;
       }
-      rows.start_scores(x, q, team.k.at(step));
-      if (to_weights(std::integral_constant<int, 0>())) rows.rescale(shrink);
-      rows.pack(weights, x);
-      for (++step; needed(); ++step) {  // a context beside the next scores
-        rows.start_scores(x, q, team.k.at(step));
-        start_context(step - 1);
-        const bool grows = to_weights(std::integral_constant<int, 1>());
-        fence_registers(x);
-        if (grows) {  // the context is waited for behind the exponentials in either branch
-          wgmma_wait_in_branch();
-          fence_registers(rows.o);
-          rows.rescale(shrink);
-          team.v.release(step - 1);
-        } else {
-          finish_context(step - 1);
-        }
+      uint32_t bits = bits_ahead;
+      start_scores();
+      look(step + 1);
+      finish_scores(std::integral_constant<int, 0>(), code, bits);
+      bool again;
+      do {  // with scores that may ask for another reference
+        again = false;
+        team.k.release(step);
+        float shrink[2];
+        rows.follow(x, factor, shrink);
+        rows.exponentials(x, part);
+        if (begun) rows.rescale(shrink);
+        rows.add(part);
         rows.pack(weights, x);
-      }
-      --step;
-      start_context(step);
-      finish_context(step++);
+        begun = true;
+        for (++step; step < end; ++step) {  // a context beside the next scores
+          code = uniform(ahead);
+          if (code == kNotNeeded) break;
+          bits = bits_ahead;
+          start_scores();
+          start_context(step - 1);
+          look(step + 1);
+          finish_scores(std::integral_constant<int, 1>(), code, bits);
+          const bool grows = rows.begins(code >= 0 ? bits : ~0u) | rows.exponents(x, factor);
+          rows.exponentials(x, part);
+          fence_registers(x);
+          // The context is waited for behind the exponentials in either branch: ptxas 13.0 would move a wait before the branch further up. Whether
+          // scores grew is known only here, so that nothing waits for it; seldom do they, and are needed again.
+          if (__any_sync(0xffffffffu, grows)) {
+            wgmma_wait_in_branch<1>();
+            fence_registers(rows.o);
+            team.v.release(step - 1);
+            rows.scores_again(x, team.q.at(round) + half * S::tile_bytes, team.k.at(step), args.head_dim & 1);
+            if (code >= 0) rows.mask(x, args.fragments[int64_t(code) * 128 + threadIdx.x % 128]);
+            again = true;
+            break;
+          }
+          finish_context(step - 1);
+          team.k.release(step);
+          rows.add(part);
+          rows.pack(weights, x);
+        }
+      } while (again);
+      start_context(step - 1);
+      finish_context(step - 1);
     }
     rows.total();
     team.q.release(round);
     if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
-    else work.template stage<T, Panels>(args, out_map, uniform(item.y), 2 * uniform(item.x) + half, team.out, stored++, wg + 1, rows, before);
+    else work.template stage<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * uniform(item.x) + half, team.out, stored++, rows, before);
   }
   boxes_read<0>();  // shared memory is this block's until then
 }

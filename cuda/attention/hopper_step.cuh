@@ -8,37 +8,83 @@ namespace hopper {
 
 // Of a tile of 64 query rows, head size 64 Panels at most; each thread holds what wgmma's accumulators give it, two rows.
 template <typename T, int Panels> struct Rows {
-  float o[32 * Panels];  // the context, not divided by the sums
-  float maximum[2];      // of the scores, or a little less (softmax)
-  float sum[2];          // of the weights relative to it; the thread's own until total()
+  // Up to 64 columns the tensor cores sum the weights: V is followed by a tile of ones, of which 8 columns are multiplied too.
+  static constexpr bool ones = Panels == 1;
+  static constexpr float kUnseen = 1e-30f;
+  static constexpr int ones_bytes = ones ? 16 * 128 : 0;
+
+  float o[32 * Panels + (ones ? 4 : 0)];  // the context, not divided by the sums; behind it, with ones, the sums
+  float reference[2];                     // what weights are relative to, in powers of two: the maximum of the scores or up to 8 less, 0 without a key
+  float own_sum[2];                       // without ones: of the thread's weights until total()
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int i = 0; i < 32 * Panels; ++i) o[i] = 0.f;
+    for (float& x : o) x = 0.f;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) maximum[r] = -INFINITY, sum[r] = 0.f;
+    for (int r = 0; r < 2; ++r) reference[r] = kUnseen, own_sum[r] = 0.f;
   }
 
-  // x = q k^T; both lie panel by panel, a tile each.
-  static __device__ __forceinline__ void start_scores(float (&x)[32], const uint8_t* q, const uint8_t* k) {
+  // Whether one of the thread's rows gets its first live key; bits: of a partial tile, else all.
+  __device__ __forceinline__ bool begins(uint32_t bits) const {
+    return (reference[0] == kUnseen && bits & 0x33333333) || (reference[1] == kUnseen && bits & 0xcccccccc);
+  }
+
+  __device__ __forceinline__ float& sum(int r) {
+    if constexpr (ones) return o[32 * Panels + 2 * r];
+    else return own_sum[r];
+  }
+  __device__ __forceinline__ float sum(int r) const { return const_cast<Rows*>(this)->sum(r); }
+
+  // x = q k^T; descriptors of the first panels, the others lie behind.
+  static __device__ __forceinline__ void start_scores(float (&x)[32], uint64_t q, uint64_t k) {
     fence_registers(x);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4 * Panels; ++i) {
-      const int panel = i / 4 * kTileBytes;
-      wgmma_64x64x16<T>(x, tile_descriptor(q + panel) + (i % 4) * kStepColumns, tile_descriptor(k + panel) + (i % 4) * kStepColumns, i > 0);
+      const uint32_t on = i / 4 * (kTileBytes >> 4) + i % 4 * uint32_t(kStepColumns);
+      wgmma_64x64x16<T>(x, moved_descriptor(q, on), moved_descriptor(k, on), i > 0);
     }
     wgmma_commit();
   }
 
+  // The scores of the warp's own 16 rows once more, by the warp alone (wgmma takes all four of a warpgroup); q and k: the tiles themselves. What
+  // x held is multiplied by 0 bit by bit: ptxas 13.0 does not know it for 0, and so does not move the exponentials behind the branch to here.
+  static __device__ __forceinline__ void scores_again(float (&x)[32], const uint8_t* q, const uint8_t* k, int nothing) {
+    const int lane = threadIdx.x % 32, q_row = 16 * (threadIdx.x / 32 % 4) + lane % 16;
+#pragma unroll
+    for (float& score : x) score = __int_as_float(__float_as_int(score) & nothing);
+#pragma unroll 1
+    for (int i = 0; i < 4 * Panels; ++i) {
+      const int panel = i / 4 * kTileBytes, chunk = i % 4 * 2;
+      uint32_t a[4];
+      tensor_core::ldmatrix_x4(a, shared_address(q + panel + q_row * 128 + ((chunk + lane / 16) ^ (q_row & 7)) * 16));
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int k_row = 16 * n + lane % 8 + lane / 16 * 8;
+        uint32_t b[4];
+        tensor_core::ldmatrix_x4(b, shared_address(k + panel + k_row * 128 + ((chunk + lane / 8 % 2) ^ (k_row & 7)) * 16));
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          tensor_core::mma_m16n8k16<T>(reinterpret_cast<float(&)[4]>(x[8 * n + 4 * j]), a, {b[2 * j], b[2 * j + 1]});
+      }
+    }
+  }
+
+  // The descriptor of the values in slot 0 of a ring of such tiles, and by how much that of the next slot differs.
+  static __device__ __forceinline__ uint64_t values_descriptor(const uint8_t* v, const uint8_t* tile_of_ones) {
+    if constexpr (ones) return wide_descriptor(v, tile_of_ones);
+    else return wide_descriptor(v, v + kTileBytes);
+  }
+  static constexpr uint32_t values_slot = ones ? uint32_t(kTileBytes >> 4) - (uint32_t(kTileBytes >> 4) << 16) : uint32_t(Panels * kTileBytes >> 4);
+
   // o += weights v
-  __device__ __forceinline__ void start_context(const uint32_t (&weights)[4][4], const uint8_t* v) {
+  __device__ __forceinline__ void start_context(const uint32_t (&weights)[4][4], uint64_t v) {
     fence_registers(o);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if constexpr (Panels == 1) wgmma_64x64x16<T, 1>(o, weights[i], tile_descriptor(v) + i * kStepRows, true);
-      else wgmma_64x128x16<T>(o, weights[i], wide_descriptor(v, v + kTileBytes) + i * kStepRows);
+      if constexpr (ones) wgmma_64x72x16<T>(o, weights[i], moved_descriptor(v, i * uint32_t(kStepRowsAlone)));
+      else wgmma_64x128x16<T>(o, weights[i], moved_descriptor(v, i * uint32_t(kStepRows)));
     }
     wgmma_commit();
   }
@@ -49,52 +95,60 @@ template <typename T, int Panels> struct Rows {
       if (!(bits & (1u << i))) x[i] = -INFINITY;
   }
 
-  // Lets the maximum follow the scores in x; factor: of scores to powers of two. It follows only when it grows by more than a factor of 2^8: sums
-  // and context may be that much larger without harm to fp32 sums or 16-bit weights. Where no row of a warp asks for it, as in most
-  // steps, nothing has to be exchanged between threads and false is returned; else sums are relative to the new maximum and the context is
-  // to be multiplied by shrink.
-  __device__ __forceinline__ bool follow(const float (&x)[32], float factor, float (&shrink)[2]) {
-    float top[2][2];
+  // Scores in x to the exponents of their weights, relative to the reference, in powers of two; factor: of scores to those. Returns whether the
+  // thread's rows ask for follow(), because a weight would be above 2^8: sums and context may be that many times as large without harm to fp32
+  // sums or 16-bit weights. Of rows that wait for their first live key it says nothing. Floats above 0 compare as integers do and above all others, in one instruction for three.
+  __device__ __forceinline__ bool exponents(float (&x)[32], float factor) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) top[i / 2][i % 2] = x[i];
+    for (int i = 0; i < 32; ++i) x[i] = x[i] * factor - reference[i / 2 % 2];
+    int most[2] = {__float_as_int(x[0]), __float_as_int(x[1])};
 #pragma unroll
-    for (int i = 4; i < 32; ++i) top[i / 2 % 2][i % 2] = fmaxf(top[i / 2 % 2][i % 2], x[i]);
-    bool grows = false;
+    for (int i = 2; i < 32; i += 2) most[i / 2 % 2] = max(max(most[i / 2 % 2], __float_as_int(x[i])), __float_as_int(x[i + 1]));
+    return max(most[0], most[1]) > 0x41000000;  // 8
+  }
+
+  // The same, and the reference becomes the maximum where a weight would be above 2^8 or the first of its row; sums are relative to it then, and
+  // the context is to be multiplied by shrink.
+  __device__ __forceinline__ void follow(float (&x)[32], float factor, float (&shrink)[2]) {
+    exponents(x, factor);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      top[r][0] = fmaxf(top[r][0], top[r][1]);
-      grows |= top[r][0] * factor > maximum[r] * factor + 8.f;
-    }
-    if (!__any_sync(0xffffffffu, grows)) return false;
+      float top = x[2 * r];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 1));
-      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 2));
-      const bool higher = top[r][0] * factor > maximum[r] * factor + 8.f;
-      shrink[r] = higher ? exp2_approx((maximum[r] - top[r][0]) * factor) : 1.f;
-      if (higher) maximum[r] = top[r][0];
-      sum[r] *= shrink[r];
+      for (int i = 1; i < 32; ++i)
+        if (i / 2 % 2 == r) top = fmaxf(top, x[i]);
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+      const bool first = reference[r] == kUnseen, higher = top > (first ? -INFINITY : 8.f);
+      const float by = higher ? top : 0.f;
+      shrink[r] = first ? 0.f : exp2_approx(-by);
+      if (higher) reference[r] = first ? top : reference[r] + top;
+      own_sum[r] *= shrink[r];
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (i / 2 % 2 == r) x[i] -= by;
     }
-    return true;
   }
 
   __device__ __forceinline__ void rescale(const float (&shrink)[2]) {
 #pragma unroll
-    for (int i = 0; i < 32 * Panels; ++i) o[i] *= shrink[i / 2 % 2];
+    for (int i = 0; i < int(sizeof o / sizeof *o); ++i) o[i] *= shrink[i / 2 % 2];
   }
 
-  // Scores in x to weights in x relative to the maximum, which are added to the sums.
-  __device__ __forceinline__ void exponentials(float (&x)[32], float factor) {
-    float shift[2], part[2][2] = {};
-#pragma unroll
-    for (int r = 0; r < 2; ++r) shift[r] = maximum[r] == -INFINITY ? 0.f : maximum[r] * factor;  // no live key so far: weights are exp2(-inf) = 0
+  // Exponents in x to weights in x; part: what they add to the sums, without ones.
+  static __device__ __forceinline__ void exponentials(float (&x)[32], float (&part)[2]) {
+    float sums[2][2] = {};
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      x[i] = exp2_approx(x[i] * factor - shift[i / 2 % 2]);
-      part[i / 2 % 2][i % 2] += x[i];
+      x[i] = exp2_approx(x[i]);
+      if constexpr (!ones) sums[i / 2 % 2][i % 2] += x[i];
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r) sum[r] += part[r][0] + part[r][1];
+    for (int r = 0; r < 2; ++r) part[r] = sums[r][0] + sums[r][1];
+  }
+  __device__ __forceinline__ void add(const float (&part)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) own_sum[r] += part[r];
   }
 
   static __device__ __forceinline__ void pack(uint32_t (&weights)[4][4], const float (&x)[32]) {
@@ -104,10 +158,11 @@ template <typename T, int Panels> struct Rows {
 
   // The sums of the thread's two rows over all keys.
   __device__ __forceinline__ void total() {
+    if constexpr (ones) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
-      sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+      own_sum[r] += __shfl_xor_sync(0xffffffffu, own_sum[r], 1);
+      own_sum[r] += __shfl_xor_sync(0xffffffffu, own_sum[r], 2);
     }
   }
 };

@@ -18,7 +18,8 @@ using namespace hopper;
 template <typename T, int Panels>
 __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
     attention_items(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
-                    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
+                    const __grid_constant__ CUtensorMap before_map, const __grid_constant__ CUtensorMap out_map,
+                    const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<Panels>;
   extern __shared__ __align__(1024) uint8_t shared[];
@@ -28,16 +29,19 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
     for (int t = 0; t < S::teams; ++t) Team<S>(shared, t).init();
     barrier_init_fence();
   }
+  fill_ones<T, S>(shared);
   __syncthreads();
   // A later part reads what the first one reads, and waits before it reads what that leaves (hopper_items.cuh); what follows it starts
   // when it ends, since its blocks do not know here that those before have.
-  if (!work.later) wait_for_previous();
-  if (!work.later || work.more) let_next_start();
+  if (wg < 2 * S::teams) {
+    if (!work.later) wait_for_previous();
+    if (!work.later || work.more) let_next_start();
+  }
   if (wg == 2 * S::teams) {
     fewer_registers<S::loader_registers>();
     const int t = warp % 4;
     if (t < S::teams && threadIdx.x % 32 == 0)
-      load_items<Panels>(&q_map, &k_map, &v_map, &out_map, args, work, Team<S>(shared, t), blockIdx.x * S::teams + t);
+      load_items<Panels>(&q_map, &k_map, &v_map, &before_map, args, work, Team<S>(shared, t), blockIdx.x * S::teams + t);
   } else {
     more_registers<S::team_registers>();
     take_items<T, Panels>(args, &out_map, work, Team<S>(shared, wg / 2), wg);
@@ -53,22 +57,22 @@ __global__ void __launch_bounds__(128) attention_items_join(const __grid_constan
   let_next_start();
   const int half = blockIdx.x % 2;
   const int4 cut = work.joins[blockIdx.x / 2];
-  const float factor = args.scale * kLog2e;
   const float* const first = work.slot_at<Panels>(cut.z, half);
   constexpr int64_t kSlot = 2 * (32 * Panels + 4) * 128;
   Rows<T, Panels> rows;
   rows.clear();
+  for (float& reference : rows.reference) reference = -INFINITY;
   for (int piece = 0; piece < cut.w; ++piece)
 #pragma unroll
-    for (int r = 0; r < 2; ++r) rows.maximum[r] = fmaxf(rows.maximum[r], first[piece * kSlot + (32 * Panels + 2 + r) * 128]);
+    for (int r = 0; r < 2; ++r) rows.reference[r] = fmaxf(rows.reference[r], first[piece * kSlot + (32 * Panels + 2 + r) * 128]);
   for (int piece = 0; piece < cut.w; ++piece) {
     const float* const from = first + piece * kSlot;
     float share[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float top = from[(32 * Panels + 2 + r) * 128];  // a row without a key so far: -inf, of which nothing may be subtracted
-      share[r] = top == -INFINITY ? 0.f : exp2_approx((top - rows.maximum[r]) * factor);
-      rows.sum[r] += from[(32 * Panels + r) * 128] * share[r];
+      share[r] = top == -INFINITY ? 0.f : exp2_approx(top - rows.reference[r]);
+      rows.sum(r) += from[(32 * Panels + r) * 128] * share[r];
     }
 #pragma unroll
     for (int i = 0; i < 32 * Panels; ++i) rows.o[i] += from[i * 128] * share[(i >> 1) & 1];
@@ -87,11 +91,12 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
   if (const char* why = allow_shared_up_to<kernel>(S::bytes)) return why;
   for (int64_t p = 0; p < all.part_count; ++p) {
     const AttentionPart& part = all.parts[p];
-    CUtensorMap q_map, k_map, v_map, out_map;
+    CUtensorMap q_map, k_map, v_map, before_map, out_map;
     if (const char* why = make_ordered_map(&q_map, bf16, args.q, q_sizes, args.q_stride, part.q_modulus)) return why;
     if (const char* why = make_ordered_map(&k_map, bf16, args.k, kv_sizes, args.k_stride, part.k_modulus)) return why;
     if (const char* why = make_ordered_map(&v_map, bf16, args.v, kv_sizes, args.v_stride, part.k_modulus)) return why;
-    if (const char* why = make_ordered_map(&out_map, bf16, args.out, q_sizes, out_stride, part.q_modulus)) return why;
+    if (const char* why = make_ordered_map(&before_map, bf16, args.out, q_sizes, out_stride, part.q_modulus)) return why;
+    if (const char* why = make_ordered_map(&out_map, bf16, args.out, q_sizes, out_stride, part.q_modulus, kWarpRows)) return why;
     Items work{};
     work.items = reinterpret_cast<const int4*>(all.items) + part.items;
     work.joins = reinterpret_cast<const int4*>(all.items) + part.joins;
@@ -107,7 +112,8 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     work.more = p + 1 < all.part_count;
     const unsigned grid = unsigned((part.teams + S::teams - 1) / S::teams), joins = unsigned(2 * part.join_count);
     if (part.rounds)
-      if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, out_map, args, work)) return why;
+      if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, before_map, out_map, args, work))
+        return why;
     // Without overlap: blocks that wait beside those of attention_items were measured to cost more than they save (README.md).
     if (joins) attention_items_join<T, Panels><<<joins, 128, 0, stream>>>(args, work);
     if (const char* why = launch_error()) return why;

@@ -112,6 +112,10 @@ __device__ __forceinline__ uint64_t tile_descriptor(const void* tile) {
 __device__ __forceinline__ uint64_t wide_descriptor(const void* tile, const void* next) {
   return tile_descriptor(tile) + ((uint64_t((shared_address(next) - shared_address(tile)) >> 4) - 1) << 16);
 }
+// A descriptor of what lies so many sixteens of bytes on; `by` may hold a change of the leading offset in its high half.
+__device__ __forceinline__ uint64_t moved_descriptor(uint64_t descriptor, uint32_t by) {
+  return (descriptor >> 32 << 32) | (uint32_t(descriptor) + by);
+}
 constexpr uint64_t kStepColumns = 32 >> 4;       // 16 columns on, K-major
 constexpr uint64_t kStepRows = 16 * 128 >> 4;    // 16 rows on, MN-major
 constexpr uint64_t kStepRowsAlone = kStepRows - (kStepRows << 16);  // the same, while the second tile's rows stay where they are
@@ -122,7 +126,9 @@ template <int Pending> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 // The same as wgmma_wait<0> in a text of its own: equal statements of two branches would be joined and moved before them.
-__device__ __forceinline__ void wgmma_wait_in_branch() { asm volatile("wgmma.wait_group.sync.aligned 0;  // in a branch" ::: "memory"); }
+template <int Branch = 0> __device__ __forceinline__ void wgmma_wait_in_branch() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;  // in branch %0" ::"n"(Branch) : "memory");
+}
 
 #define FS_ACC8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define FS_ACC32(d) FS_ACC8(d, 0), FS_ACC8(d, 8), FS_ACC8(d, 16), FS_ACC8(d, 24)
@@ -225,7 +231,7 @@ inline EncodeTiled encode_tiled() {
   return found;
 }
 
-// Encodes the map of a tensor of 16-bit elements, dimensions outermost first, for boxes that fill a tile. nullptr when good, else what
+// Encodes the map of a tensor of 16-bit elements, dimensions outermost first, for boxes of rows of a tile. nullptr when good, else what
 // TMA lacks.
 template <int Rank>
 const char* encode_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[Rank], const int64_t (&strides)[Rank],
@@ -289,13 +295,13 @@ inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, c
 }
 
 // The same with rows in the order of their residues modulo `modulus`, a divisor of the rows: (batch, head, residue, index, column), where row
-// index modulus + residue stands at place residue length + index, length = rows / modulus. A tile is 64 places: of one residue where
-// length is a multiple of 64, of several where 64 is one of length; with modulus 1 the rows are as they are, and any number of them goes.
+// index modulus + residue stands at place residue length + index, length = rows / modulus. A box is 64 places or what divides 64: of one residue
+// where length is a multiple of it, of several where it is one of length; with modulus 1 the rows are as they are, and any number of them goes.
 inline const char* make_ordered_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4],
-                                    int64_t modulus) {
-  const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > 64 ? 64 : length;
+                                    int64_t modulus, int64_t rows = 64) {
+  const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > rows ? rows : length;
   return cached_map<5>(map, bfloat16, data, {sizes[0], sizes[1], modulus, length, sizes[3]},
-                       {strides[0], strides[1], strides[2], modulus * strides[2], strides[3]}, {1, 1, 64 / side, side, 64});
+                       {strides[0], strides[1], strides[2], modulus * strides[2], strides[3]}, {1, 1, rows / side, side, 64});
 }
 
 // Lets a kernel use `bytes` of dynamic shared memory on the current device; asks the driver only when it is more than ever before.

@@ -29,6 +29,8 @@ CASES = (
     ({"seq": 64, "seq_k": 130, "mask": "padding:lengths=66+3", "batch": 2}, "whole", 1),
     ({"seq": 600, "mask": "bigbird:window=5,global_tokens=3,block=64,random_blocks=3"}, "whole", 1),
     ({"seq": 1}, "whole", 1),
+    ({"seq": 260, "mask": "sliding_window:left=100,right=30"}, "whole", 1),
+    ({"seq": 300, "mask": "document:lengths=90+150+60", "head_dim": 128}, "whole", 1),
 )
 """With how the mask is taken: as a whole or in parts, and whether lists are cut into pieces; and how many teams there are."""
 
@@ -55,8 +57,10 @@ def main() -> None:
         dtype = ("float16", "bfloat16")[number % 2]
         values = case(**({"batch": 1, "heads": 1, "head_dim": 64} | values))
         inputs = OP.inputs(values, dtype, "cpu", number)
-        if number % 3 == 0:
-            inputs["q"] *= 30  # so that later tiles raise the maximum by more than 2^8
+        if (
+            number % 3 == 0
+        ):  # so that later tiles raise the maximum by more than 2^8, and in some by more than fp32 has powers of two
+            inputs["q"] *= (30, 300)[number % 2]
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
         work = work_of(plan, values, taken, teams)
         outs = []

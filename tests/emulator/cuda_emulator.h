@@ -191,6 +191,18 @@ template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, vo
 
 inline void __syncthreads() { emulator::barrier(emulator::block_arrived, emulator::block_living, emulator::block_generation); }
 inline void __syncwarp(unsigned = ~0u) { emulator::warp_barrier(); }
+inline float __int_as_float(int bits) {
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
+inline float __fdividef(float a, float b) { return a / b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline int __float_as_int(float x) {
+  int bits;
+  std::memcpy(&bits, &x, 4);
+  return bits;
+}
 template <typename T> T __shfl_xor_sync(unsigned, T v, int distance) {
   return emulator::together(v, [=](auto of) { return of(emulator::lane() ^ distance); });
 }

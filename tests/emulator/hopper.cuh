@@ -82,7 +82,7 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
 // Calls visit(element of the tile in shared memory, offset in the tensor or -1 outside it) for the box of the tile at `base` that begins at
 // (batch, head, residue, index, column).
 template <typename Visit> void each_element(uint32_t base, const CUtensorMap& m, const int64_t (&from)[5], Visit visit) {
-  for (int n = 0; n < 64; ++n)
+  for (int n = 0; n < m.box[2] * m.box[3]; ++n)
     for (int c = 0; c < 64; ++c) {
       const int64_t at[5] = {from[0], from[1], from[2] + n / m.box[3], from[3] + n % m.box[3], from[4] + c};
       bool inside = true;
@@ -97,7 +97,7 @@ template <typename Visit> void each_element(uint32_t base, const CUtensorMap& m,
 inline uint32_t tile_address(const void* tile, const CUtensorMap& m) {
   const uint32_t base = shared_address(tile);
   if (base % 1024) emulator::fail("TMA with the 128-byte swizzle and a tile that is not 1024-byte aligned");
-  if (m.box[2] * m.box[3] * m.box[4] * 2 != kTileBytes) emulator::fail("a box that is not a tile");
+  if (64 % (m.box[2] * m.box[3]) || m.box[4] != 64) emulator::fail("a box that is not made of rows of a tile");
   return base;
 }
 
@@ -110,7 +110,7 @@ inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const 
       std::memcpy(element, &value, 2);
     });
     Barrier& b = barriers.at(barrier);
-    b.bytes -= kTileBytes;
+    b.bytes -= m.box[2] * m.box[3] * m.box[4] * 2;
     b.check();
   };
   if (async_copy::late() && !barriers.at(barrier).waiting) barriers.at(barrier).late.push_back(copy);
@@ -144,10 +144,11 @@ inline uint64_t tile_descriptor(const void* tile) { return (shared_address(tile)
 inline uint64_t wide_descriptor(const void* tile, const void* next) {
   return tile_descriptor(tile) + ((uint64_t((shared_address(next) - shared_address(tile)) >> 4) - 1) << 16);
 }
+inline uint64_t moved_descriptor(uint64_t descriptor, uint32_t by) { return (descriptor >> 32 << 32) | (uint32_t(descriptor) + by); }
 inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int Pending> void wgmma_wait() {}
-inline void wgmma_wait_in_branch() {}
+template <int Branch = 0> void wgmma_wait_in_branch() {}
 template <int N> void fence_registers(float (&)[N]) {}
 
 template <typename T> float at(uint32_t address) {
@@ -208,17 +209,18 @@ template <typename T> void wgmma_64x128x16(float (&d)[64], const uint32_t (&a)[4
 template <typename T> void wgmma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool accumulate) { from_shared<T>(d, a, b, accumulate); }
 
 // As the real one judges: what TMA does not take.
-inline const char* make_ordered_map(CUtensorMap* map, bool, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4], int64_t modulus) {
+inline const char* make_ordered_map(CUtensorMap* map, bool, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4], int64_t modulus,
+                                    int64_t rows = 64) {
   if (reinterpret_cast<uintptr_t>(data) % 16) return "unsupported: an address that is not a multiple of 16 bytes (TMA)";
   if (strides[3] != 1) return "unsupported: a last dimension that is not contiguous (TMA)";
   for (int i = 0; i < 3; ++i)
     if (sizes[i] != 1 && (strides[i] <= 0 || strides[i] % 8)) return "unsupported: strides that are not positive multiples of 16 bytes (TMA)";
-  const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > 64 ? 64 : length;
-  if (length * modulus != sizes[2] || 64 % side || (modulus > 1 && length > 64 && length % 64)) emulator::fail("an order that boxes do not fit");
+  const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > rows ? rows : length;
+  if (length * modulus != sizes[2] || rows % side || (modulus > 1 && length > 64 && length % 64)) emulator::fail("an order that boxes do not fit");
   *map = {static_cast<const uint16_t*>(data),
           {sizes[0], sizes[1], modulus, length, sizes[3]},
           {strides[0], strides[1], strides[2], modulus * strides[2], 1},
-          {1, 1, 64 / side, side, 64}};
+          {1, 1, rows / side, side, 64}};
   return nullptr;
 }
 inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4]) {

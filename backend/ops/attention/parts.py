@@ -113,6 +113,8 @@ class _Kept:
         entries, fragments = _joined(way)
         arrays = {"schedule": entries, "fragments": fragments, "items": torch.from_numpy(rows).to(self.device)}
         data, layout, views = buffer.join(arrays, self.sizes, self.device, described.flatten().tolist())
+        if self.device.type == "cuda":  # the kernel reads items before what stands in front of it is done
+            torch.cuda.current_stream(self.device).synchronize()
         took = self.build_ms + (time.perf_counter() - begin) * 1e3
         gain = items.uncut(self.ways[0][0], copies, teams) / predicted
         return Work(torch.from_numpy(described), predicted, gain, figures, took, data, layout, **views)
@@ -195,7 +197,8 @@ def _pairs(seq_q: int) -> int:
 
 
 def _lists(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_k: int, rows: int = 1, keys: int = 1) -> Lists:
-    """Of a plan's lists (attention.cuh), for two neighbouring query tiles together: the tiles that either needs, ascending."""
+    """Of a plan's lists (attention.cuh), for two neighbouring query tiles together: the tiles that either needs, ascending unless
+    another order lets query tiles begin with one that has a key for each of their rows."""
     import torch
 
     device, q_tiles, k_tiles, pairs = row_ptr.device, -(-seq_q // tiles.TILE), -(-seq_k // tiles.TILE), _pairs(seq_q)
@@ -207,10 +210,41 @@ def _lists(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_
     entries[where, 2 + row % q_tiles % 2] = code
     place, length = cells % k_tiles * tiles.TILE, seq_k // keys  # with one residue all places are smaller
     entries[:, 0], entries[:, 1] = place % length if keys > 1 else place, place // length if keys > 1 else 0
-    steps = torch.bincount(cells // k_tiles, minlength=masks * pairs).cpu().numpy()
+    number = cells // k_tiles
+    steps = torch.bincount(number, minlength=masks * pairs)
+    entries = entries[_seen_first(entries, number, steps, (bitmaps == 0).any(1))]
+    steps = steps.cpu().numpy()
     needs = (entries[:, 2:] != _NOT_NEEDED).sum(1).cpu().numpy()
     table = np.stack([np.cumsum(steps) - steps, steps], 1)
     return Lists(rows, keys, pairs, entries, schedule.fragments(bitmaps), table, np.concatenate([[0], np.cumsum(needs)]))
+
+
+def _seen_first(entries, number, steps, blank):
+    """The order of entries, int64 (n,), in which query tiles begin, if possible, with a tile that has a key for each of their rows: ascending,
+    descending, or ascending behind one from the middle.
+
+    number: int64 (n,), the list of each entry, ascending; steps: int64 (lists,), how many each has; blank: bool, whether the bitmap of a code
+    leaves a row without a key. Such a row has nothing that its weights could be relative to, and takes v5_parts more time later.
+    """
+    import torch
+
+    count, place = len(number), torch.arange(len(number), device=number.device)
+    needed, code = entries[:, 2:] != _NOT_NEEDED, entries[:, 2:].long()
+    waits = torch.cat([blank, blank.new_zeros(1)])[torch.where(code >= 0, code, len(blank))]
+    behind = torch.cat([waits, waits.new_zeros(1, 2)])  # of query tiles that need nothing
+
+    def extreme(which, missing, places, of):
+        return torch.full((len(steps), *of.shape[1:]), missing, device=of.device).scatter_reduce(0, of, places, which)
+
+    lists = number[:, None].expand(-1, 2)
+    first = extreme("amin", count, torch.where(needed, place[:, None], count), lists)
+    last = extreme("amax", -1, torch.where(needed, place[:, None], -1), lists)
+    ascending, descending = (behind.gather(0, end % (count + 1)).sum(1) for end in (first, last))
+    middle = extreme("amin", count, torch.where((needed & ~waits).all(1), place, count), number)
+    key = torch.where((descending < ascending)[number], -place, place)
+    neither = (torch.minimum(ascending, descending) > 0) & (middle < count)
+    key[middle[neither]] = -count
+    return torch.argsort(number * (3 * count) + key)
 
 
 def _joined(parts: list[Lists]):
