@@ -13,7 +13,7 @@
 
 namespace hopper {
 
-constexpr int kWarpRows = 16;   // of a query tile
+constexpr int kWarpRows = 16;   // of a query tile, which a warp has
 constexpr int kNotNeeded = -2;  // the code of a KV tile for a query tile that does not need it
 
 template <int Panels> struct Shape {

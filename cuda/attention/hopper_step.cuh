@@ -10,12 +10,13 @@ namespace hopper {
 template <typename T, int Panels> struct Rows {
   // Up to 64 columns the tensor cores sum the weights: V is followed by a tile of ones, of which 8 columns are multiplied too.
   static constexpr bool ones = Panels == 1;
-  static constexpr float kUnseen = 1e-30f;
-  static constexpr int ones_bytes = ones ? 16 * 128 : 0;
 
   float o[32 * Panels + (ones ? 4 : 0)];  // the context, not divided by the sums; behind it, with ones, the sums
-  float reference[2];                     // what weights are relative to, in powers of two: the maximum of the scores or up to 8 less, 0 without a key
-  float own_sum[2];                       // without ones: of the thread's weights until total()
+  // What weights are relative to, in powers of two: the maximum of the scores or up to 8 less. Of a row that has not had a live key it is kUnseen,
+  // which changes no score and is no maximum that occurs: it is far below the rounding of any.
+  static constexpr float kUnseen = 1e-30f;
+  float reference[2];
+  float own_sum[2];  // without ones: of the thread's weights until total()
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -97,7 +98,8 @@ template <typename T, int Panels> struct Rows {
 
   // Scores in x to the exponents of their weights, relative to the reference, in powers of two; factor: of scores to those. Returns whether the
   // thread's rows ask for follow(), because a weight would be above 2^8: sums and context may be that many times as large without harm to fp32
-  // sums or 16-bit weights. Of rows that wait for their first live key it says nothing. Floats above 0 compare as integers do and above all others, in one instruction for three.
+  // sums or 16-bit weights. Of rows that wait for their first live key it says nothing. Floats above 0 compare as integers do, and above all
+  // others, in one instruction for three.
   __device__ __forceinline__ bool exponents(float (&x)[32], float factor) const {
 #pragma unroll
     for (int i = 0; i < 32; ++i) x[i] = x[i] * factor - reference[i / 2 % 2];

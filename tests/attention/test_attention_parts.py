@@ -131,6 +131,31 @@ def test_items_of_a_mask_a_head():
     assert torch.equal(out, plan.dense().reshape(6, 150, 300).int())
 
 
+@pytest.mark.parametrize(
+    "text, begins",
+    [
+        ("sliding_window:left=128,right=128", "first"),  # a tile 128 keys back has one for every row
+        ("sliding_window:left=127,right=0", "last"),  # one 127 back has none for the last row, the diagonal has
+        ("sliding_window:left=100,right=100", "middle"),
+        ("causal", "first"),
+        ("document:lengths=100+412", "first"),  # the rows of two documents have no tile in common
+    ],
+)
+def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
+    plan = prepare(masks.parse(text), 512, 512)
+    (lists,) = parts._Kept(plan).ways[0]
+    first, steps = lists.table[1]  # the pair of query tiles 2 and 3; of documents all rows of these have the same
+    places = lists.entries[first : first + steps, 0].tolist()
+    up = sorted(places)
+    if begins == "middle":
+        assert places[0] not in (up[0], up[-1]) and places[1:] == [p for p in up if p != places[0]]
+    else:
+        assert places == (up if begins == "first" else up[::-1])
+    live = plan.dense()[0]
+    seen = [live[64 * row : 64 * row + 64, places[0] : places[0] + 64] for row in (2, 3)]
+    assert all(tile.any(1).all() or not tile.any() for tile in seen), "every row has a key or the tile is not needed"
+
+
 def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
     plan = prepare(masks.load("longformer", window=64, global_tokens=64), 2048, 2048)
     work = parts.of(plan, 1, 12, 64, 264)
