@@ -1,7 +1,7 @@
 // Programmatic dependent launch: a kernel's blocks may start while those of the one before it on the stream still run (sm_90 and newer).
 //
-// A kernel that is launched so calls wait_for_previous() in every thread before it reads what an earlier kernel wrote or writes anything,
-// and let_next_start() only after that: so when a kernel's blocks start, all but the one before it are complete.
+// A kernel that is launched so calls wait_for_previous() in every thread before it reads what an earlier kernel wrote, unless the host has
+// waited for that, or writes anything, and let_next_start() only after that: so when a kernel's blocks start, all but the one before it are complete.
 #pragma once
 #include <cuda_runtime.h>
 

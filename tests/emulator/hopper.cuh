@@ -1,7 +1,7 @@
 // Stands in for cuda/common/hopper.cuh: barriers of arrivals and bytes, TMA and wgmma, from the layouts of the PTX ISA.
 //
 // With EMULATED_COPIES=late what TMA was asked for arrives only when somebody waits for it, else at once. Products run where they are
-// started; waiting for too few of them does not show.
+// started, once all four warps of the warpgroup have come to the same one; waiting for too few of them does not show.
 #pragma once
 #include <map>
 #include <type_traits>
@@ -157,6 +157,19 @@ template <typename T> float at(uint32_t address) {
   return tensor_core::to_fp32(value);
 }
 
+// A product belongs to a warpgroup: one that a warp alone asks for hangs on a GPU.
+inline void by_all_four_warps(uint64_t b) {
+  static struct {
+    int arrived;
+    unsigned generation;
+    uint64_t b;
+  } groups[8];
+  auto& group = groups[emulator::current / 128];
+  if (group.arrived == 0) group.b = b;
+  else if (group.b != b) emulator::fail("the warps of a warpgroup ask for different products");
+  emulator::barrier(group.arrived, 128, group.generation);
+}
+
 // Rows (n, k) of B: rows of the tile are n (K-major), or k (MN-major), where columns from 64 on come from a second tile, as far behind the
 // first as the descriptor's leading offset says. Elements of the operands are decoded once a product.
 template <typename T, bool RowsAreK, int N> void multiply(float (&d)[N], const float (&a)[2][16], uint64_t b, bool accumulate) {
@@ -180,6 +193,7 @@ template <typename T, bool RowsAreK, int N> void from_registers(float (&d)[N], c
   struct Operand {
     uint32_t a[4];
   } own{{a[0], a[1], a[2], a[3]}};
+  by_all_four_warps(b);
   emulator::together(own, [&](auto of) {
     float rows[2][16];
     for (int h = 0; h < 2; ++h)
@@ -191,6 +205,7 @@ template <typename T, bool RowsAreK, int N> void from_registers(float (&d)[N], c
 
 // a from shared memory, both operands K-major.
 template <typename T, int N> void from_shared(float (&d)[N], uint64_t a, uint64_t b, bool accumulate) {
+  by_all_four_warps(b);
   emulator::warp_barrier();
   const uint32_t base = uint32_t(a & 0x3fff) << 4;
   float rows[2][16];
