@@ -74,7 +74,9 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         hovertemplate="%{customdata}<extra></extra>", hoverongaps=True,
     )  # fmt: skip
     plain = dict(showgrid=False, ticks="", linecolor="rgba(0,0,0,0)")
-    fig.update_xaxes(**plain, tickvals=list(range(len(columns))), ticktext=columns, autotickangles=[0, -35, -60])
+    fig.update_xaxes(  # a slanted name may stand out at the right: plotly would leave the last one out
+        **plain, tickvals=list(range(len(columns))), ticktext=columns, autotickangles=[0, -35, -60], ticklabeloverflow="allow"
+    )
     if len(rows) > _TALL:  # the names would stand below the screen's edge
         fig.update_xaxes(side="top")
         room = 90 if many else 50  # many stand steeper
