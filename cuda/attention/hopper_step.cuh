@@ -1,5 +1,7 @@
 // What one warpgroup does with its 64 query rows and a KV tile that lies in shared memory: scores, softmax, context.
 #pragma once
+#include <cfloat>
+
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
 #include "../common/mma.cuh"
@@ -12,9 +14,9 @@ template <typename T, int Panels> struct Rows {
   static constexpr bool ones = Panels == 1;
 
   float o[32 * Panels + (ones ? 4 : 0)];  // the context, not divided by the sums; behind it, with ones, the sums
-  // What weights are relative to, in powers of two: the maximum of the scores or up to 8 less. Of a row that has not had a live key it is kUnseen,
-  // which changes no score and is no maximum that occurs: it is far below the rounding of any.
-  static constexpr float kUnseen = 1e-30f;
+  // What weights are relative to, in powers of two: kAbove more than a maximum of the row's scores that they exceed by less than 8 so far. Weights are
+  // below 2 then, which shows in one of their bits. Of a row that has not had a live key it is kUnseen: any weight is infinite.
+  static constexpr float kUnseen = -3e38f, kAbove = 7.f;
   float reference[2];
   float own_sum[2];  // without ones: of the thread's weights until total()
 
@@ -23,11 +25,6 @@ template <typename T, int Panels> struct Rows {
     for (float& x : o) x = 0.f;
 #pragma unroll
     for (int r = 0; r < 2; ++r) reference[r] = kUnseen, own_sum[r] = 0.f;
-  }
-
-  // Whether one of the thread's rows gets its first live key; bits: of a partial tile, else all.
-  __device__ __forceinline__ bool begins(uint32_t bits) const {
-    return (reference[0] == kUnseen && bits & 0x33333333) || (reference[1] == kUnseen && bits & 0xcccccccc);
   }
 
   __device__ __forceinline__ float& sum(int r) {
@@ -96,35 +93,23 @@ template <typename T, int Panels> struct Rows {
       if (!(bits & (1u << i))) x[i] = -INFINITY;
   }
 
-  // Scores in x to the exponents of their weights, relative to the reference, in powers of two; factor: of scores to those. Returns whether the
-  // thread's rows ask for follow(), because a weight would be above 2^8: sums and context may be that many times as large without harm to fp32
-  // sums or 16-bit weights. Of rows that wait for their first live key it says nothing. Floats above 0 compare as integers do, and above all
-  // others, in one instruction for three.
-  __device__ __forceinline__ bool exponents(float (&x)[32], float factor) const {
-#pragma unroll
-    for (int i = 0; i < 32; ++i) x[i] = x[i] * factor - reference[i / 2 % 2];
-    int most[2] = {__float_as_int(x[0]), __float_as_int(x[1])};
-#pragma unroll
-    for (int i = 2; i < 32; i += 2) most[i / 2 % 2] = max(max(most[i / 2 % 2], __float_as_int(x[i])), __float_as_int(x[i + 1]));
-    return max(most[0], most[1]) > 0x41000000;  // 8
-  }
-
-  // The same, and the reference becomes the maximum where a weight would be above 2^8 or the first of its row; sums are relative to it then, and
-  // the context is to be multiplied by shrink.
+  // Scores in x to the exponents of their weights, relative to the reference, which becomes that of the row's maximum where a weight would be 2 or
+  // more or the first of its row; the context is to be multiplied by shrink, as the sums are here.
   __device__ __forceinline__ void follow(float (&x)[32], float factor, float (&shrink)[2]) {
-    exponents(x, factor);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float top = x[2 * r];
+      const bool first = reference[r] == kUnseen;
+      const float before = first ? 0.f : reference[r];
+      float top = -INFINITY;
 #pragma unroll
-      for (int i = 1; i < 32; ++i)
-        if (i / 2 % 2 == r) top = fmaxf(top, x[i]);
+      for (int i = 0; i < 32; ++i)
+        if (i / 2 % 2 == r) top = fmaxf(top, x[i] = x[i] * factor - before);
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-      const bool first = reference[r] == kUnseen, higher = top > (first ? -INFINITY : 8.f);
-      const float by = higher ? top : 0.f;
+      const bool higher = top >= (first ? -FLT_MAX : 1.f);
+      const float by = higher ? top + kAbove : 0.f;
       shrink[r] = first ? 0.f : exp2_approx(-by);
-      if (higher) reference[r] = first ? top : reference[r] + top;
+      if (higher) reference[r] = before + by;
       own_sum[r] *= shrink[r];
 #pragma unroll
       for (int i = 0; i < 32; ++i)
@@ -137,16 +122,21 @@ template <typename T, int Panels> struct Rows {
     for (int i = 0; i < int(sizeof o / sizeof *o); ++i) o[i] *= shrink[i / 2 % 2];
   }
 
-  // Exponents in x to weights in x; part: what they add to the sums, without ones.
-  static __device__ __forceinline__ void exponentials(float (&x)[32], float (&part)[2]) {
+  // The scores of 32 columns in x to weights in x; part: what they add to the sums, without ones.
+  template <int Half> __device__ __forceinline__ void weigh(float (&x)[32], float factor, float (&part)[2]) const {
+#pragma unroll
+    for (int i = 16 * Half; i < 16 * Half + 16; ++i) x[i] = x[i] * factor - reference[i / 2 % 2];
+    exponentials<Half>(x, part);
+  }
+  template <int Half> static __device__ __forceinline__ void exponentials(float (&x)[32], float (&part)[2]) {
     float sums[2][2] = {};
 #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 16 * Half; i < 16 * Half + 16; ++i) {
       x[i] = exp2_approx(x[i]);
       if constexpr (!ones) sums[i / 2 % 2][i % 2] += x[i];
     }
 #pragma unroll
-    for (int r = 0; r < 2; ++r) part[r] = sums[r][0] + sums[r][1];
+    for (int r = 0; r < 2; ++r) part[r] = sums[r][0] + sums[r][1] + (Half ? part[r] : 0.f);
   }
   __device__ __forceinline__ void add(const float (&part)[2]) {
 #pragma unroll
@@ -156,6 +146,14 @@ template <typename T, int Panels> struct Rows {
   static __device__ __forceinline__ void pack(uint32_t (&weights)[4][4], const float (&x)[32]) {
 #pragma unroll
     for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = tensor_core::pack<T>(x[2 * i], x[2 * i + 1]);
+  }
+
+  // Whether one of the weights is 2 or more, infinite or no number: then, and only then, the highest bit of its exponent is set.
+  static __device__ __forceinline__ bool high(const uint32_t (&weights)[4][4]) {
+    uint32_t any = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) any |= weights[i / 4][i % 4];
+    return any & 0x40004000;
   }
 
   // The sums of the thread's two rows over all keys.

@@ -7,7 +7,8 @@
 // Entries of the schedule (four int32 each; args.schedule, all parts together), a step each:
 //   where the KV tile begins: index and residue (hopper.cuh, make_ordered_map); its code for the first query tile of a pair and for the
 //   second: -1 all live, -2 not needed, else a row of args.fragments
-// Items (four int32): `rounds` rows of one item for each team of warpgroups, which walks through its own column of them:
+// Items (four int32): `rounds` rows of one item for each team of warpgroups, which walks through its own column of them; first come the first teams
+// of all blocks, then the second ones:
 //   pair of query tiles or -1 where the team has no more, batch entry * heads + head, first entry,
 //   steps + kItemSteps (1 + slot of its partial result), slot -1 where the item finishes its rows
 // Joins (four int32), a list that was cut: pair, batch entry * heads + head, first slot, slots

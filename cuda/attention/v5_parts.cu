@@ -2,7 +2,7 @@
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
 //
-// One block stays on each multiprocessor and its teams walk through their own items (hopper_items.cuh): two neighbouring query tiles and
+// One block stays on each multiprocessor and its teams walk through their own items (hopper_take.cuh): two neighbouring query tiles and
 // steps of two KV tiles that either of them needs. A dilated mask is a sliding window inside each residue class, a strided one a window
 // and, in order of residues, a triangle: TMA takes 64 rows of such an order as one box, from the rows' own places and back to them, so
 // nothing is copied. A list that would keep one team busy while others are done is cut; its pieces leave sums and contexts in fp32, which a
@@ -10,7 +10,7 @@
 // arrives by TMA like queries and keys. A later part's blocks start, by programmatic dependent launch, on multiprocessors that the part
 // before has left, and fetch queries and keys while others finish it. Everything happens in a fixed order, so that results repeat bit for bit.
 #include "attention.cuh"
-#include "hopper_items.cuh"
+#include "hopper_take.cuh"
 
 namespace {
 using namespace hopper;
@@ -25,13 +25,20 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
   extern __shared__ __align__(1024) uint8_t shared[];
   // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
   const int warp = uniform(threadIdx.x / 32), wg = warp / 4;
-  if (threadIdx.x == 0) {
-    for (int t = 0; t < S::teams; ++t) Team<S>(shared, t).init();
+  if (wg < 2 * S::teams && threadIdx.x % 256 == 0) {
+    Team<S>(shared, wg / 2).init();
     barrier_init_fence();
+  }
+  Ahead ahead;
+  const int number = warp % 4 * gridDim.x + blockIdx.x;  // of the team that a loading warp is for: first all blocks' first ones (items.py)
+  if (wg == 2 * S::teams && warp % 4 < S::teams) {  // while others make barriers
+    for (const CUtensorMap* map : {&q_map, &k_map, &v_map, &out_map})
+      if (threadIdx.x % 128 == 0) prefetch_map(map);
+    ahead = first_ahead(work, number);
   }
   fill_ones<T, S>(shared);
   __syncthreads();
-  // A later part reads what the first one reads, and waits before it reads what that leaves (hopper_items.cuh); what follows it starts
+  // A later part reads what the first one reads, and waits before it reads what that leaves (hopper_load.cuh, hopper_take.cuh); what follows it starts
   // when it ends, since its blocks do not know here that those before have.
   if (wg < 2 * S::teams) {
     if (!work.later) wait_for_previous();
@@ -40,8 +47,8 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
   if (wg == 2 * S::teams) {
     fewer_registers<S::loader_registers>();
     const int t = warp % 4;
-    if (t < S::teams && threadIdx.x % 32 == 0)
-      load_items<Panels>(&q_map, &k_map, &v_map, &before_map, args, work, Team<S>(shared, t), blockIdx.x * S::teams + t);
+    if (t < S::teams)
+      load_items<Panels>(&q_map, &k_map, &v_map, &before_map, args, work, Team<S>(shared, t), number, ahead);
   } else {
     more_registers<S::team_registers>();
     take_items<T, Panels>(args, &out_map, work, Team<S>(shared, wg / 2), wg);
@@ -52,7 +59,7 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
 // A block a (list that was cut, query tile of its pair): the pieces' results in their order.
 template <typename T, int Panels>
 __global__ void __launch_bounds__(128) attention_items_join(const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
-  __shared__ __align__(16) uint8_t tile[Panels * kTileBytes];
+  __shared__ __align__(128) uint8_t tile[Panels * kTileBytes];
   wait_for_previous();
   let_next_start();
   const int half = blockIdx.x % 2;

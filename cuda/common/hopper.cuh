@@ -130,6 +130,11 @@ template <int Branch = 0> __device__ __forceinline__ void wgmma_wait_in_branch()
   asm volatile("wgmma.wait_group.sync.aligned 0;  // in branch %0" ::"n"(Branch) : "memory");
 }
 
+// Four 8 x 8 matrices of 16-bit elements to shared memory: ldmatrix (mma.cuh) the other way round.
+__device__ __forceinline__ void stmatrix_x4(uint32_t address, const uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+
 #define FS_ACC8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define FS_ACC32(d) FS_ACC8(d, 0), FS_ACC8(d, 8), FS_ACC8(d, 16), FS_ACC8(d, 24)
 #define FS_REGS32                                                                                                          \

@@ -29,6 +29,9 @@ CASES = (
     ({"seq": 64, "seq_k": 130, "mask": "padding:lengths=66+3", "batch": 2}, "whole", 1),
     ({"seq": 600, "mask": "bigbird:window=5,global_tokens=3,block=64,random_blocks=3"}, "whole", 1),
     ({"seq": 1}, "whole", 1),
+    ({"seq": 1300, "mask": "bigbird:window=5,global_tokens=3,block=64,random_blocks=3"}, "whole", 1),
+    ({"seq": 70, "seq_k": 2300, "heads": 2}, "whole", 1),
+    ({"seq": 200, "mask": "sliding_window:left=20,right=200", "head_dim": 128}, "whole", 1),
     ({"seq": 260, "mask": "sliding_window:left=100,right=30"}, "whole", 1),
     ({"seq": 300, "mask": "document:lengths=90+150+60", "head_dim": 128}, "whole", 1),
 )

@@ -118,7 +118,7 @@ def test_items_are_the_mask(text, sizes, teams):
     for way in kept.ways:
         kept.ways = [way]
         if way:
-            out, slots = decoded(kept.work(3, teams), plan, -(-sizes[0] // 128))
+            out, slots = decoded(kept.work(3, teams, 1 + teams // 6 % 2), plan, -(-sizes[0] // 128))
             assert torch.equal(out, plan.dense()[0].int().expand(3, -1, -1))
             if teams == 1:
                 assert slots == [0] * len(way), "one team has nobody to share with"
@@ -210,7 +210,7 @@ def test_work_made_for_a_gpu_is_that_of_the_cpu():
                 if kept.ways[way]:
                     whole, kept.ways = kept.ways, [kept.ways[way]]
                     kept.tensors = {}
-                    made.append(kept.work(4, 64))
+                    made.append(kept.work(4, 64, 2))
                     kept.ways = whole
             assert not made or all(
                 torch.equal(getattr(made[0], f), getattr(made[1], f).cpu()) for f in ("schedule", "items", "parts")
@@ -249,7 +249,7 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
             for blocks in (1, 100_000) if way else ():
                 kept = parts._Kept(plan)
                 kept.ways = [way]
-                work = kept.work(8, blocks)
+                work = kept.work(8, blocks, 1 + (head_dim <= 64))
                 args = (q, k, v, parts.KERNEL, work.buffer, work.layout)
                 outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
                 assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim)

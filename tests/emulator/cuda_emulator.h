@@ -214,6 +214,11 @@ template <typename T> T __shfl_down_sync(unsigned, T v, int distance) {
   return emulator::together(v, [=](auto of) { return of(from); });
 }
 
+inline unsigned __brev(unsigned x) {
+  unsigned turned = 0;
+  for (int i = 0; i < 32; ++i) turned |= (x >> i & 1) << (31 - i);
+  return turned;
+}
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 inline float __expf(float x) { return std::exp(x); }

@@ -18,13 +18,14 @@ struct CUtensorMap {
   int64_t sizes[5], strides[5], box[5];
 };
 
-inline int __any_sync(unsigned, int mine) {
+inline unsigned __ballot_sync(unsigned, int mine) {
   return emulator::together(mine, [](auto of) {
-    int any = 0;
-    for (int i = 0; i < 32; ++i) any |= of(i);
-    return any;
+    unsigned all = 0;
+    for (int i = 0; i < 32; ++i) all |= unsigned(of(i) != 0) << i;
+    return all;
   });
 }
+inline int __any_sync(unsigned lanes, int mine) { return __ballot_sync(lanes, mine) != 0; }
 
 namespace hopper {
 
@@ -139,6 +140,8 @@ inline void boxes_commit() { async_copy::commit(); }
 template <int Pending> void boxes_read() { async_copy::wait<Pending>(); }
 inline void boxes_stored() { async_copy::wait<0>(); }
 inline void prefetch_map(const CUtensorMap*) {}
+
+inline void stmatrix_x4(uint32_t address, const uint32_t (&r)[4]) { tensor_core::store_matrices(address, r); }
 
 inline uint64_t tile_descriptor(const void* tile) { return (shared_address(tile) & 0x3ffff) >> 4 | uint64_t(1) << 16; }
 inline uint64_t wide_descriptor(const void* tile, const void* next) {

@@ -70,6 +70,23 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address) { load_matrice
 inline void ldmatrix_x2(uint32_t (&r)[2], uint32_t address) { load_matrices<2>(r, address, false); }
 inline void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address) { load_matrices<2>(r, address, true); }
 
+// The other way round, and those that lie in the same column of the banks are counted too.
+inline void store_matrices(uint32_t address, const uint32_t (&r)[4]) {
+  if (address % 16) emulator::fail("stmatrix to an address that is not a multiple of 16");
+  emulator::together(address, [&](auto of) {
+    for (int i = 0; i < 4; ++i) {
+      std::memcpy(shared_pointer(of(8 * i + emulator::lane() / 4)) + 4 * (emulator::lane() % 4), &r[i], 4);
+      unsigned seen = 0;
+      for (int j = 0; j < 8 && emulator::lane() == 0; ++j) {
+        const unsigned column = 1u << of(8 * i + j) / 16 % 8;
+        emulator::bank_conflicts += (seen & column) != 0;
+        seen |= column;
+      }
+    }
+    return 0;
+  });
+}
+
 template <typename T> uint32_t pack(float low, float high);
 template <> inline uint32_t pack<__half>(float low, float high) {
   return __float2half_rn(low).bits | uint32_t(__float2half_rn(high).bits) << 16;

@@ -20,7 +20,7 @@ _MERGE = 2.0  # of an item in a later part: merging with rows that are there
 PART = 5.0  # the launch of a further part
 _WORTH = 0.98  # a further cut has to be predicted to leave so much of the time: partial results take memory, tens of KB each
 _CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # into how many pieces the longest list may be cut
-_SIMULATED = 1 << 14  # items up to which each goes to the team that is free first
+_SIMULATED = 1 << 14  # items up to which each is placed for itself
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,9 @@ class Items:
         return self.rows[self.rows[:, 0] >= 0, 3] % ITEM_STEPS
 
 
-def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, later: bool = False) -> Items:
-    """The items of a part whose masks (batch entries, heads) ``copies`` (batch entry, head) pairs share each, for so many teams.
+def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, a_block: int, later: bool = False) -> Items:
+    """The items of a part whose masks (batch entries, heads) ``copies`` (batch entry, head) pairs share each, for so many teams, ``a_block``
+    of which share a multiprocessor: with b blocks team t is one of block t % b.
 
     Lists longer than a bound are cut into pieces of about equal length. The bound is the length of the longest list through 1, 2, 3, …
     pieces, whichever is predicted to be done first, fewer pieces where more gain little. later: rows are merged with those of an earlier part.
@@ -65,7 +66,7 @@ def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, later: bo
     for pieces in _CUTS:
         bound = -(-longest // pieces) if longest else 1
         found = _pieces(part, bound, later)
-        took, where = _placed(found, copies, teams, later)
+        took, where = _placed(found, copies, teams, a_block, later)
         if best is None or took < _WORTH * best[0]:
             best = took, found, where
         if bound <= 1:
@@ -74,9 +75,9 @@ def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, later: bo
     return Items(*_rows(found, where, part.pairs, masks, copies, teams), took)
 
 
-def uncut(part: Lists, copies: int, teams: int) -> float:
+def uncut(part: Lists, copies: int, teams: int, a_block: int) -> float:
     """Predicted steps where every list is an item of its own."""
-    return _placed(_pieces(part, max(1, int(part.table[:, 1].max(initial=0))), False), copies, teams, False)[0]
+    return _placed(_pieces(part, max(1, int(part.table[:, 1].max(initial=0))), False), copies, teams, a_block, False)[0]
 
 
 def _pieces(part: Lists, bound: int, later: bool):
@@ -100,8 +101,8 @@ def _pieces(part: Lists, bound: int, later: bool):
     return pieces[np.argsort(2 * pieces[:, 4] <= pieces[:, 4].max(initial=0), kind="stable")], joins
 
 
-def _placed(found, copies: int, teams: int, later: bool):
-    """(predicted steps, team of each item): items as _order has them, each to the team that is free first."""
+def _placed(found, copies: int, teams: int, a_block: int, later: bool):
+    """(predicted steps, team of each item): items as _order has them, each to the team with less to do of the block with least."""
     pieces, joins = found
     took = pieces[:, 4] / 4 + _ITEM + _PIECE * (pieces[:, 3] >= 0) + _MERGE * later
     end = _JOIN if len(joins) else 0.0
@@ -113,13 +114,14 @@ def _placed(found, copies: int, teams: int, later: bool):
         turn, place = np.divmod(np.arange(len(order)), teams)
         where = np.where(turn % 2, teams - 1 - place, place)
         return end + np.bincount(where, took, teams).max(), where
-    where = np.empty(len(order), np.int64)
-    free = [(0.0, team) for team in range(teams)]
+    where, busy, blocks = np.empty(len(order), np.int64), [0.0] * teams, -(-teams // a_block)
+    free = [(0.0, block) for block in range(blocks)]
     for i, each in enumerate(took.tolist()):
-        at, team = free[0]
-        where[i] = team
-        heapq.heapreplace(free, (at + each, team))
-    return end + max(free)[0], where
+        done, block = free[0]
+        where[i] = team = min(range(block, teams, blocks), key=busy.__getitem__)
+        busy[team] += each
+        heapq.heapreplace(free, (done + each, block))
+    return end + max(busy), where
 
 
 def _order(pieces, copies: int):

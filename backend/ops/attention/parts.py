@@ -67,8 +67,9 @@ def known(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None =
     return None if kept is None else kept.works.get(_key(plan, batch, heads, head_dim, teams))
 
 
-def _key(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None) -> tuple[int, int]:
-    return batch * heads // (plan.batch * plan.heads), teams or _teams(plan.device, head_dim)
+def _key(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None) -> tuple[int, int, int]:
+    """Of a work: copies of each mask, teams, and how many of these share a multiprocessor."""
+    return batch * heads // (plan.batch * plan.heads), teams or _teams(plan.device, head_dim), _a_block(head_dim)
 
 
 def of(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None = None) -> Work:
@@ -104,11 +105,11 @@ class _Kept:
         self.ways = [[_whole(plan)], _parts(plan)]
         self.build_ms = (time.perf_counter() - begin) * 1e3
 
-    def work(self, copies: int, teams: int) -> Work:
+    def work(self, copies: int, teams: int, a_block: int) -> Work:
         import torch
 
         begin = time.perf_counter()
-        made = [(*_one_after_another(way, self.sizes[2:], copies, teams), way) for way in self.ways if way]
+        made = [(*_one_after_another(way, self.sizes[2:], copies, teams, a_block), way) for way in self.ways if way]
         predicted, described, rows, figures, way = min(made, key=lambda m: m[0])
         entries, fragments = _joined(way)
         arrays = {"schedule": entries, "fragments": fragments, "items": torch.from_numpy(rows).to(self.device)}
@@ -116,13 +117,17 @@ class _Kept:
         if self.device.type == "cuda":  # the kernel reads items before what stands in front of it is done
             torch.cuda.current_stream(self.device).synchronize()
         took = self.build_ms + (time.perf_counter() - begin) * 1e3
-        gain = items.uncut(self.ways[0][0], copies, teams) / predicted
+        gain = items.uncut(self.ways[0][0], copies, teams, a_block) / predicted
         return Work(torch.from_numpy(described), predicted, gain, figures, took, data, layout, **views)
 
 
 def resident(multiprocessors: int, head_dim: int) -> int:
     """How many teams a GPU runs at once."""
-    return multiprocessors * (2 if head_dim <= 64 else 1)
+    return multiprocessors * _a_block(head_dim)
+
+
+def _a_block(head_dim: int) -> int:
+    return 2 if head_dim <= 64 else 1
 
 
 def _teams(device, head_dim: int) -> int:
@@ -260,13 +265,13 @@ def _joined(parts: list[Lists]):
     return torch.cat(entries).contiguous(), torch.cat([p.fragments for p in parts]).contiguous()
 
 
-def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, teams: int):
+def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, teams: int, a_block: int):
     """(predicted steps, description, rows of items and joins, figures) of these parts."""
     heads = masks[0] * masks[1] * copies
     described, rows, took, entry = [], [], items.PART * (len(parts) - 1), 0
     figures = Figures(len(parts), 0, 0, 0.0, 0, 0, 0)
     for number, part in enumerate(parts):
-        made = items.make(part, masks, copies, teams, later=number > 0)
+        made = items.make(part, masks, copies, teams, a_block, later=number > 0)
         steps, needed = made.steps, int((part.needs[part.table.sum(1)] - part.needs[part.table[:, 0]]).sum()) * copies
         figures = figures._replace(
             joins=figures.joins + (len(made.joins) > 0),
