@@ -27,6 +27,8 @@ struct Items {
   __device__ __forceinline__ int4 item(int round, int team) const {
     return round < rounds && team < teams ? items[int64_t(round) * teams + team] : make_int4(-1, 0, 0, 0);
   }
+  static __device__ __forceinline__ int pair(int x) { return x % kItemPairs; }
+  static __device__ __forceinline__ uint32_t kept(int x) { return uint32_t(x) / kItemPairs; }
   static __device__ __forceinline__ uint32_t steps(int w) { return uint32_t(w) % kItemSteps; }
   static __device__ __forceinline__ int slot(int w) { return int(uint32_t(w) / kItemSteps) - 1; }
 

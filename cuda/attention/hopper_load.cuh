@@ -9,8 +9,8 @@ namespace hopper {
 
 constexpr int kNotNeeded = -2;  // the code of a KV tile for a query tile that does not need it
 
-// A round is an item, or 32 steps of one that has more. What items[] of its slot of queries says: pair of query tiles or -1 where no more
-// follow, batch entry * heads + head, batch entry, and a number made of
+// A round is an item, or 32 steps of one that has more. What items[] of its slot of queries says: what the item does (parts.h),
+// -1 where no more follow, batch entry * heads + head, batch entry, and a number made of
 constexpr int kRoundSteps = 64;                 // its steps, in the bits below,
 constexpr int kBegins = 64, kEnds = 128;        // whether the item begins and whether it ends with it
 constexpr int kSlots = 256;                     // and 1 + slot of the item's partial result, from here on
@@ -47,6 +47,7 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
   const bool speaker = lane == 0;
   int turn = 0;
   uint32_t step = 0, merged = 0, from = 0;
+  uint32_t shift = 0;  // a step's tiles lie in slot step + shift of the rings: those that are kept stay where they are
   int4 item = item_of(ahead.item, 0);
   if (!work.later) wait_for_previous();
   for (uint32_t round = 0;; ++round) {
@@ -61,13 +62,15 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
     }
     const uint32_t all = Items::steps(item.w), steps = all - from < 32 ? all - from : 32;
     const bool ends = from + steps == all;
+    const uint32_t kept = from == 0 ? Items::kept(item.x) : 0;
+    shift -= kept;
     const int b = item.y / args.heads, h = item.y - b * args.heads, h_kv = h / group;
     const int4 needs = make_int4(__brev(__ballot_sync(kAll, ahead.entry.z != kNotNeeded)), __brev(__ballot_sync(kAll, ahead.entry.z >= 0)),
                                  __brev(__ballot_sync(kAll, ahead.entry.w != kNotNeeded)), __brev(__ballot_sync(kAll, ahead.entry.w >= 0)));
     auto load_rows = [&](uint8_t* to, const CUtensorMap* map, uint64_t* barrier) {
       barrier_expect(barrier, 2 * S::tile_bytes);
       for (int w = 0; w < 2; ++w) {
-        const int2 at = work.index_of((2 * item.x + w) * 64);
+        const int2 at = work.index_of((2 * Items::pair(item.x) + w) * 64);
         for (int p = 0; p < Panels; ++p) load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, at.x, at.y, h, b);
       }
     };
@@ -90,9 +93,14 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
       const int2 code = make_int2(__shfl_sync(kAll, ahead.entry.z, i), __shfl_sync(kAll, ahead.entry.w, i));
       if (!speaker) continue;
       auto load = [&](const auto& ring, const CUtensorMap* map) {
-        barrier_expect(ring.full + step % S::kv_slots, S::tile_bytes);
-        for (int p = 0; p < Panels; ++p)
-          load_tile(ring.at(step) + p * kTileBytes, map, ring.full + step % S::kv_slots, 64 * p, x, y, h_kv, b);
+        uint64_t* const there = ring.full + step % S::kv_slots;
+        if (i < kept) {
+          barrier_arrive(there, 1);
+          return;
+        }
+        // Free: behind the tiles kept, what it held before was of a step four or more before this one.
+        barrier_expect(there, S::tile_bytes);
+        for (int p = 0; p < Panels; ++p) load_tile(ring.at(step + shift) + p * kTileBytes, map, there, 64 * p, x, y, h_kv, b);
       };
       team.k.await_empty(step);
       team.codes[step % S::kv_slots] = code;

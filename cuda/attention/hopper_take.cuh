@@ -18,6 +18,7 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
   const uint64_t first_v = Rows<T, Panels>::values_descriptor(team.v.first, team.ones);
   constexpr uint32_t kTile = S::tile_bytes >> 4;
   uint32_t step = 0, stored = 0;
+  uint32_t shift = 0;  // of where tiles lie in the rings (hopper_load.cuh)
   Rows<T, Panels> rows;
   bool begun = false;  // there is a context
   float before[2];     // asked for long before it is needed
@@ -27,17 +28,18 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
     const int4 item = team.items[round % S::q_slots];
     const int2 needs = reinterpret_cast<const int2*>(team.needs + round % S::q_slots)[half];
     if (uniform(item.x) < 0) break;
-    const int what = uniform(item.w), slot = what / kSlots - 1;
+    const int pair = Items::pair(uniform(item.x)), what = uniform(item.w), slot = what / kSlots - 1;
     uint32_t needed = uniform(needs.x), partial = uniform(needs.y);  // the highest bits are those of this step
     auto highest = [](uint32_t bits) { return int(bits) < 0; };
     const uint32_t end = step + what % kRoundSteps;
     if (what & kBegins) {
+      shift -= Items::kept(uniform(item.x));
       rows.clear();
       begun = false;
     }
     if (work.later) {
       if (round == 0) wait_for_previous();
-      if (what & kEnds && slot < 0) work.known(args, uniform(item.y), 2 * uniform(item.x) + half, before);
+      if (what & kEnds && slot < 0) work.known(args, uniform(item.y), 2 * pair + half, before);
     }
     float x[32];
     uint32_t weights[4][4];
@@ -52,10 +54,10 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
       }
     };
     look(step, partial);
-    auto start_scores = [&] { rows.start_scores(x, q, moved_descriptor(first_k, step % S::kv_slots * kTile)); };
+    auto start_scores = [&] { rows.start_scores(x, q, moved_descriptor(first_k, (step + shift) % S::kv_slots * kTile)); };
     auto start_context = [&](uint32_t of) {
       team.v.await_full(of);
-      rows.start_context(weights, moved_descriptor(first_v, of % S::kv_slots * Rows<T, Panels>::values_slot));
+      rows.start_context(weights, moved_descriptor(first_v, (of + shift) % S::kv_slots * Rows<T, Panels>::values_slot));
     };
     auto finish_context = [&](uint32_t of) {
       wgmma_wait<0>();
@@ -112,7 +114,7 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
           rows.pack(weights, x);
           // Whether scores grew is known only here, so that nothing waits for it; seldom do they, and are needed again.
           if (__any_sync(0xffffffffu, rows.high(weights))) {
-            rows.scores_again(x, team.q.at(round) + half * S::tile_bytes, team.k.at(step), args.head_dim & 1);
+            rows.scores_again(x, team.q.at(round) + half * S::tile_bytes, team.k.at(step + shift), args.head_dim & 1);
             if (highest(partial)) {
               const int code = reinterpret_cast<const int*>(team.codes + step % S::kv_slots)[half];
               rows.mask(x, args.fragments[int64_t(code) * 128 + threadIdx.x % 128]);
@@ -131,7 +133,7 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
     if (!(what & kEnds)) continue;
     rows.total();
     if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
-    else work.template stage<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * uniform(item.x) + half, team.out, stored++, rows, before);
+    else work.template stage<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half, team.out, stored++, rows, before);
   }
   boxes_read<0>();  // shared memory is this block's until then
 }

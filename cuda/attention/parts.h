@@ -9,13 +9,15 @@
 //   second: -1 all live, -2 not needed, else a row of args.fragments
 // Items (four int32): `rounds` rows of one item for each team of warpgroups, which walks through its own column of them; first come the first teams
 // of all blocks, then the second ones:
-//   pair of query tiles or -1 where the team has no more, batch entry * heads + head, first entry,
+//   pair of query tiles + kItemPairs * kept, or -1 where the team has no more; batch entry * heads + head; first entry;
 //   steps + kItemSteps (1 + slot of its partial result), slot -1 where the item finishes its rows
+// kept: so many KV tiles, at most 4, are the first of this item and the last, in the same order, of the one before it in the column
 // Joins (four int32), a list that was cut: pair, batch entry * heads + head, first slot, slots
 #pragma once
 #include "attention.cuh"
 
-constexpr int kItemSteps = 8192;  // more than an item has
+constexpr int kItemSteps = 8192;     // more than an item has
+constexpr int kItemPairs = 1 << 24;  // more pairs of query tiles than there are
 
 struct AttentionPart {
   int64_t q_modulus, k_modulus;

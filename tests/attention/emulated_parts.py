@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from unittest import mock
 
 import torch
 
@@ -34,18 +35,23 @@ CASES = (
     ({"seq": 200, "mask": "sliding_window:left=20,right=200", "head_dim": 128}, "whole", 1),
     ({"seq": 260, "mask": "sliding_window:left=100,right=30"}, "whole", 1),
     ({"seq": 300, "mask": "document:lengths=90+150+60", "head_dim": 128}, "whole", 1),
+    ({"seq": 900, "mask": "sliding_window:left=128,right=128"}, "whole", 1),
+    ({"seq": 900, "mask": "sliding_window:left=128,right=0", "head_dim": 128}, "whole", 1),
+    ({"seq": 900, "mask": "sliding_window:left=64,right=0"}, "whole", 2),
+    ({"seq": 700, "mask": "sliding_window:left=20,right=64", "heads": 2}, "whole", 2),
+    ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2}, "parts", 1),
 )
 """With how the mask is taken: as a whole or in parts, and whether lists are cut into pieces; and how many teams there are."""
 
 
 def work_of(plan, values, taken: str, teams: int):
-    """The work of a call where whole or parts is not left to the prediction, and a piece costs nothing."""
+    """The work of a call where whole or parts is not left to the prediction, and pieces, where they are wanted, cost nothing."""
     kept = parts._Kept(plan)
     kept.ways = [kept.ways["part" in taken]]
     object.__setattr__(plan, "_parts", kept)
-    for price in ("_ITEM", "_PIECE", "_JOIN"):
-        setattr(items, price, 0.0)
-    return parts.of(plan, values["batch"], values["heads"], values["head_dim"], teams)
+    prices = {name: 0.0 if "pieces" in taken else getattr(items, name) for name in ("_ITEM", "_PIECE", "_JOIN")}
+    with mock.patch.multiple(items, **prices):
+        return parts.of(plan, values["batch"], values["heads"], values["head_dim"], teams)
 
 
 def seen(work) -> str:

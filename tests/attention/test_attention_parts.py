@@ -70,11 +70,16 @@ def decoded(work, plan, pairs):
         q_order = tiles.ordered(np.arange(seq_q), q_modulus, seq_q)
         k_order = tiles.ordered(np.arange(seq_k), k_modulus, seq_k)
         placed = torch.zeros(heads, pairs * 128, -(-seq_k // 64) * 64, dtype=torch.int32)
-        for pair, head, entry, packed in mine:
-            if pair < 0:
+        held = {}  # by team: the KV tiles of its last item
+        for number, (what, head, entry, packed) in enumerate(mine):
+            if what < 0:
                 continue
+            kept, pair = divmod(what, items.ITEM_PAIRS)
             slot, steps = packed // items.ITEM_STEPS - 1, packed % items.ITEM_STEPS
             (used if slot >= 0 else finished).append(slot if slot >= 0 else (pair, head))
+            here = [(head, *row[:2]) for row in entries[entry : entry + steps]]
+            assert kept <= items.MOST_KEPT and here[:kept] == held.get(number % teams, [])[-kept:][:kept]
+            held[number % teams] = here
             for index, residue, *codes in entries[entry : entry + steps]:
                 place = residue * (seq_k // k_modulus) + index
                 for query, code in enumerate(codes):

@@ -176,7 +176,8 @@ def _every_key(plan: Plan) -> Lists:
     pairs = _pairs(plan.seq_q)
     table = np.repeat(one.table[:1], pairs, 0)
     table[pairs - last :] = one.table[1:]
-    return Lists(1, 1, pairs, one.entries, one.fragments, np.tile(table, (plan.batch * plan.heads, 1)), one.needs)
+    table = np.tile(table, (plan.batch * plan.heads, 1))
+    return Lists(1, 1, pairs, one.entries, one.fragments, table, one.needs, _overlap(one.entries, table, pairs))
 
 
 def _parts(plan: Plan) -> list[Lists]:
@@ -219,9 +220,10 @@ def _lists(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_
     steps = torch.bincount(number, minlength=masks * pairs)
     entries = entries[_seen_first(entries, number, steps, (bitmaps == 0).any(1))]
     steps = steps.cpu().numpy()
-    needs = (entries[:, 2:] != _NOT_NEEDED).sum(1).cpu().numpy()
+    needs = (entries[:, 2:] != _NOT_NEEDED).cpu().numpy()
+    needs = np.concatenate([[[0, 0]], np.cumsum(needs, 0)])
     table = np.stack([np.cumsum(steps) - steps, steps], 1)
-    return Lists(rows, keys, pairs, entries, schedule.fragments(bitmaps), table, np.concatenate([[0], np.cumsum(needs)]))
+    return Lists(rows, keys, pairs, entries, schedule.fragments(bitmaps), table, needs, _overlap(entries, table, pairs))
 
 
 def _seen_first(entries, number, steps, blank):
@@ -250,6 +252,22 @@ def _seen_first(entries, number, steps, blank):
     neither = (torch.minimum(ascending, descending) > 0) & (middle < count)
     key[middle[neither]] = -count
     return torch.argsort(number * (3 * count) + key)
+
+
+def _overlap(entries, table, pairs: int):
+    """Lists.overlap of these lists: the most tiles, up to items.MOST_KEPT, that are first here and last there, in the same order."""
+    places = entries[:, :2].cpu().numpy()
+    first, steps = table.T
+    pair = np.arange(len(table)) % pairs
+    found = np.zeros((2, len(table)), np.int64)
+    for way, by in enumerate((-1, 1)):
+        here = np.flatnonzero((pair + by >= 0) & (pair + by < pairs))
+        for many in range(1, items.MOST_KEPT + 1):
+            here = here[np.minimum(steps[here], steps[here + by]) >= many]
+            at, there = np.arange(many), here + by
+            same = places[first[here, None] + at] == places[(first + steps)[there, None] - many + at]
+            found[way, here[same.all((1, 2))]] = many
+    return found
 
 
 def _joined(parts: list[Lists]):
