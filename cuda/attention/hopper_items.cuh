@@ -4,7 +4,6 @@
 // comes by TMA too, ahead like queries and keys (hopper_load.cuh).
 #pragma once
 #include "../common/launch.cuh"
-#include "../common/roles.cuh"
 #include "../common/warpgroup.cuh"
 #include "hopper_step.cuh"
 #include "parts.h"
@@ -32,12 +31,12 @@ struct Items {
   static __device__ __forceinline__ uint32_t steps(int w) { return uint32_t(w) % kItemSteps; }
   static __device__ __forceinline__ int slot(int w) { return int(uint32_t(w) / kItemSteps) - 1; }
 
-  // This thread's share of a partial result.
-  template <int Panels> __device__ __forceinline__ float* slot_at(int slot, int half) const {
-    return slots + (int64_t(slot) * 2 + half) * ((32 * Panels + 4) * 128) + threadIdx.x % 128;
+  // What a thread of a warpgroup has of a partial result.
+  template <int Panels> __device__ __forceinline__ float* slot_at(int slot, int half, int thread) const {
+    return slots + (int64_t(slot) * 2 + half) * ((32 * Panels + 4) * 128) + thread;
   }
   template <typename T, int Panels> __device__ __forceinline__ void leave(int slot, int half, const Rows<T, Panels>& rows) const {
-    float* const to = slot_at<Panels>(slot, half);
+    float* const to = slot_at<Panels>(slot, half, threadIdx.x % 128);
 #pragma unroll
     for (int i = 0; i < 32 * Panels; ++i) to[i * 128] = rows.o[i];
 #pragma unroll
@@ -57,27 +56,29 @@ struct Items {
     const int2 at = index_of(place);
     return at.x * q_modulus + at.y;
   }
-  static __device__ __forceinline__ int first_row() { return 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4; }
+  // Of a warpgroup's query tile the first row that this warp has.
+  static __device__ __forceinline__ int warp_rows() { return kWarpRows * (threadIdx.x / 32 % 4); }
+  // The first row that a thread of a warp has; the second is 8 behind it.
+  static __device__ __forceinline__ int first_row(int warp_rows) { return warp_rows + threadIdx.x % 32 / 4; }
 
-  // The log-sum-exp of this thread's two rows by earlier parts, -inf where there is no such row.
-  __device__ __forceinline__ void known(const AttentionArgs& args, int head, int q_tile, float (&before)[2]) const {
+  // The log-sum-exp of this thread's two rows by earlier parts, -inf where there is no such row; place: the first of a warp's rows.
+  __device__ __forceinline__ void known(const AttentionArgs& args, int head, int place, float (&before)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int place = q_tile * 64 + first_row() + 8 * r;
-      before[r] = later && place < args.seq_q ? lse[int64_t(head) * args.seq_q + row_of(place)] : -INFINITY;
+      const int at = first_row(place) + 8 * r;
+      before[r] = later && at < args.seq_q ? lse[int64_t(head) * args.seq_q + row_of(at)] : -INFINITY;
     }
   }
 
   // What this part's rows and those that are there already are to be multiplied by; notes what parts to come have to know.
-  template <typename T, int Panels>
-  __device__ __forceinline__ void shares(const AttentionArgs& args, int head, int q_tile, const Rows<T, Panels>& rows, const float (&before)[2],
-                                         float (&mine)[2], float (&theirs)[2]) const {
+  __device__ __forceinline__ void shares(const AttentionArgs& args, int head, int place, const float (&sum)[2], const float (&reference)[2],
+                                         const float (&before)[2], float (&mine)[2], float (&theirs)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      mine[r] = rows.sum(r) > 0.f ? __fdividef(1.f, rows.sum(r)) : 0.f;
+      mine[r] = sum[r] > 0.f ? __fdividef(1.f, sum[r]) : 0.f;
       theirs[r] = 0.f;
       if (!lse) continue;
-      float now = rows.sum(r) > 0.f ? rows.reference[r] + log2f(rows.sum(r)) : -INFINITY;
+      float now = sum[r] > 0.f ? reference[r] + log2f(sum[r]) : -INFINITY;
       if (later) {
         const float top = fmaxf(before[r], now), shift = top == -INFINITY ? 0.f : top;
         const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift), all = old_share + new_share;
@@ -85,27 +86,30 @@ struct Items {
         mine[r] *= all > 0.f ? new_share / all : 0.f;
         now = all > 0.f ? shift + log2f(all) : -INFINITY;
       }
-      const int place = q_tile * 64 + first_row() + 8 * r;
+      const int at = first_row(place) + 8 * r;
       __syncwarp();  // all lanes of the row have read what it was
-      if (more && place < args.seq_q && threadIdx.x % 4 == 0) lse[int64_t(head) * args.seq_q + row_of(place)] = now;
+      if (more && at < args.seq_q && threadIdx.x % 4 == 0) lse[int64_t(head) * args.seq_q + row_of(at)] = now;
     }
   }
 
-  // A warp's rows of the result to the tile, where those of earlier parts may be.
-  template <bool Later, typename T, int Panels>
-  __device__ __forceinline__ void put(uint8_t* tile, const Rows<T, Panels>& rows, const float (&mine)[2], const float (&theirs)[2]) const {
+  // A warp's rows of the result, from this one of the tile on, so many times 16 columns from those on, to the tile, where those of earlier parts
+  // may be.
+  template <bool Later, typename T, int Sixteens>
+  __device__ __forceinline__ void put(uint8_t* tile, int first_row, int first_sixteen, const float* o, const float (&mine)[2],
+                                      const float (&theirs)[2]) const {
     // Lane i points at row i % 8 of matrix i / 8: of 16 rows and 16 columns rows first, so that matrix m holds register m of each thread.
-    const int lane = threadIdx.x % 32, row = kWarpRows * (threadIdx.x / 32 % 4) + lane % 16;
+    const int lane = threadIdx.x % 32, row = first_row + lane % 16;
     const uint32_t first = shared_address(tile) + row * 128 + ((lane / 16 ^ lane % 8) << 4);
 #pragma unroll
-    for (int j = 0; j < 4 * Panels; ++j) {
+    for (int n = 0; n < Sixteens; ++n) {
+      const int j = first_sixteen + n;
       const uint32_t at = (first ^ (j % 4 << 5)) + j / 4 * kTileBytes;
       uint32_t there[4], out[4];
       if constexpr (Later) tensor_core::ldmatrix_x4(there, at);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int r = i % 2, from = 8 * j + 4 * (i / 2) + 2 * r;
-        float x[2] = {rows.o[from] * mine[r], rows.o[from + 1] * mine[r]};
+        const int r = i % 2, from = 8 * n + 4 * (i / 2) + 2 * r;
+        float x[2] = {o[from] * mine[r], o[from + 1] * mine[r]};
         if constexpr (Later) {
           T two[2];
           memcpy(two, &there[i], 4);
@@ -118,57 +122,56 @@ struct Items {
     }
   }
 
-  // The rows of a query tile to out, by all threads of a warpgroup, whose barrier has this number; head: of all batch entries; tile: shared
-  // memory of the warpgroup that nobody reads any more.
+  // A warp's rows of the result to out, by a block of four warps that have a quarter of the columns each; o: this thread's of these; head: of all
+  // batch entries; place: the first of the rows; tile: shared memory of the block that nobody reads any more.
   template <typename T, int Panels>
-  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int q_tile, uint8_t* tile, int barrier, const Rows<T, Panels>& rows) const {
+  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int place, uint8_t* tile, const float* o, const float (&sum)[2],
+                                        const float (&reference)[2]) const {
     float before[2], mine[2], theirs[2];
-    known(args, head, q_tile, before);
-    shares(args, head, q_tile, rows, before, mine, theirs);
+    known(args, head, place, before);
     T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
     // Through shared memory, so that rows are read and written in whole pieces of 16 bytes.
     auto each_piece = [&](auto visit) {
 #pragma unroll
-      for (int i = 0; i < 4 * Panels; ++i) {
-        const int n = i * 128 + threadIdx.x % 128, c = n % (8 * Panels), r = n / (8 * Panels), place = q_tile * 64 + r;
-        if (place < args.seq_q && c * 8 < args.head_dim)
+      for (int i = 0; i < Panels; ++i) {
+        const int n = i * 128 + threadIdx.x, c = n % (8 * Panels), r = n / (8 * Panels);
+        if (place + r < args.seq_q && c * 8 < args.head_dim)
           visit(*reinterpret_cast<uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4)),
-                *reinterpret_cast<uint4*>(out + row_of(place) * out_stride[2] + c * 8));
+                *reinterpret_cast<uint4*>(out + row_of(place + r) * out_stride[2] + c * 8));
       }
     };
-    warpgroup_barrier_of_many(barrier);
-    if (later) {
-      each_piece([](uint4& here, const uint4& there) { here = there; });
-      warpgroup_barrier_of_many(barrier);
-    }
-    if (later) put<true>(tile, rows, mine, theirs);
-    else put<false>(tile, rows, mine, theirs);
-    warpgroup_barrier_of_many(barrier);
+    if (later) each_piece([](uint4& here, const uint4& there) { here = there; });
+    __syncthreads();  // all have read what earlier parts left
+    shares(args, head, place, sum, reference, before, mine, theirs);
+    if (later) put<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
+    else put<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
+    __syncthreads();
     each_piece([](const uint4& here, uint4& there) { there = here; });
   }
 
-  // The same by TMA, each warp its own rows, so that none waits for another; n counts the fillings of the ring out, which in a later part the
+  // A warpgroup's query tile to out by TMA, each warp its own rows, so that none waits for another; n counts the fillings of the ring out, which in a later part the
   // loading warp makes; before: known().
   template <typename T, int Panels, typename Ring>
   __device__ __forceinline__ void stage(const AttentionArgs& args, const CUtensorMap* out_map, int head, int batch, int q_tile, const Ring& out, uint32_t n,
                                         const Rows<T, Panels>& rows, const float (&before)[2]) const {
     uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
     const bool speaker = threadIdx.x % 32 == 0;
+    const int first = warp_rows(), place = q_tile * 64 + first;
+    const float sum[2] = {rows.sum(0), rows.sum(1)};
     float mine[2], theirs[2];
-    shares(args, head, q_tile, rows, before, mine, theirs);
+    shares(args, head, place, sum, rows.reference, before, mine, theirs);
     if (later) {
       out.await_full(n);
     } else {
       if (speaker) boxes_read<0>();  // the result before this one has left
       __syncwarp();
     }
-    if (later) put<true>(tile, rows, mine, theirs);
-    else put<false>(tile, rows, mine, theirs);
+    if (later) put<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
+    else put<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
     fence_async_proxy();
     __syncwarp();
     if (!speaker) return;
-    const int first = first_row();
-    const int2 at = index_of(q_tile * 64 + first);
+    const int2 at = index_of(place);
     for (int p = 0; p < Panels; ++p)
       store_tile(tile + p * kTileBytes + first * 128, out_map, 64 * p, at.x, at.y, head - batch * args.heads, batch);
     boxes_commit();

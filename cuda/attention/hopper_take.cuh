@@ -39,7 +39,7 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
     }
     if (work.later) {
       if (round == 0) wait_for_previous();
-      if (what & kEnds && slot < 0) work.known(args, uniform(item.y), 2 * pair + half, before);
+      if (what & kEnds && slot < 0) work.known(args, uniform(item.y), (2 * pair + half) * 64 + Items::warp_rows(), before);
     }
     float x[32];
     uint32_t weights[4][4];

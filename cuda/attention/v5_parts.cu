@@ -3,12 +3,14 @@
 // expects: HGMMA UTMALDG UTMASTG
 //
 // One block stays on each multiprocessor and its teams walk through their own items (hopper_take.cuh): two neighbouring query tiles and
-// steps of two KV tiles that either of them needs. A dilated mask is a sliding window inside each residue class, a strided one a window
+// steps of a KV tile that either of them needs. A dilated mask is a sliding window inside each residue class, a strided one a window
 // and, in order of residues, a triangle: TMA takes 64 rows of such an order as one box, from the rows' own places and back to them, so
-// nothing is copied. A list that would keep one team busy while others are done is cut; its pieces leave sums and contexts in fp32, which a
+// nothing is copied. Where neighbouring lists overlap a team takes them one after another, and the KV tiles that the next begins with stay in
+// shared memory. A list that would keep one team busy while others are done is cut; its pieces leave sums and contexts in fp32, which a
 // second kernel joins in their order. Where parts follow one another, rows are merged by log-sum-exp with what is already there, which
 // arrives by TMA like queries and keys. A later part's blocks start, by programmatic dependent launch, on multiprocessors that the part
 // before has left, and fetch queries and keys while others finish it. Everything happens in a fixed order, so that results repeat bit for bit.
+#include "../common/roles.cuh"
 #include "attention.cuh"
 #include "hopper_take.cuh"
 
@@ -56,35 +58,57 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
 #endif
 }
 
-// A block a (list that was cut, query tile of its pair): the pieces' results in their order.
-template <typename T, int Panels>
+// A block a (list that was cut, query tile of its pair, 16 of its rows): the pieces' results in their order, each warp a quarter of the columns;
+// AtOnce of them are on their way together.
+template <typename T, int Panels, int AtOnce>
 __global__ void __launch_bounds__(128) attention_items_join(const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
   __shared__ __align__(128) uint8_t tile[Panels * kTileBytes];
+  constexpr int64_t kSlot = 2 * (32 * Panels + 4) * 128;
+  constexpr int kValues = 8 * Panels;  // of the context a thread has
   wait_for_previous();
   let_next_start();
-  const int half = blockIdx.x % 2;
-  const int4 cut = work.joins[blockIdx.x / 2];
-  const float* const first = work.slot_at<Panels>(cut.z, half);
-  constexpr int64_t kSlot = 2 * (32 * Panels + 4) * 128;
-  Rows<T, Panels> rows;
-  rows.clear();
-  for (float& reference : rows.reference) reference = -INFINITY;
-  for (int piece = 0; piece < cut.w; ++piece)
+  const int4 cut = work.joins[blockIdx.x / 8];
+  const int half = blockIdx.x / 4 % 2, rows = blockIdx.x % 4;
+  const float* const first = work.slot_at<Panels>(cut.z, half, 32 * rows + threadIdx.x % 32);
+  const float* const mine = first + threadIdx.x / 32 * kValues * 128;
+  float reference[2] = {-INFINITY, -INFINITY}, sum[2] = {}, o[kValues] = {};
+  for (int from = 0; from < cut.w; from += AtOnce) {
+    float tops[AtOnce][2], sums[AtOnce][2], contexts[AtOnce][kValues];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) rows.reference[r] = fmaxf(rows.reference[r], first[piece * kSlot + (32 * Panels + 2 + r) * 128]);
-  for (int piece = 0; piece < cut.w; ++piece) {
-    const float* const from = first + piece * kSlot;
-    float share[2];
+    for (int p = 0; p < AtOnce; ++p) {
+      const bool there = from + p < cut.w;
+      const int64_t at = (from + p) * kSlot;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float top = from[(32 * Panels + 2 + r) * 128];  // a row without a key so far: -inf, of which nothing may be subtracted
-      share[r] = top == -INFINITY ? 0.f : exp2_approx(top - rows.reference[r]);
-      rows.sum(r) += from[(32 * Panels + r) * 128] * share[r];
+      for (int r = 0; r < 2; ++r) {
+        tops[p][r] = there ? first[at + (32 * Panels + 2 + r) * 128] : -INFINITY;
+        sums[p][r] = there ? first[at + (32 * Panels + r) * 128] : 0.f;
+      }
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) contexts[p][i] = there ? mine[at + i * 128] : 0.f;
     }
 #pragma unroll
-    for (int i = 0; i < 32 * Panels; ++i) rows.o[i] += from[i * 128] * share[(i >> 1) & 1];
+    for (int r = 0; r < 2; ++r) {
+      float top = reference[r];
+#pragma unroll
+      for (int p = 0; p < AtOnce; ++p) top = fmaxf(top, tops[p][r]);
+      if (top == -INFINITY) continue;  // no key so far
+      const float shrink = exp2_approx(reference[r] - top);
+      reference[r] = top;
+      sum[r] *= shrink;
+#pragma unroll
+      for (int i = 0; i < kValues; ++i)
+        if (i / 2 % 2 == r) o[i] *= shrink;
+#pragma unroll
+      for (int p = 0; p < AtOnce; ++p) {
+        const float share = exp2_approx(tops[p][r] - top);
+        sum[r] += sums[p][r] * share;
+#pragma unroll
+        for (int i = 0; i < kValues; ++i)
+          if (i / 2 % 2 == r) o[i] += contexts[p][i] * share;
+      }
+    }
   }
-  work.store<T, Panels>(args, cut.y, 2 * cut.x + half, tile, 1, rows);
+  work.store<T, Panels>(args, cut.y, (2 * cut.x + half) * 64 + kWarpRows * rows, tile, o, sum, reference);
 }
 
 template <typename T, int Panels> const char* launch(const AttentionPartsArgs& all, cudaStream_t stream) {
@@ -117,12 +141,13 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     work.q_length = args.seq_q / work.q_modulus;
     work.later = p > 0;
     work.more = p + 1 < all.part_count;
-    const unsigned grid = unsigned((part.teams + S::teams - 1) / S::teams), joins = unsigned(2 * part.join_count);
+    const unsigned grid = unsigned((part.teams + S::teams - 1) / S::teams), joins = unsigned(8 * part.join_count);
     if (part.rounds)
       if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, before_map, out_map, args, work))
         return why;
     // Without overlap: blocks that wait beside those of attention_items were measured to cost more than they save (README.md).
-    if (joins) attention_items_join<T, Panels><<<joins, 128, 0, stream>>>(args, work);
+    const auto join = part.slots > 4 * part.join_count ? &attention_items_join<T, Panels, 8> : &attention_items_join<T, Panels, 2>;
+    if (joins) join<<<joins, 128, 0, stream>>>(args, work);
     if (const char* why = launch_error()) return why;
   }
   return nullptr;

@@ -1,10 +1,7 @@
-// Blocks whose warpgroups have roles of their own (sm_90a): barriers by number, and registers moved from one warpgroup to another.
+// Blocks whose warpgroups have roles of their own (sm_90a): registers moved from one warpgroup to another.
 #pragma once
 
 namespace hopper {
-
-// A barrier of 128 threads, 1 to 15 by its number; this reserves all sixteen that a block has.
-__device__ __forceinline__ void warpgroup_barrier_of_many(int number) { asm volatile("bar.sync %0, 128;" ::"r"(number) : "memory"); }
 
 // Registers of each thread of the warpgroup from here on, in eights; by all its warps, in kernels of __launch_bounds__(threads, 1) alone. A
 // warpgroup waits until others have given up as many: together they never have more than the block had at its start.

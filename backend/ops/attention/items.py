@@ -17,7 +17,7 @@ ITEM_PAIRS = 1 << 24  # kItemPairs: more pairs of query tiles than there are
 MOST_KEPT = 4  # KV tiles that a team has room for
 _ITEM = 1.5  # beginning and end of an item, in steps
 _PIECE = 1.0  # leaving a partial result
-_JOIN = 5.0  # the launch that joins partial results
+_JOIN = 3.0  # the launch that joins partial results
 _MERGE = 2.0  # of an item in a later part: merging with rows that are there
 PART = 5.0  # the launch of a further part
 _KEPT = 0.1  # of a step, saved by a KV tile that the item before left in shared memory
@@ -58,13 +58,16 @@ class Items:
         return self.rows[self.rows[:, 0] >= 0, 3] % ITEM_STEPS
 
 
-def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, a_block: int, later: bool = False) -> Items:
+def make(
+    part: Lists, masks: tuple[int, int], copies: int, teams: int, a_block: int, later: bool = False, alone: bool = True
+) -> Items:
     """The items of a part whose masks (batch entries, heads) ``copies`` (batch entry, head) pairs share each, for so many teams, ``a_block``
     of which share a multiprocessor: with b blocks team t is one of block t % b.
 
     Lists longer than a bound are cut into pieces of about equal length. The bound is the length of the longest list through 1, 2, 3, …
     pieces, whichever is predicted to be done first, fewer pieces where more gain little. Neighbouring lists go to one team where they have
-    KV tiles in common, which it keeps. later: rows are merged with those of an earlier part.
+    KV tiles in common, which it keeps. later: rows are merged with those of an earlier part, and heads go the other way round: the cache
+    still has what that part did last; alone: there is no other part.
     """
     longest, best = int(part.table[:, 1].max(initial=0)), None
     if longest >= ITEM_STEPS:
@@ -78,7 +81,8 @@ def make(part: Lists, masks: tuple[int, int], copies: int, teams: int, a_block: 
         if bound <= 1:
             break
     placed, found = best
-    placed = _in_stretches(part, found, copies, teams, a_block, later, *placed)
+    if alone:
+        placed = _in_stretches(part, found, copies, teams, a_block, *placed)
     return Items(*_rows(part, found, *placed[1:], masks, copies, teams), placed[0])
 
 
@@ -115,7 +119,7 @@ def _steps(pieces, items, later: bool):
 def _balanced(found, copies: int, teams: int, a_block: int, later: bool):
     """(predicted steps, items, int64 (n, 2) of piece and copy, team of each): each to the team with less to do of the block with least."""
     pieces, joins = found
-    items, end = _long_first(pieces, copies), _JOIN if len(joins) else 0.0
+    items, end = _long_first(pieces, copies, later), _JOIN if len(joins) else 0.0
     took = _steps(pieces, items, later)
     if len(took) == 0:
         return end, items, items[:, 0]
@@ -133,33 +137,33 @@ def _balanced(found, copies: int, teams: int, a_block: int, later: bool):
     return end + max(busy), items, where
 
 
-def _long_first(pieces, copies: int):
+def _long_first(pieces, copies: int, backwards: bool):
     """int64 (items, 2) of piece and copy: of all copies pieces more than half as costly as the costliest, then the others, copy by copy so that K
     and V stay in the cache."""
-    long = 2 * pieces[:, 4] > pieces[:, 4].max(initial=0)
-    return np.concatenate([_of_each_copy(np.flatnonzero(group), copies) for group in (long, ~long)])
+    long, copy = 2 * pieces[:, 4] > pieces[:, 4].max(initial=0), np.arange(copies)[:: -1 if backwards else 1]
+    return np.concatenate([_of_each_copy(np.flatnonzero(group), copy) for group in (long, ~long)])
 
 
-def _of_each_copy(pieces, copies: int):
-    return np.stack([np.tile(pieces, copies), np.repeat(np.arange(copies), len(pieces))], 1)
+def _of_each_copy(pieces, copy):
+    return np.stack([np.tile(pieces, len(copy)), np.repeat(copy, len(pieces))], 1)
 
 
-def _in_stretches(part: Lists, found, copies: int, teams: int, a_block: int, later: bool, took: float, items, where):
+def _in_stretches(part: Lists, found, copies: int, teams: int, a_block: int, took: float, items, where):
     """Like what is given, (predicted steps, items, team of each), or, where neighbouring lists have many KV tiles in common and that is predicted
     to be no later, with a stretch of neighbours for each team.
 
     Without that, all teams would work on a few heads at once, which the cache then holds: better where lists have tiles far away.
     """
     pieces, joins = found
-    ordered = _of_each_copy(np.arange(len(pieces)), copies)
+    ordered = _of_each_copy(np.arange(len(pieces)), np.arange(copies))
     kept = _kept(part, pieces, ordered, np.zeros(len(ordered)))
     if 4 * kept.sum() < pieces[ordered[:, 0], 2].sum() or not kept.any():
         return took, items, where
-    each = _steps(pieces, ordered, later) - _KEPT * kept
+    each = _steps(pieces, ordered, False) - _KEPT * kept
     done = np.cumsum(each)
     stretch = ((done - each / 2) / done[-1] * teams).astype(np.int64)
     there = stretch % a_block * -(-teams // a_block) + stretch // a_block  # neighbours on one multiprocessor
-    each = _steps(pieces, ordered, later) - _KEPT * _kept(part, pieces, ordered, there)
+    each = _steps(pieces, ordered, False) - _KEPT * _kept(part, pieces, ordered, there)
     needed = _JOIN * (len(joins) > 0) + np.bincount(there, each, teams).max()
     return (needed, ordered, there) if needed <= took else (took, items, where)
 

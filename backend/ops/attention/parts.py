@@ -289,7 +289,7 @@ def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, 
     described, rows, took, entry = [], [], items.PART * (len(parts) - 1), 0
     figures = Figures(len(parts), 0, 0, 0.0, 0, 0, 0)
     for number, part in enumerate(parts):
-        made = items.make(part, masks, copies, teams, a_block, later=number > 0)
+        made = items.make(part, masks, copies, teams, a_block, later=number > 0, alone=len(parts) == 1)
         steps, needed = made.steps, int((part.needs[part.table.sum(1)] - part.needs[part.table[:, 0]]).sum()) * copies
         figures = figures._replace(
             joins=figures.joins + (len(made.joins) > 0),
