@@ -111,6 +111,20 @@ __global__ void __launch_bounds__(128) attention_items_join(const __grid_constan
   work.store<T, Panels>(args, cut.y, (2 * cut.x + half) * 64 + kWarpRows * rows, tile, o, sum, reference);
 }
 
+// Few blocks start, by programmatic dependent launch, as multiprocessors become free, and have one each because of the shared memory they ask for:
+// all on the first free ones would take longer.
+template <typename T, int Panels, int AtOnce>
+const char* launch_join(const AttentionArgs& args, const Items& work, unsigned joins, unsigned multiprocessors, cudaStream_t stream) {
+  constexpr auto kernel = attention_items_join<T, Panels, AtOnce>;
+  constexpr int kMostOfIt = 120 * 1024;
+  if (joins > multiprocessors) {
+    kernel<<<joins, 128, 0, stream>>>(args, work);
+    return launch_error();
+  }
+  if (const char* why = allow_shared_up_to<kernel>(kMostOfIt)) return why;
+  return launch_dependent(kernel, joins, 128, kMostOfIt, stream, 1, args, work);
+}
+
 template <typename T, int Panels> const char* launch(const AttentionPartsArgs& all, cudaStream_t stream) {
   using S = Shape<Panels>;
   const AttentionArgs& args = all.args;
@@ -145,9 +159,10 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     if (part.rounds)
       if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, before_map, out_map, args, work))
         return why;
-    // Without overlap: blocks that wait beside those of attention_items were measured to cost more than they save (README.md).
-    const auto join = part.slots > 4 * part.join_count ? &attention_items_join<T, Panels, 8> : &attention_items_join<T, Panels, 2>;
-    if (joins) join<<<joins, 128, 0, stream>>>(args, work);
+    if (joins)
+      if (const char* why = part.slots > 4 * part.join_count ? launch_join<T, Panels, 8>(args, work, joins, grid, stream)
+                                                             : launch_join<T, Panels, 2>(args, work, joins, grid, stream))
+        return why;
     if (const char* why = launch_error()) return why;
   }
   return nullptr;
