@@ -171,6 +171,28 @@ def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
     assert full.figures.joins == 1 and full.predicted < 128, "two rounds of 64 steps otherwise"
 
 
+@pytest.mark.parametrize(
+    "text, batch, least",
+    [
+        ("sliding_window", 16, 0.5),  # four of six KV tiles, except where a team begins or a head ends
+        ("sliding_window:right=0", 16, 0.35),
+        ("dilated", 16, 0.45),
+        ("sliding_window", 1, 0.0),  # hardly two items a team
+        ("bigbird", 16, None),  # tiles far away: heads stay together instead
+        ("strided", 16, None),  # another part follows
+        ("full", 1, None),
+    ],
+)
+def test_a_team_keeps_what_neighbouring_lists_have_in_common(text, batch, least):
+    work = parts.of(prepare(masks.parse(text), 2048, 2048), batch, 12, 64, 264)
+    for _, _, first, rounds, teams, *_ in work.parts.tolist():
+        rows = work.items[first : first + rounds * teams]
+        rows = rows[rows[:, 0] >= 0]
+        kept, steps = (rows[:, 0] // items.ITEM_PAIRS).sum().item(), (rows[:, 3] % items.ITEM_STEPS).sum().item()
+        assert kept >= least * steps if least is not None else kept == 0
+        assert not least or rounds - len(rows) / teams < 1, "stretches are as even as single items"
+
+
 def test_work_is_kept_with_its_plan_and_counted():
     plan = prepare(masks.load("strided"), 4096, 4096)
     before = plan.bytes
