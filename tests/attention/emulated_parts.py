@@ -38,6 +38,7 @@ CASES = (
     ({"seq": 900, "mask": "sliding_window:left=128,right=128"}, "whole", 1),
     ({"seq": 900, "mask": "sliding_window:left=128,right=0", "head_dim": 128}, "whole", 1),
     ({"seq": 900, "mask": "sliding_window:left=64,right=0"}, "whole", 2),
+    ({"seq": 900, "mask": "sliding_window:left=256,right=256"}, "whole", 1),
     ({"seq": 700, "mask": "sliding_window:left=20,right=64", "heads": 2}, "whole", 2),
     ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2}, "parts", 1),
 )

@@ -78,7 +78,7 @@ def decoded(work, plan, pairs):
             slot, steps = packed // items.ITEM_STEPS - 1, packed % items.ITEM_STEPS
             (used if slot >= 0 else finished).append(slot if slot >= 0 else (pair, head))
             here = [(head, *row[:2]) for row in entries[entry : entry + steps]]
-            assert kept <= items.MOST_KEPT and here[:kept] == held.get(number % teams, [])[-kept:][:kept]
+            assert kept <= 4 and here[:kept] == held.get(number % teams, [])[-kept:][:kept]
             held[number % teams] = here
             for index, residue, *codes in entries[entry : entry + steps]:
                 place = residue * (seq_k // k_modulus) + index

@@ -29,9 +29,9 @@ _SIMULATED = 1 << 14  # items up to which each is placed for itself
 @dataclass(frozen=True)
 class Lists:
     """A part's lists: moduli of rows and keys, pairs of query tiles, entries int32 (n, 4) and fragments on the device; on the host for each
-    list (mask · pairs + pair) its first entry and its steps (int64 (lists, 2)), needs: how many steps before each entry each of the two
-    query tiles needs (int64 (n + 1, 2)), and overlap: with how many KV tiles a list begins with which the list before it ends, or the one behind it
-    (int64 (2, lists))."""
+    list (mask · pairs + pair) its first entry and its steps (int64 (lists, 2)), needs: how many query tiles need the steps before
+    each entry (int64 (n + 1,)), and overlap: with how many KV tiles a list begins with which the list before it ends, or the one behind it (int64
+    (2, lists))."""
 
     rows: int
     keys: int
@@ -76,9 +76,11 @@ def make(
         bound = -(-longest // pieces) if longest else 1
         found = _pieces(part, bound, later)
         placed = _balanced(found, copies, teams, a_block, later)
+        if best is None:
+            least = _steps(found[0], placed[1], later).sum() / teams  # whatever is cut
         if best is None or placed[0] < _WORTH * best[0][0]:
             best = placed, found
-        if bound <= 1:
+        if bound <= 1 or _WORTH * best[0][0] <= least:
             break
     placed, found = best
     if alone:
@@ -103,7 +105,7 @@ def _pieces(part: Lists, bound: int, later: bool):
     low, high = first[which] + i * steps[which] // of, first[which] + (i + 1) * steps[which] // of
     slot = np.where(of > 1, np.cumsum(of > 1) - 1, -1)
     # Two warpgroups share a step: one that only one of them needs takes about three quarters of the time.
-    cost = (part.needs[high] - part.needs[low]).sum(1) + 2 * (high - low)
+    cost = part.needs[high] - part.needs[low] + 2 * (high - low)
     pieces = np.stack([which, low, high - low, slot, cost], 1)
     cut = count > 1
     joins = np.stack([number[cut], (np.cumsum(count * cut) - count)[cut], count[cut]], 1)

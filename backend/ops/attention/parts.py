@@ -220,8 +220,7 @@ def _lists(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_
     steps = torch.bincount(number, minlength=masks * pairs)
     entries = entries[_seen_first(entries, number, steps, (bitmaps == 0).any(1))]
     steps = steps.cpu().numpy()
-    needs = (entries[:, 2:] != _NOT_NEEDED).cpu().numpy()
-    needs = np.concatenate([[[0, 0]], np.cumsum(needs, 0)])
+    needs = np.concatenate([[0], np.cumsum((entries[:, 2:] != _NOT_NEEDED).sum(1).cpu().numpy())])
     table = np.stack([np.cumsum(steps) - steps, steps], 1)
     return Lists(rows, keys, pairs, entries, schedule.fragments(bitmaps), table, needs, _overlap(entries, table, pairs))
 
