@@ -3,13 +3,14 @@
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages._ui import downloads, perfetto, warm
+from pages._ui.app import downloads, perfetto, warm
 
 if get_script_run_ctx(suppress_warning=True) is None:
     # Imported by the server, not run for a visitor: the application and its own routes.
     app = st.App(__file__, routes=[*downloads.routes(), *perfetto.routes()], lifespan=warm.lifespan)
 else:
-    from pages._ui import frame, home
+    from pages._ui.app import frame
+    from pages._ui.home import page
 
     with frame.page(__file__, __doc__) as state:
-        home.draw(state)
+        page.draw(state)

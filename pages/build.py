@@ -2,16 +2,17 @@
 
 import streamlit as st
 
-from pages._ui import build, frame, occupancy, source
+from pages._ui.app import frame
+from pages._ui.build import occupancy, page, source
 
 with frame.page(__file__, __doc__) as state:
     left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True):
-        build.controls(state)
+        page.controls(state)
     with right:
-        build.progress()
-        build.verdict()
-        build.resources(state)
+        page.progress()
+        page.verdict()
+        page.resources(state)
     st.divider()
     kernel = source.choose(state)
     occupancy.draw(state, kernel)

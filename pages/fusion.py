@@ -1,12 +1,14 @@
-"""Which operators of a Transformer layer should become one kernel, what does that look like as code, and how much faster is it?"""
+"""Which operators of a Transformer layer should become one kernel, what does that look like as code, and how
+much faster is it?"""
 
 import streamlit as st
 
-from pages._ui import frame, fusion
+from pages._ui.app import frame
+from pages._ui.fusion import page
 
 with frame.page(__file__, __doc__) as state:
     left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True, key="form"):
-        setting = fusion.form(state)
+        setting = page.form(state)
     with right.container(key="result"):
-        fusion.result(state, setting)
+        page.result(state, setting)

@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from pages._ui import frame, kernels
+from pages._ui.app import frame
+from pages._ui.kernels import page
 
 with frame.page(__file__, __doc__) as state:
     left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True, key="form"):
-        op, spec, pressed = kernels.form(state)
+        op, spec, pressed = page.form(state)
     with right.container(key="result"):
-        kernels.result(state, op, spec, pressed)
+        page.result(state, op, spec, pressed)

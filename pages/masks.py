@@ -1,14 +1,16 @@
-"""What does a mask look like, what does it cost to store, how much can it save, and how much of that do we get?"""
+"""What does a mask look like, what does it cost to store, how much can it save, and how much of that do we
+get?"""
 
 import streamlit as st
 
-from pages._ui import frame, masks
+from pages._ui.app import frame
+from pages._ui.masks import page
 
 with frame.page(__file__, __doc__) as state:
-    masks.gallery()
+    page.gallery()
     left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True, key="form"):
-        choice = masks.form(state)
+        choice = page.form(state)
     with right.container(key="result"):
         if choice:
-            masks.answer(state, choice)
+            page.answer(state, choice)

@@ -1,10 +1,12 @@
-"""Why is it slow: what limits a program, where its time and memory go, and what changed between two profiles?"""
+"""Why is it slow: what limits a program, where its time and memory go, and what changed between two
+profiles?"""
 
 import streamlit as st
 
-from pages._ui import frame, profiler
+from pages._ui.app import frame
+from pages._ui.profiler import page
 
 with frame.page(__file__, __doc__) as state:
-    what = profiler.mode(state)
+    what = page.mode(state)
     with st.container(key="result"):
-        profiler.draw(state, what)
+        page.draw(state, what)

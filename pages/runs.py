@@ -1,6 +1,7 @@
 """What was measured, when and where: find a run, open it, compare two, hand one to somebody else."""
 
-from pages._ui import compare, frame, run_detail, run_library
+from pages._ui.app import frame
+from pages._ui.runs import compare, run_detail, run_library
 
 with frame.page(__file__, __doc__) as state:
     if two := compare.wanted(state):

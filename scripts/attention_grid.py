@@ -1,13 +1,17 @@
 """The grid of attention: 8 masks on 10 shapes, recorded cell by cell over as many sittings as it takes.
 
-    python3 scripts/attention_grid.py cells                               what is in it, and what is recorded already
-    python3 scripts/attention_grid.py record --out DIR --seconds 400      measures missing cells, the dearest losses first
-    python3 scripts/attention_grid.py blocks --out DIR --seconds 60       the same for masks made of whole 64 x 64 blocks
+    python3 scripts/attention_grid.py cells                               what is in it, and what is recorded
+    already
+    python3 scripts/attention_grid.py record --out DIR --seconds 400      measures missing cells, the dearest
+    losses first
+    python3 scripts/attention_grid.py blocks --out DIR --seconds 60       the same for masks made of whole 64
+    x 64 blocks
 
-A sitting is one bench run (all implementations of a cell in one process) of as many missing cells as its seconds allow; a cell is
-missing while no recorded run has every implementation named by --impl on it, our kernels as they are now. What was measured is packed as DIR/recorded.tar.gz, to be
-unpacked under profiles/recorded/, where the next sitting finds it. Masks of whole blocks are the element masks rounded up to blocks,
-written to profiles/recorded/masks/, which the records name: commit them with the run.
+A sitting is one bench run (all implementations of a cell in one process) of as many missing cells as its
+seconds allow; a cell is missing while no recorded run has every implementation named by --impl on it, our
+kernels as they are now. What was measured is packed as DIR/recorded.tar.gz, to be unpacked under
+profiles/recorded/, where the next sitting finds it. Masks of whole blocks are the element masks rounded up to
+blocks, written to profiles/recorded/masks/, which the records name: commit them with the run.
 """
 
 from __future__ import annotations
@@ -24,40 +28,61 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from backend import masks, ops  # noqa: E402
-from backend.core.records import BenchSpec  # noqa: E402
-from backend.masks import layout  # noqa: E402
-from backend.store import folder  # noqa: E402
+from fusescope import masks, ops  # noqa: E402
+from fusescope.core.records import BenchSpec  # noqa: E402
+from fusescope.masks import layout  # noqa: E402
+from fusescope.store import folder  # noqa: E402
 
 BLOCK_MASKS = ROOT / "profiles" / "recorded" / "masks"
 TITLE = "Attention grid fp16"
-MASKS = ("sliding_window", "sliding_window:right=0", "longformer", "bigbird", "dilated", "strided", "causal", "full")
+MASKS = (
+    "sliding_window",
+    "sliding_window:right=0",
+    "longformer",
+    "bigbird",
+    "dilated",
+    "strided",
+    "causal",
+    "full",
+)
 """By their defaults, which depend on the length."""
 SMALL = [(b, 12, s, 64) for s, bs in ((2048, (16, 1)), (512, (16, 1)), (128, (16, 1))) for b in bs]
-SHAPES = [*SMALL[:2], (8, 12, 4096, 64), (1, 12, 4096, 64), *SMALL[2:], (4, 32, 4096, 128), (1, 32, 16384, 128)]
+SHAPES = [
+    *SMALL[:2],
+    (8, 12, 4096, 64),
+    (1, 12, 4096, 64),
+    *SMALL[2:],
+    (4, 32, 4096, 128),
+    (1, 32, 16384, 128),
+]
 BLOCK_SHAPES = [(16, 12, 2048, 64), (16, 12, 512, 64), (8, 12, 4096, 64)]
 
 
 def grid() -> list[dict]:
-    """All cells as complete cases, the two unmasked ones last at each shape: they tell least about skipping."""
+    """All cells as complete cases, the two unmasked ones last at each shape: they tell least about
+    skipping."""
     return [case(*shape, mask) for shape in SHAPES for mask in MASKS]
 
 
 def case(batch, heads, seq, head_dim, mask) -> dict:
-    return ops.load("attention").validate({"batch": batch, "heads": heads, "seq": seq, "head_dim": head_dim, "mask": mask})
+    return ops.load("attention").validate(
+        {"batch": batch, "heads": heads, "seq": seq, "head_dim": head_dim, "mask": mask}
+    )
 
 
 def seconds(values: dict, impls: int, budget: float) -> float:
-    """What a cell takes: two modes of sampling, a compilation of FlexAttention, and three checks against float64."""
+    """What a cell takes: two modes of sampling, a compilation of FlexAttention, and three checks against
+    float64."""
     scores = values["batch"] * values["heads"] * values["seq"] ** 2
     return 2 * budget + 2.0 + impls * (0.08 + 3 * 20e-12 * scores) + 6 * 150e-12 * scores
 
 
 def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None]) -> set[str]:
-    """The cells that have a record of each implementation, of our kernels as their source is now, by JSON text, over all runs of a folder."""
+    """The cells that have a record of each implementation, of our kernels as their source is now, by JSON
+    text, over all runs of a folder."""
     have: dict[str, set[str]] = {}
     for run in sorted(home.glob("*-bench-*")):
         for r in folder.records(run):
@@ -68,7 +93,8 @@ def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None])
 
 
 def blocks() -> list[dict]:
-    """Cells of masks rounded up to whole blocks, whose files are written. Runs start in the root, so the records' paths hold there."""
+    """Cells of masks rounded up to whole blocks, whose files are written. Runs start in the root, so the
+    records' paths hold there."""
     BLOCK_MASKS.mkdir(parents=True, exist_ok=True)
     found = []
     for batch, heads, seq, head_dim in BLOCK_SHAPES:
@@ -84,8 +110,8 @@ def blocks() -> list[dict]:
 def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> str:
     from on_gpu import compress, line
 
-    from backend.jobs import submit
-    from backend.store import library
+    from fusescope.jobs import submit
+    from fusescope.store import library
 
     os.environ["FUSESCOPE_PROFILES"] = str(options.out / "work")
     (options.out / "work").mkdir(parents=True, exist_ok=True)
@@ -134,17 +160,27 @@ def main() -> int:
     words.add_argument("--device", default="cuda:0")
     words.add_argument("--dtype", default="float16")
     words.add_argument("--cache", default="warm", choices=("warm", "cold", "both"))
-    words.add_argument("--recorded", type=Path, default=ROOT / "profiles" / "recorded", help="where earlier sittings lie")
+    words.add_argument(
+        "--recorded", type=Path, default=ROOT / "profiles" / "recorded", help="where earlier sittings lie"
+    )
     words.add_argument("--again", action="store_true", help="cells that are recorded already, too")
-    words.add_argument("--any-source", action="store_true", help="records of kernels that were edited since count, too")
+    words.add_argument(
+        "--any-source", action="store_true", help="records of kernels that were edited since count, too"
+    )
     words.add_argument("--only", default="", help="cells whose JSON text holds this")
     words.add_argument(
-        "--shard", type=shard, default=(0, 1), metavar="I/N", help="every Nth missing cell from the Ith: a GPU of N"
+        "--shard",
+        type=shard,
+        default=(0, 1),
+        metavar="I/N",
+        help="every Nth missing cell from the Ith: a GPU of N",
     )
     options = words.parse_args()
     os.chdir(ROOT)
     listed = ops.implementations("attention", "cuda:0", "sm_90a")
-    impls = tuple(options.impl.split(",")) if options.impl else tuple(i.name for i in listed if i.reason is None)
+    impls = (
+        tuple(options.impl.split(",")) if options.impl else tuple(i.name for i in listed if i.reason is None)
+    )
     if options.what != "cells" and options.out is None:
         words.error(f"{options.what} needs --out DIR")
     if options.out:
@@ -154,7 +190,9 @@ def main() -> int:
     have = set() if options.again else recorded(options.recorded, impls, sources)
     cells = blocks() if options.what == "blocks" else grid()
     cells = [c for c in cells if options.only in json.dumps(c)]
-    missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have][options.shard[0] :: options.shard[1]]
+    missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have][
+        options.shard[0] :: options.shard[1]
+    ]
     if options.what == "cells":
         for c in cells:
             state = "missing " if c in missing else "recorded"
@@ -174,7 +212,11 @@ def main() -> int:
     if not chosen:
         print("nothing is missing" if not missing else f"{options.seconds:.0f} s are too few for one cell")
         return 0 if not missing else 1
-    print(record(options, chosen, impls, TITLE if options.what == "record" else f"{TITLE}, whole 64 x 64 blocks"))
+    print(
+        record(
+            options, chosen, impls, TITLE if options.what == "record" else f"{TITLE}, whole 64 x 64 blocks"
+        )
+    )
     return 0
 
 

@@ -1,8 +1,10 @@
 """The table of a recorded run for a ladder's README: kernel times by implementation and case.
 
-    python3 scripts/ladder_table.py RUN KEY[,KEY] [IMPL,IMPL]     RUN: a run's id; KEY: the parameters that head the columns
+    python3 scripts/ladder_table.py RUN KEY[,KEY] [IMPL,IMPL]     RUN: a run's id; KEY: the parameters that
+    head the columns
 
-Times are medians of the warm graph time (eager where there is none) in µs; the share is that of the measured ceiling that binds.
+Times are medians of the warm graph time (eager where there is none) in µs; the share is that of the measured
+ceiling that binds.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 
-from backend.store import folder, library  # noqa: E402
+from fusescope.store import folder, library  # noqa: E402
 
 
 def table(run: str, keys: list[str], impls: list[str] | None = None) -> str:

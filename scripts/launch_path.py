@@ -1,10 +1,10 @@
-"""CPU time of a call of attention: the operator with a prepared plan, attention() with plan and with mask, packed attention and decoding,
-and SDPA beside them.
+"""CPU time of a call of attention: the operator with a prepared plan, attention() with plan and with mask,
+packed attention and decoding, and SDPA beside them.
 
 python scripts/launch_path.py [--device cuda] [--impl auto] [--dtype float16]
 
-A tiny problem, so that no call waits for the device; between batches of calls the queue is emptied outside the timed span. Prints one
-JSON object: microseconds a call, the median and the least of the batches.
+A tiny problem, so that no call waits for the device; between batches of calls the queue is emptied outside
+the timed span. Prints one JSON object: microseconds a call, the median and the least of the batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 CALLS = 200  # a batch; CUDA's queue holds 1024 launches before a call waits
 BATCHES = 60
@@ -32,8 +32,8 @@ def main() -> None:
 
     import torch
 
-    from backend import masks
-    from backend.ops.attention import attention, attention_decode, attention_varlen, choose, prepare
+    from fusescope import masks
+    from fusescope.ops.attention import attention, attention_decode, attention_varlen, choose, prepare
 
     def make():
         return torch.randn(SHAPE, device=given.device, dtype=getattr(torch, given.dtype))
@@ -50,7 +50,9 @@ def main() -> None:
     one, length = q[:, :, :1].clone(), offsets[1:].clone()
     calls = {
         "torch.ops.fusescope.attention": lambda: operator(q, k, v, impl, plan.buffer, plan.layout),
-        "torch.ops.fusescope.attention.default": lambda: operator.default(q, k, v, impl, plan.buffer, plan.layout),
+        "torch.ops.fusescope.attention.default": lambda: operator.default(
+            q, k, v, impl, plan.buffer, plan.layout
+        ),
         "attention(plan)": lambda: attention(q, k, v, plan, impl=given.impl),
         "attention(mask)": lambda: attention(q, k, v, mask, impl=given.impl),
         "attention_varlen": lambda: attention_varlen(*rows, offsets, offsets, causal=True),
@@ -68,8 +70,21 @@ def main() -> None:
                     call()
                 if number >= 2:
                     taken[name].append((time.perf_counter() - begin) / CALLS * 1e6)
-    figures = {name: {"median_us": round(statistics.median(t), 2), "least_us": round(min(t), 2)} for name, t in taken.items()}
-    print(json.dumps({"device": given.device, "impl": impl, "dtype": given.dtype, "torch": torch.__version__, "calls": figures}))
+    figures = {
+        name: {"median_us": round(statistics.median(t), 2), "least_us": round(min(t), 2)}
+        for name, t in taken.items()
+    }
+    print(
+        json.dumps(
+            {
+                "device": given.device,
+                "impl": impl,
+                "dtype": given.dtype,
+                "torch": torch.__version__,
+                "calls": figures,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 """One call on a GPU box: builds, tests, sanitises and records, and prints a short table last.
 
-    python3 scripts/on_gpu.py --out DIR [--steps build,test,sanitize,record] [--only attention] [--budget-s 500]
-    python3 scripts/on_gpu.py --plan [--only bert,traverse] [--missing] [--budget-s 1800]
+    python3 scripts/on_gpu.py --out DIR [--steps build,test,sanitize,record] [--only attention] [--budget-s
+    500] python3 scripts/on_gpu.py --plan [--only bert,traverse] [--missing] [--budget-s 1800]
 
-Needs torch >= 2.11 with CUDA, nvcc and ninja; none of the app's own packages. What is recorded lands in DIR/recorded.tar.gz, to be
-unpacked under profiles/recorded/; logs beside it. A step that fails is reported and the next one goes on.
+Needs torch >= 2.11 with CUDA, nvcc and ninja; none of the app's own packages. What is recorded lands in
+DIR/recorded.tar.gz, to be unpacked under profiles/recorded/; logs beside it. A step that fails is reported
+and the next one goes on.
 
-Recording takes as many sittings as it takes, on any box of the same kind: a traverse goes on after the sittings that lie in --resume's
-folder (profiles/recorded/, where each archive is unpacked), and with --missing nothing else is recorded twice. So every sitting is
+Recording takes as many sittings as it takes, on any box of the same kind: a traverse goes on after the
+sittings that lie in --resume's folder (profiles/recorded/, where each archive is unpacked), and with
+--missing nothing else is recorded twice. So every sitting is
 
     python3 scripts/on_gpu.py --out DIR --steps build,record --missing --budget-s 560 [--gpus 8]
 
-With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its order, which is drawn by
-chance, and the parts that come back are joined into one run that says which scheme was measured on which GPU.
+With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its
+order, which is drawn by chance, and the parts that come back are joined into one run that says which scheme
+was measured on which GPU.
 """
 
 from __future__ import annotations
@@ -33,25 +36,31 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+sys.path[:0] = [str(ROOT), str(ROOT / "backend"), str(ROOT / "scripts")]
 
 import recordings  # noqa: E402  beside this file
 import sharing  # noqa: E402
 
-from backend.core import environment  # noqa: E402
+from fusescope.core import environment  # noqa: E402
 
 STEPS = ("build", "test", "sanitize", "record")
 STOP_S = 12.0
 """What an interrupted command gets to end by itself; a job that is cancelled is given five seconds."""
 PACK_S = 35.0
-"""Of the time for recording what is kept for such ends, for joining (a full traverse takes 10 to 20 s) and for packing."""
+"""Of the time for recording what is kept for such ends, for joining (a full traverse takes 10 to 20 s) and
+for packing."""
 
 
 def run(
-    command: list[str], log: Path, timeout: float, environment: dict[str, str] | None = None, stop_s: float = 40.0
+    command: list[str],
+    log: Path,
+    timeout: float,
+    environment: dict[str, str] | None = None,
+    stop_s: float = 40.0,
 ) -> subprocess.CompletedProcess:
-    """The command with its output in the log; standard output is returned too. A command past its time is interrupted, as by
-    Ctrl-C, so that a job ends and what it measured is answered; one that does not end within ``stop_s`` is killed."""
+    """The command with its output in the log; standard output is returned too. A command past its time is
+    interrupted, as by Ctrl-C, so that a job ends and what it measured is answered; one that does not end
+    within ``stop_s`` is killed."""
     started = time.monotonic()
     with log.open("ab") as out:
         out.write(f"\n$ {' '.join(command)}\n".encode())
@@ -72,7 +81,7 @@ def run(
 
 
 def build(options) -> str:
-    done = run([sys.executable, "-m", "backend", "build", "--json"], options.out / "build.log", 550)
+    done = run([sys.executable, "-m", "fusescope", "build", "--json"], options.out / "build.log", 550)
     return f"build: exit {done.returncode}"
 
 
@@ -90,16 +99,21 @@ def test(options) -> str:
         "tests",
     ]
     done = run(
-        words + (["-k", options.only.replace(",", " or ")] if options.only else []), options.out / "test.log", options.budget_s
+        words + (["-k", options.only.replace(",", " or ")] if options.only else []),
+        options.out / "test.log",
+        options.budget_s,
     )
     tail = done.stdout.decode(errors="replace").strip().splitlines()[-25:]
     return "test: exit {}\n{}".format(done.returncode, "\n".join(tail))
 
 
 def sanitize(options) -> str:
-    """compute-sanitizer's tools over the operators' GPU correctness tests; racecheck, which is slow, over float16 alone."""
+    """compute-sanitizer's tools over the operators' GPU correctness tests; racecheck, which is slow, over
+    float16 alone."""
     lines = []
-    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # one allocation a tensor, so that the end of a tensor is seen
+    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = (
+        "1"  # one allocation a tensor, so that the end of a tensor is seen
+    )
     for tool, which in (("memcheck", "test_ours_on_cuda"), ("racecheck", "test_ours_on_cuda and float16")):
         if options.only:
             which += f" and ({options.only.replace(',', ' or ')})"
@@ -116,17 +130,32 @@ def sanitize(options) -> str:
             "pytest",
             "-q",
         ]
-        words += ["-m", "gpu", "-k", which, "--timeout", "600", "-p", "no:cacheprovider", "tests/ops/test_every_operator.py"]
+        words += [
+            "-m",
+            "gpu",
+            "-k",
+            which,
+            "--timeout",
+            "600",
+            "-p",
+            "no:cacheprovider",
+            "tests/ops/test_every_operator.py",
+        ]
         done = run(words, options.out / f"sanitize-{tool}.log", options.budget_s)
-        summary = [line for line in done.stdout.decode(errors="replace").splitlines() if "SUMMARY" in line or "passed" in line]
+        summary = [
+            line
+            for line in done.stdout.decode(errors="replace").splitlines()
+            if "SUMMARY" in line or "passed" in line
+        ]
         lines.append(f"{tool}: exit {done.returncode} {' | '.join(summary[-2:])}")
     del os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"]
     return "\n".join(lines)
 
 
 def record(options) -> str:
-    """The entries of recordings.toml that were asked for and still fit into the time, each a verb of the command line, by one worker
-    a GPU. What comes back is packed before the time is over, whatever became of the workers."""
+    """The entries of recordings.toml that were asked for and still fit into the time, each a verb of the
+    command line, by one worker a GPU. What comes back is packed before the time is over, whatever became of
+    the workers."""
     started, work = time.monotonic(), options.out / "work"
     queue = sharing.Queue(asked(options), options.gpus, options.budget_s - PACK_S)
     workers = [Worker(i, queue, options, started + options.budget_s - PACK_S) for i in range(options.gpus)]
@@ -142,12 +171,16 @@ def record(options) -> str:
     if options.gpus > 1:
         with environ(FUSESCOPE_PROFILES=str(work / "joined")):
             table += joined(workers)
-    table += [f"-- {e.title}: about {seconds:.0f} s are left for another sitting" for e, seconds in queue.rest()]
+    table += [
+        f"-- {e.title}: about {seconds:.0f} s are left for another sitting" for e, seconds in queue.rest()
+    ]
     with (options.out / "record.log").open("ab") as log:
         for worker in workers:
             if worker.log.is_file():
                 log.write(worker.log.read_bytes())
-    with tarfile.open(options.out / "recorded.tar.gz", "w:gz", compresslevel=1) as archive:  # what it holds is compressed
+    with tarfile.open(
+        options.out / "recorded.tar.gz", "w:gz", compresslevel=1
+    ) as archive:  # what it holds is compressed
         for folder in sorted(work.glob("*/2*"), key=lambda folder: folder.name):
             if (folder / "run.json").is_file():
                 compress(folder)
@@ -157,7 +190,8 @@ def record(options) -> str:
 
 
 class Worker:
-    """Runs what the queue hands out on GPU ``number`` until the time is over: its own runs folder and log, its share of the cores.
+    """Runs what the queue hands out on GPU ``number`` until the time is over: its own runs folder and log,
+    its share of the cores.
 
     table: the lines to print; parts: {entry: folders} of the traverses that it measured a part of.
     """
@@ -173,7 +207,8 @@ class Worker:
         return self.until - time.monotonic()
 
     def environment(self) -> dict[str, str]:
-        """One GPU alone is cuda:0 to every process; that NVML, CUDA and the locks mean the same one is by its UUID."""
+        """One GPU alone is cuda:0 to every process; that NVML, CUDA and the locks mean the same one is by its
+        UUID."""
         found = os.environ | {"FUSESCOPE_PROFILES": str(self.home)}
         if self.options.gpus == 1:
             return found
@@ -218,32 +253,38 @@ class Worker:
 
 def schemes(path: Path) -> int:
     """How many schemes a run of a traverse has a record of."""
-    from backend.search.setting import OP
-    from backend.store import folder
+    from fusescope.search.scheme.setting import OP
+    from fusescope.store import folder
 
     return sum(r.op == OP and set(r.impl) <= {"0", "1"} for r in folder.records(path))
 
 
 def joined(workers: list[Worker]) -> list[str]:
-    """The parts of each traverse and the sittings before made one run; parts that cannot be joined stay as they are."""
+    """The parts of each traverse and the sittings before made one run; parts that cannot be joined stay as
+    they are."""
     parts: dict[recordings.Entry, list[Path]] = {}
     for worker in workers:
         for entry, paths in worker.parts.items():
             parts.setdefault(entry, []).extend(paths)
     table = []
     with ProcessPoolExecutor(max(1, len(parts))) as pool:
-        for entry, task in {e: pool.submit(join, paths, e.before, e.title) for e, paths in parts.items()}.items():
+        for entry, task in {
+            e: pool.submit(join, paths, e.before, e.title) for e, paths in parts.items()
+        }.items():
             try:
                 table += task.result()
             except Exception as e:
-                table.append(f"-- {entry.title}: its {len(parts[entry])} parts could not be joined: {type(e).__name__}: {e}")
+                table.append(
+                    f"-- {entry.title}: its {len(parts[entry])} parts could not be joined: {type(e).__name__}: {e}"
+                )
     return table
 
 
 def join(parts: list[Path], before: list[Path], title: str) -> list[str]:
-    """One traverse's parts made one compressed run with the sittings before; the lines of the table about it."""
-    from backend.search import joined
-    from backend.store import folder
+    """One traverse's parts made one compressed run with the sittings before; the lines of the table about
+    it."""
+    from fusescope.search.sweeps import merge as joined
+    from fusescope.store import folder
 
     path = joined.join([*before, *sorted(parts, key=lambda part: part.name)], title)
     run = folder.read(path)
@@ -294,17 +335,23 @@ def summary(entry: recordings.Entry, answer: dict) -> list[str]:
     lines = [f"== {entry.title} [{answer['run']}]"]
     if entry.verb == "traverse":
         lines += [f"{answer['measured']} schemes, {len(answer['failures'])} failed"]
-        return lines + [f"{r['code']:>18} {1e3 * (r['ms'] or 0):9.2f} us" for r in (*answer["best"][:3], *answer["baselines"])]
+        return lines + [
+            f"{r['code']:>18} {1e3 * (r['ms'] or 0):9.2f} us"
+            for r in (*answer["best"][:3], *answer["baselines"])
+        ]
     if entry.verb == "search":
         best = answer["result"] or {"code": answer["reason"], "ms": 0, "speedups": {}}
         gains = [f"{s['median']:.3f}x {name} {s['verdict']}" for name, s in best["speedups"].items() if s]
-        return [*lines, f"{best['code']:>18} {1e3 * best['ms']:9.2f} us after {len(answer['history'])}; {', '.join(gains)}"]
+        return [
+            *lines,
+            f"{best['code']:>18} {1e3 * best['ms']:9.2f} us after {len(answer['history'])}; {', '.join(gains)}",
+        ]
     return lines + [line(r) for r in answer["records"]]
 
 
 def trace() -> str:
     """One recorded Chrome trace, of the newest attention kernel."""
-    from backend.jobs import submit
+    from fusescope.jobs import submit
 
     case = {"batch": 16, "seq": 2048, "heads": 12, "head_dim": 64, "mask": "bigbird"}
     spec = {"op": "attention", "impl": "auto", "case": case, "dtype": "float16", "device": "cuda:0"}
@@ -326,30 +373,58 @@ def line(r: dict) -> str:
     if r["status"] != "ok":
         return f"{r['impl']:>18} {case[:60]:60} {r['status']}: {(r['reason'] or '')[:70]}"
     graph, speed = r["time_ms"].get("graph"), r.get("speedup")
-    ms = f"{graph['median'] * 1000:9.1f} us" if graph else f"{r['time_ms']['eager']['median'] * 1000:9.1f} us eager"
-    speed_text = f"{speed['median']:6.2f}x [{speed['low']:.2f},{speed['high']:.2f}] {speed['verdict']}" if speed else ""
-    rate = r.get("tflops") or {}
-    return (
-        f"{r['impl']:>18} {case[:60]:60} {ms} {speed_text} {rate.get('effective') or 0:7.1f} TF/s {r.get('gbps') or 0:7.0f} GB/s"
+    ms = (
+        f"{graph['median'] * 1000:9.1f} us"
+        if graph
+        else f"{r['time_ms']['eager']['median'] * 1000:9.1f} us eager"
     )
+    speed_text = (
+        f"{speed['median']:6.2f}x [{speed['low']:.2f},{speed['high']:.2f}] {speed['verdict']}"
+        if speed
+        else ""
+    )
+    rate = r.get("tflops") or {}
+    return f"{r['impl']:>18} {case[:60]:60} {ms} {speed_text} {rate.get('effective') or 0:7.1f} TF/s {r.get('gbps') or 0:7.0f} GB/s"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, help="folder of what comes out; needed for all but --plan")
     parser.add_argument(
-        "--plan", action="store_true", help="print what would be recorded and about how long it takes, and do nothing"
+        "--plan",
+        action="store_true",
+        help="print what would be recorded and about how long it takes, and do nothing",
     )
-    parser.add_argument("--resume", type=Path, default=ROOT / "profiles" / "recorded", metavar="FOLDER",
-                        help="earlier recordings, unpacked: traverses measure what these have not (default profiles/recorded)")  # fmt: skip
-    parser.add_argument("--missing", action="store_true", help="leave out what has a whole run of its title in that folder")
-    parser.add_argument("--gpus", type=int, default=1, metavar="N",
-                        help="record side by side on so many GPUs, traverses in parts that are joined (default 1)")  # fmt: skip
-    parser.add_argument("--device", default="cuda:0", help="cpu: entries for the processor, and trials of all others")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        default=ROOT / "profiles" / "recorded",
+        metavar="FOLDER",
+        help="earlier recordings, unpacked: traverses measure what these have not (default profiles/recorded)",
+    )
+    parser.add_argument(
+        "--missing", action="store_true", help="leave out what has a whole run of its title in that folder"
+    )
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        default=1,
+        metavar="N",
+        help="record side by side on so many GPUs, traverses in parts that are joined (default 1)",
+    )
+    parser.add_argument(
+        "--device", default="cuda:0", help="cpu: entries for the processor, and trials of all others"
+    )
     parser.add_argument("--steps", default=",".join(STEPS))
-    parser.add_argument("--only", default="", help="words with commas between: tests and recordings whose name holds one")
+    parser.add_argument(
+        "--only", default="", help="words with commas between: tests and recordings whose name holds one"
+    )
     parser.add_argument("--budget-s", type=float, default=500, help="seconds a step may take")
-    parser.add_argument("--case-budget-s", type=float, default=5.0, help="seconds a case and mode may take (bench --budget)")
+    parser.add_argument(
+        "--case-budget-s", type=float, default=5.0, help="seconds a case and mode may take (bench --budget)"
+    )
     parser.add_argument("--first-failure", action="store_true", help="stop the tests at the first failure")
     options = parser.parse_args()
     steps = options.steps.split(",")

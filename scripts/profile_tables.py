@@ -1,9 +1,10 @@
-"""Tables for recorded profiles that hold only what a tool wrote (a GPU box without pyarrow collects it and no more).
+"""Tables for recorded profiles that hold only what a tool wrote (a GPU box without pyarrow collects it and no
+more).
 
     .venv/bin/python scripts/profile_tables.py [FOLDER]       FOLDER: runs, default profiles/recorded
 
-Reads artifacts/trace.json.gz, ncu.csv or nsys.sqlite of each run there and writes the same tables beside it as an import of that file
-would; samples of telemetry that stand in its .json become a table, too.
+Reads artifacts/trace.json.gz, ncu.csv or nsys.sqlite of each run there and writes the same tables beside it
+as an import of that file would; samples of telemetry that stand in its .json become a table, too.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 
-from backend.jobs import eager_trace  # noqa: E402
-from backend.profiling import import_chrome, ncu, nsys, table  # noqa: E402
-from backend.profiling.telemetry import Telemetry  # noqa: E402
+from fusescope.jobs.profiled import eager_trace  # noqa: E402
+from fusescope.profiling import table  # noqa: E402
+from fusescope.profiling.chrome import importer  # noqa: E402
+from fusescope.profiling.collect.telemetry import Telemetry  # noqa: E402
+from fusescope.profiling.nsight import ncu, nsys  # noqa: E402
 
 
 def main(folder: Path) -> int:
@@ -42,7 +45,7 @@ def _profile(artifacts: Path) -> list[str]:
     if (artifacts / "trace.json.gz").is_file():
         eager = artifacts / "eager-trace.json.gz"
         captured = eager_trace.read(eager) if eager.is_file() else None
-        rows = import_chrome.load(artifacts / "trace.json.gz", target, captured=captured)["rows"]
+        rows = importer.load(artifacts / "trace.json.gz", target, captured=captured)["rows"]
     elif (artifacts / "ncu.csv").is_file():
         rows = ncu.load(artifacts / "ncu.csv", target, details=details if details.is_file() else None)["rows"]
     elif (artifacts / "nsys.sqlite").is_file():

@@ -1,11 +1,13 @@
-"""Record the profiles of scripts/profiles.toml on a GPU box: traces with telemetry, and Nsight Compute where it is installed.
+"""Record the profiles of scripts/profiles.toml on a GPU box: traces with telemetry, and Nsight Compute where
+it is installed.
 
     python3 scripts/record_profiles.py --out DIR [--only WORD,WORD] [--gpus 8] [--budget-s 400]
 
-Needs torch >= 2.11 with CUDA, transformers for the models, nvcc and ninja. With --gpus the profiles are spread over that many GPUs
-of the box, one job on each at a time. What is recorded lands in DIR/profiles.tar.gz, to be unpacked under profiles/recorded/;
-afterwards, where pyarrow was missing, on any machine that has it: python scripts/profile_tables.py. A profile that fails is named,
-and the next one goes on.
+Needs torch >= 2.11 with CUDA, transformers for the models, nvcc and ninja. With --gpus the profiles are
+spread over that many GPUs of the box, one job on each at a time. What is recorded lands in
+DIR/profiles.tar.gz, to be unpacked under profiles/recorded/; afterwards, where pyarrow was missing, on any
+machine that has it: python scripts/profile_tables.py. A profile that fails is named, and the next one goes
+on.
 """
 
 from __future__ import annotations
@@ -30,17 +32,23 @@ _WORK = {"request.json", "tool-output.txt", "report.ncu-rep", "report.nsys-rep"}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", default="", help="words with commas between: profiles whose title or kind holds one")
-    parser.add_argument("--gpus", type=int, default=1, help="how many GPUs of the box are used; 0: the CPU, for a trial")
+    parser.add_argument(
+        "--only", default="", help="words with commas between: profiles whose title or kind holds one"
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=1, help="how many GPUs of the box are used; 0: the CPU, for a trial"
+    )
     parser.add_argument("--budget-s", type=float, default=400, help="seconds that all of it may take")
     options = parser.parse_args()
     home = options.out.resolve() / "work"
     home.mkdir(parents=True, exist_ok=True)
     os.environ["FUSESCOPE_PROFILES"] = str(home)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    sys.path.insert(0, str(ROOT))
+    sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
     devices = [f"cuda:{n}" for n in range(options.gpus)] or ["cpu"]
     done = record_all(wanted(options.only), devices, time.monotonic() + options.budget_s)
     for run in sorted(home.glob("2*")):
@@ -58,11 +66,16 @@ def main() -> int:
 def wanted(only: str) -> list[dict]:
     """The entries of profiles.toml whose title or kind holds one of the words."""
     entries = tomllib.loads((ROOT / "scripts" / "profiles.toml").read_text())["profile"]
-    return [e for e in entries if any(word.strip() in f"{e['title']} {e['kind']}".lower() for word in only.lower().split(","))]
+    return [
+        e
+        for e in entries
+        if any(word.strip() in f"{e['title']} {e['kind']}".lower() for word in only.lower().split(","))
+    ]
 
 
 def record_all(entries: list[dict], devices: list[str], end: float) -> set[str]:
-    """All of them, one on each device at a time; a line is printed as each ends. Gives the ids of those that are done."""
+    """All of them, one on each device at a time; a line is printed as each ends. Gives the ids of those that
+    are done."""
     free: SimpleQueue[str] = SimpleQueue()
     for name in devices:
         free.put(name)
@@ -83,8 +96,8 @@ def record_all(entries: list[dict], devices: list[str], end: float) -> set[str]:
 
 def record(entry: dict, device: str, done: set[str], end: float) -> str:
     """One job, waited for; a line on how it ended."""
-    from backend.core.errors import RunError
-    from backend.jobs import submit
+    from fusescope.core.errors import RunError
+    from fusescope.jobs import submit
 
     left = end - time.monotonic()
     if left < 10:

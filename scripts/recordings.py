@@ -1,4 +1,5 @@
-"""The entries of recordings.toml: what each asks for, how much of it is recorded already, and the command that records it."""
+"""The entries of recordings.toml: what each asks for, how much of it is recorded already, and the command
+that records it."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 
 VERBS = ("bench", "model", "traverse", "search")
 """What an entry may be: the name of its one key with the verb's words."""
 START_S = 60.0
-"""Of a traverse's seconds those before its first scheme: processes, compiling, baselines, segments on their own. 30 on a GPU with 16
-cores alone, 60 to 90 where eight GPUs compile at one time."""
+"""Of a traverse's seconds those before its first scheme: processes, compiling, baselines, segments on their
+own. 30 on a GPU with 16 cores alone, 60 to 90 where eight GPUs compile at one time."""
 
 
 @dataclass(eq=False)
@@ -47,14 +48,15 @@ class Entry:
         return self.verb == "traverse"
 
     def named(self, words: str) -> bool:
-        """Whether it holds one of the words that have commas between them; every entry does where there are none."""
+        """Whether it holds one of the words that have commas between them; every entry does where there are
+        none."""
         name = f"{self.title} {self.verb} {self.table[self.verb][0]}".lower()
         return not words or any(word.lower() in name for word in words.split(","))
 
     @cached_property
     def spec(self) -> dict:
         """The job that the entry's words ask for, as the verb itself reads them."""
-        from backend import cli
+        from fusescope import cli
 
         typed = [*self.table[self.verb], "--device", self.device, *self._masks()]
         part, parser = cli.load(self.verb), argparse.ArgumentParser()
@@ -65,15 +67,15 @@ class Entry:
     @cached_property
     def codes(self) -> list[str]:
         """The schemes of a traverse in the order of measuring."""
-        from backend.search import traverse
+        from fusescope.search.sweeps import exhaustive as traverse
 
         return traverse.codes(self.spec["ranges"], self.spec["limit"], self.spec["seed"])
 
     @cached_property
     def before(self) -> list[Path]:
         """The sittings of a traverse that are recorded. What counts is the setting, not the title."""
-        from backend.search.setting import of_spec
-        from backend.store import folder
+        from fusescope.search.scheme.setting import of_spec
+        from fusescope.store import folder
 
         found = sorted(self.resume.glob("*-traverse-*")) if self.traverse else []
         return [path for path in found if of_spec(folder.read(path).spec) == of_spec(self.spec)]
@@ -81,15 +83,16 @@ class Entry:
     @cached_property
     def due(self) -> list[int]:
         """The positions in ``codes`` of the schemes that no sitting has settled."""
-        from backend.search import sittings
-        from backend.store import folder
+        from fusescope.search import sessions
+        from fusescope.store import folder
 
-        there = {impl for path in self.before for impl in sittings.settled(folder.records(path))}
+        there = {impl for path in self.before for impl in sessions.settled(folder.records(path))}
         return [i for i, code in enumerate(self.codes) if code not in there]
 
     @property
     def share(self) -> float:
-        """The share of it that is still to be recorded, as far as a traverse is concerned; 1.0 of anything else."""
+        """The share of it that is still to be recorded, as far as a traverse is concerned; 1.0 of anything
+        else."""
         return len(self.due) / len(self.codes) if self.traverse else 1.0
 
     @property
@@ -98,7 +101,11 @@ class Entry:
         if self.traverse:
             return not self.due
         for path in self.resume.glob(f"*-{self.verb}-*"):
-            title = json.loads((path / "notes.json").read_text())["title"] if (path / "notes.json").is_file() else ""
+            title = (
+                json.loads((path / "notes.json").read_text())["title"]
+                if (path / "notes.json").is_file()
+                else ""
+            )
             if title == self.title and json.loads((path / "run.json").read_text())["status"] == "done":
                 return True
         return False
@@ -112,8 +119,17 @@ class Entry:
         return start + (alone - start) * (len(self.due) if schemes is None else schemes) / len(self.codes)
 
     def words(self, left: float, case_budget_s: float, part: tuple[int, int] | None = None) -> list[str]:
-        """Its command, which has ``left`` seconds and goes on after what is recorded; part: positions of a traverse."""
-        found = [sys.executable, "-m", "backend", self.verb, *self.table[self.verb], "--device", self.device]
+        """Its command, which has ``left`` seconds and goes on after what is recorded; part: positions of a
+        traverse."""
+        found = [
+            sys.executable,
+            "-m",
+            "fusescope",
+            self.verb,
+            *self.table[self.verb],
+            "--device",
+            self.device,
+        ]
         found += ["--json", "--title", self.title, *self._masks()]
         if self.verb in ("bench", "model"):
             found += ["--budget", str(case_budget_s)]
@@ -128,8 +144,9 @@ class Entry:
 
 
 def entries(resume: Path, device: str, only: str = "", missing: bool = False) -> list[Entry]:
-    """Those that hold one of the words of ``only`` and are for this device or for any, without traverses of which nothing is left; with ``missing`` without all that
-    is whole in the folder ``resume``. In the order of recording: by turn, the longest first, so that nothing long is left last."""
+    """Those that hold one of the words of ``only`` and are for this device or for any, without traverses of
+    which nothing is left; with ``missing`` without all that is whole in the folder ``resume``. In the order
+    of recording: by turn, the longest first, so that nothing long is left last."""
     table = tomllib.loads((ROOT / "scripts" / "recordings.toml").read_text())["run"]
     found = [e for t in table if (e := Entry(t, resume, device)).named(only)]
     found = [e for e in found if device == e.table.get("device", device)]

@@ -24,18 +24,26 @@ def is_free(address: str, port: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8501)
-    parser.add_argument("--address", default="127.0.0.1", help="anything but 127.0.0.1 opens the app to others")
+    parser.add_argument(
+        "--address", default="127.0.0.1", help="anything but 127.0.0.1 opens the app to others"
+    )
     options = parser.parse_args()
     if not 1 <= options.port <= 65535:
         parser.error(f"a port lies between 1 and 65535, not {options.port}")
-    port = next((p for p in range(options.port, min(options.port + 100, 65536)) if is_free(options.address, p)), None)
+    port = next(
+        (p for p in range(options.port, min(options.port + 100, 65536)) if is_free(options.address, p)), None
+    )
     if port is None:
-        print(f"no free port from {options.port} to {options.port + 99}; give another one: make run PORT=9000", file=sys.stderr)
+        print(
+            f"no free port from {options.port} to {options.port + 99}; give another one: make run PORT=9000",
+            file=sys.stderr,
+        )
         return 1
     if port != options.port:
         print(f"port {options.port} is taken; the next free one is {port}", flush=True)
     print(
-        f"FuseScope: http://{options.address}:{port}   from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>", flush=True
+        f"FuseScope: http://{options.address}:{port}   from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>",
+        flush=True,
     )
     os.chdir(ROOT)
     arguments = ["--server.port", str(port), "--server.address", options.address]

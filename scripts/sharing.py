@@ -1,4 +1,5 @@
-"""Who records what next: entries handed out to workers, one a GPU, as these become free; a traverse is cut into parts."""
+"""Who records what next: entries handed out to workers, one a GPU, as these become free; a traverse is cut
+into parts."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _NEED_TRAVERSE_S = 60.0  # a traverse is worth beginning with that much
 class Share:
     """What one worker does next: an entry, or the positions [start, stop) of a traverse's order of measuring.
 
-    That order is drawn by chance, so a part of it is a fair sample: which GPU measured a scheme says nothing of the scheme.
+    That order is drawn by chance, so a part of it is a fair sample: which GPU measured a scheme says nothing
+    of the scheme.
     """
 
     entry: Entry
@@ -26,7 +28,8 @@ class Share:
 
 
 class Queue:
-    """Hands out ``entries`` in their order to ``workers`` workers, which have so many seconds; safe to be asked by all at once."""
+    """Hands out ``entries`` in their order to ``workers`` workers, which have so many seconds; safe to be
+    asked by all at once."""
 
     def __init__(self, entries: list[Entry], workers: int, seconds: float):
         self.workers, self.seconds = workers, seconds
@@ -38,14 +41,18 @@ class Queue:
         self._lock = threading.Lock()
 
     def take(self, left_s: float) -> Share | None:
-        """The first entry that a worker with so many seconds left can do, or a part of it; None where there is none."""
+        """The first entry that a worker with so many seconds left can do, or a part of it; None where there
+        is none."""
         with self._lock:
-            share = next((s for e in list(self._left) if (s := self._part(e, left_s) or self._all(e, left_s))), None)
+            share = next(
+                (s for e in list(self._left) if (s := self._part(e, left_s) or self._all(e, left_s))), None
+            )
             self._given += share.seconds if share else 0.0
             return share
 
     def learn(self, share: Share, schemes: int, seconds: float) -> None:
-        """How long a part of a traverse really took for how many schemes, its start included: the next are cut by that."""
+        """How long a part of a traverse really took for how many schemes, its start included: the next are
+        cut by that."""
         sampling = share.entry.seconds(schemes) - share.entry.seconds(0)
         if schemes and sampling > 0:
             with self._lock:
@@ -73,7 +80,8 @@ class Queue:
         return Share(e, None, len(e.due) if e.traverse else 0, seconds)
 
     def _part(self, e: Entry, left_s: float) -> Share | None:
-        """As many schemes as fit into the time, but no more than let all workers end at about the same time."""
+        """As many schemes as fit into the time, but no more than let all workers end at about the same
+        time."""
         if not e.traverse or self.workers == 1:
             return None
         begun = self._next[id(e)]
@@ -95,7 +103,8 @@ class Queue:
 
 
 def simulate(queue: Queue) -> list[tuple[int, float, Share]]:
-    """(worker, when it begins, what) in the order of beginning, where everything takes as long as expected."""
+    """(worker, when it begins, what) in the order of beginning, where everything takes as long as
+    expected."""
     free, found = [(0.0, worker) for worker in range(queue.workers)], []
     while free:
         now, worker = heapq.heappop(free)

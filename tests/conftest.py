@@ -1,4 +1,5 @@
-"""Shared by all tests: runs and locks go to a folder of this test run; GPU tests skip with a reason where there is no GPU."""
+"""Shared by all tests: runs and locks go to a folder of this test run; GPU tests skip with a reason where
+there is no GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ def _own_folders(tmp_path_factory):
     base = tmp_path_factory.mktemp("fusescope")
     os.environ["FUSESCOPE_PROFILES"] = str(base / "profiles")
     os.environ["FUSESCOPE_RUNTIME"] = str(base / "runtime")
-    os.environ.setdefault("FUSESCOPE_WARM_IDLE_S", "60")  # a warm parent that a test started does not stay for hours
+    os.environ.setdefault(
+        "FUSESCOPE_WARM_IDLE_S", "60"
+    )  # a warm parent that a test started does not stay for hours
     (base / "profiles").mkdir()
     yield
 

@@ -1,4 +1,5 @@
-"""Figures of errors against plain definitions, ULPs against the spacing of the dtype itself, limits and the first divergence."""
+"""Figures of errors against plain definitions, ULPs against the spacing of the dtype itself, limits and the
+first divergence."""
 
 import math
 
@@ -6,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from backend.analysis import accuracy_depth, accuracy_errors
-from backend.analysis.accuracy_errors import errors
+from fusescope.analysis.accuracy import depth
+from fusescope.analysis.accuracy import errors as accuracy_errors
+from fusescope.analysis.accuracy.errors import errors
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def test_torch_and_numpy_are_the_same_lines_and_say_the_same(pair, monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_an_ulp_is_the_distance_to_the_next_number_of_the_dtype(dtype):
     kind = np.dtype(dtype)
-    ref = np.concatenate([np.logspace(-9, 4, 400), [np.finfo(kind).smallest_subnormal * 3, 1.0, 2.0]]).astype(kind)
+    ref = np.concatenate([np.logspace(-9, 4, 400), [np.finfo(kind).smallest_subnormal * 3, 1.0, 2.0]]).astype(
+        kind
+    )
     away = np.nextafter(ref, kind.type(np.inf)).astype(np.float64)
     distance = accuracy_errors.ulps(np.abs(away - ref.astype(np.float64)), ref.astype(np.float64), dtype)
     assert np.array_equal(distance, np.ones(len(ref)))
@@ -65,8 +69,12 @@ def test_edges_of_the_bins_belong_below():
     e = errors(out, ref, "float16")
     words = accuracy_errors.ulp_words()
     assert len(words) == len(e.ulps) and dict(zip(words, e.ulps, strict=True)) == {
-        **dict.fromkeys(words, 0), "exact": 1, "≤ 0.5": 1, "≤ 1": 2, "> 65536": 1,
-    }  # fmt: skip
+        **dict.fromkeys(words, 0),
+        "exact": 1,
+        "≤ 0.5": 1,
+        "≤ 1": 2,
+        "> 65536": 1,
+    }
 
 
 def test_what_has_no_reference_to_be_relative_to():
@@ -86,28 +94,32 @@ def _row(name, error, roundings=4, unequal=0):
 
 
 def test_the_first_divergence_is_the_first_row_beyond_its_limit():
-    near = accuracy_depth.limit("float16", 4)
-    rows = accuracy_depth.judged(
+    near = depth.limit("float16", 4)
+    rows = depth.judged(
         [_row("a", 0.5 * near), _row("b", near), _row("c", 1.01 * near), _row("d", 0.1 * near)], "float16"
     )
-    assert [r["accepted"] for r in rows] == [True, True, False, True] and accuracy_depth.first_divergence(rows) == 2
-    assert accuracy_depth.first_divergence(rows[:2]) is None
-    broken = accuracy_depth.judged([_row("a", 0.0, unequal=1), _row("b", None)], "float16")
+    assert [r["accepted"] for r in rows] == [True, True, False, True] and depth.first_divergence(rows) == 2
+    assert depth.first_divergence(rows[:2]) is None
+    broken = depth.judged([_row("a", 0.0, unequal=1), _row("b", None)], "float16")
     assert not any(r["accepted"] for r in broken)
 
 
 def test_limits_grow_with_depth_and_with_the_dtype_s_roundoff():
-    limit = accuracy_depth.limit
-    assert limit("float16", 400) == pytest.approx(2 * limit("float16", 100)) and limit("float16", 0) == limit("float16", 5)
-    assert limit("bfloat16", 50) == 8 * limit("float16", 50) and "2^-11" in accuracy_depth.reason("float16")
+    limit = depth.limit
+    assert limit("float16", 400) == pytest.approx(2 * limit("float16", 100)) and limit("float16", 0) == limit(
+        "float16", 5
+    )
+    assert limit("bfloat16", 50) == 8 * limit("float16", 50) and "2^-11" in depth.reason("float16")
     with pytest.raises(ValueError, match="-1"):
         limit("float16", -1)
-    assert accuracy_depth.against_eager(2e-3, 1e-3, "float16") and not accuracy_depth.against_eager(2.1e-3, 1e-3, "float16")
+    assert depth.against_eager(2e-3, 1e-3, "float16") and not depth.against_eager(2.1e-3, 1e-3, "float16")
 
 
 def test_two_runs_diverge_where_one_errs_several_times_as_much():
-    near = accuracy_depth.limit("float32", 4)
-    a = accuracy_depth.judged([_row("x", 0.1 * near), _row("y", 0.2 * near), _row("z", 0.3 * near)], "float32")
-    b = accuracy_depth.judged([_row("x", 0.02 * near), _row("only here", near), _row("y", near), _row("z", None)], "float32")
-    assert accuracy_depth.first_difference(a, b) == "y" == accuracy_depth.first_difference(b, a)
-    assert accuracy_depth.first_difference(a, a) is None
+    near = depth.limit("float32", 4)
+    a = depth.judged([_row("x", 0.1 * near), _row("y", 0.2 * near), _row("z", 0.3 * near)], "float32")
+    b = depth.judged(
+        [_row("x", 0.02 * near), _row("only here", near), _row("y", near), _row("z", None)], "float32"
+    )
+    assert depth.first_difference(a, b) == "y" == depth.first_difference(b, a)
+    assert depth.first_difference(a, a) is None

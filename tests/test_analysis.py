@@ -2,8 +2,9 @@
 
 import pytest
 
-from backend.analysis import accuracy, hardware, roofline
-from backend.core.records import Accuracy, Rate, Record, Time, Times
+from fusescope.analysis import hardware, roofline
+from fusescope.analysis.accuracy import sums
+from fusescope.core.records import Accuracy, Rate, Record, Time, Times
 
 
 @pytest.mark.parametrize(
@@ -56,14 +57,18 @@ def test_bandwidth_from_clock_and_width(clock, width, gbps):
 
 def record(tflops, gbps):
     time = Times(eager=Time(1.0, 0.9, 1.1, 10, True))
-    return Record("gemm", "v1", {}, "float16", "cuda:0", "ok", time_ms=time, tflops=Rate(tflops, tflops), gbps=gbps)
+    return Record(
+        "gemm", "v1", {}, "float16", "cuda:0", "ok", time_ms=time, tflops=Rate(tflops, tflops), gbps=gbps
+    )
 
 
 def test_roofline():
     measured = {"copy_gbps": 4000.0, "matrix_tflops": {"float16": 800.0}, "vector_tflops": {"float32": 60.0}}
     line = roofline.ceiling(measured, "float16")
     assert line.ridge == 200
-    assert roofline.attainable(50, line) == 200 and roofline.attainable(200, line) == 800 == roofline.attainable(1e6, line)
+    assert roofline.attainable(50, line) == 200 and roofline.attainable(
+        200, line
+    ) == 800 == roofline.attainable(1e6, line)
     low = roofline.place(record(100.0, 2000.0), line)
     assert (low.intensity, low.attainable, low.share, low.bound) == (50, 200, 0.5, "memory")
     high = roofline.place(record(600.0, 600.0), line)
@@ -76,12 +81,12 @@ def test_roofline():
 
 
 def test_cosine_from_sums():
-    assert accuracy.cosine(0.0, 1.0, 4.0) == 0 and accuracy.cosine(-25.0, 25.0, 25.0) == -1
-    assert accuracy.cosine(0.0, 0.0, 0.0) == 1 and accuracy.cosine(0.0, 0.0, 1.0) == 0
-    assert accuracy.cosine(1.0 + 1e-9, 1.0, 1.0) == 1  # rounding does not push it beyond
+    assert sums.cosine(0.0, 1.0, 4.0) == 0 and sums.cosine(-25.0, 25.0, 25.0) == -1
+    assert sums.cosine(0.0, 0.0, 0.0) == 1 and sums.cosine(0.0, 0.0, 1.0) == 0
+    assert sums.cosine(1.0 + 1e-9, 1.0, 1.0) == 1  # rounding does not push it beyond
 
 
 def test_the_worse_of_two_judgements():
     a, b = Accuracy(1e-3, 0.5, 0.9, "float64"), Accuracy(2e-3, 0.1, 0.99, "float32")
-    assert accuracy.worse(a, b) == Accuracy(2e-3, 0.5, 0.9, "float32")
-    assert accuracy.worse(a, None) == a == accuracy.worse(None, a) and accuracy.worse(None, None) is None
+    assert sums.worse(a, b) == Accuracy(2e-3, 0.5, 0.9, "float32")
+    assert sums.worse(a, None) == a == sums.worse(None, a) and sums.worse(None, None) is None

@@ -1,108 +1,86 @@
-"""The rooms and arrows of ARCHITECTURE.md, checked on every import of every file, those inside functions included."""
+"""The rooms and arrows of ARCHITECTURE.md's table, checked on every import of every file, those inside
+functions included."""
 
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from backend.core.paths import ROOT
+from fusescope.core.paths import ROOT
 
-SEARCH_TOLD = {  # torch-free: what pages and the command line may know of the search
-    f"search.{name}"
-    for name in [
-        "encoding",
-        "layer",
-        "setting",
-        "sittings",
-        "templates",
-        "codegen",
-        "pairs",
-        "features",
-        "additive",
-        "surrogate",
-        "explore",
-        "explain",
-        "guided",
-        "boosted",
-        "evolve",
-        "unfused",
-    ]
-}
-ARROWS = {
-    "core": set(),
-    "masks": {"core"},
-    "analysis": {"core"},
-    "charts": {"core", "analysis"},
-    "store": {"core"},
-    "profiling": {"core", "analysis"},
-    "kernels": {"core"},
-    "ops": {"core", "masks", "kernels"},
-    "models": {"core", "masks", "ops", "kernels", "analysis"},
-    "measure": {"core", "ops", "models", "analysis", "kernels"},
-    **{name: {"core", "masks", "ops", "analysis"} | SEARCH_TOLD for name in SEARCH_TOLD},
-    "search.encoding": {"core"},
-    "search.layer": {"core", "ops"},
-    "search.sittings": {"core", "store"} | SEARCH_TOLD,
-    "search": {"core", "masks", "ops", "models", "measure", "store", "analysis", "kernels"} | SEARCH_TOLD,
-    "jobs.submit": {"core", "store", "jobs.kinds"},
-    "jobs.kinds": {"core", "store", "masks", "analysis", "profiling", "kernels", "ops", "models", "measure", "search", "jobs"}
-    | SEARCH_TOLD,
-    "jobs": {
-        "core",
-        "store",
-        "masks",
-        "analysis",
-        "profiling",
-        "kernels",
-        "ops",
-        "models",
-        "measure",
-        "search",
-        "jobs.submit",
-        "jobs.kinds",
-    },
-    "cli": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "models", "kernels"}
-    | SEARCH_TOLD,
-    "pages": {"core", "masks", "analysis", "store", "charts", "jobs.submit", "jobs.kinds", "jobs", "ops", "models", "kernels"}
-    | SEARCH_TOLD,
-}
 TORCH_AT_MODULE_LEVEL = {"measure", "jobs"}
 HEAVY = {"torch", "transformers", "triton"}
+LINES, FILES = 300, 12  # of a file; in a folder, without __init__.py
+ONE_FILE_EACH = {
+    "masks",
+    "verbs",
+    "kinds",
+}  # folders in which every file is found by name: a list of things, not a room
 
 
-def _files() -> list[Path]:
-    found = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py")), *sorted((ROOT / "backend").rglob("*.py"))]
-    return [f for f in found if f.is_file()]
+@cache
+def arrows() -> dict[str, set[str]]:
+    """The table of rooms: {room: rooms it may import}; a dotted room is a part of another with arrows of its
+    own."""
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    begin = next(n for n, line in enumerate(lines) if line.startswith("| room |"))
+    found = {}
+    for line in lines[begin + 2 :]:
+        if not line.startswith("|"):
+            break
+        room, _, targets, *_ = (cell.strip() for cell in line.strip("|").split("|"))
+        found[room] = {t.strip() for t in targets.split(",")} - {"–"}
+    return found
 
 
-def _room(module: str) -> str:
+def files() -> list[Path]:
+    return [
+        ROOT / "app.py",
+        *sorted((ROOT / "pages").rglob("*.py")),
+        *sorted((ROOT / "backend" / "fusescope").rglob("*.py")),
+    ]
+
+
+def module_of(file: Path) -> str:
+    base = ROOT / "backend" if file.is_relative_to(ROOT / "backend") else ROOT
+    return ".".join(file.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+
+
+def room_of(module: str) -> str | None:
+    """The longest row of the table that the module lies in; None: the public face fusescope/__init__.py,
+    which may import any room."""
     parts = module.split(".")
     if parts[0] in ("app", "pages"):
         return "pages"
-    if len(parts) == 1 or parts[1] in ("__main__", "cli"):
+    if parts[1:] == ["__main__"]:
         return "cli"
-    if parts[1] == "jobs" and len(parts) > 2 and parts[2] in ("submit", "launch", "kinds"):  # launch: submit's other half
-        return "jobs.kinds" if parts[2] == "kinds" else "jobs.submit"
-    if ".".join(parts[1:3]) in SEARCH_TOLD:
-        return ".".join(parts[1:3])
-    return parts[1]
+    names = [".".join(parts[1:n]) for n in range(len(parts), 1, -1)]
+    return next((name for name in names if name in arrows()), None)
 
 
-def _module(file: Path) -> str:
-    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-def _imports(file: Path):
-    """(name, at module level) of every import in the file; `from a import b` gives a.b too, b may be a module."""
+def imports(file: Path):
+    """(name, at module level) of every import in the file; `from a import b` gives a.b too, b may be a
+    module."""
     tree = ast.parse(file.read_text())
-    inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
+    inside = {
+        id(n)
+        for f in ast.walk(tree)
+        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)
+        for n in ast.walk(f)
+    }
     typing_only = {
-        id(n) for i in ast.walk(tree) if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.unparse(i.test) for n in ast.walk(i)
+        id(n)
+        for i in ast.walk(tree)
+        if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.unparse(i.test)
+        for n in ast.walk(i)
     }
     for node in ast.walk(tree):
-        top = id(node) not in inside and id(node) not in typing_only
+        if id(node) in typing_only:
+            continue
+        top = id(node) not in inside
         if isinstance(node, ast.Import):
             yield from ((a.name, top) for a in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -110,32 +88,100 @@ def _imports(file: Path):
             yield from ((f"{node.module}.{a.name}", top) for a in node.names)
 
 
-@pytest.mark.parametrize("file", _files(), ids=lambda f: str(f.relative_to(ROOT)))
+@cache
+def graph() -> dict[str, set[str]]:
+    """Every module of ours and the modules of ours that it imports anywhere."""
+    known = {module_of(f): f for f in files()}
+    found = {}
+    for module, file in known.items():
+        names = {name if name in known else name.rpartition(".")[0] for name, _ in imports(file)}
+        found[module] = (names & known.keys()) - {module}
+    return found
+
+
+@pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(ROOT)))
 def test_imports_follow_the_arrows(file):
-    module = _module(file)
-    room = _room(module)
-    assert room in ARROWS, f"{file} is in a room that ARCHITECTURE.md does not know"
-    for name, top in _imports(file):
+    module = module_of(file)
+    room = room_of(module)
+    assert room in arrows() or module == "fusescope", (
+        f"{file} is in a room that ARCHITECTURE.md does not know"
+    )
+    for name, top in imports(file):
         first = name.split(".")[0]
-        if first == "backend" and name != "backend":
-            target = _room(name)
-            if target == "cli" and name.split(".")[1] not in ("cli", "__main__"):
-                continue  # backend.__version__
-            assert target == room or target in ARROWS[room], f"{module} imports {name}: no arrow from {room} to {target}"
+        if first == "fusescope" and room and (target := room_of(name)):
+            assert target == room or target in arrows()[room], (
+                f"{module} imports {name}: no arrow from {room} to {target}"
+            )
         if first in HEAVY and top:
-            assert room in TORCH_AT_MODULE_LEVEL, f"{module} imports {first} at module level; {room} imports it inside functions"
+            allowed = room and room.split(".")[0] in TORCH_AT_MODULE_LEVEL
+            assert allowed, f"{module} imports {first} at module level; {room} imports it inside functions"
         if first == "streamlit":
             assert room == "pages", f"{module} imports streamlit; only pages may"
 
 
-def test_every_room_is_documented():
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    rooms = {p.name for p in (ROOT / "backend").iterdir() if (p / "__init__.py").is_file()}
-    assert rooms <= {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")}, "a room without a line"
+def test_the_table_names_rooms_that_exist():
+    package = ROOT / "backend" / "fusescope"
+    rooms = {p.name for p in package.iterdir() if (p / "__init__.py").is_file()} | {"pages"}
+    assert rooms - {"schemas"} <= arrows().keys(), "a room without a line"
+    for room in arrows().keys() - {"pages"}:
+        path = package.joinpath(*room.split("."))
+        assert path.is_dir() or path.with_suffix(".py").is_file(), (
+            f"ARCHITECTURE.md names {room}, which does not exist"
+        )
+    targets = {t for row in arrows().values() for t in row}
+    assert targets <= arrows().keys(), f"arrows to no room: {targets - arrows().keys()}"
+
+
+def test_no_import_circles():
+    """Depth first over all imports, those inside functions included: an arrow back to a module on the way is
+    a circle."""
+    done: set[str] = set()
+
+    def walk(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, f"import circle: {' -> '.join([*way[way.index(module) :], module])}"
+        if module not in done:
+            for target in sorted(graph()[module]):
+                walk(target, (*way, module))
+            done.add(module)
+
+    for module in sorted(graph()):
+        walk(module, ())
+
+
+@pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(ROOT)))
+def test_private_names_stay_in_their_file(file):
+    """Neither `from ours import _name` nor `ours._name`."""
+    tree, known = ast.parse(file.read_text()), graph().keys()
+    modules = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("fusescope", "pages"):
+            for a in node.names:
+                assert not a.name.startswith("_") or a.name.startswith("__") or a.asname, (
+                    f"{file} imports {node.module}.{a.name}"
+                )
+                if f"{node.module}.{a.name}" in known:
+                    modules[a.asname or a.name] = a.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            private = node.attr.startswith("_") and not node.attr.startswith("__")
+            assert not private, f"{file}:{node.lineno} uses {modules[node.value.id]}.{node.attr}"
+
+
+@pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(ROOT)))
+def test_files_are_short(file):
+    assert len(file.read_text().splitlines()) <= LINES, f"{file} is longer than {LINES} lines: split it"
+
+
+def test_folders_are_small():
+    for folder in {f.parent for f in files()}:
+        held = [f for f in folder.glob("*.py") if f.name != "__init__.py"]
+        assert len(held) <= FILES or folder.name in ONE_FILE_EACH, (
+            f"{folder} holds {len(held)} files: divide it"
+        )
 
 
 def test_the_check_sees_a_forbidden_arrow(tmp_path):
     bad = tmp_path / "bad.py"
-    bad.write_text("def f():\n    from backend.store import folder\n    return folder\n")
-    assert ("backend.store.folder", False) in list(_imports(bad))
-    assert "store" not in ARROWS["measure"]
+    bad.write_text("def f():\n    from fusescope.store import folder\n    return folder\n")
+    assert ("fusescope.store.folder", False) in list(imports(bad))
+    assert room_of("fusescope.store.folder") == "store" and "store" not in arrows()["measure"]

@@ -1,6 +1,7 @@
 """Names that our code reads of modules exist: of torch and of our own rooms, inside functions too.
 
-Much of the code runs on a GPU only, where no other test of this machine comes; a misspelt name there would be found by a user.
+Much of the code runs on a GPU only, where no other test of this machine comes; a misspelt name there would be
+found by a user.
 """
 
 import ast
@@ -9,16 +10,17 @@ import types
 
 import pytest
 
-from backend.core.paths import ROOT
+from fusescope.core.paths import ROOT
 
 FILES = sorted(f for room in ("backend", "pages", "scripts") for f in (ROOT / room).rglob("*.py"))
-OURS = ("backend", "pages", "torch")
+OURS = ("fusescope", "pages", "torch")
 # Looked up by name when the extension is loaded, and what only builds with CUDA have.
 ELSEWHERE = (("torch", "ops"), ("torch", "_C"))
 
 
 def imported(tree: ast.AST):
-    """({name: module}, [what cannot be imported]) of all imports of ours and of torch, wherever they stand."""
+    """({name: module}, [what cannot be imported]) of all imports of ours and of torch, wherever they
+    stand."""
     modules, gone = {}, []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -28,7 +30,9 @@ def imported(tree: ast.AST):
                     modules[each.asname or each.name.split(".")[0]] = (
                         module if each.asname else importlib.import_module(each.name.split(".")[0])
                     )
-        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in OURS:
+        elif (
+            isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] in OURS
+        ):
             module = importlib.import_module(node.module)
             for each in node.names:
                 found = getattr(module, each.name, None)
@@ -81,7 +85,9 @@ def wrong(text: str) -> list[str]:
     modules, gone = imported(tree)
     others = bound(tree)
     known = {name: module for name, module in modules.items() if name not in others or name == "torch"}
-    return gone + [m for _, names in chains(tree) if names[0] in known and (m := missing(known[names[0]], names))]
+    return gone + [
+        m for _, names in chains(tree) if names[0] in known and (m := missing(known[names[0]], names))
+    ]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
@@ -89,10 +95,13 @@ def test_names_exist(file):
     assert not wrong(file.read_text())
 
 
-@pytest.mark.parametrize("text", [
-    "def f():\n import torch\n return torch.cuda.get_devicecapability(0)",
-    "from backend.ops.attention import chosing",
-    "from backend.ops.attention import parts\ndef f(): return parts.KERNAL",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n import torch\n return torch.cuda.get_devicecapability(0)",
+        "from fusescope.ops.attention.dispatch import choise",
+        "from fusescope.ops.attention.work import parts\ndef f(): return parts.KERNAL",
+    ],
+)
 def test_a_name_that_is_not_there_is_found(text):
     assert wrong(text)

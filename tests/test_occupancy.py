@@ -1,12 +1,13 @@
-"""Theoretical occupancy against NVIDIA's own calculator: a sample here, all 21,000 launches where the file is."""
+"""Theoretical occupancy against NVIDIA's own calculator: a sample here, all 21,000 launches where the file
+is."""
 
 import csv
 from pathlib import Path
 
 import pytest
 
-from backend.analysis.occupancy import LIMITS, theoretical
-from backend.core import paths
+from fusescope.analysis.occupancy import LIMITS, theoretical
+from fusescope.core import paths
 
 GOLDEN = paths.ROOT.parent / "shared" / "data" / "occupancy_golden.csv"
 SAMPLE = Path(__file__).parent / "data" / "occupancy_sample.csv"
@@ -15,11 +16,18 @@ BITS = {1: "warps", 2: "registers", 4: "shared memory", 8: "blocks"}
 
 def check(row):
     """Blocks and every limit agree; the limiter is the first of those that the calculator names."""
-    got = theoretical(row["cc"], int(row["block"]), int(row["regs"]), int(row["static_smem"]), int(row["dyn_smem"]))
+    got = theoretical(
+        row["cc"], int(row["block"]), int(row["regs"]), int(row["static_smem"]), int(row["dyn_smem"])
+    )
     active = int(row["active"])
     assert got.active_blocks == active
     assert got.active_warps == active * -(-int(row["block"]) // 32)
-    for name, column in (("warps", "limW"), ("registers", "limR"), ("shared memory", "limS"), ("blocks", "limB")):
+    for name, column in (
+        ("warps", "limW"),
+        ("registers", "limR"),
+        ("shared memory", "limS"),
+        ("blocks", "limB"),
+    ):
         limit = int(row[column])
         assert got.by[name] == (None if limit == 2**31 - 1 else limit)
     named = [name for bit, name in BITS.items() if int(row["mask"]) & bit]

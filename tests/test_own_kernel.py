@@ -1,4 +1,5 @@
-"""docs/own-kernel.md followed word for word: its files are written where it says, its commands run as they stand."""
+"""docs/own-kernel.md followed word for word: its files are written where it says, its commands run as they
+stand."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ import sys
 
 import pytest
 
-from backend import ops
-from backend.cli import main
-from backend.core import toolchain
-from backend.core.paths import ROOT
+from fusescope import ops
+from fusescope.cli import main
+from fusescope.core import toolchain
+from fusescope.core.paths import ROOT
 
 TEXT = (ROOT / "docs" / "own-kernel.md").read_text()
 FILES = dict(re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
@@ -23,10 +24,13 @@ ON_GPU = re.findall(r"^```sh gpu\n(.*?)\n```$", TEXT, re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A folder with the common files and the softmax family, without our CUDA kernels: they only cost time here."""
+    """A folder with the common files and the softmax family, without our CUDA kernels: they only cost time
+    here."""
     base = tmp_path_factory.mktemp("own kernel")
     shutil.copytree(ROOT / "cuda" / "common", base / "cuda" / "common")
-    shutil.copytree(ROOT / "cuda" / "softmax", base / "cuda" / "softmax", ignore=shutil.ignore_patterns("v*.cu"))
+    shutil.copytree(
+        ROOT / "cuda" / "softmax", base / "cuda" / "softmax", ignore=shutil.ignore_patterns("v*.cu")
+    )
     (base / "profiles").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         for name in ("cuda", "build", "profiles"):
@@ -45,7 +49,7 @@ def write(project, name):
 def run(capsys, command: str, *more: str):
     """A command of the documentation, with --json: (exit code, answer, standard error)."""
     words = shlex.split(command)
-    assert words[:3] == ["python", "-m", "backend"]
+    assert words[:3] == ["python", "-m", "fusescope"]
     capsys.readouterr()
     code = main([*words[3:], *more, "--json"])
     out, err = capsys.readouterr()
@@ -63,8 +67,11 @@ def test_every_operator_says_how_a_callable_is_called():
 
 def test_the_documentation_has_what_is_tested_here():
     assert list(FILES) == [
-        "cuda/softmax/v9_my_warp.cu", "cuda/softmax/cpu_my_loops.cpp", "my_softmax.py", "my_triton_softmax.py",
-    ]  # fmt: skip
+        "cuda/softmax/v9_my_warp.cu",
+        "cuda/softmax/cpu_my_loops.cpp",
+        "my_softmax.py",
+        "my_triton_softmax.py",
+    ]
     assert len(COMMANDS) == 3 and len(ON_GPU) == 2
 
 
@@ -95,8 +102,11 @@ def test_a_broken_kernel_is_named_and_harms_no_other(project, capsys):
         broken.unlink()
     found = by_impl(answer)
     assert code == 1 and {i: r["status"] for i, r in found.items()} == {
-        "cpu_my_broken": "error", "cpu_my_loops": "ok", "cpu": "ok", "eager": "ok",
-    }  # fmt: skip
+        "cpu_my_broken": "error",
+        "cpu_my_loops": "ok",
+        "cpu": "ok",
+        "eager": "ok",
+    }
     assert "cpu_my_broken" in err and "flaot" in found["cpu_my_broken"]["reason"]
 
 

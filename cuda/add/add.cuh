@@ -3,9 +3,9 @@
 #include "../common/interface.h"
 
 struct AddArgs {
-  const void* a;    // n elements of dtype
-  const void* b;    // n elements of dtype
-  void* out;        // n elements of dtype, never aliasing a or b
-  int64_t n;        // >= 0
-  int32_t dtype;    // FusescopeDtype
+  const void* a;  // n elements of dtype
+  const void* b;  // n elements of dtype
+  void* out;      // n elements of dtype, never aliasing a or b
+  int64_t n;      // >= 0
+  int32_t dtype;  // FusescopeDtype
 };

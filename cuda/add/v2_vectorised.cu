@@ -11,8 +11,8 @@ template <typename T> struct alignas(16) Pack {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(256)
-    add_vectorised(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ out, int64_t n, bool aligned16) {
+__global__ void __launch_bounds__(256) add_vectorised(const T* __restrict__ a, const T* __restrict__ b,
+                                                      T* __restrict__ out, int64_t n, bool aligned16) {
   constexpr int width = 16 / sizeof(T);
   const int64_t packs = aligned16 ? n / width : 0;  // else element by element, in the loop for the tail
   const int64_t step = int64_t(gridDim.x) * blockDim.x;

@@ -4,20 +4,22 @@
 //   out (B, H, S_q, D), columns side by side, every stride a multiple of 8 elements and the beginning one of 16 bytes
 //   bias (B, H, S_q, S_k) or nullptr; a stride of 0 broadcasts. Rows without any live key give zeros.
 //
-// The mask is a list of live 64 x 64 tiles for each tile of query rows. A mask is one of several (one a batch entry or head)
-// where it differs among them; entry (b, h) uses mask m = b mask_stride_b + h mask_stride_h. The tiles of query tile t are
+// The mask is a list of live 64 x 64 tiles for each tile of query rows. A mask is one of several (one a batch entry or
+// head) where it differs among them; entry (b, h) uses mask m = b mask_stride_b + h mask_stride_h. The tiles of query
+// tile t are
 //   tile_index[i], tile_code[i]   for row_ptr[m q_tiles + t] <= i < row_ptr[m q_tiles + t + 1]
-// tile_index is the KV tile (ascending), tile_code -1 where all of it (as far as it lies inside S_q x S_k) is live, else the
-// number of a bitmap: bit c of bitmaps[64 code + r] says whether row r of the tile sees column c. Bits outside S_q x S_k are 0.
-// row_ptr == nullptr: every tile is live and full.
+// tile_index is the KV tile (ascending), tile_code -1 where all of it (as far as it lies inside S_q x S_k) is live,
+// else the number of a bitmap: bit c of bitmaps[64 code + r] says whether row r of the tile sees column c. Bits outside
+// S_q x S_k are 0. row_ptr == nullptr: every tile is live and full.
 //
-// The schedule says the same in steps of two KV tiles, for two neighbouring query tiles at a time, in 16-byte entries of four numbers. The list
-// of query tiles 2 p and 2 p + 1 of mask m begins at entry (m pairs + p) schedule_stride:
+// The schedule says the same in steps of two KV tiles, for two neighbouring query tiles at a time, in 16-byte entries
+// of four numbers. The list of query tiles 2 p and 2 p + 1 of mask m begins at entry (m pairs + p) schedule_stride:
 //   entry 0           number of steps, 0, end of the first query tile's steps, begin of the second's
 //   entry 1 + 2 s     the two KV tiles of step s
 //   entry 2 + 2 s     their codes for the first query tile, then for the second: -1 all live, else a row of fragments
-// fragments[128 code + t] has bit i set where thread t of a warpgroup keeps element i of its 64 x 64 accumulator (hopper.cuh); keys
-// beyond S_k are masked there too. It is there on devices of compute capability 9.0 wherever row_ptr is.
+// fragments[128 code + t] has bit i set where thread t of a warpgroup keeps element i of its 64 x 64 accumulator
+// (hopper.cuh); keys beyond S_k are masked there too. It is there on devices of compute capability 9.0 wherever row_ptr
+// is.
 #pragma once
 #include "../common/interface.h"
 
@@ -29,7 +31,7 @@ struct AttentionArgs {
   const void* v;
   const void* bias;
   void* out;
-  int64_t q_stride[4];     // in elements: batch, head, row, column
+  int64_t q_stride[4];  // in elements: batch, head, row, column
   int64_t k_stride[4];
   int64_t v_stride[4];
   int64_t bias_stride[4];  // batch, head, query row, key
@@ -40,8 +42,8 @@ struct AttentionArgs {
   const uint64_t* bitmaps;
   int32_t mask_stride_b;
   int32_t mask_stride_h;
-  int32_t batch;     // B >= 1
-  int32_t heads;     // H >= 1, a multiple of heads_kv
+  int32_t batch;  // B >= 1
+  int32_t heads;  // H >= 1, a multiple of heads_kv
   int32_t heads_kv;
   int32_t seq_q;     // >= 1
   int32_t seq_k;     // >= 1

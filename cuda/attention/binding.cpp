@@ -1,8 +1,9 @@
 // Attention for torch: fusescope::attention(q, k, v, impl, plan?, layout, scale?, bias?, out_bshd) -> (B, H, S_q, D).
 //
-// Without a plan every key is live; plan.h says what plan and layout are. scale: 1/sqrt(D) where it is not given. bias: up to four
-// dimensions, broadcastable to (B, H, S_q, S_k). out_bshd: the result lies in memory as (B, S_q, H, D). impl: run() of handle.h. Everything is checked here, because the operator is called
-// without checks in Python before it. Arguments that most calls leave out come last: those cost next to nothing.
+// Without a plan every key is live; plan.h says what plan and layout are. scale: 1/sqrt(D) where it is not given. bias:
+// up to four dimensions, broadcastable to (B, H, S_q, S_k). out_bshd: the result lies in memory as (B, S_q, H, D).
+// impl: run() of handle.h. Everything is checked here, because the operator is called without checks in Python before
+// it. Arguments that most calls leave out come last: those cost next to nothing.
 #include <cmath>
 
 #include "../common/handle.h"
@@ -44,12 +45,14 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   const int32_t device = q.device_index(), dtype = q.dtype();
   for (const Handle* t : {&k, &v}) {
     const int64_t* size = t->sizes();
-    STD_TORCH_CHECK(size[0] == B && size[1] == Hkv && size[2] == Sk && size[3] == D && t->dtype() == dtype && t->device_index() == device &&
-                        t->device_type() == q.device_type(),
+    STD_TORCH_CHECK(size[0] == B && size[1] == Hkv && size[2] == Sk && size[3] == D && t->dtype() == dtype &&
+                        t->device_index() == device && t->device_type() == q.device_type(),
                     "k and v are (B, H_kv, S_k, D) of q's batch, head_dim, dtype and device");
   }
-  STD_TORCH_CHECK(B > 0 && H > 0 && Hkv > 0 && Sq > 0 && Sk > 0 && H % Hkv == 0, "sizes are at least 1 and H is a multiple of H_kv");
-  STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D, " (a multiple of 8 from 32 to 256 is)");
+  STD_TORCH_CHECK(B > 0 && H > 0 && Hkv > 0 && Sq > 0 && Sk > 0 && H % Hkv == 0,
+                  "sizes are at least 1 and H is a multiple of H_kv");
+  STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D,
+                  " (a multiple of 8 from 32 to 256 is)");
   STD_TORCH_CHECK(Sq < (int64_t(1) << 30) && Sk < (int64_t(1) << 30), "unsupported: a sequence of 2^30 or more");
 
   AttentionPartsArgs all{};  // begins with what every kernel takes
@@ -72,7 +75,8 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   if (plan) take_plan(all, parts, plan, layout.view(), q);
   const std::string_view name = impl.view().substr(impl.view().rfind("auto=", 0) == 0 ? 5 : 0);
   const bool for_parts = name == "auto" || name == "v5_parts";
-  STD_TORCH_CHECK(parts.empty() || for_parts, "a plan in parts is for v5_parts");  // its schedule means something else to the others
+  STD_TORCH_CHECK(parts.empty() || for_parts,
+                  "a plan in parts is for v5_parts");  // its schedule means something else to the others
   if (bias) add_bias(args, bias, q);
   const int64_t out_size[4] = {B, H, Sq, D};
   const int64_t out_stride[4] = {H * Sq * D, out_bshd ? D : Sq * D, out_bshd ? H * D : D, 1};

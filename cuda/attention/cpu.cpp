@@ -1,9 +1,10 @@
 // OpenMP over (batch, head, query tile); live tiles only, as small fp32 matrix products in vector registers.
 //
-// K is packed once a KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d]. In a partial
-// tile, groups of four rows without a live key are skipped, groups with few walk them key by key, and the others work on the span of
-// 16-key blocks that is live for them. Rows and keys of a tile may be taken in order of residues (Fold): where a mask skips keys by a stride,
-// rows and keys of one residue then stand together and the other blocks are empty.
+// K is packed once a KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d].
+// In a partial tile, groups of four rows without a live key are skipped, groups with few walk them key by key, and the
+// others work on the span of 16-key blocks that is live for them. Rows and keys of a tile may be taken in order of
+// residues (Fold): where a mask skips keys by a stride, rows and keys of one residue then stand together and the other
+// blocks are empty.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,9 +21,11 @@ constexpr int kTile = ATTENTION_TILE, kRows = 4, kBlock = 16, kBlocks = kTile / 
 constexpr int kSum = 32;  // terms of a score that are summed in a row: sums of short sums round less
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
-constexpr int64_t kPackLimit = int64_t(256) << 20;  // bytes of packed K and V at once; heads beyond it wait for the next round
+constexpr int64_t kPackLimit = int64_t(256)
+                               << 20;  // bytes of packed K and V at once; heads beyond it wait for the next round
 
-// 2^x for x <= 0 or -inf: 2^floor(x) by the exponent bits times a polynomial fitted on the fraction; relative error 2e-7.
+// 2^x for x <= 0 or -inf: 2^floor(x) by the exponent bits times a polynomial fitted on the fraction; relative error
+// 2e-7.
 inline float exp2_fast(float x) {
   const float held = x < -126.f ? -126.f : x;
   const float whole = std::floor(held), f = held - whole - 0.5f;  // f in [-0.5, 0.5): 2^(f + 0.5)
@@ -59,7 +62,8 @@ template <int Count> void score_blocks(const float* q, const float* kt, float* s
 }
 
 // o[r][0 .. 16 Count) = o * shrink[r] + sum over keys j in [from, to) of p[r][j] v[j][...], for kRows rows.
-template <int Count> void context_blocks(const float* p, const float* v, float* o, const float* shrink, int from, int to, int width) {
+template <int Count>
+void context_blocks(const float* p, const float* v, float* o, const float* shrink, int from, int to, int width) {
   Block acc[kRows][Count];
   for (int r = 0; r < kRows; ++r)
     for (int c = 0; c < Count; ++c) acc[r][c] = load(o + r * width + c * kBlock) * shrink[r];
@@ -74,7 +78,8 @@ template <int Count> void context_blocks(const float* p, const float* v, float* 
 }
 
 // The same output for one row and the keys listed, o = o * shrink + sum of p[i] v[key[i]].
-template <int Count> void context_listed(const float* p, const int* key, int keys, const float* v, float* o, float shrink, int64_t width) {
+template <int Count>
+void context_listed(const float* p, const int* key, int keys, const float* v, float* o, float shrink, int64_t width) {
   Block acc[Count];
   for (int c = 0; c < Count; ++c) acc[c] = load(o + c * kBlock) * shrink;
   for (int i = 0; i < keys; ++i)
@@ -90,8 +95,8 @@ float bias_at(const AttentionArgs& a, int64_t i) {
 
 // The order of rows and of keys inside every tile: modulo `fold`, a divisor of 64; with 1 as they are.
 struct Fold {
-  int fold = 1, row_at[kTile];     // the row (or key) of the tile that stands at a place
-  std::vector<uint64_t> bitmaps;   // in that order, where it is not 1
+  int fold = 1, row_at[kTile];    // the row (or key) of the tile that stands at a place
+  std::vector<uint64_t> bitmaps;  // in that order, where it is not 1
 
   explicit Fold(int fold = 1) : fold(fold) {
     for (int p = 0; p < kTile; ++p) row_at[p] = p % (kTile / fold) * fold + p / (kTile / fold);
@@ -107,9 +112,9 @@ struct Fold {
   }
 };
 
-// Of a group of kRows rows with these live keys: blocks of the span that is live for any of them, and whether keys one by one cost less. In
-// vector operations: a key by itself costs two passes over D / 16 registers, each with a load, and a sum across one; a block of 16 keys
-// costs a row 2 D multiply-adds.
+// Of a group of kRows rows with these live keys: blocks of the span that is live for any of them, and whether keys one
+// by one cost less. In vector operations: a key by itself costs two passes over D / 16 registers, each with a load, and
+// a sum across one; a block of 16 keys costs a row 2 D multiply-adds.
 struct Group {
   int first = 0, blocks = 0, keys = 0;
 
@@ -124,7 +129,8 @@ struct Group {
   int whole(int head_dim) const { return kRows * blocks * 2 * head_dim; }
 };
 
-// The fold that leaves least to do, by some of the partial tiles. A bias is read in the order of keys, so there is none with one.
+// The fold that leaves least to do, by some of the partial tiles. A bias is read in the order of keys, so there is none
+// with one.
 inline Fold fold_of(const AttentionArgs& a, int64_t lists) {
   constexpr int sampled = 16;
   const int64_t tiles = a.row_ptr && !a.bias ? a.row_ptr[lists] : 0;
@@ -149,7 +155,8 @@ inline Fold fold_of(const AttentionArgs& a, int64_t lists) {
   int64_t count = 0;
   for (int64_t i = 0; i < tiles; ++i) count = std::max<int64_t>(count, a.tile_code[i] + 1);
   best.bitmaps.resize(size_t(count) * kTile);
-  for (int64_t i = 0; i < count * kTile; ++i) best.bitmaps[i] = best.keys(a.bitmaps[i / kTile * kTile + best.row_at[i % kTile]]);
+  for (int64_t i = 0; i < count * kTile; ++i)
+    best.bitmaps[i] = best.keys(a.bitmaps[i / kTile * kTile + best.row_at[i % kTile]]);
   return best;
 }
 
@@ -159,11 +166,11 @@ template <typename T> struct Attention {
   const int head_dim = a.head_dim, width = (a.head_dim + kBlock - 1) / kBlock * kBlock;
   const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
   const int64_t masks = (a.mask_stride_b ? int64_t(a.batch) * a.mask_stride_b : a.mask_stride_h ? a.heads : 1);
-  const Fold fold = fold_of(a, masks * q_tiles);
+  const Fold fold = fold_of(a, masks* q_tiles);
   const uint64_t* const bitmaps = fold.bitmaps.empty() ? a.bitmaps : fold.bitmaps.data();
   const int64_t k_size = int64_t(k_tiles) * kTile * head_dim, v_size = int64_t(k_tiles) * kTile * width;
 
-  struct Packed {  // of one KV head, or of one tile of it
+  struct Packed {                 // of one KV head, or of one tile of it
     float *keys, *rows, *values;  // K as [d][64] a tile; K and V as [64][width]; rows only where there is a mask
   };
 
@@ -171,8 +178,10 @@ template <typename T> struct Attention {
   void pack(int64_t kv, int t, const Packed& to) const {
     float *keys = to.keys, *values = to.values;
     const int b = int(kv / a.heads_kv), h = int(kv % a.heads_kv), live = std::min(kTile, a.seq_k - t * kTile);
-    const T* k = static_cast<const T*>(a.k) + b * a.k_stride[0] + h * a.k_stride[1] + int64_t(t) * kTile * a.k_stride[2];
-    const T* v = static_cast<const T*>(a.v) + b * a.v_stride[0] + h * a.v_stride[1] + int64_t(t) * kTile * a.v_stride[2];
+    const T* k =
+        static_cast<const T*>(a.k) + b * a.k_stride[0] + h * a.k_stride[1] + int64_t(t) * kTile * a.k_stride[2];
+    const T* v =
+        static_cast<const T*>(a.v) + b * a.v_stride[0] + h * a.v_stride[1] + int64_t(t) * kTile * a.v_stride[2];
     std::fill_n(keys, kTile * head_dim, 0.f);
     std::fill_n(values, kTile * width, 0.f);
     if (to.rows) std::fill_n(to.rows, kTile * width, 0.f);
@@ -180,7 +189,8 @@ template <typename T> struct Attention {
       const int64_t j = fold.row_at[place];
       if (j >= live) continue;
       if (to.rows)
-        for (int d = 0; d < head_dim; ++d) to.rows[place * width + d] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+        for (int d = 0; d < head_dim; ++d)
+          to.rows[place * width + d] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
       for (int d = 0; d < head_dim; ++d) keys[d * kTile + place] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
       for (int d = 0; d < head_dim; ++d) values[place * width + d] = to_float(v[j * a.v_stride[2] + d * a.v_stride[3]]);
     }
@@ -188,7 +198,8 @@ template <typename T> struct Attention {
 
   // Scores of one row that are not live become -inf; bias is added. s is in units of log2, `word` the row's live keys.
   void mask_row(float* s, uint64_t word, int from, int to, int64_t bias_offset) const {
-    if (a.bias && a.bias_dtype == FS_FLOAT32 && a.bias_stride[3] == 1) {  // dead keys too, up to the last live one: a loop of vectors
+    if (a.bias && a.bias_dtype == FS_FLOAT32 &&
+        a.bias_stride[3] == 1) {  // dead keys too, up to the last live one: a loop of vectors
       const float* bias = static_cast<const float*>(a.bias) + bias_offset;
       const int end = word ? std::min(to, 64 - __builtin_clzll(word)) : from;
       for (int j = from; j < end; ++j) s[j] += kLog2e * bias[j];
@@ -206,7 +217,8 @@ template <typename T> struct Attention {
   };
 
   // One row against those keys. K and V as [keys][width]; bias_row: where the row's bias begins.
-  void take(Listed& listed, const float* q, const float* rows, const float* v, float* o, int64_t bias_row, float& maximum, float& sum) const {
+  void take(Listed& listed, const float* q, const float* rows, const float* v, float* o, int64_t bias_row,
+            float& maximum, float& sum) const {
     alignas(64) float p[kBlock];
     std::fill_n(p, kBlock, kNone);  // what is not there counts for nothing
     float top = maximum, more = 0.f;
@@ -227,10 +239,17 @@ template <typename T> struct Attention {
     sum = sum * shrink + more;
     maximum = top;
     for (int d = 0; d < width; d += 4 * kBlock) switch (std::min(4, (width - d) / kBlock)) {
-        case 1: context_listed<1>(p, listed.key, listed.count, v + d, o + d, shrink, width); break;
-        case 2: context_listed<2>(p, listed.key, listed.count, v + d, o + d, shrink, width); break;
-        case 3: context_listed<3>(p, listed.key, listed.count, v + d, o + d, shrink, width); break;
-        default: context_listed<4>(p, listed.key, listed.count, v + d, o + d, shrink, width);
+        case 1:
+          context_listed<1>(p, listed.key, listed.count, v + d, o + d, shrink, width);
+          break;
+        case 2:
+          context_listed<2>(p, listed.key, listed.count, v + d, o + d, shrink, width);
+          break;
+        case 3:
+          context_listed<3>(p, listed.key, listed.count, v + d, o + d, shrink, width);
+          break;
+        default:
+          context_listed<4>(p, listed.key, listed.count, v + d, o + d, shrink, width);
       }
     listed.count = 0;
   }
@@ -242,17 +261,21 @@ template <typename T> struct Attention {
     float maximum[kTile], sum[kTile];
     Listed listed[kTile];
     const int rows = std::min(kTile, a.seq_q - t * kTile);
-    const T* from_q = static_cast<const T*>(a.q) + b * a.q_stride[0] + h * a.q_stride[1] + int64_t(t) * kTile * a.q_stride[2];
+    const T* from_q =
+        static_cast<const T*>(a.q) + b * a.q_stride[0] + h * a.q_stride[1] + int64_t(t) * kTile * a.q_stride[2];
     std::fill_n(q, kTile * width, 0.f);
     for (int r = 0; r < kTile; ++r)
       if (const int64_t row = fold.row_at[r]; row < rows)
-        for (int d = 0; d < head_dim; ++d) q[r * width + d] = to_float(from_q[row * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
+        for (int d = 0; d < head_dim; ++d)
+          q[r * width + d] = to_float(from_q[row * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
     std::fill_n(o, kTile * width, 0.f);
     std::fill_n(maximum, kTile, kNone);
     std::fill_n(sum, kTile, 0.f);
 
     // Where the bias of the row at place r begins; there is none with a fold.
-    auto bias_row = [&](int r) { return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r) * a.bias_stride[2]; };
+    auto bias_row = [&](int r) {
+      return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r) * a.bias_stride[2];
+    };
     auto take_listed = [&](int r) {
       take(listed[r], q + r * width, head.rows, values, o + r * width, bias_row(r), maximum[r], sum[r]);
     };
@@ -260,7 +283,8 @@ template <typename T> struct Attention {
     const int64_t list = int64_t(b * a.mask_stride_b + h * a.mask_stride_h) * q_tiles + t;
     const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
     for (int i = begin; i < end; ++i) {
-      const int kt = a.row_ptr ? a.tile_index[i] : i, code = a.row_ptr ? a.tile_code[i] : -1, live = std::min(kTile, a.seq_k - kt * kTile);
+      const int kt = a.row_ptr ? a.tile_index[i] : i, code = a.row_ptr ? a.tile_code[i] : -1,
+                live = std::min(kTile, a.seq_k - kt * kTile);
       const uint64_t edge = live == kTile ? ~uint64_t(0) : fold.keys((uint64_t(1) << live) - 1);
       for (int r = 0; r < kTile; r += kRows) {
         uint64_t word[kRows] = {};
@@ -280,10 +304,17 @@ template <typename T> struct Attention {
         }
         const float* kp = keys + int64_t(kt) * kTile * head_dim + from;
         switch (group.blocks - 1) {
-          case 0: score_blocks<1>(q + r * width, kp, s + from, head_dim, width); break;
-          case 1: score_blocks<2>(q + r * width, kp, s + from, head_dim, width); break;
-          case 2: score_blocks<3>(q + r * width, kp, s + from, head_dim, width); break;
-          default: score_blocks<4>(q + r * width, kp, s + from, head_dim, width);
+          case 0:
+            score_blocks<1>(q + r * width, kp, s + from, head_dim, width);
+            break;
+          case 1:
+            score_blocks<2>(q + r * width, kp, s + from, head_dim, width);
+            break;
+          case 2:
+            score_blocks<3>(q + r * width, kp, s + from, head_dim, width);
+            break;
+          default:
+            score_blocks<4>(q + r * width, kp, s + from, head_dim, width);
         }
         float shrink[kRows];
         for (int n = 0; n < kRows; ++n) {
@@ -306,10 +337,17 @@ template <typename T> struct Attention {
         for (int d = 0; d < width; d += 4 * kBlock) {
           float* op = o + r * width + d;
           switch (std::min(4, (width - d) / kBlock)) {
-            case 1: context_blocks<1>(s, vp + d, op, shrink, from, to, width); break;
-            case 2: context_blocks<2>(s, vp + d, op, shrink, from, to, width); break;
-            case 3: context_blocks<3>(s, vp + d, op, shrink, from, to, width); break;
-            default: context_blocks<4>(s, vp + d, op, shrink, from, to, width);
+            case 1:
+              context_blocks<1>(s, vp + d, op, shrink, from, to, width);
+              break;
+            case 2:
+              context_blocks<2>(s, vp + d, op, shrink, from, to, width);
+              break;
+            case 3:
+              context_blocks<3>(s, vp + d, op, shrink, from, to, width);
+              break;
+            default:
+              context_blocks<4>(s, vp + d, op, shrink, from, to, width);
           }
         }
       }
@@ -320,7 +358,8 @@ template <typename T> struct Attention {
     for (int r = 0; r < kTile; ++r) {
       const int64_t row = fold.row_at[r];
       const float inverse = sum[r] == 0.f ? 0.f : 1.f / sum[r];  // a row that saw no key is zeros
-      for (int d = 0; row < rows && d < head_dim; ++d) out[row * a.out_stride[2] + d] = from_float<T>(o[r * width + d] * inverse);
+      for (int d = 0; row < rows && d < head_dim; ++d)
+        out[row * a.out_stride[2] + d] = from_float<T>(o[r * width + d] * inverse);
     }
   }
 
@@ -328,18 +367,22 @@ template <typename T> struct Attention {
     const int64_t kv_heads = int64_t(a.batch) * a.heads_kv, group = a.heads / a.heads_kv;
     const int64_t row_size = a.row_ptr ? v_size : 0;
     const int64_t at_once = std::clamp<int64_t>(kPackLimit / ((k_size + row_size + v_size) * 4), 1, kv_heads);
-    Buffer keys = buffer(at_once * k_size), rows = row_size ? buffer(at_once * row_size) : nullptr, values = buffer(at_once * v_size);
+    Buffer keys = buffer(at_once * k_size), rows = row_size ? buffer(at_once * row_size) : nullptr,
+           values = buffer(at_once * v_size);
     if (!keys || !values || (row_size && !rows)) return "out of memory for the packed keys and values";
     auto packed = [&](int64_t kv, int64_t t) {
       const int64_t at = (kv * k_tiles + t) * kTile;
-      return Packed{keys.get() + at * head_dim, row_size ? rows.get() + at * width : nullptr, values.get() + at * width};
+      return Packed{keys.get() + at * head_dim, row_size ? rows.get() + at * width : nullptr,
+                    values.get() + at * width};
     };
     for (int64_t first = 0; first < kv_heads; first += at_once) {
-      const int64_t count = std::min(at_once, kv_heads - first), packs = count * k_tiles, tiles = count * group * q_tiles;
+      const int64_t count = std::min(at_once, kv_heads - first), packs = count * k_tiles,
+                    tiles = count * group * q_tiles;
 #pragma omp parallel if (tiles > 1)
       {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < packs; ++i) pack(first + i / k_tiles, int(i % k_tiles), packed(i / k_tiles, i % k_tiles));
+        for (int64_t i = 0; i < packs; ++i)
+          pack(first + i / k_tiles, int(i % k_tiles), packed(i / k_tiles, i % k_tiles));
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < tiles; ++i) {
           const int64_t kv = i / (group * q_tiles), head = (first + kv) * group + i / q_tiles % group;
@@ -353,6 +396,7 @@ template <typename T> struct Attention {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void*) {
-  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   return dispatch(args->dtype, [&](auto zero) { return Attention<decltype(zero)>{*args}.run(); });
 }

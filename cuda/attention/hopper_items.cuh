@@ -1,7 +1,8 @@
-// Items of work (parts.h) on Hopper: how the rows of one get to global memory, alone, in pieces, or merged with what earlier parts left.
+// Items of work (parts.h) on Hopper: how the rows of one get to global memory, alone, in pieces, or merged with what
+// earlier parts left.
 //
-// Results have shared memory of their own and go from there by TMA behind the next item's work; what an earlier part left of the same rows
-// comes by TMA too, ahead like queries and keys (hopper_load.cuh).
+// Results have shared memory of their own and go from there by TMA behind the next item's work; what an earlier part
+// left of the same rows comes by TMA too, ahead like queries and keys (hopper_load.cuh).
 #pragma once
 #include "../common/launch.cuh"
 #include "../common/warpgroup.cuh"
@@ -35,7 +36,8 @@ struct Items {
   template <int Panels> __device__ __forceinline__ float* slot_at(int slot, int half, int thread) const {
     return slots + (int64_t(slot) * 2 + half) * ((32 * Panels + 4) * 128) + thread;
   }
-  template <typename T, int Panels> __device__ __forceinline__ void leave(int slot, int half, const Rows<T, Panels>& rows) const {
+  template <typename T, int Panels>
+  __device__ __forceinline__ void leave(int slot, int half, const Rows<T, Panels>& rows) const {
     float* const to = slot_at<Panels>(slot, half, threadIdx.x % 128);
 #pragma unroll
     for (int i = 0; i < 32 * Panels; ++i) to[i * 128] = rows.o[i];
@@ -61,7 +63,8 @@ struct Items {
   // The first row that a thread of a warp has; the second is 8 behind it.
   static __device__ __forceinline__ int first_row(int warp_rows) { return warp_rows + threadIdx.x % 32 / 4; }
 
-  // The log-sum-exp of this thread's two rows by earlier parts, -inf where there is no such row; place: the first of a warp's rows.
+  // The log-sum-exp of this thread's two rows by earlier parts, -inf where there is no such row; place: the first of a
+  // warp's rows.
   __device__ __forceinline__ void known(const AttentionArgs& args, int head, int place, float (&before)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -70,9 +73,11 @@ struct Items {
     }
   }
 
-  // What this part's rows and those that are there already are to be multiplied by; notes what parts to come have to know.
-  __device__ __forceinline__ void shares(const AttentionArgs& args, int head, int place, const float (&sum)[2], const float (&reference)[2],
-                                         const float (&before)[2], float (&mine)[2], float (&theirs)[2]) const {
+  // What this part's rows and those that are there already are to be multiplied by; notes what parts to come have to
+  // know.
+  __device__ __forceinline__ void shares(const AttentionArgs& args, int head, int place, const float (&sum)[2],
+                                         const float (&reference)[2], const float (&before)[2], float (&mine)[2],
+                                         float (&theirs)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       mine[r] = sum[r] > 0.f ? __fdividef(1.f, sum[r]) : 0.f;
@@ -81,7 +86,8 @@ struct Items {
       float now = sum[r] > 0.f ? reference[r] + log2f(sum[r]) : -INFINITY;
       if (later) {
         const float top = fmaxf(before[r], now), shift = top == -INFINITY ? 0.f : top;
-        const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift), all = old_share + new_share;
+        const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift),
+                    all = old_share + new_share;
         theirs[r] = all > 0.f ? old_share / all : 0.f;
         mine[r] *= all > 0.f ? new_share / all : 0.f;
         now = all > 0.f ? shift + log2f(all) : -INFINITY;
@@ -92,12 +98,13 @@ struct Items {
     }
   }
 
-  // A warp's rows of the result, from this one of the tile on, so many times 16 columns from those on, to the tile, where those of earlier parts
-  // may be.
+  // A warp's rows of the result, from this one of the tile on, so many times 16 columns from those on, to the tile,
+  // where those of earlier parts may be.
   template <bool Later, typename T, int Sixteens>
-  __device__ __forceinline__ void put(uint8_t* tile, int first_row, int first_sixteen, const float* o, const float (&mine)[2],
-                                      const float (&theirs)[2]) const {
-    // Lane i points at row i % 8 of matrix i / 8: of 16 rows and 16 columns rows first, so that matrix m holds register m of each thread.
+  __device__ __forceinline__ void put(uint8_t* tile, int first_row, int first_sixteen, const float* o,
+                                      const float (&mine)[2], const float (&theirs)[2]) const {
+    // Lane i points at row i % 8 of matrix i / 8: of 16 rows and 16 columns rows first, so that matrix m holds register
+    // m of each thread.
     const int lane = threadIdx.x % 32, row = first_row + lane % 16;
     const uint32_t first = shared_address(tile) + row * 128 + ((lane / 16 ^ lane % 8) << 4);
 #pragma unroll
@@ -122,11 +129,12 @@ struct Items {
     }
   }
 
-  // A warp's rows of the result to out, by a block of four warps that have a quarter of the columns each; o: this thread's of these; head: of all
-  // batch entries; place: the first of the rows; tile: shared memory of the block that nobody reads any more.
+  // A warp's rows of the result to out, by a block of four warps that have a quarter of the columns each; o: this
+  // thread's of these; head: of all batch entries; place: the first of the rows; tile: shared memory of the block that
+  // nobody reads any more.
   template <typename T, int Panels>
-  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int place, uint8_t* tile, const float* o, const float (&sum)[2],
-                                        const float (&reference)[2]) const {
+  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int place, uint8_t* tile, const float* o,
+                                        const float (&sum)[2], const float (&reference)[2]) const {
     float before[2], mine[2], theirs[2];
     known(args, head, place, before);
     T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
@@ -143,17 +151,20 @@ struct Items {
     if (later) each_piece([](uint4& here, const uint4& there) { here = there; });
     __syncthreads();  // all have read what earlier parts left
     shares(args, head, place, sum, reference, before, mine, theirs);
-    if (later) put<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
-    else put<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
+    if (later)
+      put<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
+    else
+      put<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
     __syncthreads();
     each_piece([](const uint4& here, uint4& there) { there = here; });
   }
 
-  // A warpgroup's query tile to out by TMA, each warp its own rows, so that none waits for another; n counts the fillings of the ring out, which in a later part the
-  // loading warp makes; before: known().
+  // A warpgroup's query tile to out by TMA, each warp its own rows, so that none waits for another; n counts the
+  // fillings of the ring out, which in a later part the loading warp makes; before: known().
   template <typename T, int Panels, typename Ring>
-  __device__ __forceinline__ void stage(const AttentionArgs& args, const CUtensorMap* out_map, int head, int batch, int q_tile, const Ring& out, uint32_t n,
-                                        const Rows<T, Panels>& rows, const float (&before)[2]) const {
+  __device__ __forceinline__ void stage(const AttentionArgs& args, const CUtensorMap* out_map, int head, int batch,
+                                        int q_tile, const Ring& out, uint32_t n, const Rows<T, Panels>& rows,
+                                        const float (&before)[2]) const {
     uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
     const bool speaker = threadIdx.x % 32 == 0;
     const int first = warp_rows(), place = q_tile * 64 + first;
@@ -166,8 +177,10 @@ struct Items {
       if (speaker) boxes_read<0>();  // the result before this one has left
       __syncwarp();
     }
-    if (later) put<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
-    else put<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
+    if (later)
+      put<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
+    else
+      put<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
     fence_async_proxy();
     __syncwarp();
     if (!speaker) return;

@@ -1,5 +1,5 @@
-// The warp that runs ahead of a team: it reads items and schedule and has TMA fetch queries, keys and values into rings that go on from one item to
-// the next (hopper_team.cuh), as soon as the team has released a slot.
+// The warp that runs ahead of a team: it reads items and schedule and has TMA fetch queries, keys and values into rings
+// that go on from one item to the next (hopper_team.cuh), as soon as the team has released a slot.
 #pragma once
 #include "../common/dependent.cuh"
 #include "hopper_items.cuh"
@@ -9,13 +9,14 @@ namespace hopper {
 
 constexpr int kNotNeeded = -2;  // the code of a KV tile for a query tile that does not need it
 
-// A round is an item, or 32 steps of one that has more. What items[] of its slot of queries says: what the item does (parts.h),
-// -1 where no more follow, batch entry * heads + head, batch entry, and a number made of
-constexpr int kRoundSteps = 64;                 // its steps, in the bits below,
-constexpr int kBegins = 64, kEnds = 128;        // whether the item begins and whether it ends with it
-constexpr int kSlots = 256;                     // and 1 + slot of the item's partial result, from here on
+// A round is an item, or 32 steps of one that has more. What items[] of its slot of queries says: what the item does
+// (parts.h), -1 where no more follow, batch entry * heads + head, batch entry, and a number made of
+constexpr int kRoundSteps = 64;           // its steps, in the bits below,
+constexpr int kBegins = 64, kEnds = 128;  // whether the item begins and whether it ends with it
+constexpr int kSlots = 256;               // and 1 + slot of the item's partial result, from here on
 
-// What each lane of a loading warp asks memory for ahead of time, because that is half a microsecond away: an item and an entry of the schedule.
+// What each lane of a loading warp asks memory for ahead of time, because that is half a microsecond away: an item and
+// an entry of the schedule.
 struct Ahead {
   int4 item, entry;
 };
@@ -23,12 +24,14 @@ struct Ahead {
 __device__ __forceinline__ int4 item_of(int4 mine, int turn) {
   constexpr uint32_t kAll = 0xffffffff;
   const int from = turn % 32;
-  return make_int4(__shfl_sync(kAll, mine.x, from), __shfl_sync(kAll, mine.y, from), __shfl_sync(kAll, mine.z, from), __shfl_sync(kAll, mine.w, from));
+  return make_int4(__shfl_sync(kAll, mine.x, from), __shfl_sync(kAll, mine.y, from), __shfl_sync(kAll, mine.z, from),
+                   __shfl_sync(kAll, mine.w, from));
 }
 
 __device__ __forceinline__ int4 entry_of(const Items& work, int4 item, uint32_t from) {
   const uint32_t at = from + threadIdx.x % 32;
-  return item.x >= 0 && at < Items::steps(item.w) ? work.schedule[item.z + at] : make_int4(0, 0, kNotNeeded, kNotNeeded);
+  return item.x >= 0 && at < Items::steps(item.w) ? work.schedule[item.z + at]
+                                                  : make_int4(0, 0, kNotNeeded, kNotNeeded);
 }
 
 __device__ __forceinline__ Ahead first_ahead(const Items& work, int number) {
@@ -36,12 +39,14 @@ __device__ __forceinline__ Ahead first_ahead(const Items& work, int number) {
   return {mine, entry_of(work, item_of(mine, 0), 0)};
 }
 
-// By a warp: what a team needs, ahead of it; number: of all teams; before_map: of what earlier parts left, by tiles. Each lane has one of the next
-// 32 items, and one of the entries of this and of the next round, because memory is half a microsecond away; the first are asked for before
-// the kernel in front is done: they were complete when the plan was (parts.py waits for that).
+// By a warp: what a team needs, ahead of it; number: of all teams; before_map: of what earlier parts left, by tiles.
+// Each lane has one of the next 32 items, and one of the entries of this and of the next round, because memory is half
+// a microsecond away; the first are asked for before the kernel in front is done: they were complete when the plan was
+// (parts.py waits for that).
 template <int Panels, typename S>
-__device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map, const CUtensorMap* before_map,
-                                           const AttentionArgs& args, const Items& work, const Team<S>& team, int number, Ahead ahead) {
+__device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUtensorMap* k_map, const CUtensorMap* v_map,
+                                           const CUtensorMap* before_map, const AttentionArgs& args, const Items& work,
+                                           const Team<S>& team, int number, Ahead ahead) {
   constexpr uint32_t kAll = 0xffffffff;
   const int lane = threadIdx.x % 32, group = args.heads / args.heads_kv;
   const bool speaker = lane == 0;
@@ -65,18 +70,21 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
     const uint32_t kept = from == 0 ? Items::kept(item.x) : 0;
     shift -= kept;
     const int b = item.y / args.heads, h = item.y - b * args.heads, h_kv = h / group;
-    const int4 needs = make_int4(__brev(__ballot_sync(kAll, ahead.entry.z != kNotNeeded)), __brev(__ballot_sync(kAll, ahead.entry.z >= 0)),
-                                 __brev(__ballot_sync(kAll, ahead.entry.w != kNotNeeded)), __brev(__ballot_sync(kAll, ahead.entry.w >= 0)));
+    const int4 needs = make_int4(
+        __brev(__ballot_sync(kAll, ahead.entry.z != kNotNeeded)), __brev(__ballot_sync(kAll, ahead.entry.z >= 0)),
+        __brev(__ballot_sync(kAll, ahead.entry.w != kNotNeeded)), __brev(__ballot_sync(kAll, ahead.entry.w >= 0)));
     auto load_rows = [&](uint8_t* to, const CUtensorMap* map, uint64_t* barrier) {
       barrier_expect(barrier, 2 * S::tile_bytes);
       for (int w = 0; w < 2; ++w) {
         const int2 at = work.index_of((2 * Items::pair(item.x) + w) * 64);
-        for (int p = 0; p < Panels; ++p) load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, at.x, at.y, h, b);
+        for (int p = 0; p < Panels; ++p)
+          load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, at.x, at.y, h, b);
       }
     };
     if (speaker) {
       team.items[round % S::q_slots] =
-          make_int4(item.x, item.y, b, int(steps) + (from == 0 ? kBegins : 0) + (ends ? kEnds : 0) + (Items::slot(item.w) + 1) * kSlots);
+          make_int4(item.x, item.y, b,
+                    int(steps) + (from == 0 ? kBegins : 0) + (ends ? kEnds : 0) + (Items::slot(item.w) + 1) * kSlots);
       team.needs[round % S::q_slots] = needs;
       load_rows(team.q.at(round), q_map, full);
     }
@@ -100,7 +108,8 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
         }
         // Free: behind the tiles kept, what it held before was of a step four or more before this one.
         barrier_expect(there, S::tile_bytes);
-        for (int p = 0; p < Panels; ++p) load_tile(ring.at(step + shift) + p * kTileBytes, map, there, 64 * p, x, y, h_kv, b);
+        for (int p = 0; p < Panels; ++p)
+          load_tile(ring.at(step + shift) + p * kTileBytes, map, there, 64 * p, x, y, h_kv, b);
       };
       team.k.await_empty(step);
       team.codes[step % S::kv_slots] = code;
@@ -108,7 +117,8 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
       team.v.await_empty(step);
       load(team.v, v_map);
     }
-    if (speaker && ends && work.later && Items::slot(item.w) < 0) {  // last, because it waits until the result before it has left
+    if (speaker && ends && work.later &&
+        Items::slot(item.w) < 0) {  // last, because it waits until the result before it has left
       wait_for_previous();
       team.out.await_empty(merged);
       load_rows(team.out.at(merged), before_map, team.out.full);

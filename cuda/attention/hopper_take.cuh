@@ -1,4 +1,5 @@
-// How a warpgroup of a team walks through its items: its query tile of each, whose steps it leaves out where it does not need them.
+// How a warpgroup of a team walks through its items: its query tile of each, whose steps it leaves out where it does
+// not need them.
 #pragma once
 #include "../common/dependent.cuh"
 #include "hopper_load.cuh"
@@ -11,7 +12,8 @@ __device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, 
 
 // Warpgroup wg of the block: its query tile of every item of its team.
 template <typename T, int Panels, typename S>
-__device__ __forceinline__ void take_items(const AttentionArgs& args, const CUtensorMap* out_map, const Items& work, const Team<S>& team, int wg) {
+__device__ __forceinline__ void take_items(const AttentionArgs& args, const CUtensorMap* out_map, const Items& work,
+                                           const Team<S>& team, int wg) {
   const int half = wg % 2;
   const float factor = args.scale * kLog2e;
   const uint64_t first_q = tile_descriptor(team.q.first), first_k = tile_descriptor(team.k.first);
@@ -39,7 +41,8 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
     }
     if (work.later) {
       if (round == 0) wait_for_previous();
-      if (what & kEnds && slot < 0) work.known(args, uniform(item.y), (2 * pair + half) * 64 + Items::warp_rows(), before);
+      if (what & kEnds && slot < 0)
+        work.known(args, uniform(item.y), (2 * pair + half) * 64 + Items::warp_rows(), before);
     }
     float x[32];
     uint32_t weights[4][4];
@@ -54,7 +57,9 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
       }
     };
     look(step, partial);
-    auto start_scores = [&] { rows.start_scores(x, q, moved_descriptor(first_k, (step + shift) % S::kv_slots * kTile)); };
+    auto start_scores = [&] {
+      rows.start_scores(x, q, moved_descriptor(first_k, (step + shift) % S::kv_slots * kTile));
+    };
     auto start_context = [&](uint32_t of) {
       team.v.await_full(of);
       rows.start_context(weights, moved_descriptor(first_v, (of + shift) % S::kv_slots * Rows<T, Panels>::values_slot));
@@ -106,7 +111,8 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
           wgmma_wait<1>();
           fence_registers(x);
           if (highest(partial)) rows.mask(x, bits);
-          // In two halves: the context is waited for behind the exponentials of the first, and these are packed beside those of the second.
+          // In two halves: the context is waited for behind the exponentials of the first, and these are packed beside
+          // those of the second.
           rows.template weigh<0>(x, factor, part);
           fence_registers(x);
           finish_context(step - 1);
@@ -132,8 +138,11 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
     team.q.release(round);
     if (!(what & kEnds)) continue;
     rows.total();
-    if (slot >= 0) work.template leave<T, Panels>(slot, half, rows);
-    else work.template stage<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half, team.out, stored++, rows, before);
+    if (slot >= 0)
+      work.template leave<T, Panels>(slot, half, rows);
+    else
+      work.template stage<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half, team.out,
+                                     stored++, rows, before);
   }
   boxes_read<0>();  // shared memory is this block's until then
 }

@@ -1,4 +1,5 @@
-// What a team of two warpgroups and its loading warp have in shared memory: rings of queries, keys, values and results, and a tile of ones.
+// What a team of two warpgroups and its loading warp have in shared memory: rings of queries, keys, values and results,
+// and a tile of ones.
 #pragma once
 #include "../common/hopper.cuh"
 #include "../common/mma.cuh"
@@ -16,8 +17,10 @@ template <int Panels> struct Shape {
   static constexpr int tile_bytes = Panels * kTileBytes;
   static constexpr int team_bytes = (2 * q_slots + 2 * kv_slots + 2) * tile_bytes;
   static constexpr int data_bytes = teams * team_bytes;
-  static constexpr int ones_bytes = Panels == 1 ? 16 * 128 : 0;  // the tile of ones (hopper_step.cuh), behind the teams' data
-  static constexpr int notes_bytes = 2 * q_slots * 16 + kv_slots * 8 + (2 * q_slots + 4 * kv_slots + 2) * 8;  // of a team, behind all data: Team
+  static constexpr int ones_bytes =
+      Panels == 1 ? 16 * 128 : 0;  // the tile of ones (hopper_step.cuh), behind the teams' data
+  static constexpr int notes_bytes =
+      2 * q_slots * 16 + kv_slots * 8 + (2 * q_slots + 4 * kv_slots + 2) * 8;  // of a team, behind all data: Team
   static constexpr int bytes = data_bytes + ones_bytes + teams * notes_bytes;
 };
 
@@ -33,7 +36,9 @@ template <int Slots, int Bytes> struct Ring {
   // n counts fillings from 0 on.
   __device__ __forceinline__ uint8_t* at(uint32_t n) const { return first + n % Slots * Bytes; }
   __device__ __forceinline__ void await_full(uint32_t n) const { barrier_wait(full + n % Slots, n / Slots % 2); }
-  __device__ __forceinline__ void await_empty(uint32_t n) const { barrier_wait(empty + n % Slots, (n / Slots + 1) % 2); }
+  __device__ __forceinline__ void await_empty(uint32_t n) const {
+    barrier_wait(empty + n % Slots, (n / Slots + 1) % 2);
+  }
   __device__ __forceinline__ void release(uint32_t n) const {  // by a whole warp, which waited until it was full
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(empty + n % Slots, 1);
@@ -44,10 +49,11 @@ template <typename S> struct Team {
   Ring<S::q_slots, 2 * S::tile_bytes> q;
   Ring<S::kv_slots, S::tile_bytes> k, v;
   Ring<1, 2 * S::tile_bytes> out;  // results, and what an earlier part left; a warp frees its rows
-  const uint8_t* ones;  // of all teams
-  int4* items;          // of the queries' slots: what the round is of (hopper_load.cuh)
-  int4* needs;          // of the queries' slots, for each query tile: the steps that it needs and those whose tile is partial, the first highest
-  int2* codes;          // of the keys' slots
+  const uint8_t* ones;             // of all teams
+  int4* items;                     // of the queries' slots: what the round is of (hopper_load.cuh)
+  int4* needs;  // of the queries' slots, for each query tile: the steps that it needs and those whose tile is partial,
+                // the first highest
+  int2* codes;  // of the keys' slots
 
   __device__ __forceinline__ Team(uint8_t* shared, int number) {
     uint8_t* const data = shared + number * S::team_bytes;

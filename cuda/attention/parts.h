@@ -1,18 +1,20 @@
-// What v5_parts is given beside AttentionArgs: the parts that a mask falls into, and the work of each in items (parts.py and items.py make them).
+// What v5_parts is given beside AttentionArgs: the parts that a mask falls into, and the work of each in items
+// (parts.py and items.py make them).
 //
-// Parts are disjoint sets of (query, key) pairs whose union is the mask; they run one after another, and each but the first is merged
-// with what is already in out. A part may take rows of q or of k in order of residues: with modulus m, place n is row n % L m + n / L
-// where L = S / m (m divides S, and one of L and 64 the other). Tiles are tiles of places.
+// Parts are disjoint sets of (query, key) pairs whose union is the mask; they run one after another, and each but the
+// first is merged with what is already in out. A part may take rows of q or of k in order of residues: with modulus m,
+// place n is row n % L m + n / L where L = S / m (m divides S, and one of L and 64 the other). Tiles are tiles of
+// places.
 //
 // Entries of the schedule (four int32 each; args.schedule, all parts together), a step each:
-//   where the KV tile begins: index and residue (hopper.cuh, make_ordered_map); its code for the first query tile of a pair and for the
-//   second: -1 all live, -2 not needed, else a row of args.fragments
-// Items (four int32): `rounds` rows of one item for each team of warpgroups, which walks through its own column of them; first come the first teams
-// of all blocks, then the second ones:
+//   where the KV tile begins: index and residue (hopper.cuh, make_ordered_map); its code for the first query tile of a
+//   pair and for the second: -1 all live, -2 not needed, else a row of args.fragments
+// Items (four int32): `rounds` rows of one item for each team of warpgroups, which walks through its own column of
+// them; first come the first teams of all blocks, then the second ones:
 //   pair of query tiles + kItemPairs * kept, or -1 where the team has no more; batch entry * heads + head; first entry;
 //   steps + kItemSteps (1 + slot of its partial result), slot -1 where the item finishes its rows
-// kept: so many KV tiles, at most 4, are the first of this item and the last, in the same order, of the one before it in the column
-// Joins (four int32), a list that was cut: pair, batch entry * heads + head, first slot, slots
+// kept: so many KV tiles, at most 4, are the first of this item and the last, in the same order, of the one before it
+// in the column Joins (four int32), a list that was cut: pair, batch entry * heads + head, first slot, slots
 #pragma once
 #include "attention.cuh"
 

@@ -1,4 +1,5 @@
-// Rows of q, k, v and the bias as the kernels find them that load without TMA: in 16-byte pieces where that is possible, else by elements.
+// Rows of q, k, v and the bias as the kernels find them that load without TMA: in 16-byte pieces where that is
+// possible, else by elements.
 #pragma once
 #include "../common/launch.cuh"
 #include "attention.cuh"
@@ -9,7 +10,8 @@ template <typename T> struct alignas(16) Eight {
 };
 
 // vectors: they are contiguous and begin at a multiple of 16 bytes.
-template <typename T> __device__ __forceinline__ Eight<T> load_eight(const T* from, int64_t column_stride, bool vectors) {
+template <typename T>
+__device__ __forceinline__ Eight<T> load_eight(const T* from, int64_t column_stride, bool vectors) {
   Eight<T> out;
   if (vectors) {
     constexpr int parts = sizeof(Eight<T>) / 16;

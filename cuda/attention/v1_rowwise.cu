@@ -1,20 +1,23 @@
 // A warp per query row: 8 lanes a key, four keys at once, online softmax in registers, shuffles only, no block barrier.
 //
-// Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups meet once at the end. Of a
-// partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles: this is what makes
-// it the kernel for very sparse rows and very short sequences.
+// Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups meet once at the
+// end. Of a partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles:
+// this is what makes it the kernel for very sparse rows and very short sequences.
 #include "../common/exp2.cuh"
 #include "rows.cuh"
 
 namespace {
-constexpr int kWarps = 4;      // rows a block
-constexpr int kGroups = 4;     // keys a warp works on at once
+constexpr int kWarps = 4;   // rows a block
+constexpr int kGroups = 4;  // keys a warp works on at once
 constexpr unsigned kAll = 0xffffffffu;
 
 // Chunks: 8-element pieces of a row that one lane of a group holds, ceil(D / 64). Unroll: keys a group has in flight.
 // Vector: rows are read in 16-byte pieces.
-template <typename T, int Chunks, bool Vector, int Unroll>
-__global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3 : 2) attention_rowwise(const AttentionArgs a) {
+template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
+    __launch_bounds__(32 * kWarps, Chunks == 1   ? 4
+                                   : Chunks == 2 ? 3
+                                                 : 2)
+    attention_rowwise(const AttentionArgs a) {
   const int lane = threadIdx.x & 31, group = lane >> 3, member = lane & 7;
   const int64_t item = int64_t(blockIdx.x) * kWarps + (threadIdx.x >> 5);
   if (item >= int64_t(a.batch) * a.heads * a.seq_q) return;  // a whole warp leaves; there is no barrier to miss
@@ -26,7 +29,8 @@ __global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3
   const T* v = static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1];
   const int64_t bias_row = a.bias ? b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] : 0;
 
-  const int64_t q_step = Vector ? 1 : a.q_stride[3], k_step = Vector ? 1 : a.k_stride[3], v_step = Vector ? 1 : a.v_stride[3];
+  const int64_t q_step = Vector ? 1 : a.q_stride[3], k_step = Vector ? 1 : a.k_stride[3],
+                v_step = Vector ? 1 : a.v_stride[3];
   float query[Chunks][8], context[Chunks][8] = {};
 #pragma unroll
   for (int c = 0; c < Chunks; ++c) {
@@ -152,7 +156,8 @@ __global__ void __launch_bounds__(32 * kWarps, Chunks == 1 ? 4 : Chunks == 2 ? 3
       x += __shfl_xor_sync(kAll, x, 16);
       piece.value[i] = from_float<T>(x * inverse);
     }
-    if (group == 0 && chunk < live_chunks) *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = piece;  // out is ours: aligned
+    if (group == 0 && chunk < live_chunks)
+      *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = piece;  // out is ours: aligned
   }
 }
 
@@ -168,17 +173,25 @@ template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   const int64_t grid = (int64_t(a.batch) * a.heads * a.seq_q + kWarps - 1) / kWarps;
   if (grid > INT32_MAX) return "unsupported: more than 2^33 query rows";
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
     switch ((a.head_dim + 63) / 64) {
-      case 1: launch<T, 1, 4>(a, unsigned(grid), stream); break;
-      case 2: launch<T, 2, 2>(a, unsigned(grid), stream); break;
-      case 3: launch<T, 3, 1>(a, unsigned(grid), stream); break;
-      default: launch<T, 4, 1>(a, unsigned(grid), stream);
+      case 1:
+        launch<T, 1, 4>(a, unsigned(grid), stream);
+        break;
+      case 2:
+        launch<T, 2, 2>(a, unsigned(grid), stream);
+        break;
+      case 3:
+        launch<T, 3, 1>(a, unsigned(grid), stream);
+        break;
+      default:
+        launch<T, 4, 1>(a, unsigned(grid), stream);
     }
     return launch_error();
   });

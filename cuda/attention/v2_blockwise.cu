@@ -10,22 +10,26 @@ namespace {
 using namespace warp_tiles;
 
 template <typename T, int Width>
-__global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attention_blockwise(const __grid_constant__ AttentionArgs a, int vectors) {
+__global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attention_blockwise(
+    const __grid_constant__ AttentionArgs a, int vectors) {
   constexpr bool Double = !Shape<Width>::wide;  // two stages
   constexpr int Bytes = Shape<Width>::tile_bytes;
   extern __shared__ __align__(128) char shared[];
   char* const q_tile = shared;
-  char* const k_tile = shared + Bytes;                       // stage s at s Bytes
+  char* const k_tile = shared + Bytes;  // stage s at s Bytes
   char* const v_tile = k_tile + (Double ? 2 : 1) * Bytes;
 
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, pair = lane & 3;
   const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
-  const int t = q_tiles - 1 - int(blockIdx.x % q_tiles);     // the last first: under causal it is the longest
+  const int t = q_tiles - 1 - int(blockIdx.x % q_tiles);  // the last first: under causal it is the longest
   const int head = int(blockIdx.x / q_tiles % a.heads), b = int(blockIdx.x / q_tiles / a.heads);
   const int head_kv = head / (a.heads / a.heads_kv), row0 = t * kTile;
-  const Rows<T> q{static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1], a.q_stride[2], a.q_stride[3], a.seq_q, bool(vectors & 1)};
-  const Rows<T> k{static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[2], a.k_stride[3], a.seq_k, bool(vectors & 2)};
-  const Rows<T> v{static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[2], a.v_stride[3], a.seq_k, bool(vectors & 4)};
+  const Rows<T> q{static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1], a.q_stride[2], a.q_stride[3],
+                  a.seq_q, bool(vectors & 1)};
+  const Rows<T> k{static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[2],
+                  a.k_stride[3], a.seq_k, bool(vectors & 2)};
+  const Rows<T> v{static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[2],
+                  a.v_stride[3], a.seq_k, bool(vectors & 4)};
 
   const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * q_tiles + t;
   const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
@@ -117,7 +121,8 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
 template <typename T, int Width> const char* launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
   constexpr int bytes = Shape<Width>::bytes;
   if (const char* why = allow_shared<attention_blockwise<T, Width>>(bytes)) return why;
-  const int vectors = has_vectors(a.q, a.q_stride, 2) | has_vectors(a.k, a.k_stride, 2) << 1 | has_vectors(a.v, a.v_stride, 2) << 2;
+  const int vectors =
+      has_vectors(a.q, a.q_stride, 2) | has_vectors(a.k, a.k_stride, 2) << 1 | has_vectors(a.v, a.v_stride, 2) << 2;
   attention_blockwise<T, Width><<<grid, kThreads, bytes, stream>>>(a, vectors);
   return launch_error();
 }
@@ -135,13 +140,17 @@ template <typename T> const char* by_width(const AttentionArgs& a, unsigned grid
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   const int64_t grid = int64_t(a.batch) * a.heads * ((a.seq_q + kTile - 1) / kTile);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
   auto stream = static_cast<cudaStream_t>(stream_);
   switch (a.dtype) {
-    case FS_FLOAT16: return by_width<__half>(a, unsigned(grid), stream);
-    case FS_BFLOAT16: return by_width<__nv_bfloat16>(a, unsigned(grid), stream);
+    case FS_FLOAT16:
+      return by_width<__half>(a, unsigned(grid), stream);
+    case FS_BFLOAT16:
+      return by_width<__nv_bfloat16>(a, unsigned(grid), stream);
   }
-  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v2_blockwise_fp32 and v1_rowwise take float32)";
+  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v2_blockwise_fp32 and "
+         "v1_rowwise take float32)";
 }

@@ -1,9 +1,10 @@
 // fp32 products on 64 x 64 tiles: every architecture and dtype, a live tile of K and V read once for 64 rows.
 //
-// 256 threads as 16 x 16; thread (y, x) has rows 4 y + i and keys x + 16 j of the scores, and rows 4 y + i and columns 4 x + j of each
-// 64 output columns. Operands are fp32 in shared memory whatever they are outside; rows are padded by four floats, so that eight lanes
-// that read 16 bytes each hit different banks. Scores are summed over 32 columns of head size at a time, so any head size fits. Where
-// tensor cores do not serve (fp32, and 16 bits before sm_80), this is the tiled kernel and v1 the one for few live keys.
+// 256 threads as 16 x 16; thread (y, x) has rows 4 y + i and keys x + 16 j of the scores, and rows 4 y + i and columns
+// 4 x + j of each 64 output columns. Operands are fp32 in shared memory whatever they are outside; rows are padded by
+// four floats, so that eight lanes that read 16 bytes each hit different banks. Scores are summed over 32 columns of
+// head size at a time, so any head size fits. Where tensor cores do not serve (fp32, and 16 bits before sm_80), this is
+// the tiled kernel and v1 the one for few live keys.
 #include "../common/exp2.cuh"
 #include "rows.cuh"
 
@@ -23,23 +24,29 @@ template <typename T> struct Rows {
 };
 
 // Eight neighbouring elements of a row as floats; zeros beyond the rows or the head.
-template <typename T> __device__ __forceinline__ void load_floats(float* to, const Rows<T>& from, int row, int rows, int column, int head_dim) {
+template <typename T> __device__ __forceinline__ void load_floats(float* to, const Rows<T>& from, int row, int rows,
+                                                                  int column, int head_dim) {
   float4 out[2] = {};
   if (row < rows && column < head_dim) {
-    const Eight<T> piece = load_eight(from.first + row * from.row_stride + column * from.column_stride, from.column_stride, from.vectors);
+    const Eight<T> piece =
+        load_eight(from.first + row * from.row_stride + column * from.column_stride, from.column_stride, from.vectors);
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      out[h] = make_float4(to_float(piece.value[4 * h]), to_float(piece.value[4 * h + 1]), to_float(piece.value[4 * h + 2]), to_float(piece.value[4 * h + 3]));
+      out[h] = make_float4(to_float(piece.value[4 * h]), to_float(piece.value[4 * h + 1]),
+                           to_float(piece.value[4 * h + 2]), to_float(piece.value[4 * h + 3]));
   }
   reinterpret_cast<float4*>(to)[0] = out[0];
   reinterpret_cast<float4*>(to)[1] = out[1];
 }
 
-__device__ __forceinline__ float dot(float4 a, float4 b, float sum) { return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum)))); }
+__device__ __forceinline__ float dot(float4 a, float4 b, float sum) {
+  return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+}
 
 // Panels: 64-column pieces of the head, ceil(D / 64).
 template <typename T, int Panels>
-__global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_blockwise_fp32(const __grid_constant__ AttentionArgs a, int vectors) {
+__global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_blockwise_fp32(
+    const __grid_constant__ AttentionArgs a, int vectors) {
   __shared__ __align__(16) float operands[2 * kTile * kNarrow];  // 32 columns of q and of k; later 64 of v
   __shared__ __align__(16) float weights[kTile * kWide];
   float* const q_part = operands;
@@ -50,9 +57,12 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
   const int t = q_tiles - 1 - int(blockIdx.x % q_tiles);  // the last first: under causal it is the longest
   const int head = int(blockIdx.x / q_tiles % a.heads), b = int(blockIdx.x / q_tiles / a.heads);
   const int head_kv = head / (a.heads / a.heads_kv), row0 = t * kTile;
-  const Rows<T> q{static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1], a.q_stride[2], a.q_stride[3], bool(vectors & 1)};
-  const Rows<T> k{static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[2], a.k_stride[3], bool(vectors & 2)};
-  const Rows<T> v{static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[2], a.v_stride[3], bool(vectors & 4)};
+  const Rows<T> q{static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1], a.q_stride[2], a.q_stride[3],
+                  bool(vectors & 1)};
+  const Rows<T> k{static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[2],
+                  a.k_stride[3], bool(vectors & 2)};
+  const Rows<T> v{static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[2],
+                  a.v_stride[3], bool(vectors & 4)};
 
   const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * q_tiles + t;
   const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
@@ -97,12 +107,14 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
         const int column = first + x + 16 * j;
         float extra = 0.f;
         if (a.bias && row < a.seq_q && column < a.seq_k)
-          extra = kLog2e * bias_at(a, b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] + column * a.bias_stride[3]);
+          extra = kLog2e * bias_at(a, b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] +
+                                          column * a.bias_stride[3]);
         score[i][j] = word >> (16 * j) & 1 ? score[i][j] * scale + extra : -INFINITY;
         top = fmaxf(top, score[i][j]);
       }
 #pragma unroll
-      for (int distance = 1; distance < 16; distance <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, distance));
+      for (int distance = 1; distance < 16; distance <<= 1)
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, distance));
       const float base = top == -INFINITY ? 0.f : top;  // -inf minus -inf would be NaN
       const float shrink = exp2f(maximum[i] - base);
       maximum[i] = top;
@@ -132,7 +144,8 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
       for (int key = 0; key < kTile; key += 4) {
         float weight[4][4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) *reinterpret_cast<float4*>(weight[i]) = *reinterpret_cast<const float4*>(weights + (4 * y + i) * kWide + key);
+        for (int i = 0; i < 4; ++i)
+          *reinterpret_cast<float4*>(weight[i]) = *reinterpret_cast<const float4*>(weights + (4 * y + i) * kWide + key);
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
           const float4 value = *reinterpret_cast<const float4*>(operands + (key + n) * kWide + 4 * x);
@@ -169,7 +182,8 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
 }
 
 template <typename T, int Panels> const char* launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
-  const int vectors = has_vectors(a.q, a.q_stride, sizeof(T)) | has_vectors(a.k, a.k_stride, sizeof(T)) << 1 | has_vectors(a.v, a.v_stride, sizeof(T)) << 2;
+  const int vectors = has_vectors(a.q, a.q_stride, sizeof(T)) | has_vectors(a.k, a.k_stride, sizeof(T)) << 1 |
+                      has_vectors(a.v, a.v_stride, sizeof(T)) << 2;
   attention_blockwise_fp32<T, Panels><<<grid, kThreads, 0, stream>>>(a, vectors);
   return launch_error();
 }
@@ -177,16 +191,20 @@ template <typename T, int Panels> const char* launch(const AttentionArgs& a, uns
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   const int64_t grid = int64_t(a.batch) * a.heads * ((a.seq_q + kTile - 1) / kTile);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
     switch ((a.head_dim + 63) / 64) {
-      case 1: return launch<T, 1>(a, unsigned(grid), stream);
-      case 2: return launch<T, 2>(a, unsigned(grid), stream);
-      case 3: return launch<T, 3>(a, unsigned(grid), stream);
+      case 1:
+        return launch<T, 1>(a, unsigned(grid), stream);
+      case 2:
+        return launch<T, 2>(a, unsigned(grid), stream);
+      case 3:
+        return launch<T, 3>(a, unsigned(grid), stream);
     }
     return launch<T, 4>(a, unsigned(grid), stream);
   });

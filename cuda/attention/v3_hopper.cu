@@ -2,10 +2,10 @@
 // archs: sm_90a
 // expects: HGMMA UTMALDG
 //
-// A block is WG warpgroups. It first merges their tile lists into one schedule in shared memory (a step is one KV tile, with a
-// code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a ring of stages. There
-// is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty stage. The product O += P V of a
-// step runs on beside the softmax of the next.
+// A block is WG warpgroups. It first merges their tile lists into one schedule in shared memory (a step is one KV tile,
+// with a code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a
+// ring of stages. There is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty
+// stage. The product O += P V of a step runs on beside the softmax of the next.
 #include "../common/dependent.cuh"
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
@@ -24,18 +24,21 @@ constexpr int kMaxSharedBytes = 232448;  // a block's most on sm_90
 template <int Panels, int WG, bool Bias> struct Shape {
   static constexpr int stages = Panels == 1 ? (WG == 1 ? 3 : 4) : Panels == 2 ? (WG == 1 ? 2 : 3) : 2;
   static constexpr int blocks_per_sm = Panels == 1 ? (WG == 2 ? 2 : Bias ? 3 : 4) : Panels == 2 && WG == 1 ? 2 : 1;
-  // Q from registers spares half of the shared-memory reads of S = Q K^T. Only where ptxas 13.0 gets it right: at one panel it gave
-  // the fragments of Q and of P the same registers, without a reload. Three and four panels have no registers left for it.
+  // Q from registers spares half of the shared-memory reads of S = Q K^T. Only where ptxas 13.0 gets it right: at one
+  // panel it gave the fragments of Q and of P the same registers, without a reload. Three and four panels have no
+  // registers left for it.
   static constexpr bool q_in_registers = Panels == 2;
   static constexpr int q_bytes = WG * Panels * kTileBytes;
   static constexpr int stage_bytes = 2 * Panels * kTileBytes;
-  static int shared_bytes(int kv_tiles) { return 1024 + q_bytes + stages * stage_bytes + 256 + 4 * kv_tiles * (WG + 1); }
+  static int shared_bytes(int kv_tiles) {
+    return 1024 + q_bytes + stages * stage_bytes + 256 + 4 * kv_tiles * (WG + 1);
+  }
 };
 
 template <typename T, int Panels, int WG, bool Bias>
-__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_sm)
-    attention_hopper(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
-                     const __grid_constant__ AttentionArgs args, int q_blocks) {
+__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_sm) attention_hopper(
+    const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionArgs args, int q_blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<Panels, WG, Bias>;
   extern __shared__ uint8_t raw[];
@@ -50,7 +53,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
   int* order = reinterpret_cast<int*>(full_k) + 64;
   int* codes = order + kv_tiles;
 
-  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
+  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform
+  // registers.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const int wg = warp / 4;
   // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
@@ -74,8 +78,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
   wait_for_previous();
   let_next_start();
 
-  // The schedule: KV tiles that only the first warpgroup needs, then those of both, then those of the second alone, so that each
-  // warpgroup's own steps are one unbroken range and its loop has no branch around a product.
+  // The schedule: KV tiles that only the first warpgroup needs, then those of both, then those of the second alone, so
+  // that each warpgroup's own steps are one unbroken range and its loop has no branch around a product.
   for (int i = threadIdx.x; i < WG * kv_tiles; i += 128 * WG) codes[i] = kDead;
   __syncthreads();
   if (const int q_tile = q_block * WG + wg; q_tile < q_tiles) {
@@ -84,7 +88,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
     } else {
       const int32_t* row = args.row_ptr + int64_t(b * args.mask_stride_b + h * args.mask_stride_h) * q_tiles + q_tile;
       const int last = row[1];
-      for (int i = row[0] + int(threadIdx.x % 128); i < last; i += 128) codes[wg * kv_tiles + args.tile_index[i]] = args.tile_code[i];
+      for (int i = row[0] + int(threadIdx.x % 128); i < last; i += 128)
+        codes[wg * kv_tiles + args.tile_index[i]] = args.tile_code[i];
     }
   }
   __syncthreads();
@@ -135,7 +140,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
 #pragma unroll
     for (int i = 0; i < 4 * Panels; ++i) {
       const int chunk = 2 * (i % 4) + lane / 16;
-      tensor_core::ldmatrix_x4(q_regs[i], shared_address(q_own + (i / 4) * kTileBytes + r * 128 + ((chunk ^ (r & 7)) << 4)));
+      tensor_core::ldmatrix_x4(q_regs[i],
+                               shared_address(q_own + (i / 4) * kTileBytes + r * 128 + ((chunk ^ (r & 7)) << 4)));
     }
   }
 
@@ -148,12 +154,17 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
   uint32_t weights[4][4];
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
 
-  auto wait_for = [&](uint64_t* barrier, int step) { barrier_wait(barrier + step % S::stages, (step / S::stages) & 1); };
+  auto wait_for = [&](uint64_t* barrier, int step) {
+    barrier_wait(barrier + step % S::stages, (step / S::stages) & 1);
+  };
   auto release = [&](int step) {
     __syncwarp();
     if (lane == 0 && step + S::stages < steps) {
       uint32_t before;
-      asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;" : "=r"(before) : "r"(shared_address(released + step % S::stages)) : "memory");
+      asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
+                   : "=r"(before)
+                   : "r"(shared_address(released + step % S::stages))
+                   : "memory");
       if (before == 4 * WG - 1) {
         released[step % S::stages] = 0;
         load(step + S::stages);
@@ -190,7 +201,9 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
 #pragma unroll
     for (int p = 0; p < Panels; ++p)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) wgmma_64x64x16<T, 1>(o[p], weights[i], tile_descriptor(v + p * kTileBytes) + i * kStepRows, i > 0 || step > begin);
+      for (int i = 0; i < 4; ++i)
+        wgmma_64x64x16<T, 1>(o[p], weights[i], tile_descriptor(v + p * kTileBytes) + i * kStepRows,
+                             i > 0 || step > begin);
     wgmma_commit();
   };
   auto finish_context = [&](int step) {
@@ -199,7 +212,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
     for (int p = 0; p < Panels; ++p) fence_registers(o[p]);
     release(step);
   };
-  // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true where that is not 1.
+  // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true where that is
+  // not 1.
   auto softmax = [&](int tile, int code, const uint64_t (&bits)[2], float (&shrink)[2]) {
     if constexpr (Bias) {
 #pragma unroll
@@ -207,8 +221,10 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
         const int row = q_row + (i & 2 ? 8 : 0), column = tile * 64 + 8 * (i / 4) + t2 + (i & 1);
         float extra = 0.f;
         if (args.bias && row < args.seq_q && column < args.seq_k) {
-          const int64_t at = b * args.bias_stride[0] + h * args.bias_stride[1] + row * args.bias_stride[2] + column * args.bias_stride[3];
-          extra = args.bias_dtype == FS_FLOAT32 ? static_cast<const float*>(args.bias)[at] : to_float(static_cast<const T*>(args.bias)[at]);
+          const int64_t at = b * args.bias_stride[0] + h * args.bias_stride[1] + row * args.bias_stride[2] +
+                             column * args.bias_stride[3];
+          extra = args.bias_dtype == FS_FLOAT32 ? static_cast<const float*>(args.bias)[at]
+                                                : to_float(static_cast<const T*>(args.bias)[at]);
         }
         x[i] = x[i] * (args.scale * kLog2e) + extra * kLog2e;
       }
@@ -224,8 +240,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
       for (int i = 0; i < 32; ++i)
         if (tile * 64 + 8 * (i / 4) + t2 + (i & 1) >= args.seq_k) x[i] = -INFINITY;
     }
-    // The maximum follows only when it grows by more than a factor of 2^8: sums and context may be that much larger without harm
-    // to fp32 sums or 16-bit weights, and most steps then leave the context alone.
+    // The maximum follows only when it grows by more than a factor of 2^8: sums and context may be that much larger
+    // without harm to fp32 sums or 16-bit weights, and most steps then leave the context alone.
     bool grows = false;
     float shift[2];
 #pragma unroll
@@ -237,7 +253,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
       const bool follow = top * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
       const float next = follow ? top : maximum[r];
-      shift[r] = next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
+      shift[r] =
+          next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
       shrink[r] = follow ? exp2_approx(maximum[r] * factor - shift[r]) : 1.f;
       grows |= follow;
       maximum[r] = next;
@@ -317,13 +334,15 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Bias>::blocks_per_
     inverse[r] = sum[r] > 0.f ? 1.f / sum[r] : 0.f;
   }
   const int q_tile = q_block * WG + wg;
-  T* out = static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
+  T* out =
+      static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
   store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim,
                         [&](int i, int r) { return begin == end ? 0.f : o[i / 32][i % 32] * inverse[r]; });
 #endif
 }
 
-template <typename T, int Panels, int WG, bool Bias> const char* launch(const AttentionArgs& args, cudaStream_t stream) {
+template <typename T, int Panels, int WG, bool Bias>
+const char* launch(const AttentionArgs& args, cudaStream_t stream) {
   const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
   const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
   CUtensorMap q_map, k_map, v_map;
@@ -342,20 +361,25 @@ template <typename T, int Panels, int WG, bool Bias> const char* launch(const At
 }
 
 template <typename T, int Panels> const char* with_warpgroups(const AttentionArgs& args, cudaStream_t stream) {
-  // A scale that is not positive turns the order of the scores round, so the maximum has to be taken of scaled ones, as with a
-  // bias; a bias needs the registers that a second resident block would.
+  // A scale that is not positive turns the order of the scores round, so the maximum has to be taken of scaled ones, as
+  // with a bias; a bias needs the registers that a second resident block would.
   if (args.bias || !(args.scale > 0)) return launch<T, Panels, 1, true>(args, stream);
-  // One warpgroup a block while two would leave multiprocessors idle; two share their KV tiles once there is enough work.
+  // One warpgroup a block while two would leave multiprocessors idle; two share their KV tiles once there is enough
+  // work.
   const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
   return tiles <= 2 * 132 ? launch<T, Panels, 1, false>(args, stream) : launch<T, Panels, 2, false>(args, stream);
 }
 
 template <typename T> const char* with_panels(const AttentionArgs& args, cudaStream_t stream) {
   switch ((args.head_dim + 63) / 64) {
-    case 1: return with_warpgroups<T, 1>(args, stream);
-    case 2: return with_warpgroups<T, 2>(args, stream);
-    case 3: return with_warpgroups<T, 3>(args, stream);
-    case 4: return with_warpgroups<T, 4>(args, stream);
+    case 1:
+      return with_warpgroups<T, 1>(args, stream);
+    case 2:
+      return with_warpgroups<T, 2>(args, stream);
+    case 3:
+      return with_warpgroups<T, 3>(args, stream);
+    case 4:
+      return with_warpgroups<T, 4>(args, stream);
   }
   return "unsupported: head_dim above 256";
 }
@@ -363,8 +387,10 @@ template <typename T> const char* with_panels(const AttentionArgs& args, cudaStr
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   switch (args->dtype) {
-    case FS_FLOAT16: return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
-    case FS_BFLOAT16: return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));
+    case FS_FLOAT16:
+      return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
+    case FS_BFLOAT16:
+      return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));
   }
   return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
 }

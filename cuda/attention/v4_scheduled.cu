@@ -1,13 +1,15 @@
-// Hopper, 128 keys a step: a schedule made beforehand, row sums by the tensor cores, few query rows shared by warpgroups.
+// Hopper, 128 keys a step: a schedule made beforehand, row sums by the tensor cores, few query rows shared by
+// warpgroups.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
 //
-// A step is two KV tiles of the list that two neighbouring query tiles share. Either each of the two warpgroups of a block has one of
-// these query tiles, or (Split) all warpgroups have the same one and take turns in its steps; their results are then merged in a fixed
-// order. Keys and values of steps arrive by TMA in a ring each; the last warp to release a slot refills it, so there is no producer warp
-// and nobody waits for an empty slot. Up to 64 columns a step is serial, and the other warpgroups of the multiprocessor fill the tensor
-// cores meanwhile; above, where only two fit, O += P V runs beside the next softmax. Up to 64 columns V is followed by a tile of ones,
-// whose columns of the product are the sums of the rows.
+// A step is two KV tiles of the list that two neighbouring query tiles share. Either each of the two warpgroups of a
+// block has one of these query tiles, or (Split) all warpgroups have the same one and take turns in its steps; their
+// results are then merged in a fixed order. Keys and values of steps arrive by TMA in a ring each; the last warp to
+// release a slot refills it, so there is no producer warp and nobody waits for an empty slot. Up to 64 columns a step
+// is serial, and the other warpgroups of the multiprocessor fill the tensor cores meanwhile; above, where only two fit,
+// O += P V runs beside the next softmax. Up to 64 columns V is followed by a tile of ones, whose columns of the product
+// are the sums of the rows.
 #include "../common/dependent.cuh"
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
@@ -35,13 +37,15 @@ template <int Panels, int WG, bool Split> struct Shape {
   static constexpr int q_bytes = q_tiles * Panels * kTileBytes;
   static constexpr int slot_bytes = 2 * Panels * kTileBytes;  // panel by panel 128 rows
   static constexpr int ones_bytes = ones ? 16 * 128 : 0;
-  static int shared_bytes(int kv_tiles) { return 1024 + q_bytes + (k_slots + v_slots) * slot_bytes + ones_bytes + 256 + 32 * ((kv_tiles + 1) / 2 + 3); }
+  static int shared_bytes(int kv_tiles) {
+    return 1024 + q_bytes + (k_slots + v_slots) * slot_bytes + ones_bytes + 256 + 32 * ((kv_tiles + 1) / 2 + 3);
+  }
 };
 
 template <typename T, int Panels, int WG, bool Split>
-__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per_sm)
-    attention_scheduled(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
-                        const __grid_constant__ AttentionArgs args, int q_blocks) {
+__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per_sm) attention_scheduled(
+    const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionArgs args, int q_blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<Panels, WG, Split>;
   constexpr int KSlots = S::k_slots, VSlots = S::v_slots, Acc = S::accumulators;
@@ -57,7 +61,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   uint64_t* free_v = free_k + KSlots;
   int4* schedule = reinterpret_cast<int4*>(full_q + 32);  // header, then two for each step
 
-  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
+  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform
+  // registers.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const int wg = warp / 4;
   // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
@@ -82,7 +87,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
     barrier_expect(full_q, S::q_bytes);
     for (int w = 0; w < S::q_tiles; ++w)
       for (int p = 0; p < Panels; ++p)
-        load_tile(shared + (w * Panels + p) * kTileBytes, &q_map, full_q, 64 * p, (Split ? q_block : 2 * q_block + w) * 64, h, b);
+        load_tile(shared + (w * Panels + p) * kTileBytes, &q_map, full_q, 64 * p,
+                  (Split ? q_block : 2 * q_block + w) * 64, h, b);
   }
   const int kv_tiles = (args.seq_k + 63) / 64;
   if (args.schedule == nullptr) {  // every key is live
@@ -148,11 +154,13 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   auto await_v = [&](int step) { barrier_wait(full_v + (step - origin) % VSlots, ((step - origin) / VSlots) & 1); };
   auto release_k = [&](int step) {
     __syncwarp();
-    if (lane == 0 && step + KSlots < last && barrier_arrive(free_k + (step - origin) % KSlots, 1) == 1) load_k(step + KSlots);
+    if (lane == 0 && step + KSlots < last && barrier_arrive(free_k + (step - origin) % KSlots, 1) == 1)
+      load_k(step + KSlots);
   };
   auto release_v = [&](int step) {
     __syncwarp();
-    if (lane == 0 && step + VSlots < last && barrier_arrive(free_v + (step - origin) % VSlots, 1) == 1) load_v(step + VSlots);
+    if (lane == 0 && step + VSlots < last && barrier_arrive(free_v + (step - origin) % VSlots, 1) == 1)
+      load_v(step + VSlots);
   };
   auto start_scores = [&](int step) {
     const uint8_t* k = k_ring + (step - origin) % KSlots * S::slot_bytes;
@@ -179,7 +187,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
     }
     wgmma_commit();
   };
-  // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true where that is not 1.
+  // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true where that is
+  // not 1.
   auto softmax = [&](int step, const int (&code)[2], const uint32_t (&bits)[2], float (&shrink)[2]) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
@@ -194,8 +203,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
       for (int i = 0; i < 64; ++i)
         if (128 * step + 8 * (i / 4) + t2 + (i & 1) >= args.seq_k) x[i] = -INFINITY;
     }
-    // The maximum follows only when it grows by more than a factor of 2^8: sums and context may be that much larger without harm
-    // to fp32 sums or 16-bit weights, and most steps then leave the context alone.
+    // The maximum follows only when it grows by more than a factor of 2^8: sums and context may be that much larger
+    // without harm to fp32 sums or 16-bit weights, and most steps then leave the context alone.
     float top[2][4];
 #pragma unroll
     for (int i = 0; i < 8; ++i) top[i & 2 ? 1 : 0][i / 4 * 2 + (i & 1)] = x[i];
@@ -216,7 +225,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
     for (int r = 0; r < 2; ++r) {
       const bool follow = top[r][0] * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
       const float next = follow ? top[r][0] : maximum[r];
-      shift[r] = next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
+      shift[r] =
+          next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
       shrink[r] = follow ? exp2_approx(maximum[r] * factor - shift[r]) : 1.f;
       grows |= follow;
       maximum[r] = next;
@@ -257,7 +267,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
 
   const int first = Split ? begin + wg : begin, stride = Split ? WG : 1;
   barrier_wait(full_q, 0);
-  auto pass_by = [&](int from, int to) {  // steps of the other warpgroup alone; a slot is released only after it was filled
+  auto pass_by = [&](int from,
+                     int to) {  // steps of the other warpgroup alone; a slot is released only after it was filled
     for (int step = from; step < to; ++step) {
       await_k(step);
       release_k(step);
@@ -304,7 +315,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
       fence_registers(x);
       release_k(step);
       const bool grows = softmax(step, code, bits, shrink);
-      // Waiting behind a branch: in one block with the softmax, ptxas 13.0 moves the wait before it and nothing overlaps.
+      // Waiting behind a branch: in one block with the softmax, ptxas 13.0 moves the wait before it and nothing
+      // overlaps.
       fence_registers(x);
       if (grows) {
         wgmma_wait_in_branch();
@@ -342,12 +354,15 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   }
 
   const float inverse[2] = {sum[0] > 0.f ? 1.f / sum[0] : 0.f, sum[1] > 0.f ? 1.f / sum[1] : 0.f};
-  T* out = static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
-  store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim, [&](int i, int r) { return o[i] * inverse[r]; });
+  T* out =
+      static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
+  store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim,
+                        [&](int i, int r) { return o[i] * inverse[r]; });
 #endif
 }
 
-template <typename T, int Panels, int WG, bool Split> const char* launch(const AttentionArgs& args, cudaStream_t stream) {
+template <typename T, int Panels, int WG, bool Split>
+const char* launch(const AttentionArgs& args, cudaStream_t stream) {
   using S = Shape<Panels, WG, Split>;
   const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
   const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
@@ -366,8 +381,8 @@ template <typename T, int Panels, int WG, bool Split> const char* launch(const A
 }
 
 template <typename T> const char* with_panels(const AttentionArgs& args, cudaStream_t stream) {
-  // Few query tiles: several warpgroups share one, so that its list takes less time. Many: each its own. Up to 528, two that share one
-  // begin a second round of blocks, which short lists do not pay for.
+  // Few query tiles: several warpgroups share one, so that its list takes less time. Many: each its own. Up to 528, two
+  // that share one begin a second round of blocks, which short lists do not pay for.
   const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
   const int longest = args.schedule ? (args.schedule_stride - 1) / 2 : (args.seq_k + 127) / 128;  // in steps
   if (args.head_dim <= 64) {
@@ -381,12 +396,15 @@ template <typename T> const char* with_panels(const AttentionArgs& args, cudaStr
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   if (args->head_dim > 128) return "unsupported: head_dim above 128 (v3_hopper takes it)";
-  if (args->bias || !(args->scale > 0)) return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
+  if (args->bias || !(args->scale > 0))
+    return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
   if (args->row_ptr && !args->schedule) return "unsupported: a plan without a schedule";
   if ((args->seq_k + 63) / 64 > kMaxTiles) return "unsupported: more than 131072 keys";
   switch (args->dtype) {
-    case FS_FLOAT16: return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
-    case FS_BFLOAT16: return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));
+    case FS_FLOAT16:
+      return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
+    case FS_BFLOAT16:
+      return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));
   }
   return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
 }

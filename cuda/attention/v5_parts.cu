@@ -1,15 +1,18 @@
-// Hopper, a mask in parts and items of work: blocks that stay, a warp that loads ahead, rows in order of residues, long lists in pieces.
+// Hopper, a mask in parts and items of work: blocks that stay, a warp that loads ahead, rows in order of residues, long
+// lists in pieces.
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
 //
-// One block stays on each multiprocessor and its teams walk through their own items (hopper_take.cuh): two neighbouring query tiles and
-// steps of a KV tile that either of them needs. A dilated mask is a sliding window inside each residue class, a strided one a window
-// and, in order of residues, a triangle: TMA takes 64 rows of such an order as one box, from the rows' own places and back to them, so
-// nothing is copied. Where neighbouring lists overlap a team takes them one after another, and the KV tiles that the next begins with stay in
-// shared memory. A list that would keep one team busy while others are done is cut; its pieces leave sums and contexts in fp32, which a
-// second kernel joins in their order. Where parts follow one another, rows are merged by log-sum-exp with what is already there, which
-// arrives by TMA like queries and keys. A later part's blocks start, by programmatic dependent launch, on multiprocessors that the part
-// before has left, and fetch queries and keys while others finish it. Everything happens in a fixed order, so that results repeat bit for bit.
+// One block stays on each multiprocessor and its teams walk through their own items (hopper_take.cuh): two neighbouring
+// query tiles and steps of a KV tile that either of them needs. A dilated mask is a sliding window inside each residue
+// class, a strided one a window and, in order of residues, a triangle: TMA takes 64 rows of such an order as one box,
+// from the rows' own places and back to them, so nothing is copied. Where neighbouring lists overlap a team takes them
+// one after another, and the KV tiles that the next begins with stay in shared memory. A list that would keep one team
+// busy while others are done is cut; its pieces leave sums and contexts in fp32, which a second kernel joins in their
+// order. Where parts follow one another, rows are merged by log-sum-exp with what is already there, which arrives by
+// TMA like queries and keys. A later part's blocks start, by programmatic dependent launch, on multiprocessors that the
+// part before has left, and fetch queries and keys while others finish it. Everything happens in a fixed order, so that
+// results repeat bit for bit.
 #include "../common/roles.cuh"
 #include "attention.cuh"
 #include "hopper_take.cuh"
@@ -17,22 +20,24 @@
 namespace {
 using namespace hopper;
 
-template <typename T, int Panels>
-__global__ void __launch_bounds__(Shape<Panels>::threads, 1)
-    attention_items(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
-                    const __grid_constant__ CUtensorMap before_map, const __grid_constant__ CUtensorMap out_map,
-                    const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
+template <typename T, int Panels> __global__ void __launch_bounds__(Shape<Panels>::threads, 1) attention_items(
+    const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
+    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap before_map,
+    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ AttentionArgs args,
+    const __grid_constant__ Items work) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using S = Shape<Panels>;
   extern __shared__ __align__(1024) uint8_t shared[];
-  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform registers.
+  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform
+  // registers.
   const int warp = uniform(threadIdx.x / 32), wg = warp / 4;
   if (wg < 2 * S::teams && threadIdx.x % 256 == 0) {
     Team<S>(shared, wg / 2).init();
     barrier_init_fence();
   }
   Ahead ahead;
-  const int number = warp % 4 * gridDim.x + blockIdx.x;  // of the team that a loading warp is for: first all blocks' first ones (items.py)
+  const int number = warp % 4 * gridDim.x +
+                     blockIdx.x;  // of the team that a loading warp is for: first all blocks' first ones (items.py)
   if (wg == 2 * S::teams && warp % 4 < S::teams) {  // while others make barriers
     for (const CUtensorMap* map : {&q_map, &k_map, &v_map, &out_map})
       if (threadIdx.x % 128 == 0) prefetch_map(map);
@@ -40,8 +45,8 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
   }
   fill_ones<T, S>(shared);
   __syncthreads();
-  // A later part reads what the first one reads, and waits before it reads what that leaves (hopper_load.cuh, hopper_take.cuh); what follows it starts
-  // when it ends, since its blocks do not know here that those before have.
+  // A later part reads what the first one reads, and waits before it reads what that leaves (hopper_load.cuh,
+  // hopper_take.cuh); what follows it starts when it ends, since its blocks do not know here that those before have.
   if (wg < 2 * S::teams) {
     if (!work.later) wait_for_previous();
     if (!work.later || work.more) let_next_start();
@@ -58,10 +63,11 @@ __global__ void __launch_bounds__(Shape<Panels>::threads, 1)
 #endif
 }
 
-// A block a (list that was cut, query tile of its pair, 16 of its rows): the pieces' results in their order, each warp a quarter of the columns;
-// AtOnce of them are on their way together.
+// A block a (list that was cut, query tile of its pair, 16 of its rows): the pieces' results in their order, each warp
+// a quarter of the columns; AtOnce of them are on their way together.
 template <typename T, int Panels, int AtOnce>
-__global__ void __launch_bounds__(128) attention_items_join(const __grid_constant__ AttentionArgs args, const __grid_constant__ Items work) {
+__global__ void __launch_bounds__(128) attention_items_join(const __grid_constant__ AttentionArgs args,
+                                                            const __grid_constant__ Items work) {
   __shared__ __align__(128) uint8_t tile[Panels * kTileBytes];
   constexpr int64_t kSlot = 2 * (32 * Panels + 4) * 128;
   constexpr int kValues = 8 * Panels;  // of the context a thread has
@@ -111,10 +117,11 @@ __global__ void __launch_bounds__(128) attention_items_join(const __grid_constan
   work.store<T, Panels>(args, cut.y, (2 * cut.x + half) * 64 + kWarpRows * rows, tile, o, sum, reference);
 }
 
-// Few blocks start, by programmatic dependent launch, as multiprocessors become free, and have one each because of the shared memory they ask for:
-// all on the first free ones would take longer.
-template <typename T, int Panels, int AtOnce>
-const char* launch_join(const AttentionArgs& args, const Items& work, unsigned joins, unsigned multiprocessors, cudaStream_t stream) {
+// Few blocks start, by programmatic dependent launch, as multiprocessors become free, and have one each because of the
+// shared memory they ask for: all on the first free ones would take longer.
+template <typename T, int Panels, int AtOnce> const char* launch_join(const AttentionArgs& args, const Items& work,
+                                                                      unsigned joins, unsigned multiprocessors,
+                                                                      cudaStream_t stream) {
   constexpr auto kernel = attention_items_join<T, Panels, AtOnce>;
   constexpr int kMostOfIt = 120 * 1024;
   if (joins > multiprocessors) {
@@ -140,8 +147,10 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     if (const char* why = make_ordered_map(&q_map, bf16, args.q, q_sizes, args.q_stride, part.q_modulus)) return why;
     if (const char* why = make_ordered_map(&k_map, bf16, args.k, kv_sizes, args.k_stride, part.k_modulus)) return why;
     if (const char* why = make_ordered_map(&v_map, bf16, args.v, kv_sizes, args.v_stride, part.k_modulus)) return why;
-    if (const char* why = make_ordered_map(&before_map, bf16, args.out, q_sizes, out_stride, part.q_modulus)) return why;
-    if (const char* why = make_ordered_map(&out_map, bf16, args.out, q_sizes, out_stride, part.q_modulus, kWarpRows)) return why;
+    if (const char* why = make_ordered_map(&before_map, bf16, args.out, q_sizes, out_stride, part.q_modulus))
+      return why;
+    if (const char* why = make_ordered_map(&out_map, bf16, args.out, q_sizes, out_stride, part.q_modulus, kWarpRows))
+      return why;
     Items work{};
     work.items = reinterpret_cast<const int4*>(all.items) + part.items;
     work.joins = reinterpret_cast<const int4*>(all.items) + part.joins;
@@ -157,11 +166,13 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     work.more = p + 1 < all.part_count;
     const unsigned grid = unsigned((part.teams + S::teams - 1) / S::teams), joins = unsigned(8 * part.join_count);
     if (part.rounds)
-      if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map, before_map, out_map, args, work))
+      if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map,
+                                             before_map, out_map, args, work))
         return why;
     if (joins)
-      if (const char* why = part.slots > 4 * part.join_count ? launch_join<T, Panels, 8>(args, work, joins, grid, stream)
-                                                             : launch_join<T, Panels, 2>(args, work, joins, grid, stream))
+      if (const char* why = part.slots > 4 * part.join_count
+                                ? launch_join<T, Panels, 8>(args, work, joins, grid, stream)
+                                : launch_join<T, Panels, 2>(args, work, joins, grid, stream))
         return why;
     if (const char* why = launch_error()) return why;
   }
@@ -175,8 +186,10 @@ template <typename T> const char* with_panels(const AttentionPartsArgs& all, cud
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   if (args->head_dim > 128) return "unsupported: head_dim above 128 (v3_hopper takes it)";
-  if (args->bias || !(args->scale > 0)) return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
-  if (args->dtype == FS_FLOAT32) return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
+  if (args->bias || !(args->scale > 0))
+    return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
+  if (args->dtype == FS_FLOAT32)
+    return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
   // The binding keeps AttentionArgs as the first member of what it gives to every kernel.
   const AttentionPartsArgs& all = *reinterpret_cast<const AttentionPartsArgs*>(args);
   if (!all.part_count) return "unsupported: no parts (attention() makes them of the mask)";

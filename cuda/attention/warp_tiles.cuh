@@ -1,8 +1,9 @@
-// Tiles of 64 rows on mma.sync, as attention and packed attention use them: loads, the two products, the softmax between them, stores.
+// Tiles of 64 rows on mma.sync, as attention and packed attention use them: loads, the two products, the softmax
+// between them, stores.
 //
-// Four warps share a tile of 64 query rows, 16 rows each; a warp keeps its rows' maximum, sum and output in registers, so the only
-// barriers are those of the shared tiles. Scores leave the first product in the layout that the second takes as its operand. Head sizes
-// between the widths built are padded with zeros on loading.
+// Four warps share a tile of 64 query rows, 16 rows each; a warp keeps its rows' maximum, sum and output in registers,
+// so the only barriers are those of the shared tiles. Scores leave the first product in the layout that the second
+// takes as its operand. Head sizes between the widths built are padded with zeros on loading.
 #pragma once
 #include "../common/async_copy.cuh"
 #include "../common/device.cuh"
@@ -14,16 +15,17 @@ namespace warp_tiles {
 using namespace tensor_core;
 constexpr int kTile = 64, kThreads = 128;
 
-// Heads up to 128 wide have two stages of K and V (the next arrive while this tile is worked on) and q's operands in registers; wider ones
-// have room for one, and V arrives during the scores, the next K during the output.
+// Heads up to 128 wide have two stages of K and V (the next arrive while this tile is worked on) and q's operands in
+// registers; wider ones have room for one, and V arrives during the scores, the next K during the output.
 template <int Width> struct Shape {
   static constexpr bool wide = Width > 128;
   static constexpr int tile_bytes = kTile * Width * 2, bytes = (wide ? 3 : 5) * tile_bytes;
   static constexpr int blocks_per_sm = Width <= 32 ? 4 : Width <= 64 ? 3 : Width <= 128 ? 2 : 1;
 };
 
-// Byte offset of a 16-byte chunk in a tile of Width elements a row, so that ldmatrix's eight rows lie in different banks. Rows are a
-// multiple of 64 bytes: of 128 bytes, where every row begins in bank 0, or with 64 over, where every second one does.
+// Byte offset of a 16-byte chunk in a tile of Width elements a row, so that ldmatrix's eight rows lie in different
+// banks. Rows are a multiple of 64 bytes: of 128 bytes, where every row begins in bank 0, or with 64 over, where every
+// second one does.
 template <int Width> __device__ __forceinline__ uint32_t place(int row, int chunk) {
   const int moved = Width % 64 == 0 ? chunk ^ (row & 7) : chunk ^ ((row >> 1) & 3);
   return uint32_t(row * Width * 2 + moved * 16);
@@ -38,7 +40,8 @@ template <typename T> struct Rows {
 };
 
 // Starts loading rows [row, row + 64); zeros beyond the last. Each thread has whole chunks.
-template <typename T, int Width> __device__ __forceinline__ void load_tile(char* tile, const Rows<T>& from, int row, int head_dim) {
+template <typename T, int Width>
+__device__ __forceinline__ void load_tile(char* tile, const Rows<T>& from, int row, int head_dim) {
   constexpr int chunks = Width / 8;
 #pragma unroll 4
   for (int i = 0; i < kTile * chunks / kThreads; ++i) {
@@ -57,11 +60,13 @@ template <typename T, int Width> __device__ __forceinline__ void load_tile(char*
   }
 }
 
-// A warp's 16 rows of a query tile, of which this thread has two: 16 warp + lane / 4 and eight further on, every fourth pair of columns.
+// A warp's 16 rows of a query tile, of which this thread has two: 16 warp + lane / 4 and eight further on, every fourth
+// pair of columns.
 template <typename T, int Width> struct Warp {
   static constexpr bool wide = Shape<Width>::wide;
   static constexpr int steps = Width / 16;  // of 16 head columns
-  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, out[Width / 8][4] = {};  // sum: this thread's share; in units of log2
+  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f},
+        out[Width / 8][4] = {};  // sum: this thread's share; in units of log2
   uint32_t query[wide ? 1 : steps][4];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 
@@ -84,7 +89,8 @@ template <typename T, int Width> struct Warp {
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         uint32_t key[4];
-        ldmatrix_x4(key, shared_address(keys + place<Width>(n * 16 + lane % 8 + 8 * (lane / 16), 2 * s + (lane / 8) % 2)));
+        ldmatrix_x4(key,
+                    shared_address(keys + place<Width>(n * 16 + lane % 8 + 8 * (lane / 16), 2 * s + (lane / 8) % 2)));
         mma_m16n8k16<T>(score[2 * n], query[wide ? 0 : s], {key[0], key[1]});
         mma_m16n8k16<T>(score[2 * n + 1], query[wide ? 0 : s], {key[2], key[3]});
       }
@@ -122,7 +128,8 @@ template <typename T, int Width> struct Warp {
 #pragma unroll
     for (int s = 0; s < 4; ++s) {  // 16 keys a step
       const uint32_t weights[4] = {pack<T>(score[2 * s][0], score[2 * s][1]), pack<T>(score[2 * s][2], score[2 * s][3]),
-                                   pack<T>(score[2 * s + 1][0], score[2 * s + 1][1]), pack<T>(score[2 * s + 1][2], score[2 * s + 1][3])};
+                                   pack<T>(score[2 * s + 1][0], score[2 * s + 1][1]),
+                                   pack<T>(score[2 * s + 1][2], score[2 * s + 1][3])};
 #pragma unroll
       for (int n = 0; n < Width / 16; ++n) {
         uint32_t value[4];
@@ -133,8 +140,8 @@ template <typename T, int Width> struct Warp {
     }
   }
 
-  // The rows divided by their sums, turned through the warp's own part of the query tile into 16-byte stores; rows without a live key are
-  // zeros. to: the tile's first row, rows: how many of its 64 exist.
+  // The rows divided by their sums, turned through the warp's own part of the query tile into 16-byte stores; rows
+  // without a live key are zeros. to: the tile's first row, rows: how many of its 64 exist.
   __device__ __forceinline__ void store(char* q_tile, T* to, int64_t stride, int rows, int head_dim) {
     const int r0 = warp * 16 + lane / 4, r1 = r0 + 8, pair = lane & 3;
     __syncwarp();  // every lane's reads of the query rows come before the others' writes over them
@@ -145,13 +152,15 @@ template <typename T, int Width> struct Warp {
       const float inverse = sum[h] == 0.f ? 0.f : 1.f / sum[h];
 #pragma unroll
       for (int n = 0; n < Width / 8; ++n)
-        *reinterpret_cast<uint32_t*>(q_tile + place<Width>(h ? r1 : r0, n) + 4 * pair) = pack<T>(out[n][2 * h] * inverse, out[n][2 * h + 1] * inverse);
+        *reinterpret_cast<uint32_t*>(q_tile + place<Width>(h ? r1 : r0, n) + 4 * pair) =
+            pack<T>(out[n][2 * h] * inverse, out[n][2 * h + 1] * inverse);
     }
     __syncwarp();
     for (int piece = lane; piece < 16 * (Width / 8); piece += 32) {
       const int r = warp * 16 + piece / (Width / 8), c = piece % (Width / 8);
       if (r < rows && 8 * c < head_dim)
-        *reinterpret_cast<uint4*>(to + r * stride + 8 * c) = *reinterpret_cast<const uint4*>(q_tile + place<Width>(r, c));
+        *reinterpret_cast<uint4*>(to + r * stride + 8 * c) =
+            *reinterpret_cast<const uint4*>(q_tile + place<Width>(r, c));
     }
   }
 };

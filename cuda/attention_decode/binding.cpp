@@ -1,10 +1,10 @@
 // Decode for torch: fusescope::attention_decode(q, k_cache, v_cache, lengths, scale?, impl) -> (B, H, 1, D).
 //
-// scale: 1/sqrt(D) where it is None. impl: run() of handle.h. Everything is checked here, because the operator is called without
-// checks in Python before it.
+// scale: 1/sqrt(D) where it is None. impl: run() of handle.h. Everything is checked here, because the operator is
+// called without checks in Python before it.
 //
-// Nothing waits for the lengths: they are read where they lie, by the kernel. Scratch comes from torch's allocator, which keeps it
-// valid inside CUDA graphs and between streams.
+// Nothing waits for the lengths: they are read where they lie, by the kernel. Scratch comes from torch's allocator,
+// which keeps it valid inside CUDA graphs and between streams.
 #include <cmath>
 
 #include "../common/handle.h"
@@ -31,11 +31,15 @@ void attention_decode(StableIValue* stack, uint64_t, uint64_t) {
                         t->device_type() == q.device_type() && t->device_index() == q.device_index(),
                     "the caches are (B, H_kv, S_max, D) of q's batch, head_dim, dtype and device");
   }
-  STD_TORCH_CHECK(B > 0 && H > 0 && Hkv > 0 && S > 0 && H % Hkv == 0, "sizes are at least 1 and H is a multiple of H_kv");
-  STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D, " (a multiple of 8 from 32 to 256 is)");
-  STD_TORCH_CHECK(S < (int64_t(1) << 30) && B < (int64_t(1) << 24) && H < (int64_t(1) << 16), "unsupported: 2^30 keys, 2^24 sequences or 2^16 heads");
-  STD_TORCH_CHECK(lengths.dim() == 1 && lengths.numel() == B && lengths.dtype() == aoti_torch_dtype_int32() && lengths.contiguous() &&
-                      lengths.device_type() == q.device_type() && lengths.device_index() == q.device_index(),
+  STD_TORCH_CHECK(B > 0 && H > 0 && Hkv > 0 && S > 0 && H % Hkv == 0,
+                  "sizes are at least 1 and H is a multiple of H_kv");
+  STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D,
+                  " (a multiple of 8 from 32 to 256 is)");
+  STD_TORCH_CHECK(S < (int64_t(1) << 30) && B < (int64_t(1) << 24) && H < (int64_t(1) << 16),
+                  "unsupported: 2^30 keys, 2^24 sequences or 2^16 heads");
+  STD_TORCH_CHECK(lengths.dim() == 1 && lengths.numel() == B && lengths.dtype() == aoti_torch_dtype_int32() &&
+                      lengths.contiguous() && lengths.device_type() == q.device_type() &&
+                      lengths.device_index() == q.device_index(),
                   "lengths is a contiguous int32 tensor (B,) on q's device");
 
   int64_t floats = 0;

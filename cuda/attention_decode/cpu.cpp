@@ -1,4 +1,5 @@
-// OpenMP over (sequence, KV head, 512 keys); 32 keys at a time are widened to fp32 once for all query heads that read them.
+// OpenMP over (sequence, KV head, 512 keys); 32 keys at a time are widened to fp32 once for all query heads that read
+// them.
 //
 // Parts of a sequence are joined in order by their maxima, so results do not depend on the number of threads.
 #include <algorithm>
@@ -23,8 +24,8 @@ template <typename T> struct Decode {
 
   int length(int b) const { return std::clamp(a.lengths[b], 0, a.seq_max); }
 
-  // 32 rows of K or V from `row` on as fp32, `step` floats apart: where they lie if they are that already, else in the buffer. Rows
-  // beyond `live` are not read.
+  // 32 rows of K or V from `row` on as fp32, `step` floats apart: where they lie if they are that already, else in the
+  // buffer. Rows beyond `live` are not read.
   const float* widened(const T* from, const int64_t* stride, int live, float* buffer, int64_t& step) const {
     if constexpr (sizeof(T) == 4) {
       if (stride[3] == 1 && head_dim == width) {
@@ -58,13 +59,15 @@ template <typename T> struct Decode {
     }
     for (; j < live; ++j) {
       Block sum = {};
-      for (int d = 0; d < width; d += cpu_block::SIZE) sum += cpu_block::load(q + d) * cpu_block::load(k + j * step + d);
+      for (int d = 0; d < width; d += cpu_block::SIZE)
+        sum += cpu_block::load(q + d) * cpu_block::load(k + j * step + d);
       s[j] = cpu_block::total(sum);
     }
   }
 
   // o = o shrink + sum of p[j] v[j], Count vectors of columns at a time.
-  template <int Count> void add_values(const float* p, const float* v, int64_t step, int live, float shrink, float* o) const {
+  template <int Count>
+  void add_values(const float* p, const float* v, int64_t step, int live, float shrink, float* o) const {
     Block sum[Count];
     for (int c = 0; c < Count; ++c) sum[c] = cpu_block::load(o + c * cpu_block::SIZE) * shrink;
     for (int j = 0; j < live; ++j)
@@ -86,8 +89,12 @@ template <typename T> struct Decode {
     for (int row = first; row < last; row += kKeys) {
       const int live = std::min(kKeys, last - row);
       int64_t k_step, v_step;
-      const float* k = widened(static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1] + row * a.k_stride[2], a.k_stride, live, keys, k_step);
-      const float* v = widened(static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1] + row * a.v_stride[2], a.v_stride, live, values, v_step);
+      const float* k =
+          widened(static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1] + row * a.k_stride[2],
+                  a.k_stride, live, keys, k_step);
+      const float* v =
+          widened(static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1] + row * a.v_stride[2],
+                  a.v_stride, live, values, v_step);
       for (int r = 0; r < group; ++r) {
         scores(query.data() + size_t(r) * width, k, k_step, live, p);
         float &maximum = statistics[2 * r], &sum = statistics[2 * r + 1], top = maximum, more = 0.f;
@@ -104,10 +111,17 @@ template <typename T> struct Decode {
         for (int d = 0; d < width; d += 4 * cpu_block::SIZE) {
           float* o = to + int64_t(r) * width + d;
           switch (std::min(4, (width - d) / cpu_block::SIZE)) {
-            case 1: add_values<1>(p, v + d, v_step, live, shrink, o); break;
-            case 2: add_values<2>(p, v + d, v_step, live, shrink, o); break;
-            case 3: add_values<3>(p, v + d, v_step, live, shrink, o); break;
-            default: add_values<4>(p, v + d, v_step, live, shrink, o);
+            case 1:
+              add_values<1>(p, v + d, v_step, live, shrink, o);
+              break;
+            case 2:
+              add_values<2>(p, v + d, v_step, live, shrink, o);
+              break;
+            case 3:
+              add_values<3>(p, v + d, v_step, live, shrink, o);
+              break;
+            default:
+              add_values<4>(p, v + d, v_step, live, shrink, o);
           }
         }
       }
@@ -137,7 +151,8 @@ template <typename T> struct Decode {
       int b, head_kv, first;
     };
     std::vector<Part> parts;
-    std::vector<int64_t> first_part(size_t(a.batch) + 1);  // of a sequence's first KV head; its heads follow one another
+    std::vector<int64_t> first_part(size_t(a.batch) +
+                                    1);  // of a sequence's first KV head; its heads follow one another
     for (int b = 0; b < a.batch; ++b) {
       first_part[b] = int64_t(parts.size());
       for (int h = 0; h < a.heads_kv; ++h)
@@ -163,6 +178,7 @@ template <typename T> struct Decode {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void*) {
-  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   return dispatch(args->dtype, [&](auto zero) { return Decode<decltype(zero)>{*args}.run(); });
 }

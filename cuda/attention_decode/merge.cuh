@@ -1,5 +1,5 @@
-// Joining what several warps and several blocks found for one item: sums and contexts relative to their own maximum, rescaled to
-// the common one and added in a fixed order.
+// Joining what several warps and several blocks found for one item: sums and contexts relative to their own maximum,
+// rescaled to the common one and added in a fixed order.
 #pragma once
 #include "../common/dependent.cuh"
 #include "share.cuh"
@@ -11,24 +11,30 @@ struct Unfinished {
   int empty;          // this block has no tile at all
 };
 
-// The workspace: a note a block, then 2 slots a block of rows x (D + 2) floats: contexts, then maximum and sum of each row.
-// Slot 0 is for an item begun by an earlier block, slot 1 for one that a later block finishes.
+// The workspace: a note a block, then 2 slots a block of rows x (D + 2) floats: contexts, then maximum and sum of each
+// row. Slot 0 is for an item begun by an earlier block, slot 1 for one that a later block finishes.
 struct Workspace {
   Unfinished* notes;
   float* slots;
   int rows, head_dim;
 
   __host__ __device__ Workspace(float* base, int blocks, int rows, int head_dim)
-      : notes(reinterpret_cast<Unfinished*>(base)), slots(base + int64_t(blocks) * (sizeof(Unfinished) / 4)), rows(rows), head_dim(head_dim) {}
+      : notes(reinterpret_cast<Unfinished*>(base)),
+        slots(base + int64_t(blocks) * (sizeof(Unfinished) / 4)),
+        rows(rows),
+        head_dim(head_dim) {}
   static int64_t floats(int blocks, int rows, int head_dim) {
     return int64_t(blocks) * (sizeof(Unfinished) / 4) + int64_t(blocks) * 2 * rows * (head_dim + 2);
   }
-  __device__ float* slot(int block, int which) const { return slots + (int64_t(block) * 2 + which) * rows * (head_dim + 2); }
+  __device__ float* slot(int block, int which) const {
+    return slots + (int64_t(block) * 2 + which) * rows * (head_dim + 2);
+  }
   __device__ float* context(float* slot, int row) const { return slot + row * head_dim; }
   __device__ float* statistics(float* slot, int row) const { return slot + rows * head_dim + 2 * row; }
 };
 
-// Shared memory in which the warps of a block meet: up to 8 rows of each warp, padded so that rows lie in different banks.
+// Shared memory in which the warps of a block meet: up to 8 rows of each warp, padded so that rows lie in different
+// banks.
 template <int Width> struct Meeting {
   static constexpr int kRows = 8;
   float context[kWarps][kRows][Width + 8];
@@ -41,9 +47,11 @@ struct Segment {
   int b, item;
 };
 
-// Rows [first, first + count) of the segment out of the meeting place: finished to out, unfinished to the workspace. All threads.
+// Rows [first, first + count) of the segment out of the meeting place: finished to out, unfinished to the workspace.
+// All threads.
 template <typename T, int Width>
-__device__ __forceinline__ void leave(const AttentionDecodeArgs& a, const Meeting<Width>& m, const Workspace& w, const Segment& s, int most, int first, int count) {
+__device__ __forceinline__ void leave(const AttentionDecodeArgs& a, const Meeting<Width>& m, const Workspace& w,
+                                      const Segment& s, int most, int first, int count) {
   const int blocks = (group_of(a) + most - 1) / most;
   const int first_row = s.item % blocks * most + first;  // within the group of the KV head
   const int head = s.item / blocks * group_of(a) + first_row;
@@ -63,7 +71,8 @@ __device__ __forceinline__ void leave(const AttentionDecodeArgs& a, const Meetin
       context += weight * m.context[n][r][d];
     }
     if (whole) {
-      static_cast<T*>(a.out)[(int64_t(s.b) * a.heads + head + r) * a.head_dim + d] = from_float<T>(sum == 0.f ? 0.f : context / sum);
+      static_cast<T*>(a.out)[(int64_t(s.b) * a.heads + head + r) * a.head_dim + d] =
+          from_float<T>(sum == 0.f ? 0.f : context / sum);
     } else {
       w.context(slot, first + r)[d] = context;
       if (d == 0) {
@@ -75,7 +84,8 @@ __device__ __forceinline__ void leave(const AttentionDecodeArgs& a, const Meetin
 }
 
 // A block a (block of the first kernel, row): finishes the item that it began and others went on with.
-template <typename T> __global__ void __launch_bounds__(kThreads) join_parts(const AttentionDecodeArgs a, int parts, int most) {
+template <typename T>
+__global__ void __launch_bounds__(kThreads) join_parts(const AttentionDecodeArgs a, int parts, int most) {
   wait_for_previous();
   let_next_start();
   const int rows = rows_of(a, most), begun = blockIdx.x / rows, row = blockIdx.x % rows, lane = threadIdx.x % 32;
@@ -96,7 +106,8 @@ template <typename T> __global__ void __launch_bounds__(kThreads) join_parts(con
   for (int first = 0; first < count; first += 32) {
     const int j = first + lane;
     const bool live = j < count && !w.notes[begun + j].empty;
-    const float weight = live ? exp2_approx(w.statistics(slot(j), row)[0] - base) : 0.f, own = live ? w.statistics(slot(j), row)[1] : 0.f;
+    const float weight = live ? exp2_approx(w.statistics(slot(j), row)[0] - base) : 0.f,
+                own = live ? w.statistics(slot(j), row)[1] : 0.f;
     const int here = count - first < 32 ? count - first : 32;
 #pragma unroll 8
     for (int n = 0; n < here; ++n) {
@@ -121,9 +132,11 @@ template <typename T> __global__ void __launch_bounds__(kThreads) join_parts(con
 }
 
 // What a block notes before it works; one thread.
-__device__ __forceinline__ void take_note(const AttentionDecodeArgs& a, const Workspace& w, const Share& s, const Cursor& at_end, int items) {
+__device__ __forceinline__ void take_note(const AttentionDecodeArgs& a, const Workspace& w, const Share& s,
+                                          const Cursor& at_end, int items) {
   Unfinished note{-1, 0, 0, s.begin >= s.end};
-  // at_end: the place of the share's last tile. The item there began here if no earlier tile of it belongs to another block.
+  // at_end: the place of the share's last tile. The item there began here if no earlier tile of it belongs to another
+  // block.
   if (!note.empty && at_end.tile + 1 < at_end.tiles) {
     const int64_t first = s.end - 1 - at_end.tile;
     if (first >= s.begin) note = {at_end.b, at_end.item, block_of(first + at_end.tiles - 1, s.total, gridDim.x), 0};

@@ -1,10 +1,10 @@
 // How decode divides its work: all live tiles of 64 keys, in one line, cut into equal shares, one a block.
 //
-// The line runs over batch entries, inside one over its items, inside one over its tiles. An item is one KV head with a group of at
-// most `rows` query heads (all that read it, where they are no more). Lengths are read on the device, so shares are equal at unequal
-// lengths too and nothing depends on the host. Block i of n has the tiles [T i / n, T (i + 1) / n): a block begins inside at most
-// one item and ends inside at most one, so it has at most two unfinished results, which merge.cuh joins in the order of the
-// blocks. The same lengths and the same device give the same bits.
+// The line runs over batch entries, inside one over its items, inside one over its tiles. An item is one KV head with a
+// group of at most `rows` query heads (all that read it, where they are no more). Lengths are read on the device, so
+// shares are equal at unequal lengths too and nothing depends on the host. Block i of n has the tiles [T i / n, T (i +
+// 1) / n): a block begins inside at most one item and ends inside at most one, so it has at most two unfinished
+// results, which merge.cuh joins in the order of the blocks. The same lengths and the same device give the same bits.
 #pragma once
 #include "../common/exp2.cuh"
 #include "../common/launch.cuh"
@@ -30,8 +30,12 @@ template <typename V> __device__ __forceinline__ V warp_max(V x) {
 
 __host__ __device__ inline int group_of(const AttentionDecodeArgs& a) { return a.heads / a.heads_kv; }
 // Query heads of an item, and items of a batch entry, where a kernel takes up to `most` rows at once.
-__host__ __device__ inline int rows_of(const AttentionDecodeArgs& a, int most) { return group_of(a) < most ? group_of(a) : most; }
-__host__ __device__ inline int items_of(const AttentionDecodeArgs& a, int most) { return a.heads_kv * ((group_of(a) + most - 1) / most); }
+__host__ __device__ inline int rows_of(const AttentionDecodeArgs& a, int most) {
+  return group_of(a) < most ? group_of(a) : most;
+}
+__host__ __device__ inline int items_of(const AttentionDecodeArgs& a, int most) {
+  return a.heads_kv * ((group_of(a) + most - 1) / most);
+}
 
 __device__ __forceinline__ int length_of(const AttentionDecodeArgs& a, int b) {
   const int n = a.lengths[b];
@@ -69,7 +73,9 @@ __device__ __forceinline__ Share share_of(const AttentionDecodeArgs& a, int item
 }
 
 // The block that has tile x of the line: the largest i with total i / blocks, rounded down, <= x.
-__device__ __forceinline__ int block_of(int64_t x, int64_t total, int blocks) { return int(((x + 1) * blocks + total - 1) / total) - 1; }
+__device__ __forceinline__ int block_of(int64_t x, int64_t total, int blocks) {
+  return int(((x + 1) * blocks + total - 1) / total) - 1;
+}
 
 // The place of tile x < total. A whole warp calls it.
 __device__ __forceinline__ Cursor locate(const AttentionDecodeArgs& a, int items, int64_t x) {
@@ -106,6 +112,7 @@ template <typename T> __device__ __forceinline__ void clear_empty(const Attentio
   const int64_t size = int64_t(a.heads) * a.head_dim;
   for (int b = blockIdx.x; b < a.batch; b += gridDim.x)
     if (length_of(a, b) == 0)
-      for (int64_t i = threadIdx.x; i < size; i += blockDim.x) static_cast<T*>(a.out)[b * size + i] = from_float<T>(0.f);
+      for (int64_t i = threadIdx.x; i < size; i += blockDim.x)
+        static_cast<T*>(a.out)[b * size + i] = from_float<T>(0.f);
 }
 }  // namespace decode

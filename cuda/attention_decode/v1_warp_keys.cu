@@ -1,8 +1,9 @@
 // Equal shares of the live keys a block; 8, 16 or 32 lanes a key, four query heads at once, sums in fp32 registers.
 //
-// Any dtype and architecture. Four query heads that read the same KV head use each key and value while it is in registers; groups of
-// more heads read the cache once for every four. No shared memory in the loop: keys and values come straight into registers, four of
-// each a lane, which is what is in flight. Lane groups keep a maximum, sum and context of their own and meet at the end of an item.
+// Any dtype and architecture. Four query heads that read the same KV head use each key and value while it is in
+// registers; groups of more heads read the cache once for every four. No shared memory in the loop: keys and values
+// come straight into registers, four of each a lane, which is what is in flight. Lane groups keep a maximum, sum and
+// context of their own and meet at the end of an item.
 #include <type_traits>
 
 #include "../common/device.cuh"
@@ -11,10 +12,12 @@
 namespace {
 using namespace decode;
 constexpr int kRows = 4, kFlight = 4;  // query heads at once, keys of a lane group at once
-template <typename T> constexpr int kBlocksPerSm = sizeof(T) == 4 ? 2 : 3;  // what the registers of the keys in flight allow
+template <typename T> constexpr int kBlocksPerSm =
+    sizeof(T) == 4 ? 2 : 3;  // what the registers of the keys in flight allow
 
 // Eight neighbouring elements of a row; zeros where not inside.
-template <typename T> __device__ __forceinline__ void load_eight(T (&to)[8], const T* from, int64_t column_stride, bool vectors, bool inside) {
+template <typename T> __device__ __forceinline__ void load_eight(T (&to)[8], const T* from, int64_t column_stride,
+                                                                 bool vectors, bool inside) {
   if (!inside) {
 #pragma unroll
     for (int e = 0; e < 8; ++e) to[e] = from_float<T>(0.f);
@@ -28,7 +31,9 @@ template <typename T> __device__ __forceinline__ void load_eight(T (&to)[8], con
   }
 }
 
-template <typename T, int Lanes> __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(const AttentionDecodeArgs a, int vectors) {
+template <typename T, int Lanes>
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(const AttentionDecodeArgs a,
+                                                                              int vectors) {
   constexpr int Width = Lanes * 8, Groups = 32 / Lanes;
   __shared__ Meeting<Width> meeting;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / Lanes, column = lane % Lanes * 8;
@@ -59,7 +64,8 @@ template <typename T, int Lanes> __global__ void __launch_bounds__(kThreads, kBl
       v = static_cast<const T*>(a.v) + work.b * a.v_stride[0] + head_kv * a.v_stride[1] + column * a.v_stride[3];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const T* q = static_cast<const T*>(a.q) + work.b * a.q_stride[0] + int64_t(head_kv * group_of(a) + row + r) * a.q_stride[1];
+        const T* q = static_cast<const T*>(a.q) + work.b * a.q_stride[0] +
+                     int64_t(head_kv * group_of(a) + row + r) * a.q_stride[1];
         const bool inside = own && row + r < group_of(a);
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
@@ -125,17 +131,20 @@ template <typename T, int Lanes> __global__ void __launch_bounds__(kThreads, kBl
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
         for (int d = Lanes; d < 32; d *= 2) {
-          const float other = __shfl_xor_sync(kAll, maximum[r], d), top = fmaxf(maximum[r], other), base = top == -INFINITY ? 0.f : top;
+          const float other = __shfl_xor_sync(kAll, maximum[r], d), top = fmaxf(maximum[r], other),
+                      base = top == -INFINITY ? 0.f : top;
           const float mine = exp2_approx(maximum[r] - base), theirs = exp2_approx(other - base);
           maximum[r] = top;
           sum[r] = mine * sum[r] + theirs * __shfl_xor_sync(kAll, sum[r], d);
 #pragma unroll
-          for (int e = 0; e < 8; ++e) context[r][e] = mine * context[r][e] + theirs * __shfl_xor_sync(kAll, context[r][e], d);
+          for (int e = 0; e < 8; ++e)
+            context[r][e] = mine * context[r][e] + theirs * __shfl_xor_sync(kAll, context[r][e], d);
         }
         if (group == 0) {
 #pragma unroll
           for (int e = 0; e < 8; e += 4)
-            *reinterpret_cast<float4*>(&meeting.context[warp][r][column + e]) = make_float4(context[r][e], context[r][e + 1], context[r][e + 2], context[r][e + 3]);
+            *reinterpret_cast<float4*>(&meeting.context[warp][r][column + e]) =
+                make_float4(context[r][e], context[r][e + 1], context[r][e + 2], context[r][e + 3]);
           if (lane == 0) {
             meeting.maximum[warp][r] = maximum[r];
             meeting.sum[warp][r] = sum[r];
@@ -157,19 +166,26 @@ template <typename T, int Lanes> const char* launch(const AttentionDecodeArgs& a
     return nullptr;
   }
   constexpr int eight = 16 / int(sizeof(T));
-  auto vectors = [](const void* p, const int64_t* stride) { return aligned(p, 16) && stride[3] == 1 && stride[0] % eight == 0 && stride[1] % eight == 0 && stride[2] % eight == 0; };
+  auto vectors = [](const void* p, const int64_t* stride) {
+    return aligned(p, 16) && stride[3] == 1 && stride[0] % eight == 0 && stride[1] % eight == 0 &&
+           stride[2] % eight == 0;
+  };
   const int how = vectors(a.k, a.k_stride) | vectors(a.v, a.v_stride) << 1;
-  if (const char* why = launch_dependent(decode_warp_keys<T, Lanes>, blocks, kThreads, 0, stream, 1, a, how)) return why;
+  if (const char* why = launch_dependent(decode_warp_keys<T, Lanes>, blocks, kThreads, 0, stream, 1, a, how))
+    return why;
   return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
 }
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream_) {
   const AttentionDecodeArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return a.head_dim <= 64 ? launch<T, 8>(a, stream) : a.head_dim <= 128 ? launch<T, 16>(a, stream) : launch<T, 32>(a, stream);
+    return a.head_dim <= 64    ? launch<T, 8>(a, stream)
+           : a.head_dim <= 128 ? launch<T, 16>(a, stream)
+                               : launch<T, 32>(a, stream);
   });
 }

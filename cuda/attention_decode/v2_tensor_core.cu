@@ -1,10 +1,12 @@
-// Tensor cores with the query heads of a KV head as rows, so that K and V are read once; each warp streams its own keys by cp.async.
+// Tensor cores with the query heads of a KV head as rows, so that K and V are read once; each warp streams its own keys
+// by cp.async.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
 //
-// What counts is bytes in flight. A warp owns 16 of the 64 keys of a tile and a ring of units (K of 16 keys, then V of them), which it
-// fills itself: the loop has no barrier of the block, only of the warp, and runs on across items. As the warps see different keys, each
-// keeps its own maximum, sum and context; they meet in shared memory when the block leaves an item.
+// What counts is bytes in flight. A warp owns 16 of the 64 keys of a tile and a ring of units (K of 16 keys, then V of
+// them), which it fills itself: the loop has no barrier of the block, only of the warp, and runs on across items. As
+// the warps see different keys, each keeps its own maximum, sum and context; they meet in shared memory when the block
+// leaves an item.
 #include <type_traits>
 
 #include "../common/async_copy.cuh"
@@ -17,23 +19,31 @@ using namespace tensor_core;
 using namespace decode;
 constexpr int kKeys = 16, kRows = 16;  // of a warp's unit, and query heads at once
 
-// Byte offset of a 16-byte chunk in a unit of Width elements a row, so that ldmatrix's eight rows lie in different banks.
+// Byte offset of a 16-byte chunk in a unit of Width elements a row, so that ldmatrix's eight rows lie in different
+// banks.
 template <int Width> __device__ __forceinline__ uint32_t place(int row, int chunk) {
   const int moved = Width % 64 == 0 ? chunk ^ (row & 7) : chunk ^ ((row >> 1) & 3);
   return uint32_t(row * Width * 2 + moved * 16);
 }
 
-// Units of a warp's ring, and blocks a multiprocessor: some 128 KB in flight on one of 228 KB, a block within the 99 KB of sm_86.
+// Units of a warp's ring, and blocks a multiprocessor: some 128 KB in flight on one of 228 KB, a block within the 99 KB
+// of sm_86.
 template <int Width> struct Shape {
-  static constexpr int units = Width <= 32 ? 8 : Width <= 64 ? 5 : Width <= 96 ? 6 : Width <= 128 ? 5 : Width <= 192 ? 3 : 2;
+  static constexpr int units = Width <= 32    ? 8
+                               : Width <= 64  ? 5
+                               : Width <= 96  ? 6
+                               : Width <= 128 ? 5
+                               : Width <= 192 ? 3
+                                              : 2;
   static constexpr int blocks_per_sm = Width <= 64 ? 4 : 2;
   static constexpr int unit_bytes = kKeys * Width * 2;
   static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(Meeting<Width>));
 };
 
 // Starts loading 16 rows of one head's keys or values from `from` on; zeros from row `live` on, where nothing is read.
-template <typename T, int Width>
-__device__ __forceinline__ void load_unit(char* unit, const T* from, int64_t row_stride, int64_t column_stride, int live, int head_dim, bool vectors) {
+template <typename T, int Width> __device__ __forceinline__ void load_unit(char* unit, const T* from,
+                                                                           int64_t row_stride, int64_t column_stride,
+                                                                           int live, int head_dim, bool vectors) {
   constexpr int chunks = Width / 8;
   const int lane = threadIdx.x % 32;
   if (!vectors) {
@@ -42,7 +52,9 @@ __device__ __forceinline__ void load_unit(char* unit, const T* from, int64_t row
       const int r = piece / chunks, c = piece % chunks;
       alignas(16) T eight[8];
 #pragma unroll
-      for (int e = 0; e < 8; ++e) eight[e] = r < live && 8 * c < head_dim ? from[r * row_stride + (8 * c + e) * column_stride] : from_float<T>(0.f);
+      for (int e = 0; e < 8; ++e)
+        eight[e] =
+            r < live && 8 * c < head_dim ? from[r * row_stride + (8 * c + e) * column_stride] : from_float<T>(0.f);
       *reinterpret_cast<uint4*>(unit + place<Width>(r, c)) = *reinterpret_cast<uint4*>(eight);
     }
   } else if constexpr (32 % chunks == 0) {  // a lane stays in its column
@@ -51,18 +63,21 @@ __device__ __forceinline__ void load_unit(char* unit, const T* from, int64_t row
     const T* source = from + first * row_stride + 8 * c;
 #pragma unroll
     for (int r = 0; r < kKeys; r += rows, source += rows * row_stride)
-      async_copy::copy16(shared_address(unit + place<Width>(first + r, c)), source, first + r < live && 8 * c < head_dim);
+      async_copy::copy16(shared_address(unit + place<Width>(first + r, c)), source,
+                         first + r < live && 8 * c < head_dim);
   } else {
 #pragma unroll
     for (int i = 0; i < kKeys * chunks / 32; ++i) {
       const int piece = lane + 32 * i, r = piece / chunks, c = piece % chunks;
-      async_copy::copy16(shared_address(unit + place<Width>(r, c)), from + r * row_stride + 8 * c, r < live && 8 * c < head_dim);
+      async_copy::copy16(shared_address(unit + place<Width>(r, c)), from + r * row_stride + 8 * c,
+                         r < live && 8 * c < head_dim);
     }
   }
 }
 
 // Two neighbouring columns of a query row as mma takes them; zeros outside.
-template <typename T> __device__ __forceinline__ uint32_t query_pair(const T* row, int64_t column_stride, int column, bool inside, bool pairs) {
+template <typename T> __device__ __forceinline__ uint32_t query_pair(const T* row, int64_t column_stride, int column,
+                                                                     bool inside, bool pairs) {
   if (!inside) return 0;
   if (pairs) return *reinterpret_cast<const uint32_t*>(row + column);
   alignas(4) T two[2] = {row[column * column_stride], row[(column + 1) * column_stride]};
@@ -71,7 +86,9 @@ template <typename T> __device__ __forceinline__ uint32_t query_pair(const T* ro
 
 enum { kKeyVectors = 1, kValueVectors = 2, kQueryPairs = 4 };
 
-template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_tensor_core(const __grid_constant__ AttentionDecodeArgs a, int how) {
+template <typename T, int Width>
+__global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_tensor_core(
+    const __grid_constant__ AttentionDecodeArgs a, int how) {
   using S = Shape<Width>;
   constexpr int Steps = Width / 16, Units = S::units;
   extern __shared__ __align__(128) char shared[];
@@ -95,22 +112,27 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
   const T *soon_k = nullptr, *soon_v = nullptr;  // this warp's first key and value of the item that loads have come to
   auto point = [&]() {
     const int head_kv = soon.item / blocks;
-    soon_k = static_cast<const T*>(a.k) + soon.b * a.k_stride[0] + head_kv * a.k_stride[1] + warp * kKeys * a.k_stride[2];
-    soon_v = static_cast<const T*>(a.v) + soon.b * a.v_stride[0] + head_kv * a.v_stride[1] + warp * kKeys * a.v_stride[2];
+    soon_k =
+        static_cast<const T*>(a.k) + soon.b * a.k_stride[0] + head_kv * a.k_stride[1] + warp * kKeys * a.k_stride[2];
+    soon_v =
+        static_cast<const T*>(a.v) + soon.b * a.v_stride[0] + head_kv * a.v_stride[1] + warp * kKeys * a.v_stride[2];
   };
   point();
-  int to_load = steps, fill_at = 0;  // tiles whose values are still to be asked for, and the ring's place for the next unit
-  auto fill = [&](auto values) {     // asks for the next unit in order: keys and values of a tile in turn
+  int to_load = steps,
+      fill_at = 0;  // tiles whose values are still to be asked for, and the ring's place for the next unit
+  auto fill = [&](auto values) {  // asks for the next unit in order: keys and values of a tile in turn
     if (to_load > 0) {
       char* const unit = ring + fill_at * S::unit_bytes;
       const int row = soon.tile * kTile, live = soon.length - row - warp * kKeys;
       if constexpr (decltype(values)::value) {
-        load_unit<T, Width>(unit, soon_v + row * a.v_stride[2], a.v_stride[2], a.v_stride[3], live, a.head_dim, how & kValueVectors);
+        load_unit<T, Width>(unit, soon_v + row * a.v_stride[2], a.v_stride[2], a.v_stride[3], live, a.head_dim,
+                            how & kValueVectors);
         --to_load;
         soon.advance(a, items);
         if (soon.tile == 0 && to_load > 0) point();
       } else {
-        load_unit<T, Width>(unit, soon_k + row * a.k_stride[2], a.k_stride[2], a.k_stride[3], live, a.head_dim, how & kKeyVectors);
+        load_unit<T, Width>(unit, soon_k + row * a.k_stride[2], a.k_stride[2], a.k_stride[3], live, a.head_dim,
+                            how & kKeyVectors);
       }
       fill_at = fill_at + 1 == Units ? 0 : fill_at + 1;
     }
@@ -118,16 +140,18 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
   };
 #pragma unroll 1
   for (int i = 0; i < Units - 1; ++i) {
-    if (i % 2) fill(std::true_type{});
-    else fill(std::false_type{});
+    if (i % 2)
+      fill(std::true_type{});
+    else
+      fill(std::false_type{});
   }
 
   uint32_t query[Steps][4];
   float maximum[2], sum[2], out[Width / 8][4];
   const float scale = a.scale * kLog2e;
   int read_at = 0;
-  // The next unit in order, once it is there; its predecessor's place, which all lanes are done with, is filled again, Units - 1 units
-  // on: with values after values where that is an even number.
+  // The next unit in order, once it is there; its predecessor's place, which all lanes are done with, is filled again,
+  // Units - 1 units on: with values after values where that is an even number.
   auto next_unit = [&](auto values) {
     async_copy::wait<Units - 2>();
     __syncwarp();
@@ -149,7 +173,8 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int column = 16 * s + 2 * pair + 8 * (e / 2);
-          query[s][e] = query_pair(from + (e % 2 ? 8 * a.q_stride[1] : 0), a.q_stride[2], column, (e % 2 ? high : low) && column < a.head_dim, pairs);
+          query[s][e] = query_pair(from + (e % 2 ? 8 * a.q_stride[1] : 0), a.q_stride[2], column,
+                                   (e % 2 ? high : low) && column < a.head_dim, pairs);
         }
 #pragma unroll
       for (int h = 0; h < 2; ++h) maximum[h] = -INFINITY, sum[h] = 0.f;
@@ -179,8 +204,8 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
         if (8 * n + 2 * pair + (e & 1) >= live) score[n][e] = -INFINITY;
       }
 
-    // Online softmax over the four lanes that share a row. The maximum follows only when it grows by more than a factor of 2^8: sums
-    // and context may be that much larger without harm, and most steps then leave the context alone.
+    // Online softmax over the four lanes that share a row. The maximum follows only when it grows by more than a factor
+    // of 2^8: sums and context may be that much larger without harm, and most steps then leave the context alone.
     float shrink[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -188,7 +213,8 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
       top = fmaxf(top, __shfl_xor_sync(kAll, top, 1));
       top = fmaxf(top, __shfl_xor_sync(kAll, top, 2));
       const bool follow = top > maximum[h] + 8.f || maximum[h] == -INFINITY;
-      const float next = follow ? top : maximum[h], base = next == -INFINITY ? 0.f : next;  // -inf minus -inf would be NaN
+      const float next = follow ? top : maximum[h],
+                  base = next == -INFINITY ? 0.f : next;  // -inf minus -inf would be NaN
       shrink[h] = follow ? exp2_approx(maximum[h] - base) : 1.f;
       maximum[h] = next;
       float total = 0.f;
@@ -206,8 +232,8 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
     }
 
     char* const values = next_unit(std::true_type{});
-    const uint32_t weights[4] = {pack<T>(score[0][0], score[0][1]), pack<T>(score[0][2], score[0][3]), pack<T>(score[1][0], score[1][1]),
-                                 pack<T>(score[1][2], score[1][3])};
+    const uint32_t weights[4] = {pack<T>(score[0][0], score[0][1]), pack<T>(score[0][2], score[0][3]),
+                                 pack<T>(score[1][0], score[1][1]), pack<T>(score[1][2], score[1][3])};
 #pragma unroll
     for (int n = 0; n < Width / 16; ++n) {
       uint32_t value[4];
@@ -227,7 +253,8 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
         __syncthreads();  // what was left here before has been read
 #pragma unroll
         for (int n = 0; n < Width / 8; ++n)
-          *reinterpret_cast<float2*>(&meeting.context[warp][quad][8 * n + 2 * pair]) = make_float2(out[n][2 * h], out[n][2 * h + 1]);
+          *reinterpret_cast<float2*>(&meeting.context[warp][quad][8 * n + 2 * pair]) =
+              make_float2(out[n][2 * h], out[n][2 * h + 1]);
         if (pair == 0) {
           meeting.maximum[warp][quad] = maximum[h];
           meeting.sum[warp][quad] = sum[h];
@@ -249,10 +276,14 @@ template <typename T, int Width> const char* launch(const AttentionDecodeArgs& a
     return nullptr;
   }
   if (const char* why = allow_shared<decode_tensor_core<T, Width>>(S::bytes)) return why;
-  auto vectors = [](const void* p, const int64_t* stride) { return aligned(p, 16) && stride[3] == 1 && stride[0] % 8 == 0 && stride[1] % 8 == 0 && stride[2] % 8 == 0; };
-  const int how = (vectors(a.k, a.k_stride) ? kKeyVectors : 0) | (vectors(a.v, a.v_stride) ? kValueVectors : 0) |
-                  (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 ? kQueryPairs : 0);
-  if (const char* why = launch_dependent(decode_tensor_core<T, Width>, blocks, kThreads, S::bytes, stream, 1, a, how)) return why;
+  auto vectors = [](const void* p, const int64_t* stride) {
+    return aligned(p, 16) && stride[3] == 1 && stride[0] % 8 == 0 && stride[1] % 8 == 0 && stride[2] % 8 == 0;
+  };
+  const int how =
+      (vectors(a.k, a.k_stride) ? kKeyVectors : 0) | (vectors(a.v, a.v_stride) ? kValueVectors : 0) |
+      (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 ? kQueryPairs : 0);
+  if (const char* why = launch_dependent(decode_tensor_core<T, Width>, blocks, kThreads, S::bytes, stream, 1, a, how))
+    return why;
   return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
 }
 
@@ -268,10 +299,14 @@ template <typename T> const char* by_width(const AttentionDecodeArgs& a, cudaStr
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
   const AttentionDecodeArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   switch (a.dtype) {
-    case FS_FLOAT16: return by_width<__half>(a, static_cast<cudaStream_t>(stream));
-    case FS_BFLOAT16: return by_width<__nv_bfloat16>(a, static_cast<cudaStream_t>(stream));
+    case FS_FLOAT16:
+      return by_width<__half>(a, static_cast<cudaStream_t>(stream));
+    case FS_BFLOAT16:
+      return by_width<__nv_bfloat16>(a, static_cast<cudaStream_t>(stream));
   }
-  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes float32)";
+  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes "
+         "float32)";
 }

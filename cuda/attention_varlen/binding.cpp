@@ -1,9 +1,11 @@
-// Packed attention for torch: fusescope::attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale?, impl) -> (T_q, H, D).
+// Packed attention for torch: fusescope::attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale?, impl) ->
+// (T_q, H, D).
 //
-// scale: 1/sqrt(D) where it is None. impl: run() of handle.h. Everything is checked here, because the operator is called without
-// checks in Python before it.
+// scale: 1/sqrt(D) where it is None. impl: run() of handle.h. Everything is checked here, because the operator is
+// called without checks in Python before it.
 //
-// Nothing waits for the lengths: the launch is sized by the number of rows and sequences, and blocks find their sequence themselves.
+// Nothing waits for the lengths: the launch is sized by the number of rows and sequences, and blocks find their
+// sequence themselves.
 #include <cmath>
 
 #include "../common/handle.h"
@@ -33,13 +35,15 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
   const int64_t Tq = q_size[0], H = q_size[1], D = q_size[2], Tk = k_size[0], Hkv = k_size[1];
   for (const Handle* t : {&k, &v}) {
     const int64_t* size = t->sizes();
-    STD_TORCH_CHECK(size[0] == Tk && size[1] == Hkv && size[2] == D && t->dtype() == q.dtype() && t->device_type() == q.device_type() &&
-                        t->device_index() == q.device_index(),
+    STD_TORCH_CHECK(size[0] == Tk && size[1] == Hkv && size[2] == D && t->dtype() == q.dtype() &&
+                        t->device_type() == q.device_type() && t->device_index() == q.device_index(),
                     "k and v are (T_k, H_kv, D) of q's head_dim, dtype and device");
   }
   STD_TORCH_CHECK(H > 0 && Hkv > 0 && H % Hkv == 0, "there is at least one head and H is a multiple of H_kv");
-  STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D, " (a multiple of 8 from 32 to 256 is)");
-  STD_TORCH_CHECK(Tq < (int64_t(1) << 30) && Tk < (int64_t(1) << 30) && H < (int64_t(1) << 16), "unsupported: 2^30 rows or 2^16 heads");
+  STD_TORCH_CHECK(D % 8 == 0 && D >= 32 && D <= 256, "unsupported: head_dim ", D,
+                  " (a multiple of 8 from 32 to 256 is)");
+  STD_TORCH_CHECK(Tq < (int64_t(1) << 30) && Tk < (int64_t(1) << 30) && H < (int64_t(1) << 16),
+                  "unsupported: 2^30 rows or 2^16 heads");
 
   AttentionVarlenArgs args{};
   args.cu_q = offsets(cu_q, "cu_seqlens_q", q);
@@ -80,7 +84,8 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
-      "attention_varlen(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, bool causal, float? scale, "
+      "attention_varlen(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, bool causal, float? "
+      "scale, "
       "str impl) -> Tensor");
 }
 #endif

@@ -1,4 +1,5 @@
-// OpenMP over (sequence, head, 64 query rows); K transposed and V widened a tile of 64 keys at a time, products in register blocks.
+// OpenMP over (sequence, head, 64 query rows); K transposed and V widened a tile of 64 keys at a time, products in
+// register blocks.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -28,7 +29,8 @@ void scores(const float* q, const float* kt, float* s, int head_dim, int width) 
 }
 
 // o[r] = o[r] shrink[r] + sum over keys j < live of p[r][j] v[j], for kRows rows and Count vectors of columns.
-template <int Count> void add_values(const float* p, const float* v, float* o, const float* shrink, int live, int width) {
+template <int Count>
+void add_values(const float* p, const float* v, float* o, const float* shrink, int live, int width) {
   Block sum[kRows][Count];
   for (int r = 0; r < kRows; ++r)
     for (int c = 0; c < Count; ++c) sum[r][c] = cpu_block::load(o + r * width + c * kBlock) * shrink[r];
@@ -50,18 +52,24 @@ template <typename T> struct Varlen {
     int q_first, queries, k_first, keys, row, head;
   };
 
-  static int start_of(const int32_t* cu, int b, int batch, int total) { return b == 0 ? 0 : b > batch ? total : std::clamp(cu[b], 0, total); }
+  static int start_of(const int32_t* cu, int b, int batch, int total) {
+    return b == 0 ? 0 : b > batch ? total : std::clamp(cu[b], 0, total);
+  }
 
-  // Rows of one head from `row` on as fp32: Transposed, element (j, d) at [d][j] of 64, else at [j][d] of `width`; zeros beyond.
-  template <bool Transposed> void pack(const void* base, const int64_t* stride, int64_t row, int head, int rows, float factor, float* to) const {
+  // Rows of one head from `row` on as fp32: Transposed, element (j, d) at [d][j] of 64, else at [j][d] of `width`;
+  // zeros beyond.
+  template <bool Transposed>
+  void pack(const void* base, const int64_t* stride, int64_t row, int head, int rows, float factor, float* to) const {
     const T* from = static_cast<const T*>(base) + row * stride[0] + head * stride[1];
     std::fill_n(to, kTile * (Transposed ? head_dim : width), 0.f);
     for (int j = 0; j < rows; ++j)
-      for (int d = 0; d < head_dim; ++d) to[Transposed ? d * kTile + j : j * width + d] = to_float(from[j * stride[0] + d * stride[2]]) * factor;
+      for (int d = 0; d < head_dim; ++d)
+        to[Transposed ? d * kTile + j : j * width + d] = to_float(from[j * stride[0] + d * stride[2]]) * factor;
   }
 
   void run_task(const Task& t) const {
-    alignas(64) static thread_local float q[kTile * kWidest], kt[kTile * kWidest], v[kTile * kWidest], o[kTile * kWidest];
+    alignas(64) static thread_local float q[kTile * kWidest], kt[kTile * kWidest], v[kTile * kWidest],
+        o[kTile * kWidest];
     alignas(64) float s[kRows * kTile];
     float maximum[kTile], sum[kTile];
     const int rows = std::min(kTile, t.queries - t.row), head_kv = t.head / (a.heads / a.heads_kv);
@@ -97,10 +105,17 @@ template <typename T> struct Varlen {
         for (int d = 0; d < width; d += 4 * kBlock) {
           float* const to = o + r * width + d;
           switch (std::min(4, (width - d) / kBlock)) {
-            case 1: add_values<1>(s, v + d, to, shrink, live, width); break;
-            case 2: add_values<2>(s, v + d, to, shrink, live, width); break;
-            case 3: add_values<3>(s, v + d, to, shrink, live, width); break;
-            default: add_values<4>(s, v + d, to, shrink, live, width);
+            case 1:
+              add_values<1>(s, v + d, to, shrink, live, width);
+              break;
+            case 2:
+              add_values<2>(s, v + d, to, shrink, live, width);
+              break;
+            case 3:
+              add_values<3>(s, v + d, to, shrink, live, width);
+              break;
+            default:
+              add_values<4>(s, v + d, to, shrink, live, width);
           }
         }
       }
@@ -115,7 +130,8 @@ template <typename T> struct Varlen {
   const char* run() const {
     std::vector<Task> tasks;
     for (int b = 0; b <= a.batch; ++b) {  // the rows after the last sequence count as one more, without keys
-      const int q_first = start_of(a.cu_q, b, a.batch, a.total_q), queries = start_of(a.cu_q, b + 1, a.batch, a.total_q) - q_first;
+      const int q_first = start_of(a.cu_q, b, a.batch, a.total_q),
+                queries = start_of(a.cu_q, b + 1, a.batch, a.total_q) - q_first;
       const int k_first = b < a.batch ? start_of(a.cu_k, b, a.batch, a.total_k) : 0;
       const int keys = b < a.batch ? std::max(0, start_of(a.cu_k, b + 1, a.batch, a.total_k) - k_first) : 0;
       for (int head = 0; head < a.heads; ++head)
@@ -130,6 +146,7 @@ template <typename T> struct Varlen {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void*) {
-  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   return dispatch(args->dtype, [&](auto zero) { return Varlen<decltype(zero)>{*args}.run(); });
 }

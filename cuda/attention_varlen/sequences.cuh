@@ -1,12 +1,13 @@
 // Which rows of which sequence a block works on, found on the device without a list.
 //
-// Blocks take up to R query rows of one sequence. T_q / R + batch + 1 slots, rounded down, are enough for any lengths, so the launch
-// depends on nothing that lies on the device; slots beyond the last block end at once. The rows after the last sequence count as one
-// more sequence, without keys.
+// Blocks take up to R query rows of one sequence. T_q / R + batch + 1 slots, rounded down, are enough for any lengths,
+// so the launch depends on nothing that lies on the device; slots beyond the last block end at once. The rows after the
+// last sequence count as one more sequence, without keys.
 //
-// Up to 31 sequences: a lane each. Sequences are ranked by their keys, and the longest have the first slots, so that what runs at
-// the end of the grid is short. More: sequence b owns the slots from cu_q[b] / R + b on, which are never fewer than its blocks and
-// known from cu_q[b] alone, and 32 lanes search for it. In a sequence the last rows come first: under causal they see most keys.
+// Up to 31 sequences: a lane each. Sequences are ranked by their keys, and the longest have the first slots, so that
+// what runs at the end of the grid is short. More: sequence b owns the slots from cu_q[b] / R + b on, which are never
+// fewer than its blocks and known from cu_q[b] alone, and 32 lanes search for it. In a sequence the last rows come
+// first: under causal they see most keys.
 #pragma once
 #include "../common/launch.cuh"
 #include "attention_varlen.cuh"
@@ -15,7 +16,7 @@ namespace varlen {
 struct Work {
   int q_first, queries;  // of the sequence: its first row in q, how many
   int k_first, keys;
-  int row;               // the block's first row within the sequence; queries or more: nothing to do
+  int row;  // the block's first row within the sequence; queries or more: nothing to do
 };
 
 __device__ __forceinline__ int start_of(const int32_t* cu, int b, int batch, int total) {
@@ -25,7 +26,9 @@ __device__ __forceinline__ int start_of(const int32_t* cu, int b, int batch, int
 
 inline int64_t slots(const AttentionVarlenArgs& a, int rows) { return int64_t(a.total_q) / rows + a.batch + 1; }
 
-template <typename V> __device__ __forceinline__ V from_lane(V x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+template <typename V> __device__ __forceinline__ V from_lane(V x, int lane) {
+  return __shfl_sync(0xffffffffu, x, lane);
+}
 __device__ __forceinline__ int warp_max(int x) {
 #pragma unroll
   for (int d = 16; d > 0; d /= 2) {
@@ -45,7 +48,9 @@ __device__ __forceinline__ Work sequence(const AttentionVarlenArgs& a, int b) {
   return w;
 }
 
-template <int R> __device__ __forceinline__ int blocks_of(const Work& w) { return w.queries > 0 ? (w.queries - 1) / R + 1 : 0; }
+template <int R> __device__ __forceinline__ int blocks_of(const Work& w) {
+  return w.queries > 0 ? (w.queries - 1) / R + 1 : 0;
+}
 
 // The work of a slot where every sequence has a lane.
 template <int R> __device__ __forceinline__ Work ranked(const AttentionVarlenArgs& a, int slot) {
@@ -61,7 +66,8 @@ template <int R> __device__ __forceinline__ Work ranked(const AttentionVarlenArg
   const int owner = warp_max(slot >= first && slot - first < blocks ? lane : -1);
   if (owner < 0) return Work{};
   const int row = (blocks - 1 - (slot - first)) * R;
-  return {from_lane(w.q_first, owner), from_lane(w.queries, owner), from_lane(w.k_first, owner), from_lane(w.keys, owner), from_lane(row, owner)};
+  return {from_lane(w.q_first, owner), from_lane(w.queries, owner), from_lane(w.k_first, owner),
+          from_lane(w.keys, owner), from_lane(row, owner)};
 }
 
 // The work of a slot of more sequences: 32 lanes try 32 places at once, two rounds up to 1024 sequences.
@@ -70,7 +76,8 @@ template <int R> __device__ __forceinline__ Work searched(const AttentionVarlenA
   int b = 0, count = a.batch + 1;  // it is one of b ... b + count - 1
   while (count > 1) {
     const int step = (count + 31) / 32, at = b + lane * step;
-    const int last = warp_max(lane * step < count && start_of(a.cu_q, at, a.batch, a.total_q) / R + at <= slot ? lane : 0);
+    const int last =
+        warp_max(lane * step < count && start_of(a.cu_q, at, a.batch, a.total_q) / R + at <= slot ? lane : 0);
     b += last * step;
     count = count - last * step < step ? count - last * step : step;
   }
@@ -82,7 +89,9 @@ template <int R> __device__ __forceinline__ Work searched(const AttentionVarlenA
 }
 
 // What a block of R query rows does in this slot; whole warps call it.
-template <int R> __device__ __forceinline__ Work work_of(const AttentionVarlenArgs& a, int slot) { return a.batch < 32 ? ranked<R>(a, slot) : searched<R>(a, slot); }
+template <int R> __device__ __forceinline__ Work work_of(const AttentionVarlenArgs& a, int slot) {
+  return a.batch < 32 ? ranked<R>(a, slot) : searched<R>(a, slot);
+}
 
 // Keys that the row sees; 0 or fewer: none.
 __device__ __forceinline__ int keys_of_row(const AttentionVarlenArgs& a, const Work& w, int row) {

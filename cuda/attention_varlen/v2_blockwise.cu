@@ -1,17 +1,20 @@
-// Tensor cores on 64 x 64 tiles of each sequence: mma.sync, cp.async one tile ahead, a block finds its sequence by itself.
+// Tensor cores on 64 x 64 tiles of each sequence: mma.sync, cp.async one tile ahead, a block finds its sequence by
+// itself.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
 //
-// Attention's v2 without lists: what a warp does with a tile is in ../attention/warp_tiles.cuh. Only the tiles at the end of the keys and,
-// under causal, on the diagonal are masked. Keys and values beyond the sequence's end are never read: they are the next sequence's, and
-// its infinities would come through a weight of zero.
+// Attention's v2 without lists: what a warp does with a tile is in ../attention/warp_tiles.cuh. Only the tiles at the
+// end of the keys and, under causal, on the diagonal are masked. Keys and values beyond the sequence's end are never
+// read: they are the next sequence's, and its infinities would come through a weight of zero.
 #include "../attention/warp_tiles.cuh"
 #include "sequences.cuh"
 
 namespace {
 using namespace warp_tiles;
 
-template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_blockwise(const __grid_constant__ AttentionVarlenArgs a, int vectors) {
+template <typename T, int Width>
+__global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_blockwise(
+    const __grid_constant__ AttentionVarlenArgs a, int vectors) {
   using S = Shape<Width>;
   constexpr int Bytes = S::tile_bytes;
   extern __shared__ __align__(128) char shared[];
@@ -23,9 +26,12 @@ template <typename T, int Width> __global__ void __launch_bounds__(kThreads, Sha
   const varlen::Work w = varlen::work_of<kTile>(a, int(blockIdx.x / a.heads));
   if (w.row >= w.queries) return;
   const int head = int(blockIdx.x % a.heads), head_kv = head / (a.heads / a.heads_kv);
-  const Rows<T> q{static_cast<const T*>(a.q) + w.q_first * a.q_stride[0] + head * a.q_stride[1], a.q_stride[0], a.q_stride[2], w.queries, bool(vectors & 1)};
-  const Rows<T> k{static_cast<const T*>(a.k) + w.k_first * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[0], a.k_stride[2], w.keys, bool(vectors & 2)};
-  const Rows<T> v{static_cast<const T*>(a.v) + w.k_first * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[0], a.v_stride[2], w.keys, bool(vectors & 4)};
+  const Rows<T> q{static_cast<const T*>(a.q) + w.q_first * a.q_stride[0] + head * a.q_stride[1], a.q_stride[0],
+                  a.q_stride[2], w.queries, bool(vectors & 1)};
+  const Rows<T> k{static_cast<const T*>(a.k) + w.k_first * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[0],
+                  a.k_stride[2], w.keys, bool(vectors & 2)};
+  const Rows<T> v{static_cast<const T*>(a.v) + w.k_first * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[0],
+                  a.v_stride[2], w.keys, bool(vectors & 4)};
   const int most = varlen::keys_of_row(a, w, w.row + kTile - 1), tiles = most > 0 ? (most + kTile - 1) / kTile : 0;
 
   Warp<T, Width> mine;
@@ -83,7 +89,9 @@ template <typename T, int Width> const char* launch(const AttentionVarlenArgs& a
   const int64_t grid = varlen::slots(a, kTile) * a.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
   if (const char* why = allow_shared<varlen_blockwise<T, Width>>(Shape<Width>::bytes)) return why;
-  auto vectors = [](const void* p, const int64_t* stride) { return aligned(p, 16) && stride[2] == 1 && stride[0] % 8 == 0 && stride[1] % 8 == 0; };
+  auto vectors = [](const void* p, const int64_t* stride) {
+    return aligned(p, 16) && stride[2] == 1 && stride[0] % 8 == 0 && stride[1] % 8 == 0;
+  };
   const int how = vectors(a.q, a.q_stride) | vectors(a.k, a.k_stride) << 1 | vectors(a.v, a.v_stride) << 2;
   varlen_blockwise<T, Width><<<unsigned(grid), kThreads, Shape<Width>::bytes, stream>>>(a, how);
   return launch_error();
@@ -101,10 +109,14 @@ template <typename T> const char* by_width(const AttentionVarlenArgs& a, cudaStr
 
 FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream) {
   const AttentionVarlenArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256) return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
+  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
+    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   switch (a.dtype) {
-    case FS_FLOAT16: return by_width<__half>(a, static_cast<cudaStream_t>(stream));
-    case FS_BFLOAT16: return by_width<__nv_bfloat16>(a, static_cast<cudaStream_t>(stream));
+    case FS_FLOAT16:
+      return by_width<__half>(a, static_cast<cudaStream_t>(stream));
+    case FS_BFLOAT16:
+      return by_width<__nv_bfloat16>(a, static_cast<cudaStream_t>(stream));
   }
-  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_rowwise takes float32)";
+  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_rowwise takes "
+         "float32)";
 }

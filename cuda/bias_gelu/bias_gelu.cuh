@@ -1,11 +1,12 @@
 // GELU of a sum: out[r, j] = gelu(x[r, j] + bias[j]), in the form with erf or in the one with tanh.
 //
-// With erf: gelu(v) = v Phi(v), Phi the normal distribution function. What is computed is the tail q(a) = Phi(-a), a = |v|:
+// With erf: gelu(v) = v Phi(v), Phi the normal distribution function. What is computed is the tail q(a) = Phi(-a), a =
+// |v|:
 //   q(a) = exp(-a^2 / 2) P(t), t = 1 / (1 + 0.3 a),   gelu(v) = v (1 - q) for v >= 0, v q for v < 0,
-// so that no two nearly equal numbers are subtracted and small results keep their relative accuracy. P is a polynomial of degree 8
-// without constant term, fitted to erfcx(a / sqrt 2) / 2 by least squares reweighted towards the largest relative error, which is
-// 1.2e-7 for a from 0 to 13 (beyond, the result is below 1e-36).
-// With tanh: v / 2 (1 + tanh(sqrt(2 / pi) (v + 0.044715 v^3))) = v / (1 + exp(-2 sqrt(2 / pi) (v + 0.044715 v^3))).
+// so that no two nearly equal numbers are subtracted and small results keep their relative accuracy. P is a polynomial
+// of degree 8 without constant term, fitted to erfcx(a / sqrt 2) / 2 by least squares reweighted towards the largest
+// relative error, which is 1.2e-7 for a from 0 to 13 (beyond, the result is below 1e-36). With tanh: v / 2 (1 +
+// tanh(sqrt(2 / pi) (v + 0.044715 v^3))) = v / (1 + exp(-2 sqrt(2 / pi) (v + 0.044715 v^3))).
 #pragma once
 #include "../common/interface.h"
 

@@ -7,7 +7,8 @@
 using namespace fusescope_cpu;
 
 namespace {
-constexpr int64_t PIECE = 1024;  // elements of a row that one thread takes at a time: fp32 copies of them stay in the first-level cache
+constexpr int64_t PIECE =
+    1024;  // elements of a row that one thread takes at a time: fp32 copies of them stay in the first-level cache
 
 template <bool Tanh> void gelu_of(const float* x, const float* bias, float* out, int64_t count) {
   auto gelu = [](float v) {

@@ -9,8 +9,8 @@ namespace {
 constexpr int THREADS = 256;
 
 template <typename T, bool Tanh>
-__global__ void __launch_bounds__(THREADS)
-    bias_gelu_one_element(const T* x, const T* bias, T* out, int64_t x_row, int64_t cols, int64_t total) {
+__global__ void __launch_bounds__(THREADS) bias_gelu_one_element(const T* x, const T* bias, T* out, int64_t x_row,
+                                                                 int64_t cols, int64_t total) {
   const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
   if (i >= total) return;
   const int64_t r = i / cols, j = i - r * cols;
@@ -28,8 +28,9 @@ FUSESCOPE_KERNEL(const BiasGeluArgs* args, void* stream) {
     auto x = static_cast<const T*>(args->x), bias = static_cast<const T*>(args->bias);
     auto out = static_cast<T*>(args->out);
     auto start = [&](auto tanh) {
-      bias_gelu_one_element<T, decltype(tanh)::value><<<unsigned(blocks), THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
-          x, bias, out, args->x_row, args->cols, total);
+      bias_gelu_one_element<T, decltype(tanh)::value>
+          <<<unsigned(blocks), THREADS, 0, static_cast<cudaStream_t>(stream)>>>(x, bias, out, args->x_row, args->cols,
+                                                                                total);
       return launch_error();
     };
     return args->tanh ? start(std::true_type{}) : start(std::false_type{});

@@ -1,4 +1,5 @@
-// A thread keeps 16 bytes of the bias in registers and walks down its columns, four rows of 16-byte loads in flight at a time.
+// A thread keeps 16 bytes of the bias in registers and walks down its columns, four rows of 16-byte loads in flight at
+// a time.
 #include "../common/gelu.h"
 #include "../common/row.cuh"
 #include "bias_gelu.cuh"
@@ -8,9 +9,9 @@ constexpr int THREADS = 256, ROWS = 4;  // rows that a thread loads before it co
 
 // Thread t has column pack t mod packs and rows t div packs, + groups, + 2 groups, ...
 template <typename T, bool Tanh, bool Wide>
-__global__ void __launch_bounds__(THREADS)
-    bias_gelu_vectorised(const T* x, const T* bias, T* out, int64_t rows, int64_t x_row, int64_t cols, int64_t packs,
-                         int64_t groups) {
+__global__ void __launch_bounds__(THREADS) bias_gelu_vectorised(const T* x, const T* bias, T* out, int64_t rows,
+                                                                int64_t x_row, int64_t cols, int64_t packs,
+                                                                int64_t groups) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
   using Held = row::Held<T, 32, width, Wide>;  // for its packs
   const int64_t t = int64_t(blockIdx.x) * THREADS + threadIdx.x;
@@ -40,7 +41,8 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T, bool Tanh, bool Wide> const char* launch(const BiasGeluArgs& args, cudaStream_t stream) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
   const int64_t packs = args.cols / width;
-  // As many threads as fit on the device at once, so that each keeps its bias over many rows; fewer where the work is less.
+  // As many threads as fit on the device at once, so that each keeps its bias over many rows; fewer where the work is
+  // less.
   const int64_t wanted = int64_t(multiprocessors()) * 2048 / packs;
   const int64_t groups = wanted < 1 ? 1 : (wanted > args.rows ? args.rows : wanted);
   const int64_t blocks = (packs * groups + THREADS - 1) / THREADS;

@@ -1,7 +1,9 @@
-// LayerNorm of a sum: s = x + bias + residual, out[r, j] = (s[r, j] - mean_r) / sqrt(var_r + eps) * weight[j] + shift[j].
+// LayerNorm of a sum: s = x + bias + residual, out[r, j] = (s[r, j] - mean_r) / sqrt(var_r + eps) * weight[j] +
+// shift[j].
 //
-// The sum is kept in fp32: it is not rounded to the storage type before the norm. As in cuda/layernorm, the first element of a
-// row's sum is subtracted from all others before anything is added up, and the variance is taken about the mean.
+// The sum is kept in fp32: it is not rounded to the storage type before the norm. As in cuda/layernorm, the first
+// element of a row's sum is subtracted from all others before anything is added up, and the variance is taken about the
+// mean.
 #pragma once
 #include "../common/interface.h"
 
@@ -16,6 +18,6 @@ struct BiasResidualLayernormArgs {
   int64_t cols;          // >= 1
   int64_t x_row;         // distances between rows in elements, >= 0
   int64_t residual_row;
-  float eps;             // >= 0
-  int32_t dtype;         // FusescopeDtype of all of them
+  float eps;      // >= 0
+  int32_t dtype;  // FusescopeDtype of all of them
 };

@@ -1,13 +1,14 @@
-// LayerNorm of x + bias + residual for torch: fusescope::bias_residual_layernorm(Tensor x, Tensor? bias, Tensor? residual,
-// Tensor weight, Tensor shift, float eps, str impl) -> Tensor.
+// LayerNorm of x + bias + residual for torch: fusescope::bias_residual_layernorm(Tensor x, Tensor? bias, Tensor?
+// residual, Tensor weight, Tensor shift, float eps, str impl) -> Tensor.
 #include "../common/row_operands.h"
 #include "bias_residual_layernorm.cuh"
 
 namespace {
 using namespace fusescope;
 
-Tensor bias_residual_layernorm(const Tensor& x, const std::optional<Tensor>& bias, const std::optional<Tensor>& residual,
-                               const Tensor& weight, const Tensor& shift, double eps, const std::string& impl) {
+Tensor bias_residual_layernorm(const Tensor& x, const std::optional<Tensor>& bias,
+                               const std::optional<Tensor>& residual, const Tensor& weight, const Tensor& shift,
+                               double eps, const std::string& impl) {
   STD_TORCH_CHECK(x.dim() >= 1, "bias_residual_layernorm takes a tensor of at least one dimension");
   const Rows xs = as_rows(x);
   const std::optional<Tensor> b = optional_row_vector(bias, "bias", x);
@@ -30,7 +31,9 @@ Tensor bias_residual_layernorm(const Tensor& x, const std::optional<Tensor>& bia
 
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
-  m.def("bias_residual_layernorm(Tensor x, Tensor? bias, Tensor? residual, Tensor weight, Tensor shift, float eps, str impl) -> Tensor");
+  m.def(
+      "bias_residual_layernorm(Tensor x, Tensor? bias, Tensor? residual, Tensor weight, Tensor shift, float eps, str "
+      "impl) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) {

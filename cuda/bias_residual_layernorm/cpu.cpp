@@ -1,4 +1,5 @@
-// The sum of a row goes into a buffer that stays in the first-level cache; mean, variance and result are passes over that.
+// The sum of a row goes into a buffer that stays in the first-level cache; mean, variance and result are passes over
+// that.
 #include <memory>
 
 #include "../common/cpu_norm.h"
@@ -8,8 +9,8 @@ using namespace fusescope_cpu;
 
 namespace {
 // Rows of fp32; bias and residual may be nullptr. out may be sum.
-void norm_row(const float* x, const float* bias, const float* residual, const float* weight, const float* shift, float* out,
-              float* sum, int64_t cols, float eps) {
+void norm_row(const float* x, const float* bias, const float* residual, const float* weight, const float* shift,
+              float* out, float* sum, int64_t cols, float eps) {
   if (bias && residual) {
 #pragma omp simd
     for (int64_t j = 0; j < cols; ++j) sum[j] = x[j] + bias[j] + residual[j];

@@ -1,4 +1,5 @@
-// LayerNorm of a sum with the row in registers: what v2_registers and v3_few_rows share; they differ in the threads of a row.
+// LayerNorm of a sum with the row in registers: what v2_registers and v3_few_rows share; they differ in the threads of
+// a row.
 #pragma once
 #include "../common/dependent.cuh"
 #include "../common/reduce.cuh"
@@ -10,9 +11,9 @@ namespace {
 template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
 
 template <typename T, int Threads, int Each, bool Wide>
-__global__ void __launch_bounds__(Threads* ROWS<Threads>)
-    bias_residual_layernorm_held(const T* x, const T* bias, const T* residual, const T* weight, const T* shift, T* out,
-                                 int64_t rows, int64_t x_row, int64_t residual_row, int cols, float eps) {
+__global__ void __launch_bounds__(Threads* ROWS<Threads>) bias_residual_layernorm_held(
+    const T* x, const T* bias, const T* residual, const T* weight, const T* shift, T* out, int64_t rows, int64_t x_row,
+    int64_t residual_row, int cols, float eps) {
   wait_for_previous();
   let_next_start();
   const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
@@ -56,9 +57,10 @@ __global__ void __launch_bounds__(Threads* ROWS<Threads>)
 // Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.
 constexpr int STREAM = 1024;
 template <typename T, bool Wide>
-__global__ void __launch_bounds__(STREAM)
-    bias_residual_layernorm_streamed(const T* x, const T* bias, const T* residual, const T* weight, const T* shift, T* out,
-                                     int64_t x_row, int64_t residual_row, int64_t cols, float eps) {
+__global__ void __launch_bounds__(STREAM) bias_residual_layernorm_streamed(const T* x, const T* bias, const T* residual,
+                                                                           const T* weight, const T* shift, T* out,
+                                                                           int64_t x_row, int64_t residual_row,
+                                                                           int64_t cols, float eps) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
   using Held = row::Held<T, 32, width, Wide>;  // for its packs
   x += blockIdx.x * x_row;
@@ -122,12 +124,14 @@ const char* launch_wide(const BiasResidualLayernormArgs& args, cudaStream_t stre
     constexpr int rows = ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    return launch_dependent(bias_residual_layernorm_held<T, threads.value, each.value, Wide>, unsigned(blocks), threads.value * rows, 0, stream, 1, x,
-                            bias, residual, weight, shift, out, args.rows, args.x_row, args.residual_row, int(args.cols), args.eps);
+    return launch_dependent(bias_residual_layernorm_held<T, threads.value, each.value, Wide>, unsigned(blocks),
+                            threads.value * rows, 0, stream, 1, x, bias, residual, weight, shift, out, args.rows,
+                            args.x_row, args.residual_row, int(args.cols), args.eps);
   });
 }
 
-template <typename ByLength> const char* launch(const BiasResidualLayernormArgs& args, void* stream, ByLength by_length) {
+template <typename ByLength>
+const char* launch(const BiasResidualLayernormArgs& args, void* stream, ByLength by_length) {
   return dispatch(args.dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool vectors = aligned(args.bias, 16) && aligned(args.weight, 16) && aligned(args.shift, 16);  // nullptr is

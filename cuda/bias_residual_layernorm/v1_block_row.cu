@@ -1,4 +1,5 @@
-// A block a row, three passes over global memory, each adding x, bias and residual anew: mean, variance about it, result.
+// A block a row, three passes over global memory, each adding x, bias and residual anew: mean, variance about it,
+// result.
 #include "../common/launch.cuh"
 #include "../common/reduce.cuh"
 #include "bias_residual_layernorm.cuh"
@@ -6,10 +7,9 @@
 namespace {
 constexpr int THREADS = 256;
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS)
-    bias_residual_layernorm_block_row(const T* x, const T* bias, const T* residual, const T* weight, const T* shift, T* out,
-                                      int64_t x_row, int64_t residual_row, int64_t cols, float eps) {
+template <typename T> __global__ void __launch_bounds__(THREADS) bias_residual_layernorm_block_row(
+    const T* x, const T* bias, const T* residual, const T* weight, const T* shift, T* out, int64_t x_row,
+    int64_t residual_row, int64_t cols, float eps) {
   x += blockIdx.x * x_row;
   if (residual) residual += blockIdx.x * residual_row;
   out += blockIdx.x * cols;
@@ -40,8 +40,8 @@ FUSESCOPE_KERNEL(const BiasResidualLayernormArgs* args, void* stream) {
     using T = decltype(zero);
     bias_residual_layernorm_block_row<T><<<unsigned(args->rows), THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
         static_cast<const T*>(args->x), static_cast<const T*>(args->bias), static_cast<const T*>(args->residual),
-        static_cast<const T*>(args->weight), static_cast<const T*>(args->shift), static_cast<T*>(args->out), args->x_row,
-        args->residual_row, args->cols, args->eps);
+        static_cast<const T*>(args->weight), static_cast<const T*>(args->shift), static_cast<T*>(args->out),
+        args->x_row, args->residual_row, args->cols, args->eps);
     return launch_error();
   });
 }

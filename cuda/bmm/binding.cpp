@@ -1,4 +1,5 @@
-// Batched matrix product for torch: fusescope::bmm(Tensor a, Tensor b, str impl) -> Tensor, with the shapes of torch.matmul.
+// Batched matrix product for torch: fusescope::bmm(Tensor a, Tensor b, str impl) -> Tensor, with the shapes of
+// torch.matmul.
 #include "../common/matrix.h"
 #include "bmm.cuh"
 
@@ -7,7 +8,8 @@
 namespace {
 using namespace fusescope;
 
-// Size of batch dimension i out of `rank`, counted from the outermost of the broadcast shape; 1 where the tensor has none.
+// Size of batch dimension i out of `rank`, counted from the outermost of the broadcast shape; 1 where the tensor has
+// none.
 int64_t batch_size(const Tensor& t, int64_t i, int64_t rank) {
   const int64_t own = t.dim() - 2, j = i - (rank - own);
   return j < 0 ? 1 : t.sizes()[j];
@@ -18,7 +20,8 @@ int64_t batch_step(const Tensor& t, int64_t i, int64_t rank) {
   return j < 0 || t.sizes()[j] == 1 ? 0 : t.strides()[j];
 }
 
-// Appends a dimension inside the others, or merges it with the last one where both operands go on evenly from that into this.
+// Appends a dimension inside the others, or merges it with the last one where both operands go on evenly from that into
+// this.
 void append(BmmArgs& args, int64_t size, int64_t a_step, int64_t b_step) {
   if (size == 1) return;
   if (args.rank > 0) {
@@ -30,7 +33,8 @@ void append(BmmArgs& args, int64_t size, int64_t a_step, int64_t b_step) {
       return;
     }
   }
-  STD_TORCH_CHECK(args.rank < BMM_BATCH_DIMS, "unsupported: more than ", BMM_BATCH_DIMS, " batch dimensions that do not merge");
+  STD_TORCH_CHECK(args.rank < BMM_BATCH_DIMS, "unsupported: more than ", BMM_BATCH_DIMS,
+                  " batch dimensions that do not merge");
   args.size[args.rank] = size;
   args.a_step[args.rank] = a_step;
   args.b_step[args.rank] = b_step;
@@ -64,11 +68,12 @@ Tensor bmm(const Tensor& a, const Tensor& b, const std::string& impl) {
   Tensor out = torch::stable::new_empty(x, shape);
 
   const MatrixStrides xs = matrix_strides(x), ys = matrix_strides(y);
-  args.matrix = GemmArgs{x.const_data_ptr(), y.const_data_ptr(), out.mutable_data_ptr(), m, n, k,
-                         xs.row,             xs.col,             ys.row,                 ys.col, dtype_of(x)};
+  args.matrix =
+      GemmArgs{x.const_data_ptr(), y.const_data_ptr(), out.mutable_data_ptr(), m, n, k, xs.row, xs.col, ys.row, ys.col,
+               dtype_of(x)};
   if (args.rank == 1 && args.b_step[0] == 0 && (m == 1 || args.a_step[0] == m * xs.row)) {
-    // One B for all: the batch is more rows of A. With one row a matrix, the distance between matrices is that between rows,
-    // and the elements of a row must then lie side by side.
+    // One B for all: the batch is more rows of A. With one row a matrix, the distance between matrices is that between
+    // rows, and the elements of a row must then lie side by side.
     if (m > 1 || x.strides()[x.dim() - 1] == 1 || k == 1) {
       args.matrix.m = m * args.batch;
       args.matrix.a_row = args.a_step[0] / m;

@@ -1,4 +1,5 @@
-// The packed, register-blocked product of cuda/gemm, with the blocks of all matrices of the batch split over the OpenMP threads.
+// The packed, register-blocked product of cuda/gemm, with the blocks of all matrices of the batch split over the OpenMP
+// threads.
 #include "../common/cpu_matrix.h"
 #include "bmm.cuh"
 

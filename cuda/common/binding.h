@@ -1,6 +1,6 @@
-// Between torch and the C interface: tensors in, pointers out. Uses torch's stable ABI only, so one binary serves torch 2.11 to
-// 2.13. A family's binding.cpp is compiled twice: into the CPU library (which also holds the schema), and with FUSESCOPE_CUDA
-// defined into the CUDA library.
+// Between torch and the C interface: tensors in, pointers out. Uses torch's stable ABI only, so one binary serves
+// torch 2.11 to 2.13. A family's binding.cpp is compiled twice: into the CPU library (which also holds the schema), and
+// with FUSESCOPE_CUDA defined into the CUDA library.
 #pragma once
 #include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -28,7 +28,8 @@ namespace fusescope {
 using torch::stable::Tensor;
 using Entry = const char* (*)(const void* args, void* stream);
 
-// The entry point that the build gave to an implementation of a family; throws where this library has none of that name.
+// The entry point that the build gave to an implementation of a family; throws where this library has none of that
+// name.
 inline Entry find_entry(const std::string& family, const std::string& impl) {
   thread_local std::unordered_map<std::string, Entry> known;
   std::string symbol = "fusescope_" + family + "__" + impl;
@@ -40,23 +41,30 @@ inline Entry find_entry(const std::string& family, const std::string& impl) {
   dladdr(reinterpret_cast<void*>(&find_entry), &self);
   void* library = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   void* address = library ? dlsym(library, symbol.c_str()) : nullptr;
-  STD_TORCH_CHECK(address != nullptr, "unsupported: no implementation '", impl, "' of ", family, " is built for this device");
+  STD_TORCH_CHECK(address != nullptr, "unsupported: no implementation '", impl, "' of ", family,
+                  " is built for this device");
   return known[symbol] = reinterpret_cast<Entry>(address);
 }
 
 inline int dtype_of(const Tensor& t) {
   switch (t.scalar_type()) {
-    case torch::headeronly::ScalarType::Float: return FS_FLOAT32;
-    case torch::headeronly::ScalarType::Half: return FS_FLOAT16;
-    case torch::headeronly::ScalarType::BFloat16: return FS_BFLOAT16;
-    default: STD_TORCH_CHECK(false, "unsupported: dtype (float32, float16 and bfloat16 are)");
+    case torch::headeronly::ScalarType::Float:
+      return FS_FLOAT32;
+    case torch::headeronly::ScalarType::Half:
+      return FS_FLOAT16;
+    case torch::headeronly::ScalarType::BFloat16:
+      return FS_BFLOAT16;
+    default:
+      STD_TORCH_CHECK(false, "unsupported: dtype (float32, float16 and bfloat16 are)");
   }
 }
 
 inline Tensor as_contiguous(const Tensor& t) { return t.is_contiguous() ? t : torch::stable::contiguous(t); }
 
-// Runs an entry on the current stream of the tensor's device, with that device current for the call; throws its reason if any.
-template <typename Args> void run(const std::string& family, const std::string& impl, const Args& args, const Tensor& on) {
+// Runs an entry on the current stream of the tensor's device, with that device current for the call; throws its reason
+// if any.
+template <typename Args>
+void run(const std::string& family, const std::string& impl, const Args& args, const Tensor& on) {
   Entry entry = find_entry(family, impl);
   void* stream = nullptr;
 #ifdef FUSESCOPE_CUDA

@@ -1,4 +1,5 @@
-// What every CPU kernel needs: 16-bit floats as storage types with conversions to and from fp32 that compilers vectorise.
+// What every CPU kernel needs: 16-bit floats as storage types with conversions to and from fp32 that compilers
+// vectorise.
 #pragma once
 #include <cstring>
 
@@ -44,9 +45,12 @@ template <> inline Half from_float<Half>(float x) {
 // Calls body with a value of the storage type that a FusescopeDtype names.
 template <typename Body> inline const char* dispatch(int dtype, Body body) {
   switch (dtype) {
-    case FS_FLOAT32: return body(float{});
-    case FS_FLOAT16: return body(Half{});
-    case FS_BFLOAT16: return body(BFloat16{});
+    case FS_FLOAT32:
+      return body(float{});
+    case FS_FLOAT16:
+      return body(Half{});
+    case FS_BFLOAT16:
+      return body(BFloat16{});
   }
   return "unsupported: dtype (float32, float16 and bfloat16 are)";
 }

@@ -1,4 +1,5 @@
-// Runs of 16-bit floats to fp32 and back, by the machine's own conversion instructions: GCC does not vectorise _Float16 casts.
+// Runs of 16-bit floats to fp32 and back, by the machine's own conversion instructions: GCC does not vectorise _Float16
+// casts.
 #pragma once
 #ifdef __F16C__
 #include <immintrin.h>
@@ -29,7 +30,8 @@ template <> inline void widen(const Half* from, float* to, int64_t count) {
 template <> inline void narrow(const float* from, Half* to, int64_t count) {
   int64_t i = 0;
   for (; i + 8 <= count; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < count; ++i) to[i].bits = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
 }
 #endif

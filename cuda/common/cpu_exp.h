@@ -6,8 +6,9 @@
 namespace fusescope_cpu {
 
 // e^x to about 1.5 ulp for x <= 88; below -87.3 (results under 2^-126) it gives 0, and NaN gives NaN.
-// x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 in two parts, so that n ln 2 is subtracted exactly), then a polynomial in r of
-// degree 6 (Taylor coefficients: the remainder r^7 / 5040 is 1.2e-7 of the result at the ends) and n added to the exponent.
+// x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 in two parts, so that n ln 2 is subtracted exactly), then a polynomial in r
+// of degree 6 (Taylor coefficients: the remainder r^7 / 5040 is 1.2e-7 of the result at the ends) and n added to the
+// exponent.
 inline float fast_exp(float x) {
   const float shift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number, which is then in the low bits
   const float kept = x < -87.0f ? -87.0f : x;

@@ -1,8 +1,9 @@
 // Matrix product on the CPU: blocks packed to fp32 panels that stay in cache, and a register-blocked kernel over them.
 //
-// The scheme is Goto's (BLIS): a task owns a TileM x TileN block of C in fp32, walks k in steps of StepK, packs that step of A
-// and of B into panels MR rows and NR columns wide, and multiplies panel by panel with MR x NR accumulators in registers.
-// Packing also takes any strides and storage type, so there is one inner kernel. Tasks share nothing: no barrier anywhere.
+// The scheme is Goto's (BLIS): a task owns a TileM x TileN block of C in fp32, walks k in steps of StepK, packs that
+// step of A and of B into panels MR rows and NR columns wide, and multiplies panel by panel with MR x NR accumulators
+// in registers. Packing also takes any strides and storage type, so there is one inner kernel. Tasks share nothing: no
+// barrier anywhere.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -17,7 +18,7 @@ using fusescope_cpu::to_float;
 #if defined(__AVX512F__)
 constexpr int LANES = 16, MR = 12;  // 24 accumulators, 2 of B, the element of A from memory: 27 of 32 registers
 #else
-constexpr int LANES = 8, MR = 6;    // 12 accumulators, 2 of B, 1 of A: 15 of 16 registers
+constexpr int LANES = 8, MR = 6;  // 12 accumulators, 2 of B, 1 of A: 15 of 16 registers
 #endif
 constexpr int NR = 2 * LANES, StepK = 256, TileM = 16 * MR, TileN = 8 * NR;
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -57,7 +58,8 @@ inline void multiply_panels(const float* a, const float* b, float* c, int steps,
     }
   }
   for (int p = 0; p < steps; ++p) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(b + p * NR), b1 = *reinterpret_cast<const Vector*>(b + p * NR + LANES);
+    const Vector b0 = *reinterpret_cast<const Vector*>(b + p * NR),
+                 b1 = *reinterpret_cast<const Vector*>(b + p * NR + LANES);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; ++i) {
       const float x = a[p * MR + i];
@@ -73,17 +75,21 @@ inline void multiply_panels(const float* a, const float* b, float* c, int steps,
 }
 
 // Block (i0, j0) of one product, `rows` x `cols` of it.
-template <typename T> void multiply_block(const GemmArgs& g, const T* a, const T* b, T* c, int64_t i0, int64_t j0, Buffers& w) {
+template <typename T>
+void multiply_block(const GemmArgs& g, const T* a, const T* b, T* c, int64_t i0, int64_t j0, Buffers& w) {
   const int rows = int(std::min<int64_t>(TileM, g.m - i0)), cols = int(std::min<int64_t>(TileN, g.n - j0));
   if (g.k == 0) std::fill(w.c, w.c + TileM * TileN, 0.0f);
   for (int64_t p0 = 0; p0 < g.k; p0 += StepK) {
     const int steps = int(std::min<int64_t>(StepK, g.k - p0));
     for (int i = 0; i < rows; i += MR)
-      pack_panel<T, MR>(a + (i0 + i) * g.a_row + p0 * g.a_col, g.a_row, g.a_col, std::min(MR, rows - i), steps, w.a + i * StepK);
+      pack_panel<T, MR>(a + (i0 + i) * g.a_row + p0 * g.a_col, g.a_row, g.a_col, std::min(MR, rows - i), steps,
+                        w.a + i * StepK);
     for (int j = 0; j < cols; j += NR)
-      pack_panel<T, NR>(b + p0 * g.b_row + (j0 + j) * g.b_col, g.b_col, g.b_row, std::min(NR, cols - j), steps, w.b + j * StepK);
+      pack_panel<T, NR>(b + p0 * g.b_row + (j0 + j) * g.b_col, g.b_col, g.b_row, std::min(NR, cols - j), steps,
+                        w.b + j * StepK);
     for (int j = 0; j < cols; j += NR)
-      for (int i = 0; i < rows; i += MR) multiply_panels(w.a + i * StepK, w.b + j * StepK, w.c + i * TileN + j, steps, p0 == 0);
+      for (int i = 0; i < rows; i += MR)
+        multiply_panels(w.a + i * StepK, w.b + j * StepK, w.c + i * TileN + j, steps, p0 == 0);
   }
   for (int i = 0; i < rows; ++i) {
     T* out = c + (i0 + i) * g.n + j0;
@@ -93,7 +99,8 @@ template <typename T> void multiply_block(const GemmArgs& g, const T* a, const T
   }
 }
 
-// Few rows (a vector times a matrix, decoding): packing B would cost more than the product, so it is read once where it lies.
+// Few rows (a vector times a matrix, decoding): packing B would cost more than the product, so it is read once where it
+// lies.
 constexpr int FEW_ROWS = 4, FEW_COLS = 1024, FEW_STEPS = 2048;
 
 template <typename T> void multiply_few_rows(const GemmArgs& g, const T* a, const T* b, T* c, int64_t j0) {

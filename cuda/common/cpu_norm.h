@@ -23,8 +23,10 @@ template <typename F> inline double blocked_sum(const float* v, int64_t cols, F 
 // LayerNorm of v with the care for means far from zero of cuda/layernorm/layernorm.cuh. out may be v.
 inline void normalise(const float* v, const float* weight, const float* shift, float* out, int64_t cols, float eps) {
   const float first = v[0];
-  const float mean = float(blocked_sum(v, cols, [first](float x) { return x - first; }) / double(cols));  // of what is left
-  const double variance = blocked_sum(v, cols, [=](float x) { return (x - first - mean) * (x - first - mean); }) / double(cols);
+  const float mean =
+      float(blocked_sum(v, cols, [first](float x) { return x - first; }) / double(cols));  // of what is left
+  const double variance =
+      blocked_sum(v, cols, [=](float x) { return (x - first - mean) * (x - first - mean); }) / double(cols);
   const float scale = float(1.0 / std::sqrt(variance + double(eps)));
 #pragma omp simd
   for (int64_t j = 0; j < cols; ++j) out[j] = (v[j] - first - mean) * scale * weight[j] + shift[j];

@@ -1,7 +1,9 @@
-// Programmatic dependent launch: a kernel's blocks may start while those of the one before it on the stream still run (sm_90 and newer).
+// Programmatic dependent launch: a kernel's blocks may start while those of the one before it on the stream still run
+// (sm_90 and newer).
 //
-// A kernel that is launched so calls wait_for_previous() in every thread before it reads what an earlier kernel wrote, unless the host has
-// waited for that, or writes anything, and let_next_start() only after that: so when a kernel's blocks start, all but the one before it are complete.
+// A kernel that is launched so calls wait_for_previous() in every thread before it reads what an earlier kernel wrote,
+// unless the host has waited for that, or writes anything, and let_next_start() only after that: so when a kernel's
+// blocks start, all but the one before it are complete.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -11,7 +13,8 @@
 #include "device.cuh"
 #include "launch.cuh"
 
-// Returns when the kernel before this one is complete and what it wrote can be read; at once where it was launched without overlap.
+// Returns when the kernel before this one is complete and what it wrote can be read; at once where it was launched
+// without overlap.
 __device__ __forceinline__ void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -36,10 +39,11 @@ inline int compute_capability() {
   return 10 * major + minor;
 }
 
-// Launches with overlap where the device can, in clusters of so many blocks along x; nullptr, or CUDA's text of what was wrong.
+// Launches with overlap where the device can, in clusters of so many blocks along x; nullptr, or CUDA's text of what
+// was wrong.
 template <typename... Parameters, typename... Given>
-const char* launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes, cudaStream_t stream, unsigned cluster,
-                             Given&&... given) {
+const char* launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes,
+                             cudaStream_t stream, unsigned cluster, Given&&... given) {
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (compute_capability() >= 90) {
@@ -51,7 +55,8 @@ const char* launch_dependent(void (*kernel)(Parameters...), unsigned blocks, uns
     attributes[count++].val.clusterDim = {cluster, 1, 1};
   }
   cudaLaunchConfig_t config = {};
-  config.gridDim = blocks, config.blockDim = threads, config.dynamicSmemBytes = size_t(shared_bytes), config.stream = stream;
+  config.gridDim = blocks, config.blockDim = threads, config.dynamicSmemBytes = size_t(shared_bytes),
+  config.stream = stream;
   config.attrs = attributes, config.numAttrs = count;
   cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
   return launch_error();

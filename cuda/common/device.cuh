@@ -25,8 +25,8 @@ inline int multiprocessors() {
   return count;
 }
 
-// Lets a kernel use `bytes` of dynamic shared memory on the current device (more than 48 KiB has to be asked for); asked of the
-// driver once a kernel and device. nullptr, or CUDA's text where the device has less.
+// Lets a kernel use `bytes` of dynamic shared memory on the current device (more than 48 KiB has to be asked for);
+// asked of the driver once a kernel and device. nullptr, or CUDA's text where the device has less.
 template <auto Kernel> const char* allow_shared(int bytes) {
   static std::atomic<uint64_t> done{0};
   const int device = current_device();

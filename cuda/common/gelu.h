@@ -1,5 +1,5 @@
-// GELU in plain arithmetic, for CUDA and vectorised CPU loops alike; the exponential is the caller's. The formulas stand in
-// cuda/bias_gelu/bias_gelu.cuh.
+// GELU in plain arithmetic, for CUDA and vectorised CPU loops alike; the exponential is the caller's. The formulas
+// stand in cuda/bias_gelu/bias_gelu.cuh.
 #pragma once
 
 #ifdef __CUDACC__

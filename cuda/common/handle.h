@@ -1,6 +1,6 @@
-// Tensors and texts by their bare handles, for operators whose launch path is counted in microseconds: torch::stable::Tensor makes two
-// heap allocations a tensor, its std::string one that is never freed, and stable ops such as new_empty look their operator up by name
-// at every call.
+// Tensors and texts by their bare handles, for operators whose launch path is counted in microseconds:
+// torch::stable::Tensor makes two heap allocations a tensor, its std::string one that is never freed, and stable ops
+// such as new_empty look their operator up by name at every call.
 #pragma once
 #include <cstring>
 #include <string_view>
@@ -37,7 +37,9 @@ class Handle {
   const int64_t* strides() const { return asked<int64_t*>(aoti_torch_get_strides); }
   const void* data() const { return asked<const void*>(torch_get_const_data_ptr); }
   void* mutable_data() const { return asked<void*>(torch_get_mutable_data_ptr); }
-  int32_t dtype() const { return asked<int32_t>(aoti_torch_get_dtype); }  // libtorch's number: compare with aoti_torch_dtype_...()
+  int32_t dtype() const {
+    return asked<int32_t>(aoti_torch_get_dtype);
+  }  // libtorch's number: compare with aoti_torch_dtype_...()
   int32_t device_type() const { return asked<int32_t>(aoti_torch_get_device_type); }
   int32_t device_index() const { return asked<int32_t>(aoti_torch_get_device_index); }
   bool contiguous() const { return asked<bool>(aoti_torch_is_contiguous); }
@@ -71,13 +73,15 @@ class Text {
   StringHandle handle_;
 };
 
-// What a boxed operator is given, taken from the front; ownership passes to the caller, as the stable ABI wants it. Arguments not
-// yet taken when an error is thrown would leak, so take all of them first.
+// What a boxed operator is given, taken from the front; ownership passes to the caller, as the stable ABI wants it.
+// Arguments not yet taken when an error is thrown would leak, so take all of them first.
 class Arguments {
  public:
   explicit Arguments(StableIValue* stack) : next_(stack) {}
   Handle tensor() { return Handle(torch::stable::detail::to<AtenTensorHandle>(*next_++)); }
-  Handle optional_tensor() { return Handle(torch::stable::detail::to<std::optional<AtenTensorHandle>>(*next_++).value_or(nullptr)); }
+  Handle optional_tensor() {
+    return Handle(torch::stable::detail::to<std::optional<AtenTensorHandle>>(*next_++).value_or(nullptr));
+  }
   bool truth() { return torch::stable::detail::to<bool>(*next_++); }
   std::optional<double> optional_number() { return torch::stable::detail::to<std::optional<double>>(*next_++); }
   Text text() { return Text(torch::stable::detail::to<StringHandle>(*next_++)); }
@@ -96,10 +100,13 @@ inline int dtype_of(const Handle& t) {
   STD_TORCH_CHECK(false, "unsupported: dtype (float32, float16 and bfloat16 are)");
 }
 
-// An uninitialised tensor on like's device, of libtorch's dtype number or like's own; contiguous where no strides are given.
-template <size_t Rank> Handle empty_strided(const Handle& like, int32_t dtype, const int64_t (&sizes)[Rank], const int64_t (&strides)[Rank]) {
+// An uninitialised tensor on like's device, of libtorch's dtype number or like's own; contiguous where no strides are
+// given.
+template <size_t Rank>
+Handle empty_strided(const Handle& like, int32_t dtype, const int64_t (&sizes)[Rank], const int64_t (&strides)[Rank]) {
   AtenTensorHandle out = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(Rank, sizes, strides, dtype, like.device_type(), like.device_index(), &out));
+  TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(Rank, sizes, strides, dtype, like.device_type(), like.device_index(), &out));
   return Handle(out);
 }
 template <size_t Rank> Handle empty(const Handle& like, int32_t dtype, const int64_t (&sizes)[Rank]) {
@@ -107,9 +114,12 @@ template <size_t Rank> Handle empty(const Handle& like, int32_t dtype, const int
   for (size_t i = Rank; i-- > 0; step *= sizes[i] > 0 ? sizes[i] : 1) strides[i] = step;
   return empty_strided(like, dtype, sizes, strides);
 }
-template <size_t Rank> Handle empty_like(const Handle& like, const int64_t (&sizes)[Rank]) { return empty(like, like.dtype(), sizes); }
+template <size_t Rank> Handle empty_like(const Handle& like, const int64_t (&sizes)[Rank]) {
+  return empty(like, like.dtype(), sizes);
+}
 
-// What the choice of an implementation may depend on: of tensors dtype, sizes, strides, alignment and device; more words as needed.
+// What the choice of an implementation may depend on: of tensors dtype, sizes, strides, alignment and device; more
+// words as needed.
 class Likeness {
  public:
   void add(int64_t word) {
@@ -119,7 +129,8 @@ class Likeness {
   }
   void add(const Handle& t) {
     const int64_t dim = t.dim(), *size = t.sizes(), *stride = t.strides();
-    add(int64_t(t.dtype()) << 32 | dim << 16 | int64_t(reinterpret_cast<uintptr_t>(t.data()) % 16) << 8 | uint8_t(t.device_index()));
+    add(int64_t(t.dtype()) << 32 | dim << 16 | int64_t(reinterpret_cast<uintptr_t>(t.data()) % 16) << 8 |
+        uint8_t(t.device_index()));
     for (int64_t i = 0; i < dim; ++i) {
       add(size[i]);
       add(stride[i]);
@@ -138,10 +149,10 @@ class Likeness {
   int count_ = 0;
 };
 
-// Runs an implementation of a family as run() of binding.h does; the device is switched only where another one is current. impl is its
-// name; "auto=NAME" also makes "auto" stand for it in later calls of the same likeness on this thread, which is how a choice that takes
-// many microseconds in Python is made once. For as long as nothing was chosen "auto" is refused. liken(like) adds what makes the likeness;
-// calls by name are not likened.
+// Runs an implementation of a family as run() of binding.h does; the device is switched only where another one is
+// current. impl is its name; "auto=NAME" also makes "auto" stand for it in later calls of the same likeness on this
+// thread, which is how a choice that takes many microseconds in Python is made once. For as long as nothing was chosen
+// "auto" is refused. liken(like) adds what makes the likeness; calls by name are not likened.
 template <typename Args, typename Liken>
 void run(const char* family, std::string_view impl, const Args& args, const Handle& on, Liken liken) {
   struct Choice {
@@ -164,7 +175,8 @@ void run(const char* family, std::string_view impl, const Args& args, const Hand
   Entry entry = nullptr;
   if (impl == chosen) {
     STD_TORCH_CHECK(choice->family == family && choice->like == like,
-                    "unsupported: impl \"auto\" before an implementation was chosen for such a call (by impl \"auto=NAME\", or by the Python function)");
+                    "unsupported: impl \"auto\" before an implementation was chosen for such a call (by impl "
+                    "\"auto=NAME\", or by the Python function)");
     entry = choice->entry;
   } else {
     const std::string_view name = choose ? impl.substr(choosing.size()) : impl;

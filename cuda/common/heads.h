@@ -1,4 +1,5 @@
-// What the bindings of the sparse operators share: a tensor whose leading dimensions are heads that share one structure.
+// What the bindings of the sparse operators share: a tensor whose leading dimensions are heads that share one
+// structure.
 #pragma once
 #include <vector>
 
@@ -7,14 +8,15 @@
 namespace fusescope {
 
 struct __attribute__((visibility("hidden"))) Heads {  // torch's stable Tensor is hidden too
-  Tensor tensor;                     // owns the storage
-  int64_t outer, inner;              // heads = outer x inner; inner is the last leading dimension
-  int64_t outer_step, inner_step;    // in elements
-  int64_t row_step;                  // between rows of an item of two dimensions; else 0
+  Tensor tensor;                                      // owns the storage
+  int64_t outer, inner;                               // heads = outer x inner; inner is the last leading dimension
+  int64_t outer_step, inner_step;                     // in elements
+  int64_t row_step;                                   // between rows of an item of two dimensions; else 0
 };
 
-// A tensor of `item` dimensions (1, 2 or 3) a head, where it lies if the last dimension is dense and all but the last leading dimension are
-// walked with one distance (so that projections of the layout (B, S, H, D) are not copied); else a contiguous copy.
+// A tensor of `item` dimensions (1, 2 or 3) a head, where it lies if the last dimension is dense and all but the last
+// leading dimension are walked with one distance (so that projections of the layout (B, S, H, D) are not copied); else
+// a contiguous copy.
 inline Heads as_heads(const Tensor& t, int item) {
   const int64_t lead = t.dim() - item, last = t.dim() - 1;
   Heads h{t, 1, 1, 0, 0, item == 2 ? t.strides()[last - 1] : 0};
@@ -27,8 +29,10 @@ inline Heads as_heads(const Tensor& t, int item) {
   if (lead > 0) h.inner = t.sizes()[lead - 1], h.inner_step = t.strides()[lead - 1];
   for (int64_t i = lead - 2; i >= 0; --i) {
     const int64_t size = t.sizes()[i], stride = t.strides()[i];
-    if (size != 1 && h.outer == 1) h.outer_step = stride;
-    else if (size != 1) even = even && stride == h.outer * h.outer_step;
+    if (size != 1 && h.outer == 1)
+      h.outer_step = stride;
+    else if (size != 1)
+      even = even && stride == h.outer * h.outer_step;
     h.outer *= size;
   }
   if (even) return h;
@@ -46,7 +50,8 @@ inline const int32_t* index_list(const Tensor& list, const char* name, int64_t l
 }
 
 inline void check_block(int64_t block) {
-  STD_TORCH_CHECK(block == 0 || block == 16 || block == 32 || block == 64, "block is 0 (CSR), 16, 32 or 64 (BSR), not ", block);
+  STD_TORCH_CHECK(block == 0 || block == 16 || block == 32 || block == 64, "block is 0 (CSR), 16, 32 or 64 (BSR), not ",
+                  block);
 }
 
 // The leading dimensions of a tensor, which must be those of another.

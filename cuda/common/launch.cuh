@@ -6,7 +6,8 @@
 
 #include "interface.h"
 
-// nullptr after a good launch, else CUDA's text. Reads and clears the launch error only; it does not wait for the kernel.
+// nullptr after a good launch, else CUDA's text. Reads and clears the launch error only; it does not wait for the
+// kernel.
 inline const char* launch_error() {
   cudaError_t status = cudaGetLastError();
   return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
@@ -19,14 +20,20 @@ __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162f
 template <typename T> __device__ __forceinline__ T from_float(float x);
 template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <> __device__ __forceinline__ __half from_float<__half>(float x) { return __float2half_rn(x); }
-template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
+template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
 
-// Calls body with a value of the C++ type that a FusescopeDtype names: dispatch(dtype, [&](auto zero) { using T = decltype(zero); ... }).
+// Calls body with a value of the C++ type that a FusescopeDtype names: dispatch(dtype, [&](auto zero) { using T =
+// decltype(zero); ... }).
 template <typename Body> inline const char* dispatch(int dtype, Body body) {
   switch (dtype) {
-    case FS_FLOAT32: return body(float{});
-    case FS_FLOAT16: return body(__half{});
-    case FS_BFLOAT16: return body(__nv_bfloat16{});
+    case FS_FLOAT32:
+      return body(float{});
+    case FS_FLOAT16:
+      return body(__half{});
+    case FS_BFLOAT16:
+      return body(__nv_bfloat16{});
   }
   return "unsupported: dtype (float32, float16 and bfloat16 are)";
 }

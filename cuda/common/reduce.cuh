@@ -1,4 +1,5 @@
-// Reductions over a warp by shuffles, and over a block by shuffles and one line of shared memory; every thread gets the result.
+// Reductions over a warp by shuffles, and over a block by shuffles and one line of shared memory; every thread gets the
+// result.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -19,8 +20,8 @@ template <typename Operation> __device__ __forceinline__ float warp_reduce(float
   return value;
 }
 
-// Over the Threads threads of a group: a warp (32), or a whole one-dimensional block (a multiple of 32, up to 1024). For a block,
-// all its threads must arrive here.
+// Over the Threads threads of a group: a warp (32), or a whole one-dimensional block (a multiple of 32, up to 1024).
+// For a block, all its threads must arrive here.
 template <typename Operation, int Threads> __device__ __forceinline__ float group_reduce(float value) {
   static_assert(Threads % 32 == 0 && Threads <= 1024, "whole warps, at most a block");
   value = warp_reduce<Operation>(value);

@@ -11,9 +11,9 @@ template <typename T> struct alignas(16) Pack {
   T value[16 / sizeof(T)];
 };
 
-// Threads threads hold a row of up to Threads * Each elements, Each apiece. Wide: 16-byte accesses, for rows that begin at
-// multiples of 16 bytes and have whole packs; neighbouring threads then hold neighbouring packs. Else neighbouring threads hold
-// neighbouring elements. Elements beyond the row are not touched by `each`.
+// Threads threads hold a row of up to Threads * Each elements, Each apiece. Wide: 16-byte accesses, for rows that begin
+// at multiples of 16 bytes and have whole packs; neighbouring threads then hold neighbouring packs. Else neighbouring
+// threads hold neighbouring elements. Elements beyond the row are not touched by `each`.
 template <typename T, int Threads, int Each, bool Wide> struct Held {
   static constexpr int Width = Wide ? 16 / int(sizeof(T)) : 1, Packs = Each / Width;
   static_assert(Each % Width == 0, "whole packs");
@@ -31,7 +31,8 @@ template <typename T, int Threads, int Each, bool Wide> struct Held {
     });
   }
 
-  // Calls f(place of the pack's first element, pointer to this thread's copy) for every pack of Width elements of the row.
+  // Calls f(place of the pack's first element, pointer to this thread's copy) for every pack of Width elements of the
+  // row.
   template <typename F> __device__ __forceinline__ void each_pack(F f) {
 #pragma unroll
     for (int p = 0; p < Packs; ++p) {
@@ -73,7 +74,8 @@ template <typename T, int Threads, int Each, bool Wide> struct Held {
 constexpr int64_t MOST_HELD = 1024 * 32;  // elements of the longest row that one block holds
 constexpr int64_t MOST_BLOCKS = INT32_MAX;
 
-// Threads a row and elements a thread for rows of `cols` (at most MOST_HELD): body(threads, each) with integral constants.
+// Threads a row and elements a thread for rows of `cols` (at most MOST_HELD): body(threads, each) with integral
+// constants.
 template <typename Body> const char* by_length(int64_t cols, Body body) {
   using std::integral_constant;
   if (cols <= 256) return body(integral_constant<int, 32>{}, integral_constant<int, 8>{});
@@ -86,7 +88,8 @@ template <typename Body> const char* by_length(int64_t cols, Body body) {
   return body(integral_constant<int, 1024>{}, integral_constant<int, 32>{});
 }
 
-// Whether rows of x and out may be accessed 16 bytes at a time: both begin at multiples of 16 bytes and consist of whole packs.
+// Whether rows of x and out may be accessed 16 bytes at a time: both begin at multiples of 16 bytes and consist of
+// whole packs.
 template <typename T> bool wide_rows(const void* x, int64_t x_row, const void* out, int64_t cols) {
   constexpr int width = 16 / sizeof(T);
   return aligned(x, 16) && aligned(out, 16) && cols % width == 0 && x_row % width == 0;

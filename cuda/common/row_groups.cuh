@@ -10,8 +10,8 @@ template <typename T> struct alignas(16) Pack {
   T value[16 / sizeof(T)];
 };
 
-template <typename T> constexpr int WIDTH = 16 / int(sizeof(T));     // elements of a pack
-template <typename T> constexpr int CHUNK = LANES * WIDTH<T>;        // elements that a group reads at once
+template <typename T> constexpr int WIDTH = 16 / int(sizeof(T));  // elements of a pack
+template <typename T> constexpr int CHUNK = LANES * WIDTH<T>;     // elements that a group reads at once
 
 // The pack that begins at row[at]; zeros beyond depth. Wide: rows begin at multiples of 16 bytes and hold whole packs.
 template <typename T, bool Wide> __device__ __forceinline__ Pack<T> read(const T* row, int64_t at, int64_t depth) {

@@ -5,13 +5,13 @@
 namespace fusescope {
 
 struct __attribute__((visibility("hidden"))) Rows {  // torch's stable Tensor is hidden too
-  Tensor tensor;       // owns the storage that the rows lie in
-  int64_t rows, cols;  // rows = product of all dimensions but the last
-  int64_t step;        // distance between rows in elements
+  Tensor tensor;                                     // owns the storage that the rows lie in
+  int64_t rows, cols;                                // rows = product of all dimensions but the last
+  int64_t step;                                      // distance between rows in elements
 };
 
-// Rows where they lie if the last dimension is dense and the others are walked with one distance (a slice of columns, say, or
-// every second row); else of a contiguous copy.
+// Rows where they lie if the last dimension is dense and the others are walked with one distance (a slice of columns,
+// say, or every second row); else of a contiguous copy.
 inline Rows as_rows(const Tensor& t) {
   const int64_t d = t.dim(), cols = t.sizes()[d - 1];
   int64_t rows = 1, step = cols;

@@ -1,5 +1,6 @@
-// Embeddings and their LayerNorm for torch: fusescope::embedding_layernorm(Tensor word, Tensor word_ids, Tensor? position,
-// Tensor? position_ids, Tensor? type, Tensor? type_ids, Tensor weight, Tensor shift, float eps, str impl) -> Tensor.
+// Embeddings and their LayerNorm for torch: fusescope::embedding_layernorm(Tensor word, Tensor word_ids, Tensor?
+// position, Tensor? position_ids, Tensor? type, Tensor? type_ids, Tensor weight, Tensor shift, float eps, str impl) ->
+// Tensor.
 #include <vector>
 
 #include "../common/row_operands.h"
@@ -19,7 +20,8 @@ Tensor embedding_layernorm(const Tensor& word, const Tensor& word_ids, const std
   std::vector<Rows> tables;  // they own what args points to
   std::vector<Tensor> owned;
   auto add = [&](int which, const char* name, const Tensor& table, const std::optional<Tensor>& ids) {
-    STD_TORCH_CHECK(table.dim() == 2 && table.sizes()[1] == word.sizes()[1], name, " is (rows, width) with the width of word");
+    STD_TORCH_CHECK(table.dim() == 2 && table.sizes()[1] == word.sizes()[1], name,
+                    " is (rows, width) with the width of word");
     check_alike(table, name, word);
     tables.push_back(as_rows(table));
     args.table[which] = {tables.back().tensor.const_data_ptr(), tables.back().step, table.sizes()[0], nullptr};
@@ -52,7 +54,8 @@ Tensor embedding_layernorm(const Tensor& word, const Tensor& word_ids, const std
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
-      "embedding_layernorm(Tensor word, Tensor word_ids, Tensor? position, Tensor? position_ids, Tensor? type, Tensor? type_ids, "
+      "embedding_layernorm(Tensor word, Tensor word_ids, Tensor? position, Tensor? position_ids, Tensor? type, Tensor? "
+      "type_ids, "
       "Tensor weight, Tensor shift, float eps, str impl) -> Tensor");
 }
 #endif

@@ -1,4 +1,5 @@
-// A token at a time: its embeddings are added in a buffer that stays in the first-level cache; the norm is three passes over that.
+// A token at a time: its embeddings are added in a buffer that stays in the first-level cache; the norm is three passes
+// over that.
 #include <memory>
 
 #include "../common/cpu_convert.h"
@@ -14,7 +15,8 @@ void add(const float* more, float* sum, int64_t count) {
 }
 
 // Row `id` of a table put into sum, or added to it.
-template <typename T> void take(const EmbeddingTable& table, int64_t id, bool first, float* sum, float* buffer, int64_t cols) {
+template <typename T>
+void take(const EmbeddingTable& table, int64_t id, bool first, float* sum, float* buffer, int64_t cols) {
   const T* row = static_cast<const T*>(table.rows) + id * table.step;
   if (first) {
     widen(row, sum, cols);

@@ -6,7 +6,8 @@
 namespace {
 constexpr int THREADS = 256;
 
-template <typename T> __global__ void __launch_bounds__(THREADS) embedding_layernorm_block_row(EmbeddingLayernormArgs args) {
+template <typename T>
+__global__ void __launch_bounds__(THREADS) embedding_layernorm_block_row(EmbeddingLayernormArgs args) {
   const int64_t t = blockIdx.x, cols = args.cols;
   auto weight = static_cast<const T*>(args.weight), shift = static_cast<const T*>(args.shift);
   T* out = static_cast<T*>(args.out) + t * cols;

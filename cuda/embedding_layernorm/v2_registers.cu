@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(Threads* TOKENS<Threads>) embedding_layernorm_
     });
     return;
   }
-  const float first = to_float(row[0][0]) + (row[1] ? to_float(row[1][0]) : 0.0f) + (row[2] ? to_float(row[2][0]) : 0.0f);
+  const float first =
+      to_float(row[0][0]) + (row[1] ? to_float(row[1][0]) : 0.0f) + (row[2] ? to_float(row[2][0]) : 0.0f);
   held.load(row[0]);
   float sum = 0.0f, squares = 0.0f;
   held.each_pack([&](int at, float* v) {
@@ -68,18 +69,21 @@ template <typename T, bool Wide> const char* launch(const EmbeddingLayernormArgs
     constexpr int tokens = TOKENS<threads.value>;
     const int64_t blocks = (args.tokens + tokens - 1) / tokens;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 tokens";
-    embedding_layernorm_held<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * tokens, 0, stream>>>(args);
+    embedding_layernorm_held<T, threads.value, each.value, Wide>
+        <<<unsigned(blocks), threads.value * tokens, 0, stream>>>(args);
     return launch_error();
   });
 }
 }  // namespace
 
 FUSESCOPE_KERNEL(const EmbeddingLayernormArgs* args, void* stream) {
-  if (args->cols > row::MOST_HELD) return "unsupported: embeddings of more than 32768 elements (v1_block_row takes them)";
+  if (args->cols > row::MOST_HELD)
+    return "unsupported: embeddings of more than 32768 elements (v1_block_row takes them)";
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
     bool wide = aligned(args->weight, 16) && aligned(args->shift, 16);
-    for (const EmbeddingTable& table : args->table) wide = wide && row::wide_rows<T>(table.rows, table.step, args->out, args->cols);
+    for (const EmbeddingTable& table : args->table)
+      wide = wide && row::wide_rows<T>(table.rows, table.step, args->out, args->cols);
     auto on = static_cast<cudaStream_t>(stream);
     return wide ? launch<T, true>(*args, on) : launch<T, false>(*args, on);
   });

@@ -1,19 +1,20 @@
-// Graph attention for torch: fusescope::gat(x (N, H, F), left (H, F), right (H, F), row_offsets, columns, order, slope, impl) -> (N, H, F).
+// Graph attention for torch: fusescope::gat(x (N, H, F), left (H, F), right (H, F), row_offsets, columns, order, slope,
+// impl) -> (N, H, F).
 #include "../common/heads.h"
 #include "gat.cuh"
 
 namespace {
 using namespace fusescope;
 
-Tensor gat(const Tensor& x, const Tensor& left, const Tensor& right, const Tensor& row_offsets, const Tensor& columns, const Tensor& order,
-           double slope, const std::string& impl) {
+Tensor gat(const Tensor& x, const Tensor& left, const Tensor& right, const Tensor& row_offsets, const Tensor& columns,
+           const Tensor& order, double slope, const std::string& impl) {
   STD_TORCH_CHECK(x.dim() == 3, "x is (nodes, heads, features)");
   const int64_t nodes = x.size(0), heads = x.size(1), features = x.size(2);
   STD_TORCH_CHECK(nodes >= 1 && nodes < (int64_t(1) << 31) && heads >= 1, "sizes are at least 1, nodes below 2^31");
   STD_TORCH_CHECK(features >= 1 && features <= 256, "unsupported: ", features, " features (1 to 256 are)");
   for (const Tensor* t : {&left, &right})
-    STD_TORCH_CHECK(t->dim() == 2 && t->size(0) == heads && t->size(1) == features && t->scalar_type() == x.scalar_type() &&
-                        t->get_device_index() == x.get_device_index(),
+    STD_TORCH_CHECK(t->dim() == 2 && t->size(0) == heads && t->size(1) == features &&
+                        t->scalar_type() == x.scalar_type() && t->get_device_index() == x.get_device_index(),
                     "left and right are (heads, features) of x's dtype on its device");
   const Tensor rows = features == 1 || x.stride(2) == 1 ? x : torch::stable::contiguous(x);
   const Tensor a_left = as_contiguous(left), a_right = as_contiguous(right);
@@ -37,7 +38,9 @@ Tensor gat(const Tensor& x, const Tensor& left, const Tensor& right, const Tenso
 
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
-  m.def("gat(Tensor x, Tensor left, Tensor right, Tensor row_offsets, Tensor columns, Tensor order, float slope, str impl) -> Tensor");
+  m.def(
+      "gat(Tensor x, Tensor left, Tensor right, Tensor row_offsets, Tensor columns, Tensor order, float slope, str "
+      "impl) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("gat", TORCH_BOX(&gat)); }

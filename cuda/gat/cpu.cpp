@@ -1,4 +1,5 @@
-// Right scores of all nodes first, then a node after the other over the OpenMP threads: scores, softmax, vectorised sum of neighbours.
+// Right scores of all nodes first, then a node after the other over the OpenMP threads: scores, softmax, vectorised sum
+// of neighbours.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -59,10 +60,12 @@ FUSESCOPE_KERNEL(const GatArgs* args, void*) {
 #pragma omp for schedule(static)
       for (int64_t n = 0; n < a.nodes * a.heads; ++n) {
         const int64_t i = n / a.heads, h = n % a.heads;
-        right[n] = product(static_cast<const T*>(a.right) + h * a.features, static_cast<const T*>(a.x) + i * a.x_step[0] + h * a.x_step[1], a.features);
+        right[n] = product(static_cast<const T*>(a.right) + h * a.features,
+                           static_cast<const T*>(a.x) + i * a.x_step[0] + h * a.x_step[1], a.features);
       }
 #pragma omp for schedule(dynamic, 16)
-      for (int64_t n = 0; n < a.nodes * a.heads; ++n) node<T>(a, a.order[n / a.heads], n % a.heads, right.data(), e.data(), sum.data());
+      for (int64_t n = 0; n < a.nodes * a.heads; ++n)
+        node<T>(a, a.order[n / a.heads], n % a.heads, right.data(), e.data(), sum.data());
     }
     return nullptr;
   });

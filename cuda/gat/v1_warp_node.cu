@@ -1,7 +1,8 @@
-// A warp a node and head: 8 lanes a neighbour, four neighbours at once; a neighbour's features are read once, for its score and the sum.
+// A warp a node and head: 8 lanes a neighbour, four neighbours at once; a neighbour's features are read once, for its
+// score and the sum.
 //
-// Each group of 8 lanes keeps the running maximum, sum and weighted features of the neighbours it saw; the four groups meet once at
-// the end. The nodes with the most neighbours come first.
+// Each group of 8 lanes keeps the running maximum, sum and weighted features of the neighbours it saw; the four groups
+// meet once at the end. The nodes with the most neighbours come first.
 #include "../common/exp2.cuh"
 #include "../common/launch.cuh"
 #include "gat.cuh"
@@ -15,7 +16,8 @@ template <typename T> struct alignas(16) Eight {
 };
 
 // Eight features of a row as floats, zeros beyond the last.
-template <bool Vector, typename T> __device__ __forceinline__ void load_eight(float (&to)[8], const T* row, int chunk, int features) {
+template <bool Vector, typename T>
+__device__ __forceinline__ void load_eight(float (&to)[8], const T* row, int chunk, int features) {
   Eight<T> piece;
   if constexpr (Vector) {
     if (8 * chunk >= features) {
@@ -25,7 +27,8 @@ template <bool Vector, typename T> __device__ __forceinline__ void load_eight(fl
     }
     constexpr int parts = sizeof(Eight<T>) / 16;
 #pragma unroll
-    for (int i = 0; i < parts; ++i) reinterpret_cast<uint4*>(&piece)[i] = reinterpret_cast<const uint4*>(row + 8 * chunk)[i];
+    for (int i = 0; i < parts; ++i)
+      reinterpret_cast<uint4*>(&piece)[i] = reinterpret_cast<const uint4*>(row + 8 * chunk)[i];
 #pragma unroll
     for (int i = 0; i < 8; ++i) to[i] = to_float(piece.value[i]);
   } else {
@@ -34,8 +37,10 @@ template <bool Vector, typename T> __device__ __forceinline__ void load_eight(fl
   }
 }
 
-// Chunks: pieces of eight features that one lane of a group holds, ceil(F / 64). Vector: rows lie at multiples of 16 bytes.
-template <typename T, int Chunks, bool Vector> __global__ void __launch_bounds__(32 * kWarps) gat_warp_node(const GatArgs a) {
+// Chunks: pieces of eight features that one lane of a group holds, ceil(F / 64). Vector: rows lie at multiples of 16
+// bytes.
+template <typename T, int Chunks, bool Vector>
+__global__ void __launch_bounds__(32 * kWarps) gat_warp_node(const GatArgs a) {
   const int64_t item = int64_t(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (item >= a.nodes * a.heads) return;  // whole warps leave
   const int lane = threadIdx.x % 32, group = lane / 8, member = lane % 8;
@@ -111,10 +116,17 @@ template <typename T, int Chunks, bool Vector> void launch(const GatArgs& a, uns
 
 template <typename T, bool Vector> void by_width(const GatArgs& a, unsigned grid, cudaStream_t stream) {
   switch ((a.features + 63) / 64) {
-    case 1: launch<T, 1, Vector>(a, grid, stream); break;
-    case 2: launch<T, 2, Vector>(a, grid, stream); break;
-    case 3: launch<T, 3, Vector>(a, grid, stream); break;
-    default: launch<T, 4, Vector>(a, grid, stream);
+    case 1:
+      launch<T, 1, Vector>(a, grid, stream);
+      break;
+    case 2:
+      launch<T, 2, Vector>(a, grid, stream);
+      break;
+    case 3:
+      launch<T, 3, Vector>(a, grid, stream);
+      break;
+    default:
+      launch<T, 4, Vector>(a, grid, stream);
   }
 }
 
@@ -128,7 +140,8 @@ FUSESCOPE_KERNEL(const GatArgs* args, void* stream_) {
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
-    const bool vector = a.features % 8 == 0 && aligned16(a.x) && aligned16(a.left) && aligned16(a.right) && a.x_step[0] % 8 == 0 && a.x_step[1] % 8 == 0;
+    const bool vector = a.features % 8 == 0 && aligned16(a.x) && aligned16(a.left) && aligned16(a.right) &&
+                        a.x_step[0] % 8 == 0 && a.x_step[1] % 8 == 0;
     vector ? by_width<T, true>(a, unsigned(grid), stream) : by_width<T, false>(a, unsigned(grid), stream);
     return launch_error();
   });

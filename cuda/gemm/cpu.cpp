@@ -1,4 +1,5 @@
-// Blocks packed to fp32 panels that stay in cache, register-blocked vector kernel, blocks of C split over the OpenMP threads.
+// Blocks packed to fp32 panels that stay in cache, register-blocked vector kernel, blocks of C split over the OpenMP
+// threads.
 #include "../common/cpu_matrix.h"
 
 FUSESCOPE_KERNEL(const GemmArgs* args, void*) {

@@ -1,9 +1,10 @@
-// Matrix product on tensor cores (mma.sync m16n8k16, sm_80 and newer) for fp16 and bf16: the device code of gemm and bmm.
+// Matrix product on tensor cores (mma.sync m16n8k16, sm_80 and newer) for fp16 and bf16: the device code of gemm and
+// bmm.
 //
-// A block computes TileM x TileN of C in steps of StepK along k. Stages of shared memory form a ring that cp.async fills
-// Stages - 1 steps ahead; tiles lie as their operand lies in memory (k or the outer dimension dense), XOR-swizzled, and ldmatrix,
-// plain or transposing, makes fragments of either. Fragments are loaded one 16-step ahead of the products that use them. Results
-// go through shared memory so that they leave in 16-byte pieces.
+// A block computes TileM x TileN of C in steps of StepK along k. Stages of shared memory form a ring that cp.async
+// fills Stages - 1 steps ahead; tiles lie as their operand lies in memory (k or the outer dimension dense),
+// XOR-swizzled, and ldmatrix, plain or transposing, makes fragments of either. Fragments are loaded one 16-step ahead
+// of the products that use them. Results go through shared memory so that they leave in 16-byte pieces.
 #pragma once
 #include "../common/async_copy.cuh"
 #include "../common/device.cuh"
@@ -16,8 +17,10 @@ namespace mma_tile {
 
 constexpr int MOST_K = 1 << 30;
 
-// WarpM x WarpN is what one warp computes; Share is the rate per output, relative to the best shape, that the choice assumes.
-template <int TileM_, int TileN_, int StepK_, int WarpM_, int WarpN_, int Stages_, int Blocks_, int SharePercent_> struct Shape {
+// WarpM x WarpN is what one warp computes; Share is the rate per output, relative to the best shape, that the choice
+// assumes.
+template <int TileM_, int TileN_, int StepK_, int WarpM_, int WarpN_, int Stages_, int Blocks_, int SharePercent_>
+struct Shape {
   static constexpr int TileM = TileM_, TileN = TileN_, StepK = StepK_, WarpM = WarpM_, WarpN = WarpN_, Stages = Stages_;
   static constexpr int Blocks = Blocks_, SharePercent = SharePercent_;  // blocks an SM should hold
   static constexpr int WarpsM = TileM / WarpM, WarpsN = TileN / WarpN, Threads = 32 * WarpsM * WarpsN;
@@ -37,15 +40,16 @@ template <typename T, int Rows, int Dense, int Threads> struct TileLoader {
   static constexpr int Chunks = Dense / 8, RowStep = Threads / Chunks, Count = Rows / RowStep;
   static_assert(Threads % Chunks == 0 && Rows % RowStep == 0 && RowStep % 8 == 0, "whole rounds, one swizzle pattern");
 
-  const T* base;       // any readable address, for copies that read nothing
-  const T* source;     // this thread's first chunk
-  int64_t leading;     // distance between rows
-  int rows_left;       // rows from this thread's first one to the end
-  int dense_left;      // elements from this thread's chunk to the end of a row
-  uint32_t target;     // offset of the first chunk within a tile
-  bool wide;           // 16-byte reads are aligned
+  const T* base;    // any readable address, for copies that read nothing
+  const T* source;  // this thread's first chunk
+  int64_t leading;  // distance between rows
+  int rows_left;    // rows from this thread's first one to the end
+  int dense_left;   // elements from this thread's chunk to the end of a row
+  uint32_t target;  // offset of the first chunk within a tile
+  bool wide;        // 16-byte reads are aligned
 
-  __device__ TileLoader(const T* data, int64_t leading, int64_t row, int64_t dense, int64_t row_end, int64_t dense_end, bool wide)
+  __device__ TileLoader(const T* data, int64_t leading, int64_t row, int64_t dense, int64_t row_end, int64_t dense_end,
+                        bool wide)
       : base(data), leading(leading), wide(wide) {
     const int r = threadIdx.x / Chunks, c = threadIdx.x % Chunks;
     source = data + (row + r) * leading + dense + 8 * c;
@@ -91,9 +95,9 @@ template <typename T, int Rows, int Dense, int Threads> struct TileLoader {
 
 // AlongA, AlongB: k is the dense dimension of A, of B.
 template <typename T, typename S, bool AlongA, bool AlongB, typename Batch>
-__global__ void __launch_bounds__(S::Threads, S::Blocks)
-    product(const __grid_constant__ GemmArgs g, const __grid_constant__ Batch batch, TileGrid grid, bool wide_a, bool wide_b,
-            bool wide_c) {
+__global__ void __launch_bounds__(S::Threads, S::Blocks) product(const __grid_constant__ GemmArgs g,
+                                                                 const __grid_constant__ Batch batch, TileGrid grid,
+                                                                 bool wide_a, bool wide_b, bool wide_c) {
   extern __shared__ __align__(128) unsigned char memory[];
   const uint32_t ring = tensor_core::shared_address(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -126,10 +130,14 @@ __global__ void __launch_bounds__(S::Threads, S::Blocks)
       const uint32_t stage = ring + loaded % S::Stages * S::BytesStage;
       loader_a.load(stage);
       loader_b.load(stage + S::BytesA);
-      if constexpr (AlongA) loader_a.advance_dense();
-      else loader_a.advance_rows();
-      if constexpr (AlongB) loader_b.advance_dense();
-      else loader_b.advance_rows();
+      if constexpr (AlongA)
+        loader_a.advance_dense();
+      else
+        loader_a.advance_rows();
+      if constexpr (AlongB)
+        loader_b.advance_dense();
+      else
+        loader_b.advance_rows();
     }
     ++loaded;
     async_copy::commit();  // also an empty group: wait counts groups
@@ -157,7 +165,8 @@ __global__ void __launch_bounds__(S::Threads, S::Blocks)
       if constexpr (AlongB)
         tensor_core::ldmatrix_x4(pair, stage + S::BytesA + swizzled<2 * S::StepK>(n + row8, 2 * slice + chunk8));
       else
-        tensor_core::ldmatrix_x4_trans(pair, stage + S::BytesA + swizzled<2 * S::TileN>(16 * slice + low, n / 8 + high));
+        tensor_core::ldmatrix_x4_trans(pair,
+                                       stage + S::BytesA + swizzled<2 * S::TileN>(16 * slice + low, n / 8 + high));
       b[set][j][0] = pair[0], b[set][j][1] = pair[1];
       b[set][j + 1][0] = pair[2], b[set][j + 1][1] = pair[3];
     }
@@ -169,11 +178,13 @@ __global__ void __launch_bounds__(S::Threads, S::Blocks)
   __syncthreads();
   load_fragments(0, ring, 0);
   for (int step = 0; step < steps; ++step) {
-    const uint32_t stage = ring + step % S::Stages * S::BytesStage, next = ring + (step + 1) % S::Stages * S::BytesStage;
+    const uint32_t stage = ring + step % S::Stages * S::BytesStage,
+                   next = ring + (step + 1) % S::Stages * S::BytesStage;
 #pragma unroll
     for (int slice = 0; slice < Slices; ++slice) {
       if (slice == Slices - 1) {
-        // Step + 1 has landed for every thread, and every warp holds its last fragments of this step: the stage may be refilled.
+        // Step + 1 has landed for every thread, and every warp holds its last fragments of this step: the stage may be
+        // refilled.
         async_copy::wait<S::Stages - 2>();
         __syncthreads();
         load_fragments((slice + 1) % 2, next, 0);
@@ -238,7 +249,8 @@ const char* launch(const GemmArgs& g, const Batch& batch, void* stream) {
   return launch_error();
 }
 
-// The time a shape should take, in outputs of one SM at the best rate: rounds of tiles over the SMs times a tile, by its share.
+// The time a shape should take, in outputs of one SM at the best rate: rounds of tiles over the SMs times a tile, by
+// its share.
 template <typename S> double estimate(const GemmArgs& g, int64_t count) {
   const int64_t tiles = tile_grid(g, S::TileM, S::TileN).tiles() * count, sms = multiprocessors();
   return double((tiles + sms - 1) / sms) * S::TileM * S::TileN * 100.0 / S::SharePercent;

@@ -1,8 +1,10 @@
-// Matrix product on the ordinary (fp32) cores: tiles in shared memory, a rectangle of outputs in the registers of each thread.
+// Matrix product on the ordinary (fp32) cores: tiles in shared memory, a rectangle of outputs in the registers of each
+// thread.
 //
-// A block computes TileM x TileN of C in steps of 16 along k. Operands are converted to fp32 on their way into shared memory and
-// lie there k-major, so that the inner loop reads neighbouring rows (or columns) as 16-byte vectors. Two buffers: while one step
-// is computed, the next one travels from global memory into registers, so one barrier a step suffices.
+// A block computes TileM x TileN of C in steps of 16 along k. Operands are converted to fp32 on their way into shared
+// memory and lie there k-major, so that the inner loop reads neighbouring rows (or columns) as 16-byte vectors. Two
+// buffers: while one step is computed, the next one travels from global memory into registers, so one barrier a step
+// suffices.
 #pragma once
 #include "../common/device.cuh"
 #include "../common/launch.cuh"
@@ -21,8 +23,8 @@ template <typename T> struct Operand {
   const T* data;
   int64_t outer_step, k_step;  // distances in elements
   int64_t outer_end, k_end;
-  bool k_dense;                // k_step is 1 (else outer_step is)
-  bool quads;                  // four neighbours along the dense dimension may be read at once
+  bool k_dense;  // k_step is 1 (else outer_step is)
+  bool quads;    // four neighbours along the dense dimension may be read at once
 
   // This thread's share of the Outer x STEP piece at (outer, k), zeros beyond the ends.
   template <int Outer>
@@ -65,8 +67,8 @@ template <typename T> struct Operand {
   }
 
  private:
-  // Where the four elements of a piece begin. Dense k: neighbouring threads hold neighbouring rows, which they store side by
-  // side; dense outer: neighbouring threads read and store neighbouring quads.
+  // Where the four elements of a piece begin. Dense k: neighbouring threads hold neighbouring rows, which they store
+  // side by side; dense outer: neighbouring threads read and store neighbouring quads.
   template <int Outer> __device__ __forceinline__ void place(int piece, int& o, int& p) const {
     const int index = threadIdx.x + piece * THREADS;
     o = k_dense ? index % Outer : index % (Outer / 4) * 4;
@@ -75,9 +77,10 @@ template <typename T> struct Operand {
 };
 
 template <typename T, int TileM, int TileN, typename Batch>
-__global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3)
-    product(const __grid_constant__ GemmArgs g, const __grid_constant__ Batch batch, TileGrid grid, bool quads_a, bool quads_b,
-            bool quads_c) {
+__global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3) product(const __grid_constant__ GemmArgs g,
+                                                                         const __grid_constant__ Batch batch,
+                                                                         TileGrid grid, bool quads_a, bool quads_b,
+                                                                         bool quads_c) {
   constexpr int PerM = TileM / 16, PerN = TileN / 16;  // outputs a thread: PerM x PerN, as quads 64 apart
   __shared__ __align__(16) float tile_a[2][STEP][TileM + 4];
   __shared__ __align__(16) float tile_b[2][STEP][TileN + 4];
@@ -152,7 +155,8 @@ __global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3)
   }
 }
 
-template <typename T, int Tile, typename Batch> const char* launch(const GemmArgs& g, const Batch& batch, void* stream) {
+template <typename T, int Tile, typename Batch>
+const char* launch(const GemmArgs& g, const Batch& batch, void* stream) {
   const TileGrid grid = tile_grid(g, Tile, Tile);
   if (grid.tiles() > MOST_BLOCKS / batch.count()) return "unsupported: more than 2^31 tiles of C";
   constexpr int align = 4 * sizeof(T);
@@ -160,8 +164,9 @@ template <typename T, int Tile, typename Batch> const char* launch(const GemmArg
   const bool quads_a = even && aligned(g.a, align) && (g.a_col == 1 ? g.a_row : g.a_col) % 4 == 0;
   const bool quads_b = even && aligned(g.b, align) && (g.b_row == 1 ? g.b_col : g.b_row) % 4 == 0;
   const bool quads_c = aligned(g.c, align) && g.n % 4 == 0;
-  product<T, Tile, Tile, Batch><<<unsigned(grid.tiles() * batch.count()), THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
-      g, batch, grid, quads_a, quads_b, quads_c);
+  product<T, Tile, Tile, Batch>
+      <<<unsigned(grid.tiles() * batch.count()), THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
+          g, batch, grid, quads_a, quads_b, quads_c);
   return launch_error();
 }
 

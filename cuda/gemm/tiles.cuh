@@ -4,8 +4,8 @@
 
 #include "gemm.cuh"
 
-// Blocks are numbered along x through all tiles of all matrices. Within a matrix they go down groups of eight tile rows, column
-// by column, so that blocks running at the same time share rows of A and columns of B in the L2 cache.
+// Blocks are numbered along x through all tiles of all matrices. Within a matrix they go down groups of eight tile
+// rows, column by column, so that blocks running at the same time share rows of A and columns of B in the L2 cache.
 struct TileGrid {
   int64_t rows, cols;  // tiles of one matrix
 

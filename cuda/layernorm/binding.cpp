@@ -24,8 +24,15 @@ Tensor layernorm(const Tensor& x, const std::optional<Tensor>& weight, const std
   Rows r = as_rows(x);
   std::optional<Tensor> w = parameter(weight, "weight", x), b = parameter(bias, "bias", x);
   Tensor out = torch::stable::new_empty(x, x.sizes());
-  LayernormArgs args{r.tensor.const_data_ptr(), w ? w->const_data_ptr() : nullptr, b ? b->const_data_ptr() : nullptr,
-                     out.mutable_data_ptr(),    r.rows, r.cols, r.step, float(eps), dtype_of(x)};
+  LayernormArgs args{r.tensor.const_data_ptr(),
+                     w ? w->const_data_ptr() : nullptr,
+                     b ? b->const_data_ptr() : nullptr,
+                     out.mutable_data_ptr(),
+                     r.rows,
+                     r.cols,
+                     r.step,
+                     float(eps),
+                     dtype_of(x)};
   if (out.numel() > 0) run("layernorm", impl, args, x);
   return out;
 }

@@ -1,4 +1,5 @@
-// Three vectorised passes over a row that stays in cache (mean, variance about it, result); rows split over the OpenMP threads.
+// Three vectorised passes over a row that stays in cache (mean, variance about it, result); rows split over the OpenMP
+// threads.
 #include <cmath>
 #include <type_traits>
 
@@ -23,8 +24,10 @@ template <typename T, typename F> double sum_of(const T* x, int64_t cols, F f) {
 
 template <typename T> void layernorm_row(const T* x, const T* weight, const T* bias, T* out, int64_t cols, float eps) {
   const float first = to_float(x[0]);
-  const float mean = float(sum_of(x, cols, [first](float v) { return v - first; }) / double(cols));  // of what is left without it
-  const double variance = sum_of(x, cols, [=](float v) { return (v - first - mean) * (v - first - mean); }) / double(cols);
+  const float mean =
+      float(sum_of(x, cols, [first](float v) { return v - first; }) / double(cols));  // of what is left without it
+  const double variance =
+      sum_of(x, cols, [=](float v) { return (v - first - mean) * (v - first - mean); }) / double(cols);
   const float scale = float(1.0 / std::sqrt(variance + double(eps)));
   auto write = [=](auto with_weight, auto with_bias) {
 #pragma omp simd

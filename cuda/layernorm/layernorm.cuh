@@ -1,9 +1,10 @@
 // LayerNorm over the last dimension: out[r, j] = (x[r, j] - mean_r) / sqrt(var_r + eps) * weight[j] + bias[j].
 //
-// var is the mean squared distance from the mean (no correction); sums are fp32. So that a mean far from zero costs no accuracy,
-// kernels subtract the first element of the row from all others before anything else, and take the variance about the mean in a
-// second pass. That is right also where the first element is an outlier: with n elements its distance from the mean is at most
-// sqrt(n - 1) standard deviations, so the rounding it brings in is at most sqrt(n) 2^-24 of one.
+// var is the mean squared distance from the mean (no correction); sums are fp32. So that a mean far from zero costs no
+// accuracy, kernels subtract the first element of the row from all others before anything else, and take the variance
+// about the mean in a second pass. That is right also where the first element is an outlier: with n elements its
+// distance from the mean is at most sqrt(n - 1) standard deviations, so the rounding it brings in is at most sqrt(n)
+// 2^-24 of one.
 #pragma once
 #include "../common/interface.h"
 

@@ -7,8 +7,8 @@ namespace {
 constexpr int THREADS = 256;
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
-    layernorm_block_row(const T* x, const T* weight, const T* bias, T* out, int64_t x_row, int64_t cols, float eps) {
+__global__ void __launch_bounds__(THREADS) layernorm_block_row(const T* x, const T* weight, const T* bias, T* out,
+                                                               int64_t x_row, int64_t cols, float eps) {
   x += blockIdx.x * x_row;
   out += blockIdx.x * cols;
   const float first = to_float(x[0]);

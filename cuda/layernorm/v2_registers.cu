@@ -8,8 +8,9 @@ namespace {
 template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
 
 template <typename T, int Threads, int Each, bool Wide>
-__global__ void __launch_bounds__(Threads* ROWS<Threads>)
-    layernorm_held(const T* x, const T* weight, const T* bias, T* out, int64_t rows, int64_t x_row, int cols, float eps) {
+__global__ void __launch_bounds__(Threads* ROWS<Threads>) layernorm_held(const T* x, const T* weight, const T* bias,
+                                                                         T* out, int64_t rows, int64_t x_row, int cols,
+                                                                         float eps) {
   const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
   if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
   x += r * x_row;
@@ -42,8 +43,8 @@ __global__ void __launch_bounds__(Threads* ROWS<Threads>)
 // Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.
 constexpr int STREAM = 1024;
 template <typename T, bool Wide>
-__global__ void __launch_bounds__(STREAM)
-    layernorm_streamed(const T* x, const T* weight, const T* bias, T* out, int64_t x_row, int64_t cols, float eps) {
+__global__ void __launch_bounds__(STREAM) layernorm_streamed(const T* x, const T* weight, const T* bias, T* out,
+                                                             int64_t x_row, int64_t cols, float eps) {
   using Pack = row::Pack<T>;
   constexpr int width = Wide ? 16 / sizeof(T) : 1;
   x += blockIdx.x * x_row;
@@ -66,12 +67,14 @@ __global__ void __launch_bounds__(STREAM)
   each([&](int64_t, float v) { squares += (v - mean) * (v - mean); });
   const float scale = rsqrtf(group_reduce<Sum, STREAM>(squares) / float(cols) + eps);
   each([&](int64_t j, float v) {
-    out[j] = from_float<T>((v - mean) * scale * (weight ? to_float(weight[j]) : 1.0f) + (bias ? to_float(bias[j]) : 0.0f));
+    out[j] =
+        from_float<T>((v - mean) * scale * (weight ? to_float(weight[j]) : 1.0f) + (bias ? to_float(bias[j]) : 0.0f));
   });
 }
 
 template <typename T, bool Wide> const char* launch(const LayernormArgs& args, cudaStream_t stream) {
-  auto x = static_cast<const T*>(args.x), weight = static_cast<const T*>(args.weight), bias = static_cast<const T*>(args.bias);
+  auto x = static_cast<const T*>(args.x), weight = static_cast<const T*>(args.weight),
+       bias = static_cast<const T*>(args.bias);
   auto out = static_cast<T*>(args.out);
   if (args.cols > row::MOST_HELD) {
     if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";

@@ -1,6 +1,7 @@
-// A linear layer for torch: fusescope::linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, bool settled,
-// str impl) -> Tensor. Which algorithm of cuBLASLt computes a problem is kept here: linear_algorithms lists what there is, linear_remember says
-// which one v2_measured takes from now on (backend/ops/_algorithms.py measures).
+// A linear layer for torch: fusescope::linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation,
+// bool settled, str impl) -> Tensor. Which algorithm of cuBLASLt computes a problem is kept here: linear_algorithms
+// lists what there is, linear_remember says which one v2_measured takes from now on
+// (backend/fusescope/ops/common/algorithms.py measures).
 #include <array>
 #include <map>
 #include <mutex>
@@ -13,7 +14,8 @@ namespace {
 using namespace fusescope;
 
 struct Plan {
-  bool listed = false, own = false, fused = true, has_measured = false;  // own: a product of ours, which has no algorithms
+  bool listed = false, own = false, fused = true,
+       has_measured = false;  // own: a product of ours, which has no algorithms
   LinearAlgorithm first{}, measured{};
 };
 using Key = std::array<int64_t, 14>;
@@ -40,17 +42,19 @@ Rows matrix_rows(const Tensor& t) {
   return as_rows(torch::stable::contiguous(t));
 }
 
-Call make_call(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const std::optional<Tensor>& residual,
-               int64_t activation) {
-  STD_TORCH_CHECK(x.dim() >= 1 && weight.dim() == 2 && weight.sizes()[1] == x.sizes()[x.dim() - 1] && weight.sizes()[1] >= 1,
-                  "linear takes x (..., K) and weight (N, K), K at least 1");
+Call make_call(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+               const std::optional<Tensor>& residual, int64_t activation) {
+  STD_TORCH_CHECK(
+      x.dim() >= 1 && weight.dim() == 2 && weight.sizes()[1] == x.sizes()[x.dim() - 1] && weight.sizes()[1] >= 1,
+      "linear takes x (..., K) and weight (N, K), K at least 1");
   STD_TORCH_CHECK(activation >= LINEAR_NONE && activation <= LINEAR_GELU_TANH, "activation is 0, 1 (erf) or 2 (tanh)");
   check_alike(weight, "weight", x);
   const int64_t outputs = weight.sizes()[0], terms = weight.sizes()[1];
   const int64_t down = weight.strides()[0], across = weight.strides()[1];
   const bool straight = (across == 1 || terms == 1) && (down >= terms || outputs == 1);
   const bool turned = !straight && (down == 1 || outputs == 1) && (across >= outputs || terms == 1);
-  Call call{matrix_rows(x), straight || turned ? weight : torch::stable::contiguous(weight), std::nullopt, std::nullopt, {}};
+  Call call{
+      matrix_rows(x), straight || turned ? weight : torch::stable::contiguous(weight), std::nullopt, std::nullopt, {}};
   LinearArgs& args = call.args;
   if (bias) {
     STD_TORCH_CHECK(bias->dim() == 1 && bias->sizes()[0] == outputs, "bias has an element for each output");
@@ -88,12 +92,25 @@ int64_t alignments(const LinearArgs& args) {
 }
 
 Key key_of(const LinearArgs& args, const std::string& impl, const Tensor& x) {
-  return {int64_t(std::hash<std::string>{}(impl)), x.get_device_index(), args.rows, args.outputs, args.terms, args.x_row, args.weight_row, args.residual_row,
-          args.turned, args.activation, args.dtype, args.bias != nullptr, args.residual != nullptr, alignments(args)};
+  return {int64_t(std::hash<std::string>{}(impl)),
+          x.get_device_index(),
+          args.rows,
+          args.outputs,
+          args.terms,
+          args.x_row,
+          args.weight_row,
+          args.residual_row,
+          args.turned,
+          args.activation,
+          args.dtype,
+          args.bias != nullptr,
+          args.residual != nullptr,
+          alignments(args)};
 }
 
 // Nothing where the implementation has a product of its own.
-std::optional<std::vector<LinearAlgorithm>> list(LinearArgs args, int64_t most, const std::string& impl, const Tensor& x) {
+std::optional<std::vector<LinearAlgorithm>> list(LinearArgs args, int64_t most, const std::string& impl,
+                                                 const Tensor& x) {
   std::vector<LinearAlgorithm> found(size_t(most < 1 ? 1 : (most > 64 ? 64 : most)));
   int32_t count = 0;
   args.request = LINEAR_LIST, args.list = found.data(), args.most = int32_t(found.size()), args.count = &count;
@@ -124,7 +141,8 @@ Plan plan_of(LinearArgs& args, const std::string& impl, const Tensor& x) {
       args.fused = 0;
       found = list(args, 1, impl, x);
     }
-    STD_TORCH_CHECK(!found->empty(), "unsupported: cuBLASLt has no algorithm for a product of these sizes, strides and dtype");
+    STD_TORCH_CHECK(!found->empty(),
+                    "unsupported: cuBLASLt has no algorithm for a product of these sizes, strides and dtype");
     plan.fused = args.fused;
     plan.first = found->front();
   }
@@ -151,8 +169,8 @@ Tensor torch_linear(const Tensor& x, const Tensor& weight, const std::optional<T
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, const std::optional<Tensor>& residual,
-              int64_t activation, bool settled, const std::string& impl) {
+Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
+              const std::optional<Tensor>& residual, int64_t activation, bool settled, const std::string& impl) {
   find_entry("linear", impl);
   Call call = make_call(x, weight, bias, residual, activation);
   LinearArgs& args = call.args;
@@ -180,9 +198,11 @@ Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>
   return out;
 }
 
-// int64 (n, 9) on the CPU: the algorithms for the problem, the heuristics' best guess first; eight words and the workspace in bytes.
+// int64 (n, 9) on the CPU: the algorithms for the problem, the heuristics' best guess first; eight words and the
+// workspace in bytes.
 Tensor linear_algorithms(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
-                         const std::optional<Tensor>& residual, int64_t activation, int64_t most, const std::string& impl) {
+                         const std::optional<Tensor>& residual, int64_t activation, int64_t most,
+                         const std::string& impl) {
   Call call = make_call(x, weight, bias, residual, activation);
   Tensor out = result_of(x, call.args.outputs);
   call.args.out = out.mutable_data_ptr();
@@ -201,11 +221,13 @@ Tensor linear_algorithms(const Tensor& x, const Tensor& weight, const std::optio
   return rows;
 }
 
-// From now on v2_measured computes this problem by the given algorithm: int64 (9,) on the CPU, a row of linear_algorithms.
+// From now on v2_measured computes this problem by the given algorithm: int64 (9,) on the CPU, a row of
+// linear_algorithms.
 void linear_remember(const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias,
-                     const std::optional<Tensor>& residual, int64_t activation, const Tensor& algorithm, const std::string& impl) {
-  STD_TORCH_CHECK(algorithm.dim() == 1 && algorithm.sizes()[0] == 9 && algorithm.is_contiguous() && algorithm.is_cpu() &&
-                      algorithm.scalar_type() == torch::headeronly::ScalarType::Long,
+                     const std::optional<Tensor>& residual, int64_t activation, const Tensor& algorithm,
+                     const std::string& impl) {
+  STD_TORCH_CHECK(algorithm.dim() == 1 && algorithm.sizes()[0] == 9 && algorithm.is_contiguous() &&
+                      algorithm.is_cpu() && algorithm.scalar_type() == torch::headeronly::ScalarType::Long,
                   "an algorithm is nine int64 on the CPU");
   Call call = make_call(x, weight, bias, residual, activation);
   Tensor out = result_of(x, call.args.outputs);
@@ -225,9 +247,15 @@ void linear_remember(const Tensor& x, const Tensor& weight, const std::optional<
 
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
-  m.def("linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, bool settled, str impl) -> Tensor");
-  m.def("linear_algorithms(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, int most, str impl) -> Tensor");
-  m.def("linear_remember(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, Tensor algorithm, str impl) -> ()");
+  m.def(
+      "linear(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, bool settled, str impl) -> "
+      "Tensor");
+  m.def(
+      "linear_algorithms(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, int most, str impl) "
+      "-> Tensor");
+  m.def(
+      "linear_remember(Tensor x, Tensor weight, Tensor? bias, Tensor? residual, int activation, Tensor algorithm, str "
+      "impl) -> ()");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) {

@@ -1,4 +1,5 @@
-// torch's own product with bias (MKL or oneDNN); activation and residual in one vectorised pass over its result, in place.
+// torch's own product with bias (MKL or oneDNN); activation and residual in one vectorised pass over its result, in
+// place.
 #include "../common/cpu_convert.h"
 #include "../common/cpu_exp.h"
 #include "../common/gelu.h"
@@ -46,7 +47,8 @@ FUSESCOPE_KERNEL(const LinearArgs* args, void*) {
 #pragma omp parallel for schedule(static) if (rows * cols > 8192)
     for (int64_t i = 0; i < rows * pieces; ++i) {
       const int64_t r = i / pieces, from = i % pieces * PIECE, count = cols - from < PIECE ? cols - from : PIECE;
-      piece(out + r * cols + from, residual ? residual + r * args->residual_row + from : nullptr, args->activation, count);
+      piece(out + r * cols + from, residual ? residual + r * args->residual_row + from : nullptr, args->activation,
+            count);
     }
     return nullptr;
   });

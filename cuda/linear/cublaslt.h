@@ -1,5 +1,6 @@
-// The part of cuBLASLt that is used, declared here and found at run time in the library that torch has loaded: no header and no
-// link of ours is needed, and a machine without CUDA loads the extension. Names and numbers are those of NVIDIA's cublasLt.h.
+// The part of cuBLASLt that is used, declared here and found at run time in the library that torch has loaded: no
+// header and no link of ours is needed, and a machine without CUDA loads the extension. Names and numbers are those of
+// NVIDIA's cublasLt.h.
 #pragma once
 #include <dlfcn.h>
 #include <stddef.h>
@@ -27,7 +28,11 @@ enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
 enum { COMPUTE_32F = 68 };
 enum { OP_N = 0, OP_T = 1 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8 };
-enum { EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4, EPILOGUE_GELU = 32 };  // a GELU with bias is both bits; DEFAULT is neither
+enum {
+  EPILOGUE_DEFAULT = 1,
+  EPILOGUE_BIAS = 4,
+  EPILOGUE_GELU = 32
+};  // a GELU with bias is both bits; DEFAULT is neither
 enum {
   PREF_MAX_WORKSPACE_BYTES = 1,
   PREF_REDUCTION_SCHEME_MASK = 3,
@@ -41,9 +46,11 @@ enum { SUCCESS = 0, NOT_SUPPORTED = 15 };
 
 struct Library {
   int (*create)(Handle*);
-  int (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta, const void* c,
-                Layout, void* d, Layout, const Algo*, void* workspace, size_t workspace_bytes, void* stream);
-  int (*heuristic)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, HeuristicResult*, int* found);
+  int (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta,
+                const void* c, Layout, void* d, Layout, const Algo*, void* workspace, size_t workspace_bytes,
+                void* stream);
+  int (*heuristic)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int wanted, HeuristicResult*,
+                   int* found);
   int (*desc_create)(Desc*, int compute, int scale);
   int (*desc_destroy)(Desc);
   int (*desc_set)(Desc, int attribute, const void*, size_t);

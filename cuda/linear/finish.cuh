@@ -14,12 +14,12 @@ __device__ __forceinline__ float activated(float v, int activation) {
   return v;
 }
 
-// Thread t has column pack t mod packs and, counted from the last row, rows t div packs, + groups, + 2 groups, ...: what the product
-// wrote last is what the L2 cache still holds.
+// Thread t has column pack t mod packs and, counted from the last row, rows t div packs, + groups, + 2 groups, ...:
+// what the product wrote last is what the L2 cache still holds.
 template <typename T, bool Wide>
-__global__ void __launch_bounds__(FINISH_THREADS)
-    linear_finish(T* out, const T* bias, const T* residual, int64_t residual_row, int activation, int64_t rows, int64_t cols,
-                  int64_t packs, int64_t groups) {
+__global__ void __launch_bounds__(FINISH_THREADS) linear_finish(T* out, const T* bias, const T* residual,
+                                                                int64_t residual_row, int activation, int64_t rows,
+                                                                int64_t cols, int64_t packs, int64_t groups) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
   using Held = row::Held<T, 32, width, Wide>;  // for its packs
   const int64_t t = int64_t(blockIdx.x) * FINISH_THREADS + threadIdx.x;
@@ -56,8 +56,8 @@ const char* launch_finish(const LinearArgs& args, const LinearRest& rest, cudaSt
   const int64_t blocks = (packs * groups + FINISH_THREADS - 1) / FINISH_THREADS;
   if (blocks > INT32_MAX) return "unsupported: rows of more than 2^39 elements";
   linear_finish<T, Wide><<<unsigned(blocks), FINISH_THREADS, 0, stream>>>(
-      static_cast<T*>(args.out), static_cast<const T*>(rest.bias), static_cast<const T*>(rest.residual), args.residual_row,
-      rest.activation, args.rows, args.outputs, packs, groups);
+      static_cast<T*>(args.out), static_cast<const T*>(rest.bias), static_cast<const T*>(rest.residual),
+      args.residual_row, rest.activation, args.rows, args.outputs, packs, groups);
   return launch_error();
 }
 

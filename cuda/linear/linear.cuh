@@ -1,8 +1,9 @@
 // A linear layer: out = activation(x weight^T + bias) + residual, products summed in fp32.
 //
-// What is computed beyond the product is done in the product's epilogue where cuBLASLt can (`fused`): the bias; the residual where
-// there is no activation; GELU with tanh in 16 bits where there is no residual. GELU with erf is no epilogue of cuBLASLt, whose GELU
-// is the form with tanh; it and what else is left are one pass of ours over the result.
+// What is computed beyond the product is done in the product's epilogue where cuBLASLt can (`fused`): the bias; the
+// residual where there is no activation; GELU with tanh in 16 bits where there is no residual. GELU with erf is no
+// epilogue of cuBLASLt, whose GELU is the form with tanh; it and what else is left are one pass of ours over the
+// result.
 #pragma once
 #include "../common/interface.h"
 
@@ -10,16 +11,18 @@ enum LinearActivation { LINEAR_NONE = 0, LINEAR_GELU_ERF = 1, LINEAR_GELU_TANH =
 enum LinearRequest { LINEAR_RUN = 0, LINEAR_LIST = 1 };
 enum { LINEAR_OWN = -1 };  // the count of algorithms of a kernel that does not compute by cuBLASLt
 
-// One of cuBLASLt's algorithms (cublasLtMatmulAlgo_t, good for one version of the library) and the workspace it needs, in bytes.
+// One of cuBLASLt's algorithms (cublasLtMatmulAlgo_t, good for one version of the library) and the workspace it needs,
+// in bytes.
 struct LinearAlgorithm {
   uint64_t data[8];
   int64_t workspace;
 };
 
 struct LinearArgs {
-  const void* x;         // row r begins at x[r * x_row]; its `terms` elements lie side by side
-  const void* weight;    // (outputs, terms): row n begins at weight[n * weight_row]; turned: column k begins at weight[k * weight_row]
-  const void* bias;      // `outputs` elements, or nullptr
+  const void* x;       // row r begins at x[r * x_row]; its `terms` elements lie side by side
+  const void* weight;  // (outputs, terms): row n begins at weight[n * weight_row]; turned: column k begins at weight[k
+                       // * weight_row]
+  const void* bias;    // `outputs` elements, or nullptr
   const void* residual;  // row r begins at residual[r * residual_row], or nullptr
   void* out;             // rows x outputs elements, dense, never aliasing an input
   void* workspace;       // at least what the algorithm needs
@@ -30,8 +33,9 @@ struct LinearArgs {
   int32_t activation;  // LinearActivation
   int32_t fused;       // 0: the product alone by cuBLASLt, all else in our pass
   int32_t dtype;       // FusescopeDtype of all of them
-  int32_t settled;     // the kernel before this one on the stream writes neither weight nor bias: they may be read before it ends
-  int32_t request;     // LinearRequest: compute, or list algorithms (pointers are looked at for their alignment only)
+  int32_t settled;  // the kernel before this one on the stream writes neither weight nor bias: they may be read before
+                    // it ends
+  int32_t request;  // LinearRequest: compute, or list algorithms (pointers are looked at for their alignment only)
   const LinearAlgorithm* first;     // what cuBLASLt's heuristics name first; not nullptr when computing by it
   const LinearAlgorithm* measured;  // what measurement found fastest, or nullptr
   LinearAlgorithm* list;            // of room for `most`; `count` receives how many there are, best guess first
@@ -44,7 +48,8 @@ struct LinearEpilogue {
   bool bias, residual, gelu;
 };
 inline LinearEpilogue linear_epilogue(const LinearArgs& args) {
-  const bool tanh = args.activation == LINEAR_GELU_TANH && args.dtype != FS_FLOAT32;  // fp32 keeps its accuracy in our pass
+  const bool tanh =
+      args.activation == LINEAR_GELU_TANH && args.dtype != FS_FLOAT32;  // fp32 keeps its accuracy in our pass
   return {args.fused && args.bias, args.fused && args.residual && args.activation == LINEAR_NONE,
           args.fused && tanh && !args.residual};
 }
@@ -58,5 +63,6 @@ struct LinearRest {
 };
 inline LinearRest linear_rest(const LinearArgs& args) {
   const LinearEpilogue done = linear_epilogue(args);
-  return {done.bias ? nullptr : args.bias, done.residual ? nullptr : args.residual, done.gelu ? LINEAR_NONE : args.activation};
+  return {done.bias ? nullptr : args.bias, done.residual ? nullptr : args.residual,
+          done.gelu ? LINEAR_NONE : args.activation};
 }

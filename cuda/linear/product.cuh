@@ -1,4 +1,5 @@
-// One product by cuBLASLt with its epilogue, and the list of algorithms for it: what v1_heuristic and v2_measured share.
+// One product by cuBLASLt with its epilogue, and the list of algorithms for it: what v1_heuristic and v2_measured
+// share.
 #pragma once
 #include <mutex>
 
@@ -35,8 +36,8 @@ inline const char* handle_of_device(cublaslt::Handle* handle) {
   return nullptr;
 }
 
-// The descriptors of a product. cuBLASLt's matrices are column-major: what it computes is out^T = weight x^T, where a row-major
-// matrix is its transpose as it lies.
+// The descriptors of a product. cuBLASLt's matrices are column-major: what it computes is out^T = weight x^T, where a
+// row-major matrix is its transpose as it lies.
 struct Problem {
   const cublaslt::Library& lt = cublaslt::library();
   cublaslt::Desc desc = nullptr;
@@ -44,7 +45,8 @@ struct Problem {
   int status = 0;
 
   explicit Problem(const LinearArgs& args) {
-    const int type = args.dtype == FS_FLOAT32 ? cublaslt::R_32F : (args.dtype == FS_FLOAT16 ? cublaslt::R_16F : cublaslt::R_16BF);
+    const int type =
+        args.dtype == FS_FLOAT32 ? cublaslt::R_32F : (args.dtype == FS_FLOAT16 ? cublaslt::R_16F : cublaslt::R_16BF);
     const LinearEpilogue does = linear_epilogue(args);
     keep(lt.desc_create(&desc, cublaslt::COMPUTE_32F, cublaslt::R_32F));
     const int32_t turn = args.turned ? cublaslt::OP_N : cublaslt::OP_T, straight = cublaslt::OP_N;
@@ -93,7 +95,9 @@ inline const char* list(const LinearArgs& args) {
   cublaslt::Preference wish = nullptr;
   if (const int status = lt.preference_create(&wish)) return lt.status(status);
   int status = 0;
-  auto prefer = [&](int attribute, auto value) { status = status ? status : lt.preference_set(wish, attribute, &value, sizeof value); };
+  auto prefer = [&](int attribute, auto value) {
+    status = status ? status : lt.preference_set(wish, attribute, &value, sizeof value);
+  };
   const LinearEpilogue does = linear_epilogue(args);
   const uint32_t to = alignment(args.out), bias = does.bias ? alignment(args.bias) : 16;
   prefer(cublaslt::PREF_MAX_WORKSPACE_BYTES, uint64_t(MOST_WORKSPACE));

@@ -1,4 +1,5 @@
-// The same by the algorithm that was fastest when all that the heuristics name were timed; the first of them where none was timed.
+// The same by the algorithm that was fastest when all that the heuristics name were timed; the first of them where none
+// was timed.
 #include "product.cuh"
 
 FUSESCOPE_KERNEL(const LinearArgs* args, void* stream) {

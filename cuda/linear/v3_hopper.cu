@@ -1,18 +1,21 @@
-// Our own product with everything in its epilogue, GELU with erf too: while one warpgroup finishes a tile the other multiplies the next.
+// Our own product with everything in its epilogue, GELU with erf too: while one warpgroup finishes a tile the other
+// multiplies the next.
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
 //
-// Persistent blocks of three warpgroups: one thread of the first brings 128 x 64 boxes of x and of the weight by TMA into a ring of stages, the
-// other two take tiles of 128 x 128 results in turn. One hands the ring over when its last product is under way, so the tensor cores always
-// have one warpgroup's work while the other is in its epilogue, which at 768 terms is two thirds as long as the product.
-// Two blocks of a cluster work on tiles below one another: each brings half of their common weight box to both.
+// Persistent blocks of three warpgroups: one thread of the first brings 128 x 64 boxes of x and of the weight by TMA
+// into a ring of stages, the other two take tiles of 128 x 128 results in turn. One hands the ring over when its last
+// product is under way, so the tensor cores always have one warpgroup's work while the other is in its epilogue, which
+// at 768 terms is two thirds as long as the product. Two blocks of a cluster work on tiles below one another: each
+// brings half of their common weight box to both.
 #include "../common/dependent.cuh"
 #include "../common/roles.cuh"
 #include "hopper_product.cuh"
 
 namespace {
 constexpr int TILE = 128, STEP = 64, STAGES = 6, CLUSTER = 2, WORKERS = 2;
-constexpr int BOX_BYTES = TILE * STEP * 2, STAGE_BYTES = 2 * BOX_BYTES, STAGING_BYTES = 2 * kTileBytes;  // staging: of a warpgroup
+constexpr int BOX_BYTES = TILE * STEP * 2, STAGE_BYTES = 2 * BOX_BYTES,
+              STAGING_BYTES = 2 * kTileBytes;  // staging: of a warpgroup
 constexpr int SHARED_BYTES = 1024 + STAGES * STAGE_BYTES + WORKERS * STAGING_BYTES + 256;
 
 struct Tiles {
@@ -21,10 +24,12 @@ struct Tiles {
 };
 
 template <typename T, int Activation, bool Residual>
-__global__ void __launch_bounds__(128 * (1 + WORKERS), 1)
-    linear_hopper(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map,
-                  const __grid_constant__ CUtensorMap out_map, const T* bias, const T* residual, int64_t residual_row, int rows, int outputs,
-                  Tiles tiles) {
+__global__ void __launch_bounds__(128 * (1 + WORKERS), 1) linear_hopper(const __grid_constant__ CUtensorMap x_map,
+                                                                        const __grid_constant__ CUtensorMap weight_map,
+                                                                        const __grid_constant__ CUtensorMap out_map,
+                                                                        const T* bias, const T* residual,
+                                                                        int64_t residual_row, int rows, int outputs,
+                                                                        Tiles tiles) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ uint8_t raw[];
   uint8_t* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
@@ -64,7 +69,8 @@ __global__ void __launch_bounds__(128 * (1 + WORKERS), 1)
           barrier_expect(full + stage, STAGE_BYTES);
           load_box(x, &x_map, full + stage, step * STEP, row);
           constexpr int share = TILE / CLUSTER;
-          load_box(weight + rank * (BOX_BYTES / CLUSTER), &weight_map, full + stage, step * STEP, output + int(rank) * share, (1 << CLUSTER) - 1);
+          load_box(weight + rank * (BOX_BYTES / CLUSTER), &weight_map, full + stage, step * STEP,
+                   output + int(rank) * share, (1 << CLUSTER) - 1);
           if (++stage == STAGES) stage = 0, parity ^= 1;
         }
       }
@@ -74,7 +80,7 @@ __global__ void __launch_bounds__(128 * (1 + WORKERS), 1)
     const int worker = warp / 4 - 1, t2 = 2 * (lane % 4), row_in_half = 16 * (warp % 4) + lane / 4;
     const bool speaker = threadIdx.x % 128 == 0;
     uint8_t* own = staging + worker * STAGING_BYTES;
-    float sum[2][64];  // rows 0 to 63 of the tile, and 64 to 127
+    float sum[2][64];     // rows 0 to 63 of the tile, and 64 to 127
     int number = worker;  // of this block's tiles
     for (int pair = first + worker * clusters; pair < tiles.pairs; pair += WORKERS * clusters, number += WORKERS) {
       const int row = (pair / tiles.across * CLUSTER + int(rank)) * TILE, output = pair % tiles.across * TILE;
@@ -92,14 +98,16 @@ __global__ void __launch_bounds__(128 * (1 + WORKERS), 1)
       barrier_wait(turn + worker, (number / WORKERS + 1 + worker) & 1);  // the first of all tiles waits for nobody
       for (int step = 0; step < tiles.steps; ++step) {
         barrier_wait(full + stage, parity);
-        const uint64_t x = tile_descriptor(shared + stage * STAGE_BYTES), weight = tile_descriptor(shared + stage * STAGE_BYTES + BOX_BYTES);
+        const uint64_t x = tile_descriptor(shared + stage * STAGE_BYTES),
+                       weight = tile_descriptor(shared + stage * STAGE_BYTES + BOX_BYTES);
         fence_registers(sum[0]);
         fence_registers(sum[1]);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < STEP / 16; ++i) {
           wgmma_64x128x16<T>(sum[0], x + i * kStepColumns, weight + i * kStepColumns, step > 0 || i > 0);
-          wgmma_64x128x16<T>(sum[1], x + (kTileBytes >> 4) + i * kStepColumns, weight + i * kStepColumns, step > 0 || i > 0);
+          wgmma_64x128x16<T>(sum[1], x + (kTileBytes >> 4) + i * kStepColumns, weight + i * kStepColumns,
+                             step > 0 || i > 0);
         }
         wgmma_commit();
         wgmma_wait<1>();  // the products of the step before are done
@@ -135,7 +143,8 @@ __global__ void __launch_bounds__(128 * (1 + WORKERS), 1)
                 low += add.x, high += add.y;
               }
             }
-            *reinterpret_cast<uint32_t*>(buffer + at * 128 + ((j ^ (at & 7)) << 4) + 2 * t2) = tensor_core::pack<T>(low, high);
+            *reinterpret_cast<uint32_t*>(buffer + at * 128 + ((j ^ (at & 7)) << 4) + 2 * t2) =
+                tensor_core::pack<T>(low, high);
           }
         }
         fence_async_proxy();
@@ -152,16 +161,19 @@ __global__ void __launch_bounds__(128 * (1 + WORKERS), 1)
 template <typename T, int Activation, bool Residual> const char* launch(const LinearArgs& args, cudaStream_t stream) {
   CUtensorMap x_map, weight_map, out_map;
   if (const char* why = matrix_map<T>(&x_map, args.x, args.rows, args.terms, args.x_row, TILE)) return why;
-  if (const char* why = matrix_map<T>(&weight_map, args.weight, args.outputs, args.terms, args.weight_row, TILE / CLUSTER)) return why;
+  if (const char* why =
+          matrix_map<T>(&weight_map, args.weight, args.outputs, args.terms, args.weight_row, TILE / CLUSTER))
+    return why;
   if (const char* why = matrix_map<T>(&out_map, args.out, args.rows, args.outputs, args.outputs, 64)) return why;
   if (const char* why = allow_shared<linear_hopper<T, Activation, Residual>>(SHARED_BYTES)) return why;
   const int64_t across = (args.outputs + TILE - 1) / TILE, down = (args.rows + CLUSTER * TILE - 1) / (CLUSTER * TILE);
   if (across * down > INT32_MAX / 2) return "unsupported: more than 2^30 tiles";
   const Tiles tiles{int(across), int(across * down), int((args.terms + STEP - 1) / STEP)};
   const int most = multiprocessors() / CLUSTER, clusters = tiles.pairs < most ? tiles.pairs : most;
-  return launch_dependent(
-      linear_hopper<T, Activation, Residual>, unsigned(clusters * CLUSTER), 128 * (1 + WORKERS), SHARED_BYTES, stream, CLUSTER, x_map, weight_map, out_map,
-      static_cast<const T*>(args.bias), static_cast<const T*>(args.residual), args.residual_row, int(args.rows), int(args.outputs), tiles);
+  return launch_dependent(linear_hopper<T, Activation, Residual>, unsigned(clusters * CLUSTER), 128 * (1 + WORKERS),
+                          SHARED_BYTES, stream, CLUSTER, x_map, weight_map, out_map, static_cast<const T*>(args.bias),
+                          static_cast<const T*>(args.residual), args.residual_row, int(args.rows), int(args.outputs),
+                          tiles);
 }
 }  // namespace
 
@@ -169,6 +181,7 @@ FUSESCOPE_KERNEL(const LinearArgs* args, void* stream) {
   return answer(*args, [&](auto zero, auto activation) {
     using T = decltype(zero);
     const auto on = static_cast<cudaStream_t>(stream);
-    return args->residual ? launch<T, activation.value, true>(*args, on) : launch<T, activation.value, false>(*args, on);
+    return args->residual ? launch<T, activation.value, true>(*args, on)
+                          : launch<T, activation.value, false>(*args, on);
   });
 }

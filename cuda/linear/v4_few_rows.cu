@@ -1,9 +1,10 @@
-// A product of few rows: a block holds all of its boxes at once, and those of the weight are under way before the kernel before it ends.
+// A product of few rows: a block holds all of its boxes at once, and those of the weight are under way before the
+// kernel before it ends.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
 //
-// At 128 rows a product is a matter of latency: what the memory could bring in a microsecond takes five when it is asked for only after the
-// previous kernel has ended. A block has 64 rows and 64 outputs and a share of the terms; the
+// At 128 rows a product is a matter of latency: what the memory could bring in a microsecond takes five when it is
+// asked for only after the previous kernel has ended. A block has 64 rows and 64 outputs and a share of the terms; the
 // blocks of a cluster share the terms of one tile, and each sends the others the rows of its sums that they add up.
 #include "../common/dependent.cuh"
 #include "hopper_product.cuh"
@@ -13,27 +14,35 @@ constexpr int THREADS = 128, STEP_BYTES = 2 * kTileBytes, MOST_STEPS = 12, MOST_
 constexpr int SUMS_BYTES = 64 * 64 * 4, BARRIER_BYTES = 8 * (MOST_STEPS + 1);
 
 // Place of a sum among the floats of its row, which lie so that neighbouring rows use different banks.
-__device__ __forceinline__ int place_in(int row, int column) { return row * 64 + ((column / 4 ^ row % 8) * 4) + column % 4; }
+__device__ __forceinline__ int place_in(int row, int column) {
+  return row * 64 + ((column / 4 ^ row % 8) * 4) + column % 4;
+}
 
 // Two floats to another block's shared memory, whose barrier counts the bytes.
 __device__ __forceinline__ void send(uint32_t to, uint32_t barrier, float2 v) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(v.x), "f"(v.y), "r"(barrier)
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(v.x),
+               "f"(v.y), "r"(barrier)
                : "memory");
 }
 
 // Blocks: `split` of a tile side by side, tiles of a column of outputs below one another. all_steps: of 64 terms.
 template <typename T, int Activation>
-__global__ void __launch_bounds__(THREADS)
-    linear_few_rows(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap weight_map, const T* bias, const T* residual,
-                    int64_t residual_row, T* out, int rows, int outputs, int down, int all_steps, int split, bool settled) {
+__global__ void __launch_bounds__(THREADS) linear_few_rows(const __grid_constant__ CUtensorMap x_map,
+                                                           const __grid_constant__ CUtensorMap weight_map,
+                                                           const T* bias, const T* residual, int64_t residual_row,
+                                                           T* out, int rows, int outputs, int down, int all_steps,
+                                                           int split, bool settled) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ __align__(1024) uint8_t shared[];  // and nothing else: two blocks of six steps just fit a multiprocessor
+  extern __shared__ __align__(1024)
+      uint8_t shared[];  // and nothing else: two blocks of six steps just fit a multiprocessor
   if (shared_address(shared) % 1024) __trap();
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const int part = blockIdx.x % split, tile = blockIdx.x / split, row = tile % down * 64, output = tile / down * 64;
   const int share = (all_steps + split - 1) / split, begin = part * share;
-  const int steps = __shfl_sync(0xffffffffu, all_steps - begin < share ? (all_steps > begin ? all_steps - begin : 0) : share, 0);
-  // Of the tile's sums this block finishes the rows part, part + split, ...; those of the block of place p lie behind one another.
+  const int steps =
+      __shfl_sync(0xffffffffu, all_steps - begin < share ? (all_steps > begin ? all_steps - begin : 0) : share, 0);
+  // Of the tile's sums this block finishes the rows part, part + split, ...; those of the block of place p lie behind
+  // one another.
   float* sums = reinterpret_cast<float*>(shared + share * STEP_BYTES);
   uint64_t* full = reinterpret_cast<uint64_t*>(shared + share * STEP_BYTES + SUMS_BYTES);
   uint64_t* received = full + MOST_STEPS;
@@ -69,7 +78,8 @@ __global__ void __launch_bounds__(THREADS)
   float sum[32] = {};
   for (int s = 0; s < steps; ++s) {
     barrier_wait(full + s, 0);
-    const uint64_t x = tile_descriptor(shared + s * STEP_BYTES), weight = tile_descriptor(shared + s * STEP_BYTES + kTileBytes);
+    const uint64_t x = tile_descriptor(shared + s * STEP_BYTES),
+                   weight = tile_descriptor(shared + s * STEP_BYTES + kTileBytes);
     fence_registers(sum);
     wgmma_fence();
 #pragma unroll
@@ -87,12 +97,16 @@ __global__ void __launch_bounds__(THREADS)
     for (int j = 0; j < 8; ++j) {
       float* to = sums + place_in(at, 8 * j + 2 * (lane % 4));
       const float2 two = {sum[4 * j + 2 * r], sum[4 * j + 2 * r + 1]};
-      if (split == 1) *reinterpret_cast<float2*>(to) = two;
-      else send(in_block(to, owner), barrier, two);
+      if (split == 1)
+        *reinterpret_cast<float2*>(to) = two;
+      else
+        send(in_block(to, owner), barrier, two);
     }
   }
-  if (split > 1) barrier_wait(received, 0);
-  else __syncthreads();
+  if (split > 1)
+    barrier_wait(received, 0);
+  else
+    __syncthreads();
 
   for (int i = threadIdx.x / 8; i < rows_each; i += THREADS / 8) {
     const int at = row + i * split + part;
@@ -101,7 +115,8 @@ __global__ void __launch_bounds__(THREADS)
       const int from = other * rows_each + i, first = threadIdx.x % 8 * 8;
       const float4 low = *reinterpret_cast<const float4*>(sums + place_in(from, first));
       const float4 high = *reinterpret_cast<const float4*>(sums + place_in(from, first + 4));
-      v[0] += low.x, v[1] += low.y, v[2] += low.z, v[3] += low.w, v[4] += high.x, v[5] += high.y, v[6] += high.z, v[7] += high.w;
+      v[0] += low.x, v[1] += low.y, v[2] += low.z, v[3] += low.w, v[4] += high.x, v[5] += high.y, v[6] += high.z,
+          v[7] += high.w;
     }
     if (at >= rows || column >= outputs) continue;
     uint4 packed;
@@ -109,7 +124,8 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int e = 0; e < 8; e += 2) {
       const float2 add = residual ? pair_at(residual + at * residual_row + column + e) : float2{0.0f, 0.0f};
-      two[e / 2] = tensor_core::pack<T>(finished<Activation>(v[e], b[e]) + add.x, finished<Activation>(v[e + 1], b[e + 1]) + add.y);
+      two[e / 2] = tensor_core::pack<T>(finished<Activation>(v[e], b[e]) + add.x,
+                                        finished<Activation>(v[e + 1], b[e + 1]) + add.y);
     }
     *reinterpret_cast<uint4*>(out + int64_t(at) * outputs + column) = packed;
   }
@@ -119,22 +135,29 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T, int Activation> const char* launch(const LinearArgs& args, cudaStream_t stream) {
   const int64_t down = (args.rows + 63) / 64, across = (args.outputs + 63) / 64, steps = (args.terms + 63) / 64;
   int split = 1;  // until every multiprocessor has a block, or a block's boxes fit
-  while (split < MOST_SPLIT && ((steps + split - 1) / split > MOST_STEPS || (down * across * split * 2 < multiprocessors() && steps / split >= 6))) split *= 2;
+  while (split < MOST_SPLIT && ((steps + split - 1) / split > MOST_STEPS ||
+                                (down * across * split * 2 < multiprocessors() && steps / split >= 6)))
+    split *= 2;
   const int64_t share = (steps + split - 1) / split, blocks = down * across * split;
   if (share > MOST_STEPS) return "unsupported: more terms than eight blocks hold (use v3_hopper)";
   if (blocks > INT32_MAX) return "unsupported: more than 2^31 blocks";
   CUtensorMap x_map, weight_map;
   if (const char* why = matrix_map<T>(&x_map, args.x, args.rows, args.terms, args.x_row, 64)) return why;
-  if (const char* why = matrix_map<T>(&weight_map, args.weight, args.outputs, args.terms, args.weight_row, 64)) return why;
+  if (const char* why = matrix_map<T>(&weight_map, args.weight, args.outputs, args.terms, args.weight_row, 64))
+    return why;
   const int bytes = int(share) * STEP_BYTES + SUMS_BYTES + BARRIER_BYTES;
-  if (const char* why = allow_shared<linear_few_rows<T, Activation>>(MOST_STEPS * STEP_BYTES + SUMS_BYTES + BARRIER_BYTES)) return why;
-  return launch_dependent(
-      linear_few_rows<T, Activation>, unsigned(blocks), THREADS, bytes, stream, unsigned(split), x_map, weight_map, static_cast<const T*>(args.bias),
-      static_cast<const T*>(args.residual), args.residual_row, static_cast<T*>(args.out), int(args.rows), int(args.outputs), int(down), int(steps),
-      split, args.settled != 0);
+  if (const char* why =
+          allow_shared<linear_few_rows<T, Activation>>(MOST_STEPS * STEP_BYTES + SUMS_BYTES + BARRIER_BYTES))
+    return why;
+  return launch_dependent(linear_few_rows<T, Activation>, unsigned(blocks), THREADS, bytes, stream, unsigned(split),
+                          x_map, weight_map, static_cast<const T*>(args.bias), static_cast<const T*>(args.residual),
+                          args.residual_row, static_cast<T*>(args.out), int(args.rows), int(args.outputs), int(down),
+                          int(steps), split, args.settled != 0);
 }
 }  // namespace
 
 FUSESCOPE_KERNEL(const LinearArgs* args, void* stream) {
-  return answer(*args, [&](auto zero, auto activation) { return launch<decltype(zero), activation.value>(*args, static_cast<cudaStream_t>(stream)); });
+  return answer(*args, [&](auto zero, auto activation) {
+    return launch<decltype(zero), activation.value>(*args, static_cast<cudaStream_t>(stream));
+  });
 }

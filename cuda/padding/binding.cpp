@@ -57,7 +57,8 @@ Tensor padding_pack(const Tensor& x, const Tensor& indices, const std::string& i
   return out;
 }
 
-Tensor padding_unpack(const Tensor& packed, const Tensor& cu_seqlens, int64_t batch, int64_t seq, const std::string& impl) {
+Tensor padding_unpack(const Tensor& packed, const Tensor& cu_seqlens, int64_t batch, int64_t seq,
+                      const std::string& impl) {
   STD_TORCH_CHECK(packed.dim() == 2, "packed is (total, width)");
   STD_TORCH_CHECK(batch >= 0 && seq >= 0 && cu_seqlens.dim() == 1 && cu_seqlens.sizes()[0] == batch + 1 &&
                       cu_seqlens.scalar_type() == ScalarType::Int && cu_seqlens.is_contiguous() &&

@@ -1,7 +1,9 @@
-// Sequences of unequal length: from (batch, seq) rows with padding to packed rows without, and back. Rows are copied as bytes.
+// Sequences of unequal length: from (batch, seq) rows with padding to packed rows without, and back. Rows are copied as
+// bytes.
 //
-// Lengths are clamped to [0, seq]. Where packed rows are more than the sequences have (total above the sum), those beyond are zeros
-// and their index is -1; where they are fewer, what does not fit is left out. Nothing outside a tensor is touched in either case.
+// Lengths are clamped to [0, seq]. Where packed rows are more than the sequences have (total above the sum), those
+// beyond are zeros and their index is -1; where they are fewer, what does not fit is left out. Nothing outside a tensor
+// is touched in either case.
 #pragma once
 #include "../common/interface.h"
 
@@ -30,7 +32,8 @@ struct PaddingArgs {
 __host__ __device__
 #endif
 inline int64_t padding_length(const PaddingArgs& args, int64_t b) {
-  const int64_t n = args.wide_lengths ? static_cast<const int64_t*>(args.lengths)[b] : static_cast<const int32_t*>(args.lengths)[b];
+  const int64_t n =
+      args.wide_lengths ? static_cast<const int64_t*>(args.lengths)[b] : static_cast<const int32_t*>(args.lengths)[b];
   return n < 0 ? 0 : (n > args.seq ? args.seq : n);
 }
 

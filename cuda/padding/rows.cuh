@@ -14,7 +14,9 @@ __device__ __forceinline__ int64_t source_of(const PaddingArgs& args, int64_t r)
   return s < packed_length(args, b) ? args.offsets[b] + s : int64_t(-1);
 }
 
-inline int64_t rows_of(const PaddingArgs& args) { return args.request == PADDING_PACK ? args.total : args.batch * args.seq; }
+inline int64_t rows_of(const PaddingArgs& args) {
+  return args.request == PADDING_PACK ? args.total : args.batch * args.seq;
+}
 
 // Calls body with a value of the widest type, up to `most` bytes, in which rows lie whole and aligned.
 template <typename Body> const char* by_word(const PaddingArgs& args, int64_t most, Body body) {

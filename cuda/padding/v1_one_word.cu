@@ -1,4 +1,5 @@
-// One word of up to 4 bytes a thread, its row by a division; one thread adds up the lengths, then a block a sequence numbers its rows.
+// One word of up to 4 bytes a thread, its row by a division; one thread adds up the lengths, then a block a sequence
+// numbers its rows.
 #include "rows.cuh"
 
 namespace {
@@ -16,12 +17,14 @@ __global__ void __launch_bounds__(32) padding_sum(PaddingArgs args) {
 
 __global__ void __launch_bounds__(THREADS) padding_number(PaddingArgs args) {
   const int64_t b = blockIdx.x, length = padding_length(args, b), begin = args.offsets[b];
-  for (int64_t s = threadIdx.x; s < length && begin + s < args.total; s += THREADS) args.indices[begin + s] = b * args.seq + s;
+  for (int64_t s = threadIdx.x; s < length && begin + s < args.total; s += THREADS)
+    args.indices[begin + s] = b * args.seq + s;
   if (b == args.batch - 1)
     for (int64_t r = begin + length + threadIdx.x; r < args.total; r += THREADS) args.indices[r] = -1;
 }
 
-template <typename Word> __global__ void __launch_bounds__(THREADS) padding_one_word(PaddingArgs args, int64_t words, int64_t count) {
+template <typename Word>
+__global__ void __launch_bounds__(THREADS) padding_one_word(PaddingArgs args, int64_t words, int64_t count) {
   const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
   if (i >= count) return;
   const int64_t r = i / words, at = i - r * words, from = source_of(args, r);

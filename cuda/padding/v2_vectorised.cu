@@ -1,4 +1,5 @@
-// 16 bytes a load, a warp or more a row, four rows in flight; prefix sums in one launch, every block adding up what is before it.
+// 16 bytes a load, a warp or more a row, four rows in flight; prefix sums in one launch, every block adding up what is
+// before it.
 #include "../common/reduce.cuh"
 #include "rows.cuh"
 
@@ -28,7 +29,8 @@ __global__ void __launch_bounds__(THREADS) padding_offsets(PaddingArgs args, int
   if (first == 0 && threadIdx.x == 0) args.offsets[0] = 0;
   for (int64_t b = first; b < last; ++b) {
     const int64_t length = padding_length(args, b);
-    for (int64_t s = threadIdx.x; s < length && begin + s < args.total; s += THREADS) args.indices[begin + s] = b * args.seq + s;
+    for (int64_t s = threadIdx.x; s < length && begin + s < args.total; s += THREADS)
+      args.indices[begin + s] = b * args.seq + s;
     begin += length;
     if (threadIdx.x == 0) args.offsets[b + 1] = int32_t(begin);
   }
@@ -48,7 +50,8 @@ __global__ void __launch_bounds__(THREADS) padding_rows(PaddingArgs args, int64_
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       value[i] = Word{};
-      if (from[i] >= 0) value[i] = reinterpret_cast<const Word*>(static_cast<const char*>(args.in) + from[i] * args.in_row)[at];
+      if (from[i] >= 0)
+        value[i] = reinterpret_cast<const Word*>(static_cast<const char*>(args.in) + from[i] * args.in_row)[at];
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)

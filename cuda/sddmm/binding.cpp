@@ -16,7 +16,8 @@ Tensor sddmm(const Tensor& q, const Tensor& k, const Tensor& row_offsets, const 
   STD_TORCH_CHECK(q.scalar_type() == k.scalar_type() && q.get_device_index() == k.get_device_index(),
                   "q and k have one dtype and lie on one device");
   std::vector<int64_t> shape = same_heads(q, 2, k, 2, "q and k");
-  const int64_t rows = q.sizes()[q.dim() - 2], depth = q.sizes()[q.dim() - 1], keys = k.sizes()[k.dim() - 2], nnz = columns.numel();
+  const int64_t rows = q.sizes()[q.dim() - 2], depth = q.sizes()[q.dim() - 1], keys = k.sizes()[k.dim() - 2],
+                nnz = columns.numel();
   STD_TORCH_CHECK(k.sizes()[k.dim() - 1] == depth, "q and k have one head size");
   const Heads qs = as_heads(q, 2), ks = as_heads(k, 2);
   SddmmArgs args{};
@@ -53,7 +54,9 @@ Tensor sddmm(const Tensor& q, const Tensor& k, const Tensor& row_offsets, const 
 
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
-  m.def("sddmm(Tensor q, Tensor k, Tensor row_offsets, Tensor columns, Tensor row_of, Tensor? bits, int block, str impl) -> Tensor");
+  m.def(
+      "sddmm(Tensor q, Tensor k, Tensor row_offsets, Tensor columns, Tensor row_of, Tensor? bits, int block, str impl) "
+      "-> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("sddmm", TORCH_BOX(&sddmm)); }

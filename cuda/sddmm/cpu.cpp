@@ -1,4 +1,5 @@
-// K as fp32 rows; four keys of a row at a time in vector registers; the rows of all heads shared out over the OpenMP threads.
+// K as fp32 rows; four keys of a row at a time in vector registers; the rows of all heads shared out over the OpenMP
+// threads.
 #include "../common/cpu_block.h"
 #include "sddmm.cuh"
 
@@ -7,7 +8,8 @@ using namespace cpu_block;
 
 namespace {
 // Dot products of one query with Keys rows, over `width` floats (a multiple of SIZE).
-template <int Keys> inline void dots(const float* q, const float* const (&row)[Keys], int64_t width, float (&to)[Keys]) {
+template <int Keys>
+inline void dots(const float* q, const float* const (&row)[Keys], int64_t width, float (&to)[Keys]) {
   Block sum[Keys] = {};
   for (int64_t d = 0; d < width; d += SIZE) {
     const Block x = load(q + d);
@@ -19,7 +21,7 @@ template <int Keys> inline void dots(const float* q, const float* const (&row)[K
 }
 
 template <typename T> void sddmm_row(const float* q, const float* keys, int64_t distance, int64_t width,
-                                       const int32_t* columns, int64_t count, T* out) {
+                                     const int32_t* columns, int64_t count, T* out) {
   int64_t t = 0;
   for (; t + 4 <= count; t += 4) {
     const float* row[4];
@@ -36,8 +38,8 @@ template <typename T> void sddmm_row(const float* q, const float* keys, int64_t 
   }
 }
 // One row of a block: the kept columns as a list, their products put into place, zeros elsewhere.
-template <typename T>
-void block_row(const float* q, const float* keys, int64_t distance, int64_t width, int64_t first_key, uint64_t bits, int block, T* out) {
+template <typename T> void block_row(const float* q, const float* keys, int64_t distance, int64_t width,
+                                     int64_t first_key, uint64_t bits, int block, T* out) {
   int32_t columns[64] = {};
   T products[64];
   int count = 0;
@@ -69,7 +71,8 @@ FUSESCOPE_KERNEL(const SddmmArgs* args, void*) {
           const int64_t h = first + i / a.rows, r = i % a.rows, list = a.block ? r / a.block : r;
           const int64_t begin = a.row_offsets[list], entries = a.row_offsets[list + 1] - begin;
           if (entries == 0) continue;
-          const T* q = static_cast<const T*>(a.q) + h / a.inner * a.q_step[0] + h % a.inner * a.q_step[1] + r * a.q_step[2];
+          const T* q =
+              static_cast<const T*>(a.q) + h / a.inner * a.q_step[0] + h % a.inner * a.q_step[1] + r * a.q_step[2];
           pack_row(q, query.get(), a.depth, keys.width);
           const float* of_head = keys.of(first, h);
           if (!a.block) {
@@ -80,7 +83,8 @@ FUSESCOPE_KERNEL(const SddmmArgs* args, void*) {
           for (int64_t t = begin; t < begin + entries; ++t) {
             T* out = static_cast<T*>(a.out) + ((h * a.nnz + t) * a.block + r % a.block) * a.block;
             const uint64_t bits = a.bits[t * a.block + r % a.block];
-            block_row(query.get(), of_head, keys.distance, keys.width, int64_t(a.columns[t]) * a.block, bits, a.block, out);
+            block_row(query.get(), of_head, keys.distance, keys.width, int64_t(a.columns[t]) * a.block, bits, a.block,
+                      out);
           }
         }
         if (a.block && a.rows % a.block) {  // rows of the last blocks that do not exist

@@ -1,7 +1,9 @@
-// Kept elements split evenly over warps whatever row they are in; eight lanes a key, 16-byte loads, several keys in flight.
+// Kept elements split evenly over warps whatever row they are in; eight lanes a key, 16-byte loads, several keys in
+// flight.
 //
-// A warp takes RUN neighbouring elements. Neighbours are mostly of one row, whose q stays in registers as fp32 until the row changes.
-// The four groups of a warp work on four keys at once; results are collected so that 32 of them are written together.
+// A warp takes RUN neighbouring elements. Neighbours are mostly of one row, whose q stays in registers as fp32 until
+// the row changes. The four groups of a warp work on four keys at once; results are collected so that 32 of them are
+// written together.
 #include <type_traits>
 
 #include "../common/row_groups.cuh"
@@ -15,7 +17,9 @@ constexpr unsigned ALL = 0xffffffffu;
 // Chunks: pieces of a row that a group holds at once. Rows longer than that are walked panel by panel.
 template <typename T, int Chunks, bool Wide>
 __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArgs a, int64_t runs) {
-  constexpr int Width = WIDTH<T>, Flight = Chunks == 1 ? 4 : Chunks == 2 ? 2 : 1;  // keys of a group that are loaded together
+  constexpr int Width = WIDTH<T>, Flight = Chunks == 1   ? 4
+                                           : Chunks == 2 ? 2
+                                                         : 1;  // keys of a group that are loaded together
   const int lane = threadIdx.x % 32, group = lane / LANES, member = lane % LANES;
   const int64_t item = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32;
   if (item >= a.outer * a.inner * runs) return;  // whole warps leave
@@ -42,7 +46,8 @@ __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArg
           const T* source = k + __shfl_sync(ALL, my_column, from) * a.k_step[2];
           row[f] = __shfl_sync(ALL, my_row, from);
 #pragma unroll
-          for (int c = 0; c < Chunks; ++c) key[f][c] = read<T, Wide>(source, panel + c * CHUNK<T> + member * Width, a.depth);
+          for (int c = 0; c < Chunks; ++c)
+            key[f][c] = read<T, Wide>(source, panel + c * CHUNK<T> + member * Width, a.depth);
         }
 #pragma unroll
         for (int f = 0; f < Flight; ++f) {
@@ -50,7 +55,8 @@ __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArg
             held = row[f];
 #pragma unroll
             for (int c = 0; c < Chunks; ++c) {
-              const Pack<T> pack = read<T, Wide>(q + held * a.q_step[2], panel + c * CHUNK<T> + member * Width, a.depth);
+              const Pack<T> pack =
+                  read<T, Wide>(q + held * a.q_step[2], panel + c * CHUNK<T> + member * Width, a.depth);
 #pragma unroll
               for (int e = 0; e < Width; ++e) query[c][e] = to_float(pack.value[e]);
             }

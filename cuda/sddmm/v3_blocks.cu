@@ -1,4 +1,5 @@
-// BSR: a thread block a block of the matrix, q and k staged in shared memory as fp32, a square of results a thread in registers.
+// BSR: a thread block a block of the matrix, q and k staged in shared memory as fp32, a square of results a thread in
+// registers.
 #include <type_traits>
 
 #include "../common/launch.cuh"
@@ -13,7 +14,7 @@ template <int Side> struct Shape {
 };
 
 template <typename T, int Side>
-__global__ void __launch_bounds__(Shape<Side>::Threads * Shape<Side>::Threads) sddmm_blocks(const SddmmArgs a) {
+__global__ void __launch_bounds__(Shape<Side>::Threads* Shape<Side>::Threads) sddmm_blocks(const SddmmArgs a) {
   constexpr int Threads = Shape<Side>::Threads, Own = Shape<Side>::Own, All = Threads * Threads;
   __shared__ float q_part[Side][STEP + 1], k_part[Side][STEP + 1];  // one more: columns of a row lie in different banks
   const int64_t h = blockIdx.x / a.nnz, t = blockIdx.x % a.nnz;

@@ -6,9 +6,8 @@
 namespace {
 constexpr int ROWS = 4;  // rows, and warps, a block
 
-template <typename T>
-__global__ void __launch_bounds__(32 * ROWS)
-    softmax_warp_row(const T* x, T* out, int64_t rows, int64_t x_row, int64_t cols) {
+template <typename T> __global__ void __launch_bounds__(32 * ROWS) softmax_warp_row(const T* x, T* out, int64_t rows,
+                                                                                    int64_t x_row, int64_t cols) {
   const int64_t r = int64_t(blockIdx.x) * ROWS + threadIdx.x / 32;
   if (r >= rows) return;
   const int lane = threadIdx.x % 32;

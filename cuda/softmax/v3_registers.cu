@@ -1,4 +1,5 @@
-// The row in registers, read once and written once in 16-byte pieces; a warp or a block a row by its length, online if too long.
+// The row in registers, read once and written once in 16-byte pieces; a warp or a block a row by its length, online if
+// too long.
 #include "../common/reduce.cuh"
 #include "../common/row.cuh"
 #include "online.cuh"
@@ -9,8 +10,8 @@ namespace {
 template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
 
 template <typename T, int Threads, int Each, bool Wide>
-__global__ void __launch_bounds__(Threads* ROWS<Threads>)
-    softmax_held(const T* x, T* out, int64_t rows, int64_t x_row, int cols) {
+__global__ void __launch_bounds__(Threads* ROWS<Threads>) softmax_held(const T* x, T* out, int64_t rows, int64_t x_row,
+                                                                       int cols) {
   const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
   if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
   row::Held<T, Threads, Each, Wide> held(threadIdx.x % Threads, cols);
@@ -70,8 +71,8 @@ template <typename T, bool Wide> const char* launch(const SoftmaxArgs& args, cud
     constexpr int rows = ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    softmax_held<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * rows, 0, stream>>>(
-        x, out, args.rows, args.x_row, int(args.cols));
+    softmax_held<T, threads.value, each.value, Wide>
+        <<<unsigned(blocks), threads.value * rows, 0, stream>>>(x, out, args.rows, args.x_row, int(args.cols));
     return launch_error();
   });
 }

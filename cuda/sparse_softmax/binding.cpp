@@ -1,11 +1,13 @@
-// Softmax by rows of a CSR structure for torch: fusescope::sparse_softmax(values (..., nnz), row_offsets, order, scale, impl).
+// Softmax by rows of a CSR structure for torch: fusescope::sparse_softmax(values (..., nnz), row_offsets, order, scale,
+// impl).
 #include "../common/heads.h"
 #include "sparse_softmax.cuh"
 
 namespace {
 using namespace fusescope;
 
-Tensor sparse_softmax(const Tensor& values, const Tensor& row_offsets, const Tensor& order, double scale, const std::string& impl) {
+Tensor sparse_softmax(const Tensor& values, const Tensor& row_offsets, const Tensor& order, double scale,
+                      const std::string& impl) {
   STD_TORCH_CHECK(values.dim() >= 1, "values is (..., nnz)");
   const int64_t rows = order.numel(), nnz = values.sizes()[values.dim() - 1];
   STD_TORCH_CHECK(nnz < (int64_t(1) << 31), "unsupported: 2^31 kept elements or more");
@@ -30,4 +32,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def("sparse_softmax(Tensor values, Tensor row_offsets, Tensor order, float scale, str impl) -> Tensor");
 }
 #endif
-STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("sparse_softmax", TORCH_BOX(&sparse_softmax)); }
+STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) {
+  m.impl("sparse_softmax", TORCH_BOX(&sparse_softmax));
+}

@@ -1,4 +1,5 @@
-// Three vectorised passes over the elements of a row, the exponential inlined; the rows of all heads over the OpenMP threads.
+// Three vectorised passes over the elements of a row, the exponential inlined; the rows of all heads over the OpenMP
+// threads.
 #include <vector>
 
 #include "../common/cpu.h"
@@ -44,7 +45,8 @@ FUSESCOPE_KERNEL(const SparseSoftmaxArgs* args, void*) {
       std::vector<float> wide;
 #pragma omp for schedule(dynamic, 16)
       for (int64_t i = 0; i < heads * a.rows; ++i) {
-        const int64_t h = i / a.rows, r = a.order[i % a.rows], begin = a.row_offsets[r], count = a.row_offsets[r + 1] - begin;
+        const int64_t h = i / a.rows, r = a.order[i % a.rows], begin = a.row_offsets[r],
+                      count = a.row_offsets[r + 1] - begin;
         if (int64_t(wide.size()) < count) wide.resize(size_t(count));
         const T* x = static_cast<const T*>(a.x) + h / a.inner * a.x_step[0] + h % a.inner * a.x_step[1] + begin;
         softmax_row(x, static_cast<T*>(a.out) + h * a.nnz + begin, wide.data(), count, a.scale);

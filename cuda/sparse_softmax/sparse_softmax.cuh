@@ -1,5 +1,6 @@
-// Softmax over the kept elements of each row: out[h, t] = exp(scale x[h, t] - max) / sum, maximum and sum over the elements t of the
-// row in scale x[h, .], with one CSR structure that all heads h share. Sums are fp32. Non-finite values as in cuda/softmax.
+// Softmax over the kept elements of each row: out[h, t] = exp(scale x[h, t] - max) / sum, maximum and sum over the
+// elements t of the row in scale x[h, .], with one CSR structure that all heads h share. Sums are fp32. Non-finite
+// values as in cuda/softmax.
 #pragma once
 #include "../common/interface.h"
 
@@ -13,5 +14,5 @@ struct SparseSoftmaxArgs {
   int64_t rows;                // >= 1
   int64_t nnz;                 // >= 1, below 2^31
   float scale;
-  int32_t dtype;               // FusescopeDtype of x and out
+  int32_t dtype;  // FusescopeDtype of x and out
 };

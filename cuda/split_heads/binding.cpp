@@ -1,5 +1,5 @@
-// Heads of a QKV product for torch: fusescope::split_heads(Tensor qkv, Tensor? bias, int heads, int kv_heads, str impl) -> Tensor,
-// one vector that holds q, k and v one after the other, of which the Python function gives views.
+// Heads of a QKV product for torch: fusescope::split_heads(Tensor qkv, Tensor? bias, int heads, int kv_heads, str impl)
+// -> Tensor, one vector that holds q, k and v one after the other, of which the Python function gives views.
 #include "../common/row_operands.h"
 #include "split_heads.cuh"
 
@@ -11,8 +11,8 @@ Tensor split_heads(const Tensor& qkv, const std::optional<Tensor>& bias, int64_t
   STD_TORCH_CHECK(qkv.dim() == 2 || qkv.dim() == 3, "split_heads takes (batch, seq, width) or (total, width)");
   STD_TORCH_CHECK(heads >= 1 && kv_heads >= 1, "split_heads takes at least one head of each kind");
   const Rows r = as_rows(qkv);
-  STD_TORCH_CHECK(r.cols % (heads + 2 * kv_heads) == 0, "the width ", r.cols, " is not a multiple of heads + 2 kv_heads, ",
-                  heads + 2 * kv_heads);
+  STD_TORCH_CHECK(r.cols % (heads + 2 * kv_heads) == 0, "the width ", r.cols,
+                  " is not a multiple of heads + 2 kv_heads, ", heads + 2 * kv_heads);
   const std::optional<Tensor> b = optional_row_vector(bias, "bias", qkv);
   Tensor out = torch::stable::new_empty(qkv, {qkv.numel()});
   SplitHeadsArgs args{};

@@ -5,8 +5,8 @@
 namespace {
 constexpr int THREADS = 256;
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS) split_heads_one_element(const T* qkv, const T* bias, T* out, SplitHeadsArgs args) {
+template <typename T> __global__ void __launch_bounds__(THREADS) split_heads_one_element(const T* qkv, const T* bias,
+                                                                                         T* out, SplitHeadsArgs args) {
   const int64_t width = (args.heads + 2 * args.kv_heads) * args.head_dim;
   const int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
   if (i >= args.batch * args.seq * width) return;

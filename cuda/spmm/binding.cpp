@@ -1,4 +1,5 @@
-// SpMM for torch: fusescope::spmm(values (..., nnz), v (..., S_k, D), row_offsets, columns, order, long_rows, rows, block, impl)
+// SpMM for torch: fusescope::spmm(values (..., nnz), v (..., S_k, D), row_offsets, columns, order, long_rows, rows,
+// block, impl)
 // -> (..., rows, D); for BSR (block = 16, 32 or 64; see spmm.cuh) values is (..., blocks, block, block).
 //
 // Indices are not looked at (that would stall the GPU): whoever calls this directly answers for columns in [0, S_k).
@@ -8,8 +9,8 @@
 namespace {
 using namespace fusescope;
 
-Tensor spmm(const Tensor& values, const Tensor& v, const Tensor& row_offsets, const Tensor& columns, const Tensor& order,
-            int64_t long_rows, int64_t rows, int64_t block, const std::string& impl) {
+Tensor spmm(const Tensor& values, const Tensor& v, const Tensor& row_offsets, const Tensor& columns,
+            const Tensor& order, int64_t long_rows, int64_t rows, int64_t block, const std::string& impl) {
   check_block(block);
   const int item = block ? 3 : 1;
   STD_TORCH_CHECK(v.dim() >= 2 && values.dim() == v.dim() - 2 + item,
@@ -17,9 +18,10 @@ Tensor spmm(const Tensor& values, const Tensor& v, const Tensor& row_offsets, co
   STD_TORCH_CHECK(values.scalar_type() == v.scalar_type() && values.get_device_index() == v.get_device_index(),
                   "values and v have one dtype and lie on one device");
   std::vector<int64_t> shape = same_heads(v, 2, values, item, "values and v");
-  const int64_t lists = block ? (rows + block - 1) / block : rows, depth = v.sizes()[v.dim() - 1], keys = v.sizes()[v.dim() - 2], nnz = columns.numel();
-  STD_TORCH_CHECK(rows >= 0 && values.sizes()[values.dim() - item] == nnz, "values has ", values.sizes()[values.dim() - item],
-                  " entries a head, the structure ", nnz);
+  const int64_t lists = block ? (rows + block - 1) / block : rows, depth = v.sizes()[v.dim() - 1],
+                keys = v.sizes()[v.dim() - 2], nnz = columns.numel();
+  STD_TORCH_CHECK(rows >= 0 && values.sizes()[values.dim() - item] == nnz, "values has ",
+                  values.sizes()[values.dim() - item], " entries a head, the structure ", nnz);
   STD_TORCH_CHECK(!block || (values.sizes()[values.dim() - 1] == block && values.sizes()[values.dim() - 2] == block),
                   "values holds blocks of the structure's side");
   STD_TORCH_CHECK(nnz < (int64_t(1) << 31), "unsupported: 2^31 kept elements or more");
@@ -47,7 +49,9 @@ Tensor spmm(const Tensor& values, const Tensor& v, const Tensor& row_offsets, co
 
 #ifndef FUSESCOPE_CUDA
 STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
-  m.def("spmm(Tensor values, Tensor v, Tensor row_offsets, Tensor columns, Tensor order, int long_rows, int rows, int block, str impl) -> Tensor");
+  m.def(
+      "spmm(Tensor values, Tensor v, Tensor row_offsets, Tensor columns, Tensor order, int long_rows, int rows, int "
+      "block, str impl) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("spmm", TORCH_BOX(&spmm)); }

@@ -1,4 +1,5 @@
-// V as fp32 rows; a row's sum stays in vector registers, 64 columns at a time; of each head the long rows are taken first.
+// V as fp32 rows; a row's sum stays in vector registers, 64 columns at a time; of each head the long rows are taken
+// first.
 #include <vector>
 
 #include "../common/cpu_block.h"
@@ -8,9 +9,10 @@ using namespace fusescope_cpu;
 using namespace cpu_block;
 
 namespace {
-// out[0 .. Count * SIZE) = sum of values[t] v[columns[t]]; two sums side by side, so that additions need not wait for one another.
-template <int Count, typename T>
-inline void gather(const T* values, const int32_t* columns, int64_t count, const float* v, int64_t distance, float* out) {
+// out[0 .. Count * SIZE) = sum of values[t] v[columns[t]]; two sums side by side, so that additions need not wait for
+// one another.
+template <int Count, typename T> inline void gather(const T* values, const int32_t* columns, int64_t count,
+                                                    const float* v, int64_t distance, float* out) {
   Block even[Count] = {}, odd[Count] = {};
   int64_t t = 0;
   for (; t + 2 <= count; t += 2) {
@@ -30,13 +32,20 @@ inline void gather(const T* values, const int32_t* columns, int64_t count, const
   for (int i = 0; i < Count; ++i) store(out + i * SIZE, even[i] + odd[i]);
 }
 
-template <typename T>
-void spmm_row(const T* values, const int32_t* columns, int64_t count, const float* v, int64_t distance, int64_t width, float* sum) {
+template <typename T> void spmm_row(const T* values, const int32_t* columns, int64_t count, const float* v,
+                                    int64_t distance, int64_t width, float* sum) {
   for (int64_t d = 0; d < width; d += 4 * SIZE) switch ((width - d) / SIZE) {
-      case 1: gather<1>(values, columns, count, v + d, distance, sum + d); break;
-      case 2: gather<2>(values, columns, count, v + d, distance, sum + d); break;
-      case 3: gather<3>(values, columns, count, v + d, distance, sum + d); break;
-      default: gather<4>(values, columns, count, v + d, distance, sum + d);
+      case 1:
+        gather<1>(values, columns, count, v + d, distance, sum + d);
+        break;
+      case 2:
+        gather<2>(values, columns, count, v + d, distance, sum + d);
+        break;
+      case 3:
+        gather<3>(values, columns, count, v + d, distance, sum + d);
+        break;
+      default:
+        gather<4>(values, columns, count, v + d, distance, sum + d);
     }
 }
 
@@ -49,7 +58,8 @@ template <typename T> void write_row(const float* sum, T* to, int64_t depth) {
 void block_columns(const SpmmArgs& a, int64_t begin, int64_t entries, std::vector<int32_t>& to) {
   to.clear();
   for (int64_t t = begin; t < begin + entries; ++t)
-    for (int64_t c = int64_t(a.columns[t]) * a.block; c < std::min(a.keys, int64_t(a.columns[t] + 1) * a.block); ++c) to.push_back(int32_t(c));
+    for (int64_t c = int64_t(a.columns[t]) * a.block; c < std::min(a.keys, int64_t(a.columns[t] + 1) * a.block); ++c)
+      to.push_back(int32_t(c));
 }
 }  // namespace
 
@@ -75,7 +85,8 @@ FUSESCOPE_KERNEL(const SpmmArgs* args, void*) {
         for (int64_t i = 0; i < count * lists; ++i) {
           const int64_t h = first + i / lists, list = a.order[i % lists], begin = a.row_offsets[list];
           const int64_t entries = a.row_offsets[list + 1] - begin;
-          const T* values = static_cast<const T*>(a.values) + h / a.inner * a.values_step[0] + h % a.inner * a.values_step[1];
+          const T* values =
+              static_cast<const T*>(a.values) + h / a.inner * a.values_step[0] + h % a.inner * a.values_step[1];
           const float* v = rows.of(first, h);
           T* out = static_cast<T*>(a.out) + h * a.rows * a.depth;
           if (!a.block) {

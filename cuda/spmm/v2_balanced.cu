@@ -1,8 +1,9 @@
-// Eight lanes a key with 16-byte loads, four keys of a row at once; long rows are shared by the warps of a block and taken first.
+// Eight lanes a key with 16-byte loads, four keys of a row at once; long rows are shared by the warps of a block and
+// taken first.
 //
-// The groups of a warp sum different keys of the same row in registers and meet by shuffles at the end. A row of more elements than
-// a warp should walk alone (the front of `order`) gets a block, whose warps meet in shared memory: a few global rows then do not
-// hold up the others.
+// The groups of a warp sum different keys of the same row in registers and meet by shuffles at the end. A row of more
+// elements than a warp should walk alone (the front of `order`) gets a block, whose warps meet in shared memory: a few
+// global rows then do not hold up the others.
 #include <type_traits>
 
 #include "../common/row_groups.cuh"
@@ -15,8 +16,8 @@ constexpr unsigned ALL = 0xffffffffu;
 
 // Elements first, first + stride ... (32 at a time) of a row into sum: this lane's columns of its group's keys.
 template <typename T, int Chunks, bool Wide>
-__device__ __forceinline__ void gather(const SpmmArgs& a, const T* values, const T* v, int first, int last, int stride, int64_t column,
-                                       float (&sum)[Chunks][WIDTH<T>]) {
+__device__ __forceinline__ void gather(const SpmmArgs& a, const T* values, const T* v, int first, int last, int stride,
+                                       int64_t column, float (&sum)[Chunks][WIDTH<T>]) {
   constexpr int Flight = Chunks == 1 ? 4 : Chunks == 2 ? 2 : 1;  // keys of a group that are loaded together
   const int lane = threadIdx.x % 32, group = lane / LANES;
   for (int begin = first; begin < last; begin += stride) {
@@ -54,7 +55,8 @@ __device__ __forceinline__ void gather(const SpmmArgs& a, const T* values, const
       for (int distance = LANES; distance < 32; distance *= 2) sum[c][e] += __shfl_xor_sync(ALL, sum[c][e], distance);
 }
 
-template <typename T, bool Wide> __device__ __forceinline__ void write(T* row, int64_t column, int64_t depth, const float* sum) {
+template <typename T, bool Wide>
+__device__ __forceinline__ void write(T* row, int64_t column, int64_t depth, const float* sum) {
   if constexpr (Wide) {
     if (column >= depth) return;
     Pack<T> pack;
@@ -69,7 +71,8 @@ template <typename T, bool Wide> __device__ __forceinline__ void write(T* row, i
 }
 
 template <typename T, int Chunks, bool Wide>
-__global__ void __launch_bounds__(32 * WARPS, Chunks == 4 ? 1 : 2) spmm_balanced(const SpmmArgs a, int64_t panels, int64_t long_blocks) {
+__global__ void __launch_bounds__(32 * WARPS, Chunks == 4 ? 1 : 2) spmm_balanced(const SpmmArgs a, int64_t panels,
+                                                                                 int64_t long_blocks) {
   constexpr int Width = WIDTH<T>;
   __shared__ float part[WARPS][Chunks * CHUNK<T>];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, member = lane % LANES;
@@ -77,8 +80,10 @@ __global__ void __launch_bounds__(32 * WARPS, Chunks == 4 ? 1 : 2) spmm_balanced
   const int64_t places = shared_row ? a.long_rows : a.rows - a.long_rows;
   const int64_t item = shared_row ? blockIdx.x : (int64_t(blockIdx.x) - long_blocks) * WARPS + warp;
   if (item >= panels * a.outer * a.inner * places) return;  // whole warps, of blocks without a barrier
-  const int64_t place = item % places, h = item / places % (a.outer * a.inner), panel = item / places / (a.outer * a.inner);
-  const int64_t r = a.order[shared_row ? place : a.long_rows + place], column = panel * Chunks * CHUNK<T> + member * Width;
+  const int64_t place = item % places, h = item / places % (a.outer * a.inner),
+                panel = item / places / (a.outer * a.inner);
+  const int64_t r = a.order[shared_row ? place : a.long_rows + place],
+                column = panel * Chunks * CHUNK<T> + member * Width;
   const T* values = static_cast<const T*>(a.values) + h / a.inner * a.values_step[0] + h % a.inner * a.values_step[1];
   const T* v = static_cast<const T*>(a.v) + h / a.inner * a.v_step[0] + h % a.inner * a.v_step[1];
   T* out = static_cast<T*>(a.out) + (h * a.rows + r) * a.depth;
@@ -129,6 +134,7 @@ FUSESCOPE_KERNEL(const SpmmArgs* args, void* stream) {
   return dispatch(args->dtype, [&](auto zero) {
     using T = decltype(zero);
     auto on = static_cast<cudaStream_t>(stream);
-    return wide<T>(args->v, args->v_step, 3, args->depth) ? by_depth<T, true>(*args, on) : by_depth<T, false>(*args, on);
+    return wide<T>(args->v, args->v_step, 3, args->depth) ? by_depth<T, true>(*args, on)
+                                                          : by_depth<T, false>(*args, on);
   });
 }

@@ -1,17 +1,21 @@
-// BSR: a thread block a block row and 64 columns; blocks of values and rows of v staged in shared memory as fp32, results in registers.
+// BSR: a thread block a block row and 64 columns; blocks of values and rows of v staged in shared memory as fp32,
+// results in registers.
 #include <type_traits>
 
 #include "../common/launch.cuh"
 #include "spmm.cuh"
 
 namespace {
-constexpr int THREADS = 16, ALL = THREADS * THREADS, WIDE = 64, OWN = WIDE / THREADS;  // columns of the output a block, a thread
+constexpr int THREADS = 16, ALL = THREADS * THREADS, WIDE = 64,
+              OWN = WIDE / THREADS;  // columns of the output a block, a thread
 
 // Side: of a block of the matrix; each of 16 x 16 threads holds Side / 16 rows and 4 columns of the output, 16 apart.
-template <typename T, int Side> __global__ void __launch_bounds__(ALL) spmm_blocks(const SpmmArgs a, int64_t lists, int64_t panels) {
+template <typename T, int Side>
+__global__ void __launch_bounds__(ALL) spmm_blocks(const SpmmArgs a, int64_t lists, int64_t panels) {
   constexpr int Rows = Side / THREADS;
   __shared__ float weight[Side][Side + 1], part[Side][WIDE];
-  const int64_t list = a.order[blockIdx.x % lists], panel = blockIdx.x / lists % panels, h = blockIdx.x / lists / panels;
+  const int64_t list = a.order[blockIdx.x % lists], panel = blockIdx.x / lists % panels,
+                h = blockIdx.x / lists / panels;
   const T* values = static_cast<const T*>(a.values) + h / a.inner * a.values_step[0] + h % a.inner * a.values_step[1];
   const T* v = static_cast<const T*>(a.v) + h / a.inner * a.v_step[0] + h % a.inner * a.v_step[1];
   const int y = threadIdx.x / THREADS, x = threadIdx.x % THREADS;
@@ -19,7 +23,8 @@ template <typename T, int Side> __global__ void __launch_bounds__(ALL) spmm_bloc
   float sum[Rows][OWN] = {};
   for (int t = a.row_offsets[list]; t < a.row_offsets[list + 1]; ++t) {
     const int64_t left = int64_t(a.columns[t]) * Side;
-    for (int i = threadIdx.x; i < Side * Side; i += ALL) weight[i / Side][i % Side] = to_float(values[int64_t(t) * Side * Side + i]);
+    for (int i = threadIdx.x; i < Side * Side; i += ALL)
+      weight[i / Side][i % Side] = to_float(values[int64_t(t) * Side * Side + i]);
     for (int i = threadIdx.x; i < Side * WIDE; i += ALL) {
       const int64_t row = left + i / WIDE, column = panel * WIDE + i % WIDE;
       part[i / WIDE][i % WIDE] = row < a.keys && column < a.depth ? to_float(v[row * a.v_step[2] + column]) : 0.0f;

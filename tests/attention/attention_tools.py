@@ -1,4 +1,5 @@
-"""Shared by the attention tests: our kernels by discovery, small cases, and the comparison with the reference."""
+"""Shared by the attention tests: our kernels by discovery, small cases, and the comparison with the
+reference."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from backend import masks, ops
-from backend.core.sources import families
+from fusescope import masks, ops
+from fusescope.core.sources import families
 
 OP = ops.load("attention")
 SIZES = ((1, 1), (7, 7), (33, 33), (65, 65), (130, 130), (33, 130), (130, 33), (1, 70), (64, 128))
@@ -17,7 +18,10 @@ MASKS = tuple(name for name in masks.names() if name != "padding") + ("padding",
 def kernels():
     """pytest parameters (implementation, device): CPU kernels, and every CUDA kernel marked gpu."""
     found = families()["attention"].variants
-    return [pytest.param(v.name, v.device, marks=[pytest.mark.gpu] if v.device == "cuda" else [], id=v.name) for v in found]
+    return [
+        pytest.param(v.name, v.device, marks=[pytest.mark.gpu] if v.device == "cuda" else [], id=v.name)
+        for v in found
+    ]
 
 
 def mask_text(name: str, batch: int, seq_k: int) -> str:
@@ -33,7 +37,8 @@ def case(seq, seq_k=None, mask="full", **values):
 
 
 def fits(mask: str, seq: int, seq_k: int) -> bool:
-    """Whether the mask exists at this size (documents by their defaults need a length of at least 4 for 4 parts)."""
+    """Whether the mask exists at this size (documents by their defaults need a length of at least 4 for 4
+    parts)."""
     try:
         case(seq, seq_k, mask)
     except ValueError:
@@ -42,11 +47,12 @@ def fits(mask: str, seq: int, seq_k: int) -> bool:
 
 
 def wrong(out, inputs, dtype: str) -> str | None:
-    """None where a result is within tolerance of the reference everywhere, else what is wrong; the judge that measuring uses.
+    """None where a result is within tolerance of the reference everywhere, else what is wrong; the judge that
+    measuring uses.
 
     The tolerance is that of rows with one live key: masks here leave some rows few.
     """
-    from backend.measure.check import compare
+    from fusescope.measure.checking.check import compare
 
     reference = OP.reference(inputs)
     if out.shape != reference.shape or not out.is_contiguous():
@@ -63,8 +69,9 @@ def run(impl, device, values, dtype, seed=0, contiguous=True) -> str | None:
 
 @contextmanager
 def skip_unsupported(device: str):
-    """On a GPU a kernel may decline a dtype or the architecture, and the test is skipped with its reason; on the CPU it may not."""
-    from backend.core.errors import Unsupported
+    """On a GPU a kernel may decline a dtype or the architecture, and the test is skipped with its reason; on
+    the CPU it may not."""
+    from fusescope.core.errors import Unsupported
 
     try:
         yield

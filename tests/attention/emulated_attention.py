@@ -1,6 +1,7 @@
 """Runs CUDA kernels of attention on the CPU by the emulator and prints what is wrong, a JSON line a case.
 
-A process of its own, because the library defines the operator a second time: python -m tests.attention.emulated_attention
+A process of its own, because the library defines the operator a second time: python -m
+tests.attention.emulated_attention
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ def main() -> None:
             out = torch.ops.fusescope.attention(inputs["q"], inputs["k"], inputs["v"], impl, *given, out_bshd)
             lies = (out.transpose(1, 2) if out_bshd else out).is_contiguous()
             found = wrong(out.contiguous(), inputs, dtype) if lies else f"strides {out.stride()}"
-            print(json.dumps({"impl": impl, "dtype": dtype, "case": values, "out_bshd": out_bshd, "wrong": found}), flush=True)
+            print(
+                json.dumps(
+                    {"impl": impl, "dtype": dtype, "case": values, "out_bshd": out_bshd, "wrong": found}
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

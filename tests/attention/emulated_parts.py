@@ -1,6 +1,8 @@
-"""Runs the kernels on items of attention on the CPU by the emulator and prints what is wrong, a JSON line a case.
+"""Runs the kernels on items of attention on the CPU by the emulator and prints what is wrong, a JSON line a
+case.
 
-A process of its own, because the library defines the operator a second time: python -m tests.attention.emulated_parts
+A process of its own, because the library defines the operator a second time: python -m
+tests.attention.emulated_parts
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from unittest import mock
 
 import torch
 
-from backend.ops.attention import items, parts
+from fusescope.ops.attention.work import items, parts
 from tests.attention.attention_tools import OP, case, wrong
 from tests.emulator import build
 
@@ -23,7 +25,11 @@ CASES = (
     ({"seq": 1024, "mask": "fixed:block=32,summary=10", "head_dim": 96}, "parts and pieces", 64),
     ({"seq": 200, "mask": "dilated:window=9,dilation=3"}, "whole", 1),
     ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "batch": 2}, "pieces", 64),
-    ({"seq": 330, "mask": "bigbird:window=5,global_tokens=3,block=64,random_blocks=1", "head_dim": 72}, "pieces", 64),
+    (
+        {"seq": 330, "mask": "bigbird:window=5,global_tokens=3,block=64,random_blocks=1", "head_dim": 72},
+        "pieces",
+        64,
+    ),
     ({"seq": 65, "seq_k": 700, "head_dim": 128, "heads": 2, "kv_heads": 1}, "pieces", 64),
     ({"seq": 390, "mask": "causal"}, "pieces", 64),
     ({"seq": 150, "seq_k": 33, "mask": "causal"}, "whole", 1),
@@ -42,15 +48,19 @@ CASES = (
     ({"seq": 700, "mask": "sliding_window:left=20,right=64", "heads": 2}, "whole", 2),
     ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2}, "parts", 1),
 )
-"""With how the mask is taken: as a whole or in parts, and whether lists are cut into pieces; and how many teams there are."""
+"""With how the mask is taken: as a whole or in parts, and whether lists are cut into pieces; and how many
+teams there are."""
 
 
 def work_of(plan, values, taken: str, teams: int):
-    """The work of a call where whole or parts is not left to the prediction, and pieces, where they are wanted, cost nothing."""
+    """The work of a call where whole or parts is not left to the prediction, and pieces, where they are
+    wanted, cost nothing."""
     kept = parts._Kept(plan)
     kept.ways = [kept.ways["part" in taken]]
     object.__setattr__(plan, "_parts", kept)
-    prices = {name: 0.0 if "pieces" in taken else getattr(items, name) for name in ("_ITEM", "_PIECE", "_JOIN")}
+    prices = {
+        name: 0.0 if "pieces" in taken else getattr(items, name) for name in ("_ITEM", "_PIECE", "_JOIN")
+    }
     with mock.patch.multiple(items, **prices):
         return parts.of(plan, values["batch"], values["heads"], values["head_dim"], teams)
 
@@ -74,9 +84,16 @@ def main() -> None:
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
         work = work_of(plan, values, taken, teams)
         outs = []
-        for copies, out_bshd in (("late", False), ("early", True)):  # neither when TMA delivers nor where results go must matter
+        for copies, out_bshd in (
+            ("late", False),
+            ("early", True),
+        ):  # neither when TMA delivers nor where results go must matter
             os.environ["EMULATED_COPIES"] = copies
-            outs.append(torch.ops.fusescope.attention(q, k, v, parts.KERNEL, work.buffer, work.layout, None, None, out_bshd))
+            outs.append(
+                torch.ops.fusescope.attention(
+                    q, k, v, parts.KERNEL, work.buffer, work.layout, None, None, out_bshd
+                )
+            )
         told = {"case": values, "dtype": dtype, "taken": seen(work), "expected": taken}
         same = all(torch.equal(outs[0], other) for other in outs)
         print(json.dumps(told | {"wrong": wrong(outs[0], inputs, dtype), "same": same}), flush=True)

@@ -1,6 +1,8 @@
-"""Runs the CUDA kernels of packed attention on the CPU by the emulator and prints what is wrong, a JSON line a case.
+"""Runs the CUDA kernels of packed attention on the CPU by the emulator and prints what is wrong, a JSON line
+a case.
 
-A process of its own, because the library defines the operator a second time: python -m tests.attention.emulated_varlen
+A process of its own, because the library defines the operator a second time: python -m
+tests.attention.emulated_varlen
 """
 
 from __future__ import annotations
@@ -12,8 +14,13 @@ import torch
 from tests.attention.varlen_tools import make, wrong
 from tests.emulator import build
 
-KERNELS = {"v1_rowwise": ("float32", "bfloat16"), "v2_blockwise": ("float16", "bfloat16"), "v3_hopper": ("float16", "bfloat16")}
-"""With the dtypes to try. EMULATED_SMS=1 makes v3 take two warpgroups a block from some 128 rows and heads on."""
+KERNELS = {
+    "v1_rowwise": ("float32", "bfloat16"),
+    "v2_blockwise": ("float16", "bfloat16"),
+    "v3_hopper": ("float16", "bfloat16"),
+}
+"""With the dtypes to try. EMULATED_SMS=1 makes v3 take two warpgroups a block from some 128 rows and heads
+on."""
 
 CASES = (
     {"queries": (1,), "keys": (1,)},
@@ -43,7 +50,10 @@ def main() -> None:
             dtype, strided = dtypes[number % 2], number % 3 == 0 and impl != "v3_hopper"
             case = make(**values, dtype=dtype, strided=strided)
             out = torch.ops.fusescope.attention_varlen(*case.args, case.causal, case.scale, impl)
-            print(json.dumps({"impl": impl, "dtype": dtype, "case": values, "wrong": wrong(out, case, dtype)}), flush=True)
+            print(
+                json.dumps({"impl": impl, "dtype": dtype, "case": values, "wrong": wrong(out, case, dtype)}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Runs one of the emulated_… modules beside it: each in a process of its own, because its library defines an operator a second time."""
+"""Runs one of the emulated_… modules beside it: each in a process of its own, because its library defines an
+operator a second time."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from backend.core import paths
+from fusescope.core import paths
 
 
 def results(module: str, **environment: str) -> list[dict]:

@@ -5,16 +5,22 @@ import math
 import pytest
 import torch
 
-from backend import masks, ops
+from fusescope import masks, ops
 from tests.attention.attention_tools import OP, case
 
 
 def test_a_case_is_completed():
     values = OP.validate({"seq": "300", "mask": " sliding_window:right=0 ,left=16".replace(" ,", ",")})
     assert values == {
-        "batch": 1, "heads": 12, "kv_heads": 12, "seq": 300, "seq_k": 300, "head_dim": 64,
-        "mask": "sliding_window:left=16,right=0", "bias": "none",
-    }  # fmt: skip
+        "batch": 1,
+        "heads": 12,
+        "kv_heads": 12,
+        "seq": 300,
+        "seq_k": 300,
+        "head_dim": 64,
+        "mask": "sliding_window:left=16,right=0",
+        "bias": "none",
+    }
     assert OP.validate(values) == values
     assert OP.validate({})["mask"] == "full"
 
@@ -49,7 +55,9 @@ def test_cost_counts_live_elements_and_live_tiles():
     cost = OP.cost(values, "float16")
     assert cost.flop_effective == 4 * 40 * live * 12
     assert cost.flop_effective < cost.flop_executed <= 4 * 40 * 100 * 200 * 12
-    assert cost.bytes_read == 2 * 40 * 3 * (4 * 100 + 2 * 2 * 200) and cost.bytes_written == 2 * 40 * 3 * 4 * 100
+    assert (
+        cost.bytes_read == 2 * 40 * 3 * (4 * 100 + 2 * 2 * 200) and cost.bytes_written == 2 * 40 * 3 * 4 * 100
+    )
     assert OP.cost(values | {"bias": "head"}, "float32").bytes_read == 2 * cost.bytes_read + 4 * 4 * 100 * 200
     full = OP.cost(case(100, 200), "float32")
     assert full.flop_effective == full.flop_executed == 4 * 32 * 100 * 200 * 4 and full.unit == "matrix"
@@ -74,7 +82,7 @@ def test_the_reference_is_attention_written_plainly(monkeypatch):
     inputs = OP.inputs(values, "float32", "cpu", 0)
     keep = masks.parse(values["mask"]).dense(20, 30)
     assert (~keep).all(1).any(), "this test wants rows without a key"
-    from backend.ops.attention import problem as module
+    from fusescope.ops.attention.describe import inputs as module
 
     for piece in (1 << 25, 7):
         monkeypatch.setattr(module, "_PIECE", piece)
@@ -83,7 +91,11 @@ def test_the_reference_is_attention_written_plainly(monkeypatch):
             keys = keep[row].nonzero()[0]
             scores = inputs["k"][b, h // 2, keys].double() @ inputs["q"][b, h, row].double() / 32**0.5
             weights = torch.softmax(scores + inputs["bias"][0, h, row, keys].double(), 0)
-            expected = weights @ inputs["v"][b, h // 2, keys].double() if len(keys) else torch.zeros(32, dtype=torch.float64)
+            expected = (
+                weights @ inputs["v"][b, h // 2, keys].double()
+                if len(keys)
+                else torch.zeros(32, dtype=torch.float64)
+            )
             torch.testing.assert_close(out[b, h, row], expected)
 
 
@@ -106,17 +118,22 @@ def test_auto_on_a_gpu_goes_by_dtype():
 def test_the_allowed_error_shrinks_with_the_outputs():
     long, short = (OP.tolerance(case(seq, batch=1), "bfloat16") for seq in (4096, 16))
     assert long.absolute == pytest.approx(short.absolute / 16) and long.relative == short.relative
-    assert long.absolute < (math.e / 4096) ** 0.5 / 4, "a wrong mask must not hide: outputs have about this standard deviation"
-    assert OP.tolerance(case(4096, batch=1, mask="causal"), "bfloat16").absolute == OP.TOLERANCE["bfloat16"].absolute
+    assert long.absolute < (math.e / 4096) ** 0.5 / 4, (
+        "a wrong mask must not hide: outputs have about this standard deviation"
+    )
+    assert (
+        OP.tolerance(case(4096, batch=1, mask="causal"), "bfloat16").absolute
+        == OP.TOLERANCE["bfloat16"].absolute
+    )
 
 
 def test_a_record_says_what_was_prepared_outside_the_calls():
     """The plan's build time and size of our kernels, and nothing for a peer that prepares nothing."""
     from types import SimpleNamespace
 
-    from backend import ops
-    from backend.core.records import Record, Time, Times
-    from backend.measure.subject import Operator
+    from fusescope import ops
+    from fusescope.core.records import Record, Time, Times
+    from fusescope.measure.subject import Operator
 
     values = OP.validate({"batch": 1, "heads": 1, "seq": 130, "head_dim": 32, "mask": "causal"})
     inputs = OP.inputs(values, "float32", "cpu", 0)
@@ -129,4 +146,8 @@ def test_a_record_says_what_was_prepared_outside_the_calls():
             assert said is None
         else:
             plan = inputs["plan"]
-            assert said["setup"]["ms"] > 0 and said["setup"]["bytes"] == plan.bytes and said["setup"]["compile_ms"] is None
+            assert (
+                said["setup"]["ms"] > 0
+                and said["setup"]["bytes"] == plan.bytes
+                and said["setup"]["compile_ms"] is None
+            )

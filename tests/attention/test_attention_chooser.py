@@ -1,4 +1,5 @@
-"""The chooser: its fit on times made up from known prices, on the recorded runs against the best measured kernel, and its verb."""
+"""The chooser: its fit on times made up from known prices, on the recorded runs against the best measured
+kernel, and its verb."""
 
 import json
 
@@ -6,20 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from backend import cli, masks, ops
-from backend.core.paths import ROOT
-from backend.core.records import Record, Time, Times
-from backend.kernels import report
-from backend.masks import layout
-from backend.ops.attention import chooser, choosing, parts, prepare
-from backend.store import folder
+from fusescope import cli, masks, ops
+from fusescope.core.paths import ROOT
+from fusescope.core.records import Record, Time, Times
+from fusescope.kernels import report
+from fusescope.masks import layout
+from fusescope.ops.attention import prepare
+from fusescope.ops.attention.dispatch import choice, cost_model
+from fusescope.ops.attention.work import parts
+from fusescope.store import folder
 
 OP = ops.load("attention")
 RECORDED = sorted((ROOT / "profiles" / "recorded").glob("*-bench-*"))
 
 
 def work(**values):
-    return chooser.work_of_case(OP.validate({"batch": 4, "heads": 8, "head_dim": 64} | values), 132)
+    return cost_model.work_of_case(OP.validate({"batch": 4, "heads": 8, "head_dim": 64} | values), 132)
 
 
 def short(record):
@@ -30,7 +33,11 @@ def short(record):
 def cases():
     masks = ("full", "causal", "sliding_window", "longformer", "strided")
     return [
-        work(batch=b, seq=s, mask=m, head_dim=d) for b in (1, 8, 64) for s in (128, 256, 512) for m in masks for d in (64, 128)
+        work(batch=b, seq=s, mask=m, head_dim=d)
+        for b in (1, 8, 64)
+        for s in (128, 256, 512)
+        for m in masks
+        for d in (64, 128)
     ]
 
 
@@ -40,22 +47,29 @@ def test_work_counts_what_the_mask_says():
         values = OP.validate({"batch": 3, "heads": 2, "seq": 200, "mask": text})
         cut = layout.tiles(masks.parse(text), 200, 200)
         figures = (1, cut.kept, cut.full, cut.partial, int(cut.live_map.sum(-1).max()))
-        counted = chooser.work_of_case(values, 132)
-        assert chooser.work(3, 2, 200, 64, *figures) == counted._replace(in_parts=None)
+        counted = cost_model.work_of_case(values, 132)
+        assert cost_model.work(3, 2, 200, 64, *figures) == counted._replace(in_parts=None)
         plan = prepare(masks.parse(text), 200, 200)
         assert counted.in_parts == parts.of(plan, 3, 2, 64, 264).figures
     for left_out in ({"mask": "causal", "head_dim": 136}, {"mask": "padding:lengths=100+7", "batch": 2}):
-        assert chooser.work_of_case(OP.validate({"seq": 200} | left_out), 132).in_parts is None
+        assert cost_model.work_of_case(OP.validate({"seq": 200} | left_out), 132).in_parts is None
 
 
 def test_figures_of_a_work():
-    """Strided masks are two parts; a list that is cut leaves partial results; two copies are twice the blocks."""
+    """Strided masks are two parts; a list that is cut leaves partial results; two copies are twice the
+    blocks."""
     plan = prepare(
-        ops.load("attention").inputs(OP.validate({"seq": 4096, "mask": "strided"}), "float32", "cpu", 0)["mask"], 4096, 4096
+        ops.load("attention").inputs(OP.validate({"seq": 4096, "mask": "strided"}), "float32", "cpu", 0)[
+            "mask"
+        ],
+        4096,
+        4096,
     )
     one, two = (parts.of(plan, batch, 64, 64, 16).figures for batch in (1, 2))
     assert one.parts == 2 and 0 < one.later < one.blocks and one.steps > 0
-    assert two == one._replace(steps=2 * one.steps, blocks=2 * one.blocks, later=2 * one.later, pieces=2 * one.pieces)
+    assert two == one._replace(
+        steps=2 * one.steps, blocks=2 * one.blocks, later=2 * one.later, pieces=2 * one.pieces
+    )
     cut = parts.of(prepare(None, 4096, 4096), 1, 1, 64, 264)
     assert cut.figures.joins == 1 and cut.figures.pieces > 0 and cut.gain > 1.4
     assert cut.figures.steps == 64 / 2 * 32, "every step is one of both query tiles"
@@ -67,26 +81,45 @@ def test_a_fit_finds_the_prices_that_times_were_made_of():
         "v2_b": (4, 0, 0.2, 0.05, 0, 0.4, 0, 0),
         "v5_parts": (5, 8, 6, 1, 0.5, 2, 3, 1),
     }
-    rows = [(impl, "float16", w, float(np.dot(w.features(impl, 132), p))) for impl, p in prices.items() for w in cases()]
-    made = chooser.fit("GPU", 132, rows)
-    assert set(made.prices) == {"16 bit" + more for more in ("", ", few tiles", ", some tiles", ", wide heads")}, (
-        "all regimes are fitted"
-    )
-    for impl, dtype, w, us in rows:  # where there are many tiles the longest list never binds, and two prices add up
+    rows = [
+        (impl, "float16", w, float(np.dot(w.features(impl, 132), p)))
+        for impl, p in prices.items()
+        for w in cases()
+    ]
+    made = cost_model.fit("GPU", 132, rows)
+    assert set(made.prices) == {
+        "16 bit" + more for more in ("", ", few tiles", ", some tiles", ", wide heads")
+    }, "all regimes are fitted"
+    for (
+        impl,
+        dtype,
+        w,
+        us,
+    ) in rows:  # where there are many tiles the longest list never binds, and two prices add up
         assert made.microseconds(dtype, w)[impl] == pytest.approx(us, rel=1e-2)
-    assert chooser.regret(made, rows) == pytest.approx([1.0] * len({w for _, _, w, _ in rows}), abs=1e-6)
-    assert made.choose("float32", cases()[0], prices) is None and made.choose("bfloat16", cases()[0], ["v2_b"]) == "v2_b"
+    assert cost_model.regret(made, rows) == pytest.approx([1.0] * len({w for _, _, w, _ in rows}), abs=1e-6)
+    assert (
+        made.choose("float32", cases()[0], prices) is None
+        and made.choose("bfloat16", cases()[0], ["v2_b"]) == "v2_b"
+    )
     with pytest.raises(ValueError, match="at least 6 records"):
-        chooser.fit("GPU", 132, rows[:5])
+        cost_model.fit("GPU", 132, rows[:5])
 
 
 def test_what_was_measured_to_be_faster_is_taken():
     """Of works like all others one is an exception, which prices cannot say."""
-    rows = [(impl, "float16", w, 2 + scale * w.tiles / 132) for impl, scale in (("v1_a", 0.5), ("v2_b", 1)) for w in cases()]
+    rows = [
+        (impl, "float16", w, 2 + scale * w.tiles / 132)
+        for impl, scale in (("v1_a", 0.5), ("v2_b", 1))
+        for w in cases()
+    ]
     odd = sorted((w for w in cases() if w.blocks > 4 * 132 and w.panels == 1), key=lambda w: w.tiles)[6]
     rows = [(impl, dtype, w, us / 2.2 if (impl, w) == ("v2_b", odd) else us) for impl, dtype, w, us in rows]
-    made = chooser.fit("GPU", 132, rows)
-    assert next(iter(made.microseconds("float16", odd))) == "v1_a" and made.choose("bfloat16", odd, ["v1_a", "v2_b"]) == "v2_b"
+    made = cost_model.fit("GPU", 132, rows)
+    assert (
+        next(iter(made.microseconds("float16", odd))) == "v1_a"
+        and made.choose("bfloat16", odd, ["v1_a", "v2_b"]) == "v2_b"
+    )
     assert [list(works) for works in made.corrections.values()] == [[odd.key]]
     assert made.choose("float16", odd, ["v1_a"]) == "v1_a", "it may not be there"
     other = odd._replace(tiles=odd.tiles - 1)
@@ -97,7 +130,7 @@ def test_prices_are_never_negative():
     generator = np.random.default_rng(0)
     for _ in range(50):
         a, b = generator.normal(size=(12, 5)), generator.normal(size=12)
-        x = chooser.non_negative(a, b)
+        x = cost_model.non_negative(a, b)
         gradient = a.T @ (a @ x - b)  # Karush, Kuhn, Tucker: zero where x is positive, not negative elsewhere
         assert (x >= 0).all() and (gradient > -1e-6).all() and np.allclose(gradient[x > 0], 0, atol=1e-6)
 
@@ -110,72 +143,77 @@ def test_on_what_was_recorded_it_is_within_5_percent_of_the_best_kernel():
         by_device.setdefault(device, []).extend(r for r in folder.records(home) if short(r))
     checked = 0
     for (device, sms), records in by_device.items():
-        rows = chooser.measured(records, sms)
+        rows = cost_model.measured(records, sms)
         if len(rows) < 30:
             continue
-        ratios = chooser.cross_validated(device, sms, rows)
+        ratios = cost_model.cross_validated(device, sms, rows)
         checked += len(ratios)
         assert np.mean(np.array(ratios) <= 1.05) >= 0.95, (device, sorted(ratios)[-5:])
     assert checked >= 12
 
 
 def test_what_ships_can_be_read_and_names_its_runs():
-    files = sorted(chooser.SHIPPED.glob("*.json"))
+    files = sorted(cost_model.SHIPPED.glob("*.json"))
     assert files
     for file in files:
-        made, where = chooser.load(json.loads(file.read_text())["device"])
-        assert made.runs and made.prices["16 bit"] and (where == file or where.parent == chooser.own_folder())
+        made, where = cost_model.load(json.loads(file.read_text())["device"])
+        assert (
+            made.runs and made.prices["16 bit"] and (where == file or where.parent == cost_model.own_folder())
+        )
 
 
 def test_a_fit_made_here_comes_first_and_a_broken_one_counts_as_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(chooser, "own_folder", lambda: tmp_path)
-    shipped, _ = chooser.load("NVIDIA H200")
-    own = chooser.Fit("NVIDIA H200", 1, {"16 bit": {"v1_rowwise": [1.0] * len(chooser.FEATURES)}}, (), {}, 6)
-    file = chooser.save(own, tmp_path)
-    assert chooser.load("NVIDIA H200")[0].sms == 1
+    monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
+    shipped, _ = cost_model.load("NVIDIA H200")
+    own = cost_model.Fit(
+        "NVIDIA H200", 1, {"16 bit": {"v1_rowwise": [1.0] * len(cost_model.FEATURES)}}, (), {}, 6
+    )
+    file = cost_model.save(own, tmp_path)
+    assert cost_model.load("NVIDIA H200")[0].sms == 1
     for text in (
         "{",
         json.dumps({"device": "NVIDIA H200"}),
         json.dumps(json.loads(file.read_text()) | {"prices": {"16 bit": {"v1": [1]}}}),
     ):
         file.write_text(text)
-        assert chooser.load("NVIDIA H200")[0] == shipped
-    assert chooser.load("no such device") is None
+        assert cost_model.load("NVIDIA H200")[0] == shipped
+    assert cost_model.load("no such device") is None
 
 
 def test_the_rule_without_a_fit():
-    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True) == "v3_hopper"
-    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
-    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True, gains=True) == "v5_parts"
-    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, True, gains=True) == "v3_hopper"
-    assert choosing.by_rule((9, 0), 2, 512, 100.0, 120.0, False, scheduled=True) == "v2_blockwise"
-    assert choosing.by_rule((8, 0), 2, 512, 100.0, 120.0, True) == "v2_blockwise"
+    assert choice.by_rule((9, 0), 2, 512, 100.0, 120.0, True) == "v3_hopper"
+    assert choice.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True) == "v4_scheduled"
+    assert choice.by_rule((9, 0), 2, 512, 100.0, 120.0, True, scheduled=True, gains=True) == "v5_parts"
+    assert choice.by_rule((9, 0), 2, 512, 100.0, 120.0, True, gains=True) == "v3_hopper"
+    assert choice.by_rule((9, 0), 2, 512, 100.0, 120.0, False, scheduled=True) == "v2_blockwise"
+    assert choice.by_rule((8, 0), 2, 512, 100.0, 120.0, True) == "v2_blockwise"
     for capability, size in (((7, 5), 2), ((9, 0), 4)):  # no tensor cores for these
-        assert choosing.by_rule(capability, size, 512, 100.0, 120.0, True) == "v2_blockwise_fp32"
-        assert choosing.by_rule(capability, size, 512, 10.0, 120.0, True) == "v1_rowwise"
+        assert choice.by_rule(capability, size, 512, 100.0, 120.0, True) == "v2_blockwise_fp32"
+        assert choice.by_rule(capability, size, 512, 10.0, 120.0, True) == "v1_rowwise"
     for seq_q, live in ((8, 100.0), (512, 1.5)):
-        assert choosing.by_rule((9, 0), 2, seq_q, live, 120.0, True) == "v1_rowwise"
+        assert choice.by_rule((9, 0), 2, seq_q, live, 120.0, True) == "v1_rowwise"
 
 
 @pytest.fixture
 def an_h200(monkeypatch):
     """As far as the chooser asks; tensors stay on the CPU."""
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
-    monkeypatch.setattr(choosing, "capability", lambda index: (9, 0))
-    monkeypatch.setattr(chooser, "own_folder", lambda: ROOT / "nowhere")
+    monkeypatch.setattr(choice, "capability", lambda index: (9, 0))
+    monkeypatch.setattr(cost_model, "own_folder", lambda: ROOT / "nowhere")
     monkeypatch.setattr(report, "state", lambda: {"attention": {}})
 
 
 def test_what_ships_prices_every_kernel_of_the_gpu(an_h200):
-    known = choosing._fitted.__wrapped__(0)
+    known = choice._fitted.__wrapped__(0)
     assert set(known.by_tma) >= {"v3_hopper", "v4_scheduled", parts.KERNEL}
     for kind in ("16 bit", "16 bit, some tiles", "16 bit, few tiles"):
         assert {parts.KERNEL, "v4_scheduled", "v3_hopper"} <= set(known.fit.prices[kind])
 
 
 def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h200):
-    """A dilated mask in order of residues has half the steps; of few short lists none is worth blocks that stay."""
-    known = choosing._fitted.__wrapped__(0)
+    """A dilated mask in order of residues has half the steps; of few short lists none is worth blocks that
+    stay."""
+    known = choice._fitted.__wrapped__(0)
     for mask, batch, seq, taken in (
         ("dilated", 16, 2048, "v5_parts"),
         ("longformer", 1, 4096, "v5_parts"),
@@ -188,18 +226,39 @@ def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h20
 
 
 def test_the_verb(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(chooser, "own_folder", lambda: tmp_path)
-    runs = [str(home) for home in RECORDED if (found := folder.records(home))[0].op == "attention" and all(map(short, found))]
-    words = ["chooser", "--json", "--fit", *runs, "--device-name", "NVIDIA H200", "--case", "batch=16,seq=256,mask=causal"]
+    monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
+    runs = [
+        str(home)
+        for home in RECORDED
+        if (found := folder.records(home))[0].op == "attention" and all(map(short, found))
+    ]
+    words = [
+        "chooser",
+        "--json",
+        "--fit",
+        *runs,
+        "--device-name",
+        "NVIDIA H200",
+        "--case",
+        "batch=16,seq=256,mask=causal",
+    ]
     assert cli.main(words) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["held_out"]["within_5_percent"] >= 0.95 and data["saved"].startswith(str(tmp_path))
     times = data["predictions"][0]["microseconds"]
     assert data["predictions"][0]["chosen"] == min(times, key=times.get)
     jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator(json.loads((ROOT / "backend/schemas/chooser.json").read_text())).validate(data)
-    assert cli.main(["chooser", "--device-name", "NVIDIA H200"]) == 0 and "prices in us" in capsys.readouterr().out
-    assert cli.main(["chooser", "--device-name", "GTX 1"]) == 1 and "there is no fit for 'GTX 1'" in capsys.readouterr().err
+    jsonschema.Draft202012Validator(
+        json.loads((ROOT / "backend/fusescope/schemas/chooser.json").read_text())
+    ).validate(data)
+    assert (
+        cli.main(["chooser", "--device-name", "NVIDIA H200"]) == 0
+        and "prices in us" in capsys.readouterr().out
+    )
+    assert (
+        cli.main(["chooser", "--device-name", "GTX 1"]) == 1
+        and "there is no fit for 'GTX 1'" in capsys.readouterr().err
+    )
     assert cli.main(["chooser", "--ship"]) == 2
 
 
@@ -207,7 +266,9 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
 def test_auto_on_a_gpu_takes_a_kernel_that_takes_the_inputs():
     for dtype in OP.DTYPES:
         for contiguous in (True, False):
-            inputs = OP.inputs(OP.validate({"seq": 300, "mask": "causal", "head_dim": 40}), dtype, "cuda", 0, contiguous)
+            inputs = OP.inputs(
+                OP.validate({"seq": 300, "mask": "causal", "head_dim": 40}), dtype, "cuda", 0, contiguous
+            )
             with torch.no_grad():
                 assert OP.call(inputs, "auto").shape == (1, 12, 300, 40)
 
@@ -216,9 +277,11 @@ def test_of_a_kernel_and_case_only_the_newest_source_counts():
     def record(ms, source, seq):
         values = OP.validate({"seq": seq})
         times = Times(graph=Time(ms, ms, ms, 10, True))
-        return Record("attention", "v1_a", values, "float16", "cuda:0", "ok", time_ms=times, source_hash=source)
+        return Record(
+            "attention", "v1_a", values, "float16", "cuda:0", "ok", time_ms=times, source_hash=source
+        )
 
-    rows = chooser.measured(
+    rows = cost_model.measured(
         [
             record(1.0, "old", 64),
             record(2.0, "new", 64),
@@ -234,7 +297,16 @@ def test_of_a_kernel_and_case_only_the_newest_source_counts():
 def test_records_of_a_kernel_in_parts_count_where_it_can_be_chosen():
     def record(**values):
         times = Times(graph=Time(1.0, 1.0, 1.0, 10, True))
-        return Record("attention", parts.KERNEL, OP.validate(values), "float16", "cuda:0", "ok", time_ms=times, source_hash="now")
+        return Record(
+            "attention",
+            parts.KERNEL,
+            OP.validate(values),
+            "float16",
+            "cuda:0",
+            "ok",
+            time_ms=times,
+            source_hash="now",
+        )
 
-    rows = chooser.measured([record(seq=64), record(seq=64, batch=2, mask="padding:lengths=60+7")], 132)
+    rows = cost_model.measured([record(seq=64), record(seq=64, batch=2, mask="padding:lengths=60+7")], 132)
     assert [done.blocks for _, _, done, _ in rows] == [12]

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from backend import masks
-from backend.core.errors import Unsupported
-from backend.ops.attention import attention, choosing, parts, prepare
+from fusescope import masks
+from fusescope.core.errors import Unsupported
+from fusescope.ops.attention import attention, prepare
+from fusescope.ops.attention.dispatch import choice
+from fusescope.ops.attention.work import parts
 
 Q, K = (2, 4, 9, 32), (2, 2, 11, 32)
 
@@ -22,7 +24,13 @@ SHAPES = [
     (Q, (2, 3, 11, 32), (2, 3, 11, 32), ValueError, "a multiple of that of KV heads; 4 is not one of 3"),
     ((2, 4, 0, 32), K, K, ValueError, "every size is at least 1"),
     ((2, 4, 9, 32), (2, 2, 0, 32), (2, 2, 0, 32), ValueError, "every size is at least 1"),
-    ((2, 4, 9, 36), (2, 2, 11, 36), (2, 2, 11, 36), Unsupported, "head size 36; multiples of 8 from 32 to 256"),
+    (
+        (2, 4, 9, 36),
+        (2, 2, 11, 36),
+        (2, 2, 11, 36),
+        Unsupported,
+        "head size 36; multiples of 8 from 32 to 256",
+    ),
     ((2, 4, 9, 24), (2, 2, 11, 24), (2, 2, 11, 24), Unsupported, "head size 24"),
     ((2, 4, 9, 264), (2, 2, 11, 264), (2, 2, 11, 264), Unsupported, "head size 264"),
 ]
@@ -52,7 +60,9 @@ def test_kinds_dtypes_and_devices():
 
 def test_forward_only():
     q, k = make(Q).requires_grad_(), make(K)
-    with pytest.raises(Unsupported, match=r"forward only, but an input requires a gradient; call it under torch.no_grad"):
+    with pytest.raises(
+        Unsupported, match=r"forward only, but an input requires a gradient; call it under torch.no_grad"
+    ):
         attention(q, k, k)
     with pytest.raises(Unsupported, match="bias requires a gradient"):
         attention(q.detach(), k, k, bias=make((9, 11)).requires_grad_())
@@ -64,9 +74,14 @@ def test_masks():
     q, k = make(Q), make(K)
     with pytest.raises(TypeError, match="a mask is a Mask, a bool tensor or None, not str"):
         attention(q, k, k, "causal")
-    with pytest.raises(TypeError, match=r"of bool, True = keep, not torch.float32; scores are added to by bias="):
+    with pytest.raises(
+        TypeError, match=r"of bool, True = keep, not torch.float32; scores are added to by bias="
+    ):
         attention(q, k, k, make((9, 11)))
-    with pytest.raises(ValueError, match=r"broadcastable to \(B, H, S_q, S_k\) = \(2, 4, 9, 11\); its shape is \(3, 1, 9, 11\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"broadcastable to \(B, H, S_q, S_k\) = \(2, 4, 9, 11\); its shape is \(3, 1, 9, 11\)",
+    ):
         attention(q, k, k, make((3, 1, 9, 11), torch.bool))
     with pytest.raises(ValueError, match="written for 3 sequences, the batch is 2"):
         attention(q, k, k, masks.load("padding", lengths=(1, 2, 3)))
@@ -86,9 +101,10 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
         ("v5_parts", (8, 9), "v1_rowwise, v2_blockwise, v2_blockwise_fp32"),
     ):
         with pytest.raises(
-            Unsupported, match=f"{impl} is for sm_.* and this GPU is sm_{capability[0]}{capability[1]}; use {instead}$"
+            Unsupported,
+            match=f"{impl} is for sm_.* and this GPU is sm_{capability[0]}{capability[1]}; use {instead}$",
         ):
-            choosing.refuse_architecture(impl, capability)
+            choice.refuse_architecture(impl, capability)
     for impl in (
         "v1_rowwise",
         "v2_blockwise_fp32",
@@ -96,7 +112,7 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
         "v4_scheduled",
         "v9_none",
     ):  # the last is the library's to refuse
-        choosing.refuse_architecture(impl, (9, 0))
+        choice.refuse_architecture(impl, (9, 0))
 
 
 def test_bias():
@@ -114,7 +130,8 @@ def test_bias():
 
 
 def test_the_operator_itself_checks_what_it_is_given():
-    """torch.ops.fusescope.attention can be called without attention() before it: no read out of bounds then either."""
+    """torch.ops.fusescope.attention can be called without attention() before it: no read out of bounds then
+    either."""
     attention(make(Q), make(K), make(K))
     operator = torch.ops.fusescope.attention
 
@@ -161,7 +178,10 @@ def test_the_operator_itself_checks_what_it_is_given():
             {"layout": changed(schedule=1, tile_code=0, tile_index=0)},
             "a schedule is .lists, entries, 4. and comes with fragments",
         ),
-        ({"layout": changed(heads=-1)}, "a plan's layout is 11 numbers and 9 for each part, with a space between"),
+        (
+            {"layout": changed(heads=-1)},
+            "a plan's layout is 11 numbers and 9 for each part, with a space between",
+        ),
         ({"layout": plan.layout + " 1"}, "a plan's layout is 11 numbers"),
         ({"layout": ""}, "a plan's layout is 11 numbers"),
         ({"layout": changed(row_ptr=10**20)}, "a plan's layout is 11 numbers"),
@@ -169,9 +189,15 @@ def test_the_operator_itself_checks_what_it_is_given():
         ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
         ({"layout": plan.layout + " 1" * 9}, "parts come with items and a schedule of 4 words"),
         ({"layout": apart.layout, "buffer": apart.buffer}, "a plan in parts is for v5_parts"),
-        ({"layout": apart.layout, "buffer": apart.buffer, "impl": "v5_parts"}, "no implementation 'v5_parts'"),
+        (
+            {"layout": apart.layout, "buffer": apart.buffer, "impl": "v5_parts"},
+            "no implementation 'v5_parts'",
+        ),
         ({"layout": beyond, "buffer": apart.buffer}, "the parts are for other sizes"),
-        ({"impl": "auto", "q": (2, 2, 9, 32)}, 'unsupported: impl "auto" before an implementation was chosen'),
+        (
+            {"impl": "auto", "q": (2, 2, 9, 32)},
+            'unsupported: impl "auto" before an implementation was chosen',
+        ),
         ({"impl": "auto=v9_none"}, "unsupported: no implementation 'v9_none'"),
     ):
         with pytest.raises(RuntimeError, match=text):
@@ -179,9 +205,15 @@ def test_the_operator_itself_checks_what_it_is_given():
 
 
 def test_auto_is_what_was_chosen_for_calls_alike():
-    """The operator remembers a choice by sizes, strides, dtypes, bias, plan and sign of the scale, on the thread that made it."""
+    """The operator remembers a choice by sizes, strides, dtypes, bias, plan and sign of the scale, on the
+    thread that made it."""
     attention(make(Q), make(K), make(K))
-    operator, q, k, plan = torch.ops.fusescope.attention, torch.randn(Q), torch.randn(K), prepare(masks.load("causal"), 9, 11)
+    operator, q, k, plan = (
+        torch.ops.fusescope.attention,
+        torch.randn(Q),
+        torch.randn(K),
+        prepare(masks.load("causal"), 9, 11),
+    )
     given = (plan.buffer, plan.layout, 0.375)
     chosen = operator(q, k, k, "auto=cpu", *given)
     assert torch.equal(operator(q + 0, k + 0, k + 0, "auto", *given), chosen)
@@ -200,7 +232,8 @@ def test_auto_is_what_was_chosen_for_calls_alike():
 
 
 def test_what_was_checked_once_is_not_taken_for_something_else():
-    """A second call of the same signature skips the checks in Python; whatever changes the signature or needs a gradient does not."""
+    """A second call of the same signature skips the checks in Python; whatever changes the signature or needs
+    a gradient does not."""
     q, k, bias = torch.randn(Q), torch.randn(K), torch.randn(9, 11)
     plan, causal = prepare(masks.load("causal"), 9, 11), masks.load("causal")
     for _ in range(2):
@@ -209,7 +242,8 @@ def test_what_was_checked_once_is_not_taken_for_something_else():
             assert torch.equal(attention(q, k, k, mask), expected)
             assert torch.equal(attention(q, k, k, mask, bias=torch.zeros(9, 11)), expected)
         assert torch.equal(
-            attention(q, k, k, plan, bias=bias, scale=0.5), attention(q, k, k, plan, bias=bias[None, None], scale=0.5)
+            attention(q, k, k, plan, bias=bias, scale=0.5),
+            attention(q, k, k, plan, bias=bias[None, None], scale=0.5),
         )
     for change, error in (
         ((q.requires_grad_(), k, k), Unsupported),

@@ -6,12 +6,14 @@ import sys
 
 import pytest
 
-from backend import ops
-from backend.core.paths import ROOT
-from backend.core.records import Rate, Record, Time, Times
-from backend.store import folder
+from fusescope import ops
+from fusescope.core.paths import ROOT
+from fusescope.core.records import Rate, Record, Time, Times
+from fusescope.store import folder
 
-attention_grid = pytest.importorskip("backend.charts.attention_grid", reason="charts need plotly", exc_type=ImportError)
+attention_grid = pytest.importorskip(
+    "fusescope.charts.bench.attention_grid", reason="charts need plotly", exc_type=ImportError
+)
 RECORDED = sorted((ROOT / "profiles" / "recorded").glob("*-bench-*"))
 
 
@@ -24,7 +26,13 @@ def record(impl, ms, mask="causal", seq=128, status="ok"):
 
 
 def test_a_cell_is_our_best_against_the_best_peer():
-    records = [record("v1_rowwise", 4), record("v3_hopper", 2), record("sdpa", 3), record("flex", 6), record("composed", 1)]
+    records = [
+        record("v1_rowwise", 4),
+        record("v3_hopper", 2),
+        record("sdpa", 3),
+        record("flex", 6),
+        record("composed", 1),
+    ]
     records += [
         record("eager", 1, status="wrong"),
         record("v3_hopper", 5, seq=256),
@@ -47,8 +55,13 @@ def test_charts_of_the_recorded_runs(theme):
     records = [r for home in RECORDED for r in folder.records(home)]
     found = attention_grid.cells(records)
     assert len(found) >= 15
-    table, worst = attention_grid.by_mask_and_shape(found, "H200", theme), attention_grid.worst_first(found, "H200", theme)
-    assert len(table.data[0].z) == len({c.mask for c in found}) and list(worst.data[0].x) == sorted(worst.data[0].x)
+    table, worst = (
+        attention_grid.by_mask_and_shape(found, "H200", theme),
+        attention_grid.worst_first(found, "H200", theme),
+    )
+    assert len(table.data[0].z) == len({c.mask for c in found}) and list(worst.data[0].x) == sorted(
+        worst.data[0].x
+    )
     assert len(attention_grid.rates(found, 777.0, "H200", theme).data) == 2
     for draw in (attention_grid.by_mask_and_shape, attention_grid.worst_first):
         assert "No case yet" in draw([], "", theme).layout.annotations[0].text

@@ -1,12 +1,25 @@
-"""Every attention kernel that this machine runs, against the float64 reference, for every mask and awkward input."""
+"""Every attention kernel that this machine runs, against the float64 reference, for every mask and awkward
+input."""
 
 import pytest
 import torch
 
-from backend import masks
-from backend.core.errors import Unsupported
-from backend.ops.attention import attention, parts, prepare
-from tests.attention.attention_tools import MASKS, OP, SIZES, case, fits, kernels, mask_text, run, skip_unsupported, wrong
+from fusescope import masks
+from fusescope.core.errors import Unsupported
+from fusescope.ops.attention import attention, prepare
+from fusescope.ops.attention.work import parts
+from tests.attention.attention_tools import (
+    MASKS,
+    OP,
+    SIZES,
+    case,
+    fits,
+    kernels,
+    mask_text,
+    run,
+    skip_unsupported,
+    wrong,
+)
 
 DTYPES = ("float32", "float16", "bfloat16")
 each_kernel = pytest.mark.parametrize("impl, device", kernels())
@@ -61,7 +74,16 @@ def test_bias_of_every_broadcast_shape(impl, device, dtype):
 def test_bool_masks_of_every_broadcast_shape(impl, device):
     inputs = OP.inputs(case(70, 130, heads=3), "float16", device, 0)
     generator = torch.Generator().manual_seed(0)
-    for shape in ((2, 3, 70, 130), (2, 1, 70, 130), (1, 3, 70, 130), (2, 1, 1, 130), (3, 70, 1), (70, 130), (130,), ()):
+    for shape in (
+        (2, 3, 70, 130),
+        (2, 1, 70, 130),
+        (1, 3, 70, 130),
+        (2, 1, 1, 130),
+        (3, 70, 1),
+        (70, 130),
+        (130,),
+        (),
+    ):
         keep = (torch.rand(shape, generator=generator) < 0.4).to(device)
         full = keep.expand(2, 3, 70, 130)
         expected = torch.stack(
@@ -85,7 +107,9 @@ def test_keys_by_a_stride(impl, device, stride):
     assert run(impl, device, case(130, 265, text, batch=2, heads=4, kv_heads=2), "float16") is None
     inputs = OP.inputs(case(150, 70, heads=2), "float16", device, 0)
     rows, columns = torch.arange(150)[:, None], torch.arange(70)
-    keep = torch.stack([(rows - columns) % stride == h for h in range(2)])[None].expand(2, -1, -1, -1).to(device)
+    keep = (
+        torch.stack([(rows - columns) % stride == h for h in range(2)])[None].expand(2, -1, -1, -1).to(device)
+    )
     got = _call(inputs, impl, keep, None)
     for h in range(2):
         one = inputs | {name: inputs[name][:, h : h + 1] for name in "qkv"}
@@ -107,13 +131,16 @@ def test_rows_without_a_key_are_zeros(impl, device, dtype):
 @each_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_large_scores_do_not_overflow(impl, device, dtype):
-    """Scores of 100 and more: exp of them is infinite without the maximum. Their rounding errors are as much larger as they are."""
+    """Scores of 100 and more: exp of them is infinite without the maximum. Their rounding errors are as much
+    larger as they are."""
     inputs = OP.inputs(case(70, 130, "causal", head_dim=64), dtype, device, 0)
     inputs["q"] *= 30
     allowed = 30 * OP.TOLERANCE[dtype].absolute if dtype == "float32" else OP.TOLERANCE[dtype].absolute
     for mask in (masks.load("causal"), masks.load("full")):
         out = _call(inputs, impl, prepare(mask, 70, 130, device), None)
-        torch.testing.assert_close(out.double(), OP.reference(inputs | {"mask": mask}), atol=allowed, rtol=allowed)
+        torch.testing.assert_close(
+            out.double(), OP.reference(inputs | {"mask": mask}), atol=allowed, rtol=allowed
+        )
 
 
 @each_kernel
@@ -126,7 +153,9 @@ def test_scale_may_be_anything(impl, device):
             with pytest.raises(Unsupported, match="scale that is not positive"):
                 attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor, impl=impl)
         taken = "auto" if positive_only else impl
-        out = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor * 32**-0.5, impl=taken)
+        out = attention(
+            inputs["q"], inputs["k"], inputs["v"], inputs["plan"], scale=factor * 32**-0.5, impl=taken
+        )
         assert wrong(out, scaled, "float16") is None
 
 
@@ -144,13 +173,16 @@ def test_error_is_at_most_twice_that_of_sdpa(impl, device, dtype):
 @each_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_output_that_the_next_projection_reads_without_a_copy(impl, device, dtype):
-    """The same bits in (B, S, H, D) order, by the long way, the short one, and with a bias; nothing beside the result is written."""
+    """The same bits in (B, S, H, D) order, by the long way, the short one, and with a bias; nothing beside
+    the result is written."""
     for seq, seq_k, head_dim in ((70, 130, 64), (200, 200, 40), (130, 33, 128), (64, 64, 256)):
         inputs = OP.inputs(case(seq, seq_k, "causal", heads=3, head_dim=head_dim), dtype, device, 0)
         with skip_unsupported(device):
             expected = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], impl=impl)
             for _ in range(2):
-                out = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], impl=impl, out_bshd=True)
+                out = attention(
+                    inputs["q"], inputs["k"], inputs["v"], inputs["plan"], impl=impl, out_bshd=True
+                )
                 rows = out.transpose(1, 2).reshape(2, seq, 3 * head_dim)
                 assert rows.data_ptr() == out.data_ptr() and rows.is_contiguous()
                 assert torch.equal(out, expected)
@@ -159,7 +191,10 @@ def test_output_that_the_next_projection_reads_without_a_copy(impl, device, dtyp
 @each_kernel
 def test_strange_strides(impl, device):
     plain = OP.inputs(case(40, 70, "causal", head_dim=40), "float16", device, 0)
-    expanded = plain | {"k": plain["k"][:, :1].expand(-1, 2, -1, -1), "v": plain["v"][:1].expand(2, -1, -1, -1)}
+    expanded = plain | {
+        "k": plain["k"][:, :1].expand(-1, 2, -1, -1),
+        "v": plain["v"][:1].expand(2, -1, -1, -1),
+    }
     columns = plain | {name: plain[name].transpose(2, 3).contiguous().transpose(2, 3) for name in "qkv"}
     every_second = plain | {name: torch.stack([plain[name]] * 2, -1).flatten(-2)[..., ::2] for name in "qkv"}
     for inputs in (expanded, columns, every_second):

@@ -1,5 +1,5 @@
-"""What the kernel on items works on: parts of masks are disjoint and together the mask, items of work cover every list once, and the kernel itself,
-thread for thread on the CPU."""
+"""What the kernel on items works on: parts of masks are disjoint and together the mask, items of work cover
+every list once, and the kernel itself, thread for thread on the CPU."""
 
 import json
 import subprocess
@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from backend import kernels, masks
-from backend.core import paths
-from backend.masks._mask import definition
-from backend.ops.attention import attention, items, parts, prepare, tiles
+from fusescope import kernels, masks
+from fusescope.core import paths
+from fusescope.masks.common.mask import definition
+from fusescope.ops.attention import attention, prepare
+from fusescope.ops.attention.plan import tiles
+from fusescope.ops.attention.work import items, parts
 from tests.attention import emulated_parts
 from tests.attention.attention_tools import OP, case, wrong
 
@@ -52,8 +54,8 @@ def test_places_in_order_of_residues(modulus, size):
 
 
 def decoded(work, plan, pairs):
-    """The dense masks (batch entries * heads, S_q, S_k) that the items of all parts make up, as the kernel reads them: how often each pair is
-    worked on; and the slots of each part."""
+    """The dense masks (batch entries * heads, S_q, S_k) that the items of all parts make up, as the kernel
+    reads them: how often each pair is worked on; and the slots of each part."""
     thread, element = torch.arange(128)[:, None], torch.arange(32)[None, :]
     row = 16 * (thread // 32) + thread % 32 // 4 + 8 * (element >> 1 & 1)
     column = 8 * (element // 4) + 2 * (thread % 4) + (element & 1)
@@ -90,7 +92,11 @@ def decoded(work, plan, pairs):
         assert not placed[:, :, seq_k:].any()
         out[:, q_order[:, None], k_order[None, :]] += placed[:, :seq_q, :seq_k]
         joined = rows[joins : joins + join_count]
-        assert sorted(used) == sorted(n for row in joined for n in range(row[2], row[2] + row[3])) == list(range(slot_count))
+        assert (
+            sorted(used)
+            == sorted(n for row in joined for n in range(row[2], row[2] + row[3]))
+            == list(range(slot_count))
+        )
         assert all(row[3] > 1 for row in joined)
         finished += [tuple(row[:2]) for row in joined]
         assert len(set(finished)) == len(finished), "rows are finished once"
@@ -140,7 +146,10 @@ def test_items_of_a_mask_a_head():
     "text, begins",
     [
         ("sliding_window:left=128,right=128", "first"),  # a tile 128 keys back has one for every row
-        ("sliding_window:left=127,right=0", "last"),  # one 127 back has none for the last row, the diagonal has
+        (
+            "sliding_window:left=127,right=0",
+            "last",
+        ),  # one 127 back has none for the last row, the diagonal has
         ("sliding_window:left=100,right=100", "middle"),
         ("causal", "first"),
         ("document:lengths=100+412", "first"),  # the rows of two documents have no tile in common
@@ -149,7 +158,9 @@ def test_items_of_a_mask_a_head():
 def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
     plan = prepare(masks.parse(text), 512, 512)
     (lists,) = parts._Kept(plan).ways[0]
-    first, steps = lists.table[1]  # the pair of query tiles 2 and 3; of documents all rows of these have the same
+    first, steps = lists.table[
+        1
+    ]  # the pair of query tiles 2 and 3; of documents all rows of these have the same
     places = lists.entries[first : first + steps, 0].tolist()
     up = sorted(places)
     if begins == "middle":
@@ -158,13 +169,17 @@ def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
         assert places == (up if begins == "first" else up[::-1])
     live = plan.dense()[0]
     seen = [live[64 * row : 64 * row + 64, places[0] : places[0] + 64] for row in (2, 3)]
-    assert all(tile.any(1).all() or not tile.any() for tile in seen), "every row has a key or the tile is not needed"
+    assert all(tile.any(1).all() or not tile.any() for tile in seen), (
+        "every row has a key or the tile is not needed"
+    )
 
 
 def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
     plan = prepare(masks.load("longformer", window=64, global_tokens=64), 2048, 2048)
     work = parts.of(plan, 1, 12, 64, 264)
-    assert work.figures.joins == 1 and work.figures.longest <= 5, "the row of global tokens alone has 16 steps of two tiles"
+    assert work.figures.joins == 1 and work.figures.longest <= 5, (
+        "the row of global tokens alone has 16 steps of two tiles"
+    )
     whole = parts.of(plan, 32, 12, 64, 264)
     assert int(whole.parts[0, 6]) == 0, "many heads fill the device without pieces"
     full = parts.of(prepare(masks.load("full"), 4096, 4096), 1, 12, 64, 264)
@@ -188,7 +203,10 @@ def test_a_team_keeps_what_neighbouring_lists_have_in_common(text, batch, least)
     for _, _, first, rounds, teams, *_ in work.parts.tolist():
         rows = work.items[first : first + rounds * teams]
         rows = rows[rows[:, 0] >= 0]
-        kept, steps = (rows[:, 0] // items.ITEM_PAIRS).sum().item(), (rows[:, 3] % items.ITEM_STEPS).sum().item()
+        kept, steps = (
+            (rows[:, 0] // items.ITEM_PAIRS).sum().item(),
+            (rows[:, 3] % items.ITEM_STEPS).sum().item(),
+        )
         assert kept >= least * steps if least is not None else kept == 0
         assert not least or rounds - len(rows) / teams < 1, "stretches are as even as single items"
 
@@ -198,13 +216,17 @@ def test_work_is_kept_with_its_plan_and_counted():
     before = plan.bytes
     work = parts.of(plan, 16, 12, 64, 264)
     assert parts.of(plan, 8, 24, 64, 264) is work and parts.of(plan, 1, 12, 64, 264) is not work
-    assert work.bytes == 4 * (work.schedule.numel() + work.fragments.numel() + work.items.numel()) and work.build_ms > 0
+    assert (
+        work.bytes == 4 * (work.schedule.numel() + work.fragments.numel() + work.items.numel())
+        and work.build_ms > 0
+    )
     assert plan.bytes == before, "other kernels do not pay for it"
     assert len(work.parts) == 2 and work.parts[:, :2].tolist() == [[1, 1], [128, 128]]
 
 
 @pytest.mark.parametrize(
-    "modulus, size, yes", [(1, 77, True), (2, 128, True), (2, 130, False), (3, 100, False), (16, 512, True), (200, 100, False)]
+    "modulus, size, yes",
+    [(1, 77, True), (2, 128, True), (2, 130, False), (3, 100, False), (16, 512, True), (200, 100, False)],
 )
 def test_orders_that_go_into_boxes(modulus, size, yes):
     assert parts.fits(modulus, size) == yes
@@ -215,7 +237,10 @@ def test_it_can_be_captured_once_its_work_is_made():
     inputs = OP.inputs(case(2048, mask="strided", batch=2, heads=12, head_dim=64), "float16", "cuda", 0)
     q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
     attention(q, k, v)  # loads the library
-    with pytest.raises(RuntimeError, match="call it once with these sizes before"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+    with (
+        pytest.raises(RuntimeError, match="call it once with these sizes before"),
+        torch.cuda.graph(torch.cuda.CUDAGraph()),
+    ):
         attention(q, k, v, plan, impl=parts.KERNEL)
     for mask in (plan, None):
         attention(q, k, v, mask, impl=parts.KERNEL)
@@ -240,7 +265,8 @@ def test_work_made_for_a_gpu_is_that_of_the_cpu():
                     made.append(kept.work(4, 64, 2))
                     kept.ways = whole
             assert not made or all(
-                torch.equal(getattr(made[0], f), getattr(made[1], f).cpu()) for f in ("schedule", "items", "parts")
+                torch.equal(getattr(made[0], f), getattr(made[1], f).cpu())
+                for f in ("schedule", "items", "parts")
             )
 
 
@@ -261,7 +287,14 @@ def test_the_kernel_emulated():
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
 @pytest.mark.parametrize(
-    "text", ("dilated:window=20,dilation=2", "strided:window=40,stride=32", "fixed:block=32,summary=5", "longformer", "full")
+    "text",
+    (
+        "dilated:window=20,dilation=2",
+        "strided:window=40,stride=32",
+        "fixed:block=32,summary=5",
+        "longformer",
+        "full",
+    ),
 )
 def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
     """Whole, in parts, uncut and in as many pieces as there are, whatever the prediction would take."""

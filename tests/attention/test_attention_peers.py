@@ -6,8 +6,8 @@ import types
 import pytest
 import torch
 
-from backend import masks
-from backend.core.errors import Unsupported
+from fusescope import masks
+from fusescope.core.errors import Unsupported
 from tests.attention.attention_tools import OP, case, wrong
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -25,7 +25,9 @@ CASES = (
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ("float32", "float16"))
-@pytest.mark.parametrize("name", [name for name in OP.PEERS if name not in ("flex", "flash4", "cudnn_blocks")])
+@pytest.mark.parametrize(
+    "name", [name for name in OP.PEERS if name not in ("flex", "flash4", "cudnn_blocks")]
+)
 def test_peers_are_right_or_say_why_not(name, dtype, device):
     if device not in OP.PEERS[name].devices:
         pytest.skip(f"{name} exists on {' and '.join(OP.PEERS[name].devices)}")
@@ -57,13 +59,22 @@ def test_what_really_ran_is_named(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
-    "values", ({"seq": 130, "seq_k": 70, "mask": "causal", "bias": "head"}, {"seq": 128, "mask": "padding:lengths=128+50"})
+    "values",
+    (
+        {"seq": 130, "seq_k": 70, "mask": "causal", "bias": "head"},
+        {"seq": 128, "mask": "padding:lengths=128+50"},
+    ),
 )
 def test_flex(values, device):
     inputs = OP.inputs(case(**values, heads=4, kv_heads=2), "float32", device, 0)
     run = OP.PEERS["flex"].make(inputs)
     assert wrong(run().contiguous(), inputs, "float32") is None
-    assert run.setup_ms > 0 and run.setup_bytes > 0 and run.compile_ms > 0 and run.backend.startswith("flex_attention")
+    assert (
+        run.setup_ms > 0
+        and run.setup_bytes > 0
+        and run.compile_ms > 0
+        and run.backend.startswith("flex_attention")
+    )
 
 
 def vendor_inputs(mask="full", seq=128, seq_k=None, dtype="float16", bias="none", head_dim=64):
@@ -87,7 +98,9 @@ def test_vendors_peers_say_what_they_do_not_take(name, values, text):
         OP.PEERS[name].make(vendor_inputs(**values))
 
 
-@pytest.mark.parametrize("name, module", (("flash4", "flash_attn.cute"), ("cudnn_blocks", "cudnn.block_sparse_attention")))
+@pytest.mark.parametrize(
+    "name, module", (("flash4", "flash_attn.cute"), ("cudnn_blocks", "cudnn.block_sparse_attention"))
+)
 def test_vendors_peers_that_are_not_installed_say_so(name, module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(Unsupported, match="is not installed"):
@@ -97,7 +110,7 @@ def test_vendors_peers_that_are_not_installed_say_so(name, module, monkeypatch):
 def test_what_is_not_installed_is_listed_with_the_reason(monkeypatch):
     from importlib import metadata
 
-    from backend import ops
+    from fusescope import ops
 
     def reasons():
         return {i.name: i.reason for i in ops.implementations("attention", "cuda:0", "sm_90a")}
@@ -110,11 +123,15 @@ def test_what_is_not_installed_is_listed_with_the_reason(monkeypatch):
 
     monkeypatch.setattr(metadata, "version", missing)
     assert "flash-attn-4, which is not installed" in reasons()["flash4"]
-    assert "nvidia-cudnn-frontend, which is not installed" in reasons()["cudnn_blocks"] and reasons()["flex"] is None
+    assert (
+        "nvidia-cudnn-frontend, which is not installed" in reasons()["cudnn_blocks"]
+        and reasons()["flex"] is None
+    )
 
 
 def test_flash4_is_asked_for_the_identical_mask(monkeypatch):
-    """A stand-in that computes what FlashAttention's documentation says of its arguments, on the layout that it takes."""
+    """A stand-in that computes what FlashAttention's documentation says of its arguments, on the layout that
+    it takes."""
 
     def flash_attn_func(q, k, v, causal=False, window_size=(None, None)):
         left, right = window_size
@@ -128,9 +145,17 @@ def test_flash4_is_asked_for_the_identical_mask(monkeypatch):
         weights = scores.masked_fill(~keep, float("-inf")).softmax(-1)
         return torch.einsum("bhqk,bkhd->bqhd", weights, v.float()).to(q.dtype), None
 
-    monkeypatch.setitem(sys.modules, "flash_attn.cute", types.SimpleNamespace(flash_attn_func=flash_attn_func))
+    monkeypatch.setitem(
+        sys.modules, "flash_attn.cute", types.SimpleNamespace(flash_attn_func=flash_attn_func)
+    )
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    for mask in ("full", "causal", "sliding_window:left=9,right=3", "sliding_window:left=20,right=0", "sliding_window"):
+    for mask in (
+        "full",
+        "causal",
+        "sliding_window:left=9,right=3",
+        "sliding_window:left=20,right=0",
+        "sliding_window",
+    ):
         for seq, seq_k in ((130, 130), (70, 130)):
             inputs = vendor_inputs(mask, seq, seq_k)
             run = OP.PEERS["flash4"].make(inputs)
@@ -139,22 +164,44 @@ def test_flash4_is_asked_for_the_identical_mask(monkeypatch):
 
 
 def test_cudnn_blocks_is_given_the_plans_blocks(monkeypatch):
-    def forward(q, k, v, index, q2k_block_nums, sparse_block_size, layout, block_sizes=None, allow_empty_block_nums=False):
-        assert sparse_block_size == 64 and layout == "bhsd" and index.dtype == q2k_block_nums.dtype == torch.int32
+    def forward(
+        q,
+        k,
+        v,
+        index,
+        q2k_block_nums,
+        sparse_block_size,
+        layout,
+        block_sizes=None,
+        allow_empty_block_nums=False,
+    ):
+        assert (
+            sparse_block_size == 64
+            and layout == "bhsd"
+            and index.dtype == q2k_block_nums.dtype == torch.int32
+        )
         assert allow_empty_block_nums or int(q2k_block_nums.min()) > 0
         keep = torch.zeros(*q.shape[:3], -(-k.shape[2] // 64) * 64, dtype=torch.bool)
-        for b, h, t in ((b, h, t) for b in range(q.shape[0]) for h in range(q.shape[1]) for t in range(index.shape[2])):
+        for b, h, t in (
+            (b, h, t) for b in range(q.shape[0]) for h in range(q.shape[1]) for t in range(index.shape[2])
+        ):
             for block in index[b, h, t, : q2k_block_nums[b, h, t]].tolist():
                 size = 64 if block_sizes is None else int(block_sizes[block])
                 keep[b, h, 64 * t : 64 * t + 64, 64 * block : 64 * block + size] = True
-        scores = (q.float() @ k.float().transpose(2, 3) * q.shape[3] ** -0.5).masked_fill(~keep[..., : k.shape[2]], float("-inf"))
+        scores = (q.float() @ k.float().transpose(2, 3) * q.shape[3] ** -0.5).masked_fill(
+            ~keep[..., : k.shape[2]], float("-inf")
+        )
         return {"o_tensor": (scores.softmax(-1).nan_to_num() @ v.float()).to(q.dtype)}
 
     module = types.SimpleNamespace(block_sparse_attention_forward=forward)
     monkeypatch.setitem(sys.modules, "cudnn", types.ModuleType("cudnn"))
     monkeypatch.setitem(sys.modules, "cudnn.block_sparse_attention", module)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    live = torch.tensor([[1, 0, 1], [0, 0, 0], [0, 1, 1]], dtype=torch.bool).repeat_interleave(64, 0).repeat_interleave(64, 1)
+    live = (
+        torch.tensor([[1, 0, 1], [0, 0, 0], [0, 1, 1]], dtype=torch.bool)
+        .repeat_interleave(64, 0)
+        .repeat_interleave(64, 1)
+    )
     for columns in (192, 170):
         inputs = vendor_inputs("full", 192, columns)
         mask = masks.from_dense(live[:, :columns].numpy())

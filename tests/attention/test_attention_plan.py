@@ -1,11 +1,13 @@
-"""Plans: what prepare() builds against the mask itself, its cache, its figures, and masks given as tensors."""
+"""Plans: what prepare() builds against the mask itself, its cache, its figures, and masks given as
+tensors."""
 
 import numpy as np
 import pytest
 import torch
 
-from backend import masks
-from backend.ops.attention import prepare, tiles
+from fusescope import masks
+from fusescope.ops.attention import prepare
+from fusescope.ops.attention.plan import tiles
 from tests.attention.attention_tools import MASKS, SIZES, fits, mask_text
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -52,7 +54,12 @@ def _check_lists(plan, dense):
 
 
 def test_a_mask_that_keeps_everything_needs_no_lists():
-    for mask in (None, masks.load("full"), masks.load("prefix_lm", prefix=100), torch.ones(2, 1, 1, 100, dtype=torch.bool)):
+    for mask in (
+        None,
+        masks.load("full"),
+        masks.load("prefix_lm", prefix=100),
+        torch.ones(2, 1, 1, 100, dtype=torch.bool),
+    ):
         plan = prepare(mask, 100, 100)
         assert plan.is_full and plan.bytes == 0 and plan.live_elements % 10000 == 0
 
@@ -70,7 +77,9 @@ def test_unique_rows_reconstructs_and_survives_hash_collisions(monkeypatch):
     words = torch.randint(-(2**62), 2**62, (50, 64))[torch.randint(0, 50, (300,))]
     distinct, index = tiles.unique_rows(words)
     assert torch.equal(distinct[index], words) and len(distinct) == len(torch.unique(words, dim=0))
-    monkeypatch.setattr(torch, "randint", lambda *a, **k: torch.zeros(2, 64, dtype=torch.int64))  # weak factors: sums collide
+    monkeypatch.setattr(
+        torch, "randint", lambda *a, **k: torch.zeros(2, 64, dtype=torch.int64)
+    )  # weak factors: sums collide
     words = torch.zeros(2, 64, dtype=torch.int64)
     words[0, 3] = words[1, 4] = 1
     distinct, index = tiles.unique_rows(words)
@@ -110,7 +119,8 @@ def test_masks_per_batch_and_head():
 
 @pytest.mark.parametrize("name", MASKS)
 def test_the_ways_of_the_two_devices_agree(name):
-    """On the CPU masks are evaluated and packed by NumPy, on a GPU by torch; torch's way also runs on CPU tensors."""
+    """On the CPU masks are evaluated and packed by NumPy, on a GPU by torch; torch's way also runs on CPU
+    tensors."""
     bound = masks.parse(mask_text(name, 2, 130)).bind(100, 130)
     for sequence in range(bound.sequences or 1):
         keep = tiles._evaluate_torch(bound, sequence, (64, 100), (3, 130), "cpu")
@@ -136,7 +146,11 @@ def test_a_long_mask_is_built_in_pieces(device, monkeypatch):
     [
         ("causal", TypeError, "a Mask, a bool tensor or None"),
         (torch.ones(3, 3), TypeError, "of bool, True = keep, not torch.float32"),
-        (torch.ones(7, 9, dtype=torch.bool), ValueError, r"broadcastable to \(B, H, 8, 9\); its shape is \(7, 9\)"),
+        (
+            torch.ones(7, 9, dtype=torch.bool),
+            ValueError,
+            r"broadcastable to \(B, H, 8, 9\); its shape is \(7, 9\)",
+        ),
         (torch.ones(1, 1, 1, 8, 9, dtype=torch.bool), ValueError, "broadcastable"),
         (torch.ones(8, 9, dtype=torch.bool, device="meta"), ValueError, "the mask tensor is on meta"),
     ],

@@ -1,10 +1,12 @@
-"""The schedule says the same as the lists it was made from, for every pair of query tiles, and names only tiles that exist."""
+"""The schedule says the same as the lists it was made from, for every pair of query tiles, and names only
+tiles that exist."""
 
 import pytest
 import torch
 
-from backend import masks
-from backend.ops.attention import prepare, schedule, tiles
+from fusescope import masks
+from fusescope.ops.attention import prepare
+from fusescope.ops.attention.plan import schedule, tiles
 
 MASKS = [
     "causal",
@@ -20,7 +22,13 @@ MASKS = [
 def decode(plan):
     """The dense mask of every mask of a plan, read off its schedule as the kernel reads it."""
     steps, fragments = schedule.build(
-        plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, plan.batch * plan.heads, plan.seq_q, plan.seq_k
+        plan.row_ptr,
+        plan.tile_index,
+        plan.tile_code,
+        plan.bitmaps,
+        plan.batch * plan.heads,
+        plan.seq_q,
+        plan.seq_k,
     )
     q_tiles, k_tiles = -(-plan.seq_q // 64), -(-plan.seq_k // 64)
     pairs = -(-q_tiles // 2)
@@ -74,7 +82,9 @@ def test_several_masks_and_several_pieces(monkeypatch):
     check(plan)
     whole = schedule.build(plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, 6, 150, 300)
     monkeypatch.setattr(schedule, "_CELLS", 1)
-    for one, other in zip(whole, schedule.build(plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, 6, 150, 300)):
+    for one, other in zip(
+        whole, schedule.build(plan.row_ptr, plan.tile_index, plan.tile_code, plan.bitmaps, 6, 150, 300)
+    ):
         assert torch.equal(one, other)
 
 

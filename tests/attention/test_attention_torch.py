@@ -1,4 +1,5 @@
-"""Attention as a citizen of torch: opcheck, torch.compile without a graph break, CUDA graphs and streams, no torch at import."""
+"""Attention as a citizen of torch: opcheck, torch.compile without a graph break, CUDA graphs and streams, no
+torch at import."""
 
 import subprocess
 import sys
@@ -6,10 +7,11 @@ import sys
 import pytest
 import torch
 
-from backend import kernels, masks
-from backend.core import paths
-from backend.core.errors import Unsupported
-from backend.ops.attention import attention, parts, prepare
+from fusescope import kernels, masks
+from fusescope.core import paths
+from fusescope.core.errors import Unsupported
+from fusescope.ops.attention import attention, prepare
+from fusescope.ops.attention.work import parts
 
 DEVICES = [("cpu", "cpu"), pytest.param("cuda", "v1_rowwise", marks=pytest.mark.gpu)]
 
@@ -64,20 +66,26 @@ def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
 
 def test_compile_finds_the_operator_in_a_fresh_process():
     code = (
-        "import sys; from backend.ops.attention import attention; assert 'torch' not in sys.modules; import torch;"
+        "import sys; from fusescope.ops.attention import attention; assert 'torch' not in sys.modules; import torch;"
         "q = torch.randn(1, 2, 9, 32); f = torch.compile(lambda q: attention(q, q, q), fullgraph=True, backend='eager');"
         "assert torch.equal(f(q), attention(q, q, q))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=paths.ROOT, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("fullgraph", (True, False))
-@pytest.mark.parametrize("mask", (masks.load("causal"), torch.ones(70, 90, dtype=torch.bool)), ids=("Mask", "tensor"))
+@pytest.mark.parametrize(
+    "mask", (masks.load("causal"), torch.ones(70, 90, dtype=torch.bool)), ids=("Mask", "tensor")
+)
 def test_an_unprepared_mask_under_compile_is_an_error(mask, fullgraph):
     torch._dynamo.reset()
     compiled = torch.compile(lambda q, k, v: attention(q, k, v, mask), fullgraph=fullgraph, backend="eager")
-    with pytest.raises(RuntimeError, match=r"under torch.compile a mask must be prepared: pass prepare\(mask"):
+    with pytest.raises(
+        RuntimeError, match=r"under torch.compile a mask must be prepared: pass prepare\(mask"
+    ):
         compiled(*_qkv())
 
 
@@ -99,9 +107,14 @@ def _graphs_of(function, *args):
 
 def test_a_kernel_in_parts_is_compiled_with_its_work_as_a_constant():
     q = torch.randn(2, 3, 256, 64, dtype=torch.float16)
-    plans = [prepare(masks.load("dilated", window=20, dilation=2), 256, 256), prepare(masks.load("causal"), 256, 256)]
+    plans = [
+        prepare(masks.load("dilated", window=20, dilation=2), 256, 256),
+        prepare(masks.load("causal"), 256, 256),
+    ]
     for plan in plans:
-        ((impl, buffer, layout),) = _graphs_of(lambda q, plan=plan: attention(q, q, q, plan, impl=parts.KERNEL), q)
+        ((impl, buffer, layout),) = _graphs_of(
+            lambda q, plan=plan: attention(q, q, q, plan, impl=parts.KERNEL), q
+        )
         work = parts.of(plan, 2, 3, 64)
         assert impl == parts.KERNEL and layout == work.layout and torch.equal(buffer, work.buffer)
     with pytest.raises(RuntimeError, match="a kernel in parts needs a plan"):
@@ -155,7 +168,7 @@ def test_it_runs_on_the_current_stream():
 
 
 def _cuda_kernels():
-    from backend.core.sources import families
+    from fusescope.core.sources import families
 
     return [v.name for v in families()["attention"].variants if v.device == "cuda"]
 
@@ -163,7 +176,8 @@ def _cuda_kernels():
 @pytest.mark.gpu
 @pytest.mark.parametrize("impl", [*_cuda_kernels(), "auto"])
 def test_every_kernel_can_be_captured_on_another_stream_with_a_prepared_plan(impl):
-    """Nothing in the call synchronises, allocates outside the pool or builds a plan; a replay sees new values and repeats its bits."""
+    """Nothing in the call synchronises, allocates outside the pool or builds a plan; a replay sees new values
+    and repeats its bits."""
     q, k, v = _qkv("cuda", torch.float16)
     plan = prepare(masks.load("longformer", window=9, global_tokens=2), 70, 90, "cuda")
     bias = torch.randn(1, 4, 1, 90, device="cuda", dtype=torch.float16)
@@ -186,10 +200,14 @@ def test_every_kernel_can_be_captured_on_another_stream_with_a_prepared_plan(imp
 
 @pytest.mark.gpu
 def test_compile_with_auto_on_a_gpu():
-    """Compiled code goes by the rule and may take another kernel than a call does, so both are held against float64."""
+    """Compiled code goes by the rule and may take another kernel than a call does, so both are held against
+    float64."""
     torch._dynamo.reset()
     q, k, v = _qkv("cuda", torch.float16)
-    plan, live = prepare(masks.load("causal"), 70, 90, "cuda"), torch.ones(70, 90, dtype=torch.bool).tril(20).cuda()
+    plan, live = (
+        prepare(masks.load("causal"), 70, 90, "cuda"),
+        torch.ones(70, 90, dtype=torch.bool).tril(20).cuda(),
+    )
     groups = q.shape[1] // k.shape[1]
     wide = (q.double(), *(t.double().repeat_interleave(groups, 1) for t in (k, v)))
     expected = torch.nn.functional.scaled_dot_product_attention(*wide, attn_mask=live)
@@ -237,5 +255,7 @@ def test_opcheck_of_every_kernel(impl):
     except Unsupported as error:
         pytest.skip(str(error))
     taken = parts.work(plan, q, k) if impl == parts.KERNEL else plan
-    results = torch.library.opcheck(torch.ops.fusescope.attention.default, (q, k, v, impl, taken.buffer, taken.layout))
+    results = torch.library.opcheck(
+        torch.ops.fusescope.attention.default, (q, k, v, impl, taken.buffer, taken.layout)
+    )
     assert set(results.values()) == {"SUCCESS"}

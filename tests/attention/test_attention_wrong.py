@@ -1,11 +1,12 @@
-"""The judge that decides whether a kernel is right catches kernels with known mistakes, and lets the right one pass."""
+"""The judge that decides whether a kernel is right catches kernels with known mistakes, and lets the right
+one pass."""
 
 from pathlib import Path
 
 import pytest
 
-from backend import ops
-from backend.measure.check import Case
+from fusescope import ops
+from fusescope.measure.checking.check import Case
 from tests.attention.attention_tools import OP, case, wrong
 
 FILE = Path(__file__).parent / "wrong" / "wrong_attention.py"
@@ -23,7 +24,9 @@ CAUGHT_BY = {
 
 
 def judged(function: str, seq: int, seq_k: int, mask: str) -> str | None:
-    values = case(seq, seq_k, mask, heads=4, kv_heads=2, bias="head" if function == "bias_before_scale" else "none")
+    values = case(
+        seq, seq_k, mask, heads=4, kv_heads=2, bias="head" if function == "bias_before_scale" else "none"
+    )
     held = Case(OP, values, "float32", "cpu", 0)
     return held.verify(ops.make("attention", f"{FILE}:{function}", held.inputs)).reason
 

@@ -1,15 +1,16 @@
-"""Decoding over a padded cache: every kernel against float64, nothing read beyond the lengths, what is refused, torch's rules."""
+"""Decoding over a padded cache: every kernel against float64, nothing read beyond the lengths, what is
+refused, torch's rules."""
 
 import math
 
 import pytest
 import torch
 
-from backend import kernels, ops
-from backend.core.errors import Unsupported
-from backend.core.sources import families
-from backend.measure.check import Case, compare
-from backend.ops.attention import attention_decode
+from fusescope import kernels, ops
+from fusescope.core.errors import Unsupported
+from fusescope.core.sources import families
+from fusescope.measure.checking.check import Case, compare
+from fusescope.ops.attention import attention_decode
 from tests.attention import emulated_decode, emulation
 
 OP = ops.load("attention_decode")
@@ -21,11 +22,17 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 CASES = [
     {"batch": 2, "heads": h, "kv_heads": kv, "seq_max": s, "head_dim": d, "lengths": text}
     for (h, kv), s, d, text in (
-        ((1, 1), 1, 32, "full"), ((4, 4), 63, 40, "drawn"), ((8, 2), 65, 64, "0+65"), ((6, 2), 1000, 80, "drawn"),
-        ((12, 1), 513, 96, "512+513"), ((32, 8), 700, 128, "full"), ((20, 1), 300, 136, "1+0"), ((17, 1), 130, 192, "130+64"),
+        ((1, 1), 1, 32, "full"),
+        ((4, 4), 63, 40, "drawn"),
+        ((8, 2), 65, 64, "0+65"),
+        ((6, 2), 1000, 80, "drawn"),
+        ((12, 1), 513, 96, "512+513"),
+        ((32, 8), 700, 128, "full"),
+        ((20, 1), 300, 136, "1+0"),
+        ((17, 1), 130, 192, "130+64"),
         ((4, 2), 129, 256, "drawn"),
     )
-]  # fmt: skip
+]
 
 
 def wrong(values, dtype, device, impl, contiguous):
@@ -85,7 +92,9 @@ def make(device="cpu", dtype=torch.float32, lengths=(7, 0)):
 def test_lengths_outside_the_cache_are_taken_as_the_bounds(device):
     q, k, v, _ = make(device)
     expected = attention_decode(q, k, v, torch.tensor([9, 0], dtype=torch.int32, device=device))
-    assert torch.equal(attention_decode(q, k, v, torch.tensor([10**9, -3], dtype=torch.int32, device=device)), expected)
+    assert torch.equal(
+        attention_decode(q, k, v, torch.tensor([10**9, -3], dtype=torch.int32, device=device)), expected
+    )
     assert not expected[1].any()
 
 
@@ -94,7 +103,9 @@ def test_opcheck_and_compile(device):
     kernels.load(device)
     torch._dynamo.reset()
     q, k, v, lengths = make(device)
-    results = torch.library.opcheck(torch.ops.fusescope.attention_decode.default, (q, k, v, lengths, 0.125, OP.choose(q)))
+    results = torch.library.opcheck(
+        torch.ops.fusescope.attention_decode.default, (q, k, v, lengths, 0.125, OP.choose(q))
+    )
     assert set(results.values()) == {"SUCCESS"}
     compiled = torch.compile(lambda *t: attention_decode(*t) + 1, fullgraph=True)
     torch.testing.assert_close(compiled(q, k, v, lengths), attention_decode(q, k, v, lengths) + 1)
@@ -140,16 +151,44 @@ REFUSED = [
         ValueError,
         r"q is \(B, H, 1, D\), one new query a sequence; its shape is",
     ),
-    (lambda q, k, v, n: (q, k, v[:, :, :8], n), ValueError, r"one shape \(B, H_kv, S_max, D\) with q's batch and head size"),
-    (lambda q, k, v, n: (q, k.half(), v, n), TypeError, "one dtype, not torch.float32, torch.float16 and torch.float32"),
-    (lambda q, k, v, n: (q.double(), k.double(), v.double(), n), Unsupported, "dtype torch.float64; float32, float16"),
+    (
+        lambda q, k, v, n: (q, k, v[:, :, :8], n),
+        ValueError,
+        r"one shape \(B, H_kv, S_max, D\) with q's batch and head size",
+    ),
+    (
+        lambda q, k, v, n: (q, k.half(), v, n),
+        TypeError,
+        "one dtype, not torch.float32, torch.float16 and torch.float32",
+    ),
+    (
+        lambda q, k, v, n: (q.double(), k.double(), v.double(), n),
+        Unsupported,
+        "dtype torch.float64; float32, float16",
+    ),
     (lambda q, k, v, n: (q, k, v, n.long()), TypeError, "lengths is of int32, not torch.int64"),
-    (lambda q, k, v, n: (q, k, v, n[:1]), ValueError, r"one number for each of the 2 sequences; its shape is \(1,\)"),
-    (lambda q, k, v, n: (q, k, v, n.to("meta")), ValueError, "all tensors lie on one device, not on cpu, cpu, cpu and meta"),
+    (
+        lambda q, k, v, n: (q, k, v, n[:1]),
+        ValueError,
+        r"one number for each of the 2 sequences; its shape is \(1,\)",
+    ),
+    (
+        lambda q, k, v, n: (q, k, v, n.to("meta")),
+        ValueError,
+        "all tensors lie on one device, not on cpu, cpu, cpu and meta",
+    ),
     (lambda q, k, v, n: (q, k[:, :, :0], v[:, :, :0], n), ValueError, "every size is at least 1"),
     (lambda q, k, v, n: (q[:, :3], k, v, n), ValueError, "a multiple of that of KV heads; 3 is not one of 2"),
-    (lambda q, k, v, n: (q[..., :36], k[..., :36], v[..., :36], n), Unsupported, "head size 36; multiples of 8 from 32 to 256"),
-    (lambda q, k, v, n: (q.requires_grad_(), k, v, n), Unsupported, "forward only, but an input requires a gradient"),
+    (
+        lambda q, k, v, n: (q[..., :36], k[..., :36], v[..., :36], n),
+        Unsupported,
+        "head size 36; multiples of 8 from 32 to 256",
+    ),
+    (
+        lambda q, k, v, n: (q.requires_grad_(), k, v, n),
+        Unsupported,
+        "forward only, but an input requires a gradient",
+    ),
 ]
 
 
@@ -176,7 +215,9 @@ def test_the_operator_itself_checks_what_it_is_given():
 @pytest.mark.parametrize("impl", ("eager", "sdpa", "sdpa_grouped", "sdpa_flash"))
 @pytest.mark.parametrize("lengths", ("full", "30+0"))
 def test_peers_compute_the_same(impl, lengths):
-    values = OP.validate({"batch": 2, "heads": 4, "kv_heads": 2, "seq_max": 30, "head_dim": 32, "lengths": lengths})
+    values = OP.validate(
+        {"batch": 2, "heads": 4, "kv_heads": 2, "seq_max": 30, "head_dim": 32, "lengths": lengths}
+    )
     case = Case(OP, values, "float32", "cpu", seed=0)
     assert case.verify(ops.make("attention_decode", impl, case.inputs)).reason is None
 

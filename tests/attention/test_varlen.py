@@ -1,12 +1,13 @@
-"""Packed sequences: every kernel against float64, one sequence never sees another, what is refused, torch's rules."""
+"""Packed sequences: every kernel against float64, one sequence never sees another, what is refused, torch's
+rules."""
 
 import pytest
 import torch
 
-from backend import kernels, ops
-from backend.core.errors import Unsupported
-from backend.core.sources import families
-from backend.ops.attention import attention_varlen
+from fusescope import kernels, ops
+from fusescope.core.errors import Unsupported
+from fusescope.core.sources import families
+from fusescope.ops.attention import attention_varlen
 from tests.attention import emulated_varlen, emulation
 from tests.attention.varlen_tools import make, wrong
 
@@ -18,9 +19,14 @@ KERNELS = [
 ON_GPU = [p for p in KERNELS if p.values[1] == "cuda"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 LENGTHS = (
-    ((1,), (1,)), ((65, 0, 3, 130), (65, 0, 3, 130)), ((5, 70, 1, 0), (80, 20, 0, 9)), ((0, 64, 33), (9, 128, 65)),
-    ((1,) * 40 + (200,), (2,) * 40 + (190,)), ((300,), (64,)), ((63, 64, 65, 127, 128, 129), (129, 128, 127, 65, 64, 63)),
-)  # fmt: skip
+    ((1,), (1,)),
+    ((65, 0, 3, 130), (65, 0, 3, 130)),
+    ((5, 70, 1, 0), (80, 20, 0, 9)),
+    ((0, 64, 33), (9, 128, 65)),
+    ((1,) * 40 + (200,), (2,) * 40 + (190,)),
+    ((300,), (64,)),
+    ((63, 64, 65, 127, 128, 129), (129, 128, 127, 65, 64, 63)),
+)
 SHAPES = (
     ((1, 1), 32),
     ((4, 2), 40),
@@ -72,7 +78,8 @@ def test_kernels_on_many_sequences(impl, device, causal, dtype):
 
 @pytest.mark.parametrize("impl, device", KERNELS)
 def test_a_sequence_does_not_see_its_neighbours(impl, device):
-    """Infinities in the next sequence, whose rows lie in the same tile, must not come through a weight of zero."""
+    """Infinities in the next sequence, whose rows lie in the same tile, must not come through a weight of
+    zero."""
     for dim in (64, 128):
         case = make((70, 30, 70), (70, 30, 70), "float16", (2, 1), dim, False, device=device)
         q, k, v, *_ = case.args
@@ -122,7 +129,9 @@ def test_opcheck_and_compile(device):
     kernels.load(device)
     torch._dynamo.reset()
     args = arguments(device)
-    results = torch.library.opcheck(torch.ops.fusescope.attention_varlen.default, (*args, True, 0.125, OP.choose(*args[:3])))
+    results = torch.library.opcheck(
+        torch.ops.fusescope.attention_varlen.default, (*args, True, 0.125, OP.choose(*args[:3]))
+    )
     assert set(results.values()) == {"SUCCESS"}
     compiled = torch.compile(lambda *t: attention_varlen(*t, causal=True) + 1, fullgraph=True)
     torch.testing.assert_close(compiled(*args), attention_varlen(*args, causal=True) + 1)
@@ -166,17 +175,49 @@ def test_it_runs_on_the_current_stream_and_waits_for_nothing():
 
 REFUSED = [
     (lambda q, k, v, a, b: (q, k, v, [0, 1], b), TypeError, "cu_seqlens_q is a tensor, not list"),
-    (lambda q, k, v, a, b: (q[None], k, v, a, b), ValueError, r"q is \(T_q, H, D\) and k, v are both \(T_k, H_kv, D\)"),
+    (
+        lambda q, k, v, a, b: (q[None], k, v, a, b),
+        ValueError,
+        r"q is \(T_q, H, D\) and k, v are both \(T_k, H_kv, D\)",
+    ),
     (lambda q, k, v, a, b: (q, k, v[:4], a, b), ValueError, r"q is \(T_q, H, D\) and k, v are both"),
-    (lambda q, k, v, a, b: (q, k.half(), v, a, b), TypeError, "one dtype, not torch.float32, torch.float16 and torch.float32"),
-    (lambda q, k, v, a, b: (q.double(), k.double(), v.double(), a, b), Unsupported, "dtype torch.float64; float32, float16"),
+    (
+        lambda q, k, v, a, b: (q, k.half(), v, a, b),
+        TypeError,
+        "one dtype, not torch.float32, torch.float16 and torch.float32",
+    ),
+    (
+        lambda q, k, v, a, b: (q.double(), k.double(), v.double(), a, b),
+        Unsupported,
+        "dtype torch.float64; float32, float16",
+    ),
     (lambda q, k, v, a, b: (q, k, v, a.long(), b), TypeError, "cu_seqlens_q is of int32, not torch.int64"),
-    (lambda q, k, v, a, b: (q, k, v, a, b[:1]), ValueError, r"cu_seqlens_k is contiguous, \(batch \+ 1,\) numbers"),
+    (
+        lambda q, k, v, a, b: (q, k, v, a, b[:1]),
+        ValueError,
+        r"cu_seqlens_k is contiguous, \(batch \+ 1,\) numbers",
+    ),
     (lambda q, k, v, a, b: (q, k, v, a, b[:3]), ValueError, "have one length, not 4 and 3"),
-    (lambda q, k, v, a, b: (q, k, v, a.to("meta"), b), ValueError, "on one device, not on cpu, cpu, cpu, meta, cpu"),
-    (lambda q, k, v, a, b: (q[:, :3], k, v, a, b), ValueError, "a multiple of that of KV heads; 3 is not one of 2"),
-    (lambda q, k, v, a, b: (q[..., :36], k[..., :36], v[..., :36], a, b), Unsupported, "head size 36; multiples of 8"),
-    (lambda q, k, v, a, b: (q.requires_grad_(), k, v, a, b), Unsupported, "forward only, but an input requires a gradient"),
+    (
+        lambda q, k, v, a, b: (q, k, v, a.to("meta"), b),
+        ValueError,
+        "on one device, not on cpu, cpu, cpu, meta, cpu",
+    ),
+    (
+        lambda q, k, v, a, b: (q[:, :3], k, v, a, b),
+        ValueError,
+        "a multiple of that of KV heads; 3 is not one of 2",
+    ),
+    (
+        lambda q, k, v, a, b: (q[..., :36], k[..., :36], v[..., :36], a, b),
+        Unsupported,
+        "head size 36; multiples of 8",
+    ),
+    (
+        lambda q, k, v, a, b: (q.requires_grad_(), k, v, a, b),
+        Unsupported,
+        "forward only, but an input requires a gradient",
+    ),
 ]
 
 
@@ -214,9 +255,15 @@ def test_causal_is_a_bool_and_kernels_have_names():
     "values", ({"lengths": "drawn"}, {"lengths": "9+40", "causal": "yes", "kv_heads": 1}, {"lengths": "full"})
 )
 def test_peers_compute_the_same(impl, values):
-    from backend.measure.check import Case
+    from fusescope.measure.checking.check import Case
 
-    case = Case(OP, OP.validate({"batch": 2, "heads": 2, "seq": 40, "head_dim": 32} | values), "float32", "cpu", seed=0)
+    case = Case(
+        OP,
+        OP.validate({"batch": 2, "heads": 2, "seq": 40, "head_dim": 32} | values),
+        "float32",
+        "cpu",
+        seed=0,
+    )
     try:
         run = ops.make("attention_varlen", impl, case.inputs)
     except Unsupported as refusal:

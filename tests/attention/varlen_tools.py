@@ -7,9 +7,9 @@ from itertools import accumulate
 
 import torch
 
-from backend.measure.check import compare
-from backend.ops.attention.cases import TOLERANCE
-from backend.ops.attention_varlen import specified
+from fusescope.measure.checking.check import compare
+from fusescope.ops.attention.describe.cases import TOLERANCE
+from fusescope.ops.fused.attention_varlen import specified
 
 
 @dataclass
@@ -23,8 +23,11 @@ class Packed:
     scale: float
 
 
-def make(queries, keys, dtype, heads=(1, 1), dim=32, causal=False, more=0, strided=False, device="cpu", seed=0) -> Packed:
-    """Sequences of these lengths, with ``more`` rows after the last. strided: behind an odd offset, heads in the wrong order."""
+def make(
+    queries, keys, dtype, heads=(1, 1), dim=32, causal=False, more=0, strided=False, device="cpu", seed=0
+) -> Packed:
+    """Sequences of these lengths, with ``more`` rows after the last. strided: behind an odd offset, heads in
+    the wrong order."""
     generator = torch.Generator(device=device).manual_seed(seed)
     cu_q, cu_k = [0, *accumulate(queries)], [0, *accumulate(keys)]
 
@@ -35,7 +38,11 @@ def make(queries, keys, dtype, heads=(1, 1), dim=32, causal=False, more=0, strid
         view = values.new_empty(values.numel() + 1)[1:].view(n, count, dim).transpose(0, 1)
         return view.copy_(values)
 
-    q, k, v = rows(cu_q[-1] + more, heads[0]), rows(cu_k[-1] + more, heads[1]), rows(cu_k[-1] + more, heads[1])
+    q, k, v = (
+        rows(cu_q[-1] + more, heads[0]),
+        rows(cu_k[-1] + more, heads[1]),
+        rows(cu_k[-1] + more, heads[1]),
+    )
     if more:  # what belongs to no sequence must not be looked at
         k[-more:], v[-more:] = float("nan"), float("nan")
     offsets = (torch.tensor(cu, dtype=torch.int32, device=device) for cu in (cu_q, cu_k))

@@ -18,22 +18,31 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WAIT = 90_000  # milliseconds: what a page that is merely slow, on a busy machine, is given to get where a journey expects it
+# milliseconds: what a page that is merely slow, on a busy machine, is given to get where a journey expects it
+WAIT = 90_000
 
 
 def pytest_collection_modifyitems(items):
-    """A journey that ran out of patience gets a second go, and the report says RERUN; what it finds wrong fails at once."""
+    """A journey that ran out of patience gets a second go, and the report says RERUN; what it finds wrong
+    fails at once."""
     for item in items:
         if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=[r"Timeout \d+ms exceeded"]))
 
 
 class Server:
-    """``streamlit run app.py`` with folders of its own and ``further`` environment; ``address`` is where it answers."""
+    """``streamlit run app.py`` with folders of its own and ``further`` environment; ``address`` is where it
+    answers."""
 
     def __init__(self, home: Path, **further: str):
         with socket.socket() as free:
@@ -44,7 +53,11 @@ class Server:
         self.profiles.mkdir(parents=True, exist_ok=True)
         self.log = home / "server.log"
         self.runtime = home / "runtime"
-        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(self.runtime)} | further
+        env = (
+            os.environ
+            | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(self.runtime)}
+            | further
+        )
         command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
@@ -65,7 +78,8 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        # The parent of jobs outlives a dashboard on purpose; a test's own is ended by the process id that it wrote down.
+        # The parent of jobs outlives a dashboard on purpose; a test's own is ended by the process id that it
+        # wrote down.
         for state in self.runtime.glob("user-*/warm-*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 os.kill(json.loads(state.read_text())["pid"], signal.SIGTERM)
@@ -113,7 +127,11 @@ def page(chromium):
     strange: list[str] = []
     page.on(
         "request",
-        lambda r: None if r.url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")) else strange.append(r.url),
+        lambda r: (
+            None
+            if r.url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:"))
+            else strange.append(r.url)
+        ),
     )
     page.on("pageerror", lambda e: strange.append(str(e)))
     yield page

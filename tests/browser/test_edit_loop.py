@@ -6,7 +6,7 @@ import shutil
 import pytest
 from playwright.sync_api import expect
 
-from backend.core.paths import ROOT
+from fusescope.core.paths import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 LONG = 180_000  # milliseconds a compile or a job may take on a slow machine before the journey gives up
@@ -14,7 +14,8 @@ LONG = 180_000  # milliseconds a compile or a job may take on a slow machine bef
 
 @pytest.fixture
 def edited(tmp_path):
-    """A server on a copy of one family of kernels; the build cache is the common one, so that only the edit is compiled."""
+    """A server on a copy of one family of kernels; the build cache is the common one, so that only the edit
+    is compiled."""
     from tests.browser.conftest import Server
 
     for part in ("common", "add"):
@@ -28,7 +29,9 @@ def test_an_edit_is_seen_rebuilt_and_compared_by_one_click(edited, page):
     server, source = edited
     page.goto(server.address + "/kernels?op=add&impl=cpu,eager&n=65536&cache=warm")
     page.locator(".st-key-kernels-run button").click()
-    page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for(timeout=LONG)
+    page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for(
+        timeout=LONG
+    )
     page.get_by_text("No job is running.").wait_for(timeout=LONG)
     expect(page).to_have_url(re.compile("run="))
     first = re.search(r"run=([\w-]+)", page.url)[1]

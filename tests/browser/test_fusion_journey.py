@@ -1,4 +1,5 @@
-"""The whole chain of the fusion search on the CPU at a small size: bits, code, traverse, surrogate, search."""
+"""The whole chain of the fusion search on the CPU at a small size: bits, code, traverse, surrogate,
+search."""
 
 import re
 

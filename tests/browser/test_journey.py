@@ -1,4 +1,5 @@
-"""From an empty checkout to an answer, in a real browser: build, run attention, watch, read, download, reload, find again."""
+"""From an empty checkout to an answer, in a real browser: build, run attention, watch, read, download,
+reload, find again."""
 
 import gzip
 import json
@@ -9,7 +10,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 
-from backend.core.paths import ROOT
+from fusescope.core.paths import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 DEEP_LINKS = ["/", *sorted(f"/{f.stem}" for f in (ROOT / "pages").glob("[!_]*.py"))]
@@ -48,7 +49,9 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
     chart.get_by_text(re.compile("baseline")).first.wait_for(timeout=LONG)
     page.get_by_text("No job is running.").wait_for(timeout=LONG)
     text = chart.text_content()
-    assert all(name in text for name in ("cpu", "eager", "sdpa")) and re.search("faster|slower|cannot tell", text)
+    assert all(name in text for name in ("cpu", "eager", "sdpa")) and re.search(
+        "faster|slower|cannot tell", text
+    )
     assert "wrong" not in text and "seq=128" in text
     expect(page).to_have_url(re.compile("run="))
     address = page.url
@@ -94,7 +97,10 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
 
 def test_a_job_started_elsewhere_is_seen_and_cancelled_from_any_page(shared_server, page, chromium):
     other = chromium.new_context().new_page()
-    other.goto(shared_server.address + "/kernels?op=add&impl=eager,cpu&sweep=n&ns=1048576,2097152,4194304,8388608,16777216")
+    other.goto(
+        shared_server.address
+        + "/kernels?op=add&impl=eager,cpu&sweep=n&ns=1048576,2097152,4194304,8388608,16777216"
+    )
     page.goto(shared_server.address + "/")
     page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for()
     other.locator(".st-key-kernels-run button").click()
@@ -124,7 +130,10 @@ def test_files_are_served_to_our_own_pages_only(shared_server, page):
 
     status, headers, body = get(f"{run.name}/artifacts/page.html")
     assert status == 200 and body.startswith(b"<script>")
-    assert headers["content-disposition"].startswith("attachment") and headers["content-type"] == "application/octet-stream"
+    assert (
+        headers["content-disposition"].startswith("attachment")
+        and headers["content-type"] == "application/octet-stream"
+    )
     assert "access-control-allow-origin" not in {k.lower() for k in headers}
     assert get(f"{run.name}/artifacts/page.html", Host="evil.example")[0] == 403
     assert get(f"{run.name}/artifacts/page.html", **{"Sec-Fetch-Site": "cross-site"})[0] == 403

@@ -1,4 +1,5 @@
-"""The Models page in a real browser: a tiny model run and judged, its parameters, a reload; and the scores of one on the Masks page."""
+"""The Models page in a real browser: a tiny model run and judged, its parameters, a reload; and the scores of
+one on the Masks page."""
 
 import re
 
@@ -32,7 +33,9 @@ def test_a_model_is_measured_judged_and_found_again(shared_server, page):
 
     page.goto(address)
     page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for()
-    assert page.get_by_text("to other settings").count() == 0 and page.get_by_test_id("stException").count() == 0
+    assert (
+        page.get_by_text("to other settings").count() == 0 and page.get_by_test_id("stException").count() == 0
+    )
 
 
 def test_the_scores_of_a_model_are_looked_at(shared_server, page):

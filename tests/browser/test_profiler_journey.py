@@ -1,4 +1,5 @@
-"""The Profiler in a real browser: a stranger's trace uploaded, looked at in every way, and opened in Perfetto without the outside."""
+"""The Profiler in a real browser: a stranger's trace uploaded, looked at in every way, and opened in Perfetto
+without the outside."""
 
 import sys
 from pathlib import Path
@@ -32,7 +33,10 @@ def visitor(chromium):
     page, strange = context.new_page(), []
     page.on("dialog", lambda d: (strange.append(f"dialog {d.message}"), d.dismiss()))
     page.on("pageerror", lambda e: strange.append(str(e)))
-    page.on("response", lambda r: None if r.url.startswith(("http://127.0.0.1", "data:", "blob:")) else strange.append(r.url))
+    page.on(
+        "response",
+        lambda r: None if r.url.startswith(("http://127.0.0.1", "data:", "blob:")) else strange.append(r.url),
+    )
     yield page, strange
     context.close()
 
@@ -54,10 +58,16 @@ def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_
         page.get_by_text(view, exact=True).first.click()
         page.locator(shows).first.wait_for()
         page.wait_for_timeout(700)
-        wide = page.locator(".js-plotly-plot").evaluate_all("charts => charts.map(c => c.getBoundingClientRect().width)")
+        wide = page.locator(".js-plotly-plot").evaluate_all(
+            "charts => charts.map(c => c.getBoundingClientRect().width)"
+        )
         assert all(w == int(w) for w in wide), "plotly draws a chart twice that is a fraction of a pixel wide"
-        assert page.locator("img[src='x']").count() == 0 and page.locator("a[href^='javascript']").count() == 0, view
-    assert not list((shared_server.profiles / ".uploads").iterdir()), "the upload is in its run, and nowhere else"
+        assert (
+            page.locator("img[src='x']").count() == 0 and page.locator("a[href^='javascript']").count() == 0
+        ), view
+    assert not list((shared_server.profiles / ".uploads").iterdir()), (
+        "the upload is in its run, and nowhere else"
+    )
     page.get_by_text("Time line", exact=True).first.click()
     page.get_by_role("button", name="Zoom in").click()
     page.wait_for_url("**span=**")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from backend.cli import main
-from backend.core.paths import ROOT
+from fusescope.cli import main
+from fusescope.core.paths import ROOT
 
-SCHEMAS = ROOT / "backend" / "schemas"
+SCHEMAS = ROOT / "backend" / "fusescope" / "schemas"
 
 
 @dataclass
@@ -58,7 +58,8 @@ def valid():
 
 @pytest.fixture
 def refused(call):
-    """refused(words…) -> the one sentence of a command that was given bad arguments; nothing on standard output, exit code 2."""
+    """refused(words…) -> the one sentence of a command that was given bad arguments; nothing on standard
+    output, exit code 2."""
 
     def run(*words: str) -> str:
         got = call(*words)
@@ -71,7 +72,8 @@ def refused(call):
 
 @pytest.fixture
 def small_project(tmp_path, monkeypatch):
-    """A copy of the kernels' common files and one family, with a build folder of its own; the path of its cuda/."""
+    """A copy of the kernels' common files and one family, with a build folder of its own; the path of its
+    cuda/."""
     cuda = tmp_path / "cuda"
     for name in ("common", "add"):
         shutil.copytree(ROOT / "cuda" / name, cuda / name)

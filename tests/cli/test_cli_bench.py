@@ -1,4 +1,5 @@
-"""``bench`` and ``runs`` end to end: real jobs on a small project of kernels, their JSON, exit codes, and the run library."""
+"""``bench`` and ``runs`` end to end: real jobs on a small project of kernels, their JSON, exit codes, and the
+run library."""
 
 import os
 import re
@@ -10,9 +11,9 @@ import time
 
 import pytest
 
-from backend.cli import main
-from backend.core.paths import ROOT
-from backend.store import folder, library
+from fusescope.cli import main
+from fusescope.core.paths import ROOT
+from fusescope.store import folder, library
 
 QUICK = ["--budget", "0.3", "--cache", "warm", "--device", "cpu"]
 
@@ -23,7 +24,11 @@ def place(tmp_path_factory):
     base = tmp_path_factory.mktemp("bench")
     for name in ("common", "add"):
         shutil.copytree(ROOT / "cuda" / name, base / "cuda" / name)
-    env = {"FUSESCOPE_CUDA": base / "cuda", "FUSESCOPE_BUILD": base / "build", "FUSESCOPE_PROFILES": base / "profiles"}
+    env = {
+        "FUSESCOPE_CUDA": base / "cuda",
+        "FUSESCOPE_BUILD": base / "build",
+        "FUSESCOPE_PROFILES": base / "profiles",
+    }
     (base / "profiles").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
@@ -40,7 +45,9 @@ def first(place):
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(["bench", "add", "--n", "1000,3000", "--impl", "cpu,eager", "--title", "first", *QUICK, "--json"])
+        code = main(
+            ["bench", "add", "--n", "1000,3000", "--impl", "cpu,eager", "--title", "first", *QUICK, "--json"]
+        )
     assert code == 0, err.getvalue()
     return json.loads(out.getvalue()), err.getvalue()
 
@@ -49,11 +56,18 @@ def test_json_has_the_documented_form(first, valid):
     data, _ = first
     valid("bench", data)
     assert data["baseline"] == "eager"
-    assert {(r["impl"], r["case"]["n"]) for r in data["records"]} == {(i, n) for i in ("cpu", "eager") for n in (1000, 3000)}
+    assert {(r["impl"], r["case"]["n"]) for r in data["records"]} == {
+        (i, n) for i in ("cpu", "eager") for n in (1000, 3000)
+    }
     for r in data["records"]:
         assert r["status"] == "ok" and r["accuracy"]["max_abs"] < 1e-6
-        assert r["time_ms"]["first"] > 0 and r["time_ms"]["eager"]["n"] >= 10 and r["time_ms"]["graph"] is None
-        assert r["speedup"]["of"] == "eager" and r["speedup"]["low"] <= r["speedup"]["median"] <= r["speedup"]["high"]
+        assert (
+            r["time_ms"]["first"] > 0 and r["time_ms"]["eager"]["n"] >= 10 and r["time_ms"]["graph"] is None
+        )
+        assert (
+            r["speedup"]["of"] == "eager"
+            and r["speedup"]["low"] <= r["speedup"]["median"] <= r["speedup"]["high"]
+        )
         assert bool(r["source_hash"]) == (r["impl"] == "cpu")
 
 
@@ -80,7 +94,12 @@ def test_a_wrong_kernel_fails_the_command_and_has_no_latency(call, valid, place,
     assert got.code == 1
     valid("bench", got.data)
     by = {r["impl"].rpartition(":")[2]: r for r in got.data["records"]}
-    assert {name: r["status"] for name, r in by.items()} == {"nearly": "wrong", "right": "ok", "raises": "error", "eager": "ok"}
+    assert {name: r["status"] for name, r in by.items()} == {
+        "nearly": "wrong",
+        "right": "ok",
+        "raises": "error",
+        "eager": "ok",
+    }
     assert by["nearly"]["time_ms"] is None and by["nearly"]["accuracy"]["max_abs"] > 1e-4
     assert "KeyError" in by["raises"]["reason"]
     assert "nearly wrong: " in got.err
@@ -89,7 +108,8 @@ def test_a_wrong_kernel_fails_the_command_and_has_no_latency(call, valid, place,
 
 
 def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, valid):
-    """Ctrl-C in a real terminal process: the job is cancelled, its run says so, exit code 1; resumed, it goes on from there."""
+    """Ctrl-C in a real terminal process: the job is cancelled, its run says so, exit code 1; resumed, it goes
+    on from there."""
     words = [
         "bench",
         "add",
@@ -102,7 +122,7 @@ def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, 
         "--budget",
         "2",
     ]
-    command = [sys.executable, "-m", "backend", *words]
+    command = [sys.executable, "-m", "fusescope", *words]
     process = subprocess.Popen(
         command, cwd=ROOT, env=os.environ.copy(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -117,7 +137,9 @@ def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, 
     assert run.status == "cancelled"
     measured = folder.records(library.find(run_id))
     assert 0 < len(measured) < 200 and run_id in out
-    resumed = subprocess.Popen([*command[:3], "runs", "resume", run_id], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    resumed = subprocess.Popen(
+        [*command[:3], "runs", "resume", run_id], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     while time.monotonic() < end and len(folder.records(library.find(run_id))) <= len(measured):
         time.sleep(0.1)
     stopped = call("runs", "cancel", run_id, "--json")
@@ -163,7 +185,7 @@ def test_runs_report_is_one_page(first, call, valid, tmp_path):
     got = call("runs", "report", run, "--to", tmp_path, "--json")
     valid("runs-report", got.data)
     page = (tmp_path / f"{run}.html").read_text()
-    assert "<script>" in page and "first" in page and "python -m backend bench add" in page
+    assert "<script>" in page and "first" in page and "python -m fusescope bench add" in page
 
 
 def test_runs_travel_as_one_file(first, call, valid, tmp_path):
@@ -175,7 +197,9 @@ def test_runs_travel_as_one_file(first, call, valid, tmp_path):
     assert gone.data == {"deleted": [run]} and call("runs", "show", run).code == 2
     back = call("runs", "import", made.data["file"], "--json")
     valid("runs-import", back.data)
-    assert call("runs", "show", back.data["imported"][0]["run"], "--json").data["records"] == first[0]["records"]
+    assert (
+        call("runs", "show", back.data["imported"][0]["run"], "--json").data["records"] == first[0]["records"]
+    )
 
 
 def test_bad_arguments_of_runs(refused, profiles):

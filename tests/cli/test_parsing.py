@@ -1,15 +1,17 @@
-"""From words to a comparison: cases, lists with commas in them, implementations, defaults; and what is refused."""
+"""From words to a comparison: cases, lists with commas in them, implementations, defaults; and what is
+refused."""
 
 import argparse
 import shlex
 
 import pytest
 
-from backend import ops
-from backend.cli import _cases, bench
-from backend.cli._output import Parser
-from backend.core import command, environment
-from backend.ops.base import Implementation
+from fusescope import ops
+from fusescope.cli import cases
+from fusescope.cli.output import Parser
+from fusescope.cli.verbs import bench
+from fusescope.core import command, environment
+from fusescope.ops.base import Implementation
 
 
 def specify(*words):
@@ -20,9 +22,9 @@ def specify(*words):
 
 def test_a_case_keeps_the_commas_of_its_mask():
     parameters = ops.load("attention").PARAMETERS
-    got = _cases.parse_case("seq=512,mask=bigbird:window=64,seed=1,heads=12", parameters)
+    got = cases.parse_case("seq=512,mask=bigbird:window=64,seed=1,heads=12", parameters)
     assert got == {"seq": "512", "mask": "bigbird:window=64,seed=1", "heads": "12"}
-    assert _cases.parse_case("mask=file:a,b.npy,seq=3", parameters) == {"mask": "file:a,b.npy", "seq": "3"}
+    assert cases.parse_case("mask=file:a,b.npy,seq=3", parameters) == {"mask": "file:a,b.npy", "seq": "3"}
 
 
 @pytest.mark.parametrize(
@@ -35,11 +37,11 @@ def test_a_case_keeps_the_commas_of_its_mask():
     ],
 )
 def test_lists_of_masks(text, found):
-    assert _cases.split_masks(text) == found
+    assert cases.split_masks(text) == found
 
 
 def test_lists_of_implementations():
-    assert _cases.split_impls(["v2_x:TILE=64,STAGES=3,eager", "a/b.py:f,cpu,eager"]) == [
+    assert cases.split_impls(["v2_x:TILE=64,STAGES=3,eager", "a/b.py:f,cpu,eager"]) == [
         "v2_x:TILE=64,STAGES=3",
         "eager",
         "a/b.py:f",
@@ -49,13 +51,24 @@ def test_lists_of_implementations():
 
 def test_the_cross_product():
     spec = specify(
-        "attention", "--batch", "1,8", "--seq", "128,256", "--mask", "causal,bigbird:seed=1,window=16", "--device", "cpu"
+        "attention",
+        "--batch",
+        "1,8",
+        "--seq",
+        "128,256",
+        "--mask",
+        "causal,bigbird:seed=1,window=16",
+        "--device",
+        "cpu",
     )
     assert len(spec.cases) == 8
     assert {(c["batch"], c["seq"], c["mask"]) for c in spec.cases} == {
         (b, s, m) for b in (1, 8) for s in (128, 256) for m in ("causal", "bigbird:window=16,seed=1")
     }
-    assert all(c["seq_k"] == c["seq"] and c["kv_heads"] == c["heads"] == 12 and c["head_dim"] == 64 for c in spec.cases)
+    assert all(
+        c["seq_k"] == c["seq"] and c["kv_heads"] == c["heads"] == 12 and c["head_dim"] == 64
+        for c in spec.cases
+    )
 
 
 def test_cases_go_before_options():
@@ -84,7 +97,9 @@ def test_defaults_on_the_cpu():
 
 def test_defaults_with_a_gpu(monkeypatch):
     monkeypatch.setattr(environment, "devices", lambda: ["cuda:0", "cpu"])
-    monkeypatch.setattr(environment, "gpu_of", lambda device: {"compute_capability": "9.0"} if device != "cpu" else None)
+    monkeypatch.setattr(
+        environment, "gpu_of", lambda device: {"compute_capability": "9.0"} if device != "cpu" else None
+    )
     spec = specify("softmax")
     assert (spec.device, spec.dtype) == ("cuda:0", "float16")
     assert "cpu" not in spec.impls and any(i.startswith("v1") for i in spec.impls)
@@ -95,8 +110,11 @@ def test_defaults_with_a_gpu(monkeypatch):
 def test_a_swept_kernel_without_values_names_all_its_choices(monkeypatch):
     swept = [Implementation(f"v2_x:TILE={t}", "ours", "", ("cpu",)) for t in (32, 64)]
     monkeypatch.setattr(ops, "implementations", lambda *a, **k: swept)
-    assert [i.name for i in _cases.implementations("add", ["v2_x"], "cpu", None)] == ["v2_x:TILE=32", "v2_x:TILE=64"]
-    assert [i.name for i in _cases.implementations("add", ["v2_x:TILE=64"], "cpu", None)] == ["v2_x:TILE=64"]
+    assert [i.name for i in cases.implementations("add", ["v2_x"], "cpu", None)] == [
+        "v2_x:TILE=32",
+        "v2_x:TILE=64",
+    ]
+    assert [i.name for i in cases.implementations("add", ["v2_x:TILE=64"], "cpu", None)] == ["v2_x:TILE=64"]
 
 
 def test_a_users_file(tmp_path):
@@ -132,25 +150,47 @@ def test_a_users_file(tmp_path):
         (["gemm", "--cache", "hot"], "invalid choice: 'hot'"),
         (["gemm", "--budget", "-1"], "budget_s is a number above 0, not -1.0"),
     ],
-)  # fmt: skip
+)
 def test_bad_arguments_are_one_sentence(words, says, refused, profiles):
     assert says in refused("bench", *words)
-    assert [p for p in profiles.iterdir() if not p.name.startswith(".")] == [], "no run is made for a wrong question"
+    assert [p for p in profiles.iterdir() if not p.name.startswith(".")] == [], (
+        "no run is made for a wrong question"
+    )
 
 
 @pytest.mark.parametrize(
     "words",
     [
         ["attention", "--batch", "1,8", "--seq", "128,256", "--mask", "causal,bigbird:window=16,seed=1"],
-        ["attention", "--case", "seq=64,mask=causal", "--case", "seq=128,heads=4,kv_heads=2,bias=head", "--dtype", "float16"],
-        ["attention", "--seq", "64", "--seq-k", "128", "--cache", "warm", "--impl", "cpu,sdpa", "--baseline", "sdpa"],
+        [
+            "attention",
+            "--case",
+            "seq=64,mask=causal",
+            "--case",
+            "seq=128,heads=4,kv_heads=2,bias=head",
+            "--dtype",
+            "float16",
+        ],
+        [
+            "attention",
+            "--seq",
+            "64",
+            "--seq-k",
+            "128",
+            "--cache",
+            "warm",
+            "--impl",
+            "cpu,sdpa",
+            "--baseline",
+            "sdpa",
+        ],
         ["bmm", "--batch-a", "2x3", "--batch-b", "none", "--m", "7,9"],
     ],
 )
 def test_the_command_a_run_shows_asks_for_the_same(words):
     spec = specify(*words, "--device", "cpu")
     again = shlex.split(command.bench(spec.to_json()))
-    assert again[:4] == ["python", "-m", "backend", "bench"]
+    assert again[:4] == ["python", "-m", "fusescope", "bench"]
     assert specify(*again[4:]) == spec
 
 

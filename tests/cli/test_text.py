@@ -1,12 +1,17 @@
 """What people read: the table of records, ceilings beside the data sheet, progress words."""
 
-from backend.cli import _follow, _records
-from backend.cli._output import missing_package, table
-from backend.core.records import Accuracy, Progress, Rate, Record, Run, Speedup, Time, Times
+from fusescope.cli import follow
+from fusescope.cli import records as _records
+from fusescope.cli.output import missing_package, table
+from fusescope.core.records import Accuracy, Progress, Rate, Record, Run, Speedup, Time, Times
 
 H200 = {
     "device_name": "NVIDIA H200",
-    "ceilings": {"copy_gbps": 4200.0, "matrix_tflops": {"float16": 790.0}, "vector_tflops": {"float16": 60.0}},
+    "ceilings": {
+        "copy_gbps": 4200.0,
+        "matrix_tflops": {"float16": 790.0},
+        "vector_tflops": {"float16": 60.0},
+    },
 }
 CASE = {"m": 4096, "n": 4096, "k": 4096}
 
@@ -18,9 +23,20 @@ def record(impl, ms, case=CASE, **more):
         2 * (case["m"] * case["k"] + case["k"] * case["n"] + case["m"] * case["n"]),
     )
     rate = flop / ms / 1e9
-    return Record("gemm", impl, case, "float16", "cuda:0", "ok", accuracy=Accuracy(1e-3, 1e-2, 1.0, "float64"),
-                  time_ms=Times(9.0, graph=time, graph_cold=Time(ms * 1.2, ms, ms * 1.3, 40, True)),
-                  speedup=Speedup("graph", 0.3 / ms, 0.29 / ms, 0.31 / ms, "faster"), tflops=Rate(rate, rate), gbps=size / ms / 1e6, **more)  # fmt: skip
+    return Record(
+        "gemm",
+        impl,
+        case,
+        "float16",
+        "cuda:0",
+        "ok",
+        accuracy=Accuracy(1e-3, 1e-2, 1.0, "float64"),
+        time_ms=Times(9.0, graph=time, graph_cold=Time(ms * 1.2, ms, ms * 1.3, 40, True)),
+        speedup=Speedup("graph", 0.3 / ms, 0.29 / ms, 0.31 / ms, "faster"),
+        tflops=Rate(rate, rate),
+        gbps=size / ms / 1e6,
+        **more,
+    )
 
 
 def lines(records, baseline="eager", environment=H200):
@@ -33,7 +49,9 @@ def test_the_fastest_comes_first_and_the_share_of_the_roof_is_right():
     v3, eager = (next(line for line in text if line.startswith(name)) for name in ("v3", "eager"))
     assert text.index(v3) < text.index(eager)
     assert "200" in v3 and "198 – 202" in v3 and "240" in v3 and "1.50×" in v3 and "faster" in v3
-    assert f"{100 * (2 * 4096**3 / 0.2 / 1e9) / 790:.1f} %" in v3, "compute-bound: the share of the matrix rate"
+    assert f"{100 * (2 * 4096**3 / 0.2 / 1e9) / 790:.1f} %" in v3, (
+        "compute-bound: the share of the matrix rate"
+    )
     assert "baseline" in eager and "faster" not in eager
     assert "copy 4200 GB/s, matrix float16 790 TFLOP/s" in text[-1]
     assert "87.5 % of 4800 GB/s and 79.8 % of 990 TFLOP/s" in text[-1] and "data sheet" in text[-1]
@@ -60,14 +78,16 @@ def test_without_ceilings_nothing_is_invented():
 
 def test_marks():
     time = Times(1.0, eager=Time(1.0, 0.5, 2.0, 10, False))
-    text = "\n".join(lines([Record("gemm", "x", CASE, "float16", "cuda:0", "ok", time_ms=time, throttled=True)]))
+    text = "\n".join(
+        lines([Record("gemm", "x", CASE, "float16", "cuda:0", "ok", time_ms=time, throttled=True)])
+    )
     assert "did not converge, throttled" in text
 
 
 def test_progress_words():
     run = Run("id", "bench", {}, "running", progress=Progress(2, 8, "case 1 of 4", 75.0))
-    assert _follow._words(run, 0) == "2/8 case 1 of 4, about 1 min 15 s left"
-    assert _follow._words(Run("id", "bench", {}, "queued"), 2) == "queued, 2 before it on this device"
+    assert follow._words(run, 0) == "2/8 case 1 of 4, about 1 min 15 s left"
+    assert follow._words(Run("id", "bench", {}, "queued"), 2) == "queued, 2 before it on this device"
 
 
 def test_a_missing_package_is_named_with_its_version():

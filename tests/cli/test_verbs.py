@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from backend import cli, masks
-from backend.core.paths import ROOT
+from fusescope import cli, masks
+from fusescope.core.paths import ROOT
 
 
 def test_overview_lists_every_verb(call):
@@ -23,17 +23,20 @@ def test_overview_lists_every_verb(call):
 @pytest.mark.parametrize("verb", cli.verbs())
 def test_every_verb_has_help(verb, call):
     got = call(verb, "--help")
-    assert got.code == 0 and got.out.startswith("usage: python -m backend " + verb)
+    assert got.code == 0 and got.out.startswith("usage: python -m fusescope " + verb)
 
 
 def test_unknown_verbs_and_options(refused):
     assert "unknown verb 'bnech'; known: bench" in refused("bnech")
-    assert "unrecognized arguments: --sequence 3" in refused("mask", "causal", "--seq", "8", "--sequence", "3")
+    assert "unrecognized arguments: --sequence 3" in refused(
+        "mask", "causal", "--seq", "8", "--sequence", "3"
+    )
     assert "unrecognized arguments: --tiles 3" in refused("mask", "causal", "--seq", "8", "--tiles", "3")
 
 
 def test_as_a_process_without_torch_or_streamlit():
-    """The verbs that describe need neither torch nor the app's packages: those are hidden here, and nothing tries to import them."""
+    """The verbs that describe need neither torch nor the app's packages: those are hidden here, and nothing
+    tries to import them."""
     code = (
         "import sys\n"
         "class Hidden:\n"
@@ -41,7 +44,7 @@ def test_as_a_process_without_torch_or_streamlit():
         "        if name.split('.')[0] in ('torch', 'streamlit', 'plotly', 'duckdb', 'pandas', 'xgboost', 'msgspec'):\n"
         "            raise ModuleNotFoundError(name, name=name.split('.')[0])\n"
         "sys.meta_path.insert(0, Hidden())\n"
-        "from backend.cli import main\n"
+        "from fusescope.cli import main\n"
         "codes = [main(w.split()) for w in ('occupancy --cc 8.6 --block 128 --registers 40 --json', 'mask causal --seq 64', 'runs list')]\n"
         "print(codes)"
     )
@@ -52,7 +55,7 @@ def test_as_a_process_without_torch_or_streamlit():
 
 def test_module_runs_as_a_command():
     done = subprocess.run(
-        [sys.executable, "-m", "backend", "mask", "causal", "--seq", "4", "--json"],
+        [sys.executable, "-m", "fusescope", "mask", "causal", "--seq", "4", "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -62,18 +65,39 @@ def test_module_runs_as_a_command():
 
 
 def test_occupancy(call, valid, refused):
-    got = call("occupancy", "--cc", "9.0", "--block", "256", "--registers", "64", "--dynamic-smem", "100000", "--json")
+    got = call(
+        "occupancy",
+        "--cc",
+        "9.0",
+        "--block",
+        "256",
+        "--registers",
+        "64",
+        "--dynamic-smem",
+        "100000",
+        "--json",
+    )
     assert got.code == 0 and got.err == ""
     valid("occupancy", got.data)
-    assert (got.data["active_blocks"], got.data["occupancy"], got.data["limiter"]) == (2, 0.25, "shared memory")
+    assert (got.data["active_blocks"], got.data["occupancy"], got.data["limiter"]) == (
+        2,
+        0.25,
+        "shared memory",
+    )
     text = call("occupancy", "--cc", "9.0", "--block", "256", "--registers", "64").out
     assert "occupancy 50.0 %: 4 blocks, 32 warps" in text and "limiter   registers" in text
     impossible = call("occupancy", "--cc", "7.5", "--block", "2048", "--registers", "64", "--json")
     valid("occupancy", impossible.data)
     assert impossible.code == 0 and impossible.data["limiter"] == "unlaunchable"
-    assert "known for compute capability 7.5" in refused("occupancy", "--cc", "5.0", "--block", "256", "--registers", "64")
-    assert "block is at least 1, not 0" in refused("occupancy", "--cc", "9.0", "--block", "0", "--registers", "64")
-    assert "invalid int value: 'x'" in refused("occupancy", "--cc", "9.0", "--block", "x", "--registers", "64")
+    assert "known for compute capability 7.5" in refused(
+        "occupancy", "--cc", "5.0", "--block", "256", "--registers", "64"
+    )
+    assert "block is at least 1, not 0" in refused(
+        "occupancy", "--cc", "9.0", "--block", "0", "--registers", "64"
+    )
+    assert "invalid int value: 'x'" in refused(
+        "occupancy", "--cc", "9.0", "--block", "x", "--registers", "64"
+    )
 
 
 @pytest.mark.parametrize("name", masks.names())
@@ -98,16 +122,25 @@ def test_mask_saved_and_read_back(call, valid, refused, tmp_path):
     assert first.data["saved"] == str(file)
     again = call("mask", f"file:{file}", "--seq", "100", "--json")
     valid("mask", again.data)
-    assert again.data["kept"] == first.data["kept"] and again.data["storage_bytes"] == first.data["storage_bytes"]
+    assert (
+        again.data["kept"] == first.data["kept"]
+        and again.data["storage_bytes"] == first.data["storage_bytes"]
+    )
     call("mask", "padding:lengths=3+5", "--seq", "8", "--save", tmp_path / "batch.npy")
     assert np.load(tmp_path / "batch.npy").shape == (2, 8, 8)
-    assert "--save writes a .npy file" in refused("mask", "causal", "--seq", "8", "--save", tmp_path / "mask.png")
-    assert "there is no folder" in refused("mask", "causal", "--seq", "8", "--save", tmp_path / "no" / "mask.npy")
+    assert "--save writes a .npy file" in refused(
+        "mask", "causal", "--seq", "8", "--save", tmp_path / "mask.png"
+    )
+    assert "there is no folder" in refused(
+        "mask", "causal", "--seq", "8", "--save", tmp_path / "no" / "mask.npy"
+    )
 
 
 def test_bad_masks_are_one_sentence(refused):
     assert "unknown mask 'bigbrd'; known: bigbird" in refused("mask", "bigbrd", "--seq", "8")
-    assert "mask needs" in refused("mask", "padding", "--seq", "8") or "needs lengths" in refused("mask", "padding", "--seq", "8")
+    assert "mask needs" in refused("mask", "padding", "--seq", "8") or "needs lengths" in refused(
+        "mask", "padding", "--seq", "8"
+    )
     assert "seq_q is a whole number from 1" in refused("mask", "causal", "--seq", "0")
     assert "tile is a whole number from 1" in refused("mask", "causal", "--seq", "8", "--tile", "0")
     assert "at most 2^33 elements" in refused("mask", "causal", "--seq", "1000000")
@@ -127,9 +160,12 @@ def test_doctor(call, valid):
 
 
 def test_a_failed_finding_is_exit_code_1(call, monkeypatch):
-    from backend.core.doctor import Finding
+    from fusescope.core.doctor import Finding
 
-    monkeypatch.setattr("backend.cli.doctor.examine", lambda: [Finding("ninja", "fail", "ninja is missing", "pip install ninja")])
+    monkeypatch.setattr(
+        "fusescope.cli.verbs.doctor.examine",
+        lambda: [Finding("ninja", "fail", "ninja is missing", "pip install ninja")],
+    )
     got = call("doctor")
     assert got.code == 1 and "✗ ninja: ninja is missing" in got.out and "fix: pip install ninja" in got.out
 
@@ -142,7 +178,9 @@ def test_build_of_a_broken_kernel_is_named(call, valid, small_project):
     assert got.data["ok"] and {v["variant"] for v in got.data["variants"]} >= {"cpu", "binding.cpp"}
     again = call("build")
     assert again.code == 0 and "nothing had to be built" in again.out
-    (small_project / "add" / "cpu_broken.cpp").write_text('// Forgets a semicolon.\n#include "add.cuh"\nint x = 1\n')
+    (small_project / "add" / "cpu_broken.cpp").write_text(
+        '// Forgets a semicolon.\n#include "add.cuh"\nint x = 1\n'
+    )
     broken = call("build", "--json")
     valid("build", broken.data)
     assert broken.code == 1
@@ -160,5 +198,7 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(call, tmp_path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FUSESCOPE_PROFILES", str(tmp_path / "file"))
     got = call("runs", "list")
-    assert got.code == 1 and got.err.startswith(f"error: {tmp_path / 'file'}") and "Not a directory" in got.err
+    assert (
+        got.code == 1 and got.err.startswith(f"error: {tmp_path / 'file'}") and "Not a directory" in got.err
+    )
     assert "Error" not in got.err and got.err.count("\n") == 1

@@ -30,7 +30,9 @@ def build(names: dict[str, tuple[str, ...]], extra: dict[str, tuple[Path, ...]] 
     extra = extra or {}
 
     sources = sorted(
-        f for f in [*paths.cuda_sources().rglob("*"), *HERE.iterdir()] if f.suffix in (".h", ".cuh", ".cu", ".cpp", ".py")
+        f
+        for f in [*paths.cuda_sources().rglob("*"), *HERE.iterdir()]
+        if f.suffix in (".h", ".cuh", ".cu", ".cpp", ".py")
     )
     digest = hashlib.sha256(repr((names, extra, torch.__version__)).encode())
     for file in (f for files in extra.values() for f in files):
@@ -45,23 +47,47 @@ def build(names: dict[str, tuple[str, ...]], extra: dict[str, tuple[Path, ...]] 
     shutil.rmtree(folder, ignore_errors=True)
     _translated_tree(folder / "cuda")
     torch_dir = Path(torch.__file__).parent
-    flags = ["-std=c++20", "-O1", "-fPIC", "-w", "-fno-strict-aliasing", f"-I{HERE}", f"-I{torch_dir}/include"]
+    flags = [
+        "-std=c++20",
+        "-O1",
+        "-fPIC",
+        "-w",
+        "-fno-strict-aliasing",
+        f"-I{HERE}",
+        f"-I{torch_dir}/include",
+    ]
     flags += ["-DTORCH_TARGET_VERSION=0x020b000000000000"]
     known, jobs = families(), []
     for family, impls in names.items():
         jobs.append(([], folder / "cuda" / family / "binding.cpp"))
         for impl in impls:
-            jobs.append((_as_kernel(family, impl), folder / "cuda" / family / known[family].variant(impl).path.name))
+            jobs.append(
+                (_as_kernel(family, impl), folder / "cuda" / family / known[family].variant(impl).path.name)
+            )
         for file in extra.get(family, ()):
             copy = folder / "cuda" / family / file.name
             copy.write_text(translate(file.read_text()))
             jobs.append((_as_kernel(family, file.stem), copy))
     objects = [folder / f"{i}.o" for i in range(len(jobs))]
-    commands = [["g++", *flags, *extra, "-c", str(source), "-o", str(o)] for (extra, source), o in zip(jobs, objects)]
+    commands = [
+        ["g++", *flags, *extra, "-c", str(source), "-o", str(o)] for (extra, source), o in zip(jobs, objects)
+    ]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(_run, commands))
     partial = folder / "partial.so"
-    _run(["g++", "-shared", "-o", str(partial), *map(str, objects), f"-L{torch_dir}/lib", "-ltorch_cpu", "-lc10", "-ldl"])
+    _run(
+        [
+            "g++",
+            "-shared",
+            "-o",
+            str(partial),
+            *map(str, objects),
+            f"-L{torch_dir}/lib",
+            "-ltorch_cpu",
+            "-lc10",
+            "-ldl",
+        ]
+    )
     partial.rename(library)
     return library
 

@@ -1,5 +1,6 @@
-// Stands in for cuda/common/async_copy.cuh. With EMULATED_COPIES=late a copy happens only when somebody waits for it (a kernel
-// that reads too early sees old data), else at once (a kernel that overwrites too early destroys data others still read).
+// Stands in for cuda/common/async_copy.cuh. With EMULATED_COPIES=late a copy happens only when somebody waits for it (a
+// kernel that reads too early sees old data), else at once (a kernel that overwrites too early destroys data others
+// still read).
 #pragma once
 #include "mma.cuh"
 
@@ -25,9 +26,13 @@ inline void copy16_partial(uint32_t shared, const void* global, int bytes) {
   else
     copy();
 }
-inline void copy16(uint32_t shared, const void* global, bool keep = true) { copy16_partial(shared, global, keep ? 16 : 0); }
+inline void copy16(uint32_t shared, const void* global, bool keep = true) {
+  copy16_partial(shared, global, keep ? 16 : 0);
+}
 
-inline void store16(uint32_t shared, const uint32_t (&word)[4]) { std::memcpy(tensor_core::shared_pointer(shared), word, 16); }
+inline void store16(uint32_t shared, const uint32_t (&word)[4]) {
+  std::memcpy(tensor_core::shared_pointer(shared), word, 16);
+}
 
 inline void commit() {
   emulator::Fiber& f = emulator::fibers[emulator::current];

@@ -19,4 +19,6 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
   std::memcpy(&wide, &x, 4);
   return {uint16_t(x != x ? 0x7fffu : (wide + 0x7fffu + (wide >> 16 & 1u)) >> 16)};
 }
-inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)}; }
+inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
+  return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
+}

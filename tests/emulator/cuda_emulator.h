@@ -1,9 +1,10 @@
 // Runs CUDA kernels on the CPU, thread for thread, so that their index arithmetic is tested on machines without a GPU.
 //
-// A block's threads are fibers (ucontext) of one OS thread; blocks run one after another. A fiber runs until it waits for the
-// others: at a block barrier, or at a warp operation (shuffle, ldmatrix, mma), which all living lanes of a warp reach together.
-// So a missing barrier shows as a wrong result, and one that not everybody reaches as "deadlock". Dynamic shared memory is filled
-// with NaN patterns before each block. Nothing here says how fast a kernel is, or whether a compiler for GPUs takes it.
+// A block's threads are fibers (ucontext) of one OS thread; blocks run one after another. A fiber runs until it waits
+// for the others: at a block barrier, or at a warp operation (shuffle, ldmatrix, mma), which all living lanes of a warp
+// reach together. So a missing barrier shows as a wrong result, and one that not everybody reaches as "deadlock".
+// Dynamic shared memory is filled with NaN patterns before each block. Nothing here says how fast a kernel is, or
+// whether a compiler for GPUs takes it.
 #pragma once
 #include <ucontext.h>
 
@@ -189,7 +190,9 @@ template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, vo
 
 }  // namespace emulator
 
-inline void __syncthreads() { emulator::barrier(emulator::block_arrived, emulator::block_living, emulator::block_generation); }
+inline void __syncthreads() {
+  emulator::barrier(emulator::block_arrived, emulator::block_living, emulator::block_generation);
+}
 inline void __syncwarp(unsigned = ~0u) { emulator::warp_barrier(); }
 inline float __int_as_float(int bits) {
   float x;
@@ -236,6 +239,10 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) {
   const char* given = std::getenv("EMULATED_SMS");
   return *value = given ? std::atoi(given) : 132, cudaSuccess;
 }
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
 inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel, int, int) { return cudaSuccess; }

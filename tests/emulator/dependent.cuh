@@ -6,8 +6,8 @@ inline void wait_for_previous() {}
 inline void let_next_start() {}
 
 template <typename... Parameters, typename... Given>
-const char* launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes, cudaStream_t stream, unsigned,
-                             Given... given) {
+const char* launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes,
+                             cudaStream_t stream, unsigned, Given... given) {
   emulator::launch(blocks, threads, size_t(shared_bytes), stream, [&] { kernel(given...); });
   return nullptr;
 }

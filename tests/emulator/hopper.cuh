@@ -1,7 +1,8 @@
 // Stands in for cuda/common/hopper.cuh: barriers of arrivals and bytes, TMA and wgmma, from the layouts of the PTX ISA.
 //
-// With EMULATED_COPIES=late what TMA was asked for arrives only when somebody waits for it, else at once. Products run where they are
-// started, once all four warps of the warpgroup have come to the same one; waiting for too few of them does not show.
+// With EMULATED_COPIES=late what TMA was asked for arrives only when somebody waits for it, else at once. Products run
+// where they are started, once all four warps of the warpgroup have come to the same one; waiting for too few of them
+// does not show.
 #pragma once
 #include <map>
 #include <type_traits>
@@ -11,8 +12,8 @@
 
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 
-// A tensor of 16-bit elements (batch, head, row, column), or with its rows in order of residues (batch, head, residue, index, column),
-// and the box of a tile.
+// A tensor of 16-bit elements (batch, head, row, column), or with its rows in order of residues (batch, head, residue,
+// index, column), and the box of a tile.
 struct CUtensorMap {
   const uint16_t* data;
   int64_t sizes[5], strides[5], box[5];
@@ -35,7 +36,9 @@ constexpr uint64_t kStepColumns = 32 >> 4, kStepRows = 16 * 128 >> 4, kStepRowsA
 using tensor_core::shared_address;
 
 // The 128-byte swizzle acts on addresses: bits 4 to 6 are XORed with bits 7 to 9.
-inline unsigned char* swizzled(uint32_t address) { return tensor_core::shared_pointer(address ^ (address >> 3 & 0x70)); }
+inline unsigned char* swizzled(uint32_t address) {
+  return tensor_core::shared_pointer(address ^ (address >> 3 & 0x70));
+}
 
 struct Barrier {
   int arrivals, pending;
@@ -53,7 +56,9 @@ struct Barrier {
 };
 inline std::map<uint64_t*, Barrier> barriers;
 
-inline void barrier_init(uint64_t* barrier, uint32_t arrivals) { barriers[barrier] = Barrier{int(arrivals), int(arrivals)}; }
+inline void barrier_init(uint64_t* barrier, uint32_t arrivals) {
+  barriers[barrier] = Barrier{int(arrivals), int(arrivals)};
+}
 inline void barrier_init_fence() {}
 inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
   Barrier& b = barriers.at(barrier);
@@ -80,9 +85,10 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   --b.waiting;
 }
 
-// Calls visit(element of the tile in shared memory, offset in the tensor or -1 outside it) for the box of the tile at `base` that begins at
-// (batch, head, residue, index, column).
-template <typename Visit> void each_element(uint32_t base, const CUtensorMap& m, const int64_t (&from)[5], Visit visit) {
+// Calls visit(element of the tile in shared memory, offset in the tensor or -1 outside it) for the box of the tile at
+// `base` that begins at (batch, head, residue, index, column).
+template <typename Visit>
+void each_element(uint32_t base, const CUtensorMap& m, const int64_t (&from)[5], Visit visit) {
   for (int n = 0; n < m.box[2] * m.box[3]; ++n)
     for (int c = 0; c < 64; ++c) {
       const int64_t at[5] = {from[0], from[1], from[2] + n / m.box[3], from[3] + n % m.box[3], from[4] + c};
@@ -114,17 +120,21 @@ inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const 
     b.bytes -= m.box[2] * m.box[3] * m.box[4] * 2;
     b.check();
   };
-  if (async_copy::late() && !barriers.at(barrier).waiting) barriers.at(barrier).late.push_back(copy);
-  else copy();
+  if (async_copy::late() && !barriers.at(barrier).waiting)
+    barriers.at(barrier).late.push_back(copy);
+  else
+    copy();
 }
 inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row, int head, int batch) {
   load_box(to, map, barrier, {batch, head, 0, row, column});
 }
-inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int index, int residue, int head, int batch) {
+inline void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int index, int residue, int head,
+                      int batch) {
   load_box(to, map, barrier, {batch, head, residue, index, column});
 }
 // Late, the tile is read only when its thread waits until it has been.
-inline void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue, int head, int batch) {
+inline void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue, int head,
+                       int batch) {
   const CUtensorMap m = *map;
   const uint32_t base = tile_address(from, m);
   const int64_t first[5] = {batch, head, residue, index, column};
@@ -133,8 +143,10 @@ inline void store_tile(const void* from, const CUtensorMap* map, int column, int
       if (offset >= 0) std::memcpy(const_cast<uint16_t*>(m.data) + offset, element, 2);
     });
   };
-  if (async_copy::late()) emulator::fibers[emulator::current].open.push_back(copy);
-  else copy();
+  if (async_copy::late())
+    emulator::fibers[emulator::current].open.push_back(copy);
+  else
+    copy();
 }
 inline void boxes_commit() { async_copy::commit(); }
 template <int Pending> void boxes_read() { async_copy::wait<Pending>(); }
@@ -147,7 +159,9 @@ inline uint64_t tile_descriptor(const void* tile) { return (shared_address(tile)
 inline uint64_t wide_descriptor(const void* tile, const void* next) {
   return tile_descriptor(tile) + ((uint64_t((shared_address(next) - shared_address(tile)) >> 4) - 1) << 16);
 }
-inline uint64_t moved_descriptor(uint64_t descriptor, uint32_t by) { return (descriptor >> 32 << 32) | (uint32_t(descriptor) + by); }
+inline uint64_t moved_descriptor(uint64_t descriptor, uint32_t by) {
+  return (descriptor >> 32 << 32) | (uint32_t(descriptor) + by);
+}
 inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int Pending> void wgmma_wait() {}
@@ -168,21 +182,26 @@ inline void by_all_four_warps(uint64_t b) {
     uint64_t b;
   } groups[8];
   auto& group = groups[emulator::current / 128];
-  if (group.arrived == 0) group.b = b;
-  else if (group.b != b) emulator::fail("the warps of a warpgroup ask for different products");
+  if (group.arrived == 0)
+    group.b = b;
+  else if (group.b != b)
+    emulator::fail("the warps of a warpgroup ask for different products");
   emulator::barrier(group.arrived, 128, group.generation);
 }
 
-// Rows (n, k) of B: rows of the tile are n (K-major), or k (MN-major), where columns from 64 on come from a second tile, as far behind the
-// first as the descriptor's leading offset says. Elements of the operands are decoded once a product.
-template <typename T, bool RowsAreK, int N> void multiply(float (&d)[N], const float (&a)[2][16], uint64_t b, bool accumulate) {
+// Rows (n, k) of B: rows of the tile are n (K-major), or k (MN-major), where columns from 64 on come from a second
+// tile, as far behind the first as the descriptor's leading offset says. Elements of the operands are decoded once a
+// product.
+template <typename T, bool RowsAreK, int N>
+void multiply(float (&d)[N], const float (&a)[2][16], uint64_t b, bool accumulate) {
   const uint32_t base = uint32_t(b & 0x3fff) << 4, lead = uint32_t(b >> 16 & 0x3fff) << 4;
   const int t = emulator::lane() % 4;
   for (int i = 0; i < N; i += 4)
     for (int c = 0; c < 2; ++c) {
       const int n = 8 * (i / 4) + 2 * t + c;
       float column[16];
-      for (int k = 0; k < 16; ++k) column[k] = at<T>(RowsAreK ? base + n / 64 * lead + k * 128 + n % 64 * 2 : base + n * 128 + k * 2);
+      for (int k = 0; k < 16; ++k)
+        column[k] = at<T>(RowsAreK ? base + n / 64 * lead + k * 128 + n % 64 * 2 : base + n * 128 + k * 2);
       for (int r = 0; r < 2; ++r) {
         float sum = accumulate ? d[i + 2 * r + c] : 0.0f;
         for (int k = 0; k < 16; ++k) sum += a[r][k] * column[k];
@@ -192,7 +211,8 @@ template <typename T, bool RowsAreK, int N> void multiply(float (&d)[N], const f
 }
 
 // a (64 x 16) from registers.
-template <typename T, bool RowsAreK, int N> void from_registers(float (&d)[N], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+template <typename T, bool RowsAreK, int N>
+void from_registers(float (&d)[N], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
   struct Operand {
     uint32_t a[4];
   } own{{a[0], a[1], a[2], a[3]}};
@@ -200,7 +220,8 @@ template <typename T, bool RowsAreK, int N> void from_registers(float (&d)[N], c
   emulator::together(own, [&](auto of) {
     float rows[2][16];
     for (int h = 0; h < 2; ++h)
-      for (int k = 0; k < 16; ++k) rows[h][k] = tensor_core::element<T>(of(emulator::lane() / 4 * 4 + k % 8 / 2).a[h + 2 * (k / 8)], k % 2);
+      for (int k = 0; k < 16; ++k)
+        rows[h][k] = tensor_core::element<T>(of(emulator::lane() / 4 * 4 + k % 8 / 2).a[h + 2 * (k / 8)], k % 2);
     multiply<T, RowsAreK>(d, rows, b, accumulate);
     return 0;
   });
@@ -213,35 +234,48 @@ template <typename T, int N> void from_shared(float (&d)[N], uint64_t a, uint64_
   const uint32_t base = uint32_t(a & 0x3fff) << 4;
   float rows[2][16];
   for (int h = 0; h < 2; ++h)
-    for (int k = 0; k < 16; ++k) rows[h][k] = at<T>(base + (16 * (emulator::current / 32 % 4) + emulator::lane() / 4 + 8 * h) * 128 + k * 2);
+    for (int k = 0; k < 16; ++k)
+      rows[h][k] = at<T>(base + (16 * (emulator::current / 32 % 4) + emulator::lane() / 4 + 8 * h) * 128 + k * 2);
   multiply<T, false>(d, rows, b, accumulate);
   emulator::warp_barrier();
 }
 
-template <typename T, int RowsAreK> void wgmma_64x64x16(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+template <typename T, int RowsAreK>
+void wgmma_64x64x16(float (&d)[32], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
   from_registers<T, RowsAreK>(d, a, b, accumulate);
 }
-template <typename T> void wgmma_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) { from_shared<T>(d, a, b, accumulate); }
-template <typename T> void wgmma_64x72x16(float (&d)[36], const uint32_t (&a)[4], uint64_t b) { from_registers<T, true>(d, a, b, true); }
-template <typename T> void wgmma_64x128x16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) { from_registers<T, true>(d, a, b, true); }
-template <typename T> void wgmma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool accumulate) { from_shared<T>(d, a, b, accumulate); }
+template <typename T> void wgmma_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) {
+  from_shared<T>(d, a, b, accumulate);
+}
+template <typename T> void wgmma_64x72x16(float (&d)[36], const uint32_t (&a)[4], uint64_t b) {
+  from_registers<T, true>(d, a, b, true);
+}
+template <typename T> void wgmma_64x128x16(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
+  from_registers<T, true>(d, a, b, true);
+}
+template <typename T> void wgmma_64x128x16(float (&d)[64], uint64_t a, uint64_t b, bool accumulate) {
+  from_shared<T>(d, a, b, accumulate);
+}
 
 // As the real one judges: what TMA does not take.
-inline const char* make_ordered_map(CUtensorMap* map, bool, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4], int64_t modulus,
-                                    int64_t rows = 64) {
+inline const char* make_ordered_map(CUtensorMap* map, bool, const void* data, const int64_t (&sizes)[4],
+                                    const int64_t (&strides)[4], int64_t modulus, int64_t rows = 64) {
   if (reinterpret_cast<uintptr_t>(data) % 16) return "unsupported: an address that is not a multiple of 16 bytes (TMA)";
   if (strides[3] != 1) return "unsupported: a last dimension that is not contiguous (TMA)";
   for (int i = 0; i < 3; ++i)
-    if (sizes[i] != 1 && (strides[i] <= 0 || strides[i] % 8)) return "unsupported: strides that are not positive multiples of 16 bytes (TMA)";
+    if (sizes[i] != 1 && (strides[i] <= 0 || strides[i] % 8))
+      return "unsupported: strides that are not positive multiples of 16 bytes (TMA)";
   const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > rows ? rows : length;
-  if (length * modulus != sizes[2] || rows % side || (modulus > 1 && length > 64 && length % 64)) emulator::fail("an order that boxes do not fit");
+  if (length * modulus != sizes[2] || rows % side || (modulus > 1 && length > 64 && length % 64))
+    emulator::fail("an order that boxes do not fit");
   *map = {static_cast<const uint16_t*>(data),
           {sizes[0], sizes[1], modulus, length, sizes[3]},
           {strides[0], strides[1], strides[2], modulus * strides[2], 1},
           {1, 1, rows / side, side, 64}};
   return nullptr;
 }
-inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4], const int64_t (&strides)[4]) {
+inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4],
+                            const int64_t (&strides)[4]) {
   return make_ordered_map(map, bfloat16, data, sizes, strides, 1);
 }
 

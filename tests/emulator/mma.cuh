@@ -1,4 +1,5 @@
-// Stands in for cuda/common/mma.cuh: the same functions, written out element by element from the layouts of the PTX ISA.
+// Stands in for cuda/common/mma.cuh: the same functions, written out element by element from the layouts of the PTX
+// ISA.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -6,7 +7,8 @@
 namespace tensor_core {
 
 inline uint32_t shared_address(const void* p) {
-  return uint32_t(static_cast<const unsigned char*>(p) - emulator::dynamic_memory);  // modulo 2^32, also for static arrays
+  return uint32_t(static_cast<const unsigned char*>(p) -
+                  emulator::dynamic_memory);  // modulo 2^32, also for static arrays
 }
 inline unsigned char* shared_pointer(uint32_t address) { return emulator::dynamic_memory + int32_t(address); }
 
@@ -20,8 +22,9 @@ template <typename T> float element(uint32_t word, int which) {
   return to_fp32(value);
 }
 
-// Element e (0 ... 7) of A lies in register e / 2 at row g + 8 (e / 2 % 2) and column 2t + e % 2 + 8 (e / 4); element e (0 ... 3)
-// of B in register e / 2 at row 2t + e % 2 + 8 (e / 2) and column g; element e of C at row g + 8 (e / 2), column 2t + e % 2.
+// Element e (0 ... 7) of A lies in register e / 2 at row g + 8 (e / 2 % 2) and column 2t + e % 2 + 8 (e / 4); element e
+// (0 ... 3) of B in register e / 2 at row 2t + e % 2 + 8 (e / 2) and column g; element e of C at row g + 8 (e / 2),
+// column 2t + e % 2.
 template <typename T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   struct Operands {
     uint32_t a[4], b[2];
@@ -41,9 +44,11 @@ template <typename T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], c
   });
 }
 
-// Lane i gives the address of row i % 8 of matrix i / 8. Rows of a matrix that share a 16-byte column of the banks are counted.
+// Lane i gives the address of row i % 8 of matrix i / 8. Rows of a matrix that share a 16-byte column of the banks are
+// counted.
 template <int Count> void load_matrices(uint32_t (&r)[Count], uint32_t address, bool transposed) {
-  if (emulator::lane() < 8 * Count && address % 16) emulator::fail("ldmatrix from an address that is not a multiple of 16");
+  if (emulator::lane() < 8 * Count && address % 16)
+    emulator::fail("ldmatrix from an address that is not a multiple of 16");
   emulator::together(address, [&](auto of) {
     const int row = emulator::lane() / 4, col = emulator::lane() % 4 * 2;
     for (int i = 0; i < Count; ++i) {

@@ -24,4 +24,6 @@ def until(condition: Callable, what: str, seconds: float = 30.0):
 
 def worker_pid(path: Path) -> int:
     """The worker process of a run, once it has signed run.json."""
-    return until(lambda: json.loads((path / "run.json").read_text()).get("worker"), "the worker's signature")["pid"]
+    return until(lambda: json.loads((path / "run.json").read_text()).get("worker"), "the worker's signature")[
+        "pid"
+    ]

@@ -1,12 +1,13 @@
-"""The benchmark job: bad requests get one sentence before any process starts; a good one leaves records and progress."""
+"""The benchmark job: bad requests get one sentence before any process starts; a good one leaves records and
+progress."""
 
 import sys
 
 import pytest
 from jobs_tools import until
 
-from backend.jobs import submit
-from backend.store import folder, library
+from fusescope.jobs import submit
+from fusescope.store import folder, library
 
 GOOD = {"op": "add", "impls": ["eager"], "cases": [{"n": 4096}], "budget_s": 0.3, "min_s": 0.02}
 
@@ -54,10 +55,10 @@ def test_validating_completes_the_spec_without_torch(home):
     spec = submit.validate("bench", GOOD | {"impls": ["cpu"], "baseline": "eager"})
     assert spec["impls"] == ["cpu", "eager"] and spec["cache"] == "both" and spec["device"] == "cpu"
     assert submit.validate("bench", spec) == spec
-    code = f"from backend.jobs import submit; submit.validate('bench', {GOOD!r}); import sys; assert 'torch' not in sys.modules"
+    code = f"from fusescope.jobs import submit; submit.validate('bench', {GOOD!r}); import sys; assert 'torch' not in sys.modules"
     import subprocess
 
-    from backend.core import paths
+    from fusescope.core import paths
 
     done = subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -65,7 +66,9 @@ def test_validating_completes_the_spec_without_torch(home):
 
 def test_a_benchmark_goes_on_after_an_implementation_that_crashes(home, tmp_path):
     bad = tmp_path / "mine.py"
-    bad.write_text("import ctypes\ndef add(a, b):\n    ctypes.string_at(0)\n\ndef fine(a, b):\n    return a + b\n")
+    bad.write_text(
+        "import ctypes\ndef add(a, b):\n    ctypes.string_at(0)\n\ndef fine(a, b):\n    return a + b\n"
+    )
     run_id = submit.submit("bench", GOOD | {"impls": [f"{bad}:add", f"{bad}:fine"], "baseline": "eager"})
     path = library.find(run_id)
     until(lambda: folder.read(path).progress.total, "progress over the cases")

@@ -7,14 +7,16 @@ import subprocess
 import pytest
 from jobs_tools import until, worker_pid
 
-from backend.jobs import submit
-from backend.store import folder, library
+from fusescope.jobs import submit
+from fusescope.store import folder, library
 
 
 def test_a_job_on_a_full_disk_fails_clearly_and_goes_on_once_there_is_room(home, tmp_path, monkeypatch):
     tiny = tmp_path / "tiny"
     tiny.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tiny)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tiny)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"a tiny tmpfs cannot be mounted here (needs root): {mounted.stderr.strip()}")
     try:

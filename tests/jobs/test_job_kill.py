@@ -1,4 +1,5 @@
-"""Killed workers, submitters and machines: no finished record is lost, the next reader says what happened, resume goes on."""
+"""Killed workers, submitters and machines: no finished record is lost, the next reader says what happened,
+resume goes on."""
 
 import os
 import random
@@ -12,9 +13,9 @@ from collections import Counter
 import pytest
 from jobs_tools import until, worker_pid
 
-from backend.core import paths
-from backend.jobs import submit
-from backend.store import folder, library
+from fusescope.core import paths
+from fusescope.jobs import submit
+from fusescope.store import folder, library
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -34,7 +35,9 @@ def test_a_worker_killed_at_a_random_moment_loses_no_finished_record(home, tmp_p
     begun = Counter(int(n) for n in ledger.read_text().split()) if ledger.exists() else Counter()
     assert len(begun) - len(finished) in (0, 1)  # at most the one in hand is not there
     time.sleep(0.1)
-    assert begun == (Counter(int(n) for n in ledger.read_text().split()) if ledger.exists() else Counter())  # the body died too
+    assert begun == (
+        Counter(int(n) for n in ledger.read_text().split()) if ledger.exists() else Counter()
+    )  # the body died too
 
     submit.resume(run_id)
     assert submit.wait(run_id, 60).status == "done"
@@ -69,11 +72,15 @@ def test_a_worker_told_to_stop_says_so(home):
 
 def test_a_job_outlives_the_process_that_submitted_it(home):
     code = (
-        "import sys, time; from backend.jobs import submit\n"
+        "import sys, time; from fusescope.jobs import submit\n"
         "print(submit.submit('steps', {'steps': ['ok'] * 10, 'pause_s': 0.1}), flush=True); time.sleep(60)"
     )
     dashboard = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=paths.ROOT, start_new_session=True
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=paths.ROOT,
+        start_new_session=True,
     )
     run_id = dashboard.stdout.readline().strip()
     os.killpg(dashboard.pid, signal.SIGKILL)
@@ -96,7 +103,10 @@ def test_a_stopped_worker_that_wakes_up_without_its_folder_writes_nothing(home, 
     assert folder.read(path).status == "interrupted"
     marked = (path / "run.json").read_bytes()
     os.kill(pid, signal.SIGCONT)
-    until(lambda: not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read(), "the worker's end")
+    until(
+        lambda: not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read(),
+        "the worker's end",
+    )
     assert (path / "run.json").read_bytes() == marked
     for name in ("results.jsonl", "samples.jsonl"):
         assert (path / name).read_bytes() == before[name]
@@ -116,15 +126,17 @@ def test_a_queued_run_whose_worker_never_came_reads_as_interrupted(home, monkeyp
 @pytest.mark.parametrize("inline", [False, True])
 def test_the_worker_can_be_started_by_hand(home, inline):
     path = folder.create("steps", {"steps": ["ok", "ok"], "device": "cpu"})
-    command = [sys.executable, "-m", "backend.jobs.worker", path.name] + ["--inline"] * inline
+    command = [sys.executable, "-m", "fusescope.jobs.worker", path.name] + ["--inline"] * inline
     done = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert folder.read(path).status == "done" and len(folder.records(path)) == 2
 
 
 def test_the_worker_says_why_it_cannot_start(home):
-    command = [sys.executable, "-m", "backend.jobs.worker"]
-    no_run = subprocess.run([*command, "20200101-000000-steps-abcdef"], cwd=paths.ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "fusescope.jobs.worker"]
+    no_run = subprocess.run(
+        [*command, "20200101-000000-steps-abcdef"], cwd=paths.ROOT, capture_output=True, text=True
+    )
     assert no_run.returncode == 2 and "there is no run" in no_run.stderr
     run_id = submit.submit("steps", {"steps": ["hang"]})
     worker_pid(library.find(run_id))

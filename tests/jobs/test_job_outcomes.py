@@ -6,9 +6,9 @@ import time
 import pytest
 from jobs_tools import until
 
-from backend.core.records import case_key
-from backend.jobs import submit
-from backend.store import folder, library
+from fusescope.core.records import case_key
+from fusescope.jobs import submit
+from fusescope.store import folder, library
 
 
 def run_steps(*steps, timeout_s=60, **spec):
@@ -43,7 +43,14 @@ def test_crashes_are_booked_on_what_was_being_done_and_the_rest_goes_on(home, tm
     assert "SIGSEGV" in records[1].reason and "about to read address zero" in records[1].reason
     assert "exit code 7" in records[3].reason
     assert "CUDA error" in records[4].reason
-    assert (tmp_path / "ledger").read_text().split() == ["0", "1", "2", "3", "4", "5"]  # nothing was done twice
+    assert (tmp_path / "ledger").read_text().split() == [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+    ]  # nothing was done twice
     assert (folder.samples(library.find(run.id))[0]["case_key"], records[0].case_key) == (name(0), name(0))
 
 
@@ -94,7 +101,9 @@ def test_cancel_does_not_wait_for_a_body_that_never_checks(home):
     submit.cancel(run_id)
     run = submit.wait(run_id, 30)
     assert run.status == "cancelled"
-    assert [r.status for r in folder.records(path)] == ["ok"]  # the hang was the user's wish to end, no time-out
+    assert [r.status for r in folder.records(path)] == [
+        "ok"
+    ]  # the hang was the user's wish to end, no time-out
 
 
 def test_a_cancelled_run_can_be_resumed_and_a_done_one_cannot(home):

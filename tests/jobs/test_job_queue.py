@@ -7,21 +7,32 @@ import sys
 
 from jobs_tools import until
 
-from backend.core import environment, paths
-from backend.core.reporter import Collect
-from backend.jobs import body, gpu_lock, submit
-from backend.store import folder, library
+from fusescope.core import environment, paths
+from fusescope.core.reporter import Collect
+from fusescope.jobs import submit
+from fusescope.jobs.process import body, gpu_lock
+from fusescope.store import folder, library
 
 
 def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
     first = submit.submit("steps", {"steps": ["hang"], "device": "cpu"})
     until(lambda: folder.read(library.find(first)).status == "running", "the first job to run")
     second = submit.submit("steps", {"steps": ["ok"], "device": "cpu"}, title="waits")
-    waiting = until(lambda: [j for j in submit.queue() if j["id"] == second and j["place"]], "the second job's place")[0]
-    assert (waiting["place"], waiting["device"], waiting["status"], waiting["title"]) == (1, "cpu", "queued", "waits")
+    waiting = until(
+        lambda: [j for j in submit.queue() if j["id"] == second and j["place"]], "the second job's place"
+    )[0]
+    assert (waiting["place"], waiting["device"], waiting["status"], waiting["title"]) == (
+        1,
+        "cpu",
+        "queued",
+        "waits",
+    )
     assert first in waiting["progress"].message
     third = submit.submit("steps", {"steps": ["ok"], "device": "cpu"})
-    until(lambda: [j["id"] for j in submit.queue() if j["place"] is not None] == [first, second, third], "all three in order")
+    until(
+        lambda: [j["id"] for j in submit.queue() if j["place"] is not None] == [first, second, third],
+        "all three in order",
+    )
     assert gpu_lock.holder("cpu")["run"] == first
     submit.cancel(third)  # in the queue
     assert submit.wait(third, 30).status == "cancelled"
@@ -44,7 +55,7 @@ def test_jobs_without_a_device_do_not_wait(home):
 
 def test_a_dead_process_holds_neither_the_device_nor_a_place(own_runtime):
     code = (
-        "import os, sys; from backend.jobs.gpu_lock import Ticket\n"
+        "import os, sys; from fusescope.jobs.process.gpu_lock import Ticket\n"
         "a, b = Ticket('GPU-0000', 'run-a'), Ticket('GPU-0000', 'run-b')\n"
         "print(a.advance(), b.advance(), flush=True); os.kill(os.getpid(), 9)"
     )
@@ -76,13 +87,19 @@ def test_lock_files_are_shared_among_users(own_runtime):
 
 
 def test_others_on_the_gpu_are_named_and_marked(monkeypatch):
-    gpu = {"uuid": "GPU-1", "name": "NVIDIA H200", "processes": [{"pid": 4242, "name": "python3", "memory_bytes": 1 << 30}]}
+    gpu = {
+        "uuid": "GPU-1",
+        "name": "NVIDIA H200",
+        "processes": [{"pid": 4242, "name": "python3", "memory_bytes": 1 << 30}],
+    }
     monkeypatch.setattr(environment, "gpus", lambda: [gpu | {"uuid": "GPU-0"}, gpu])
     reporter = Collect()
     body._say_others(reporter, "GPU-1")
     assert reporter.facts["others_on_gpu"] == gpu["processes"]
     assert "NVIDIA H200 is also used by python3 (process 4242)" in reporter.steps[-1][2]
     alone = Collect()
-    monkeypatch.setattr(environment, "gpus", lambda: [gpu | {"processes": [{"pid": os.getpid(), "name": "me"}]}])
+    monkeypatch.setattr(
+        environment, "gpus", lambda: [gpu | {"processes": [{"pid": os.getpid(), "name": "me"}]}]
+    )
     body._say_others(alone, "GPU-1")
     assert alone.facts["others_on_gpu"] == [] and alone.steps == []

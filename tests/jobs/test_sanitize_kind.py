@@ -1,15 +1,24 @@
-"""The sanitizer job around a stand-in for compute-sanitizer: what it is started with, and how its report is read."""
+"""The sanitizer job around a stand-in for compute-sanitizer: what it is started with, and how its report is
+read."""
 
 import json
 
 import pytest
 
-from backend.core.errors import Unsupported
-from backend.core.reporter import Collect
-from backend.jobs import one_case, submit
-from backend.jobs.kinds import sanitize
+from fusescope.core.errors import Unsupported
+from fusescope.core.reporter import Collect
+from fusescope.jobs import submit
+from fusescope.jobs.kinds import sanitize
+from fusescope.jobs.profiled import one_case
 
-SPEC = {"op": "add", "impl": "eager", "case": {"n": 256}, "dtype": "float32", "device": "cpu", "tool": "memcheck"}
+SPEC = {
+    "op": "add",
+    "impl": "eager",
+    "case": {"n": 256},
+    "dtype": "float32",
+    "device": "cpu",
+    "tool": "memcheck",
+}
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 TWO_ERRORS = """========= COMPUTE-SANITIZER
@@ -62,7 +71,7 @@ def test_a_clean_call(reporter, tmp_path):
     sanitize.run(SPEC, reporter)
     assert reporter.records == [] and reporter.steps[-1][2] == "memcheck: no error"
     arguments = (tmp_path / "arguments").read_text()
-    assert arguments.startswith("--tool memcheck ") and "-m backend.jobs.one_case" in arguments
+    assert arguments.startswith("--tool memcheck ") and "-m fusescope.jobs.profiled.one_case" in arguments
     assert "PYTORCH_NO_CUDA_MEMORY_CACHING=1" in (tmp_path / "environment").read_text()
     assert json.loads((tmp_path / "artifacts/sanitizer.json").read_text())["errors"] == 0
 
@@ -72,7 +81,9 @@ def test_errors_become_a_record_with_the_first_one_and_where(reporter, tmp_path)
     sanitize.run(SPEC, reporter)
     (record,) = reporter.records
     assert record.status == "error" and record.case == {"n": 256}
-    assert record.reason.startswith("memcheck: 3 errors; first: Invalid __global__ read of size 4 bytes at add_kernel(")
+    assert record.reason.startswith(
+        "memcheck: 3 errors; first: Invalid __global__ read of size 4 bytes at add_kernel("
+    )
     found = json.loads((tmp_path / "artifacts/sanitizer.json").read_text())
     assert [(f["what"][:27], f["times"]) for f in found["findings"]] == [
         ("Invalid __global__ read of ", 2),
@@ -83,7 +94,9 @@ def test_errors_become_a_record_with_the_first_one_and_where(reporter, tmp_path)
 def test_races_are_read_too(reporter, tmp_path):
     stand_in(tmp_path, RACES, code=1, runs=False)
     sanitize.run(SPEC | {"tool": "racecheck"}, reporter)
-    assert reporter.records[0].reason.startswith("racecheck: 1 errors; first: Error: Race reported between Write access at")
+    assert reporter.records[0].reason.startswith(
+        "racecheck: 1 errors; first: Error: Race reported between Write access at"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +115,9 @@ def test_a_tool_that_fails_is_no_clean_bill(reporter, tmp_path, report, says):
 def test_where_it_cannot_be_used_the_reason_is_said(home, tmp_path, monkeypatch):
     with pytest.raises(Unsupported, match="checks CUDA kernels; the device is cpu"):
         submit.submit("sanitize", SPEC)
-    with pytest.raises(ValueError, match="tool is one of memcheck, racecheck, initcheck, synccheck, not 'speedcheck'"):
+    with pytest.raises(
+        ValueError, match="tool is one of memcheck, racecheck, initcheck, synccheck, not 'speedcheck'"
+    ):
         submit.submit("sanitize", SPEC | {"tool": "speedcheck"})
     monkeypatch.setattr(sanitize, "find_sanitizer", lambda: None)
     monkeypatch.setattr(one_case, "validate", lambda spec, extra: extra | spec | {"device": "cuda:0"})

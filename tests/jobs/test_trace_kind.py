@@ -1,4 +1,5 @@
-"""Traces: collected on a settled call, read back into sums that agree with the file; GPU steps told apart by launch."""
+"""Traces: collected on a settled call, read back into sums that agree with the file; GPU steps told apart by
+launch."""
 
 import gzip
 import json
@@ -6,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from backend.core import paths
-from backend.core.errors import Unsupported
-from backend.jobs import submit
-from backend.profiling import kernel_table, torch_trace
-from backend.store import folder, library
+from fusescope.core import paths
+from fusescope.core.errors import Unsupported
+from fusescope.jobs import submit
+from fusescope.profiling.collect import torch_trace
+from fusescope.profiling.derive import kernel_table
+from fusescope.store import folder, library
 
 SPEC = {"op": "add", "impl": "eager", "case": {"n": 65536}}
 TRACES = paths.ROOT.parent / "shared" / "data" / "traces"
@@ -56,7 +58,9 @@ def test_a_call_that_raises_ends_the_job_with_its_reason(home, tmp_path):
 def test_collecting_calls_as_often_as_asked(tmp_path):
     calls, steps = [], []
     out = tmp_path / "t.json"
-    torch_trace.collect(lambda: calls.append(1), out, "cpu", wait=2, warmup=1, active=3, before_step=lambda: steps.append(1))
+    torch_trace.collect(
+        lambda: calls.append(1), out, "cpu", wait=2, warmup=1, active=3, before_step=lambda: steps.append(1)
+    )
     assert len(calls) == len(steps) == 6
     assert kernel_table.table(kernel_table.read_events(out))["steps"] == 3
 
@@ -66,8 +70,21 @@ def step(n, ts):
 
 
 def kernel(correlation, ts, dur=2.5, stream=7, name="k"):
-    args = {"correlation": correlation, "grid": [8, 1, 1], "block": [128, 1, 1], "registers per thread": 40, "stream": stream}
-    return {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "args": args | {"shared memory": 1024}}
+    args = {
+        "correlation": correlation,
+        "grid": [8, 1, 1],
+        "block": [128, 1, 1],
+        "registers per thread": 40,
+        "stream": stream,
+    }
+    return {
+        "ph": "X",
+        "cat": "kernel",
+        "name": name,
+        "ts": ts,
+        "dur": dur,
+        "args": args | {"shared memory": 1024},
+    }
 
 
 def launch(correlation, ts):
@@ -92,7 +109,13 @@ def test_kernels_belong_to_the_step_that_launched_them():
     found = kernel_table.table(events)
     assert found["kernels_per_step"] == [1, 2] and found["linked"] == 0.75
     first = next(k for k in found["kernels"] if k["name"] == "k")
-    assert (first["calls"], first["total_us"], first["mean_us"], first["min_us"], first["max_us"]) == (2, 6.5, 3.25, 2.5, 4.0)
+    assert (first["calls"], first["total_us"], first["mean_us"], first["min_us"], first["max_us"]) == (
+        2,
+        6.5,
+        3.25,
+        2.5,
+        4.0,
+    )
     assert (first["registers"], first["shared_bytes"], first["streams"]) == (40, 1024, [7, 8])
     assert "different numbers of kernels (1, 2)" in kernel_table.complaint(found, on_gpu=True)
     assert "no GPU kernel" in kernel_table.complaint(kernel_table.table([step(0, 0.0)]), on_gpu=True)

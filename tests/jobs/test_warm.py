@@ -1,4 +1,5 @@
-"""The warm parent: on its own, never stale, replaced when it dies, and honest about what it could not import."""
+"""The warm parent: on its own, never stale, replaced when it dies, and honest about what it could not
+import."""
 
 import json
 import os
@@ -10,8 +11,9 @@ import time
 import pytest
 from jobs_tools import KINDS, until, worker_pid
 
-from backend.jobs import launch, submit
-from backend.store import folder, library
+from fusescope.jobs import submit
+from fusescope.jobs.process import launch
+from fusescope.store import folder, library
 
 
 def parent(runtime):
@@ -93,7 +95,9 @@ def test_a_parent_that_does_not_answer_is_replaced(light, monkeypatch):
 
 
 def test_what_could_not_be_imported_is_said_in_the_log(light, tmp_path):
-    (tmp_path / "fake/torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')")
+    (tmp_path / "fake/torch.py").write_text(
+        "raise ImportError('libcudart.so.13: cannot open shared object file')"
+    )
     run, log = finish("ok")
     assert run.status == "done"
     assert "torch could not be imported: ImportError: libcudart.so.13" in log
@@ -124,7 +128,9 @@ def test_it_ends_when_torch_was_exchanged(light, tmp_path, monkeypatch):
     pid = parent(light)["pid"]
     time.sleep(0.5)
     assert os.path.exists(f"/proc/{pid}")
-    (tmp_path / "fake/torch.py").write_text("class cuda:\n    is_initialized = staticmethod(lambda: False)\n# another\n")
+    (tmp_path / "fake/torch.py").write_text(
+        "class cuda:\n    is_initialized = staticmethod(lambda: False)\n# another\n"
+    )
     until(lambda: not os.path.exists(f"/proc/{pid}"), "the outdated parent's end")
     assert finish("ok")[0].status == "done"
 

@@ -1,4 +1,5 @@
-"""A small project of kernels (the family "add") in a folder of its own, for tests that break it on purpose."""
+"""A small project of kernels (the family "add") in a folder of its own, for tests that break it on
+purpose."""
 
 from __future__ import annotations
 
@@ -57,7 +58,15 @@ class Project:
         )
 
     def environment(self, **more: str) -> dict[str, str]:
-        return os.environ | {"FUSESCOPE_CUDA": str(self.cuda), "FUSESCOPE_BUILD": str(self.build), "PYTHONPATH": str(ROOT)} | more
+        return (
+            os.environ
+            | {
+                "FUSESCOPE_CUDA": str(self.cuda),
+                "FUSESCOPE_BUILD": str(self.build),
+                "PYTHONPATH": str(ROOT / "backend"),
+            }
+            | more
+        )
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +75,7 @@ def built_once(tmp_path_factory) -> Path:
     base = tmp_path_factory.mktemp("small project")
     shutil.copytree(ROOT / "cuda" / "common", base / "cuda" / "common")
     shutil.copytree(ROOT / "cuda" / "add", base / "cuda" / "add")
-    done = Project(base).python("from backend.kernels.build import build; assert build(units=('cpu',)).ok")
+    done = Project(base).python("from fusescope.kernels.build import build; assert build(units=('cpu',)).ok")
     assert done.returncode == 0, done.stdout + done.stderr
     return base
 

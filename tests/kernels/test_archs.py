@@ -1,7 +1,8 @@
-"""Every CUDA kernel compiles for what it claims, and the machine code proves the claim: an instruction that an architecture lacks
-may compile into a trap, so compiling alone proves nothing.
+"""Every CUDA kernel compiles for what it claims, and the machine code proves the claim: an instruction that
+an architecture lacks may compile into a trap, so compiling alone proves nothing.
 
-``make test`` compiles for one architecture; the marker ``archs`` (make test-archs) for all that the families claim.
+``make test`` compiles for one architecture; the marker ``archs`` (make test-archs) for all that the families
+claim.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from functools import cache
 
 import pytest
 
-from backend.core import toolchain
-from backend.core.sources import ARCHS, families
-from backend.kernels import inspect, plan, report
-from backend.kernels.build import compile_objects
+from fusescope.core import toolchain
+from fusescope.core.sources import ARCHS, families
+from fusescope.kernels import inspect, plan, report
+from fusescope.kernels.build import compile_objects
 
 CHAIN = toolchain.detect()
 KERNELS = [v for f in families().values() for v in f.variants if v.device == "cuda"]
@@ -54,12 +55,16 @@ def spills_documented(variant) -> bool:
     """Whether the family's README has a line "spills of `kernel`: why that is right"."""
     readme = variant.path.with_name("README.md")
     return (
-        readme.is_file() and re.search(rf"^- spills of `{variant.path.stem}`: \S", readme.read_text(), re.MULTILINE) is not None
+        readme.is_file()
+        and re.search(rf"^- spills of `{variant.path.stem}`: \S", readme.read_text(), re.MULTILINE)
+        is not None
     )
 
 
 def check_machine_code(variant, arch: str) -> None:
-    functions = re.split(r"^\s*Function : ", inspect.sass(variant.family, variant.name, arch), flags=re.MULTILINE)[1:]
+    functions = re.split(
+        r"^\s*Function : ", inspect.sass(variant.family, variant.name, arch), flags=re.MULTILINE
+    )[1:]
     assert functions, f"{name(variant)} has no code for {arch}"
     for body in functions:
         assert _STORES.search(body), (
@@ -93,7 +98,9 @@ def test_uses_the_instructions_it_claims(variant):
 
 
 @pytest.mark.archs
-@pytest.mark.parametrize(("arch", "variant"), [(a, v) for a in ARCHS for v in KERNELS if plan.claims(v, a)], ids=_words)
+@pytest.mark.parametrize(
+    ("arch", "variant"), [(a, v) for a in ARCHS for v in KERNELS if plan.claims(v, a)], ids=_words
+)
 def test_every_claim_holds(arch, variant):
     assert compiled((arch,), False)[variant.family, variant.name, arch] is None
     check_machine_code(variant, arch)
@@ -126,7 +133,7 @@ def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
 
 
 def test_the_architectures_of_the_compiler_are_accepted_and_others_named(project):
-    from backend.kernels.build import build
+    from fusescope.kernels.build import build
 
     newest = toolchain.known_archs(CHAIN)[-1]
     result = build(archs=["sm_80", newest], log=project.log)
@@ -142,11 +149,13 @@ def test_the_architectures_of_the_compiler_are_accepted_and_others_named(project
 def test_the_cuda_library_loads_without_a_driver_and_says_so(project):
     import ctypes
 
-    from backend.core import nvml
-    from backend.kernels.build import build
+    from fusescope.core import nvml
+    from fusescope.kernels.build import build
 
     if nvml.problem() is None or CHAIN.torch_has_cuda:
-        pytest.skip("this machine has a driver, or a torch with CUDA: the operators themselves are tested there")
+        pytest.skip(
+            "this machine has a driver, or a torch with CUDA: the operators themselves are tested there"
+        )
     library = ctypes.CDLL(build(archs=["sm_90a"], log=project.log).libraries["kernels"])
     entry = library.fusescope_add__v2_vectorised
     entry.restype, entry.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]

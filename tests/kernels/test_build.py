@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from backend.core import toolchain
-from backend.core.errors import BuildError
-from backend.core.sources import families
-from backend.kernels import plan, report
-from backend.kernels.build import build
+from fusescope.core import toolchain
+from fusescope.core.errors import BuildError
+from fusescope.core.sources import families
+from fusescope.kernels import plan, report
+from fusescope.kernels.build import build
 
 
 def cpu(project, **more):
@@ -68,10 +68,19 @@ def test_a_broken_kernel_is_reported_and_the_others_are_built(project):
     )
     result = cpu(project)
     wrong = status(result, "add", "cpu_wrong")
-    assert not result.ok and wrong.status == "failed" and "nonsense" in wrong.error and wrong.error in project.text
+    assert (
+        not result.ok
+        and wrong.status == "failed"
+        and "nonsense" in wrong.error
+        and wrong.error in project.text
+    )
     assert status(result, "add", "cpu").status == "built" and "cpu" in result.libraries
-    assert report.state()["add"]["cpu_wrong"] == {"status": "failed", "error": wrong.error, "archs": {"cpu": "failed"}}
-    code = "from backend import kernels; import torch; a = torch.ones(3); print(kernels.call('add', a, a, impl='IMPL'))"
+    assert report.state()["add"]["cpu_wrong"] == {
+        "status": "failed",
+        "error": wrong.error,
+        "archs": {"cpu": "failed"},
+    }
+    code = "from fusescope import kernels; import torch; a = torch.ones(3); print(kernels.call('add', a, a, impl='IMPL'))"
     assert "tensor([2., 2., 2.])" in project.python(code.replace("IMPL", "cpu")).stdout
     asked = project.python(code.replace("IMPL", "cpu_wrong"))
     assert "BuildError: add/cpu_wrong failed to build" in asked.stderr and "nonsense" in asked.stderr
@@ -87,7 +96,9 @@ def test_a_broken_binding_does_not_block_other_families(project):
 
 
 def test_a_function_declared_and_defined_nowhere_is_named_with_the_file_that_declares_it(project):
-    project.edit(project.add / "add.cuh", "struct AddArgs {", "float promised(float x, int n);\nstruct AddArgs {")
+    project.edit(
+        project.add / "add.cuh", "struct AddArgs {", "float promised(float x, int n);\nstruct AddArgs {"
+    )
     (project.add / "cpu_calls.cpp").write_text(
         '// Calls what nobody wrote.\n#include "../common/cpu.h"\n#include "add.cuh"\n'
         "FUSESCOPE_KERNEL(const AddArgs* args, void*) {\n  return promised(1.f, 2) > 0 ? nullptr : nullptr;\n}\n"
@@ -95,7 +106,9 @@ def test_a_function_declared_and_defined_nowhere_is_named_with_the_file_that_dec
     result = cpu(project)
     error = status(result, "add", "cpu_calls").error
     assert "promised(float, int)" in error and "cuda/add/add.cuh:5" in error, error
-    assert result.causes[0]["check"] == "undefined symbol" and "cuda/add/add.cuh:5" in result.causes[0]["says"]
+    assert (
+        result.causes[0]["check"] == "undefined symbol" and "cuda/add/add.cuh:5" in result.causes[0]["says"]
+    )
     assert status(result, "add", "cpu").status == "built" and "cpu" in result.libraries
 
 
@@ -108,7 +121,7 @@ def test_two_kernels_may_use_the_same_names(project):
     )
     assert cpu(project).ok
     code = (
-        "from backend import kernels; import torch; a = torch.ones(1)\n"
+        "from fusescope import kernels; import torch; a = torch.ones(1)\n"
         "print([kernels.call('add', a, a, impl=f'cpu_same:K={k}').item() for k in (1, 2)])"
     )
     done = project.python(code)
@@ -125,7 +138,7 @@ def test_two_bindings_may_use_the_same_names(project):
     result = cpu(project)
     assert result.ok and "cpu" in result.libraries, project.text
     done = project.python(
-        "from backend import kernels; import torch; kernels.load('cpu'); print(torch.ops.fusescope.more.default._schema)"
+        "from fusescope import kernels; import torch; kernels.load('cpu'); print(torch.ops.fusescope.more.default._schema)"
     )
     assert "fusescope::more(Tensor a" in done.stdout, done.stderr
 

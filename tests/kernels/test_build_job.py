@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from backend.core import toolchain
-from backend.core.errors import BuildError, Cancelled
-from backend.core.reporter import Collect
-from backend.jobs.kinds import build as kind
+from fusescope.core import toolchain
+from fusescope.core.errors import BuildError, Cancelled
+from fusescope.core.reporter import Collect
+from fusescope.jobs.kinds import build as kind
 
 
 @pytest.mark.parametrize(

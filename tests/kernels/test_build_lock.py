@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.core import toolchain
-from backend.core.errors import Cancelled
-from backend.kernels import report
-from backend.kernels.build import build
+from fusescope.core import toolchain
+from fusescope.core.errors import Cancelled
+from fusescope.kernels import report
+from fusescope.kernels.build import build
 
 HOLD = """
 import fcntl, os, sys, time
@@ -55,13 +55,16 @@ def test_a_second_builder_waits_names_the_first_and_then_reuses(project):
 
 
 def test_two_builders_at_once_compile_everything_once(project):
-    code = "from backend.kernels.build import build; r = build(units=('cpu',)); assert r.ok; print('compiled', r.compiled)"
+    code = "from fusescope.kernels.build import build; r = build(units=('cpu',)); assert r.ok; print('compiled', r.compiled)"
     build(units=("cpu",), clean=True, log=project.log)
     (report.folder_of(toolchain.detect()) / "report.json").unlink()
     for file in report.folder_of(toolchain.detect()).glob("*.o"):
         file.unlink()
     both = [
-        subprocess.Popen([sys.executable, "-c", code], env=project.environment(), stdout=subprocess.PIPE, text=True) for _ in "12"
+        subprocess.Popen(
+            [sys.executable, "-c", code], env=project.environment(), stdout=subprocess.PIPE, text=True
+        )
+        for _ in "12"
     ]
     counts = sorted(int(p.communicate(timeout=60)[0].rpartition("compiled ")[2]) for p in both)
     assert [p.returncode for p in both] == [0, 0] and counts == [0, 2]
@@ -87,7 +90,9 @@ def test_a_lock_file_of_a_dead_process_blocks_nobody(project):
 
 def test_cancel_ends_the_compilers_and_frees_the_lock(project, monkeypatch):
     marker = project.build.parent / "compiler.pid"
-    slow = project.program("g++", f'case "$1" in --version) exec g++ --version;; esac\necho $$ > "{marker}"\nsleep 60')
+    slow = project.program(
+        "g++", f'case "$1" in --version) exec g++ --version;; esac\necho $$ > "{marker}"\nsleep 60'
+    )
     monkeypatch.setenv("CXX", str(slow))
     project.edit(project.add / "cpu.cpp", "n > 16384", "n > 16385")
     with pytest.raises(Cancelled):

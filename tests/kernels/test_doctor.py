@@ -1,4 +1,5 @@
-"""Every cause that the doctor knows is brought about for real, and its finding names the cause and the fix."""
+"""Every cause that the doctor knows is brought about for real, and its finding names the cause and the
+fix."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from backend.core import nvml, toolchain
-from backend.core.doctor import diagnose, examine
-from backend.core.errors import BuildError
-from backend.kernels import report
-from backend.kernels.build import build
+from fusescope.core import nvml, toolchain
+from fusescope.core.doctor import diagnose, examine
+from fusescope.core.errors import BuildError
+from fusescope.kernels import report
+from fusescope.kernels.build import build
 
-EXAMINE = "import json, dataclasses; from backend.core.doctor import examine; print(json.dumps([dataclasses.asdict(f) for f in examine()]))"
+EXAMINE = "import json, dataclasses; from fusescope.core.doctor import examine; print(json.dumps([dataclasses.asdict(f) for f in examine()]))"
 needs_nvcc = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 
 FAKE_NVML = """
@@ -69,21 +70,28 @@ def fake_gpu(project, capability: tuple[int, int], driver_cuda: int = 13000) -> 
     return folder
 
 
-# ---- what is missing -------------------------------------------------------------------------------------------------
+# ---- what is missing
+# -------------------------------------------------------------------------------------------------
 
 
 def test_a_machine_without_a_gpu_is_warned_not_failed():
     if nvml.problem() is None:
         pytest.skip("this machine has an NVIDIA driver")
     found = finding("driver")
-    assert found.status == "warn" and "CUDA kernels compile but do not run" in found.says and "nvidia-driver" in found.fix
+    assert (
+        found.status == "warn"
+        and "CUDA kernels compile but do not run" in found.says
+        and "nvidia-driver" in found.fix
+    )
 
 
 def test_no_nvcc(project, monkeypatch):
     monkeypatch.setenv("CUDACXX", str(project.bin / "nvcc"))
     found = finding("nvcc")
     assert (
-        "nvcc, the CUDA compiler, is missing" in found.says and found.status in ("warn", "fail") and "cuda-toolkit" in found.fix
+        "nvcc, the CUDA compiler, is missing" in found.says
+        and found.status in ("warn", "fail")
+        and "cuda-toolkit" in found.fix
     )
     with pytest.raises(BuildError, match=r"nvcc is missing.*cuda-toolkit") as error:
         build(archs=["sm_80"], log=project.log)
@@ -105,14 +113,16 @@ def test_no_ninja_and_no_packages(project):
     for tool in ("g++", "gcc", "ld", "objcopy", "nm", "c++filt"):
         (project.bin / tool).symlink_to(shutil.which(tool))
     environment = project.environment(PATH=str(project.bin), PYTHONNOUSERSITE="1")
-    run = lambda code: subprocess.run([python, "-S", "-c", code], env=environment, capture_output=True, text=True, timeout=60)  # noqa: E731
+    run = lambda code: subprocess.run(
+        [python, "-S", "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
     findings = {f["check"]: f for f in json.loads(run(EXAMINE).stdout)}
     assert findings["ninja"]["status"] == "fail" and findings["ninja"]["fix"].endswith("-m pip install ninja")
     assert findings["packages"]["status"] == "warn" and "streamlit" in findings["packages"]["says"]
     assert "requirements.txt" in findings["packages"]["fix"]
     assert findings["torch"]["status"] == "fail" and "torch==" in findings["torch"]["fix"]
     assert "nvidia-ml-py" in findings["driver"]["fix"]
-    failed = run("from backend.kernels.build import build; build(units=('cpu',))")
+    failed = run("from fusescope.kernels.build import build; build(units=('cpu',))")
     assert "BuildError: ninja and torch missing" in failed.stderr and "pip install ninja" in failed.stderr
 
 
@@ -121,16 +131,22 @@ def test_no_binutils(project):
     for tool in ("g++", "gcc", "ld", "nm"):
         (project.bin / tool).symlink_to(shutil.which(tool))
     found = examined(project, "binutils", PATH=str(project.bin))
-    assert found["status"] == "fail" and "objcopy, c++filt missing" in found["says"] and "binutils" in found["fix"]
+    assert (
+        found["status"] == "fail"
+        and "objcopy, c++filt missing" in found["says"]
+        and "binutils" in found["fix"]
+    )
 
 
-# ---- versions that do not fit ----------------------------------------------------------------------------------------
+# ---- versions that do not fit
+# ----------------------------------------------------------------------------------------
 
 
 def test_nvcc_too_old_and_too_new(project, monkeypatch):
     for release, status, word in (("12.4", "fail", "too old"), ("14.0", "warn", "newer than what was tried")):
         monkeypatch.setenv(
-            "CUDACXX", str(project.program("nvcc", f'echo "Cuda compilation tools, release {release}, V{release}.1"'))
+            "CUDACXX",
+            str(project.program("nvcc", f'echo "Cuda compilation tools, release {release}, V{release}.1"')),
         )
         found = finding("nvcc")
         assert found.status == status and word in found.says and release in found.says and found.fix
@@ -140,20 +156,30 @@ def test_nvcc_too_old_and_too_new(project, monkeypatch):
 def test_nvcc_and_torch_of_different_cuda(project):
     packages = fake_torch(project, "2.11.0+cu118", "11.8")
     found = examined(project, "CUDA versions", packages)
-    assert found["status"] == "fail" and "torch of CUDA 11.8" in found["says"] and "cuda-11.8/bin/nvcc" in found["fix"]
+    assert (
+        found["status"] == "fail"
+        and "torch of CUDA 11.8" in found["says"]
+        and "cuda-11.8/bin/nvcc" in found["fix"]
+    )
 
 
 @needs_nvcc
 def test_a_driver_older_than_nvcc(project):
     found = examined(project, "CUDA versions", fake_gpu(project, (8, 6), 11040))
-    assert found["status"] == "fail" and "driver runs CUDA up to 11.4" in found["says"] and "update the driver" in found["fix"]
+    assert (
+        found["status"] == "fail"
+        and "driver runs CUDA up to 11.4" in found["says"]
+        and "update the driver" in found["fix"]
+    )
 
 
 def test_a_torch_that_is_too_old_and_one_without_cuda(project):
     assert "torch 2.4.0 is too old" in examined(project, "torch", fake_torch(project, "2.4.0", None))["says"]
     found = examined(project, "torch", project.build.parent / "packages", fake_gpu(project, (9, 0)))
     assert found["status"] == "fail"
-    (project.build.parent / "packages" / "torch" / "version.py").write_text("__version__ = '2.13.0+cpu'\ncuda = None\n")
+    (project.build.parent / "packages" / "torch" / "version.py").write_text(
+        "__version__ = '2.13.0+cpu'\ncuda = None\n"
+    )
     found = examined(project, "torch", project.build.parent / "packages", project.build.parent / "gpu")
     assert found["status"] == "warn" and "has no CUDA, so the GPU is not used" in found["says"]
 
@@ -165,7 +191,11 @@ def test_a_host_compiler_too_new_for_nvcc(project, monkeypatch):
     too_new = f'case "$1" in --version) echo "g++ (Future) {newest + 1}.1.0"; exit;; esac\nexec {real} -U__GNUC__ -D__GNUC__={newest + 1} "$@"'
     monkeypatch.setenv("CXX", str(project.program("g++", too_new)))
     found = finding("g++")
-    assert found.status == "fail" and f"takes gcc up to {newest}" in found.says and f"CXX=g++-{newest}" in found.fix
+    assert (
+        found.status == "fail"
+        and f"takes gcc up to {newest}" in found.says
+        and f"CXX=g++-{newest}" in found.fix
+    )
     result = build(archs=["sm_80"], units=("cuda",), log=project.log)  # the real nvcc refuses it too
     assert not result.ok
     cause = next(c for c in result.causes if c["check"] == "host compiler")
@@ -184,14 +214,20 @@ def test_a_gcc_without_its_cxx_part(project, tmp_path):
     """g++ that cannot find its own cc1plus: what a gcc of one version with the g++ of another gives."""
     source = tmp_path / "a.cpp"
     source.write_text("int f();\n")
-    done = subprocess.run(["g++", f"-B{tmp_path}/", "-no-canonical-prefixes", "-c", source], capture_output=True, text=True,
-                          env={"PATH": str(tmp_path), "GCC_EXEC_PREFIX": f"{tmp_path}/none/"}, executable=shutil.which("g++"))  # fmt: skip
+    done = subprocess.run(
+        ["g++", f"-B{tmp_path}/", "-no-canonical-prefixes", "-c", source],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path), "GCC_EXEC_PREFIX": f"{tmp_path}/none/"},
+        executable=shutil.which("g++"),
+    )
     assert done.returncode != 0
     found = diagnose(done.stderr)
     assert found and found[0].check == "gcc and g++" and "cc1plus" in found[0].says, done.stderr
 
 
-# ---- headers and symbols ---------------------------------------------------------------------------------------------
+# ---- headers and symbols
+# ---------------------------------------------------------------------------------------------
 
 
 def test_a_deleted_header_of_ours(project):
@@ -210,7 +246,10 @@ def test_cutlass_missing(project, monkeypatch):
     (project.add / "v3_cute.cu").write_text('// Uses CuTe.\n#include <cute/tensor.hpp>\n#include "add.cuh"\n')
     found = finding("header")
     assert (
-        found.status == "fail" and "cute/tensor.hpp" in found.says and "CUTLASS" in found.says and "nvidia-cutlass==" in found.fix
+        found.status == "fail"
+        and "cute/tensor.hpp" in found.says
+        and "CUTLASS" in found.says
+        and "nvidia-cutlass==" in found.fix
     )
     result = build(archs=["sm_80"], units=("cuda",), log=project.log)
     assert [c["fix"] for c in result.causes] == [found.fix]
@@ -218,7 +257,11 @@ def test_cutlass_missing(project, monkeypatch):
 
 @pytest.mark.parametrize(
     ("header", "fix"),
-    [("Python.h", "python3-dev"), ("torch/csrc/stable/tensor.h", "torch=="), ("cuda_runtime.h", "cuda-toolkit")],
+    [
+        ("Python.h", "python3-dev"),
+        ("torch/csrc/stable/tensor.h", "torch=="),
+        ("cuda_runtime.h", "cuda-toolkit"),
+    ],
 )
 def test_headers_of_others(header, fix, tmp_path):
     source = tmp_path / "a.cpp"
@@ -227,12 +270,16 @@ def test_headers_of_others(header, fix, tmp_path):
     if done.returncode == 0:
         pytest.skip(f"this g++ finds {header} without being told where")
     found = diagnose(done.stderr)
-    assert found[0].check == "header" and header in found[0].says and fix in found[0].fix.replace("devel", "dev")
+    assert (
+        found[0].check == "header" and header in found[0].says and fix in found[0].fix.replace("devel", "dev")
+    )
 
 
 def test_undefined_symbol_when_linking_and_when_loading(project, tmp_path):
     project.edit(
-        project.add / "add.cuh", "struct AddArgs {", "namespace fs {\nint promised(const float* x, int n);\n}\nstruct AddArgs {"
+        project.add / "add.cuh",
+        "struct AddArgs {",
+        "namespace fs {\nint promised(const float* x, int n);\n}\nstruct AddArgs {",
     )
     source = tmp_path / "caller.cpp"
     source.write_text('#include "add.cuh"\nint call() { return fs::promised(nullptr, 1); }\n')
@@ -240,14 +287,20 @@ def test_undefined_symbol_when_linking_and_when_loading(project, tmp_path):
     linked = subprocess.run([*compile_, "-Wl,--no-undefined"], capture_output=True, text=True)
     subprocess.run(compile_, check=True)
     loaded = subprocess.run(
-        [sys.executable, "-c", f"import ctypes, os; ctypes.CDLL({str(tmp_path / 'caller.so')!r}, os.RTLD_NOW)"],
+        [
+            sys.executable,
+            "-c",
+            f"import ctypes, os; ctypes.CDLL({str(tmp_path / 'caller.so')!r}, os.RTLD_NOW)",
+        ],
         capture_output=True,
         text=True,
     )
     for text in (linked.stderr, loaded.stderr):
         found = diagnose(text)[0]
         assert found.check == "undefined symbol", text
-        assert "fs::promised(float const*, int)" in found.says and "declared in cuda/add/add.cuh:6" in found.says
+        assert (
+            "fs::promised(float const*, int)" in found.says and "declared in cuda/add/add.cuh:6" in found.says
+        )
 
 
 @needs_nvcc
@@ -266,10 +319,14 @@ def test_undefined_function_on_the_device(project):
     (failed,) = result.failed
     assert failed.variant == "v3_calls" and "promised" in failed.error
     (cause,) = result.causes
-    assert cause["check"] == "undefined symbol" and "promised(float): declared in cuda/add/add.cuh:6" in cause["says"]
+    assert (
+        cause["check"] == "undefined symbol"
+        and "promised(float): declared in cuda/add/add.cuh:6" in cause["says"]
+    )
 
 
-# ---- the build folder ------------------------------------------------------------------------------------------------
+# ---- the build folder
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_stale_lock_of_a_dead_process(project):
@@ -277,7 +334,11 @@ def test_a_stale_lock_of_a_dead_process(project):
     dead.wait()
     (report.folder_of(toolchain.detect()) / "lock").write_text(str(dead.pid))
     found = finding("lock")
-    assert found.status == "warn" and f"process {dead.pid} died" in found.says and found.fix == "python -m backend build"
+    assert (
+        found.status == "warn"
+        and f"process {dead.pid} died" in found.says
+        and found.fix == "python -m fusescope build"
+    )
     build(units=("cpu",), log=project.log)
     assert finding("lock").status == "ok"
 
@@ -298,12 +359,18 @@ def test_a_gpu_that_the_build_does_not_cover(project):
     build(archs=["sm_80"], log=project.log)
     found = examined(project, "architecture", fake_gpu(project, (9, 0)))
     assert found["status"] == "warn" and "sm_90a is here, built is sm_80" in found["says"]
-    assert found["fix"] == "python -m backend build --arch sm_80 sm_90a"
+    assert found["fix"] == "python -m fusescope build --arch sm_80 sm_90a"
     shutil.rmtree(project.build.parent / "gpu")
-    assert examined(project, "architecture", fake_gpu(project, (8, 6)))["status"] == "ok"  # sm_80 code runs on 8.6
+    assert (
+        examined(project, "architecture", fake_gpu(project, (8, 6)))["status"] == "ok"
+    )  # sm_80 code runs on 8.6
     shutil.rmtree(project.build.parent / "gpu")
     found = examined(project, "architecture", fake_gpu(project, (42, 0)))
-    assert found["status"] == "fail" and "does not know sm_420a" in found["says"] and "newer CUDA toolkit" in found["fix"]
+    assert (
+        found["status"] == "fail"
+        and "does not know sm_420a" in found["says"]
+        and "newer CUDA toolkit" in found["fix"]
+    )
 
 
 @pytest.mark.parametrize("size", ["16k", "100k"])  # too small for the objects; too small for the library
@@ -311,7 +378,10 @@ def test_no_space(size, project, tmp_path, monkeypatch):
     """A tiny file system: the doctor says so before, the build after."""
     small = tmp_path / "small"
     small.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small]).returncode != 0:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small]).returncode != 0
+    ):
         pytest.skip("mounting a tiny file system needs root")
     try:
         monkeypatch.setenv("FUSESCOPE_BUILD", str(small / "build"))
@@ -343,7 +413,8 @@ def test_folders_that_are_none(project, tmp_path, monkeypatch):
     assert finding("runs").status == "warn" and "may only be read" in finding("runs").says
 
 
-# ---- the rest --------------------------------------------------------------------------------------------------------
+# ---- the rest
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_each_finding_that_is_not_ok_names_a_fix(project):
@@ -351,7 +422,9 @@ def test_each_finding_that_is_not_ok_names_a_fix(project):
     assert {"driver", "torch", "packages", "nvcc", "g++", "ninja", "header", "build cache", "space"} <= {
         f.check for f in findings
     }
-    assert all(f.fix for f in findings if f.status != "ok") and all(f.status in ("ok", "warn", "fail") for f in findings)
+    assert all(f.fix for f in findings if f.status != "ok") and all(
+        f.status in ("ok", "warn", "fail") for f in findings
+    )
 
 
 def test_an_error_in_a_source_is_named_by_the_next_examination(project):
@@ -366,7 +439,10 @@ def test_an_error_in_a_source_is_named_by_the_next_examination(project):
     [
         ("nvcc fatal   : Unsupported gpu architecture 'compute_42'", "architecture"),
         ("ptxas error : Instruction 'wgmma.fence' not supported on .target 'sm_80'", "architecture"),
-        ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "architecture"),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            "architecture",
+        ),
         ("g++: fatal error: Killed signal terminated program cc1plus", "memory"),
         ("/bin/sh: 1: nvcc: not found", "nvcc"),
         ("/usr/bin/ld: cannot find -lcudart_static: No such file or directory", "CUDA toolkit"),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from backend.analysis.occupancy import LIMITS, theoretical
-from backend.core import toolchain
-from backend.core.archs import arch_of
-from backend.core.toolchain import find_cuda_tool
-from backend.kernels import plan, report
-from backend.kernels.build import compile_objects
+from fusescope.analysis.occupancy import LIMITS, theoretical
+from fusescope.core import toolchain
+from fusescope.core.archs import arch_of
+from fusescope.core.toolchain import find_cuda_tool
+from fusescope.kernels import plan, report
+from fusescope.kernels.build import compile_objects
 
 MAX_THREADS, STATIC_BYTES, REGISTERS, MAX_DYNAMIC, NEEDS_CLUSTER = 0, 1, 4, 8, 10
 """CUfunction_attribute of cuda.h."""
@@ -70,7 +70,13 @@ class Driver:
 
     def blocks(self, function, block: int, dynamic: int) -> int:
         value = ctypes.c_int()
-        self("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(value), function, block, ctypes.c_size_t(dynamic))
+        self(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            ctypes.byref(value),
+            function,
+            block,
+            ctypes.c_size_t(dynamic),
+        )
         return value.value
 
 
@@ -95,9 +101,13 @@ def test_blocks_on_an_sm_are_those_of_the_driver(tmp_path):
             for name, function in driver.functions(cubin.read_bytes()):
                 if driver.attribute(function, NEEDS_CLUSTER):
                     continue  # clusters are left out of the calculation, as its documentation says
-                most, static = driver.attribute(function, MAX_THREADS), driver.attribute(function, STATIC_BYTES)
+                most, static = (
+                    driver.attribute(function, MAX_THREADS),
+                    driver.attribute(function, STATIC_BYTES),
+                )
                 registers = driver.attribute(function, REGISTERS)
-                # of kernels with barriers of their own only the block that they are written for: those are left out, too
+                # of kernels with barriers of their own only the block that they are written for: those are
+                # left out, too
                 sizes = [b for b in (*BLOCKS, most) if b <= most] if barriers <= 1 else [most]
                 for dynamic in (d for d in DYNAMIC if d + static <= opt_in):
                     driver("cuFuncSetAttribute", function, MAX_DYNAMIC, dynamic)
@@ -113,7 +123,8 @@ def test_blocks_on_an_sm_are_those_of_the_driver(tmp_path):
 
 
 def test_the_machine_code_of_an_object_is_found(tmp_path):
-    """What the check above reads, also without a GPU: one cubin an object, and the kernel's registers in it."""
+    """What the check above reads, also without a GPU: one cubin an object, and the kernel's registers in
+    it."""
     tool = find_cuda_tool(toolchain.detect(), "cuobjdump")
     if tool is None:
         pytest.skip("cuobjdump is not installed")

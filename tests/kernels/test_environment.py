@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from backend.core import environment, nvml
+from fusescope.core import environment, nvml
 
 SLOW = {
     "index": 0,
@@ -25,9 +25,28 @@ FAST = SLOW | {"index": 1, "uuid": "GPU-bbbb", "name": "Fast", "compute_capabili
 THIRD = SLOW | {"index": 2, "uuid": "GPU-abcd", "name": "Third", "speed": 1}
 
 KEYS = {
-    "device", "device_name", "device_uuid", "compute_capability", "arch", "sms", "l2_bytes", "memory_bytes", "driver", "cuda", "torch",
-    "torch_cuda", "python", "nvcc", "gxx", "cpu_name", "cpu_threads", "llc_bytes", "git_commit", "git_dirty", "app_version",
-}  # fmt: skip
+    "device",
+    "device_name",
+    "device_uuid",
+    "compute_capability",
+    "arch",
+    "sms",
+    "l2_bytes",
+    "memory_bytes",
+    "driver",
+    "cuda",
+    "torch",
+    "torch_cuda",
+    "python",
+    "nvcc",
+    "gxx",
+    "cpu_name",
+    "cpu_threads",
+    "llc_bytes",
+    "git_commit",
+    "git_dirty",
+    "app_version",
+}
 
 
 @pytest.fixture
@@ -42,14 +61,23 @@ def three(monkeypatch):
 
 def test_the_cpu_is_described_fully_and_without_torch():
     code = (
-        "import json, sys; from backend.core import environment; facts = environment.collect()\n"
+        "import json, sys; from fusescope.core import environment; facts = environment.collect()\n"
         "print(json.dumps([facts, environment.devices(), environment.gpus(), [m for m in ('torch', 'numpy') if m in sys.modules]]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     facts, devices, gpus, imported = json.loads(done.stdout)
     assert set(facts) == KEYS and imported == []
-    assert facts["device"] == "cpu" and facts["device_name"] == facts["cpu_name"] and facts["device_uuid"] is None
-    assert facts["cpu_threads"] >= 1 and facts["memory_bytes"] > 1 << 28 and facts["torch"] and facts["app_version"]
+    assert (
+        facts["device"] == "cpu"
+        and facts["device_name"] == facts["cpu_name"]
+        and facts["device_uuid"] is None
+    )
+    assert (
+        facts["cpu_threads"] >= 1
+        and facts["memory_bytes"] > 1 << 28
+        and facts["torch"]
+        and facts["app_version"]
+    )
     assert devices[-1] == "cpu" and isinstance(gpus, list)
     assert os.uname().nodename not in {v for v in facts.values() if isinstance(v, str)}
 
@@ -84,12 +112,16 @@ def test_a_gpu_is_described_by_nvml(three):
     assert facts["device_name"] == "Fast" and facts["device_uuid"] == "GPU-bbbb"
     assert (facts["compute_capability"], facts["arch"], facts["sms"]) == ("9.0", "sm_90a", 30)
     assert (facts["driver"], facts["cuda"]) == ("580.1", "13.0")
-    assert environment.collect("cuda:1")["arch"] == "sm_75" and environment.collect("cuda")["device_uuid"] == "GPU-bbbb"
+    assert (
+        environment.collect("cuda:1")["arch"] == "sm_75"
+        and environment.collect("cuda")["device_uuid"] == "GPU-bbbb"
+    )
 
 
 def test_devices_that_are_not_there_are_named_with_what_is(three):
     with pytest.raises(
-        ValueError, match=r"no device cuda:7 here; there is cuda:0 \(Fast\), cuda:1 \(Slow\), cuda:2 \(Third\), cpu"
+        ValueError,
+        match=r"no device cuda:7 here; there is cuda:0 \(Fast\), cuda:1 \(Slow\), cuda:2 \(Third\), cpu",
     ):
         environment.collect("cuda:7")
     with pytest.raises(ValueError, match="a device is cpu, cuda or cuda:N, not 'gpu0'"):
@@ -115,7 +147,11 @@ def test_nvidia_smi_answers_where_the_nvml_package_is_missing(monkeypatch, tmp_p
     nvml._by_nvidia_smi.cache_clear()
     try:
         (gpu,) = nvml.gpus()
-        assert (gpu["name"], gpu["compute_capability"], gpu["memory_bytes"]) == ("NVIDIA H200", "9.0", 143771 << 20)
+        assert (gpu["name"], gpu["compute_capability"], gpu["memory_bytes"]) == (
+            "NVIDIA H200",
+            "9.0",
+            143771 << 20,
+        )
         assert nvml.versions() == ("580.95.05", None) and "driver" not in gpu
     finally:
         nvml._by_nvidia_smi.cache_clear()
@@ -128,5 +164,8 @@ def test_cuda_and_nvml_mean_the_same_gpu():
     torch.cuda.init()
     for i in range(torch.cuda.device_count()):
         facts, properties = environment.collect(f"cuda:{i}"), torch.cuda.get_device_properties(i)
-        assert facts["device_uuid"] == f"GPU-{properties.uuid}" and facts["sms"] == properties.multi_processor_count
+        assert (
+            facts["device_uuid"] == f"GPU-{properties.uuid}"
+            and facts["sms"] == properties.multi_processor_count
+        )
         assert facts["l2_bytes"] == properties.L2_cache_size

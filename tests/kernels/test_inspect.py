@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from backend.core import toolchain
-from backend.core.errors import BuildError
-from backend.kernels import inspect
+from fusescope.core import toolchain
+from fusescope.core.errors import BuildError
+from fusescope.kernels import inspect
 
 pytestmark = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 
@@ -49,7 +49,9 @@ def test_a_kernel_that_does_not_compile_gives_the_compilers_error(project):
 
 def test_missing_tools_name_what_to_install(project, monkeypatch):
     monkeypatch.setattr(inspect, "find_cuda_tool", lambda chain, name: None)
-    with pytest.raises(BuildError, match=r"cuobjdump and nvdisasm missing.*pip install nvidia-cuda-cuobjdump"):
+    with pytest.raises(
+        BuildError, match=r"cuobjdump and nvdisasm missing.*pip install nvidia-cuda-cuobjdump"
+    ):
         inspect.sass("add", "v1_one_element", "sm_80")
     monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
     with pytest.raises(BuildError, match="nvcc, the CUDA compiler, is missing"):

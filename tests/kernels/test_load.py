@@ -9,14 +9,16 @@ import pytest
 
 
 def run(project, code: str, **environment: str) -> str:
-    done = project.python("from backend import kernels\nimport torch\n" + textwrap.dedent(code), **environment)
+    done = project.python(
+        "from fusescope import kernels\nimport torch\n" + textwrap.dedent(code), **environment
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_importing_and_reading_reports_needs_no_torch(project):
     code = (
-        "import sys\nfrom backend import kernels\nfrom backend.kernels import build, report, inspect\n"
+        "import sys\nfrom fusescope import kernels\nfrom fusescope.kernels import build, report, inspect\n"
         "kernels.register_fakes({}); report.state(); report.latest()\nprint([m for m in ('torch', 'numpy', 'pandas') if m in sys.modules])"
     )
     done = project.python(code)
@@ -40,7 +42,7 @@ def test_call_runs_the_kernel_and_builds_it_first_where_needed(project):
 
 CALLS = """
 import json, re, sys
-from backend.core.errors import Unsupported
+from fusescope.core.errors import Unsupported
 
 def said(ask, kind):
     try: ask()
@@ -104,7 +106,7 @@ def test_a_process_whose_sources_changed_says_so_and_goes_on_with_the_old(projec
         project,
         """
         import os, pathlib
-        from backend.core.errors import BuildError
+        from fusescope.core.errors import BuildError
         a = torch.ones(3)
         kernels.load("cpu")
         file = pathlib.Path(os.environ["FUSESCOPE_CUDA"], "add", "cpu.cpp")
@@ -114,7 +116,11 @@ def test_a_process_whose_sources_changed_says_so_and_goes_on_with_the_old(projec
         print(kernels.call("add", a, a, impl="cpu").sum().item())
         """,
     )
-    assert "changed after this process loaded them" in out and "start a new process" in out and out.endswith("6.0\n")
+    assert (
+        "changed after this process loaded them" in out
+        and "start a new process" in out
+        and out.endswith("6.0\n")
+    )
 
 
 def test_fake_kernels_make_the_operator_traceable(project):
@@ -143,12 +149,12 @@ def test_the_cuda_library_is_built_for_this_gpu_and_runs(project):
     out = run(
         project,
         """
-        from backend.core.sources import families
+        from fusescope.core.sources import families
         a, b = torch.randn(1001, device="cuda"), torch.randn(1001, device="cuda")
         names = [v.name for v in families()["add"].variants if v.device == "cuda"]
         for impl in (*names, "auto"):
             assert torch.equal(kernels.call("add", a, b, impl=impl), a + b), impl
-        from backend.kernels import report
+        from fusescope.kernels import report
         print(kernels.choose("add", "cuda") == names[-1], all(report.state()["add"][n]["status"] == "built" for n in names))
         """,
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from backend import masks
+from fusescope import masks
 
 GAMMA, M = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -45,7 +45,9 @@ FORMULAS = {
     "sliding_window": lambda q, k, v, s: -v["left"] <= k - q <= v["right"],
     "dilated": lambda q, k, v, s: abs(q - k) <= v["window"] * v["dilation"] and (q - k) % v["dilation"] == 0,
     "strided": lambda q, k, v, s: k <= q and (q - k < v["window"] or (q - k) % v["stride"] == 0),
-    "fixed": lambda q, k, v, s: k <= q and (q // v["block"] == k // v["block"] or k % v["block"] >= v["block"] - v["summary"]),
+    "fixed": lambda q, k, v, s: (
+        k <= q and (q // v["block"] == k // v["block"] or k % v["block"] >= v["block"] - v["summary"])
+    ),
     "longformer": longformer,
     "bigbird": lambda q, k, v, s: longformer(q, k, v, s) or drawn(v, q // v["block"], k // v["block"], s),
     "prefix_lm": lambda q, k, v, s: k <= q or k < v["prefix"],
@@ -56,7 +58,7 @@ FORMULAS = {
     ),
     "padding": lambda q, k, v, s: k < v["lengths"][0],
     "random": lambda q, k, v, s: score(v["seed"], q, k) / 2**64 < v["density"],
-}  # fmt: skip
+}
 
 SMALL = {
     "sliding_window": {"left": 5, "right": 2},
@@ -93,7 +95,9 @@ def test_formula(name, seq_q, seq_k):
         got = got[0]
     v = mask.bind(seq_q, seq_k).values
     shift = seq_k - seq_q
-    expected = np.array([[FORMULAS[name](i + shift, j, v, seq_k) for j in range(seq_k)] for i in range(seq_q)])
+    expected = np.array(
+        [[FORMULAS[name](i + shift, j, v, seq_k) for j in range(seq_k)] for i in range(seq_q)]
+    )
     assert got.dtype == np.bool_
     assert np.array_equal(got, expected), np.argwhere(got != expected)[:5]
 
@@ -107,7 +111,9 @@ def test_draws_where_queries_stand_before_the_first_key(name):
     assert np.array_equal(mask.dense(21, 8), expected)
 
 
-@pytest.mark.parametrize("seq,w,g,block", [(511, 32, 32, 16), (512, 64, 64, 64), (2047, 64, 64, 64), (2048, 128, 64, 64)])
+@pytest.mark.parametrize(
+    "seq,w,g,block", [(511, 32, 32, 16), (512, 64, 64, 64), (2047, 64, 64, 64), (2048, 128, 64, 64)]
+)
 def test_defaults_depend_on_the_keys(seq, w, g, block):
     def values(name):
         return masks.load(name).bind(1, seq).values
@@ -117,7 +123,13 @@ def test_defaults_depend_on_the_keys(seq, w, g, block):
     assert values("strided") == {"window": w, "stride": w}
     assert values("fixed") == {"block": w, "summary": w // 8}
     assert values("longformer") == {"window": w, "global_tokens": g}
-    assert values("bigbird") == {"window": w, "global_tokens": g, "random_blocks": 3, "block": block, "seed": 0}
+    assert values("bigbird") == {
+        "window": w,
+        "global_tokens": g,
+        "random_blocks": 3,
+        "block": block,
+        "seed": 0,
+    }
     assert values("prefix_lm") == {"prefix": seq // 4}
     assert sum(values("document")["lengths"]) == seq and len(values("document")["lengths"]) == 4
     assert values("document")["causal"] is False

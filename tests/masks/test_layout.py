@@ -3,18 +3,33 @@
 import numpy as np
 import pytest
 
-from backend import masks
-from backend.masks import layout, sparse
+from fusescope import masks
+from fusescope.masks import layout, sparse
 
-MASKS = ["full", "causal", "bigbird:window=3,global_tokens=2,block=4", "sliding_window:left=9,right=0", "random:density=0.02", "document",
-         "padding:lengths=50+0+13", "document:lengths=20+30/50"]  # fmt: skip
+MASKS = [
+    "full",
+    "causal",
+    "bigbird:window=3,global_tokens=2,block=4",
+    "sliding_window:left=9,right=0",
+    "random:density=0.02",
+    "document",
+    "padding:lengths=50+0+13",
+    "document:lengths=20+30/50",
+]
 
 
 def by_hand(dense, tile):
     """Kept elements and size of every tile, with loops."""
     rows, columns = -(-dense.shape[0] // tile), -(-dense.shape[1] // tile)
-    pieces = [[dense[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] for j in range(columns)] for i in range(rows)]
-    return np.array([[p.sum() for p in row] for row in pieces]), np.array([[p.size for p in row] for row in pieces]), pieces
+    pieces = [
+        [dense[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] for j in range(columns)]
+        for i in range(rows)
+    ]
+    return (
+        np.array([[p.sum() for p in row] for row in pieces]),
+        np.array([[p.size for p in row] for row in pieces]),
+        pieces,
+    )
 
 
 @pytest.mark.parametrize("tile", [1, 8, 13, 64, 300])
@@ -65,7 +80,8 @@ def test_identical_bitmaps_are_stored_once():
 
 
 def test_known_shares_of_live_tiles():
-    """At S = 4096 BigBird has 30 % of its 128-tiles live and 15 % of its 64-tiles; a window touches each neighbour it reaches."""
+    """At S = 4096 BigBird has 30 % of its 128-tiles live and 15 % of its 64-tiles; a window touches each
+    neighbour it reaches."""
     bigbird = masks.load("bigbird").bind(4096, 4096)
     assert layout.tiles(bigbird, tile=128).live_share == pytest.approx(0.30, abs=0.01)
     assert layout.tiles(bigbird, tile=64).live_share == pytest.approx(0.15, abs=0.01)
@@ -75,7 +91,10 @@ def test_known_shares_of_live_tiles():
 
 
 def test_large_tiles_do_not_overflow():
-    assert layout.tiles(masks.load("full"), 700, tile=600).counts.tolist() == [[360000, 60000], [60000, 10000]]
+    assert layout.tiles(masks.load("full"), 700, tile=600).counts.tolist() == [
+        [360000, 60000],
+        [60000, 10000],
+    ]
 
 
 def test_imbalance():

@@ -1,12 +1,13 @@
-"""Names, values and texts of masks; dense matrices from arrays and files; what is refused, and how it is said."""
+"""Names, values and texts of masks; dense matrices from arrays and files; what is refused, and how it is
+said."""
 
 import pickle
 
 import numpy as np
 import pytest
 
-from backend import masks
-from backend.masks._draw import splitmix64
+from fusescope import masks
+from fusescope.masks.common.draw import splitmix64
 
 
 def test_splitmix64_known_answers():
@@ -18,9 +19,17 @@ def test_splitmix64_known_answers():
 
 @pytest.mark.parametrize(
     "text",
-    ["full", "causal", "bigbird:window=64,seed=1", "document:lengths=3+5+9,causal=true", "document:lengths=3+5/4+4", "padding:lengths=3+5+9",
-     "random:density=0.25", "sliding_window:left=3,right=0"],
-)  # fmt: skip
+    [
+        "full",
+        "causal",
+        "bigbird:window=64,seed=1",
+        "document:lengths=3+5+9,causal=true",
+        "document:lengths=3+5/4+4",
+        "padding:lengths=3+5+9",
+        "random:density=0.25",
+        "sliding_window:left=3,right=0",
+    ],
+)
 def test_text_round_trip(text):
     mask = masks.parse(text)
     assert str(mask) == text
@@ -55,7 +64,10 @@ def test_masks_are_immutable():
         ("layout", "unknown mask 'layout'"),
         ("_draw", "unknown mask '_draw'"),
         ("causal:window=3", "mask causal takes no parameters, not 'window'"),
-        ("bigbird:windows=3", "mask bigbird takes window, global_tokens, random_blocks, block, seed, not 'windows'"),
+        (
+            "bigbird:windows=3",
+            "mask bigbird takes window, global_tokens, random_blocks, block, seed, not 'windows'",
+        ),
         ("bigbird:window", "'window' is not of the form key=value"),
         ("bigbird:", "ends with a colon"),
         ("bigbird:window=3,window=4", "gives window twice"),
@@ -122,7 +134,11 @@ def test_dense_matrix_and_file(tmp_path):
     kept = array.copy()
     array[:] = False
     assert np.array_equal(mask.dense(5, 9), kept)
-    assert mask == masks.from_dense(kept) and hash(mask) == hash(masks.from_dense(kept)) and mask != masks.from_dense(array)
+    assert (
+        mask == masks.from_dense(kept)
+        and hash(mask) == hash(masks.from_dense(kept))
+        and mask != masks.from_dense(array)
+    )
     np.save(tmp_path / "my,mask.npy", kept)
     text = f"file:{tmp_path}/my,mask.npy"
     loaded = masks.parse(text)
@@ -147,7 +163,9 @@ def test_files_that_hold_no_mask(tmp_path):
     np.save(tmp_path / "object.npy", np.array([{}], dtype=object), allow_pickle=True)
     (tmp_path / "text.npy").write_text("not an array")
     header = b"{'descr': '|b1', 'fortran_order': False, 'shape': (1000000, 1000000), }"
-    (tmp_path / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + header.ljust(117) + b"\n")
+    (tmp_path / "huge.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + header.ljust(117) + b"\n"
+    )
     for file in tmp_path.iterdir():
         with pytest.raises(ValueError, match="file:"):
             masks.parse(f"file:{file}")

@@ -1,4 +1,5 @@
-"""Boolean matrices from .npy, .npz, .csv and .mtx: the same mask from each, and every kind of wrong or hostile file in one sentence."""
+"""Boolean matrices from .npy, .npz, .csv and .mtx: the same mask from each, and every kind of wrong or
+hostile file in one sentence."""
 
 import io
 import struct
@@ -9,8 +10,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from backend import masks
-from backend.masks import _files
+from fusescope import masks
+from fusescope.masks.common import files as _files
 
 
 def written(folder, kept):
@@ -22,7 +23,9 @@ def written(folder, kept):
     np.savetxt(folder / "spaces.csv", kept, fmt="%3d", delimiter=" ")
     text = "# a comment\r\n" + "\r\n".join("; ".join(str(bool(x)) for x in row) for row in kept) + "\r\n\r\n"
     (folder / "words.csv").write_text(text)
-    scipy.io.mmwrite(folder / "pattern.mtx", scipy.sparse.coo_array(kept), field="pattern", symmetry="general")
+    scipy.io.mmwrite(
+        folder / "pattern.mtx", scipy.sparse.coo_array(kept), field="pattern", symmetry="general"
+    )
     scipy.io.mmwrite(folder / "real.mtx", scipy.sparse.coo_array(kept * 0.5), comment="two\nlines")
     scipy.io.mmwrite(folder / "dense.mtx", kept.astype(int))
     return sorted(folder.iterdir())
@@ -44,7 +47,9 @@ def test_every_format_gives_the_same_mask(tmp_path, rows, columns, density):
 def test_symmetric_matrix_market(tmp_path):
     kept = np.random.default_rng(1).random((9, 9)) < 0.2
     kept |= kept.T
-    scipy.io.mmwrite(tmp_path / "sparse.mtx", scipy.sparse.coo_array(kept), field="pattern", symmetry="symmetric")
+    scipy.io.mmwrite(
+        tmp_path / "sparse.mtx", scipy.sparse.coo_array(kept), field="pattern", symmetry="symmetric"
+    )
     scipy.io.mmwrite(tmp_path / "dense.mtx", kept.astype(int), symmetry="symmetric")
     for file in tmp_path.iterdir():
         assert "symmetric" in file.read_text().splitlines()[0]
@@ -139,7 +144,8 @@ def test_hostile_archives_are_refused_and_never_unpickled(tmp_path, name):
 
 
 def test_an_archive_that_grows_is_not_unpacked(tmp_path, monkeypatch):
-    """A claim within the limit is read as far as it goes and no further: 64 MB of zeros behind it stay packed."""
+    """A claim within the limit is read as far as it goes and no further: 64 MB of zeros behind it stay
+    packed."""
     read = []
     real = zipfile.ZipExtFile.read
     monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda self, n=-1: read.append(n) or real(self, n))

@@ -1,9 +1,10 @@
-"""The predicate gives the same in torch as in NumPy: on tensors, under vmap, in FlexAttention and in a compiled function."""
+"""The predicate gives the same in torch as in NumPy: on tensors, under vmap, in FlexAttention and in a
+compiled function."""
 
 import numpy as np
 import pytest
 
-from backend import masks
+from fusescope import masks
 
 torch = pytest.importorskip("torch")
 
@@ -11,7 +12,9 @@ SEQ_Q, SEQ_K = 40, 56
 
 
 def example(name):
-    return masks.load(name, **{"padding": {"lengths": [56, 7, 30]}, "document": {"lengths": [[20, 30], [56]]}}.get(name, {}))
+    return masks.load(
+        name, **{"padding": {"lengths": [56, 7, 30]}, "document": {"lengths": [[20, 30], [56]]}}.get(name, {})
+    )
 
 
 @pytest.mark.parametrize("name", masks.names())
@@ -56,7 +59,9 @@ def test_draws_at_the_ends_of_their_range():
     bound = mask.bind(1 << 20, 1 << 20)
     q = np.array([0, 1, (1 << 19) + 3, (1 << 20) - 1])[:, None]
     k = np.array([0, 5, (1 << 20) - 1])[None]
-    assert np.array_equal(bound.predicate(torch.from_numpy(q), torch.from_numpy(k)).numpy(), bound.predicate(q, k))
+    assert np.array_equal(
+        bound.predicate(torch.from_numpy(q), torch.from_numpy(k)).numpy(), bound.predicate(q, k)
+    )
 
 
 def test_compiled_without_a_break():

@@ -1,12 +1,13 @@
-"""Fixtures of the measuring tests: quick settings, and ceilings that no timing of a loaded test machine can pass or fail by chance."""
+"""Fixtures of the measuring tests: quick settings, and ceilings that no timing of a loaded test machine can
+pass or fail by chance."""
 
 from pathlib import Path
 
 import pytest
 
-from backend.core.records import BenchSpec
-from backend.core.reporter import Collect
-from backend.measure import ceilings
+from fusescope.core.records import BenchSpec
+from fusescope.core.reporter import Collect
+from fusescope.measure.device import ceilings
 
 HERE = Path(__file__).parent
 
@@ -33,11 +34,18 @@ def wrong():
 
 @pytest.fixture
 def quick(known_ceilings):
-    """bench(impls, baseline="eager", **changes) -> the reporter, on tensor add with 1000 elements and short sampling."""
-    from backend.measure import bench
+    """bench(impls, baseline="eager", **changes) -> the reporter, on tensor add with 1000 elements and short
+    sampling."""
+    from fusescope.measure import bench
 
     def run(impls, baseline="eager", reporter=None, **changes):
-        settings = {"cases": ({"n": 1000},), "cache": "warm", "budget_s": 0.2, "min_s": 0.01, "min_samples": 5} | changes
+        settings = {
+            "cases": ({"n": 1000},),
+            "cache": "warm",
+            "budget_s": 0.2,
+            "min_s": 0.01,
+            "min_samples": 5,
+        } | changes
         reporter = reporter or Collect()
         bench.run(BenchSpec(op="add", impls=tuple(impls), baseline=baseline, **settings), reporter)
         return reporter

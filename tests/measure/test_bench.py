@@ -5,16 +5,19 @@ import json
 import pytest
 import torch
 
-from backend.core.errors import BuildError, Cancelled
-from backend.core.records import BenchSpec, Record
-from backend.core.reporter import Collect
-from backend.measure import bench, ceilings, compare
+from fusescope.core.errors import BuildError, Cancelled
+from fusescope.core.records import BenchSpec, Record
+from fusescope.core.reporter import Collect
+from fusescope.measure import bench, compare
+from fusescope.measure.device import ceilings
 
 
 def test_a_comparison_on_the_cpu(quick, wrong):
     slower = wrong("slower")
     reporter = quick([slower, "eager"], cases=({"n": 1000}, {"n": 50_000}), cache="both")
-    assert [(r.case["n"], r.impl) for r in reporter.records] == [(n, i) for n in (1000, 50_000) for i in (slower, "eager")]
+    assert [(r.case["n"], r.impl) for r in reporter.records] == [
+        (n, i) for n in (1000, 50_000) for i in (slower, "eager")
+    ]
     for r in reporter.records:
         assert r.status == "ok" and r.device == "cpu" and r.dtype == "float32" and not r.throttled
         t = r.time_ms
@@ -25,7 +28,12 @@ def test_a_comparison_on_the_cpu(quick, wrong):
         assert r.tflops.effective == r.tflops.executed == pytest.approx(r.case["n"] / t.eager.median / 1e9)
     slow, base = reporter.records[:2]
     assert slow.speedup.verdict == "slower" and slow.speedup.high < 0.5 and len(slow.source_hash) == 16
-    assert (base.speedup.median, base.speedup.low, base.speedup.high, base.speedup.verdict) == (1.0, 1.0, 1.0, "cannot tell")
+    assert (base.speedup.median, base.speedup.low, base.speedup.high, base.speedup.verdict) == (
+        1.0,
+        1.0,
+        1.0,
+        "cannot tell",
+    )
     assert slow.time_ms.eager.median > 2, "it sleeps two milliseconds"
 
 
@@ -41,10 +49,16 @@ def test_records_and_samples_survive_json(quick, wrong):
         (impl, mode) for impl in ("right", "eager") for mode in ("eager", "eager_cold")
     }
     json.dumps(reporter.facts, allow_nan=False)
-    assert reporter.facts["device"] == "cpu" and reporter.facts["ceilings"]["copy_gbps"] and reporter.facts["sources"]
+    assert (
+        reporter.facts["device"] == "cpu"
+        and reporter.facts["ceilings"]["copy_gbps"]
+        and reporter.facts["sources"]
+    )
 
 
-@pytest.mark.parametrize("cache, modes", [("warm", {"eager"}), ("cold", {"eager_cold"}), ("both", {"eager", "eager_cold"})])
+@pytest.mark.parametrize(
+    "cache, modes", [("warm", {"eager"}), ("cold", {"eager_cold"}), ("both", {"eager", "eager_cold"})]
+)
 def test_only_what_was_asked_is_taken(quick, cache, modes):
     (record,) = quick(["eager"], cache=cache).records
     assert {m for m in ("eager", "eager_cold", "graph", "graph_cold") if getattr(record.time_ms, m)} == modes
@@ -65,7 +79,11 @@ def test_failures_are_results_and_the_others_go_on(quick, wrong, function, statu
     reporter = quick([name, "eager"], cases=({"n": 500}, {"n": 501}))
     for n in (500, 501):
         bad, good = (r for r in reporter.records if r.case["n"] == n)
-        assert (bad.impl, bad.status) == (name, status) and bad.reason.startswith(says) and "\n" not in bad.reason
+        assert (
+            (bad.impl, bad.status) == (name, status)
+            and bad.reason.startswith(says)
+            and "\n" not in bad.reason
+        )
         assert good.status == "ok" and good.speedup is not None
 
 
@@ -77,11 +95,14 @@ def test_memory_that_ends_while_sampling_is_a_result(quick, wrong):
 def test_a_refusal_of_strides_is_said_and_is_no_error(quick, wrong):
     reporter = quick([wrong("refuses_strides"), "eager"])
     assert [r.status for r in reporter.records] == ["ok", "ok"]
-    assert any("does not take non-contiguous inputs: only contiguous tensors are taken" in line for line in reporter.lines)
+    assert any(
+        "does not take non-contiguous inputs: only contiguous tensors are taken" in line
+        for line in reporter.lines
+    )
 
 
 def test_a_kernel_of_another_device_is_unsupported(quick):
-    from backend.core.sources import families
+    from fusescope.core.sources import families
 
     cuda = next(v.name for v in families()["add"].variants if v.device == "cuda")
     record = quick([cuda, "eager"]).records[0]
@@ -106,7 +127,7 @@ def test_our_kernel_and_auto(quick):
 
 
 def test_kernels_that_do_not_build_are_errors_beside_their_peers(quick, monkeypatch):
-    from backend import kernels
+    from fusescope import kernels
 
     def fails(device_type):
         raise BuildError("g++ is missing", log="the compiler's words")
@@ -114,7 +135,10 @@ def test_kernels_that_do_not_build_are_errors_beside_their_peers(quick, monkeypa
     monkeypatch.setattr(kernels, "load", fails)
     reporter = quick(["cpu", "eager"])
     ours, eager = reporter.records
-    assert (ours.status, ours.reason) == ("error", "the kernels could not be built: g++ is missing") and eager.status == "ok"
+    assert (ours.status, ours.reason) == (
+        "error",
+        "the kernels could not be built: g++ is missing",
+    ) and eager.status == "ok"
     assert any("the compiler's words" in line for line in reporter.lines)
 
 
@@ -126,8 +150,12 @@ def test_what_has_a_record_is_not_measured_again(quick, wrong):
     again.records.extend(kept)
     quick([name, "eager"], cases=({"n": 100}, {"n": 200}), reporter=again)
     (new,) = again.records[len(kept) :]
-    assert (new.case["n"], new.impl) == (200, name) and new.speedup is not None, "the baseline was measured again as a partner"
-    assert {(impl, mode) for _, impl, mode, _, _ in again.raw} == {(name, "eager")}, "but without a second record or samples"
+    assert (new.case["n"], new.impl) == (200, name) and new.speedup is not None, (
+        "the baseline was measured again as a partner"
+    )
+    assert {(impl, mode) for _, impl, mode, _, _ in again.raw} == {(name, "eager")}, (
+        "but without a second record or samples"
+    )
     assert again.steps[-1][0] == again.steps[-1][1]
     quick([name, "eager"], cases=({"n": 100}, {"n": 200}), reporter=again)
     assert len(again.records) == 4
@@ -135,7 +163,9 @@ def test_what_has_a_record_is_not_measured_again(quick, wrong):
 
 def test_a_baseline_that_crashed_is_not_tried_again(quick, wrong):
     first = quick(["eager"], baseline="eager")
-    crashed = Record("add", "eager", first.records[0].case, "float32", "cpu", "crashed", "SIGSEGV (Segmentation fault)")
+    crashed = Record(
+        "add", "eager", first.records[0].case, "float32", "cpu", "crashed", "SIGSEGV (Segmentation fault)"
+    )
     again = Collect()
     again.records.append(crashed)
     said = []
@@ -143,7 +173,10 @@ def test_a_baseline_that_crashed_is_not_tried_again(quick, wrong):
     quick(["eager", wrong("right")], baseline="eager", reporter=again)
     assert [r.impl for r in again.records] == ["eager", wrong("right")] and "eager" not in said
     assert again.records[1].status == "ok" and again.records[1].speedup is None
-    assert any("no speed-ups for this case: the baseline eager is no partner any more" in line for line in again.lines)
+    assert any(
+        "no speed-ups for this case: the baseline eager is no partner any more" in line
+        for line in again.lines
+    )
 
 
 def test_a_stop_keeps_what_is_finished(quick, wrong):
@@ -174,7 +207,9 @@ def test_a_stop_works_between_samples(quick):
 
 
 def test_progress_counts_to_the_end_with_an_eta(quick, wrong):
-    steps = quick([wrong("right"), wrong("unsupported"), "eager"], cases=({"n": 100}, {"n": 200}), cache="both").steps
+    steps = quick(
+        [wrong("right"), wrong("unsupported"), "eager"], cases=({"n": 100}, {"n": 200}), cache="both"
+    ).steps
     done = [s[0] for s in steps]
     assert steps[0][:3] == (0, 18, "starting") and done == sorted(done) and steps[-1][:2] == (18, 18)
     assert all(s[3] >= 0 for s in steps) and steps[-1][3] == 0
@@ -196,7 +231,9 @@ def test_faster_than_the_hardware_is_an_error(quick, known_ceilings, monkeypatch
     known_ceilings.update(copy_gbps=1e-3, read_gbps=1e-3, l2_gbps=1e-3)
     asked = []
     measure = ceilings.measure
-    monkeypatch.setattr(ceilings, "measure", lambda d, t, refresh=False: (asked.append(refresh), measure(d, t))[1])
+    monkeypatch.setattr(
+        ceilings, "measure", lambda d, t, refresh=False: (asked.append(refresh), measure(d, t))[1]
+    )
     reporter = quick(["eager"])
     (record,) = reporter.records
     assert record.status == "error" and record.time_ms is None and record.accuracy is not None
@@ -206,7 +243,9 @@ def test_faster_than_the_hardware_is_an_error(quick, known_ceilings, monkeypatch
 
 def test_an_alarm_that_a_fresh_measurement_explains_is_none(quick, known_ceilings, monkeypatch):
     low = dict(known_ceilings, copy_gbps=1e-3, read_gbps=1e-3, l2_gbps=1e-3)
-    monkeypatch.setattr(ceilings, "measure", lambda d, t, refresh=False: dict(known_ceilings) if refresh else low)
+    monkeypatch.setattr(
+        ceilings, "measure", lambda d, t, refresh=False: dict(known_ceilings) if refresh else low
+    )
     reporter = quick(["eager"])
     assert reporter.records[0].status == "ok" and reporter.facts["ceilings"]["copy_gbps"] == 1e9
 

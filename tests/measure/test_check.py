@@ -1,12 +1,13 @@
-"""Correct first: wrong implementations are caught whatever their way of being wrong, and what is right passes."""
+"""Correct first: wrong implementations are caught whatever their way of being wrong, and what is right
+passes."""
 
 import pytest
 import torch
 
-from backend import ops
-from backend.measure.check import Case, compare
-from backend.measure.poison import poisoned
-from backend.ops.base import Tolerance
+from fusescope import ops
+from fusescope.measure.checking.check import Case, compare
+from fusescope.measure.checking.poison import poisoned
+from fusescope.ops.base import Tolerance
 
 TIGHT = Tolerance(1e-6, 1e-6)
 
@@ -20,7 +21,10 @@ TIGHT = Tolerance(1e-6, 1e-6)
         ("last_element", "1 of 1000 elements are out of tolerance; the worst, [999]"),
         ("ignores_strides", "on non-contiguous inputs: "),
         ("mutates", "it changed its input a"),
-        ("not_a_number", "1 of 1000 elements are NaN or infinite where the reference is not, or the reverse; the first, [500]"),
+        (
+            "not_a_number",
+            "1 of 1000 elements are NaN or infinite where the reference is not, or the reverse; the first, [500]",
+        ),
         ("infinite", "the first, [0], is -inf"),
         ("remembers", "on fresh values in the same tensors: "),
         ("coarse", "out of tolerance"),
@@ -35,7 +39,9 @@ def test_wrong_implementations_are_struck_out(quick, wrong, function, says):
     bad, good = sorted(reporter.records, key=lambda r: r.impl == "eager")
     assert bad.status == "wrong" and says in bad.reason, bad.reason
     assert bad.time_ms is None and bad.speedup is None and bad.tflops is None
-    assert good.status == "ok" and good.accuracy.max_abs < 1e-6, "damage done by one implementation reached another"
+    assert good.status == "ok" and good.accuracy.max_abs < 1e-6, (
+        "damage done by one implementation reached another"
+    )
     assert not any(line[1] == name for line in reporter.raw), "a wrong result has no samples"
 
 
@@ -101,7 +107,9 @@ def test_figures_of_accuracy():
     ref = torch.tensor([[1.0, 2.0], [4.0, 0.0]], dtype=torch.float64)
     out = torch.tensor([[1.0, 2.5], [4.0, 0.0]])
     judgement = compare(out, ref, Tolerance(0.1, 0.0))
-    assert judgement.accuracy.max_abs == pytest.approx(0.5) and judgement.accuracy.max_rel == pytest.approx(0.25)
+    assert judgement.accuracy.max_abs == pytest.approx(0.5) and judgement.accuracy.max_rel == pytest.approx(
+        0.25
+    )
     assert 0.99 < judgement.accuracy.cosine < 1
     assert "the worst, [0, 1], is 2.5, the reference 2, allowed difference 0.1" in judgement.reason
     exact = compare(ref.float(), ref, Tolerance(0.0, 0.0))

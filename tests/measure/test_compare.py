@@ -1,12 +1,13 @@
-"""Shuffled rounds and the stopping rule, with samplers that draw from known distributions instead of a clock."""
+"""Shuffled rounds and the stopping rule, with samplers that draw from known distributions instead of a
+clock."""
 
 import random
 
 import pytest
 
-from backend.core.errors import Cancelled
-from backend.measure import compare
-from backend.measure.compare import Stop, rounds, speedup
+from fusescope.core.errors import Cancelled
+from fusescope.measure import compare
+from fusescope.measure.compare import Stop, rounds, speedup
 
 
 class Drawn:
@@ -15,7 +16,13 @@ class Drawn:
     mode, cost_ms = "eager", 2.5
 
     def __init__(self, median=1.0, noise=0.003, seed=0, fail_after=None):
-        self.median, self.noise, self.rng, self.turns, self.fail_after = median, noise, random.Random(seed), 0, fail_after
+        self.median, self.noise, self.rng, self.turns, self.fail_after = (
+            median,
+            noise,
+            random.Random(seed),
+            0,
+            fail_after,
+        )
 
     def take(self, count):
         self.turns += 1
@@ -34,7 +41,9 @@ def test_every_round_holds_every_implementation_in_a_drawn_order():
     orders = {tuple(names[i : i + 4]) for i in range(0, len(names), 4)}
     assert all(sorted(order) == list("abcd") for order in orders) and len(orders) > 5
     assert all(len(found[n].rounds) == count == len(found[n].order) for n in "abcd")
-    assert {len(taken) for taken in found["a"].rounds} == {3}, "equally many in each round, so that flat samples can be cut again"
+    assert {len(taken) for taken in found["a"].rounds} == {3}, (
+        "equally many in each round, so that flat samples can be cut again"
+    )
     places = [found["a"].order.count(i) for i in range(4)]
     assert all(places), "every place in the order comes up"
 
@@ -52,7 +61,9 @@ def test_quiet_samples_converge_and_noisy_ones_say_that_they_did_not():
     noisy = rounds({"a": Drawn(noise=0.5)}, Stop(min_s=0.0, budget_s=0.02), 0)["a"]
     assert not noisy.converged and not noisy.time().converged
     slow = rounds({"a": Drawn(noise=0.0)}, Stop(min_s=0.0, budget_s=0.0), 0)["a"]
-    assert len(slow.rounds) == compare.FEWEST_ROUNDS and slow.converged, "fifteen equal samples, though no time was left"
+    assert len(slow.rounds) == compare.FEWEST_ROUNDS and slow.converged, (
+        "fifteen equal samples, though no time was left"
+    )
     few = rounds({"a": Drawn(noise=0.0)}, Stop(min_samples=20, min_s=0.0, budget_s=0.0), 0)["a"]
     assert not few.converged, "fewer samples than were asked for never converge"
 
@@ -69,7 +80,11 @@ def test_nothing_is_dropped():
 def test_state_is_kept_by_round():
     readings = iter(range(10**6))
     found = rounds({"a": Drawn(), "b": Drawn()}, QUICK, 0, state=lambda: {"n": next(readings)})
-    assert [s["n"] for s in found["a"].states] == [s["n"] for s in found["b"].states] == list(range(len(found["a"].rounds)))
+    assert (
+        [s["n"] for s in found["a"].states]
+        == [s["n"] for s in found["b"].states]
+        == list(range(len(found["a"].rounds)))
+    )
 
 
 def test_one_that_fails_drops_out_and_the_others_go_on():
@@ -92,7 +107,9 @@ def test_a_stop_ends_between_turns():
 
 
 def test_speedups_are_paired():
-    found = rounds({"slow": Drawn(2.0, seed=1), "fast": Drawn(1.0, seed=2), "same": Drawn(2.0, seed=3)}, QUICK, 0)
+    found = rounds(
+        {"slow": Drawn(2.0, seed=1), "fast": Drawn(1.0, seed=2), "same": Drawn(2.0, seed=3)}, QUICK, 0
+    )
     fast = speedup(found["slow"], found["fast"])
     assert fast.of == "eager" and fast.verdict == "faster" and fast.low < fast.median < fast.high
     assert fast.median == pytest.approx(2.0, rel=0.01)

@@ -4,8 +4,9 @@ import ctypes
 
 import pytest
 
-from backend.measure import device_state, driver, graph, launches
-from backend.measure.launches import Launch
+from fusescope.measure.device import device_state
+from fusescope.measure.timing import driver, graph, launches
+from fusescope.measure.timing.launches import Launch
 
 
 def test_faults_are_told_from_normal_reasons():
@@ -23,7 +24,8 @@ def test_the_state_of_a_cpu():
 
 def test_kernel_names_are_shortened():
     assert (
-        launches.short_name("void (anonymous namespace)::add_vectorised<float>(float const*, float*, long)") == "add_vectorised"
+        launches.short_name("void (anonymous namespace)::add_vectorised<float>(float const*, float*, long)")
+        == "add_vectorised"
     )
     assert (
         launches.short_name("void at::native::vectorized_elementwise_kernel<4, at::Functor<float>>(int)")
@@ -43,11 +45,16 @@ def launch(name="add", grid=100, block=256, registers=32, static=0, dynamic=0, l
 
 
 def test_resources_are_those_of_the_largest_launch():
-    small, large = launch("fill", grid=1), launch("attention", block=384, registers=168, static=1024, dynamic=134144 - 1024)
+    small, large = (
+        launch("fill", grid=1),
+        launch("attention", block=384, registers=168, static=1024, dynamic=134144 - 1024),
+    )
     r = launches.resources([small, large, small], (9, 0))
     assert (r.registers, r.shared, r.spills) == (168, 134144, 0) and r.occupancy == pytest.approx(12 / 64)
     assert launches.resources([], (9, 0)) is None
-    assert launches.resources([launch(local=64)], (9, 0)).spills is None, "local memory may be the kernel's own arrays"
+    assert launches.resources([launch(local=64)], (9, 0)).spills is None, (
+        "local memory may be the kernel's own arrays"
+    )
     assert launches.resources([launch(local=64)], (9, 0), spills=8).spills == 8
 
 
@@ -60,14 +67,22 @@ def test_backend_names():
 def test_the_struct_has_the_layout_of_cuda_h():
     p = launches._KernelNodeParams
     assert (p.func.offset, p.grid.offset, p.block.offset, p.shared.offset) == (0, 8, 20, 32)
-    assert (p.parameters.offset, p.extra.offset, p.kernel.offset, p.context.offset, ctypes.sizeof(p)) == (40, 48, 56, 64, 72)
+    assert (p.parameters.offset, p.extra.offset, p.kernel.offset, p.context.offset, ctypes.sizeof(p)) == (
+        40,
+        48,
+        56,
+        64,
+        72,
+    )
 
 
 def test_sets_that_exceed_l2():
     assert graph.sets_needed(200 << 20, 50 << 20) == 1
     assert graph.sets_needed(60 << 20, 50 << 20) == 3
     for size in (1 << 20, 3 << 20, 40 << 20):
-        assert (graph.sets_needed(size, 50 << 20) - 1) * size >= 2 * (50 << 20), "twice L2 lies between two uses of a set"
+        assert (graph.sets_needed(size, 50 << 20) - 1) * size >= 2 * (50 << 20), (
+            "twice L2 lies between two uses of a set"
+        )
     with pytest.raises(graph.CannotCapture, match="sets of 1000 bytes"):
         graph.sets_needed(1000, 50 << 20)
 
@@ -109,9 +124,12 @@ class TestGpu:
         torch.cuda._sleep(self.CYCLES)
 
     def test_graph_and_eager_find_the_planted_duration(self, known_ms):
-        from backend.measure.timer import CudaEager
+        from fusescope.measure.timing.timer import CudaEager
 
-        for sampler in (graph.CudaGraph([self.planted], "cuda:0", "graph"), CudaEager(self.planted, "cuda:0")):
+        for sampler in (
+            graph.CudaGraph([self.planted], "cuda:0", "graph"),
+            CudaEager(self.planted, "cuda:0"),
+        ):
             samples = sorted(sampler.take(10))
             assert 0.8 * known_ms < samples[5] < 1.5 * known_ms, sampler.mode
 
@@ -157,7 +175,9 @@ class TestGpu:
 
         x = torch.randn(1 << 20, device="cuda")
         found = launches.inspect(lambda: torch.relu(x + 1), "cuda:0")
-        assert len(found) == 2 and all(item.registers > 0 and item.threads >= 32 and item.blocks >= 1 for item in found)
+        assert len(found) == 2 and all(
+            item.registers > 0 and item.threads >= 32 and item.blocks >= 1 for item in found
+        )
         assert "elementwise" in launches.backend_name(found)
         capability = torch.cuda.get_device_capability()
         assert 0 < launches.resources(found, capability).occupancy <= 1
@@ -167,19 +187,26 @@ class TestGpu:
         assert state["sm_mhz"] > 0 and 0 < state["temperature_c"] < 120 and isinstance(state["faults"], list)
 
     def test_a_comparison(self, wrong):
-        from backend.core.records import BenchSpec
-        from backend.core.reporter import Collect
-        from backend.measure import bench
+        from fusescope.core.records import BenchSpec
+        from fusescope.core.reporter import Collect
+        from fusescope.measure import bench
 
         reporter = Collect()
         bad = ("unwritten", "unwritten_after_luck", "ignores_strides", "remembers")
         names = (wrong("right"), *(wrong(name) for name in bad), "eager", "v1_one_element")
-        bench.run(BenchSpec("add", names, ({"n": 1 << 22},), "eager", device="cuda:0", budget_s=1.0), reporter)
+        bench.run(
+            BenchSpec("add", names, ({"n": 1 << 22},), "eager", device="cuda:0", budget_s=1.0), reporter
+        )
         by_name = {r.impl.rpartition(":")[2]: r for r in reporter.records}
         assert {by_name[name].status for name in bad} == {"wrong"}
         for name in ("right", "eager", "v1_one_element"):
             r = by_name[name]
             assert r.status == "ok", r.reason
             assert all(getattr(r.time_ms, m).n >= 10 for m in ("eager", "eager_cold", "graph", "graph_cold"))
-            assert r.speedup.of == "graph" and r.resources.registers > 0 and 0 < r.resources.occupancy <= 1 and r.backend
+            assert (
+                r.speedup.of == "graph"
+                and r.resources.registers > 0
+                and 0 < r.resources.occupancy <= 1
+                and r.backend
+            )
         assert by_name["v1_one_element"].resources.spills == 0

@@ -3,15 +3,16 @@
 import pytest
 import torch
 
-from backend import ops
-from backend.core.records import BenchSpec
-from backend.kernels import report
-from backend.kernels.report import KernelResources
-from backend.measure import check, result
-from backend.measure.case import Candidate
-from backend.measure.compare import Series
-from backend.measure.launches import Launch
-from backend.ops.base import Cost, Implementation
+from fusescope import ops
+from fusescope.core.records import BenchSpec
+from fusescope.kernels import report
+from fusescope.kernels.report import KernelResources
+from fusescope.measure import result
+from fusescope.measure.case import Candidate
+from fusescope.measure.checking import check
+from fusescope.measure.compare import Series
+from fusescope.measure.timing.launches import Launch
+from fusescope.ops.base import Cost, Implementation
 
 SPEC = BenchSpec("add", ("v2", "eager"), ({"n": 1000},), "eager", dtype="float16", device="cuda:0")
 COST = Cost(1e9, 2e9, 3e6, 1e6)
@@ -23,9 +24,15 @@ def series(mode, ms, faults=()):
 
 
 def candidate(name="v2", kind="ours", faults=(), **ms):
-    info = Implementation(name, kind, "", ("cuda",), source="cuda/add/v2.cu" if kind == "ours" else None, source_hash="0" * 16)
-    c = Candidate(info, run=lambda: None, first_ms=12.0, series={m: series(m, t, faults) for m, t in ms.items()})
-    c.launches = [Launch("void (anonymous namespace)::add<float>(float*)", (64, 1, 1), (256, 1, 1), 40, 0, 0, 16)]
+    info = Implementation(
+        name, kind, "", ("cuda",), source="cuda/add/v2.cu" if kind == "ours" else None, source_hash="0" * 16
+    )
+    c = Candidate(
+        info, run=lambda: None, first_ms=12.0, series={m: series(m, t, faults) for m, t in ms.items()}
+    )
+    c.launches = [
+        Launch("void (anonymous namespace)::add<float>(float*)", (64, 1, 1), (256, 1, 1), 40, 0, 0, 16)
+    ]
     return c
 
 
@@ -36,10 +43,19 @@ def record(c, baseline):
 def test_rates_are_of_the_main_mode_and_name_both_counts():
     base = candidate("eager", "peer", graph=0.4, eager=1.0, graph_cold=0.8, eager_cold=2.0)
     r = record(candidate(graph=0.2, eager=1.0, graph_cold=0.4, eager_cold=2.0), base)
-    assert r.main_mode == "graph" and r.time_ms.graph.median == pytest.approx(0.2, rel=0.01) and r.time_ms.first == 12.0
-    assert r.tflops.effective == pytest.approx(1e9 / 0.2e-3 / 1e12, rel=0.01) and r.tflops.executed == 2 * r.tflops.effective
+    assert (
+        r.main_mode == "graph"
+        and r.time_ms.graph.median == pytest.approx(0.2, rel=0.01)
+        and r.time_ms.first == 12.0
+    )
+    assert (
+        r.tflops.effective == pytest.approx(1e9 / 0.2e-3 / 1e12, rel=0.01)
+        and r.tflops.executed == 2 * r.tflops.effective
+    )
     assert r.gbps == pytest.approx(4e6 / 0.2e-3 / 1e9, rel=0.01)
-    assert r.speedup.of == "graph" and r.speedup.median == pytest.approx(2.0) and r.speedup.verdict == "faster"
+    assert (
+        r.speedup.of == "graph" and r.speedup.median == pytest.approx(2.0) and r.speedup.verdict == "faster"
+    )
 
 
 def test_a_speedup_is_of_a_mode_that_both_have():
@@ -62,7 +78,11 @@ def test_spills_are_the_compilers_where_the_kernel_is_the_same(monkeypatch):
 
     def resources(family, impl, arch):
         asked.append((family, impl, arch))
-        return [KernelResources("void (anonymous namespace)::add<float>(float*)", 40, 0, 8, 0, 0)] if arch == "sm_90a" else []
+        return (
+            [KernelResources("void (anonymous namespace)::add<float>(float*)", 40, 0, 8, 0, 0)]
+            if arch == "sm_90a"
+            else []
+        )
 
     monkeypatch.setattr(report, "resources", resources)
     r = record(candidate(graph=0.2), candidate("eager", "peer", graph=0.2))
@@ -90,7 +110,9 @@ def test_inputs_that_do_not_fit_are_everybodys_result(quick, wrong, monkeypatch)
     monkeypatch.setattr(add, "inputs", inputs)
     records = quick(["eager", wrong("right")], cases=({"n": 777}, {"n": 778})).records
     assert [r.status for r in records] == ["oom", "oom", "ok", "ok"]
-    assert records[0].reason.startswith("the inputs and the reference of this case do not fit in memory: CUDA out of memory")
+    assert records[0].reason.startswith(
+        "the inputs and the reference of this case do not fit in memory: CUDA out of memory"
+    )
 
 
 def test_a_reference_that_does_not_fit_in_float64_says_so(monkeypatch):

@@ -1,12 +1,13 @@
-"""The promises of the statistics, on synthetic latencies: independent, correlated, heavy-tailed. Seeded, so never by luck."""
+"""The promises of the statistics, on synthetic latencies: independent, correlated, heavy-tailed. Seeded, so
+never by luck."""
 
 import math
 
 import numpy as np
 import pytest
 
-from backend.analysis import estimate
-from backend.analysis.statistics import (
+from fusescope.analysis import estimate
+from fusescope.analysis.statistics import (
     Interval,
     block_length,
     converged,
@@ -15,7 +16,7 @@ from backend.analysis.statistics import (
     ratio_interval,
     verdict,
 )
-from backend.core.records import BenchSpec
+from fusescope.core.records import BenchSpec
 
 TRIALS = 100
 

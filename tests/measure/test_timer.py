@@ -1,4 +1,5 @@
-"""The samplers against callables of known duration. Bounds are from below only: a loaded machine can always be slower."""
+"""The samplers against callables of known duration. Bounds are from below only: a loaded machine can always
+be slower."""
 
 import gc
 import json
@@ -7,9 +8,11 @@ import time
 import pytest
 import torch
 
-from backend.core import environment
-from backend.measure import alarm, ceilings, timer
-from backend.ops.base import Cost
+from fusescope.core import environment
+from fusescope.measure.checking import alarm
+from fusescope.measure.device import ceilings
+from fusescope.measure.timing import timer
+from fusescope.ops.base import Cost
 
 
 def sleeper(seconds):
@@ -102,7 +105,9 @@ def test_a_flush_is_larger_than_the_cache():
 def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
     monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path))
 
-    def best(run, device, inner=1, seconds=0):  # a product, which has seconds of its own, so slow that no larger one is tried
+    def best(
+        run, device, inner=1, seconds=0
+    ):  # a product, which has seconds of its own, so slow that no larger one is tried
         run()
         return 4e-2 if seconds else 1e-3
 
@@ -121,7 +126,9 @@ def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
         "a slower moment lowers nothing"
     )
     monkeypatch.setattr(ceilings, "_best_s", lambda run, device, inner=1, seconds=0: 5e-4)
-    assert ceilings.measure("cpu", ("float32",), refresh=True)["copy_gbps"] == pytest.approx(2 * first["copy_gbps"])
+    assert ceilings.measure("cpu", ("float32",), refresh=True)["copy_gbps"] == pytest.approx(
+        2 * first["copy_gbps"]
+    )
     (tmp_path / f"user-{__import__('os').getuid()}" / "ceilings.json").write_text("torn {")
     assert ceilings.measure("cpu", ("float32",))["copy_gbps"] == pytest.approx(2 * first["copy_gbps"])
 
@@ -158,6 +165,7 @@ def test_the_bound_of_the_alarm(cost, cold, l2, expected):
 def test_the_alarm_names_both_numbers():
     bound = alarm.bound_ms(Cost(1, 1, 1e9, 0), "float16", True, FIGURES, None)
     assert alarm.impossible(9.01, "graph_cold", bound) is None
-    assert "graph_cold took 8.9 ms, but the hardware needs 10 ms (1e+09 bytes at 100 GB/s)" in alarm.impossible(
-        8.9, "graph_cold", bound
+    assert (
+        "graph_cold took 8.9 ms, but the hardware needs 10 ms (1e+09 bytes at 100 GB/s)"
+        in alarm.impossible(8.9, "graph_cold", bound)
     )

@@ -1,10 +1,11 @@
-"""Implementations of tensor add, most of them wrong on purpose: every one must be caught, and the right ones must pass."""
+"""Implementations of tensor add, most of them wrong on purpose: every one must be caught, and the right ones
+must pass."""
 
 import time
 
 import torch
 
-from backend.core.errors import Unsupported
+from fusescope.core.errors import Unsupported
 
 _kept = {}
 

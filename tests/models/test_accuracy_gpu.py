@@ -1,11 +1,12 @@
-"""On a GPU: the bar of the fused model's error, every way judged, and figures of scores that are those of the CPU."""
+"""On a GPU: the bar of the fused model's error, every way judged, and figures of scores that are those of the
+CPU."""
 
 import pytest
 
-from backend import models
-from backend.core.reporter import Collect
-from backend.jobs.kinds import accuracy, scores
-from backend.store import tables
+from fusescope import models
+from fusescope.core.reporter import Collect
+from fusescope.jobs.kinds import accuracy, scores
+from fusescope.store import tables
 
 pytestmark = pytest.mark.gpu
 CASES = {
@@ -25,7 +26,9 @@ def judged(tmp_path, name, case, entries):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_fused_model_errs_at_most_twice_as_much_as_the_eager_one(tmp_path, case):
-    entries = [[w, d] for d in ("float16", "bfloat16") for w in ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")]
+    entries = [
+        [w, d] for d in ("float16", "bfloat16") for w in ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")
+    ]
     found = judged(tmp_path, "bert-base", CASES[case], entries)
     for (way, dtype), rows in found.items():
         bad = [(r["name"], r["relative_l2"], r["limit"]) for r in rows if not r["accepted"]]
@@ -37,7 +40,11 @@ def test_the_fused_model_errs_at_most_twice_as_much_as_the_eager_one(tmp_path, c
 @pytest.mark.parametrize("name", ["vit-base", "gpt2", "llama-small", "t5-small"])
 def test_every_family_is_judged_on_the_gpu(tmp_path, name):
     case = {"layers": 2} if name == "vit-base" else {"layers": 2, "seq": 96}
-    ways = [w.name for w in models.ways(name, "cuda:0") if w.reason is None and w.name in ("eager", "sdpa", "fusescope", "fused")]
+    ways = [
+        w.name
+        for w in models.ways(name, "cuda:0")
+        if w.reason is None and w.name in ("eager", "sdpa", "fusescope", "fused")
+    ]
     dtypes = (
         ("float16",) if name == "vit-base" else ("float32", "float16")
     )  # cuDNN convolves float32 patches in TF32 unless told not to
@@ -50,12 +57,19 @@ def test_scores_are_counted_as_on_the_cpu(tmp_path):
     found = []
     for device in ("cpu", "cuda:0"):
         spec = scores.validate(
-            {"model": "bert-small", "case": {"seq": 96, "batch": 2, "lengths": "96+31"}, "device": device, "tile": 16}
+            {
+                "model": "bert-small",
+                "case": {"seq": 96, "batch": 2, "lengths": "96+31"},
+                "device": device,
+                "tile": 16,
+            }
         )
         scores.run(spec, Collect(tmp_path / device / "artifacts"))
         found.append(tables.read(tmp_path / device, "scores"))
     for a, b in zip(*(f["layers"] for f in found), strict=True):
         for x, y in zip(a["heads"], b["heads"], strict=True):
             assert x["live"] == y["live"] and x["entropy"] == pytest.approx(y["entropy"], rel=1e-4)
-            assert x["below"] == pytest.approx(y["below"], abs=3), "an element on the threshold may fall to either side"
+            assert x["below"] == pytest.approx(y["below"], abs=3), (
+                "an element on the threshold may fall to either side"
+            )
             assert [s["tiles"] for s in x["skip"]] == [s["tiles"] for s in y["skip"]]

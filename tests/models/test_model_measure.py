@@ -1,13 +1,14 @@
-"""A comparison of ways from specification to records: what is right is timed, what is wrong is not, and the job and the verb around it."""
+"""A comparison of ways from specification to records: what is right is timed, what is wrong is not, and the
+job and the verb around it."""
 
 import json
 
 import pytest
 
-from backend import models
-from backend.core.records import Record
-from backend.core.reporter import Collect
-from backend.jobs.kinds import model as kind
+from fusescope import models
+from fusescope.core.records import Record
+from fusescope.core.reporter import Collect
+from fusescope.jobs.kinds import model as kind
 from tests.models.tiny_models import SIZES, case, save
 
 QUICK = {"cache": "warm", "budget_s": 0.2, "min_s": 0.01, "min_samples": 5}
@@ -16,7 +17,8 @@ QUICK = {"cache": "warm", "budget_s": 0.2, "min_s": 0.01, "min_samples": 5}
 @pytest.fixture
 def measured(monkeypatch):
     """measured(name, ways, **case) -> the reporter, on a device of absurd speed, so that the alarm rests."""
-    from backend.measure import ceilings, model
+    from fusescope.measure import model
+    from fusescope.measure.device import ceilings
 
     figures = {
         "copy_gbps": 1e9,
@@ -28,7 +30,12 @@ def measured(monkeypatch):
     monkeypatch.setattr(ceilings, "measure", lambda device, dtypes, refresh=False: dict(figures))
 
     def run(name, ways, **asked):
-        spec = {"op": models.op(name), "impls": ways, "cases": [SIZES | {"seq": 17} | asked], "device": "cpu"} | QUICK
+        spec = {
+            "op": models.op(name),
+            "impls": ways,
+            "cases": [SIZES | {"seq": 17} | asked],
+            "device": "cpu",
+        } | QUICK
         reporter = Collect()
         model.run(kind.validate(spec), reporter)
         return reporter
@@ -39,19 +46,35 @@ def measured(monkeypatch):
 def test_ways_of_a_model_become_records(measured):
     reporter = measured("bert-base", ["eager", "sdpa", "fused", "sdpa-graph"], lengths="9+17")
     records = {r.impl: r for r in reporter.records}
-    assert {n: r.status for n, r in records.items()} == {"eager": "ok", "sdpa": "ok", "fused": "ok", "sdpa-graph": "unsupported"}
+    assert {n: r.status for n, r in records.items()} == {
+        "eager": "ok",
+        "sdpa": "ok",
+        "fused": "ok",
+        "sdpa-graph": "unsupported",
+    }
     for r in (records[n] for n in ("eager", "sdpa", "fused")):
         assert r.op == "model:bert-base" and r.case == case("bert-base", lengths="9+17")
         assert r.accuracy.reference == "float64" and r.accuracy.max_abs < 1e-4
-        assert r.time_ms.first > 0 and r.time_ms.eager.n >= 5 and r.time_ms.graph is None and r.speedup.of == "eager"
+        assert (
+            r.time_ms.first > 0
+            and r.time_ms.eager.n >= 5
+            and r.time_ms.graph is None
+            and r.speedup.of == "eager"
+        )
         extra, seconds = r.extra, r.time_ms.eager.median / 1e3
-        assert extra["parameters"] == models.anatomy("bert-base", r.case)[0].count and extra["valid_tokens"] == 26
+        assert (
+            extra["parameters"] == models.anatomy("bert-base", r.case)[0].count
+            and extra["valid_tokens"] == 26
+        )
         assert extra["throughput"]["tokens_per_s"] == pytest.approx(26 / seconds)
         assert (
-            extra["throughput"]["sequences_per_s"] == pytest.approx(2 / seconds) and extra["throughput"]["images_per_s"] is None
+            extra["throughput"]["sequences_per_s"] == pytest.approx(2 / seconds)
+            and extra["throughput"]["images_per_s"] is None
         )
         tail = extra["percentiles_ms"]["eager"]
-        assert tail["p50"] == pytest.approx(r.time_ms.eager.median) and tail["p50"] <= tail["p90"] <= tail["p99"]
+        assert (
+            tail["p50"] == pytest.approx(r.time_ms.eager.median) and tail["p50"] <= tail["p90"] <= tail["p99"]
+        )
         assert extra["memory"]["weights_bytes"] > 8e6 and extra["memory"]["peak_bytes"] is None
         assert sum(p["share"] for p in extra["parts"].values()) == pytest.approx(1)
         assert extra["share_of_peak"] == pytest.approx(r.tflops.effective / 1e3)
@@ -72,10 +95,11 @@ def test_images_and_decoding_have_their_own_rates(measured):
 
 @pytest.mark.parametrize("spoil", ["shifted", "remembers", "raises"])
 def test_a_wrong_way_has_no_latency(measured, monkeypatch, spoil):
-    """A way that is off, one that answers from memory (a graph that does not read its inputs), and one that fails."""
-    from backend.models import running
+    """A way that is off, one that answers from memory (a graph that does not read its inputs), and one that
+    fails."""
+    from fusescope.models.run import modes
 
-    make = running.make
+    make = modes.make
 
     def wrong(name, model, inputs):
         run = make(name, model, inputs)
@@ -91,16 +115,22 @@ def test_a_wrong_way_has_no_latency(measured, monkeypatch, spoil):
         spoilt.graph = False
         return spoilt
 
-    monkeypatch.setattr(running, "make", wrong)
+    monkeypatch.setattr(modes, "make", wrong)
     records = {r.impl: r for r in measured("bert-base", ["eager", "sdpa"]).records}
     assert records["eager"].status == "ok"
     bad = records["sdpa"]
-    assert bad.status == ("error" if spoil == "raises" else "wrong") and bad.time_ms is None and bad.extra is None
-    assert {"shifted": "out of tolerance", "remembers": "fresh values", "raises": "no such kernel image"}[spoil] in bad.reason
+    assert (
+        bad.status == ("error" if spoil == "raises" else "wrong")
+        and bad.time_ms is None
+        and bad.extra is None
+    )
+    assert {"shifted": "out of tolerance", "remembers": "fresh values", "raises": "no such kernel image"}[
+        spoil
+    ] in bad.reason
 
 
 def test_a_checkpoint_is_measured(measured, tmp_path):
-    from backend.measure import model
+    from fusescope.measure import model
 
     save(tmp_path)
     spec = {
@@ -144,12 +174,18 @@ def test_the_job_holds_a_checkpoint_against_its_config_before_it_starts(tmp_path
     save(tmp_path, change=lambda state: state.pop("embeddings.LayerNorm.bias"))
     with pytest.raises(ValueError, match=r"missing: embeddings\.LayerNorm\.bias"):
         kind.validate(
-            {"op": "model:bert-base", "impls": ["eager"], "cases": [{"seq": 8}], "device": "cpu", "checkpoint": str(tmp_path)}
+            {
+                "op": "model:bert-base",
+                "impls": ["eager"],
+                "cases": [{"seq": 8}],
+                "device": "cpu",
+                "checkpoint": str(tmp_path),
+            }
         )
 
 
 def test_the_verb_end_to_end(profiles, capsys):
-    from backend.cli import main
+    from fusescope.cli import main
     from tests.cli.conftest import SCHEMAS
 
     words = "model bert-small --layers 1 --heads 2 --head-dim 32 --batch 2 --seq 16 --lengths 9+16 --impl eager,fused --device cpu --budget 0.3"
@@ -162,20 +198,26 @@ def test_the_verb_end_to_end(profiles, capsys):
     registry = Registry().with_resources([(c["$id"], Resource.from_contents(c)) for c in contents])
     jsonschema.Draft202012Validator(contents[1], registry=registry).validate(data)
     assert [r["status"] for r in data["records"]] == ["ok", "ok"] and data["accuracy"] is None
-    from backend.store import folder, library
+    from fusescope.store import folder, library
 
     path = library.find(data["run"])
-    assert folder.read(path).kind == "model" and len(folder.records(path)) == 2 and len(folder.samples(path)) == 2
+    assert (
+        folder.read(path).kind == "model"
+        and len(folder.records(path)) == 2
+        and len(folder.samples(path)) == 2
+    )
 
 
 def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
     import gzip
 
-    from backend.cli.model import _judged
-    from backend.store import library
+    from fusescope.cli.verbs.model import _judged
+    from fusescope.store import library
 
     def rows(*accepted, error=1e-4):
-        return [{"name": f"layer.{i}", "accepted": good, "relative_l2": error} for i, good in enumerate(accepted)]
+        return [
+            {"name": f"layer.{i}", "accepted": good, "relative_l2": error} for i, good in enumerate(accepted)
+        ]
 
     entries = [
         {"way": "eager", "reason": None, "rows": rows(True, True)},
@@ -206,7 +248,7 @@ def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
     ],
 )
 def test_the_verb_refuses_in_one_sentence(words, says, capsys):
-    from backend.cli import main
+    from fusescope.cli import main
 
     assert main([*words.split(), "--device", "cpu"]) == 2
     said = capsys.readouterr().err
@@ -214,8 +256,9 @@ def test_the_verb_refuses_in_one_sentence(words, says, capsys):
 
 
 def test_lists_of_the_verb_are_split_where_they_should(capsys):
-    from backend.cli import _case_options, model
-    from backend.cli._output import Parser
+    from fusescope.cli import case_options
+    from fusescope.cli.output import Parser
+    from fusescope.cli.verbs import model
 
     parser = Parser()
     words = [
@@ -231,15 +274,19 @@ def test_lists_of_the_verb_are_split_where_they_should(capsys):
     ]
     model.arguments(parser, words)
     spec = model.specify(parser.parse_args(words))
-    assert len(spec["cases"]) == 8 and {c["lengths"] for c in spec["cases"]} == {"fixed", "uniform:low=0.5,seed=3"}
+    assert len(spec["cases"]) == 8 and {c["lengths"] for c in spec["cases"]} == {
+        "fixed",
+        "uniform:low=0.5,seed=3",
+    }
     assert spec["impls"] == ["eager", "sdpa", "fusescope", "fused"] and spec["parts"] is True
-    assert _case_options.device(parser.parse_args(words))[0] == "cpu"
+    assert case_options.device(parser.parse_args(words))[0] == "cpu"
 
 
 @pytest.mark.gpu
 def test_graphs_memory_and_backends_on_a_gpu(profiles):
-    """Real times on the device: every mode, memory booked, the fused backend kept in sdpa-graph, and products alone beside fused."""
-    from backend.measure import model
+    """Real times on the device: every mode, memory booked, the fused backend kept in sdpa-graph, and products
+    alone beside fused."""
+    from fusescope.measure import model
 
     ways = ["eager", "sdpa", "sdpa-graph", "sdpa-graph-trap", "fusescope", "fusescope-graph", "fused"]
     for asked in ({}, {"lengths": "60+128"}, {"mask": "sliding_window:left=8,right=8"}):
@@ -256,9 +303,15 @@ def test_graphs_memory_and_backends_on_a_gpu(profiles):
             r = records[way]
             assert r.status == "ok", (way, asked, r.reason, reporter.lines)
             assert r.time_ms.eager and r.time_ms.graph and r.speedup.of == "graph"
-            assert r.extra["memory"]["call_bytes"] > 0 and r.extra["memory"]["peak_bytes"] > r.extra["memory"]["weights_bytes"]
+            assert (
+                r.extra["memory"]["call_bytes"] > 0
+                and r.extra["memory"]["peak_bytes"] > r.extra["memory"]["weights_bytes"]
+            )
             assert sum(p["share"] for p in r.extra["parts"].values()) == pytest.approx(1)
-        assert records["sdpa-graph"].backend not in (None, "math") and records["eager"].backend == "matmul, softmax, matmul"
+        assert (
+            records["sdpa-graph"].backend not in (None, "math")
+            and records["eager"].backend == "matmul, softmax, matmul"
+        )
         assert all("fusescope" in records[w].backend for w in ("fusescope", "fusescope-graph", "fused"))
         assert records["fused"].extra["gemms_ms"] > 0 and records["sdpa"].extra["gemms_ms"] is None
 
@@ -266,7 +319,7 @@ def test_graphs_memory_and_backends_on_a_gpu(profiles):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["gpt2", "llama-small"])
 def test_prefill_and_decode_on_a_gpu(profiles, name):
-    from backend.measure import model
+    from fusescope.measure import model
 
     for phase in ("prefill", "decode"):
         spec = {

@@ -2,17 +2,20 @@
 
 import pytest
 
-from backend import models
-from backend.models import build, weights
+from fusescope import models
+from fusescope.models.run import build, weights
 from tests.models.tiny_models import case, save
 
 
 def _loaded(folder, name="bert-base"):
-    return build.build(name, models.validate(name, {"batch": 2, "seq": 17}, str(folder)), "float32", checkpoint=str(folder))
+    return build.build(
+        name, models.validate(name, {"batch": 2, "seq": 17}, str(folder)), "float32", checkpoint=str(folder)
+    )
 
 
 @pytest.mark.parametrize(
-    "name, prefix", [("bert-base", ""), ("bert-base", "bert."), ("vit-base", "vit."), ("llama-small", ""), ("t5-small", "")]
+    "name, prefix",
+    [("bert-base", ""), ("bert-base", "bert."), ("vit-base", "vit."), ("llama-small", ""), ("t5-small", "")],
 )
 def test_a_checkpoint_gives_the_very_weights(tmp_path, name, prefix):
     saved = save(tmp_path, name, prefix)
@@ -34,11 +37,17 @@ def test_gpt2_without_its_prefix_and_with_old_buffers(tmp_path):
 
 
 def test_names_of_published_vit_checkpoints(tmp_path):
-    table = {w.theirs: w.also[0] for w in models.family("vit-base").WEIGHTS if w.also and w.also[0].startswith("encoder.")}
+    table = {
+        w.theirs: w.also[0]
+        for w in models.family("vit-base").WEIGHTS
+        if w.also and w.also[0].startswith("encoder.")
+    }
 
     def published(name):
         for layer in ("0", "1"):
-            name = {k.replace("{i}", layer): v.replace("{i}", layer) for k, v in table.items()}.get(name, name)
+            name = {k.replace("{i}", layer): v.replace("{i}", layer) for k, v in table.items()}.get(
+                name, name
+            )
         return name
 
     saved = save(tmp_path, "vit-base", "vit.", published)
@@ -70,18 +79,28 @@ def _stranger(state):
 @pytest.mark.parametrize(
     "change, says",
     [
-        (_without("encoder.layer.1.attention.self.key.weight"), "missing: encoder.layer.1.attention.self.key.weight"),
-        (_shaped("encoder.layer.0.intermediate.dense.weight"), "of another shape: encoder.layer.0.intermediate.dense.weight is [255, 64], not [256, 64]"),
+        (
+            _without("encoder.layer.1.attention.self.key.weight"),
+            "missing: encoder.layer.1.attention.self.key.weight",
+        ),
+        (
+            _shaped("encoder.layer.0.intermediate.dense.weight"),
+            "of another shape: encoder.layer.0.intermediate.dense.weight is [255, 64], not [256, 64]",
+        ),
         (_beyond, "unexpected: encoder.layer.2.output.dense.bias"),
         (_stranger, "unexpected: encoder.gate"),
     ],
-)  # fmt: skip
+)
 def test_a_checkpoint_that_does_not_fit_is_named_and_not_loaded(tmp_path, change, says, monkeypatch):
     save(tmp_path, change=change)
     monkeypatch.setattr(weights, "fill", lambda *a: pytest.fail("something was loaded"))
     with pytest.raises(ValueError) as refused:
         _loaded(tmp_path)
-    assert says in str(refused.value) and "nothing was loaded" in str(refused.value) and "\n" not in str(refused.value)
+    assert (
+        says in str(refused.value)
+        and "nothing was loaded" in str(refused.value)
+        and "\n" not in str(refused.value)
+    )
 
 
 def test_heads_of_a_task_are_left_alone(tmp_path):
@@ -91,10 +110,15 @@ def test_heads_of_a_task_are_left_alone(tmp_path):
         tmp_path,
         "bert-base",
         "bert.",
-        change=lambda s: s.update({"cls.predictions.bias": torch.zeros(3), "classifier.weight": torch.zeros(2, 64)}),
+        change=lambda s: s.update(
+            {"cls.predictions.bias": torch.zeros(3), "classifier.weight": torch.zeros(2, 64)}
+        ),
     )
     config = models.config("bert-base", {}, str(tmp_path))
-    assert weights.examine("bert-base", config, str(tmp_path)).left == ("classifier.weight", "cls.predictions.bias")
+    assert weights.examine("bert-base", config, str(tmp_path)).left == (
+        "classifier.weight",
+        "cls.predictions.bias",
+    )
 
 
 def test_pickles_and_damaged_files_are_refused(tmp_path):
@@ -126,7 +150,12 @@ def test_pickles_and_damaged_files_are_refused(tmp_path):
             "heads divides the width; the checkpoint's config.json says 7 heads and width 64",
         ),
         ("bert-base", {"hidden_size": None}, {}, "config.json does not say hidden_size"),
-        ("bert-base", {"hidden_size": "wide"}, {}, "a value of the wrong kind: hidden_size is 'wide', not a whole number from 1"),
+        (
+            "bert-base",
+            {"hidden_size": "wide"},
+            {},
+            "a value of the wrong kind: hidden_size is 'wide', not a whole number from 1",
+        ),
         ("bert-base", {"layer_norm_eps": "small"}, {}, "layer_norm_eps is 'small', not a number from 0"),
         (
             "bert-base",
@@ -171,5 +200,10 @@ def test_ours_are_made_of_theirs():
     ours = weights.ours(model.family, model.config, model.module)
     state = dict(model.module.named_parameters())
     at = "encoder.layer.1.attention.self"
-    assert torch.equal(ours["layers.1.qkv.weight"], torch.cat([state[f"{at}.{n}.weight"] for n in ("query", "key", "value")]))
-    assert ours["layers.0.ffn1.weight"].data_ptr() == state["encoder.layer.0.intermediate.dense.weight"].data_ptr()  # not copied
+    assert torch.equal(
+        ours["layers.1.qkv.weight"], torch.cat([state[f"{at}.{n}.weight"] for n in ("query", "key", "value")])
+    )
+    assert (
+        ours["layers.0.ffn1.weight"].data_ptr()
+        == state["encoder.layer.0.intermediate.dense.weight"].data_ptr()
+    )  # not copied

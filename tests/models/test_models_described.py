@@ -5,10 +5,9 @@ import sys
 
 import pytest
 
-from backend import models
-from backend.core.paths import ROOT
-from backend.models import catalog
-from backend.models.families import _settings
+from fusescope import models
+from fusescope.core.paths import ROOT
+from fusescope.models.describe import catalog, settings
 from tests.models.tiny_models import ONE_OF_A_FAMILY, case
 
 F13 = {
@@ -24,7 +23,7 @@ F13 = {
 
 def test_describing_needs_neither_torch_nor_transformers():
     code = (
-        "import sys\nfrom backend import models\n"
+        "import sys\nfrom fusescope import models\n"
         "for n in models.names():\n"
         "    c = models.validate(n, {}); models.anatomy(n); models.cost(n, c, 'float16'); models.ways(n, 'cuda:0'); models.title(n)\n"
         "print(sorted(m for m in ('torch', 'transformers', 'pandas') if m in sys.modules))"
@@ -54,15 +53,17 @@ def test_every_weight_of_the_table_is_one_of_hugging_face(name):
     import torch
     import transformers
 
-    from backend.models import tree
+    from fusescope.models.describe import tree
 
     asked = {"layers": 3} if name != "bert-base" else {}
     config = models.config(name, asked)
-    table, keywords = models.family(name).SETTINGS, _settings.keywords(models.family(name), config)
+    table, keywords = models.family(name).SETTINGS, settings.keywords(models.family(name), config)
     with torch.device("meta"):
         built = getattr(transformers, table.module)(getattr(transformers, table.config)(**keywords))
     theirs = {n: tuple(p.shape) for n, p in built.named_parameters()}
-    ours = {w.theirs.replace("{i}", str(i)): w.dims(config) for w, i in tree.rows(models.family(name), config)}
+    ours = {
+        w.theirs.replace("{i}", str(i)): w.dims(config) for w, i in tree.rows(models.family(name), config)
+    }
     assert ours == theirs
     assert models.anatomy(name, asked)[0].count == sum(p.numel() for p in built.parameters())
 
@@ -103,7 +104,9 @@ def test_sizes_of_a_case():
     assert (config.hidden, config.ffn, config.layers, config.positions) == (1024, 4096, 3, 2048)
     assert models.validate("bert-base", {"heads": 8})["head_dim"] == 96
     assert models.validate("bert-base", {"head_dim": 32})["heads"] == 24
-    assert models.validate("bert-base", models.validate("bert-base", {"heads": 8})) == models.validate("bert-base", {"heads": 8})
+    assert models.validate("bert-base", models.validate("bert-base", {"heads": 8})) == models.validate(
+        "bert-base", {"heads": 8}
+    )
     assert models.validate("vit-base", {})["seq"] == 197
     assert models.config("llama-small", {"heads": 6, "head_dim": 64}).kv_heads == 2
 
@@ -112,7 +115,12 @@ def test_uniform_lengths_have_the_mean_they_claim():
     found = models.validate("bert-base", {"batch": 16, "seq": 512, "lengths": "uniform"})
     counts = models.lengths(found)
     assert max(counts) == 512 and abs(sum(counts) / 16 - 0.6 * 512) < 1 and counts != sorted(counts)
-    assert models.lengths(models.validate("bert-base", {"batch": 16, "seq": 512, "lengths": "uniform:seed=0,low=0.2"})) == counts
+    assert (
+        models.lengths(
+            models.validate("bert-base", {"batch": 16, "seq": 512, "lengths": "uniform:seed=0,low=0.2"})
+        )
+        == counts
+    )
     assert models.validate("bert-base", {"batch": 2, "lengths": [3, 4]})["lengths"] == "3+4"
 
 
@@ -121,15 +129,23 @@ def test_cost_counts_the_tokens_and_pairs_that_are_there():
     gemms = 2 * 16 * 512 * 12 * (4 * 768**2 + 2 * 768 * 3072)
     pairs = 16 * 512 * 512 * 12 * 12 * (4 * 64 + 5)
     parts = full.notes["effective"]
-    assert parts["qkv"] + parts["output"] + parts["ffn"] == gemms + 6 * 16 * 512 * 12 * 3072 and parts["attention"] == pairs
+    assert (
+        parts["qkv"] + parts["output"] + parts["ffn"] == gemms + 6 * 16 * 512 * 12 * 3072
+        and parts["attention"] == pairs
+    )
     assert set(parts) == set(models.PARTS)
-    padded = models.validate("bert-base", {"batch": 2, "seq": 64, "lengths": "16+64", "mask": "sliding_window:left=4,right=4"})
+    padded = models.validate(
+        "bert-base", {"batch": 2, "seq": 64, "lengths": "16+64", "mask": "sliding_window:left=4,right=4"}
+    )
     cost = models.cost("bert-base", padded, "float16")
     live = sum(min(q + 4, n - 1) - max(q - 4, 0) + 1 for n in (16, 64) for q in range(n))
     assert cost.notes["effective"]["attention"] == live * 12 * 12 * (4 * 64 + 5)
     assert cost.flop_effective < cost.flop_executed and cost.notes["valid_tokens"] == 80
     uneven = models.cost("llama-small", case("llama-small", phase="decode", lengths="9+17"), "float16")
-    assert uneven.notes["effective"]["attention"] == (10 + 18) * 2 * 2 * (4 * 32 + 5) and uneven.notes["valid_tokens"] == 2
+    assert (
+        uneven.notes["effective"]["attention"] == (10 + 18) * 2 * 2 * (4 * 32 + 5)
+        and uneven.notes["valid_tokens"] == 2
+    )
     assert uneven.notes["executed"]["attention"] == 2 * 18 * 2 * 2 * (4 * 32 + 5)
     decode = models.cost("gpt2", case("gpt2", phase="decode"), "float32")
     assert decode.notes["effective"]["head"] == 2 * 2 * 64 * 50257 and decode.notes["valid_tokens"] == 2
@@ -152,4 +168,6 @@ def test_operators_of_models_have_names():
     for wrong in ("bert-base", "model:bert"):
         with pytest.raises(ValueError):
             models.named(wrong)
-    assert {catalog.family(n).__name__ for n in ONE_OF_A_FAMILY} == {catalog.family(n).__name__ for n in models.names()}
+    assert {catalog.family(n).__name__ for n in ONE_OF_A_FAMILY} == {
+        catalog.family(n).__name__ for n in models.names()
+    }

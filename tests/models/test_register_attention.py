@@ -1,10 +1,11 @@
-"""attn_implementation="fusescope" in every architecture that honours the registry: used, and equal to Hugging Face's own."""
+"""attn_implementation="fusescope" in every architecture that honours the registry: used, and equal to Hugging
+Face's own."""
 
 import pytest
 
-from backend.core.errors import Unsupported
-from backend.models import register_attention
-from backend.models.register import forward
+from fusescope.core.errors import Unsupported
+from fusescope.models import register_attention
+from fusescope.models.register import forward
 
 SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, vocab_size=99)
 GROUPED = SIZES | dict(num_key_value_heads=1, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -17,14 +18,19 @@ TEXT = {
     "Qwen2": GROUPED,
     "Mistral": GROUPED | dict(sliding_window=4),
 }
-GENERATES = {"GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM", "Qwen2": "Qwen2ForCausalLM", "Mistral": "MistralForCausalLM"}
+GENERATES = {
+    "GPT2": "GPT2LMHeadModel",
+    "Llama": "LlamaForCausalLM",
+    "Qwen2": "Qwen2ForCausalLM",
+    "Mistral": "MistralForCausalLM",
+}
 
 
 @pytest.fixture(scope="module")
 def calls():
     import torch
 
-    from backend import kernels
+    from fusescope import kernels
 
     kernels.load("cpu")
     torch.manual_seed(0)
@@ -77,7 +83,12 @@ def test_generation_with_a_padded_batch(kind, calls):
     there = torch.ones(2, 18, dtype=torch.long)
     there[0, :3] = 0
     how = dict(
-        attention_mask=there, max_new_tokens=5, do_sample=False, pad_token_id=0, return_dict_in_generate=True, output_logits=True
+        attention_mask=there,
+        max_new_tokens=5,
+        do_sample=False,
+        pad_token_id=0,
+        return_dict_in_generate=True,
+        output_logits=True,
     )
     before = calls.count
     a, b = (m.generate(ids, **how) for m in (theirs, ours))
@@ -109,7 +120,14 @@ def test_generation_over_a_static_cache(calls):
 def test_images(kind, calls):
     import torch
 
-    vision = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=16, patch_size=8)
+    vision = dict(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        image_size=16,
+        patch_size=8,
+    )
     if kind == "ViT":
         theirs, ours = _pair("ViT", vision)
     else:
@@ -151,21 +169,43 @@ def test_t5_with_position_biases_and_padding(calls):
     there[0, 5:] = 0
     before = calls.count
     with torch.no_grad():
-        a, b = (m(input_ids=ids, attention_mask=there, decoder_input_ids=ids[:, :6]).last_hidden_state for m in (theirs, ours))
+        a, b = (
+            m(input_ids=ids, attention_mask=there, decoder_input_ids=ids[:, :6]).last_hidden_state
+            for m in (theirs, ours)
+        )
     assert calls.count - before == 6  # two layers each: encoder, decoder, decoder over the encoder
     assert (a - b).abs().max() < 2e-5
     theirs, ours = _pair("T5", settings, "T5ForConditionalGeneration")
     before = calls.count
-    a, b = (m.generate(ids, attention_mask=there, max_new_tokens=4, min_new_tokens=4, do_sample=False) for m in (theirs, ours))
+    a, b = (
+        m.generate(ids, attention_mask=there, max_new_tokens=4, min_new_tokens=4, do_sample=False)
+        for m in (theirs, ours)
+    )
     assert calls.count > before and a.shape == b.shape
 
 
 def test_whisper_and_its_generation(calls):
     import torch
 
-    settings = dict(d_model=64, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=64,
-                    decoder_ffn_dim=64, vocab_size=99, num_mel_bins=8, max_source_positions=10, max_target_positions=16, pad_token_id=0,
-                    bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None)  # fmt: skip
+    settings = dict(
+        d_model=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        vocab_size=99,
+        num_mel_bins=8,
+        max_source_positions=10,
+        max_target_positions=16,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
     theirs, ours = _pair("Whisper", settings)
     sound, ids = torch.randn(2, 8, 20), torch.randint(3, 99, (2, 6))
     before = calls.count
@@ -178,9 +218,9 @@ def test_whisper_and_its_generation(calls):
 def test_a_prepared_plan_takes_the_masks_place(calls):
     import torch
 
-    from backend import masks
-    from backend.models import register
-    from backend.ops.attention import prepare
+    from fusescope import masks
+    from fusescope.models import register
+    from fusescope.ops.attention import prepare
 
     theirs, ours = _pair("Bert", TEXT["Bert"])
     ids, mask = torch.randint(3, 99, (2, 12)), masks.load("sliding_window", left=2, right=1)
@@ -190,7 +230,9 @@ def test_a_prepared_plan_takes_the_masks_place(calls):
         with register.masked(prepare(mask, 12, 12)):
             b = ours(input_ids=ids).last_hidden_state
         c = ours(input_ids=ids, attention_mask=keep).last_hidden_state
-        d = ours(input_ids=ids, attention_mask=torch.zeros(1, 1, 12, 12).masked_fill(~keep, -1e9)).last_hidden_state
+        d = ours(
+            input_ids=ids, attention_mask=torch.zeros(1, 1, 12, 12).masked_fill(~keep, -1e9)
+        ).last_hidden_state
     assert max((a - x).abs().max() for x in (b, c, d)) < 2e-5
 
 
@@ -209,22 +251,25 @@ def test_a_mask_that_changes_in_place_is_not_remembered(calls):
 
 @pytest.mark.parametrize("kind", ["Bert", "Mistral"])
 def test_a_padding_mask_under_capture(kind, calls, monkeypatch):
-    """The lists are built without reading anything back (fake tensors have no values to read), once a forward, and for no other one."""
+    """The lists are built without reading anything back (fake tensors have no values to read), once a
+    forward, and for no other one."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from backend.models import register
-    from backend.ops.attention import unread
+    from fusescope.models import register
+    from fusescope.ops.attention.plan import under_capture
 
     theirs, ours = _pair(kind, TEXT[kind] | dict(sliding_window=70))
     ids, there = torch.randint(3, 99, (2, 130)), torch.ones(2, 130, dtype=torch.long)
     there[0, 67:] = 0
-    made, plan = [], unread.plan
+    made, plan = [], under_capture.plan
     monkeypatch.setattr(register, "_capturing", lambda *_: True)
-    monkeypatch.setattr(unread, "plan", lambda *given: made.append(given) or plan(*given))
+    monkeypatch.setattr(under_capture, "plan", lambda *given: made.append(given) or plan(*given))
     with torch.no_grad():
         a, b = (m(input_ids=ids, attention_mask=there).last_hidden_state for m in (theirs, ours))
-        own = torch.ones(2, 1, 130, 130, dtype=torch.bool)  # of the caller's: it may outlive the graph, its lists may not
+        own = torch.ones(
+            2, 1, 130, 130, dtype=torch.bool
+        )  # of the caller's: it may outlive the graph, its lists may not
         ours(input_ids=ids, attention_mask=own)
     assert (a - b)[there.bool()].abs().max() < 2e-5
     assert len(made) == 1 + 2 and not hasattr(own, "_fusescope_plan")
@@ -238,20 +283,21 @@ def test_lists_that_are_not_read_are_those_of_a_plan(shape):
 
     import torch
 
-    from backend.ops.attention import unread
+    from fusescope.ops.attention.plan import under_capture
 
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(3)) < 0.3
     mask[..., 64:] &= False
     mask[:, :, :64, :64] |= True
     for given in (mask, mask[:1, :1, :1], mask | True):
-        plan = unread.plan(given, *shape[2:])
+        plan = under_capture.plan(given, *shape[2:])
         count = int(plan.row_ptr[-1])
         cut = dataclasses.replace(plan, tile_index=plan.tile_index[:count], tile_code=plan.tile_code[:count])
         assert torch.equal(cut.dense(), given.expand(*given.shape[:2], *shape[2:]))
 
 
 def test_compiled_with_a_padding_mask(calls):
-    """Lists of tiles cannot be built while torch.compile traces: the mask is added to the scores, and the result is the same."""
+    """Lists of tiles cannot be built while torch.compile traces: the mask is added to the scores, and the
+    result is the same."""
     import torch
 
     _, ours = _pair("Bert", TEXT["Bert"] | dict(num_hidden_layers=1))
@@ -274,7 +320,9 @@ def test_causal_while_compiling(calls):
     with torch.no_grad():
         a = ours(input_ids=ids, use_cache=False).last_hidden_state
         torch._dynamo.reset()
-        b = torch.compile(ours, fullgraph=True, dynamic=False, backend="eager")(input_ids=ids, use_cache=False).last_hidden_state
+        b = torch.compile(ours, fullgraph=True, dynamic=False, backend="eager")(
+            input_ids=ids, use_cache=False
+        ).last_hidden_state
     assert (a - b).abs().max() < 2e-5
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from backend import models
-from backend.core.errors import Unsupported
-from backend.models import backends, build, judging, parts, running
+from fusescope import models
+from fusescope.core.errors import Unsupported
+from fusescope.models.describe import parts
+from fusescope.models.run import backends, build, modes, tolerance
 
 pytestmark = pytest.mark.gpu
 SIZES = {"layers": 2, "heads": 4, "head_dim": 64, "batch": 2, "seq": 128}
@@ -19,10 +20,10 @@ CASES = [
 
 
 def _wrong(model, inputs, out, ref) -> bool:
-    there = judging.valid(inputs, out)
+    there = tolerance.valid(inputs, out)
     out, ref = (out, ref) if there is None else (out[there], ref[there])
     error = float((out.double() - ref).norm() / ref.norm())
-    return not error <= judging.allowed_norm(model.config.layers, model.dtype)
+    return not error <= tolerance.allowed_norm(model.config.layers, model.dtype)
 
 
 @pytest.mark.parametrize("way", ["compile-default", "compile-reduce-overhead", "compile-max-autotune"])
@@ -37,13 +38,15 @@ def test_compiled_ways_are_right_keep_a_fused_attention_and_have_layer_parts(way
     asked = models.validate(name, SIZES | asked)
     model = build.build(name, asked, "float16", "cuda:0")
     inputs = build.inputs(model, asked)
-    run = running.make(way, model, inputs)
-    assert run.graph == (way != "compile-default"), "inductor made no CUDA graph: a mutated input, or one on the CPU"
+    run = modes.make(way, model, inputs)
+    assert run.graph == (way != "compile-default"), (
+        "inductor made no CUDA graph: a mutated input, or one on the CPU"
+    )
     for seed in (0, 1):
         inputs["pixel_values" if "pixel_values" in inputs else "input_ids"].copy_(
             next(v for k, v in build.inputs(model, asked, seed).items() if k in ("pixel_values", "input_ids"))
         )
-        assert not _wrong(model, inputs, run(), judging.reference(model, inputs)), (name, asked, seed)
+        assert not _wrong(model, inputs, run(), tolerance.reference(model, inputs)), (name, asked, seed)
     ran = backends.ran(run, "cuda:0")
     assert ran and "math" not in ran, ran
     try:
@@ -60,22 +63,25 @@ def test_decoding_over_caches_of_different_lengths(name, way):
     asked = models.validate(name, SIZES | {"batch": 4, "phase": "decode", "lengths": "1+40+77+128"})
     model = build.build(name, asked, "float16", "cuda:0")
     inputs = build.inputs(model, asked)
-    out = running.make(way, model, inputs)()
-    assert not _wrong(model, inputs, out, judging.reference(model, inputs))
+    out = modes.make(way, model, inputs)()
+    assert not _wrong(model, inputs, out, tolerance.reference(model, inputs))
 
 
 @pytest.mark.parametrize("kind", ["Bert", "Mistral"])
 def test_a_captured_padding_mask_follows_its_values(kind):
-    """A user's own graph of a padded batch: the lists of live tiles are built inside it, from the mask as it is at a replay."""
+    """A user's own graph of a padded batch: the lists of live tiles are built inside it, from the mask as it
+    is at a replay."""
     import torch
     import transformers
 
-    from backend import kernels
-    from backend.models import register_attention
+    from fusescope import kernels
+    from fusescope.models import register_attention
 
     kernels.load("cuda")
     calls = register_attention()
-    settings = dict(hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256, vocab_size=99)
+    settings = dict(
+        hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256, vocab_size=99
+    )
     if kind == "Mistral":
         settings |= dict(num_key_value_heads=2, sliding_window=70)
     made = []
@@ -84,11 +90,18 @@ def test_a_captured_padding_mask_follows_its_values(kind):
         config = getattr(transformers, f"{kind}Config")(**settings)
         config.initializer_range = 0.1
         made.append(
-            getattr(transformers, f"{kind}Model")._from_config(config, attn_implementation=attention).eval().half().cuda()
+            getattr(transformers, f"{kind}Model")
+            ._from_config(config, attn_implementation=attention)
+            .eval()
+            .half()
+            .cuda()
         )
     theirs, ours = made
     keywords = {} if kind == "Bert" else {"use_cache": False}
-    ids, there = torch.randint(3, 99, (2, 200), device="cuda"), torch.ones(2, 200, dtype=torch.long, device="cuda")
+    ids, there = (
+        torch.randint(3, 99, (2, 200), device="cuda"),
+        torch.ones(2, 200, dtype=torch.long, device="cuda"),
+    )
     there[0, 90:] = 0
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.no_grad():

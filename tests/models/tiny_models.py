@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
-from backend import models
+from fusescope import models
 
 SIZES = {"layers": 2, "heads": 2, "head_dim": 32, "batch": 2}
 ONE_OF_A_FAMILY = ("bert-base", "vit-base", "gpt2", "llama-small", "t5-small")
 
 
 def case(name: str, **more) -> dict:
-    """A complete tiny case: width 64, two layers, two sequences of 17 tokens (a ViT's 4 x 4 patches and class token)."""
+    """A complete tiny case: width 64, two layers, two sequences of 17 tokens (a ViT's 4 x 4 patches and class
+    token)."""
     return models.validate(name, SIZES | {"seq": 17} | more)
 
 
 @lru_cache(maxsize=4)
 def built(name: str, dtype: str = "float32"):
-    """The tiny model, shared by tests that leave its weights alone: they do not depend on masks, lengths and phases."""
-    from backend.models import build
+    """The tiny model, shared by tests that leave its weights alone: they do not depend on masks, lengths and
+    phases."""
+    from fusescope.models.run import build
 
     return build.build(name, case(name), dtype)
 
@@ -48,12 +50,14 @@ def cases(name: str) -> list[dict]:
     return [case(name, **a) for a in asked]
 
 
-def save(folder, name: str = "bert-base", prefix: str = "", rename=lambda n: n, change=lambda state: None, **config):
+def save(
+    folder, name: str = "bert-base", prefix: str = "", rename=lambda n: n, change=lambda state: None, **config
+):
     """A checkpoint of the tiny model as Hugging Face writes one; returns the model that was saved."""
     import torch
     from safetensors.torch import save_file
 
-    from backend.models import build
+    from fusescope.models.run import build
 
     model = build.build(name, case(name), "float32", seed=7)
     settings = model.module.config.to_dict() | config

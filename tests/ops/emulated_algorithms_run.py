@@ -1,5 +1,5 @@
-"""Has backend.ops._algorithms choose among the algorithms of the stand-in for cuBLASLt, by times that are given, and prints what came
-of it; started by test_emulated_layer.py.
+"""Has fusescope.ops.common.algorithms choose among the algorithms of the stand-in for cuBLASLt, by times that
+are given, and prints what came of it; started by test_emulated_layer.py.
 
 python emulated_algorithms_run.py LIBRARY < [milliseconds of algorithm 0, 1, 2]
 """
@@ -12,8 +12,8 @@ import sys
 
 import torch
 
-from backend import kernels
-from backend.ops import _algorithms
+from fusescope import kernels
+from fusescope.ops.common import algorithms as _algorithms
 
 
 def main():
@@ -40,7 +40,9 @@ def main():
         out = kernels.call("linear", *operands, False, impl=impl)
         right = right and torch.allclose(out, torch.nn.functional.linear(x, weight, bias), atol=1e-4)
         taken[impl] = library.fake_last_algorithm()
-    shown = [{k: v for k, v in entry.items() if k not in ("problem", "algorithm")} for entry in _algorithms.known()]
+    shown = [
+        {k: v for k, v in entry.items() if k not in ("problem", "algorithm")} for entry in _algorithms.known()
+    ]
     print(json.dumps({"known": shown, "taken": taken, "right": right, "timed": len(timed)}))
 
 

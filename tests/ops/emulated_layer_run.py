@@ -1,4 +1,5 @@
-"""Runs the emulated kernels of the layer through their Python functions and prints what is wrong with each (null: nothing).
+"""Runs the emulated kernels of the layer through their Python functions and prints what is wrong with each
+(null: nothing).
 
 python emulated_layer_run.py LIBRARY < [[op, impl, values, dtype, contiguous], …]
 """
@@ -8,8 +9,8 @@ import sys
 
 import torch
 
-from backend import kernels, ops
-from backend.measure.check import Case
+from fusescope import kernels, ops
+from fusescope.measure.checking.check import Case
 
 
 def main():
@@ -20,7 +21,9 @@ def main():
     for op, impl, values, dtype, contiguous in json.load(sys.stdin):
         module = ops.load(op)
         case = Case(module, module.validate(values), dtype, "cpu", seed=5, contiguous=contiguous)
-        reasons.append(case.verify(lambda module=module, case=case, impl=impl: module.call(case.inputs, impl)).reason)
+        reasons.append(
+            case.verify(lambda module=module, case=case, impl=impl: module.call(case.inputs, impl)).reason
+        )
     print(json.dumps(reasons))
 
 

@@ -1,6 +1,8 @@
-"""Runs the CUDA kernels of the sparse operators on the CPU by the emulator and prints what is wrong, a JSON line a case.
+"""Runs the CUDA kernels of the sparse operators on the CPU by the emulator and prints what is wrong, a JSON
+line a case.
 
-A process of its own, because the library defines the operators a second time: python -m tests.ops.emulated_sparse
+A process of its own, because the library defines the operators a second time: python -m
+tests.ops.emulated_sparse
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from functools import partial
 
 import torch
 
-from backend import ops
-from backend.measure.check import Case
+from fusescope import ops
+from fusescope.measure.checking.check import Case
 from tests.emulator import build
 
 KERNELS = {
@@ -22,7 +24,12 @@ KERNELS = {
 
 CASES = (
     {"seq": 1, "head_dim": 1, "mask": "full"},
-    {"seq": 7, "seq_k": 100, "head_dim": 8, "mask": "random:density=0.4"},  # 280 elements: more than one run of a warp
+    {
+        "seq": 7,
+        "seq_k": 100,
+        "head_dim": 8,
+        "mask": "random:density=0.4",
+    },  # 280 elements: more than one run of a warp
     {"seq": 33, "head_dim": 64, "mask": "causal", "heads": 2},
     {"seq": 40, "seq_k": 9, "head_dim": 72, "mask": "random:density=0.02"},  # rows without elements
     {"seq": 5, "seq_k": 700, "head_dim": 40, "mask": "full"},  # rows that a block shares
@@ -47,19 +54,27 @@ def main() -> None:
     for op, impls in KERNELS.items():
         module = ops.load(op)
         for number, values in enumerate((*CASES, *BLOCK_CASES) if op != "sparse_softmax" else CASES):
-            for dtype, contiguous in ((module.DTYPES[number % 3], True), (module.DTYPES[(number + 1) % 3], number % 2 == 0)):
+            for dtype, contiguous in (
+                (module.DTYPES[number % 3], True),
+                (module.DTYPES[(number + 1) % 3], number % 2 == 0),
+            ):
                 known = {p.name for p in module.PARAMETERS}
                 values = {k: v for k, v in ({"batch": 1, "heads": 1} | values).items() if k in known}
                 case = Case(module, module.validate(values), dtype, "cpu", number, contiguous)
                 for impl in impls[2:] if "format" in values else impls[:2]:
                     reason = case.verify(partial(_call, op, case.inputs, impl)).reason
-                    print(json.dumps({"op": op, "impl": impl, "dtype": dtype, "case": values, "wrong": reason}), flush=True)
+                    print(
+                        json.dumps({"op": op, "impl": impl, "dtype": dtype, "case": values, "wrong": reason}),
+                        flush=True,
+                    )
 
 
 def _call(op, given, impl):
     s = given["structure"]
     if op == "sddmm":
-        return torch.ops.fusescope.sddmm(given["q"], given["k"], s.row_offsets, s.columns, s.row_of, s.bits, s.block, impl)
+        return torch.ops.fusescope.sddmm(
+            given["q"], given["k"], s.row_offsets, s.columns, s.row_of, s.bits, s.block, impl
+        )
     if op == "sparse_softmax":
         return torch.ops.fusescope.sparse_softmax(given["values"], s.row_offsets, s.order, 1.0, impl)
     return torch.ops.fusescope.spmm(

@@ -1,8 +1,8 @@
 // Stands in for cuBLASLt: the functions that cuda/linear uses, computed with plain loops on the CPU.
 //
-// It is as strict as the real one where that matters: dimensions and leading dimensions must fit, the workspace must be as large as
-// the algorithm said, products of 16-bit numbers with odd sizes have no algorithm with an epilogue. It offers three algorithms, of
-// which the second fails when it is run.
+// It is as strict as the real one where that matters: dimensions and leading dimensions must fit, the workspace must be
+// as large as the algorithm said, products of 16-bit numbers with odd sizes have no algorithm with an epilogue. It
+// offers three algorithms, of which the second fails when it is run.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -76,8 +76,12 @@ extern "C" {
 int fake_last_algorithm() { return last; }
 int cublasLtCreate(void** handle) { return *handle = new int(1), OK; }
 size_t cublasLtGetVersion() { return 130000; }
-const char* cublasLtGetStatusString(int status) { return status == FAILED ? "the product failed" : "a value is not valid"; }
-int cublasLtMatmulDescCreate(Desc** d, int compute, int scale) { return *d = new Desc, compute == 68 && scale == 0 ? OK : INVALID; }
+const char* cublasLtGetStatusString(int status) {
+  return status == FAILED ? "the product failed" : "a value is not valid";
+}
+int cublasLtMatmulDescCreate(Desc** d, int compute, int scale) {
+  return *d = new Desc, compute == 68 && scale == 0 ? OK : INVALID;
+}
 int cublasLtMatmulDescDestroy(Desc* d) { return delete d, OK; }
 int cublasLtMatmulDescSetAttribute(Desc* d, int attribute, const void* value, size_t size) {
   if ((attribute == 3 || attribute == 4) && size == 4) return std::memcpy(&d->trans[attribute - 3], value, 4), OK;
@@ -97,8 +101,8 @@ int cublasLtMatmulPreferenceSetAttribute(Preference* p, int attribute, const voi
   if (attribute >= 5 && attribute <= 8 && size == 4) return std::memcpy(&p->alignment[attribute - 5], value, 4), OK;
   return INVALID;
 }
-int cublasLtMatmulAlgoGetHeuristic(void*, Desc* d, Layout* a, Layout* b, Layout* c, Layout* out, Preference* p, int wanted,
-                                   Result* results, int* found) {
+int cublasLtMatmulAlgoGetHeuristic(void*, Desc* d, Layout* a, Layout* b, Layout* c, Layout* out, Preference* p,
+                                   int wanted, Result* results, int* found) {
   *found = 0;
   if (wanted < 1 || !fits(*d, *a, *b, *c, *out)) return INVALID;
   if (p->reduction & 5) return INVALID;  // sums in 16 bits were not wanted
@@ -107,8 +111,9 @@ int cublasLtMatmulAlgoGetHeuristic(void*, Desc* d, Layout* a, Layout* b, Layout*
     if (WORKSPACE[i] <= p->workspace) results[(*found)++] = {{{uint64_t(i), 42}}, WORKSPACE[i], OK, 1.0f, {}};
   return OK;
 }
-int cublasLtMatmul(void*, Desc* d, const float* alpha, const void* a, Layout* la, const void* b, Layout* lb, const float* beta,
-                   const void* c, Layout* lc, void* out, Layout* lo, const Algo* algo, void* workspace, size_t bytes, void*) {
+int cublasLtMatmul(void*, Desc* d, const float* alpha, const void* a, Layout* la, const void* b, Layout* lb,
+                   const float* beta, const void* c, Layout* lc, void* out, Layout* lo, const Algo* algo,
+                   void* workspace, size_t bytes, void*) {
   if (!fits(*d, *la, *lb, *lc, *lo) || algo->data[1] != 42 || algo->data[0] > 2) return INVALID;
   if (bytes < WORKSPACE[algo->data[0]] || (bytes && !workspace)) return INVALID;
   if (algo->data[0] == 1) return FAILED;

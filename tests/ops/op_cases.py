@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend import ops
+from fusescope import ops
 
 SIZES = (1, 7, 33, 1000)
 DIAGONAL = {
@@ -27,7 +27,9 @@ EXTRA = {
     ],
     "softmax": [{"rows": 3, "cols": c} for c in (8, 300, 1024, 1536, 4096, 5000, 16384, 32768, 70001)],
     "layernorm": [{"rows": 3, "cols": c} for c in (8, 300, 1024, 1536, 4096, 5000, 16384, 32768, 70001)],
-    "bias_residual_layernorm": [{"rows": 3, "cols": c} for c in (8, 72, 300, 768, 1024, 1536, 4096, 16384, 32768, 70001)]
+    "bias_residual_layernorm": [
+        {"rows": 3, "cols": c} for c in (8, 72, 300, 768, 1024, 1536, 4096, 16384, 32768, 70001)
+    ]
     + [{"rows": 2500, "cols": 72}],
     "linear": [
         {"rows": 9, "inputs": 40, "outputs": 24, "activation": activation, "residual": residual}
@@ -61,10 +63,16 @@ EXTRA = {
 
 
 def cases(op: str) -> list[dict]:
-    """Complete cases: each parameter worth sweeping at each odd size with the others small, the diagonals, and the extra ones."""
+    """Complete cases: each parameter worth sweeping at each odd size with the others small, the diagonals,
+    and the extra ones."""
     module = ops.load(op)
     swept = [p for p in module.PARAMETERS if p.sweep and p.kind == "int"]
-    wanted = [{p.name: p.low or 1 for p in swept} | {p.name: size} for p in swept for size in SIZES if p.low <= size <= p.high]
+    wanted = [
+        {p.name: p.low or 1 for p in swept} | {p.name: size}
+        for p in swept
+        for size in SIZES
+        if p.low <= size <= p.high
+    ]
     wanted += [dict.fromkeys(DIAGONAL[op], size) for size in SIZES] if op in DIAGONAL else []
     wanted += EXTRA.get(op, [])
     found = []

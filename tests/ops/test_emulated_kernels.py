@@ -1,7 +1,9 @@
-"""The CUDA kernels of the dense operators, executed thread for thread on the CPU: index arithmetic, barriers, tails, fragments.
+"""The CUDA kernels of the dense operators, executed thread for thread on the CPU: index arithmetic, barriers,
+tails, fragments.
 
-The library is compiled once (kept in the build cache). The emulated kernels answer to the names of the real operators, so they run
-in processes of their own: one for everything, and one for each further way to run the matrix products.
+The library is compiled once (kept in the build cache). The emulated kernels answer to the names of the real
+operators, so they run in processes of their own: one for everything, and one for each further way to run the
+matrix products.
 """
 
 import json
@@ -13,7 +15,7 @@ from pathlib import Path
 import emulator
 import pytest
 
-from backend.core import paths
+from fusescope.core import paths
 
 WRONG = Path(__file__).parents[1] / "wrong" / "cuda"
 KERNELS = {
@@ -29,7 +31,8 @@ WRONG_KERNELS = {
 }
 PRODUCTS = [(1, 1, 1), (7, 7, 7), (33, 33, 33), (64, 72, 40), (70, 136, 200)]
 ROWS = [1, 7, 33, 256, 500, 1000, 1024, 1030, 2048, 3000, 4096, 5000, 8192, 16384, 32768, 32769, 40000]
-"""A length for every way a row is held, with and without whole 16-byte packs, and some too long for a block's registers."""
+"""A length for every way a row is held, with and without whole 16-byte packs, and some too long for a block's
+registers."""
 
 
 def _product_cases(sizes):
@@ -39,8 +42,12 @@ def _product_cases(sizes):
             for m, n, k in sizes:
                 alone = {"batch_a": "none", "batch_b": "none", "m": m, "n": n, "k": k}
                 cases += [["bmm", impl, alone, dtype, contiguous] for contiguous in (True, False)]
-        cases.append(["bmm", impl, {"batch_a": "2x1", "batch_b": "3", "m": 24, "n": 16, "k": 72}, dtypes[0], True])
-        cases.append(["bmm", impl, {"batch_a": "none", "batch_b": "2", "m": 9, "n": 12, "k": 20}, "bfloat16", False])
+        cases.append(
+            ["bmm", impl, {"batch_a": "2x1", "batch_b": "3", "m": 24, "n": 16, "k": 72}, dtypes[0], True]
+        )
+        cases.append(
+            ["bmm", impl, {"batch_a": "none", "batch_b": "2", "m": 9, "n": 12, "k": 20}, "bfloat16", False]
+        )
     return cases
 
 
@@ -51,12 +58,18 @@ def _right_cases():
         for dtype in ("float32", "float16")
         for n in (1, 7, 1000)
     ]
-    cases += [["gemm", "v1_naive", {"m": m, "n": n, "k": k}, "float32", c] for m, n, k in PRODUCTS[1:4] for c in (True, False)]
+    cases += [
+        ["gemm", "v1_naive", {"m": m, "n": n, "k": k}, "float32", c]
+        for m, n, k in PRODUCTS[1:4]
+        for c in (True, False)
+    ]
     for op in ("softmax", "layernorm"):
         for impl in KERNELS[op]:
             for i, n in enumerate(ROWS):
                 values = {"rows": 5 if n <= 1024 else 1, "cols": n}
-                cases += [[op, impl, values, "float16", True], [op, impl, values, "float32", i % 2 == 0]][: 2 if n <= 4096 else 1]
+                cases += [[op, impl, values, "float16", True], [op, impl, values, "float32", i % 2 == 0]][
+                    : 2 if n <= 4096 else 1
+                ]
     return cases
 
 
@@ -73,10 +86,14 @@ def library():
 
 def emulate(library, cases, **environment):
     """What is wrong with each case; the process's stderr as text where it fails."""
-    env = os.environ | {"PYTHONPATH": str(paths.ROOT)} | environment
+    env = os.environ | {"PYTHONPATH": str(paths.IMPORT_ROOT)} | environment
     script = Path(__file__).with_name("emulated_run.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(library)], input=json.dumps(cases), env=env, capture_output=True, text=True
+        [sys.executable, str(script), str(library)],
+        input=json.dumps(cases),
+        env=env,
+        capture_output=True,
+        text=True,
     )
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else done.stderr
 
@@ -105,7 +122,8 @@ def test_kernels_are_right(everything, op, impl):
 
 @pytest.mark.parametrize(("copies", "multiprocessors"), [("late", "3"), ("early", "1")])
 def test_larger_tiles_with_copies_that_come_late_or_early(library, copies, multiprocessors):
-    """Few multiprocessors make the launchers choose larger tiles: with the run above, every shape of tile has been tried."""
+    """Few multiprocessors make the launchers choose larger tiles: with the run above, every shape of tile has
+    been tried."""
     cases = _product_cases(PRODUCTS[3:])
     assert not _faults(cases, emulate(library, cases, EMULATED_COPIES=copies, EMULATED_SMS=multiprocessors))
 

@@ -1,5 +1,6 @@
-"""The CUDA kernels of the layer, executed thread for thread on the CPU: index arithmetic, barriers, tails, packed and single
-accesses. Compiled once into a library of their own; run in a process of its own, where they answer to the real operators' names."""
+"""The CUDA kernels of the layer, executed thread for thread on the CPU: index arithmetic, barriers, tails,
+packed and single accesses. Compiled once into a library of their own; run in a process of its own, where they
+answer to the real operators' names."""
 
 import json
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 import emulator
 import pytest
 
-from backend.core import paths
+from fusescope.core import paths
 
 KERNELS = {
     "bias_residual_layernorm": ("v1_block_row", "v2_registers", "v3_few_rows"),
@@ -22,7 +23,8 @@ KERNELS = {
     "embedding_layernorm": ("v1_block_row", "v2_registers"),
 }
 ROWS = (1, 7, 33, 72, 250, 776, 1000, 1030, 2048, 5000, 16384, 40000)
-"""A length for every way a row is held, with and without whole 16-byte packs, and one too long for a block's registers."""
+"""A length for every way a row is held, with and without whole 16-byte packs, and one too long for a block's
+registers."""
 
 
 def _layernorm_cases(impl):
@@ -53,7 +55,13 @@ def _heads_cases(impl):
 def _linear_cases(impl):
     for i, (rows, inputs, outputs) in enumerate(((1, 1, 1), (9, 40, 24), (33, 7, 5), (70, 64, 136))):
         for j, (activation, residual) in enumerate(product(("none", "gelu", "gelu_tanh"), ("no", "yes"))):
-            values = {"rows": rows, "inputs": inputs, "outputs": outputs, "activation": activation, "residual": residual}
+            values = {
+                "rows": rows,
+                "inputs": inputs,
+                "outputs": outputs,
+                "activation": activation,
+                "residual": residual,
+            }
             yield values, ("float16", "float32", "bfloat16")[(i + j) % 3], (i + j) % 2 == 0
 
 
@@ -70,7 +78,11 @@ def _embedding_cases(impl):
     for i, (batch, seq, cols, vocab) in enumerate(
         ((1, 1, 1, 1), (2, 7, 33, 50), (3, 5, 72, 9), (1, 3, 776, 20), (1, 2, 5000, 3))
     ):
-        yield {"batch": batch, "seq": seq, "cols": cols, "vocab": vocab}, ("float16", "float32", "bfloat16")[i % 3], True
+        yield (
+            {"batch": batch, "seq": seq, "cols": cols, "vocab": vocab},
+            ("float16", "float32", "bfloat16")[i % 3],
+            True,
+        )
         yield {"batch": batch, "seq": seq, "cols": cols, "vocab": vocab}, "float32", False
 
 
@@ -94,7 +106,9 @@ def cublaslt(tmp_path_factory):
     """The stand-in for cuBLASLt, compiled."""
     target = tmp_path_factory.mktemp("cublaslt") / "libcublasLt.so"
     source = Path(__file__).with_name("fake_cublaslt.cpp")
-    subprocess.run(["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
+    subprocess.run(
+        ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)], check=True
+    )
     return target
 
 
@@ -104,7 +118,7 @@ def _run(script, library, cublaslt, given=None, **more):
         [sys.executable, str(Path(__file__).with_name(script)), str(library)],
         input=json.dumps(given),
         env=os.environ
-        | {"PYTHONPATH": str(paths.ROOT), "EMULATED_SMS": "3", "FUSESCOPE_CUBLASLT": str(cublaslt)}
+        | {"PYTHONPATH": str(paths.IMPORT_ROOT), "EMULATED_SMS": "3", "FUSESCOPE_CUBLASLT": str(cublaslt)}
         | {k: str(v) for k, v in more.items()},
         capture_output=True,
         text=True,
@@ -132,9 +146,12 @@ def test_layer_kernels_are_right(found, op, impl):
 
 
 def test_the_fastest_algorithm_is_kept_and_found_again(library, cublaslt, tmp_path):
-    """The stand-in offers three algorithms, of which the second fails; times are given, the third being the fastest."""
+    """The stand-in offers three algorithms, of which the second fails; times are given, the third being the
+    fastest."""
     first = _run("emulated_algorithms_run.py", library, cublaslt, [3.0, 9.0, 1.0], FUSESCOPE_BUILD=tmp_path)
-    assert first["known"] == [{"algorithms": 2, "first_ms": 3.0, "best_ms": 1.0, "place": 2, "measured": "now"}]
+    assert first["known"] == [
+        {"algorithms": 2, "first_ms": 3.0, "best_ms": 1.0, "place": 2, "measured": "now"}
+    ]
     assert first["taken"] == {"v1_heuristic": 0, "v2_measured": 2}
     assert first["right"] and first["timed"] == 1, "the second call of the same problem measures nothing"
     again = _run("emulated_algorithms_run.py", library, cublaslt, [1.0, 1.0, 3.0], FUSESCOPE_BUILD=tmp_path)

@@ -1,4 +1,5 @@
-"""Every operator, with every implementation that this machine runs, on odd sizes, awkward strides and every dtype.
+"""Every operator, with every implementation that this machine runs, on odd sizes, awkward strides and every
+dtype.
 
 Parametrised over what is found: a new operator or kernel is tested from the moment its file is there.
 """
@@ -7,13 +8,18 @@ import pytest
 import torch
 from op_cases import GATHERS, cases
 
-from backend import kernels, ops
-from backend.core.errors import Unsupported
-from backend.measure.check import Case
+from fusescope import kernels, ops
+from fusescope.core.errors import Unsupported
+from fusescope.measure.checking.check import Case
 
 
 def _implementations(device, kind):
-    found = [(op, i.name) for op in ops.names() for i in ops.implementations(op, device) if i.kind == kind and i.reason is None]
+    found = [
+        (op, i.name)
+        for op in ops.names()
+        for i in ops.implementations(op, device)
+        if i.kind == kind and i.reason is None
+    ]
     return found
 
 
@@ -47,7 +53,8 @@ def test_ours_on_the_cpu(op, impl, dtype):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("op", "impl", "dtype"), _with_dtypes(_implementations("cuda:0", "ours") + [(op, "auto") for op in ops.names()])
+    ("op", "impl", "dtype"),
+    _with_dtypes(_implementations("cuda:0", "ours") + [(op, "auto") for op in ops.names()]),
 )
 def test_ours_on_cuda(op, impl, dtype):
     _try(op, impl, dtype, "cuda:0")

@@ -1,4 +1,5 @@
-"""Graph attention: against loops over edges, on awkward graphs, what it refuses, as a citizen of torch, and its CUDA kernel emulated."""
+"""Graph attention: against loops over edges, on awkward graphs, what it refuses, as a citizen of torch, and
+its CUDA kernel emulated."""
 
 import json
 import subprocess
@@ -7,11 +8,11 @@ import sys
 import pytest
 import torch
 
-from backend import kernels, ops
-from backend.core import paths
-from backend.core.errors import Unsupported
-from backend.measure.check import Case
-from backend.ops.gat import gat, prepare
+from fusescope import kernels, ops
+from fusescope.core import paths
+from fusescope.core.errors import Unsupported
+from fusescope.measure.checking.check import Case
+from fusescope.ops.sparse.gat import gat, prepare
 
 OP = ops.load("gat")
 CASES = (
@@ -51,7 +52,11 @@ def test_every_implementation_on_awkward_graphs(dtype, device):
         for contiguous in (True, False):
             case = Case(OP, OP.validate(values), dtype, device, seed=number, contiguous=contiguous)
             for impl in ("auto", *OP.PEERS):
-                assert case.verify(ops.make("gat", impl, case.inputs)).reason is None, (impl, values, contiguous)
+                assert case.verify(ops.make("gat", impl, case.inputs)).reason is None, (
+                    impl,
+                    values,
+                    contiguous,
+                )
 
 
 def test_any_slope_and_directed_graphs():
@@ -103,7 +108,16 @@ def test_opcheck(device):
         else prepare((torch.rand(20, 20) < 0.3).to(device), 20, 20, device)
     )
     x, a = torch.randn(20, 2, 16, device=device), torch.randn(2, 16, device=device)
-    arguments = (x, a, a, structure.row_offsets, structure.columns, structure.order, 0.2, kernels.choose("gat", device))
+    arguments = (
+        x,
+        a,
+        a,
+        structure.row_offsets,
+        structure.columns,
+        structure.order,
+        0.2,
+        kernels.choose("gat", device),
+    )
     assert set(torch.library.opcheck(torch.ops.fusescope.gat.default, arguments).values()) == {"SUCCESS"}
 
 
@@ -111,8 +125,8 @@ _EMULATED = """
 import json, sys, torch
 from tests.emulator import build
 torch.ops.load_library(build({"gat": ("v1_warp_node",)}))
-from backend import ops
-from backend.measure.check import Case
+from fusescope import ops
+from fusescope.measure.checking.check import Case
 OP = ops.load("gat")
 for number, values in enumerate(json.loads(sys.argv[1])):
     for dtype, contiguous in (("float32", True), ("float16", number % 2 == 0)):

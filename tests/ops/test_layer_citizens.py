@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from backend import kernels, ops
-from backend.ops import padding
-from backend.ops.bias_gelu import bias_gelu
-from backend.ops.bias_residual_layernorm import bias_residual_layernorm
-from backend.ops.embedding_layernorm import embedding_layernorm
-from backend.ops.linear import linear
-from backend.ops.split_heads import split_heads
+from fusescope import kernels, ops
+from fusescope.ops.layer import padding
+from fusescope.ops.layer.bias_gelu import bias_gelu
+from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
+from fusescope.ops.layer.embedding_layernorm import embedding_layernorm
+from fusescope.ops.layer.linear import linear
+from fusescope.ops.layer.split_heads import split_heads
 
 NAMES = ("bias_residual_layernorm", "bias_gelu", "split_heads", "linear", "padding", "embedding_layernorm")
 
@@ -19,15 +19,37 @@ def _offsets(d):
 
 
 CALLS = {
-    "bias_residual_layernorm": lambda d: (torch.randn(3, 9, device=d).t(), None, torch.randn(9, 3, device=d), *torch.randn(2, 3, device=d), 1e-12),
+    "bias_residual_layernorm": lambda d: (
+        torch.randn(3, 9, device=d).t(),
+        None,
+        torch.randn(9, 3, device=d),
+        *torch.randn(2, 3, device=d),
+        1e-12,
+    ),
     "bias_gelu": lambda d: (torch.randn(2, 3, 9, device=d), torch.randn(9, device=d), False),
     "split_heads": lambda d: (torch.randn(2, 3, 16, device=d), torch.randn(16, device=d), 2, 1),
-    "linear": lambda d: (torch.randn(2, 3, 16, device=d), torch.randn(16, 8, device=d).t(), torch.randn(8, device=d), torch.randn(2, 3, 8, device=d), 1, True),
+    "linear": lambda d: (
+        torch.randn(2, 3, 16, device=d),
+        torch.randn(16, 8, device=d).t(),
+        torch.randn(8, device=d),
+        torch.randn(2, 3, 8, device=d),
+        1,
+        True,
+    ),
     "padding_offsets": lambda d: (torch.tensor([2, 0, 3], device=d), 4, 6),
     "padding_pack": lambda d: (torch.randn(3, 4, 5, device=d), _offsets(d)[1]),
     "padding_unpack": lambda d: (torch.randn(5, 6, device=d), _offsets(d)[0], 3, 4),
-    "embedding_layernorm": lambda d: (torch.randn(7, 8, device=d), torch.tensor([[0, 6]], device=d), None, None, torch.randn(2, 8, device=d), None, *torch.randn(2, 8, device=d), 1e-12),
-}  # fmt: skip
+    "embedding_layernorm": lambda d: (
+        torch.randn(7, 8, device=d),
+        torch.tensor([[0, 6]], device=d),
+        None,
+        None,
+        torch.randn(2, 8, device=d),
+        None,
+        *torch.randn(2, 8, device=d),
+        1e-12,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -83,7 +105,10 @@ def test_runs_on_any_stream_and_in_a_graph(op):
 @pytest.mark.gpu
 def test_a_linear_layer_first_met_in_a_capture_is_right():
     """Nothing can be measured there: cuBLASLt's first guess is taken."""
-    x, weight = torch.randn(1000, 776, device="cuda", dtype=torch.float16), torch.randn(520, 776, device="cuda").half() / 28
+    x, weight = (
+        torch.randn(1000, 776, device="cuda", dtype=torch.float16),
+        torch.randn(520, 776, device="cuda").half() / 28,
+    )
     graph = torch.cuda.CUDAGraph()
     linear(x[:8], weight)  # the library is loaded and warm
     with torch.cuda.graph(graph):
@@ -95,27 +120,30 @@ def test_a_linear_layer_first_met_in_a_capture_is_right():
 
 @pytest.mark.gpu
 def test_a_product_is_measured_once_and_what_won_is_no_slower_than_the_guess(tmp_path, monkeypatch):
-    from backend.ops import _algorithms
+    from fusescope.ops.common import algorithms
 
-    monkeypatch.setattr(_algorithms, "_known", {})
-    monkeypatch.setattr(_algorithms, "_chosen", {})
-    monkeypatch.setattr(_algorithms, "_file", lambda index: tmp_path / "algorithms.json")
-    x, weight = torch.randn(512, 768, device="cuda", dtype=torch.float16), torch.randn(768, 768, device="cuda").half() / 28
+    monkeypatch.setattr(algorithms, "_known", {})
+    monkeypatch.setattr(algorithms, "_chosen", {})
+    monkeypatch.setattr(algorithms, "_file", lambda index: tmp_path / "algorithms.json")
+    x, weight = (
+        torch.randn(512, 768, device="cuda", dtype=torch.float16),
+        torch.randn(768, 768, device="cuda").half() / 28,
+    )
     right = torch.nn.functional.linear(x, weight)
     for _ in range(2):
         torch.testing.assert_close(linear(x, weight), right, rtol=2e-3, atol=2e-3)
-    (entry,) = _algorithms.known()
+    (entry,) = algorithms.known()
     assert entry["algorithms"] >= 1 and entry["best_ms"] <= entry["first_ms"] and entry["measured"] == "now"
-    _algorithms._known.clear()
-    _algorithms._chosen.clear()
+    algorithms._known.clear()
+    algorithms._chosen.clear()
     linear(x, weight)
-    assert _algorithms.known()[0]["measured"] == "before"
+    assert algorithms.known()[0]["measured"] == "before"
 
 
 def test_the_fastest_implementation_is_measured_once_for_a_problem_and_kept_on_disk(tmp_path, monkeypatch):
     from contextlib import nullcontext
 
-    from backend.ops import _algorithms
+    from fusescope.ops.common import algorithms
 
     measured, times = [], {"v2_measured": 2.0, "fast": 1.0}
 
@@ -124,32 +152,39 @@ def test_the_fastest_implementation_is_measured_once_for_a_problem_and_kept_on_d
         return {name: times[name] for name in calls}
 
     for name, value in (
-        ("_chosen", {}), ("_file", lambda index: tmp_path / "algorithms.json"), ("ensure", lambda *operands: None),
-        ("own_products", lambda index: ("fast", "refuses")), ("_takes", lambda operands, impl: impl == "fast"), ("_replayed", replayed),
-    ):  # fmt: skip
-        monkeypatch.setattr(_algorithms, name, value)
+        ("_chosen", {}),
+        ("_file", lambda index: tmp_path / "algorithms.json"),
+        ("ensure", lambda *operands: None),
+        ("own_products", lambda index: ("fast", "refuses")),
+        ("_takes", lambda operands, impl: impl == "fast"),
+        ("_replayed", replayed),
+    ):
+        monkeypatch.setattr(algorithms, name, value)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     capturing = [True]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[0])
     x, weight = torch.randn(64, 128), torch.randn(64, 128)
-    assert _algorithms.choose(x, weight, None, None, 0) == "v2_measured" and not measured
+    assert algorithms.choose(x, weight, None, None, 0) == "v2_measured" and not measured
     capturing[0] = False
-    assert [_algorithms.choose(x, weight, None, None, 0) for _ in range(2)] == ["fast", "fast"]
+    assert [algorithms.choose(x, weight, None, None, 0) for _ in range(2)] == ["fast", "fast"]
     assert measured == [["fast", "v2_measured"]]
     times["fast"] = 3.0
-    assert _algorithms.choose(x, weight, None, None, 0, settled=True) == "v2_measured"  # a problem of its own
-    _algorithms._chosen.clear()
-    assert _algorithms.choose(x, weight, None, None, 0) == "fast" and len(measured) == 2  # read
-    assert _algorithms.choose(x[:1], weight, None, None, 0) == "v2_measured" and len(measured) == 2  # too small to matter
+    assert algorithms.choose(x, weight, None, None, 0, settled=True) == "v2_measured"  # a problem of its own
+    algorithms._chosen.clear()
+    assert algorithms.choose(x, weight, None, None, 0) == "fast" and len(measured) == 2  # read
+    assert (
+        algorithms.choose(x[:1], weight, None, None, 0) == "v2_measured" and len(measured) == 2
+    )  # too small to matter
 
 
 @pytest.mark.gpu
 def test_kernels_that_start_before_the_last_one_ends_read_what_it_wrote():
-    """A chain of products and norms, each on the result of the one before, captured and not: the same as one by one."""
-    from backend.ops import _algorithms
-    from backend.ops.bias_residual_layernorm import bias_residual_layernorm
+    """A chain of products and norms, each on the result of the one before, captured and not: the same as one
+    by one."""
+    from fusescope.ops.common import algorithms
+    from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
 
-    own = _algorithms.own_products(0) or ("v2_measured",)
+    own = algorithms.own_products(0) or ("v2_measured",)
     torch.manual_seed(0)
     x, ones = torch.randn(130, 768, device="cuda").half(), torch.ones(768, device="cuda").half()
     weights = [torch.randn(768, 768, device="cuda").half() / 28 for _ in range(6)]
@@ -178,18 +213,20 @@ def test_kernels_that_start_before_the_last_one_ends_read_what_it_wrote():
 @pytest.mark.gpu
 @pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh"])
 def test_nan_and_infinity_pass_through_our_products(activation):
-    from backend.ops import _algorithms
+    from fusescope.ops.common import algorithms
 
     x, weight = torch.zeros(8, 64, device="cuda").half(), torch.eye(64, device="cuda").half()
     for i, value in enumerate((float("nan"), 60000.0, -60000.0, 9.0, -9.0)):
         x[i, i] = value
     bias = torch.zeros(64, device="cuda").half()
     bias[7] = float("inf")
-    for impl in _algorithms.own_products(0):
+    for impl in algorithms.own_products(0):
         found = linear(x, weight, bias, activation, impl=impl)
         right = torch.nn.functional.linear(x, weight, bias)
         if activation:
-            right = torch.nn.functional.gelu(right, approximate="tanh" if activation == "gelu_tanh" else "none")
+            right = torch.nn.functional.gelu(
+                right, approximate="tanh" if activation == "gelu_tanh" else "none"
+            )
         torch.testing.assert_close(found, right, equal_nan=True)
 
 

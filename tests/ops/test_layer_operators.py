@@ -1,18 +1,19 @@
-"""The layer's operators as functions: what may be left out, views, special values, exact errors, and wrong ones that are caught."""
+"""The layer's operators as functions: what may be left out, views, special values, exact errors, and wrong
+ones that are caught."""
 
 import pytest
 import torch
 from test_wrong_operators import caught
 from torch.nn.functional import gelu, layer_norm
 
-from backend import ops
-from backend.core.errors import Unsupported
-from backend.ops import padding
-from backend.ops.bias_gelu import bias_gelu
-from backend.ops.bias_residual_layernorm import bias_residual_layernorm
-from backend.ops.embedding_layernorm import embedding_layernorm
-from backend.ops.linear import linear
-from backend.ops.split_heads import split_heads
+from fusescope import ops
+from fusescope.core.errors import Unsupported
+from fusescope.ops.layer import padding
+from fusescope.ops.layer.bias_gelu import bias_gelu
+from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
+from fusescope.ops.layer.embedding_layernorm import embedding_layernorm
+from fusescope.ops.layer.linear import linear
+from fusescope.ops.layer.split_heads import split_heads
 
 INF, NAN = float("inf"), float("nan")
 
@@ -43,7 +44,9 @@ def test_rows_of_any_view(shape, view, device):
     x = VIEWS[view](randn(*shape, device=device))
     other, bias = VIEWS[view](randn(*shape, 1, device=device)[..., 0] + 1), randn(x.shape[-1], device=device)
     right = layer_norm(x + bias + other, x.shape[-1:], bias, bias, 1e-3)
-    torch.testing.assert_close(bias_residual_layernorm(x, bias, other, bias, bias, 1e-3), right, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        bias_residual_layernorm(x, bias, other, bias, bias, 1e-3), right, rtol=1e-5, atol=1e-5
+    )
     torch.testing.assert_close(bias_gelu(x, bias), gelu(x + bias), rtol=1e-5, atol=1e-6)
     weight = randn(7, x.shape[-1], device=device)
     torch.testing.assert_close(linear(x, weight), torch.nn.functional.linear(x, weight), rtol=1e-4, atol=1e-4)
@@ -51,12 +54,20 @@ def test_rows_of_any_view(shape, view, device):
 
 @pytest.mark.parametrize("given", [(True, True), (True, False), (False, True), (False, False)])
 def test_bias_and_residual_may_be_left_out(given, device):
-    x, weight, shift = randn(7, 72, device=device), randn(72, device=device), randn(72, 1, device=device)[:, 0]
-    bias, residual = (t if g else None for t, g in zip((randn(72, device=device), randn(7, 72, device=device)), given))
+    x, weight, shift = (
+        randn(7, 72, device=device),
+        randn(72, device=device),
+        randn(72, 1, device=device)[:, 0],
+    )
+    bias, residual = (
+        t if g else None for t, g in zip((randn(72, device=device), randn(7, 72, device=device)), given)
+    )
     total = x + (0 if bias is None else bias) + (0 if residual is None else residual)
     for impl in kernels_of("bias_residual_layernorm", device):
         found = bias_residual_layernorm(x, bias, residual, weight, shift, impl=impl)
-        torch.testing.assert_close(found, layer_norm(total, (72,), weight, shift, 1e-12), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            found, layer_norm(total, (72,), weight, shift, 1e-12), rtol=1e-5, atol=1e-5
+        )
     for approximate in ("none", "tanh"):
         for impl in kernels_of("bias_gelu", device):
             found = bias_gelu(x, bias, approximate, impl=impl)
@@ -71,7 +82,9 @@ def test_norm_of_a_sum_keeps_its_accuracy_far_from_zero(cols, device):
     x = (x * 64).round() / 64
     right = layer_norm(x.double(), (cols,), None, None, 1e-5)
     for impl in kernels_of("bias_residual_layernorm", device):
-        assert (bias_residual_layernorm(x, None, residual, ones, 0 * ones, 1e-5, impl=impl) - right).abs().max() < 2e-4, impl
+        assert (
+            bias_residual_layernorm(x, None, residual, ones, 0 * ones, 1e-5, impl=impl) - right
+        ).abs().max() < 2e-4, impl
 
 
 def test_gelu_of_special_values_is_that_of_torch(device):
@@ -79,7 +92,9 @@ def test_gelu_of_special_values_is_that_of_torch(device):
     for approximate in ("none", "tanh"):
         right = gelu(x.double(), approximate=approximate).float()
         for impl in kernels_of("bias_gelu", device):
-            torch.testing.assert_close(bias_gelu(x, None, approximate, impl=impl), right, equal_nan=True, rtol=1e-6, atol=1e-30)
+            torch.testing.assert_close(
+                bias_gelu(x, None, approximate, impl=impl), right, equal_nan=True, rtol=1e-6, atol=1e-30
+            )
 
 
 def test_small_results_of_gelu_keep_their_relative_accuracy(device):
@@ -87,7 +102,9 @@ def test_small_results_of_gelu_keep_their_relative_accuracy(device):
     right = x.double() * torch.erfc(-x.double() / 2**0.5) / 2
     for impl in kernels_of("bias_gelu", device):
         found = bias_gelu(x, None, impl=impl)
-        assert ((found - right) / right).abs().max() < 3e-5, "the exponential's argument reaches 40: 40 roundings, and its own"
+        assert ((found - right) / right).abs().max() < 3e-5, (
+            "the exponential's argument reaches 40: 40 roundings, and its own"
+        )
         assert not ((gelu(x) - right) / right).abs().max() < 3e-5, "the obvious form cannot do that"
 
 
@@ -125,7 +142,9 @@ def test_a_bucket_larger_than_the_sum_is_filled_with_zeros(device):
     lengths, x = torch.tensor([2, 1], device=device), randn(2, 3, 8, device=device)
     for impl in kernels_of("padding", device):
         packed, cu_seqlens, indices = padding.pack(x, lengths, total=5, impl=impl)
-        assert indices.tolist() == [0, 1, 3, -1, -1] and not packed[3:].any() and torch.equal(packed[2], x[1, 0])
+        assert (
+            indices.tolist() == [0, 1, 3, -1, -1] and not packed[3:].any() and torch.equal(packed[2], x[1, 0])
+        )
         assert torch.equal(padding.unpack(packed, cu_seqlens, 2, 3, impl=impl)[1, 0], x[1, 0])
 
 
@@ -150,9 +169,9 @@ def test_lengths_that_do_not_fit_touch_nothing_on_cuda():
 
 
 def _tables(device):
-    return {n: randn(rows, 24, device=device) for n, rows in (("word", 11), ("position", 6), ("type_", 2))} | {
-        "weight": randn(24, device=device), "shift": randn(24, 1, device=device)[:, 0]
-    }  # fmt: skip
+    return {
+        n: randn(rows, 24, device=device) for n, rows in (("word", 11), ("position", 6), ("type_", 2))
+    } | {"weight": randn(24, device=device), "shift": randn(24, 1, device=device)[:, 0]}
 
 
 @pytest.mark.parametrize("kind", [torch.int32, torch.int64])
@@ -184,7 +203,12 @@ def test_an_id_outside_its_table_is_never_read(device):
             with pytest.raises(ValueError, match="word ids lie between 0 and 10; these go from -1 to 11"):
                 embedding_layernorm(*operands, impl=impl)
         else:
-            assert embedding_layernorm(*operands, impl=impl).isnan().all(-1).tolist() == [False, True, True, False]
+            assert embedding_layernorm(*operands, impl=impl).isnan().all(-1).tolist() == [
+                False,
+                True,
+                True,
+                False,
+            ]
 
 
 OWN_PRODUCTS = ("v3_hopper", "v4_few_rows")
@@ -208,37 +232,98 @@ def test_a_weight_may_be_the_transpose_of_a_dense_one(dtype, device):
 
 
 def test_nothing_of_torchs_own_product_is_recorded_for_a_gradient(device):
-    """Forward only, as all operators here: torch says so on backward, instead of a gradient that leaves out what is ours."""
+    """Forward only, as all operators here: torch says so on backward, instead of a gradient that leaves out
+    what is ours."""
     weight = torch.nn.Parameter(randn(8, 8, device=device))
     out = linear(randn(3, 8, device=device), weight, None, "gelu")
     assert "NotImplemented" in out.grad_fn.name()
 
 
 REFUSED = {
-    "weight of another length": (ValueError, r"weight of shape \(8,\).*not \(7,\)", lambda x, v: bias_residual_layernorm(x, None, x, v[:7], v)),
-    "residual of another shape": (ValueError, r"residual of the shape of x, \(3, 8\); not \(2, 8\)", lambda x, v: bias_residual_layernorm(x, None, x[:2], v, v)),
-    "no weight": (TypeError, "takes weight and shift as tensors", lambda x, v: bias_residual_layernorm(x, None, x, None, v)),
+    "weight of another length": (
+        ValueError,
+        r"weight of shape \(8,\).*not \(7,\)",
+        lambda x, v: bias_residual_layernorm(x, None, x, v[:7], v),
+    ),
+    "residual of another shape": (
+        ValueError,
+        r"residual of the shape of x, \(3, 8\); not \(2, 8\)",
+        lambda x, v: bias_residual_layernorm(x, None, x[:2], v, v),
+    ),
+    "no weight": (
+        TypeError,
+        "takes weight and shift as tensors",
+        lambda x, v: bias_residual_layernorm(x, None, x, None, v),
+    ),
     "eps": (ValueError, "eps is at least 0, not -1", lambda x, v: bias_residual_layernorm(x, v, x, v, v, -1)),
     "dtype": (TypeError, "x is int64", lambda x, v: bias_gelu(x.long(), v)),
     "mixed dtypes": (ValueError, r"bias is torch\.float16", lambda x, v: bias_gelu(x, v.half())),
-    "form of gelu": (ValueError, "approximate is none or tanh, not 'sigmoid'", lambda x, v: bias_gelu(x, v, "sigmoid")),
+    "form of gelu": (
+        ValueError,
+        "approximate is none or tanh, not 'sigmoid'",
+        lambda x, v: bias_gelu(x, v, "sigmoid"),
+    ),
     "a number": (ValueError, "at least one dimension", lambda x, v: bias_gelu(x[0, 0], None)),
     "heads": (ValueError, "8 elements in 3 heads and 3 of k and v", lambda x, v: split_heads(x, v, 3)),
-    "four dimensions": (ValueError, r"packed \(total, width\), not", lambda x, v: split_heads(x[None, None], v, 2)),
-    "activation": (ValueError, "activation is None, 'gelu' or 'gelu_tanh', not 'relu'", lambda x, v: linear(x, x, None, "relu")),
+    "four dimensions": (
+        ValueError,
+        r"packed \(total, width\), not",
+        lambda x, v: split_heads(x[None, None], v, 2),
+    ),
+    "activation": (
+        ValueError,
+        "activation is None, 'gelu' or 'gelu_tanh', not 'relu'",
+        lambda x, v: linear(x, x, None, "relu"),
+    ),
     "inner sizes": (ValueError, r"not \(3, 8\) and \(3, 7\)", lambda x, v: linear(x, x[:, :7])),
     "bias of linear": (ValueError, r"bias of shape \(3,\).*not \(8,\)", lambda x, v: linear(x, x, v)),
-    "residual of linear": (ValueError, r"result's shape, \(3, 3\); not \(3, 8\)", lambda x, v: linear(x, x, None, None, x)),
-    "lengths as floats": (TypeError, "lengths is an int32 or int64 tensor, not torch.float32", lambda x, v: padding.offsets(v, 4)),
+    "residual of linear": (
+        ValueError,
+        r"result's shape, \(3, 3\); not \(3, 8\)",
+        lambda x, v: linear(x, x, None, None, x),
+    ),
+    "lengths as floats": (
+        TypeError,
+        "lengths is an int32 or int64 tensor, not torch.float32",
+        lambda x, v: padding.offsets(v, 4),
+    ),
     "no lengths": (ValueError, "at least one", lambda x, v: padding.offsets(v[:0].long(), 4)),
-    "lengths of others": (ValueError, "a length for each of 1 sequences", lambda x, v: padding.pack(x[None], v.long())),
-    "offsets of others": (ValueError, r"batch \+ 1 = 4 elements, not \(8,\)", lambda x, v: padding.unpack(x, v.int(), 3, 4)),
-    "total": (ValueError, "total is a whole number from 0, not -3", lambda x, v: padding.offsets(0 * v.long(), 4, -3)),
-    "table of another width": (ValueError, r"position is \(rows, W\)", lambda x, v: embedding_layernorm(v.long(), None, None, x, x[:, :7], None, v, v)),
-    "ids as floats": (TypeError, "word_ids is an int32 or int64 tensor, not torch.float32", lambda x, v: embedding_layernorm(v, None, None, x, None, None, v, v)),
-    "ids without a table": (ValueError, "type_ids were given, but not the table", lambda x, v: embedding_layernorm(v.long(), None, v.long(), x, None, None, v, v)),
-    "too few positions": (ValueError, "a row for each of 8 tokens of a sequence, not 3", lambda x, v: embedding_layernorm(v.long(), None, None, x, x, None, v, v)),
-}  # fmt: skip
+    "lengths of others": (
+        ValueError,
+        "a length for each of 1 sequences",
+        lambda x, v: padding.pack(x[None], v.long()),
+    ),
+    "offsets of others": (
+        ValueError,
+        r"batch \+ 1 = 4 elements, not \(8,\)",
+        lambda x, v: padding.unpack(x, v.int(), 3, 4),
+    ),
+    "total": (
+        ValueError,
+        "total is a whole number from 0, not -3",
+        lambda x, v: padding.offsets(0 * v.long(), 4, -3),
+    ),
+    "table of another width": (
+        ValueError,
+        r"position is \(rows, W\)",
+        lambda x, v: embedding_layernorm(v.long(), None, None, x, x[:, :7], None, v, v),
+    ),
+    "ids as floats": (
+        TypeError,
+        "word_ids is an int32 or int64 tensor, not torch.float32",
+        lambda x, v: embedding_layernorm(v, None, None, x, None, None, v, v),
+    ),
+    "ids without a table": (
+        ValueError,
+        "type_ids were given, but not the table",
+        lambda x, v: embedding_layernorm(v.long(), None, v.long(), x, None, None, v, v),
+    ),
+    "too few positions": (
+        ValueError,
+        "a row for each of 8 tokens of a sequence, not 3",
+        lambda x, v: embedding_layernorm(v.long(), None, None, x, x, None, v, v),
+    ),
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -249,36 +334,52 @@ def test_operands_that_do_not_fit(what, device):
 
 
 def test_lengths_that_do_not_fit_are_named_on_the_cpu():
-    for lengths, total, says in (([1, 7], None, "between 0 and seq, 4; not 7"), ([-2, 1], None, "not -2"), ([3, 4], 6, "the sum of the lengths, 7; not 6")):  # fmt: skip
+    for lengths, total, says in (
+        ([1, 7], None, "between 0 and seq, 4; not 7"),
+        ([-2, 1], None, "not -2"),
+        ([3, 4], 6, "the sum of the lengths, 7; not 6"),
+    ):
         with pytest.raises(ValueError, match=says):
             padding.offsets(torch.tensor(lengths), 4, total)
 
 
 WRONG = {
     "bias_residual_layernorm": (
-        {"rows": 33, "cols": 40}, ("norm_without_bias", "norm_before_residual", "norm_corrected"),
+        {"rows": 33, "cols": 40},
+        ("norm_without_bias", "norm_before_residual", "norm_corrected"),
     ),
-    "bias_gelu": ({"rows": 33, "cols": 100}, ("gelu_by_sigmoid", "gelu_of_the_other_form", "gelu_unwritten_tail")),
+    "bias_gelu": (
+        {"rows": 33, "cols": 100},
+        ("gelu_by_sigmoid", "gelu_of_the_other_form", "gelu_unwritten_tail"),
+    ),
     "split_heads": (
         {"batch": 2, "seq": 7, "heads": 4, "kv_heads": 2, "head_dim": 8},
         ("heads_with_k_and_v_swapped", "heads_without_bias", "heads_not_transposed", "heads_as_one_tensor"),
     ),
     "padding": ({"batch": 5, "seq": 9, "cols": 4}, ("padding_of_the_first_length", "padding_off_by_one")),
     "embedding_layernorm": (
-        {"batch": 2, "seq": 7, "cols": 24, "vocab": 9}, ("embedding_without_type", "embedding_that_ignores_position_ids"),
+        {"batch": 2, "seq": 7, "cols": 24, "vocab": 9},
+        ("embedding_without_type", "embedding_that_ignores_position_ids"),
     ),
     "linear": (
         {"rows": 64, "inputs": 256, "outputs": 64, "activation": "gelu", "residual": "yes"},
-        ("linear_without_bias", "linear_with_residual_inside", "linear_with_the_other_gelu", "linear_in_sixteen_bits"),
+        (
+            "linear_without_bias",
+            "linear_with_residual_inside",
+            "linear_with_the_other_gelu",
+            "linear_in_sixteen_bits",
+        ),
     ),
-}  # fmt: skip
+}
 ONLY_FP32 = ("norm_corrected", "gelu_of_the_other_form", "linear_with_the_other_gelu")
 """Faults smaller than a rounding to 16 bits."""
 ONLY_16 = ("linear_in_sixteen_bits",)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("op", "function"), [(op, f) for op, (_, functions) in WRONG.items() for f in functions])
+@pytest.mark.parametrize(
+    ("op", "function"), [(op, f) for op, (_, functions) in WRONG.items() for f in functions]
+)
 def test_wrong_layer_operators_are_caught(op, function, dtype):
     if function in (ONLY_FP32 if dtype != "float32" else ONLY_16):
         pytest.skip("no fault that this dtype could show")

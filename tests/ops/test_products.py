@@ -1,11 +1,12 @@
-"""gemm and bmm as functions: shapes of torch.matmul, strides taken without copies, exact errors for operands that do not fit."""
+"""gemm and bmm as functions: shapes of torch.matmul, strides taken without copies, exact errors for operands
+that do not fit."""
 
 import pytest
 import torch
 
-from backend.core.errors import Unsupported
-from backend.ops.bmm import batch_shape, bmm, broadcast
-from backend.ops.gemm import gemm
+from fusescope.core.errors import Unsupported
+from fusescope.ops.dense.bmm import batch_shape, bmm, broadcast
+from fusescope.ops.dense.gemm import gemm
 
 SHAPES = [
     ((2, 3, 4, 5), (5, 6)),

@@ -1,11 +1,12 @@
-"""softmax and layernorm as functions: non-finite values, means far from zero, any shape and stride, exact errors."""
+"""softmax and layernorm as functions: non-finite values, means far from zero, any shape and stride, exact
+errors."""
 
 import pytest
 import torch
 
-from backend import ops
-from backend.ops.layernorm import layernorm
-from backend.ops.softmax import softmax
+from fusescope import ops
+from fusescope.ops.dense.layernorm import layernorm
+from fusescope.ops.dense.softmax import softmax
 
 INF, NAN = float("inf"), float("nan")
 
@@ -23,7 +24,9 @@ def test_softmax_of_infinities_and_nan_is_that_of_torch(cols, device):
     x[3, 1] = INF
     x[4, 2] = NAN
     for impl in kernels_of("softmax", device):
-        torch.testing.assert_close(softmax(x, impl=impl), torch.softmax(x, -1), equal_nan=True, rtol=1e-4, atol=1e-7)
+        torch.testing.assert_close(
+            softmax(x, impl=impl), torch.softmax(x, -1), equal_nan=True, rtol=1e-4, atol=1e-7
+        )
 
 
 def test_softmax_of_large_values_does_not_overflow(device):
@@ -63,7 +66,8 @@ def test_weight_and_bias_may_be_left_out(given, device):
     weight, bias = (torch.randn(65, device=device) if g else None for g in given)
     for impl in kernels_of("layernorm", device):
         torch.testing.assert_close(
-            layernorm(x, weight, bias, 1e-3, impl=impl), torch.nn.functional.layer_norm(x, (65,), weight, bias, 1e-3)
+            layernorm(x, weight, bias, 1e-3, impl=impl),
+            torch.nn.functional.layer_norm(x, (65,), weight, bias, 1e-3),
         )
 
 
@@ -87,7 +91,9 @@ def test_weight_and_bias_may_be_left_out(given, device):
 def test_views_and_shapes(shape, view, device):
     x = view(torch.randn(shape, device=device))
     torch.testing.assert_close(softmax(x), torch.softmax(x, -1))
-    torch.testing.assert_close(layernorm(x), torch.nn.functional.layer_norm(x, x.shape[-1:]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        layernorm(x), torch.nn.functional.layer_norm(x, x.shape[-1:]), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_operands_that_do_not_fit(device):

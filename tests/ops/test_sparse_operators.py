@@ -1,4 +1,5 @@
-"""SDDMM and SpMM beyond what every operator is tried on: structures, empty and full ones, what is refused, peers, emulated kernels."""
+"""SDDMM and SpMM beyond what every operator is tried on: structures, empty and full ones, what is refused,
+peers, emulated kernels."""
 
 import json
 import os
@@ -10,15 +11,15 @@ import pytest
 import scipy.sparse
 import torch
 
-from backend import kernels, masks, ops
-from backend.core import paths
-from backend.core.errors import Unsupported
-from backend.masks.sparse import to_bsr
-from backend.measure.check import Case
-from backend.ops import _structure
-from backend.ops.sddmm import prepare, sddmm
-from backend.ops.sparse_softmax import sparse_softmax
-from backend.ops.spmm import spmm
+from fusescope import kernels, masks, ops
+from fusescope.core import paths
+from fusescope.core.errors import Unsupported
+from fusescope.masks.sparse import to_bsr
+from fusescope.measure.checking.check import Case
+from fusescope.ops.common import structure
+from fusescope.ops.sparse.sddmm import prepare, sddmm
+from fusescope.ops.sparse.sparse_softmax import sparse_softmax
+from fusescope.ops.sparse.spmm import spmm
 
 OPS = ("sddmm", "spmm")
 
@@ -40,18 +41,26 @@ def test_a_structure_is_the_csr_of_its_mask(seq_q, seq_k, density):
     assert torch.equal(s.tensor(torch.ones(s.entries)).to_dense(), keep.float())
     lengths = keep.sum(1)[s.order.long()]
     assert sorted(s.order.tolist()) == list(range(seq_q)), "every row once"
-    assert (lengths[: s.long_rows] > _structure.LONG).all() and (lengths[s.long_rows :] <= _structure.LONG).all()
+    assert (lengths[: s.long_rows] > structure.LONG).all() and (
+        lengths[s.long_rows :] <= structure.LONG
+    ).all()
     assert (lengths[:-1] * 2 >= lengths[1:]).all(), "in classes of falling length"
     assert s.density == keep.numpy().mean() and s.entries == int(keep.sum())
 
 
 @pytest.mark.parametrize("block", [16, 32, 64])
-@pytest.mark.parametrize(("seq_q", "seq_k", "density"), [(1, 1, 1.0), (7, 100, 0.01), (130, 65, 0.3), (100, 200, 0.0)])
+@pytest.mark.parametrize(
+    ("seq_q", "seq_k", "density"), [(1, 1, 1.0), (7, 100, 0.01), (130, 65, 0.3), (100, 200, 0.0)]
+)
 def test_blocks_are_those_of_the_mask(seq_q, seq_k, density, block):
     keep = torch.rand(seq_q, seq_k, generator=torch.Generator().manual_seed(3)) < density
     s, other = prepare(keep, seq_q, seq_k, block=block), to_bsr(keep.numpy(), block)
     assert np.array_equal(s.row_offsets, other.offsets) and np.array_equal(s.columns, other.columns)
-    assert np.array_equal(s.keep(), other.blocks) and s.value_shape == other.blocks.shape and s.kept == int(keep.sum())
+    assert (
+        np.array_equal(s.keep(), other.blocks)
+        and s.value_shape == other.blocks.shape
+        and s.kept == int(keep.sum())
+    )
     values = torch.randn(2, *s.value_shape) * s.keep()
     dense = s.dense(values)
     assert dense.shape == (2, seq_q, seq_k) and torch.equal(dense != 0, keep.expand(2, -1, -1))
@@ -68,12 +77,17 @@ def test_blocks_are_those_of_the_mask(seq_q, seq_k, density, block):
 def test_block_formats(op, form, dtype, device):
     module = ops.load(op)
     for sizes in ({"seq": 37, "seq_k": 150}, {"seq": 128, "seq_k": 64}, {"seq": 1}):
-        values = module.validate({"batch": 2, "heads": 2, "head_dim": 24, "mask": "random:density=0.01", "format": form} | sizes)
+        values = module.validate(
+            {"batch": 2, "heads": 2, "head_dim": 24, "mask": "random:density=0.01", "format": form} | sizes
+        )
         for contiguous in (True, False):
             case = Case(module, values, dtype, device, seed=1, contiguous=contiguous)
             for impl in ("eager", "auto"):
                 assert case.verify(ops.make(op, impl, case.inputs)).reason is None, (impl, sizes)
-            cost, floats = module.cost(values, dtype), [t for t in case.inputs.values() if isinstance(t, torch.Tensor)]
+            cost, floats = (
+                module.cost(values, dtype),
+                [t for t in case.inputs.values() if isinstance(t, torch.Tensor)],
+            )
             assert cost.bytes_read == sum(t.numel() * t.element_size() for t in floats)
             assert cost.bytes_written == case.reference.numel() * floats[0].element_size()
     sizes = {"seq": 128, "seq_k": 64, "head_dim": 16, "mask": "causal", "format": form}
@@ -92,26 +106,34 @@ def test_a_mask_and_its_dense_matrix_give_the_same_structure():
     for name in ("row_offsets", "columns", "row_of", "order"):
         assert torch.equal(getattr(a, name), getattr(b, name))
     assert prepare(mask, 70, 130) is a, "made once"
-    assert _structure.counts(str(mask), 70, 130, "csr").kept == a.entries
-    assert _structure.counts(str(mask), 70, 130, "csr").longest == int((a.row_offsets[1:] - a.row_offsets[:-1]).max())
+    assert structure.counts(str(mask), 70, 130, "csr").kept == a.entries
+    assert structure.counts(str(mask), 70, 130, "csr").longest == int(
+        (a.row_offsets[1:] - a.row_offsets[:-1]).max()
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("mask", ["random:density=0.0", "random:density=0.01", "full", "longformer:window=1,global_tokens=1"])
+@pytest.mark.parametrize(
+    "mask", ["random:density=0.0", "random:density=0.01", "full", "longformer:window=1,global_tokens=1"]
+)
 def test_empty_rows_empty_and_full_matrices(op, dtype, mask, device):
     module = ops.load(op)
     values = module.validate({"batch": 2, "heads": 2, "seq": 37, "seq_k": 600, "head_dim": 24, "mask": mask})
     case = Case(module, values, dtype, device, seed=1)
     for impl in [
-        i.name for i in ops.implementations(op, device) if i.kind == "ours" and i.reason is None and "blocks" not in i.name
+        i.name
+        for i in ops.implementations(op, device)
+        if i.kind == "ours" and i.reason is None and "blocks" not in i.name
     ]:
         assert case.verify(ops.make(op, impl, case.inputs)).reason is None, impl
 
 
 def test_any_number_of_leading_dimensions_and_layouts(device):
     s, keep = structure_of(20, 30, 0.3, device)
-    wide = torch.randn(2, 20, 3, 2, 16, device=device).permute(0, 2, 3, 1, 4)  # (2, 3, 2, S, D) as a projection leaves it
+    wide = torch.randn(2, 20, 3, 2, 16, device=device).permute(
+        0, 2, 3, 1, 4
+    )  # (2, 3, 2, S, D) as a projection leaves it
     keys = torch.randn(2, 3, 2, 30, 16, device=device)
     rows, columns = keep.nonzero(as_tuple=True)
     for q, k in ((wide, keys), (wide[0], keys[0]), (wide[0, 0], keys[0, 0]), (wide[0, 0, 0], keys[0, 0, 0])):
@@ -130,7 +152,9 @@ def test_infinities_stay_in_their_rows(device):
     values = torch.rand(s.entries, device=device) + 0.1
     touched = keep[:, 7]
     for impl in [
-        i.name for i in ops.implementations("spmm", device) if i.kind == "ours" and i.reason is None and "blocks" not in i.name
+        i.name
+        for i in ops.implementations("spmm", device)
+        if i.kind == "ours" and i.reason is None and "blocks" not in i.name
     ]:
         out = spmm(s, values, v, impl=impl)
         assert out[touched].isinf().all() and out[~touched].isfinite().all()
@@ -139,7 +163,9 @@ def test_infinities_stay_in_their_rows(device):
 @pytest.mark.parametrize("op", OPS)
 def test_the_sparse_peer_is_right_in_fp32_and_refuses_what_torch_does(op, device):
     module = ops.load(op)
-    values = module.validate({"batch": 1, "heads": 2, "seq": 50, "seq_k": 70, "head_dim": 16, "mask": "random:density=0.2"})
+    values = module.validate(
+        {"batch": 1, "heads": 2, "seq": 50, "seq_k": 70, "head_dim": 16, "mask": "random:density=0.2"}
+    )
     case = Case(module, values, "float32", device, seed=1)
     assert case.verify(ops.make(op, "sparse", case.inputs)).reason is None
     if device == "cpu":
@@ -151,14 +177,20 @@ def test_the_sparse_peer_is_right_in_fp32_and_refuses_what_torch_does(op, device
 def test_opcheck_and_compile(op, device):
     module = ops.load(op)
     kernels.load(device)
-    given = module.inputs(module.validate({"heads": 2, "seq": 12, "head_dim": 8, "mask": "causal"}), "float32", device, 0)
+    given = module.inputs(
+        module.validate({"heads": 2, "seq": 12, "head_dim": 8, "mask": "causal"}), "float32", device, 0
+    )
     s, impl = given["structure"], ops.auto(op, given)
     if op == "sddmm":
         args = (given["q"], given["k"], s.row_offsets, s.columns, s.row_of, s.bits, s.block)
-        compiled = torch.compile(lambda q, k: sddmm(q, k, s, impl=impl) * 2, fullgraph=True)(given["q"], given["k"])
+        compiled = torch.compile(lambda q, k: sddmm(q, k, s, impl=impl) * 2, fullgraph=True)(
+            given["q"], given["k"]
+        )
     else:
         args = (given["values"], given["v"], s.row_offsets, s.columns, s.order, s.long_rows, s.seq_q, s.block)
-        compiled = torch.compile(lambda p, v: spmm(s, p, v, impl=impl) * 2, fullgraph=True)(given["values"], given["v"])
+        compiled = torch.compile(lambda p, v: spmm(s, p, v, impl=impl) * 2, fullgraph=True)(
+            given["values"], given["v"]
+        )
     torch.library.opcheck(getattr(torch.ops.fusescope, op).default, (*args, impl))
     torch.testing.assert_close(compiled, module.call(given, impl) * 2)
 
@@ -172,8 +204,10 @@ def test_softmax_by_rows(device):
     torch.testing.assert_close(out, right)
     empty, _ = structure_of(5, 6, 0.0, device)
     assert sparse_softmax(empty, torch.randn(2, 0, device=device)).shape == (2, 0)
-    torch.library.opcheck(torch.ops.fusescope.sparse_softmax.default, (x[0, 0, rows, columns], s.row_offsets, s.order, 0.5, ops.auto(
-        "sparse_softmax", {"x": x})))  # fmt: skip
+    torch.library.opcheck(
+        torch.ops.fusescope.sparse_softmax.default,
+        (x[0, 0, rows, columns], s.row_offsets, s.order, 0.5, ops.auto("sparse_softmax", {"x": x})),
+    )
     blocks = prepare(keep, 30, 50, device, block=16)
     with pytest.raises(ValueError, match="BSR blocks of 16"):
         sparse_softmax(blocks, torch.randn(*blocks.value_shape, device=device))
@@ -185,7 +219,13 @@ def test_attention_composed_of_the_three_is_attention(device):
     module = ops.load("attention")
     for values in (
         {"batch": 2, "heads": 4, "kv_heads": 2, "seq": 33, "seq_k": 70, "head_dim": 32, "mask": "causal"},
-        {"heads": 2, "seq": 40, "head_dim": 64, "mask": "random:density=0.02", "bias": "head"},  # rows without a key
+        {
+            "heads": 2,
+            "seq": 40,
+            "head_dim": 64,
+            "mask": "random:density=0.02",
+            "bias": "head",
+        },  # rows without a key
         {"heads": 2, "seq": 20, "head_dim": 32, "mask": "full"},
     ):
         for dtype in module.DTYPES:
@@ -227,8 +267,12 @@ def test_cuda_kernels_emulated():
 
     done = subprocess.run(
         [sys.executable, "-m", "tests.ops.emulated_sparse"],
-        cwd=paths.ROOT, env=os.environ | {"EMULATED_SMS": "3"}, capture_output=True, text=True, timeout=250,
-    )  # fmt: skip
+        cwd=paths.ROOT,
+        env=os.environ | {"EMULATED_SMS": "3"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(results) == 2 * (5 * len(emulated_sparse.CASES) + 2 * len(emulated_sparse.BLOCK_CASES))

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from backend import kernels, ops
-from backend.ops.bmm import bmm
-from backend.ops.gemm import gemm
-from backend.ops.layernorm import layernorm
-from backend.ops.softmax import softmax
+from fusescope import kernels, ops
+from fusescope.ops.dense.bmm import bmm
+from fusescope.ops.dense.gemm import gemm
+from fusescope.ops.dense.layernorm import layernorm
+from fusescope.ops.dense.softmax import softmax
 
 CALLS = {
     "add": lambda d: (torch.randn(7, 5, device=d).t(), torch.randn(5, 7, device=d)),
@@ -24,7 +24,11 @@ def test_opcheck(name, device):
     kernels.load(device)
     op = name.split()[0]
     ops.load(op)
-    impl = kernels.choose(op, device) if op not in ("gemm", "bmm") else ops.load(op).auto({"a": CALLS[name](device)[0]})
+    impl = (
+        kernels.choose(op, device)
+        if op not in ("gemm", "bmm")
+        else ops.load(op).auto({"a": CALLS[name](device)[0]})
+    )
     torch.library.opcheck(getattr(torch.ops.fusescope, op).default, (*CALLS[name](device), impl))
 
 
@@ -40,7 +44,8 @@ def test_functions_compile_without_a_graph_break(device):
 
 
 def test_the_compiled_peer_stays_compiled_over_many_shapes():
-    """Dynamo gives up after so many shapes of one function; a sweep has more, and must not end in eager mode unnoticed."""
+    """Dynamo gives up after so many shapes of one function; a sweep has more, and must not end in eager mode
+    unnoticed."""
     module = ops.load("softmax")
     seen = []
     with torch._dynamo.config.patch(recompile_limit=2):

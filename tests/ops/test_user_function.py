@@ -1,11 +1,12 @@
-"""A user's file.py:function is refused before anything is submitted where the function is not there; the file is not run for that."""
+"""A user's file.py:function is refused before anything is submitted where the function is not there; the file
+is not run for that."""
 
 import pytest
 
-from backend import ops
-from backend.analysis import estimate
-from backend.core.records import BenchSpec
-from backend.jobs import submit
+from fusescope import ops
+from fusescope.analysis import estimate
+from fusescope.core.records import BenchSpec
+from fusescope.jobs import submit
 
 
 def write(tmp_path, text: str) -> str:
@@ -57,7 +58,14 @@ def test_a_file_that_does_not_parse_is_refused(tmp_path, text):
 
 def test_it_is_refused_before_submission(tmp_path):
     impl = f"{write(tmp_path, 'def slow(a, b): return a')}:fast"
-    spec = {"op": "add", "impls": [impl], "cases": [{"n": 10}], "baseline": "eager", "dtype": "float32", "device": "cpu"}
+    spec = {
+        "op": "add",
+        "impls": [impl],
+        "cases": [{"n": 10}],
+        "baseline": "eager",
+        "dtype": "float32",
+        "device": "cpu",
+    }
     with pytest.raises(ValueError, match="has no function 'fast'"):
         submit.validate("bench", spec)
 
@@ -67,6 +75,10 @@ def test_compiling_peers_are_counted_once_each_and_by_device():
     once = ops.compile_seconds("gemm", ("compile",), "cuda:1")
     assert ops.compile_seconds("gemm", ("compile", "compile", "eager"), "cuda:0") == once > 0
     assert ops.compile_seconds("gemm", ("compile", "autotune"), "cuda:0") > once
-    assert ops.compile_seconds("attention", ("flex",), "cpu") > ops.compile_seconds("attention", ("flex",), "cuda") > 0
+    assert (
+        ops.compile_seconds("attention", ("flex",), "cpu")
+        > ops.compile_seconds("attention", ("flex",), "cuda")
+        > 0
+    )
     spec = BenchSpec("gemm", ("compile",), ({"m": 8}, {"m": 16}), "eager", device="cuda:0")
     assert estimate.seconds(spec, once) >= estimate.seconds(spec) + 2 * once

@@ -1,4 +1,5 @@
-"""The checker itself: implementations that are wrong on purpose are caught, by the tolerance and cases that real ones pass."""
+"""The checker itself: implementations that are wrong on purpose are caught, by the tolerance and cases that
+real ones pass."""
 
 from pathlib import Path
 
@@ -6,8 +7,8 @@ import pytest
 import torch
 from op_cases import cases
 
-from backend import ops
-from backend.measure.check import Case
+from fusescope import ops
+from fusescope.measure.checking.check import Case
 
 WRONG = Path(__file__).parents[1] / "wrong"
 
@@ -47,20 +48,25 @@ def test_one_matrix_for_the_whole_batch_is_caught():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("function", ["softmax_without_last", "softmax_padded", "softmax_half_sum", "softmax_unwritten_row"])
+@pytest.mark.parametrize(
+    "function", ["softmax_without_last", "softmax_padded", "softmax_half_sum", "softmax_unwritten_row"]
+)
 def test_wrong_softmax_is_caught(function, dtype):
     assert caught("softmax", "rows.py", function, dtype, {"rows": 64, "cols": 1000})
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("function", ["layernorm_corrected", "layernorm_eps_outside", "layernorm_without_bias"])
+@pytest.mark.parametrize(
+    "function", ["layernorm_corrected", "layernorm_eps_outside", "layernorm_without_bias"]
+)
 def test_wrong_layernorm_is_caught(function, dtype):
     wanted = {"rows": 64, "cols": 33} if function != "layernorm_eps_outside" else {"rows": 4096, "cols": 3}
     assert caught("layernorm", "rows.py", function, dtype, wanted)
 
 
 def test_cancelling_variance_is_caught_by_a_mean_far_from_zero():
-    """Normal inputs cannot tell it apart; test_rows.py has the inputs that can, and this shows that they do."""
+    """Normal inputs cannot tell it apart; test_rows.py has the inputs that can, and this shows that they
+    do."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("wrong_rows", WRONG / "rows.py")

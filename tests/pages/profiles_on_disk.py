@@ -14,10 +14,21 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "profiling"))
 import made_up
 from made_up import kernel, launch, op, x
 
-from backend.profiling import import_chrome, ncu, table
+from fusescope.profiling import table
+from fusescope.profiling.chrome import importer
+from fusescope.profiling.nsight import ncu
 
 EVIL = "<img src=x onerror=alert(1)>"
-CASE = {"batch": 1, "heads": 2, "kv_heads": 2, "seq": 64, "seq_k": 64, "head_dim": 64, "mask": "full", "bias": "none"}
+CASE = {
+    "batch": 1,
+    "heads": 2,
+    "kv_heads": 2,
+    "seq": 64,
+    "seq_k": 64,
+    "head_dim": 64,
+    "mask": "full",
+    "bias": "none",
+}
 SPEC = {"op": "attention", "impl": "v2_blockwise", "case": CASE, "dtype": "float16", "device": "cuda:0"}
 
 
@@ -26,14 +37,28 @@ def events(scale: float = 1.0, names=("void a::gemm<64>(int)", EVIL)) -> list[di
     found, n = [], 0
     for step in range(3):
         at = 1000.0 * step
-        found += [x("user_annotation", f"ProfilerStep#{step}", at, 900), x("user_annotation", "module: net.layer.0", at + 5, 300)]
+        found += [
+            x("user_annotation", f"ProfilerStep#{step}", at, 900),
+            x("user_annotation", "module: net.layer.0", at + 5, 300),
+        ]
         for i, name in enumerate(names):
             n += 1
             begin = at + 10 + 100 * i
-            found += [op("aten::mm", begin, 40, external=n, **{"Input Dims": [[64, 64]]}), launch(n, begin + 5, external=n)]
-            found.append(kernel(n, begin + 50, 30 * scale * (i + 1), name, external=n, registers=64, shared=16384))
+            found += [
+                op("aten::mm", begin, 40, external=n, **{"Input Dims": [[64, 64]]}),
+                launch(n, begin + 5, external=n),
+            ]
+            found.append(
+                kernel(n, begin + 50, 30 * scale * (i + 1), name, external=n, registers=64, shared=16384)
+            )
         found.append(
-            x("gpu_memcpy", "Memcpy HtoD", at + 600, 5, {"device": 0, "stream": 7, "bytes": 4096, "correlation": 100 + step})
+            x(
+                "gpu_memcpy",
+                "Memcpy HtoD",
+                at + 600,
+                5,
+                {"device": 0, "stream": 7, "bytes": 4096, "correlation": 100 + step},
+            )
         )
         found.append(launch(100 + step, at + 590, name="cudaMemcpyAsync"))
         memory = {
@@ -45,7 +70,15 @@ def events(scale: float = 1.0, names=("void a::gemm<64>(int)", EVIL)) -> list[di
             "Device Id": 0,
         }
         found.append(
-            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": at + 20, "pid": 1, "tid": 1, "args": memory}
+            {
+                "ph": "i",
+                "cat": "cpu_instant_event",
+                "name": "[memory]",
+                "ts": at + 20,
+                "pid": 1,
+                "tid": 1,
+                "args": memory,
+            }
         )
     return found
 
@@ -53,8 +86,10 @@ def events(scale: float = 1.0, names=("void a::gemm<64>(int)", EVIL)) -> list[di
 def trace(home: Path, run_id: str, spec: dict | None = None, kind: str = "trace", **how) -> Path:
     """A run with the trace of ``events`` and its tables."""
     path = _folder(home, run_id, kind, SPEC if spec is None else spec)
-    file = made_up.trace(path / "artifacts" / "trace.json.gz", events(**how), baseTimeNanoseconds=1790857026000000000)
-    import_chrome.load(file, lambda name: path / "artifacts" / name)
+    file = made_up.trace(
+        path / "artifacts" / "trace.json.gz", events(**how), baseTimeNanoseconds=1790857026000000000
+    )
+    importer.load(file, lambda name: path / "artifacts" / name)
     return path
 
 
@@ -62,10 +97,26 @@ def telemetry(path: Path) -> None:
     """Ten samples of a GPU, throttled in the middle."""
     now = 1790857026000000000 + np.arange(10, dtype=np.int64) * 50_000_000
     reasons = ["power cap" if 3 <= n < 6 else None for n in range(10)]
-    columns = {"ts_ns": now, "sm_mhz": np.full(10, 1980), "memory_mhz": np.full(10, 3201), "power_w": np.linspace(90, 700, 10)}
-    columns |= {"temperature_c": np.arange(40, 50), "gpu_percent": np.full(10, 99.0), "memory_used_bytes": np.full(10, 3 << 30)}
+    columns = {
+        "ts_ns": now,
+        "sm_mhz": np.full(10, 1980),
+        "memory_mhz": np.full(10, 3201),
+        "power_w": np.linspace(90, 700, 10),
+    }
+    columns |= {
+        "temperature_c": np.arange(40, 50),
+        "gpu_percent": np.full(10, 99.0),
+        "memory_used_bytes": np.full(10, 3 << 30),
+    }
     table.write(path / "artifacts" / "telemetry.parquet", columns | {"throttled": table.coded(reasons)})
-    facts = {"source": "nvml", "note": None, "count": 10, "hz": 20.0, "throttled": 0.3, "reasons": ["power cap"]}
+    facts = {
+        "source": "nvml",
+        "note": None,
+        "count": 10,
+        "hz": 20.0,
+        "throttled": 0.3,
+        "reasons": ["power cap"],
+    }
     (path / "artifacts" / "telemetry.json").write_text(json.dumps(facts))
 
 
@@ -74,9 +125,20 @@ def report(home: Path, run_id: str, spec: dict = SPEC) -> Path:
     path = _folder(home, run_id, "ncu", spec | {"calls": 1, "warmup": 2, "metrics": "standard"})
     metrics = {c: raw for c, (raw, _) in ncu.COLUMNS.items()}
     stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-    values = {"duration_ns": 31_000, "sm_percent": 20, "memory_percent": 75, "dram_percent": 70, "tensor_percent": 11,
-              "read_bytes": 50_000, "written_bytes": 16_384, "measured_occupancy": 14.5, "registers": 64, "static_bytes": 0,
-              "dynamic_bytes": 16384, "waves": 1}  # fmt: skip
+    values = {
+        "duration_ns": 31_000,
+        "sm_percent": 20,
+        "memory_percent": 75,
+        "dram_percent": 70,
+        "tensor_percent": 11,
+        "read_bytes": 50_000,
+        "written_bytes": 16_384,
+        "measured_occupancy": 14.5,
+        "registers": 64,
+        "static_bytes": 0,
+        "dynamic_bytes": 16384,
+        "waves": 1,
+    }
     head = [
         "ID",
         "Process ID",
@@ -109,7 +171,24 @@ def report(home: Path, run_id: str, spec: dict = SPEC) -> Path:
     ]
     rows = [head, units]
     for n, name in enumerate(("gemm", EVIL)):
-        rows.append([n, 1, "python", "host", name, 1, 7, "(128, 1, 1)", "(132, 1, 1)", 0, "9.0", *values.values(), 3.5, 1.5])
+        rows.append(
+            [
+                n,
+                1,
+                "python",
+                "host",
+                name,
+                1,
+                7,
+                "(128, 1, 1)",
+                "(132, 1, 1)",
+                0,
+                "9.0",
+                *values.values(),
+                3.5,
+                1.5,
+            ]
+        )
     file = path / "artifacts" / "ncu.csv"
     file.write_text("\n".join(",".join(f'"{v}"' for v in row) for row in rows) + "\n")
     ncu.load(file, lambda name: path / "artifacts" / name)

@@ -1,11 +1,12 @@
-"""Records and samples made from arithmetic, for tests of charts: shapes and states of real ones, no claim of measurement."""
+"""Records and samples made from arithmetic, for tests of charts: shapes and states of real ones, no claim of
+measurement."""
 
 from __future__ import annotations
 
 import math
 import random
 
-from backend.core.records import Accuracy, Rate, Record, Resources, Run, Speedup, Time, Times
+from fusescope.core.records import Accuracy, Rate, Record, Resources, Run, Speedup, Time, Times
 
 IMPLS = {"eager": 1.0, "sdpa": 1.9, "flex": 1.4, "v1_rowwise": 0.8, "v2_blockwise": 2.6}
 
@@ -14,27 +15,45 @@ def time(ms: float, n: int = 200, converged: bool = True) -> Time:
     return Time(ms, ms * 0.99, ms * 1.012, n, converged)
 
 
-def ok(impl: str, ms: float, base: float, case: dict, device: str = "cuda:0", source_hash: str | None = None) -> Record:
+def ok(
+    impl: str, ms: float, base: float, case: dict, device: str = "cuda:0", source_hash: str | None = None
+) -> Record:
     gain = base / ms
     verdict = "faster" if gain > 1.02 else "slower" if gain < 0.98 else "cannot tell"
     return Record(
-        "attention", impl, case, "float16", device, "ok",
+        "attention",
+        impl,
+        case,
+        "float16",
+        device,
+        "ok",
         accuracy=Accuracy(2e-4, 3e-3, 0.9999998, "float64"),
         time_ms=Times(5.0, time(ms + 0.008), time(ms * 1.2 + 0.008), time(ms), time(ms * 1.2)),
         speedup=Speedup("graph", gain, gain * 0.985, gain * 1.015, verdict),
-        tflops=Rate(300 / ms * 1e-3, 340 / ms * 1e-3), gbps=40 / ms,
-        resources=Resources(96, 49152, 0, 0.375), backend=impl, source_hash=source_hash,
-    )  # fmt: skip
+        tflops=Rate(300 / ms * 1e-3, 340 / ms * 1e-3),
+        gbps=40 / ms,
+        resources=Resources(96, 49152, 0, 0.375),
+        backend=impl,
+        source_hash=source_hash,
+    )
 
 
 def wrong(impl: str, case: dict, device: str = "cuda:0") -> Record:
     return Record(
-        "attention", impl, case, "float16", device, "wrong",
-        reason="largest absolute error 0.31 is beyond 0.002", accuracy=Accuracy(0.31, 12.0, 0.91, "float64"),
-    )  # fmt: skip
+        "attention",
+        impl,
+        case,
+        "float16",
+        device,
+        "wrong",
+        reason="largest absolute error 0.31 is beyond 0.002",
+        accuracy=Accuracy(0.31, 12.0, 0.91, "float64"),
+    )
 
 
-def failed(impl: str, case: dict, status: str = "unsupported", reason: str = "head_dim 72 is not taken") -> Record:
+def failed(
+    impl: str, case: dict, status: str = "unsupported", reason: str = "head_dim 72 is not taken"
+) -> Record:
     return Record("attention", impl, case, "float16", "cuda:0", status, reason=reason)
 
 
@@ -76,16 +95,33 @@ def samples(records: list[Record], n: int = 200) -> list[dict]:
 
 
 SPEC = {
-    "op": "attention", "impls": list(IMPLS), "cases": [case()], "baseline": "eager", "dtype": "float16", "device": "cuda:0", "cache": "both",
-}  # fmt: skip
+    "op": "attention",
+    "impls": list(IMPLS),
+    "cases": [case()],
+    "baseline": "eager",
+    "dtype": "float16",
+    "device": "cuda:0",
+    "cache": "both",
+}
 
 
 def run(run_id: str = "20261120-104200-bench-abc123", **changes) -> Run:
     values = dict(
-        id=run_id, kind="bench", status="done", created=1.79e9, started=1.79e9, finished=1.79e9 + 40,
+        id=run_id,
+        kind="bench",
+        status="done",
+        created=1.79e9,
+        started=1.79e9,
+        finished=1.79e9 + 40,
         spec=SPEC,
-        environment={"device_name": "NVIDIA H200", "device": "cuda:0", "torch": "2.11.0+cu130", "driver": "580.95", "ceilings": CEILINGS},
-    )  # fmt: skip
+        environment={
+            "device_name": "NVIDIA H200",
+            "device": "cuda:0",
+            "torch": "2.11.0+cu130",
+            "driver": "580.95",
+            "ceilings": CEILINGS,
+        },
+    )
     return Run(**(values | changes))
 
 

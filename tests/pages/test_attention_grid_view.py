@@ -1,12 +1,13 @@
-"""The Grid view of a run of attention: charts over all sittings of its device, and a sentence where there is no grid."""
+"""The Grid view of a run of attention: charts over all sittings of its device, and a sentence where there is
+no grid."""
 
 import shutil
 
 import pytest
 from drawn_page import calm, said
 
-from backend.core.paths import ROOT
-from backend.store import folder
+from fusescope.core.paths import ROOT
+from fusescope.store import folder
 
 RECORDED = sorted(p for p in (ROOT / "profiles" / "recorded").glob("*-bench-*"))
 
@@ -31,7 +32,9 @@ def test_the_grid_is_over_all_sittings(draw, with_recordings):
     for name in ("worst first", "rates"):
         chart.set_value(name)
         at = calm(at.run())
-        assert not at.exception and "of several records of a kernel on a case the newest counts" in said(at.caption)
+        assert not at.exception and "of several records of a kernel on a case the newest counts" in said(
+            at.caption
+        )
 
 
 def test_another_operator_has_no_grid(draw, with_recordings):

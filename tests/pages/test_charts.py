@@ -1,4 +1,5 @@
-"""Charts: what a figure must say, whatever the records are: names, verdicts, intervals, units, and nothing that pretends."""
+"""Charts: what a figure must say, whatever the records are: names, verdicts, intervals, units, and nothing
+that pretends."""
 
 import dataclasses
 import itertools
@@ -8,24 +9,20 @@ import numpy as np
 import pytest
 import synthetic as s
 
-from backend.charts import (
+from fusescope.charts import colours, numbers, report, tables, template
+from fusescope.charts.bench import (
     accuracy,
-    colours,
     distribution,
     edits,
     history,
-    mask,
-    numbers,
-    occupancy,
     overview,
     pairs,
-    report,
     roofline,
     speedup,
     sweep,
-    tables,
-    template,
-)  # fmt: skip
+)
+from fusescope.charts.masks import thumbnail
+from fusescope.charts.profile import occupancy
 
 SUBTITLE = template.context(s.run())
 
@@ -39,7 +36,12 @@ def test_a_bar_for_each_that_ran_and_a_row_for_each_that_did_not():
     fig = speedup.bars(s.point(), "eager", SUBTITLE)
     text = words(fig)
     assert sum(t.type == "bar" for t in fig.data) == 5
-    assert "2.60× faster" in text and "0.800× slower" in text and "out of memory" in text and "unsupported" in text
+    assert (
+        "2.60× faster" in text
+        and "0.800× slower" in text
+        and "out of memory" in text
+        and "unsupported" in text
+    )
     assert "<s>v3_broken</s>" in text and "wrong" in text and "0.310" in text
     assert "NVIDIA H200" in text and "float16" in text and "kernel time" in text
 
@@ -66,7 +68,9 @@ def test_hover_says_median_interval_count_and_status():
 
 def test_throttling_and_missing_convergence_are_said():
     r = s.ok("sdpa", 0.02, 0.05, s.case())
-    r = dataclasses.replace(r, throttled=True, time_ms=dataclasses.replace(r.time_ms, graph=s.time(0.02, converged=False)))
+    r = dataclasses.replace(
+        r, throttled=True, time_ms=dataclasses.replace(r.time_ms, graph=s.time(0.02, converged=False))
+    )
     assert "throttled" in speedup.hover(r, "eager") and "did not converge" in speedup.hover(r, "eager")
     assert "throttled" in words(speedup.bars([s.ok("eager", 0.05, 0.05, s.case()), r], "eager"))
 
@@ -95,7 +99,11 @@ def test_every_colour_keeps_three_to_one_against_the_page(theme):
     ]
     impls += [f"v{n}_x" for n in range(1, 12)] + [f"peer{n}" for n in range(40)]
     paper = template.THEMES[theme]["paper"]
-    assert {i: round(contrast(colours.colour(i), paper), 2) for i in impls if contrast(colours.colour(i), paper) < 3} == {}
+    assert {
+        i: round(contrast(colours.colour(i), paper), 2)
+        for i in impls
+        if contrast(colours.colour(i), paper) < 3
+    } == {}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -151,7 +159,8 @@ def test_one_sample_and_equal_samples_can_be_drawn():
 
 def test_accuracy_strikes_the_wrong_one_and_draws_an_exact_one():
     exact = dataclasses.replace(
-        s.ok("cpu", 1, 1, s.case()), accuracy=dataclasses.replace(s.ok("cpu", 1, 1, s.case()).accuracy, max_abs=0.0)
+        s.ok("cpu", 1, 1, s.case()),
+        accuracy=dataclasses.replace(s.ok("cpu", 1, 1, s.case()).accuracy, max_abs=0.0),
     )
     text = words(accuracy.dots([exact, s.wrong("v3_broken", s.case())], (1e-3, 1e-2), SUBTITLE))
     assert "<s>v3_broken</s>" in text and "0.001 + 0.01" in text and "float64" in text
@@ -159,7 +168,9 @@ def test_accuracy_strikes_the_wrong_one_and_draws_an_exact_one():
 
 def test_an_infinite_error_can_be_drawn():
     r = s.wrong("v3_broken", s.case())
-    r = dataclasses.replace(r, accuracy=dataclasses.replace(r.accuracy, max_abs=float("inf"), max_rel=float("nan")))
+    r = dataclasses.replace(
+        r, accuracy=dataclasses.replace(r.accuracy, max_abs=float("inf"), max_rel=float("nan"))
+    )
     assert "∞" in words(accuracy.dots([r]))
 
 
@@ -171,7 +182,9 @@ def test_the_roofline_names_its_ceilings_and_says_when_it_has_none():
 
 def test_history_marks_edits_and_says_what_the_compiler_changed():
     found = [
-        history.Edit(s.run(finished=1e9 + i * 60), s.ok("v2_x", 1 - i * 0.1, 1, s.case(), source_hash=f"{i // 2:016x}"))
+        history.Edit(
+            s.run(finished=1e9 + i * 60), s.ok("v2_x", 1 - i * 0.1, 1, s.case(), source_hash=f"{i // 2:016x}")
+        )
         for i in range(4)
     ]
     fig = history.steps(found[::-1], "v2_x", SUBTITLE)
@@ -180,7 +193,10 @@ def test_history_marks_edits_and_says_what_the_compiler_changed():
     after = dataclasses.replace(
         found[0].record, resources=dataclasses.replace(found[0].record.resources, registers=72, occupancy=0.5)
     )
-    assert history.resource_changes(found[0].record, after) == ["registers 96 → 72", "theoretical occupancy 37.5 % → 50.0 %"]
+    assert history.resource_changes(found[0].record, after) == [
+        "registers 96 → 72",
+        "theoretical occupancy 37.5 % → 50.0 %",
+    ]
     assert history.resource_changes(s.wrong("v2_x", s.case()), after) == []
 
 
@@ -202,17 +218,19 @@ def test_occupancy_marks_the_chosen_point():
 
 def test_a_picture_counts_every_cell_once():
     keep = np.random.default_rng(0).random((1000, 77)) < 0.3
-    shares = mask.shrink(keep, 64)
+    shares = thumbnail.shrink(keep, 64)
     assert shares.shape == (64, 64) and 0 <= shares.min() <= shares.max() <= 1
     rows, columns = (np.diff(np.linspace(0, n, 65).astype(int)) for n in keep.shape)
     assert np.isclose((shares * rows[:, None] * columns[None, :]).sum(), keep.sum())
-    assert mask.shrink(np.ones((3, 5), bool)).shape == (3, 5)
+    assert thumbnail.shrink(np.ones((3, 5), bool)).shape == (3, 5)
 
 
 def test_tables_give_csv_all_and_eyes_what_varies():
     records = s.sweep()
     data = tables.tidy(records, "eager")
-    assert len(data) == len(records) and {"seq", "graph_ms", "speedup_low", "max_abs", "source_hash"} <= set(data.columns)
+    assert len(data) == len(records) and {"seq", "graph_ms", "speedup_low", "max_abs", "source_hash"} <= set(
+        data.columns
+    )
     shown = tables.readable(records, "eager")
     assert "seq" in shown.columns and "seq_k" not in shown.columns and "batch" not in shown.columns
     assert list(tables.cases(records)) == ["seq=512", "seq=1024", "seq=2048", "seq=4096"]
@@ -222,8 +240,10 @@ def test_tables_give_csv_all_and_eyes_what_varies():
 def test_two_runs_side_by_side():
     import pandas as pd
 
-    rows = [{"impl": i, "case": json.dumps({"seq": n}), "ratio": r, "verdict": v, "a_ms": 1.0, "b_ms": 1.0 / r}
-            for (i, r, v), n in itertools.product([("sdpa", 1.5, "faster"), ("cpu", 0.5, "slower")], (64, 128))]  # fmt: skip
+    rows = [
+        {"impl": i, "case": json.dumps({"seq": n}), "ratio": r, "verdict": v, "a_ms": 1.0, "b_ms": 1.0 / r}
+        for (i, r, v), n in itertools.product([("sdpa", 1.5, "faster"), ("cpu", 0.5, "slower")], (64, 128))
+    ]
     text = words(pairs.bars(pd.DataFrame(rows), SUBTITLE))
     assert "1.50× faster" in text and "0.500× slower" in text and "seq=128" in text
     assert "No implementation" in words(pairs.bars(pd.DataFrame([rows[0] | {"ratio": None}])))
@@ -231,12 +251,12 @@ def test_two_runs_side_by_side():
 
 def test_a_report_is_one_file_that_asks_nobody_for_anything_and_trusts_nothing():
     run = s.run(title="<script>alert(1)</script>", notes="5 > 3 & so on")
-    page = report.page(run, s.sweep(), s.samples(s.point()[:2], 20), "python -m backend bench attention")
+    page = report.page(run, s.sweep(), s.samples(s.point()[:2], 20), "python -m fusescope bench attention")
     assert "<script>alert" not in page and "&lt;script&gt;" in page
     head = page.replace(report.get_plotlyjs(), "")
     assert "src=" not in head and "http" not in head and "Plotly.newPlot" in head
     assert "2.60× faster" in head.encode().decode("unicode_escape", "ignore") or "2.60" in head
-    assert "NVIDIA H200" in head and "python -m backend bench attention" in head
+    assert "NVIDIA H200" in head and "python -m fusescope bench attention" in head
     assert "no record" in report.page(s.run(), [])
 
 
@@ -278,7 +298,9 @@ def test_an_interval_over_many_decades_does_not_flatten_the_chart():
 def test_cases_that_differ_in_several_ways_are_no_sweep():
     records = [s.ok("eager", 1, 1, s.case(seq, batch)) for seq, batch in ((512, 1), (1024, 2), (1024, 4))]
     assert sweep.swept_key(records) is None and len(tables.cases(records)) == 3
-    together = [dataclasses.replace(s.ok("eager", 1, 1, {}), case={"m": n, "n": n, "k": n}) for n in (64, 128)]
+    together = [
+        dataclasses.replace(s.ok("eager", 1, 1, {}), case={"m": n, "n": n, "k": n}) for n in (64, 128)
+    ]
     assert sweep.swept_key(together) == "m"
 
 
@@ -319,7 +341,10 @@ def test_an_overview_has_a_written_cell_for_each_case_and_implementation():
     records = masks_of_one_run()
     fig = overview.cells(records, "eager", SUBTITLE)
     cells, text = fig.data[0], [tuple(row) for row in fig.data[0].text]
-    at = {impl.strip().removeprefix("<b>").removesuffix("</b>"): n for n, impl in enumerate(fig.layout.yaxis.ticktext)}
+    at = {
+        impl.strip().removeprefix("<b>").removesuffix("</b>"): n
+        for n, impl in enumerate(fig.layout.yaxis.ticktext)
+    }
     assert list(fig.layout.xaxis.ticktext) == ["bigbird", "causal"] and "by mask" in fig.layout.title.text
     assert text[at["v2_blockwise"]] == ("▲2.60", "▲2.60") and text[at["v1_rowwise"]][0] == "▼0.80"
     assert text[at["eager"]] == ("1", "1") and text[at["flex"]] == ("▲1.40", "–")
@@ -328,7 +353,9 @@ def test_an_overview_has_a_written_cell_for_each_case_and_implementation():
 
 
 def test_an_overview_of_many_cases_puts_them_in_rows():
-    records = [dataclasses.replace(r, case={**s.case(), "mask": f"m{n}"}) for n in range(12) for r in s.point()]
+    records = [
+        dataclasses.replace(r, case={**s.case(), "mask": f"m{n}"}) for n in range(12) for r in s.point()
+    ]
     fig = overview.cells(records, "eager")
     assert fig.layout.yaxis.ticktext[-1].strip() == "m0" and len(fig.layout.xaxis.ticktext) == 8
     assert "No record" in words(overview.cells([], "eager"))
@@ -348,9 +375,13 @@ def test_the_report_of_several_cases_begins_with_their_overview():
 def test_what_a_run_found_in_a_few_words():
     records = s.point()
     fastest = min((r for r in records if r.speedup), key=lambda r: getattr(r.time_ms, r.main_mode).median)
-    assert tables.answer(records, "eager").startswith(f"{fastest.impl} {numbers.ratio(fastest.speedup.median)} eager")
+    assert tables.answer(records, "eager").startswith(
+        f"{fastest.impl} {numbers.ratio(fastest.speedup.median)} eager"
+    )
     assert ("wrong" in tables.answer(records, "eager")) == any(r.status == "wrong" for r in records)
-    assert "fastest in" in tables.answer(s.sweep(), "eager") and "of 4 cases" in tables.answer(s.sweep(), "eager")
+    assert "fastest in" in tables.answer(s.sweep(), "eager") and "of 4 cases" in tables.answer(
+        s.sweep(), "eager"
+    )
     alone = [s.ok("eager", 0.05, 0.05, s.case())]
     assert tables.answer(alone, "eager") == "none faster than eager"
     assert tables.answer([s.failed("v1", s.case())], "eager") == ""

@@ -1,4 +1,5 @@
-"""The Fusion page: the bits and the code agree, translate and the module are shown, and every part draws from run folders."""
+"""The Fusion page: the bits and the code agree, translate and the module are shown, and every part draws from
+run folders."""
 
 import json
 import math
@@ -10,10 +11,12 @@ import pytest
 import streamlit as st
 from drawn_page import calm, query, said, tables
 
-from backend.charts import fusion_explain, fusion_ranks
-from backend.search import codegen, encoding
-from backend.store import folder
-from pages._ui import beside, fusion_search, fusion_traverse
+from fusescope.charts.fusion import explain, ranks
+from fusescope.search import encoding
+from fusescope.search.scheme import codegen
+from fusescope.store import folder
+from pages._ui.app import background
+from pages._ui.fusion import search, sweep
 
 SETTING = {"seq": "16", "heads": "1", "head_dim": "32", "dtype": "float32", "compiler": "none"}
 
@@ -103,7 +106,7 @@ def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatc
     assert "<b>" not in failed and "not" in failed
     asked = []
     monkeypatch.setattr(
-        fusion_traverse.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["traverse"].id
+        sweep.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["traverse"].id
     )
     at.number_input(key="fusion/limit").set_value(7)
     next(b for b in at.button if b.label == "Traverse").click()
@@ -126,23 +129,28 @@ def test_the_records_of_a_traverse_are_read_once(draw, some, monkeypatch):
 
 
 def test_a_joined_traverse_says_how_much_its_devices_differ():
-    said = fusion_traverse.sat(
-        [{"device_uuid": f"GPU-{n}", "baselines_ms": {"unfused": ms}} for n, ms in enumerate((0.0535, 0.0538))]
+    said = sweep.sat(
+        [
+            {"device_uuid": f"GPU-{n}", "baselines_ms": {"unfused": ms}}
+            for n, ms in enumerate((0.0535, 0.0538))
+        ]
     )
     assert "2 sittings on 2 devices" in said and "53.5 µs to 53.8 µs" in said
-    assert fusion_traverse.sat([{"device_uuid": "GPU-1", "baselines_ms": {}}]) == "Measured in 1 sitting on 1 device."
+    assert sweep.sat([{"device_uuid": "GPU-1", "baselines_ms": {}}]) == "Measured in 1 sitting on 1 device."
 
 
 def test_codes_are_drawn_as_numbers_and_hovered_as_bits():
     codes = ["1001111110001000", "0111111111111111"]
-    marks = [t for t in fusion_ranks.ranks(dict.fromkeys(codes, 1.0), {}).data if t.customdata is not None]
-    assert [f"{n:016b}" for t in marks for n in t.customdata] == codes and all(":016b}" in t.hovertemplate for t in marks)
+    marks = [t for t in ranks.ranks(dict.fromkeys(codes, 1.0), {}).data if t.customdata is not None]
+    assert [f"{n:016b}" for t in marks for n in t.customdata] == codes and all(
+        ":016b}" in t.hovertemplate for t in marks
+    )
 
 
 def test_ranges_are_checked(draw):
     at = draw("fusion", part="Traverse", ranges="5", **SETTING)
     assert "in pairs" in said(at.error)
-    assert fusion_traverse.distinct(((32768, 49151), (16384, 24575))) == len(
+    assert sweep.distinct(((32768, 49151), (16384, 24575))) == len(
         encoding.distinct([*range(32768, 49152), *range(16384, 24576)])
     )
 
@@ -166,16 +174,22 @@ def test_the_surrogate_is_trained_and_says_high_or_low(draw, some):
 def test_a_search_shows_what_it_found_and_why(draw, some, monkeypatch):
     at = draw("fusion", part="Search", search=some["search"].id, **SETTING)
     titles = " ".join(
-        json.loads(c.proto.spec)["layout"]["title"]["text"] for c in at.get("plotly_chart") if "title" in c.proto.spec
+        json.loads(c.proto.spec)["layout"]["title"]["text"]
+        for c in at.get("plotly_chart")
+        if "title" in c.proto.spec
     )
-    assert all(t in titles for t in ("Speed-up of the scheme found", "Best so far", "Which boundaries matter"))
+    assert all(
+        t in titles for t in ("Speed-up of the scheme found", "Best so far", "Which boundaries matter")
+    )
     asked = []
     monkeypatch.setattr(
-        fusion_search.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["search"].id
+        search.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["search"].id
     )
     next(b for b in at.button if b.label == "Search").click()
     calm(at.run())
-    assert asked[0][0] == "search" and asked[0][1]["strategy"] == "guided" and asked[0][1]["evaluations"] == 100
+    assert (
+        asked[0][0] == "search" and asked[0][1]["strategy"] == "guided" and asked[0][1]["evaluations"] == 100
+    )
 
 
 def test_strategies_are_replayed_on_a_traverse(draw, some):
@@ -191,9 +205,9 @@ def test_strategies_are_replayed_on_a_traverse(draw, some):
 
 
 def test_a_baseline_far_away_is_said_instead_of_drawn():
-    shown, words = fusion_ranks.near([1.0, 2.0], {"unfused": 3.0, "compile": 240.0})
+    shown, words = ranks.near([1.0, 2.0], {"unfused": 3.0, "compile": 240.0})
     assert shown == {"unfused": 3.0} and "compile 240 ms" in words
-    assert fusion_ranks.near([1.0], {"unfused": 1.5}) == ({"unfused": 1.5}, "")
+    assert ranks.near([1.0], {"unfused": 1.5}) == ({"unfused": 1.5}, "")
 
 
 def test_effects_are_drawn_with_their_intervals():
@@ -201,13 +215,15 @@ def test_effects_are_drawn_with_their_intervals():
         {"after": 3, "names": ["a", "b"], "effect_ms": 0.1, "low": 0.05, "high": 0.15},
         {"after": None, "names": ["x", "y"], "effect_ms": 0.1, "low": -0.1, "high": 0.3},
     ]
-    bars = fusion_explain.boundaries(rows).data[0]
-    assert list(bars.error_x.array) == pytest.approx([50, 200]) and list(bars.error_x.arrayminus) == pytest.approx([50, 200])
+    bars = explain.boundaries(rows).data[0]
+    assert list(bars.error_x.array) == pytest.approx([50, 200]) and list(
+        bars.error_x.arrayminus
+    ) == pytest.approx([50, 200])
     assert list(bars.marker.opacity) == [1.0, 0.4] and list(bars.y) == ["3 a | 4 b", "y"]
 
 
 def test_best_so_far_passes_over_failures():
-    line = fusion_search.track([None, 2.0, None, 1.0, 3.0])
+    line = search.track([None, 2.0, None, 1.0, 3.0])
     assert [(n, best) for n, _, best in line] == [(2, 2.0), (3, 2.0), (4, 1.0), (5, 1.0)]
     assert math.isnan(line[1][1])
 
@@ -229,11 +245,11 @@ def test_the_address_keeps_what_the_other_parts_were_left_with(draw, some):
 
 def test_work_beside_the_page_ends_or_says_why():
     going = threading.Event()
-    work = beside.Work(lambda say: say(1, 4) or (going.wait(60) and "made"))
+    work = background.Work(lambda say: say(1, 4) or (going.wait(60) and "made"))
     assert not work.done(0.01) and work.result is None
     going.set()
     assert work.done(60) and work.result == "made" and work.share == 0.25
-    bad = beside.Work(lambda say: 1 // 0)
+    bad = background.Work(lambda say: 1 // 0)
     assert bad.done(60) and isinstance(bad.error, ZeroDivisionError)
 
 

@@ -1,4 +1,5 @@
-"""The Kernels page as a form: what its widgets ask for is what is submitted; what cannot run is said before it is."""
+"""The Kernels page as a form: what its widgets ask for is what is submitted; what cannot run is said before
+it is."""
 
 import dataclasses
 import json
@@ -9,10 +10,10 @@ import pytest
 import synthetic
 from drawn_page import calm, query, said
 
-from backend import ops
-from backend.core import command, paths
-from backend.jobs import submit
-from pages._ui import run_detail
+from fusescope import ops
+from fusescope.core import command, paths
+from fusescope.jobs import submit
+from pages._ui.runs import run_detail
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def asked(monkeypatch, profiles):
 
     def stand_in(kind, spec, title=""):
         found.append((kind, submit.validate(kind, spec)))
-        run = synthetic.run(f"20261120-15{len(found):02d}00-{kind}-00000{len(found)}", kind=kind, spec=found[-1][1])
+        run = synthetic.run(
+            f"20261120-15{len(found):02d}00-{kind}-00000{len(found)}", kind=kind, spec=found[-1][1]
+        )
         folders.write(profiles, run, [], samples=False)
         return run.id
 
@@ -52,9 +55,23 @@ def test_what_is_chosen_is_what_is_asked(draw, asked):
     )
     press(at, "Run")
     [(kind, spec)] = asked
-    case = {"batch": 2, "heads": 4, "kv_heads": 4, "seq": 100, "seq_k": 100, "head_dim": 32, "mask": "sliding_window:left=16,right=0", "bias": "none"}  # fmt: skip
+    case = {
+        "batch": 2,
+        "heads": 4,
+        "kv_heads": 4,
+        "seq": 100,
+        "seq_k": 100,
+        "head_dim": 32,
+        "mask": "sliding_window:left=16,right=0",
+        "bias": "none",
+    }
     assert kind == "bench" and spec["cases"] == [case] and spec["impls"] == ["eager", "cpu"]
-    assert (spec["baseline"], spec["cache"], spec["device"], spec["dtype"]) == ("eager", "warm", "cpu", "float32")
+    assert (spec["baseline"], spec["cache"], spec["device"], spec["dtype"]) == (
+        "eager",
+        "warm",
+        "cpu",
+        "float32",
+    )
     assert query(at)["run"] == "20261120-150100-bench-000001" and query(at)["seq"] == "100"
 
 
@@ -81,7 +98,11 @@ def test_a_sweep_is_one_run_over_its_values_in_order(draw, asked):
     at = draw("kernels", sweep="seq", seqs="256,64,100", impl="eager,sdpa")
     assert "3 cases × 2 implementations, about" in said(at.caption)
     press(at, "Run")
-    assert [c["seq"] for c in asked[0][1]["cases"]] == [64, 100, 256] == [c["seq_k"] for c in asked[0][1]["cases"]]
+    assert (
+        [c["seq"] for c in asked[0][1]["cases"]]
+        == [64, 100, 256]
+        == [c["seq_k"] for c in asked[0][1]["cases"]]
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +151,7 @@ def test_an_own_function_joins_the_comparison(draw, asked, tmp_path):
 
 
 def test_every_mask_has_a_picture(draw):
-    from backend import masks
+    from fusescope import masks
 
     for name in masks.names():
         values = {"padding": "padding:lengths=100"}
@@ -142,12 +163,18 @@ def test_a_long_mask_is_sampled_and_says_so(draw):
     assert "256 sampled rows" in said(draw("kernels", mask="causal", seq="16384").caption)
 
 
-def test_an_edited_kernel_is_said_and_one_click_measures_the_same_again(draw, asked, profiles, tmp_path, monkeypatch):
+def test_an_edited_kernel_is_said_and_one_click_measures_the_same_again(
+    draw, asked, profiles, tmp_path, monkeypatch
+):
     shutil.copytree(paths.ROOT / "cuda", tmp_path / "cuda")
     monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path / "cuda"))
-    spec = submit.validate("bench", {"op": "add", "impls": ["eager", "cpu"], "cases": [{"n": 1000}], "baseline": "eager"})
+    spec = submit.validate(
+        "bench", {"op": "add", "impls": ["eager", "cpu"], "cases": [{"n": 1000}], "baseline": "eager"}
+    )
     record = dataclasses.replace(
-        synthetic.ok("cpu", 1, 2, spec["cases"][0], "cpu", ops.describe("add", "cpu").source_hash), op="add", dtype="float32"
+        synthetic.ok("cpu", 1, 2, spec["cases"][0], "cpu", ops.describe("add", "cpu").source_hash),
+        op="add",
+        dtype="float32",
     )
     run = synthetic.run(spec=spec)
     folders.write(profiles, run, [record])
@@ -174,30 +201,45 @@ def test_new_against_old_after_an_edit(draw, profiles):
 def test_trace_and_sanitizer_are_asked_for_one_case(draw, asked, profiles, kind):
     case = ops.load("add").validate({"n": 1000})
     record = dataclasses.replace(synthetic.ok("cpu", 1, 2, case, "cpu"), op="add", dtype="float32")
-    spec = submit.validate("bench", {"op": "add", "impls": ["eager", "cpu"], "cases": [case], "baseline": "eager"})
+    spec = submit.validate(
+        "bench", {"op": "add", "impls": ["eager", "cpu"], "cases": [case], "baseline": "eager"}
+    )
     run = synthetic.run(spec=spec)
     folders.write(profiles, run, [record])
     at = draw("kernels", op="add", run=run.id, view="Trace")
     if kind == "sanitize":
-        assert widget(at.button, "Run compute-sanitizer").disabled and "needs a CUDA device" in said(at.caption)
+        assert widget(at.button, "Run compute-sanitizer").disabled and "needs a CUDA device" in said(
+            at.caption
+        )
         return
     press(at, "Collect Chrome trace")
     assert asked[0][0] == "trace" and asked[0][1]["impl"] == "cpu" and asked[0][1]["case"] == case
 
 
 def test_the_command_line_of_a_run_asks_for_the_same_cases():
-    text = command.bench(synthetic.run().spec | {"cache": "both", "cases": [synthetic.case(n) for n in (512, 1024)]})
-    assert "--seq 512,1024" in text and "--mask bigbird" in text and "--seq-k" not in text and "--case" not in text
+    text = command.bench(
+        synthetic.run().spec | {"cache": "both", "cases": [synthetic.case(n) for n in (512, 1024)]}
+    )
+    assert (
+        "--seq 512,1024" in text
+        and "--mask bigbird" in text
+        and "--seq-k" not in text
+        and "--case" not in text
+    )
     odd = [synthetic.case(512), synthetic.case(1024, batch=2)]  # no product of lists
     assert command.bench(synthetic.run().spec | {"cases": odd}).count("--case") == 2
-    assert "--case n=1000" in command.bench({"op": "add", "cases": [{"n": 1000}], "impls": ["eager"], "baseline": "eager"})
+    assert "--case n=1000" in command.bench(
+        {"op": "add", "cases": [{"n": 1000}], "impls": ["eager"], "baseline": "eager"}
+    )
 
 
 def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
     at = press(draw("kernels", op="add"), "Run")
-    from pages._ui import runs
+    from pages._ui.answer import runs
 
-    monkeypatch.setattr(runs, "read", lambda run_id, real=runs.read: dataclasses.replace(real(run_id), status="running"))
+    monkeypatch.setattr(
+        runs, "read", lambda run_id, real=runs.read: dataclasses.replace(real(run_id), status="running")
+    )
     press(at, "Run")
     assert len(asked) == 1
     widget(at.number_input, "n, typed").set_value(12345)
@@ -207,16 +249,25 @@ def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
 
 
 def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
-    from backend.core import environment
+    from fusescope.core import environment
 
-    facts = {"cuda:0": ("NVIDIA GeForce RTX 2060", "sm_75"), "cuda:1": ("NVIDIA H200", "sm_90a"), "cpu": ("a CPU", None)}
+    facts = {
+        "cuda:0": ("NVIDIA GeForce RTX 2060", "sm_75"),
+        "cuda:1": ("NVIDIA H200", "sm_90a"),
+        "cpu": ("a CPU", None),
+    }
     real = environment.collect
     monkeypatch.setattr(environment, "devices", lambda: list(facts))
     monkeypatch.setattr(
-        environment, "collect", lambda d="cpu": real("cpu") | {"device": d, "device_name": facts[d][0], "arch": facts[d][1]}
+        environment,
+        "collect",
+        lambda d="cpu": real("cpu") | {"device": d, "device_name": facts[d][0], "arch": facts[d][1]},
     )
     at = draw("kernels", device="cuda:1")
-    assert "NVIDIA H200" in "".join(e.proto.body for e in at.sidebar.get("html")) and query(at)["device"] == "cuda:1"
+    assert (
+        "NVIDIA H200" in "".join(e.proto.body for e in at.sidebar.get("html"))
+        and query(at)["device"] == "cuda:1"
+    )
     picker = widget(at.sidebar.selectbox, "Device")
     picker.set_value("cuda:0")
     calm(at.run())
@@ -228,7 +279,7 @@ def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
 def test_a_throttled_gpu_is_said_by_its_reasons(monkeypatch):
     import pynvml
 
-    from pages._ui import device
+    from pages._ui.app import device
 
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: uuid)
@@ -251,6 +302,13 @@ def test_an_empty_page_shows_the_recorded_case_nearest_to_what_is_chosen(draw, p
 
 
 def test_a_grid_opens_in_the_form_as_its_first_sweep():
-    cases = tuple({**synthetic.case(seq), "mask": mask} for mask in ("causal", "bigbird") for seq in (512, 2048))
+    cases = tuple(
+        {**synthetic.case(seq), "mask": mask} for mask in ("causal", "bigbird") for seq in (512, 2048)
+    )
     query = run_detail._form(synthetic.run(spec=synthetic.SPEC | {"cases": cases}))
-    assert query["sweep"] == "seq" and query["seqs"] == "512,2048" and query["mask"] == "causal" and "masks" not in query
+    assert (
+        query["sweep"] == "seq"
+        and query["seqs"] == "512,2048"
+        and query["mask"] == "causal"
+        and "masks" not in query
+    )

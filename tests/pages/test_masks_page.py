@@ -1,4 +1,5 @@
-"""The Masks page: what it counts is what brute force counts, what is chosen is in the URL, wrong files get one sentence."""
+"""The Masks page: what it counts is what brute force counts, what is chosen is in the URL, wrong files get
+one sentence."""
 
 import json
 
@@ -8,11 +9,12 @@ import pytest
 import synthetic
 from drawn_page import calm, query, said, tables
 
-from backend import masks
-from backend.analysis import hardware, waves
-from backend.charts import mask_gain, mask_picture
-from backend.masks import layout
-from pages._ui import masks_gain, masks_stats, masks_upload
+from fusescope import masks
+from fusescope.analysis import hardware, waves
+from fusescope.charts.masks import gain as gain_chart
+from fusescope.charts.masks import picture
+from fusescope.masks import layout
+from pages._ui.masks import gain, stats, upload
 
 
 def widget(elements, label):
@@ -33,18 +35,33 @@ def test_the_first_look_has_every_mask_and_the_figures_of_the_chosen_one(draw):
     assert [row["tile"] for row in table] == [8, 16, 32, 64, 128, 256]
     for row in table:
         cut = layout.tiles(masks.parse("random:density=0.3"), 300, 300, tile=row["tile"])
-        assert (row["live"], row["full"], row["partial"], row["tiles"]) == (cut.live, cut.full, cut.partial, cut.total)
+        assert (row["live"], row["full"], row["partial"], row["tiles"]) == (
+            cut.live,
+            cut.full,
+            cut.partial,
+            cut.total,
+        )
 
 
 @pytest.mark.parametrize("view", ["Tiles", "Balance", "Storage", "Speed-up"])
 def test_every_view_with_two_masks_and_odd_sizes(draw, few, view):
-    at = draw("masks", mask="padding:lengths=3+900", **{"with": "prefix_lm:prefix=5"}, seq="7", seq_k="1000", view=view)
+    at = draw(
+        "masks",
+        mask="padding:lengths=3+900",
+        **{"with": "prefix_lm:prefix=5"},
+        seq="7",
+        seq_k="1000",
+        view=view,
+    )
     assert not at.error and not at.warning
     assert len(at.metric) == 4
     again = query(calm(at.run()))
-    assert again == {"mask": "padding:lengths=3+900", "with": "prefix_lm:prefix=5", "seq": "7", "seq_k": "1000"} | (
-        {} if view == "Tiles" else {"view": view}
-    )
+    assert again == {
+        "mask": "padding:lengths=3+900",
+        "with": "prefix_lm:prefix=5",
+        "seq": "7",
+        "seq_k": "1000",
+    } | ({} if view == "Tiles" else {"view": view})
 
 
 def test_parameters_follow_the_length_until_they_are_moved(draw):
@@ -75,23 +92,29 @@ def test_a_region_is_drawn_element_by_element_and_left_again(draw):
     at.button(key="masks/whole").click()
     assert "region" not in query(calm(at.run()))
     assert "region" in said(draw("masks", region="5-1-2-3").warning)
-    assert "region" not in query(draw("masks", seq="128", region="100-120-90-130", mask="full", seq_k="100")), "outside"
+    assert "region" not in query(
+        draw("masks", seq="128", region="100-120-90-130", mask="full", seq_k="100")
+    ), "outside"
 
 
 @pytest.mark.parametrize("seq_q, seq_k", [(1, 1), (7, 1000), (1000, 7), (385, 383), (5000, 4200)])
 def test_pixels_are_means_of_their_elements(seq_q, seq_k):
     text = "random:density=0.2"
-    shares, rows, columns = masks_stats.pixels(text, seq_q, seq_k, None, "")
+    shares, rows, columns = stats.pixels(text, seq_q, seq_k, None, "")
     kept = masks.parse(text).dense(seq_q, seq_k)
     assert (rows[0], rows[-1], columns[0], columns[-1]) == (0, seq_q, 0, seq_k)
-    assert shares.shape == (len(rows) - 1, len(columns) - 1) and max(shares.shape) <= mask_picture.PIXELS
-    for i, j in {(0, 0), (shares.shape[0] - 1, shares.shape[1] - 1), (shares.shape[0] // 2, shares.shape[1] // 3)}:
+    assert shares.shape == (len(rows) - 1, len(columns) - 1) and max(shares.shape) <= picture.PIXELS
+    for i, j in {
+        (0, 0),
+        (shares.shape[0] - 1, shares.shape[1] - 1),
+        (shares.shape[0] // 2, shares.shape[1] // 3),
+    }:
         block = kept[rows[i] : rows[i + 1], columns[j] : columns[j + 1]]
         assert shares[i, j] == pytest.approx(block.mean())
 
 
 def test_a_pixel_with_one_element_shows():
-    fig = mask_picture.picture(np.array([[0.0, 1e-6]]), np.array([0, 2000]), np.array([0, 1000, 2000]), "m")
+    fig = picture.picture(np.array([[0.0, 1e-6]]), np.array([0, 2000]), np.array([0, 1000, 2000]), "m")
     assert list(fig.data[0].z[0]) == [0, 1]
 
 
@@ -110,7 +133,9 @@ def test_levels_are_those_of_a_pass_each():
 @pytest.mark.parametrize("seq", [64, 300])
 def test_break_even_is_where_the_formats_meet(against, seq):
     """Masks of k random elements a row, just below and above: the format is smaller, then larger."""
-    for name, share in layout.break_even(layout.tiles(masks.load("full"), seq, seq, tile=16), against).items():
+    for name, share in layout.break_even(
+        layout.tiles(masks.load("full"), seq, seq, tile=16), against
+    ).items():
         if name not in ("coo", "csr") or not 0 < share < 1:
             continue
         for keys, smaller in ((int(share * seq), True), (int(share * seq) + 1, False)):
@@ -125,7 +150,9 @@ def test_waves():
     assert (even.waves, even.even, even.makespan, even.busy) == (2, 2, 2, 1)
     late = waves.schedule([1] * 9 + [10], 10)
     assert late.makespan == 10 and late.busy == pytest.approx(0.19)
-    assert waves.schedule([1, 1, 1, 1, 8], 2).makespan == 10 and waves.schedule([8, 1, 1, 1, 1], 2).makespan == 8
+    assert (
+        waves.schedule([1, 1, 1, 1, 8], 2).makespan == 10 and waves.schedule([8, 1, 1, 1, 1], 2).makespan == 8
+    )
     assert waves.schedule([], 4).busy == 1
     with pytest.raises(ValueError, match="places"):
         waves.schedule([1], 0)
@@ -140,17 +167,17 @@ def test_gain_is_time_of_the_full_mask_over_time_of_the_mask(draw, profiles):
     broken = synthetic.wrong("v1_x", synthetic.case(512) | {"mask": "causal"})
     lost = record("v1_x", 0.1, "file:/nowhere.npy")
     folders.write(profiles, synthetic.run(), [*records, broken, lost], samples=False)
-    table = masks_gain.records.__wrapped__("attention")
-    points, missing = masks_gain.gains(table, "full")
+    table = gain.records.__wrapped__("attention")
+    points, missing = gain.gains(table, "full")
     assert points[["impl", "gain"]].values.tolist() == [["v1_x", 4.0]] and missing == 2, (
         "sdpa has no full mask, the file is not here"
     )
     assert points.density.iloc[0] == pytest.approx(513 / 1024)
-    points, missing = masks_gain.gains(table, "baseline")
+    points, missing = gain.gains(table, "baseline")
     assert sorted(points.gain) == [4.0, 8.0] and missing == 1
     at = draw("masks", view="Speed-up", seq="128")
     assert "2 are left out" in said(at.caption) and "v1_x" in figures(at)
-    assert "ideal" in mask_gain.words(points)
+    assert "ideal" in gain_chart.words(points)
     widget(at.toggle, "only the masks above").set_value(True)
     assert "No record" in said(calm(at.run()).caption)
 
@@ -163,13 +190,13 @@ def test_without_records_the_page_says_where_to_measure(draw):
 def test_an_uploaded_matrix_is_a_mask_everywhere(draw, profiles):
     kept = np.random.default_rng(0).random((40, 60)) < 0.3
     text = "\n".join(",".join(str(int(x)) for x in row) for row in kept).encode()
-    path = masks_upload.keep("../my mask.csv", text)
-    assert path.parent == profiles / "masks" and path == masks_upload.keep("my mask.csv", text), "once"
+    path = upload.keep("../my mask.csv", text)
+    assert path.parent == profiles / "masks" and path == upload.keep("my mask.csv", text), "once"
     assert np.array_equal(masks.parse(f"file:{path}").dense(40, 60), kept)
     at = draw("masks", mask=f"file:{path}")
     assert widget(at.metric, "elements kept").value == f"{100 * kept.mean():.1f} %"
     assert "40 queries × 60 keys" in said(at.caption) and not at.error
-    assert masks_upload.saved() == [str(path)] and [f.name for f in path.parent.iterdir()] == [path.name]
+    assert upload.saved() == [str(path)] and [f.name for f in path.parent.iterdir()] == [path.name]
     assert not draw("kernels", op="attention", mask=f"file:{path}", seq="40", seq_k="60").error
 
 
@@ -180,7 +207,7 @@ def test_wrong_uploads_leave_nothing_behind(profiles):
         ("m.npy", b"x", "m.npy is not"),
     ):
         with pytest.raises(ValueError, match=says) as caught:
-            masks_upload.keep(name, data)
+            upload.keep(name, data)
         assert ".upload-" not in str(caught.value)
     assert not list((profiles / "masks").iterdir())
 
@@ -196,7 +223,7 @@ def test_what_cannot_be_drawn_is_one_sentence(draw, tmp_path):
 
 
 def test_a_box_is_a_region_of_at_least_eight_elements():
-    from pages._ui.masks import Choice, _box
+    from pages._ui.masks.page import Choice, _box
 
     choice = Choice(("full",), 100, 200)
     box = lambda x, y: _box({"selection": {"box": [{"x": x, "y": y}]}}, choice)  # noqa: E731

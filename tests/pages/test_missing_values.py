@@ -3,11 +3,13 @@
 import pandas as pd
 import pytest
 
-from backend.charts import tables
-from backend.core.records import Record, Time, Times
-from pages._ui import html_table
+from fusescope.charts import tables
+from fusescope.core.records import Record, Time, Times
+from pages._ui.widgets import html_table
 
-OK = Record("add", "eager", {"n": 8}, "float32", "cpu", "ok", time_ms=Times(eager=Time(1.0, 0.9, 1.1, 9, True)))
+OK = Record(
+    "add", "eager", {"n": 8}, "float32", "cpu", "ok", time_ms=Times(eager=Time(1.0, 0.9, 1.1, 9, True))
+)
 WRONG = Record("add", "mine", {"n": 8}, "float32", "cpu", "wrong", reason="max abs error 3 <b>")
 
 

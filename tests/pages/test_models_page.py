@@ -1,4 +1,5 @@
-"""The Models page: every view with and without runs, the state in the URL, reports drawn, mistakes as one sentence."""
+"""The Models page: every view with and without runs, the state in the URL, reports drawn, mistakes as one
+sentence."""
 
 import gzip
 import json
@@ -8,11 +9,12 @@ import pytest
 import synthetic
 from drawn_page import calm, query, said
 
-from backend import models
-from backend.charts import depth, layer_parts, ulps
-from backend.core.records import Accuracy, Rate, Record, Speedup, Times
-from pages._ui import models_accuracy, models_views
-from pages._ui.models_views import NAMES
+from fusescope import models
+from fusescope.charts.models import depth, layer_parts, ulps
+from fusescope.core.records import Accuracy, Rate, Record, Speedup, Times
+from pages._ui.models import accuracy as models_accuracy
+from pages._ui.models import views
+from pages._ui.models.views import NAMES
 
 PARTS = {
     "qkv": {"ms": 1.0, "share": 0.25},
@@ -40,22 +42,40 @@ def record(impl, ms, base, backend="flash_attention", name="bert-base", **case):
         "nvml_process_bytes": 1 << 30,
     }
     extra = {
-        "parameters": 109_482_240, "throughput": {"sequences_per_s": 8e3 / ms, "tokens_per_s": 4e6 / ms, "images_per_s": None},
-        "percentiles_ms": {"graph": {"p50": ms, "p90": ms * 1.1, "p99": ms * 1.3}}, "memory": memory, "share_of_peak": 0.37,
-        "parts": PARTS if impl != "compile-default" else None, "valid_tokens": 4096,
-    }  # fmt: skip
+        "parameters": 109_482_240,
+        "throughput": {"sequences_per_s": 8e3 / ms, "tokens_per_s": 4e6 / ms, "images_per_s": None},
+        "percentiles_ms": {"graph": {"p50": ms, "p90": ms * 1.1, "p99": ms * 1.3}},
+        "memory": memory,
+        "share_of_peak": 0.37,
+        "parts": PARTS if impl != "compile-default" else None,
+        "valid_tokens": 4096,
+    }
     return Record(
-        f"model:{name}", impl, models.validate(name, {"batch": 8, "seq": 512} | case), "float16", "cuda:0", "ok",
-        accuracy=Accuracy(2e-3, 3e-2, 0.999, "float64"), time_ms=Times(900.0, synthetic.time(ms * 1.5), None, synthetic.time(ms), None),
-        speedup=Speedup("graph", gain, gain * 0.99, gain * 1.01, "faster" if gain > 1.01 else "cannot tell"), tflops=Rate(90 / ms, 100 / ms),
-        backend=backend, extra=extra,
-    )  # fmt: skip
+        f"model:{name}",
+        impl,
+        models.validate(name, {"batch": 8, "seq": 512} | case),
+        "float16",
+        "cuda:0",
+        "ok",
+        accuracy=Accuracy(2e-3, 3e-2, 0.999, "float64"),
+        time_ms=Times(900.0, synthetic.time(ms * 1.5), None, synthetic.time(ms), None),
+        speedup=Speedup("graph", gain, gain * 0.99, gain * 1.01, "faster" if gain > 1.01 else "cannot tell"),
+        tflops=Rate(90 / ms, 100 / ms),
+        backend=backend,
+        extra=extra,
+    )
 
 
 def a_run(profiles, records, run_id="20261120-104200-model-abc123", recorded=False, **changes):
     impls = list(dict.fromkeys(r.impl for r in records))
     cases = list({json.dumps(dict(r.case)): dict(r.case) for r in records}.values())
-    spec = synthetic.SPEC | {"op": records[0].op, "impls": impls, "cases": cases, "checkpoint": None, "parts": True}
+    spec = synthetic.SPEC | {
+        "op": records[0].op,
+        "impls": impls,
+        "cases": cases,
+        "checkpoint": None,
+        "parts": True,
+    }
     run = synthetic.run(run_id, kind="model", spec=spec, **changes)
     folders.write(profiles / "recorded" if recorded else profiles, run, records)
     return run
@@ -86,9 +106,17 @@ def measured(profiles):
 
 def row(name, error, level="kernel", own=None, accepted=True):
     figures = {
-        "count": 64, "unequal": 0, "max_abs": error, "mean_abs": error / 3, "max_rel": error, "mean_rel": error / 2, "relative_l2": error,
-        "cosine": 1.0, "rms": 1.0, "ulps": [0, 60, 4, *[0] * 9],
-    }  # fmt: skip
+        "count": 64,
+        "unequal": 0,
+        "max_abs": error,
+        "mean_abs": error / 3,
+        "max_rel": error,
+        "mean_rel": error / 2,
+        "relative_l2": error,
+        "cosine": 1.0,
+        "rms": 1.0,
+        "ulps": [0, 60, 4, *[0] * 9],
+    }
     own = figures | {"relative_l2": own} if own else None
     return {
         "name": name,
@@ -123,11 +151,25 @@ def judged(profiles, run_id="20261120-120000-accuracy-0000aa", bad=False, status
             "because": "so",
         },
         {"way": "fused", "dtype": "float16", "reason": None, "backend": None, "rows": rows, "because": "so"},
-        {"way": "flex", "dtype": "float16", "reason": "no compiler", "backend": None, "rows": [], "because": "so"},
+        {
+            "way": "flex",
+            "dtype": "float16",
+            "reason": "no compiler",
+            "backend": None,
+            "rows": [],
+            "because": "so",
+        },
     ]
     case = models.validate("bert-base", {"seq": 64})
-    spec = {"model": "bert-base", "case": case, "entries": [[e["way"], "float16"] for e in entries], "device": "cpu"}
-    path = folders.write(profiles, synthetic.run(run_id, kind="accuracy", spec=spec, status=status), [], samples=False)
+    spec = {
+        "model": "bert-base",
+        "case": case,
+        "entries": [[e["way"], "float16"] for e in entries],
+        "device": "cpu",
+    }
+    path = folders.write(
+        profiles, synthetic.run(run_id, kind="accuracy", spec=spec, status=status), [], samples=False
+    )
     report = {"schema": 1, "model": "bert-base", "case": case, "entries": entries}
     (path / "artifacts" / "accuracy.json.gz").write_bytes(gzip.compress(json.dumps(report).encode()))
     return run_id
@@ -135,7 +177,10 @@ def judged(profiles, run_id="20261120-120000-accuracy-0000aa", bad=False, status
 
 def test_without_any_run_there_is_one_button_and_the_exact_counts(draw):
     at = draw("models")
-    assert "was not measured here yet" in said(at.markdown) and widget(at.button, "Run a first comparison").disabled is False
+    assert (
+        "was not measured here yet" in said(at.markdown)
+        and widget(at.button, "Run a first comparison").disabled is False
+    )
     assert {m.label: m.value for m in at.metric} == {
         "parameters": "109,482,240",
         "weights in float32": "418 MiB",
@@ -163,11 +208,13 @@ def test_every_view_with_and_without_a_run(draw, view, measured):
 
 def test_the_answer_has_bars_percentiles_memory_and_where_the_time_goes(draw, measured):
     at = draw("models", view="Table")
-    assert "4.00× faster" in figures(at) and "flash_attention" in "".join(e.proto.body for e in at.get("html"))
-    table = models_views.readable([record("eager", 4.0, 4.0), record("fused", 1.0, 4.0)], "eager").set_index("way")
+    assert "4.00× faster" in figures(at) and "flash_attention" in "".join(
+        e.proto.body for e in at.get("html")
+    )
+    table = views.readable([record("eager", 4.0, 4.0), record("fused", 1.0, 4.0)], "eager").set_index("way")
     assert table.loc["fused", "p99 (ms)"] == pytest.approx(1.3) and table.loc["fused", "peak (MiB)"] == 512
     assert table.loc["fused", "of peak (%)"] == pytest.approx(37) and "images/s" not in table
-    flat = models_views.csv([record("fused", 1.0, 4.0)], "fused")
+    flat = views.csv([record("fused", 1.0, 4.0)], "fused")
     assert flat.loc[0, "memory_nvml_process_bytes"] == 1 << 30 and flat.loc[0, "parts_ffn_ms"] == 1.0
     drawn = figures(draw("models", view="Layer parts"))
     assert "4.00 ms in all" in drawn and '"embedding"' not in drawn
@@ -176,7 +223,9 @@ def test_the_answer_has_bars_percentiles_memory_and_where_the_time_goes(draw, me
 
 def test_other_settings_dim_the_answer_and_say_which(draw, measured):
     at = draw("models", dtype="float32", impl="eager,sdpa")
-    assert "other settings (ways, sizes, dtype, device, cache)" in said(at.info).replace("\\", "") and "Speed-up" in figures(at)
+    assert "other settings (ways, sizes, dtype, device, cache)" in said(at.info).replace(
+        "\\", ""
+    ) and "Speed-up" in figures(at)
 
 
 def test_a_peer_on_the_math_path_is_called_a_trap(draw, profiles):
@@ -195,15 +244,24 @@ def test_prefill_and_decode_stand_apart(draw, profiles):
     both = [record("sdpa", 4.0, 4.0, name="gpt2", phase=p, seq=128) for p in ("prefill", "decode")]
     a_run(profiles, both)
     at = draw("models", model="gpt2", phase="both", view="Table")
-    assert {m.label for m in at.metric} == {"prefill, tokens/s", "decode, tokens/s"} and query(at)["phase"] == "both"
+    assert {m.label for m in at.metric} == {"prefill, tokens/s", "decode, tokens/s"} and query(at)[
+        "phase"
+    ] == "both"
     at = draw("models", model="gpt2", phase="both", sweep="seq", seqs="64,128", view="Reproduce")
     assert "--phase prefill,decode" in said(at.code) and not at.error
 
 
-@pytest.mark.parametrize("given, says", [
-    ({"heads": "7", "checkpoint": "/nowhere"}, "nowhere"), ({"model": "vit-base", "seq": "200"}, "200"), ({"lengths": "3+x", "batch": "2"}, "3+x"),
-    ({"lengths": "100+900", "batch": "2"}, "900"), ({"model": "gpt2", "mask": "sliding_window"}, "left to right"), ({"head_dim": "12"}, "12"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ({"heads": "7", "checkpoint": "/nowhere"}, "nowhere"),
+        ({"model": "vit-base", "seq": "200"}, "200"),
+        ({"lengths": "3+x", "batch": "2"}, "3+x"),
+        ({"lengths": "100+900", "batch": "2"}, "900"),
+        ({"model": "gpt2", "mask": "sliding_window"}, "left to right"),
+        ({"head_dim": "12"}, "12"),
+    ],
+)
 def test_what_cannot_be_is_one_sentence_and_run_is_off(draw, given, says):
     at = draw("models", **given)
     assert says in said(at.error) and "\n" not in at.error[0].value and widget(at.button, "Run").disabled
@@ -225,22 +283,27 @@ def test_lengths_are_fixed_spread_or_a_list(draw):
 def test_pressing_run_submits_exactly_what_is_chosen(draw, monkeypatch):
     sent = []
     monkeypatch.setattr(
-        "backend.jobs.submit.submit", lambda kind, spec, title="": sent.append((kind, spec)) or "20261120-104200-model-ffffff"
+        "fusescope.jobs.submit.submit",
+        lambda kind, spec, title="": sent.append((kind, spec)) or "20261120-104200-model-ffffff",
     )
-    at = draw("models", model="bert-small", impl="eager,sdpa", seq="32", layers="1", batch="2", lengths="32+9")
+    at = draw(
+        "models", model="bert-small", impl="eager,sdpa", seq="32", layers="1", batch="2", lengths="32+9"
+    )
     at.button(key="models/run").click()
     at.run()
     kind, spec = sent[0]
     assert kind == "model" and spec["op"] == "model:bert-small" and spec["impls"] == ["eager", "sdpa"]
     assert spec["cases"][0]["lengths"] == "32+9" and spec["cases"][0]["layers"] == 1
-    from backend.jobs.kinds import model
+    from fusescope.jobs.kinds import model
 
     assert model.validate(spec)["cases"] == spec["cases"], "the job takes it as it is"
 
 
 def test_judging_submits_every_way_and_dtype(draw, monkeypatch):
     sent = []
-    monkeypatch.setattr("backend.jobs.submit.submit", lambda kind, spec, title="": sent.append((kind, spec)) or "x")
+    monkeypatch.setattr(
+        "fusescope.jobs.submit.submit", lambda kind, spec, title="": sent.append((kind, spec)) or "x"
+    )
     at = draw("models", view="Accuracy", impl="eager,sdpa", judge="float32,float16", seq="16")
     at.button(key="models/judge_run").click()
     at.run()
@@ -251,7 +314,7 @@ def test_judging_submits_every_way_and_dtype(draw, monkeypatch):
         ["eager", "float16"],
         ["sdpa", "float16"],
     ]
-    from backend.jobs.kinds import accuracy
+    from fusescope.jobs.kinds import accuracy
 
     accuracy.validate(spec)
 
@@ -261,9 +324,16 @@ def test_a_report_names_the_first_divergence(draw, profiles):
     judged(profiles, "20261120-110000-accuracy-0000bb", bad=True)
     at = draw("models", view="Accuracy")
     html = "".join(e.proto.body for e in at.get("html"))
-    assert "accepted" in html and "no compiler" in html and "Error by depth" in figures(at) and "last place" in figures(at)
+    assert (
+        "accepted" in html
+        and "no compiler" in html
+        and "Error by depth" in figures(at)
+        and "last place" in figures(at)
+    )
     assert "diverge nowhere" in said(at.markdown)
-    at = draw("models", view="Accuracy", judged="20261120-110000-accuracy-0000bb", own="yes", place="embeddings")
+    at = draw(
+        "models", view="Accuracy", judged="20261120-110000-accuracy-0000bb", own="yes", place="embeddings"
+    )
     html = "".join(e.proto.body for e in at.get("html"))
     assert "beyond its limit" in html and "encoder.layer.1.attention.self" in html and not at.error
     assert "diverge from encoder.layer.1.attention.self on" in said(at.markdown)
@@ -274,20 +344,28 @@ def test_a_report_names_the_first_divergence(draw, profiles):
 def test_charts_of_depth_and_ulps_say_what_they_draw(profiles):
     entries = [
         {"way": "eager", "dtype": "float16", "rows": [row("a", 0.0), row("b", 1e-3)]},
-        {"way": "fused", "dtype": "float16", "rows": [row("a", 1e-3), row("x", 2e-3), row("b", 0.5, accepted=False)]},
+        {
+            "way": "fused",
+            "dtype": "float16",
+            "rows": [row("a", 1e-3), row("x", 2e-3), row("b", 0.5, accepted=False)],
+        },
     ]
     fig = depth.curves(entries)
     names = [t.name for t in fig.data]
-    assert "first beyond the limit" in names and list(fig.data[0].x) == [0, 2], "a place that one lacks is passed over"
+    assert "first beyond the limit" in names and list(fig.data[0].x) == [0, 2], (
+        "a place that one lacks is passed over"
+    )
     assert min(fig.data[0].y) > 0, "an exact result has a place on a logarithmic axis"
-    assert "No way" in str(depth.curves([]).layout.annotations) and "No way" in str(ulps.histogram([], "a").layout.annotations)
+    assert "No way" in str(depth.curves([]).layout.annotations) and "No way" in str(
+        ulps.histogram([], "a").layout.annotations
+    )
     bars = ulps.histogram([(e, e["rows"][0]) for e in entries], "a")
     assert len(bars.data) == 2 and sum(bars.data[0].y) == pytest.approx(100)
     assert list(models_accuracy.table(entries, "inside").columns) == ["place"]
 
 
 def test_a_run_that_goes_on_is_followed(draw, profiles):
-    from backend.store import files
+    from fusescope.store import files
 
     run = a_run(profiles, [record("eager", 4.0, 4.0)], status="running")
     lock = files.take_lock(profiles / run.id)

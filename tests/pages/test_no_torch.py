@@ -1,4 +1,5 @@
-"""Drawing every page, every view and every operator imports neither torch nor transformers and maps no CUDA driver."""
+"""Drawing every page, every view and every operator imports neither torch nor transformers and maps no CUDA
+driver."""
 
 import os
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
 few = folders.few(Path({profiles!r}))
-from backend import ops
+from fusescope import ops
 from pages._ui import frame, models_views, views
 
 def draw(page, **query):
@@ -58,7 +59,11 @@ print("drawn")
 def test_the_dashboard_never_imports_torch_and_holds_no_cuda_context(tmp_path):
     profiles = tmp_path / "profiles"
     profiles.mkdir()
-    script = SCRIPT.format(root=str(ROOT), here=str(Path(__file__).parent), app=str(ROOT / "app.py"), profiles=str(profiles))
+    script = SCRIPT.format(
+        root=str(ROOT), here=str(Path(__file__).parent), app=str(ROOT / "app.py"), profiles=str(profiles)
+    )
     env = os.environ | {"FUSESCOPE_PROFILES": str(profiles), "FUSESCOPE_RUNTIME": str(tmp_path / "runtime")}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200, env=env, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, env=env, cwd=ROOT
+    )
     assert done.returncode == 0 and "drawn" in done.stdout, done.stderr[-3000:]

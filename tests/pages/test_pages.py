@@ -8,8 +8,8 @@ import pytest
 import synthetic
 from drawn_page import calm, query, said, tables
 
-from pages._ui import frame, url
-from pages._ui.words import device_words
+from pages._ui.app import frame, url
+from pages._ui.widgets.text import device_words
 
 PAGES = list(frame.pages())
 
@@ -38,10 +38,28 @@ def test_a_page_with_runs(draw, few, page):
 @pytest.mark.parametrize("page", PAGES)
 def test_nonsense_in_the_url_is_a_sentence_each_and_the_page_stands(draw, few, page):
     nonsense = {
-        "run": "../../etc/passwd", "compare": "a,b,c", "device": "tpu:7", "op": "frobnicate", "dtype": "int3", "cache": "luke",
-        "mask": "bigbird:window=-1", "batch": "-5", "seq": "many", "view": "X", "page": "0", "kind": "<b>", "recorded": "perhaps",
-        "impl": "nix", "archs": "sm_1", "of": "zzz", "kernel": "zzz", "arch": "sm_1", "cc": "9.9", "block": "7", "listing": "ELF",
-    }  # fmt: skip
+        "run": "../../etc/passwd",
+        "compare": "a,b,c",
+        "device": "tpu:7",
+        "op": "frobnicate",
+        "dtype": "int3",
+        "cache": "luke",
+        "mask": "bigbird:window=-1",
+        "batch": "-5",
+        "seq": "many",
+        "view": "X",
+        "page": "0",
+        "kind": "<b>",
+        "recorded": "perhaps",
+        "impl": "nix",
+        "archs": "sm_1",
+        "of": "zzz",
+        "kernel": "zzz",
+        "arch": "sm_1",
+        "cc": "9.9",
+        "block": "7",
+        "listing": "ELF",
+    }
     at = draw(page, **nonsense)
     warned = [
         w.value
@@ -97,12 +115,15 @@ def test_every_view_of_a_run(draw, few, view, name):
     assert not at.error
     assert query(at)["run"] == few[name].id and (view == "Table" or query(at)["view"] == view)
     if view == "Reproduce":
-        assert "python -m backend bench attention" in said(at.code)
+        assert "python -m fusescope bench attention" in said(at.code)
 
 
 def test_one_case_of_a_sweep_is_chosen_by_the_url(draw, few):
     at = draw("runs", run=few["recorded"].id, case="seq=1024")
-    assert next(b for b in at.selectbox if b.label == "case").value == "seq=1024" and query(at)["case"] == "seq=1024"
+    assert (
+        next(b for b in at.selectbox if b.label == "case").value == "seq=1024"
+        and query(at)["case"] == "seq=1024"
+    )
 
 
 def test_a_torn_run_harms_no_page_and_is_named(draw, few, profiles):
@@ -126,7 +147,8 @@ def test_a_run_of_a_newer_version_says_so(draw, profiles, few):
 
 def test_a_hostile_title_stays_text(draw, profiles):
     bad = synthetic.run(
-        "20261120-130000-bench-666666", title="![x](http://evil.example/x.png) <script>alert(1)</script> [a](http://b)"
+        "20261120-130000-bench-666666",
+        title="![x](http://evil.example/x.png) <script>alert(1)</script> [a](http://b)",
     )
     folders.write(profiles, bad, synthetic.point())
     for at in (draw("runs", run=bad.id), draw("kernels", run=bad.id)):
@@ -173,12 +195,20 @@ def test_filters_are_in_the_url_and_an_empty_answer_is_a_sentence(draw, few):
     assert "1 run," in said(at.caption)
     next(t for t in at.text_input if t.label == "words").set_value("nothing-is-called-so")
     calm(at.run())
-    assert "No run matches" in said(at.info) and query(at) == {"kind": "build", "text": "nothing-is-called-so"}
+    assert "No run matches" in said(at.info) and query(at) == {
+        "kind": "build",
+        "text": "nothing-is-called-so",
+    }
 
 
 def test_long_lists_are_paged(draw, profiles):
     for n in range(60):
-        folders.write(profiles, synthetic.run(f"20261120-10{n:02d}00-bench-{n:06x}", created=1.7e9 + n), [], samples=False)
+        folders.write(
+            profiles,
+            synthetic.run(f"20261120-10{n:02d}00-bench-{n:06x}", created=1.7e9 + n),
+            [],
+            samples=False,
+        )
     at = draw("runs", page="2")
     assert "60 runs, page 2 of 3" in said(at.caption) and len(at.dataframe[0].value) == 25
     next(b for b in at.button if b.label == "older ›").click()
@@ -206,7 +236,7 @@ def _import(draw, name: str, data: bytes):
 
 
 def test_an_exported_run_is_imported_and_opened(draw, few, tmp_path, profiles):
-    from backend.store import transfer
+    from fusescope.store import transfer
 
     file = transfer.export(few["point"].id, tmp_path)
     transfer.delete(few["point"].id)

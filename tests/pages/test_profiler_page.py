@@ -1,4 +1,5 @@
-"""The Profiler page: every view of every kind of profile, state in the URL, hostile names as text, files refused in a sentence."""
+"""The Profiler page: every view of every kind of profile, state in the URL, hostile names as text, files
+refused in a sentence."""
 
 import json
 
@@ -7,13 +8,19 @@ import pytest
 from drawn_page import calm, query, said, tables
 from made_up import trace as write_trace
 
-from backend.analysis.profile_diff import Difference
-from backend.charts import plain, profile_changes, telemetry, timeline
-from backend.jobs import submit
-from backend.store import library, profile
-from pages._ui import profiler, profiler_views
+from fusescope.analysis.profile_diff import Difference
+from fusescope.charts import escape
+from fusescope.charts.profile import changes, telemetry, timeline
+from fusescope.jobs import submit
+from fusescope.store import library, profile
+from pages._ui.profiler import page
+from pages._ui.profiler.views import choice
 
-TRACE, OTHER, NCU = "20261120-120000-trace-aaaaaa", "20261120-120200-trace-cccccc", "20261120-120100-ncu-bbbbbb"
+TRACE, OTHER, NCU = (
+    "20261120-120000-trace-aaaaaa",
+    "20261120-120200-trace-cccccc",
+    "20261120-120100-ncu-bbbbbb",
+)
 
 
 @pytest.fixture
@@ -35,7 +42,7 @@ def everything(at) -> str:
     return said(at.markdown) + said(at.caption) + "".join(e.proto.body for e in at.get("html"))
 
 
-@pytest.mark.parametrize("view", profiler_views.NAMES)
+@pytest.mark.parametrize("view", choice.NAMES)
 @pytest.mark.parametrize("run", [TRACE, NCU])
 def test_every_view_draws_and_its_state_is_in_the_url(draw, there, run, view):
     at = draw("profiler", run=run, view=view)
@@ -45,14 +52,20 @@ def test_every_view_draws_and_its_state_is_in_the_url(draw, there, run, view):
     assert disk.EVIL not in everything(at) and disk.EVIL not in figures(at)
 
 
-@pytest.mark.parametrize("view", ["Overview", "Where time goes", "Time line", "Occupancy", "Memory", "Device", "Compare"])
+@pytest.mark.parametrize(
+    "view", ["Overview", "Where time goes", "Time line", "Occupancy", "Memory", "Device", "Compare"]
+)
 def test_a_browser_draws_each_chart_once(draw, there, view):
-    """Streamlit hands plotly a copy of every figure right after the first drawing; what plotly takes for new in it is drawn again."""
+    """Streamlit hands plotly a copy of every figure right after the first drawing; what plotly takes for new
+    in it is drawn again."""
     for chart in draw("profiler", run=TRACE, view=view).get("plotly_chart"):
         figure = json.loads(chart.proto.spec)
         assert figure["layout"]["datarevision"] and "template" not in figure["layout"]
         flat = [
-            k for trace in figure["data"] for k, v in trace.items() if isinstance(v, dict) and "bdata" in v and "shape" not in v
+            k
+            for trace in figure["data"]
+            for k, v in trace.items()
+            if isinstance(v, dict) and "bdata" in v and "shape" not in v
         ]
         assert not flat, "a flat NumPy array: plotly compares lists only"
 
@@ -63,9 +76,11 @@ def test_a_hostile_name_is_plain_text_everywhere(draw, there):
         assert escaped in figures(draw("profiler", run=TRACE, view=view, **{"with": NCU})), view
     at = draw("profiler", run=TRACE, view="Tables")
     assert disk.EVIL in [row["name"] for row in tables(at)[0]], "the table shows it as the text it is"
-    assert plain.plain("a<b>&\nc") == "a&lt;b&gt;&amp; c" and len(plain.plain("x" * 500)) <= 91
-    assert plain.text_on("#FFFFFF") == "#14181D" and plain.text_on("#0072B2") == "#FFFFFF"
-    assert plain.label("void at::native::k<4, F<int>>(int)") == "k" and plain.label("aten::mm") == "aten::mm"
+    assert escape.plain("a<b>&\nc") == "a&lt;b&gt;&amp; c" and len(escape.plain("x" * 500)) <= 91
+    assert escape.text_on("#FFFFFF") == "#14181D" and escape.text_on("#0072B2") == "#FFFFFF"
+    assert (
+        escape.label("void at::native::k<4, F<int>>(int)") == "k" and escape.label("aten::mm") == "aten::mm"
+    )
 
 
 def test_the_overview_says_what_limits_it_with_its_numbers(draw, there):
@@ -91,9 +106,12 @@ def test_another_profile_is_chosen_and_a_stale_line_chooses_nothing(draw, there,
     picker = at.selectbox(key="profiler/run/widget")
     picker.set_value(OTHER)
     assert query(calm(at.run()))["run"] == OTHER
-    kept = {"profiler/run": OTHER, "widget": "a line of before, as a browser sends it whose page is not drawn yet"}
-    monkeypatch.setattr(profiler.st, "session_state", kept)
-    profiler._choose("widget", [TRACE, OTHER])
+    kept = {
+        "profiler/run": OTHER,
+        "widget": "a line of before, as a browser sends it whose page is not drawn yet",
+    }
+    monkeypatch.setattr(page.st, "session_state", kept)
+    page._choose("widget", [TRACE, OTHER])
     assert kept["profiler/run"] == OTHER
 
 
@@ -153,12 +171,16 @@ def test_the_time_line_counts_for_what_is_in_view_and_zooms(draw, there):
 def test_occupancy_stands_by_three_names_and_the_sliders_start_from_the_kernel(draw, there):
     at = draw("profiler", run=TRACE, view="Occupancy", **{"with": NCU})
     row = next(row for row in tables(at)[0] if row["kernel"] == disk.EVIL)
-    assert row["theoretical (%)"] == "50.0" and row["measured (%)"] == "14.5" and row["limiter"] == "registers"
+    assert (
+        row["theoretical (%)"] == "50.0" and row["measured (%)"] == "14.5" and row["limiter"] == "registers"
+    )
     assert row["grid-limited (%)"] == "6.25", "132 blocks of 4 warps on 132 SMs, each with room for 64"
     alone = draw("profiler", run=TRACE, view="Occupancy", **{"with": "none"})
     assert {row["measured (%)"] for row in tables(alone)[0]} == {"n/a"}
     assert "title='only Nsight Compute measures it" in "".join(e.proto.body for e in alone.get("html"))
-    assert at.session_state["profiler/occ/registers"] == 64 and at.session_state["profiler/occ/dynamic"] == 16384
+    assert (
+        at.session_state["profiler/occ/registers"] == 64 and at.session_state["profiler/occ/dynamic"] == 16384
+    )
     assert "**50.0 %** theoretical" in "\n".join(m.value for m in at.markdown)
     at.slider(key="profiler/occ/registers").set_value(32)
     assert query(calm(at.run()))["registers"] == "32"
@@ -166,13 +188,21 @@ def test_occupancy_stands_by_three_names_and_the_sliders_start_from_the_kernel(d
 
 def test_the_overview_of_a_report_names_its_longest_launches(draw, there):
     launches = tables(draw("profiler", run=NCU))[0]
-    assert [row["kernel"] for row in launches] == ["gemm", disk.EVIL] and {row["measured occupancy (%)"] for row in launches} == {
-        "14.5"
-    }
+    assert [row["kernel"] for row in launches] == ["gemm", disk.EVIL] and {
+        row["measured occupancy (%)"] for row in launches
+    } == {"14.5"}
 
 
 def test_counters_of_one_layer_are_joined_with_the_trace_of_the_whole_model_but_not_its_bytes(draw, profiles):
-    case = {"batch": 8, "seq": 128, "lengths": "fixed", "layers": 12, "heads": 12, "head_dim": 64, "mask": "full"}
+    case = {
+        "batch": 8,
+        "seq": 128,
+        "lengths": "fixed",
+        "layers": 12,
+        "heads": 12,
+        "head_dim": 64,
+        "mask": "full",
+    }
     model = {"op": "model:bert-base", "impl": "sdpa", "case": case, "dtype": "float16", "device": "cuda:0"}
     disk.trace(profiles, TRACE, model)
     disk.report(profiles, NCU, model | {"case": case | {"layers": 1}})
@@ -185,7 +215,10 @@ def test_counters_of_one_layer_are_joined_with_the_trace_of_the_whole_model_but_
 
 def test_the_report_is_joined_to_the_traces_launches(draw, there):
     at = draw("profiler", run=NCU, view="Nsight Compute", **{"with": TRACE})
-    assert [(row["trace time (µs)"], row["tensor pipe (%)"]) for row in tables(at)[0]] == [("30.0", "11.0"), ("60.0", "11.0")]
+    assert [(row["trace time (µs)"], row["tensor pipe (%)"]) for row in tables(at)[0]] == [
+        ("30.0", "11.0"),
+        ("60.0", "11.0"),
+    ]
     text = figures(at)
     assert "long scoreboard" in text and "tensor pipe" in text and "well used from 60" in text
     assert "2 of 2 launches joined" in said(at.caption)
@@ -194,7 +227,10 @@ def test_the_report_is_joined_to_the_traces_launches(draw, there):
 def test_the_roofline_has_requested_and_moved_bytes(draw, there):
     at = draw("profiler", run=NCU, view="Roofline", **{"with": TRACE})
     rows = at.dataframe[0].value.set_index("bytes are")
-    assert rows.loc["moved", "MB"] == pytest.approx(2 * 66_384 / 1e6) and rows.loc["requested", "time (µs)"] == 90
+    assert (
+        rows.loc["moved", "MB"] == pytest.approx(2 * 66_384 / 1e6)
+        and rows.loc["requested", "time (µs)"] == 90
+    )
     assert "data sheet of H200 SXM" in figures(at) and "requested" in figures(at)
     at.number_input(key=f"profiler/{NCU}/mhz").set_value(877)
     assert "898 GB/s" in said(calm(at.run()).markdown), "877 MHz × 4096 bit × 2"
@@ -205,13 +241,19 @@ def test_memory_and_prediction_share_an_axis(draw, there):
     text = figures(at)
     assert "allocated, cuda:0" in text and "NVML, whole device" in text and "predicted operands" in text
     peaks = at.dataframe[0].value.set_index("what")["size"]
-    assert peaks["largest allocated, cuda:0"] == "12.0 KiB" and peaks["largest NVML, whole device"] == "3.00 GiB"
+    assert (
+        peaks["largest allocated, cuda:0"] == "12.0 KiB" and peaks["largest NVML, whole device"] == "3.00 GiB"
+    )
 
 
 def test_throttling_is_a_band(draw, there):
     at = draw("profiler", run=TRACE, view="Device")
     assert "throttled: power cap" in figures(at) and "30.0 %" in [m.value for m in at.metric]
-    assert telemetry.bands({"throttled": [None, "a", "a", "b", None, "c"]}) == [(1, 3, "a"), (3, 4, "b"), (5, 5, "c")]
+    assert telemetry.bands({"throttled": [None, "a", "a", "b", None, "c"]}) == [
+        (1, 3, "a"),
+        (3, 4, "b"),
+        (5, 5, "c"),
+    ]
     assert "holds no samples" in json.dumps(telemetry.panels({"ts_ns": []}).to_plotly_json())
 
 
@@ -222,17 +264,19 @@ def test_two_profiles_are_compared_in_time_and_ratio(draw, there):
     assert "▲ gemm" in text and "+ other" in text and "gone" in text
     at = draw("profiler", run=OTHER, view="Compare", against=TRACE, **{"as": "ratio", "by": "operator"})
     assert query(at)["as"] == "ratio" and "2.00×" in figures(at)
-    assert "Nothing changed" in json.dumps(profile_changes.bars([], "kernel").to_plotly_json())
+    assert "Nothing changed" in json.dumps(changes.bars([], "kernel").to_plotly_json())
     slower = Difference("a", "", "slower", 1e3, 1.5e3, 500, 1.5, 1, 1)
-    assert profile_changes.bars([slower], "operator", relative=True).data[0].base == 1
+    assert changes.bars([slower], "operator", relative=True).data[0].base == 1
 
 
 def test_a_trace_without_a_gpu_shows_the_host(draw, profiles):
     path = disk.trace(profiles, TRACE)
     events = [e for e in disk.events() if e.get("cat") in ("cpu_op", "user_annotation")]
-    from backend.profiling import import_chrome
+    from fusescope.profiling.chrome import importer
 
-    import_chrome.load(write_trace(path / "artifacts" / "trace.json.gz", events), lambda name: path / "artifacts" / name)
+    importer.load(
+        write_trace(path / "artifacts" / "trace.json.gz", events), lambda name: path / "artifacts" / name
+    )
     at = draw("profiler", run=TRACE)
     assert at.subheader[0].value == "No GPU in this profile" and "Steps on the host" in figures(at)
     assert "time on the host" in figures(draw("profiler", run=TRACE, view="Where time goes"))
@@ -284,13 +328,21 @@ def test_a_tool_that_cannot_run_says_why(draw, profiles):
 
 def test_metrics_of_ones_own(draw, profiles):
     at = draw(
-        "profiler", do="now", tool="Nsight Compute", metrics="my own list", names="sm__warps_active.avg, dram__bytes_read.sum"
+        "profiler",
+        do="now",
+        tool="Nsight Compute",
+        metrics="my own list",
+        names="sm__warps_active.avg, dram__bytes_read.sum",
     )
-    assert "--metrics sm__warps_active.avg,dram__bytes_read.sum" in said(at.code) and query(at)["metrics"] == "my own list"
+    assert (
+        "--metrics sm__warps_active.avg,dram__bytes_read.sum" in said(at.code)
+        and query(at)["metrics"] == "my own list"
+    )
 
 
 def test_the_verdict_uses_counters_of_the_same_work_and_ceilings(draw, profiles):
-    """A busy device: by its report of the same spec memory-bound; without one by FLOP per byte against the data sheet."""
+    """A busy device: by its report of the same spec memory-bound; without one by FLOP per byte against the
+    data sheet."""
     disk.trace(profiles, TRACE, scale=9.0, names=("k",))  # 270 of every 1000 µs by one kernel, then idle
     path = library.find(TRACE) / "artifacts" / "summary.json"
     summary = json.loads(path.read_text())
@@ -305,7 +357,9 @@ def test_the_verdict_uses_counters_of_the_same_work_and_ceilings(draw, profiles)
     )
     disk.report(profiles, NCU)
     at = draw("profiler", run=TRACE)
-    assert at.subheader[0].value == "Memory-bound" and "memory 75 % of speed of light over 2 launches" in said(at.markdown)
+    assert at.subheader[
+        0
+    ].value == "Memory-bound" and "memory 75 % of speed of light over 2 launches" in said(at.markdown)
 
 
 def test_a_run_with_a_profile_opens_in_the_profiler(draw, there):

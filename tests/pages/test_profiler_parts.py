@@ -8,13 +8,19 @@ import pandas as pd
 import profiles_on_disk as disk
 import pytest
 
-from backend.analysis import memory_plan
-from backend.charts import memory_time, moved_bytes, ncu, plain, steps, telemetry, timeline, where_time
-from backend.jobs import submit
-from backend.store import timeline as binned
-from pages._ui import perfetto, profiler_import
+from fusescope.analysis import memory_plan
+from fusescope.charts import escape
+from fusescope.charts.profile import memory_time, moved_bytes, ncu, steps, telemetry, time_breakdown, timeline
+from fusescope.jobs import submit
+from fusescope.store import timeline as binned
+from pages._ui.app import perfetto
+from pages._ui.profiler import importing
 
-TRACE, OTHER, NCU = "20261120-120000-trace-aaaaaa", "20261120-120200-trace-cccccc", "20261120-120100-ncu-bbbbbb"
+TRACE, OTHER, NCU = (
+    "20261120-120000-trace-aaaaaa",
+    "20261120-120200-trace-cccccc",
+    "20261120-120100-ncu-bbbbbb",
+)
 
 
 @pytest.fixture
@@ -37,23 +43,51 @@ def test_a_long_lane_is_drawn_in_bins(there):
 
 def test_few_events_are_cells_each_until_the_next_begins():
     events = [(0, 400, "a"), (300, 100, "b"), (300, 200, "c"), (700, 0, "b"), (900, 500, "a")]
-    view = {"begin_ns": 5000, "end_ns": 6000, "count": 5, "bins": {"busy": [1.0], "count": [5], "name": ["a"]}}
+    view = {
+        "begin_ns": 5000,
+        "end_ns": 6000,
+        "count": 5,
+        "bins": {"busy": [1.0], "count": [5], "name": ["a"]},
+    }
     view["events"] = [{"ts_ns": 5000 + ts, "dur_ns": ns, "name": name} for ts, ns, name in events]
     cells, names, handles = timeline.lanes({"GPU 0 stream 7": view}, 4000).data
     least = 1 / 0.7  # ns that a pixel of a narrow screen is
-    assert [round(1e3 * x - 1000, 3) for x in cells.x] == [0, 300, 300, 500, 700, round(700 + least, 3), 900, 1000]
-    colours = {plain.hue(name): n for n, name in enumerate("acb")}
+    assert [round(1e3 * x - 1000, 3) for x in cells.x] == [
+        0,
+        300,
+        300,
+        500,
+        700,
+        round(700 + least, 3),
+        900,
+        1000,
+    ]
+    colours = {escape.hue(name): n for n, name in enumerate("acb")}
     assert [colour for _, colour in cells.colorscale] == [colour for colour in colours for _ in "01"]
-    assert cells.z[0][::2].tolist() == [0, 1, 2, 0] and all(z != z for z in cells.z[0][1::2]), "nothing between them"
-    assert "<b>b</b><br>0 " in cells.customdata[0][4] and "1.7 µs" in cells.customdata[0][4], "the hover has the true time"
+    assert cells.z[0][::2].tolist() == [0, 1, 2, 0] and all(z != z for z in cells.z[0][1::2]), (
+        "nothing between them"
+    )
+    assert "<b>b</b><br>0 " in cells.customdata[0][4] and "1.7 µs" in cells.customdata[0][4], (
+        "the hover has the true time"
+    )
     assert [text.strip() for text in names.text] == ["a", "c", "a"] and handles.mode == "markers"
 
 
 def test_layers_stand_in_their_order_and_the_rest_by_time():
     rows = [{"path": (f"net.layer.{n}", "k"), "ns": ns, "calls": 1} for n, ns in ((10, 7), (0, 5), (2, 9))]
-    rows += [{"path": (f"net.{name}", "k"), "ns": ns, "calls": 1} for name, ns in (("head", 1), ("pooler", 3))]
-    boxes = where_time.nodes(rows, ("module", "kernel"))
-    assert [b["name"] for b in boxes if b["level"] == "module"] == ["net", "layer", "pooler", "head", "0", "2", "10"]
+    rows += [
+        {"path": (f"net.{name}", "k"), "ns": ns, "calls": 1} for name, ns in (("head", 1), ("pooler", 3))
+    ]
+    boxes = time_breakdown.nodes(rows, ("module", "kernel"))
+    assert [b["name"] for b in boxes if b["level"] == "module"] == [
+        "net",
+        "layer",
+        "pooler",
+        "head",
+        "0",
+        "2",
+        "10",
+    ]
 
 
 def test_names_at_the_ends_of_lines_keep_apart():
@@ -71,16 +105,18 @@ def test_names_at_the_ends_of_lines_keep_apart():
 def test_where_the_time_went_adds_up():
     rows = [{"path": ("net.layer.0", "mm", f"k{n}"), "ns": 100 - n, "calls": 1} for n in range(50)]
     rows.append({"path": ("(no module)", "(no operator)", "lost"), "ns": 7, "calls": 2})
-    boxes = where_time.nodes(rows, ("module", "operator", "kernel"), most=12)
+    boxes = time_breakdown.nodes(rows, ("module", "operator", "kernel"), most=12)
     by = {b["id"]: b for b in boxes}
     for box in boxes:
         children = [b for b in boxes if b["parent"] == box["id"]]
         assert not children or sum(c["ns"] for c in children) == box["ns"], box
     assert boxes[0]["ns"] == sum(r["ns"] for r in rows) and any("smaller" in b["name"] for b in boxes)
-    assert {b["name"] for b in boxes if b["level"] == "module"} == {"net", "layer", "0"} and len(by) == len(boxes)
-    assert where_time.picture(boxes, "sunburst", "time").data[0].branchvalues == "total"
+    assert {b["name"] for b in boxes if b["level"] == "module"} == {"net", "layer", "0"} and len(by) == len(
+        boxes
+    )
+    assert time_breakdown.picture(boxes, "sunburst", "time").data[0].branchvalues == "total"
     with pytest.raises(ValueError, match="icicle or sunburst"):
-        where_time.picture(boxes, "pie", "time")
+        time_breakdown.picture(boxes, "pie", "time")
 
 
 def test_predicted_memory_is_that_of_the_sizes():
@@ -98,41 +134,53 @@ def test_predicted_memory_is_that_of_the_sizes():
 
 
 def test_a_models_memory_is_predicted_from_its_sizes():
-    from pages._ui import profiler_cost
+    from pages._ui.profiler import cost
 
-    bert = profiler_cost._work.__wrapped__("model:bert-base", "sdpa", json.dumps({"batch": 2, "seq": 128}), "float16")
-    assert bert.memory["weights"] == 2 * 109_482_240 and "KV cache" not in bert.memory and bert.title == "BERT base"
+    bert = cost._work.__wrapped__("model:bert-base", "sdpa", json.dumps({"batch": 2, "seq": 128}), "float16")
+    assert (
+        bert.memory["weights"] == 2 * 109_482_240
+        and "KV cache" not in bert.memory
+        and bert.title == "BERT base"
+    )
     names = {"prefill": None, "decode": None}
     for phase in names:
-        names[phase] = profiler_cost._work.__wrapped__(
+        names[phase] = cost._work.__wrapped__(
             "model:gpt2", "sdpa", json.dumps({"batch": 2, "seq": 128, "phase": phase}), "float16"
         )
-    assert names["prefill"].memory["KV cache"] == names["decode"].memory["KV cache"] == 2 * 12 * 2 * 128 * 12 * 64 * 2
+    assert (
+        names["prefill"].memory["KV cache"]
+        == names["decode"].memory["KV cache"]
+        == 2 * 12 * 2 * 128 * 12 * 64 * 2
+    )
     assert names["decode"].memory["activations"] < names["prefill"].memory["activations"]
-    assert profiler_cost._work.__wrapped__("model:nope", "sdpa", "{}", "float16") is None
+    assert cost._work.__wrapped__("model:nope", "sdpa", "{}", "float16") is None
 
 
 def test_charts_say_in_a_sentence_that_there_is_nothing(there):
     for fig in (
-        steps.bars([]), ncu.speed_of_light([{"name": "k"}]), ncu.stalls([], {}), memory_time.lines({}, {}), moved_bytes.plot([], {}),
-        where_time.picture([], "icicle", "time"),
-    ):  # fmt: skip
+        steps.bars([]),
+        ncu.speed_of_light([{"name": "k"}]),
+        ncu.stalls([], {}),
+        memory_time.lines({}, {}),
+        moved_bytes.plot([], {}),
+        time_breakdown.picture([], "icicle", "time"),
+    ):
         assert len(fig.layout.annotations[0].text) > 15
 
 
 def test_an_upload_waits_in_a_folder_of_its_own_and_only_there_is_discarded(profiles, tmp_path):
-    file = profiler_import.receive("../a trace.json", b'{"traceEvents": []}')
+    file = importing.receive("../a trace.json", b'{"traceEvents": []}')
     assert file.parent.parent == profiles / ".uploads" and file.name == "a_trace.json"
     spec = submit.validate("import", {"file": str(file), "discard": True})
     assert spec["form"] == "chrome" and spec["discard"]
     (tmp_path / "mine.json").write_text("{}")
     with pytest.raises(ValueError, match="only an upload"):
         submit.validate("import", {"file": str(tmp_path / "mine.json"), "discard": True})
-    old = profiler_import.receive("b.json", b"{}")
+    old = importing.receive("b.json", b"{}")
     import os
 
     os.utime(old.parent, (0, time.time() - 100_000))
-    profiler_import.receive("c.json", b"{}")
+    importing.receive("c.json", b"{}")
     assert not old.exists() and file.exists()
 
 
@@ -142,7 +190,11 @@ def test_the_routes_answer_this_apps_own_pages_only(there):
 
     client = TestClient(Starlette(routes=perfetto.routes()), base_url="http://127.0.0.1")
     got = client.get(perfetto.csv_address(TRACE, "kernels"))
-    assert got.status_code == 200 and got.text.count("\n") == 7 and "attachment" in got.headers["content-disposition"]
+    assert (
+        got.status_code == 200
+        and got.text.count("\n") == 7
+        and "attachment" in got.headers["content-disposition"]
+    )
     assert client.get(perfetto.csv_address(TRACE, "passwd")).status_code == 404
     assert client.get("/tables/..%2f..%2fetc/passwd.csv").status_code in (400, 404)
     made = client.get(perfetto.trace_address(TRACE))
@@ -151,18 +203,29 @@ def test_the_routes_answer_this_apps_own_pages_only(there):
     page = client.get("/perfetto/index.html")
     assert page.status_code == 200 and "Perfetto" in page.text
     assert "connect-src 'self' data: blob:" in page.headers["content-security-policy"]
-    for path in ("/perfetto/index.html", perfetto.csv_address(TRACE, "kernels"), perfetto.trace_address(TRACE)):
+    for path in (
+        "/perfetto/index.html",
+        perfetto.csv_address(TRACE, "kernels"),
+        perfetto.trace_address(TRACE),
+    ):
         assert client.get(path, headers={"host": "evil.example"}).status_code == 403
         assert client.get(path, headers={"sec-fetch-site": "cross-site"}).status_code == 403
 
 
 def test_units_of_a_table_for_the_eyes():
-    from pages._ui import profiler_words
+    from pages._ui.profiler import sentences
 
     data = pd.DataFrame(
-        {"ts_ns": [1_000_000], "dur_ns": [1500], "bytes": [2048], "share": [0.5], "occupancy": [0.25], "name": ["k"]}
+        {
+            "ts_ns": [1_000_000],
+            "dur_ns": [1500],
+            "bytes": [2048],
+            "share": [0.5],
+            "occupancy": [0.25],
+            "name": ["k"],
+        }
     )
-    shown = profiler_words.units(data, 0).iloc[0].to_dict()
+    shown = sentences.units(data, 0).iloc[0].to_dict()
     assert shown == {
         "start (ms)": 1.0,
         "time (µs)": 1.5,

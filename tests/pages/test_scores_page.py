@@ -9,9 +9,9 @@ import pytest
 import synthetic
 from drawn_page import query, said
 
-from backend import models
-from backend.analysis import scores as figures_of
-from backend.charts import scores
+from fusescope import models
+from fusescope.analysis import scores as figures_of
+from fusescope.charts.masks import scores
 
 
 def drawn(at):
@@ -19,21 +19,44 @@ def drawn(at):
 
 
 def a_report(profiles, padded=False):
-    case = models.validate("bert-base", {"seq": 8, "layers": 2, "batch": 2, "lengths": "8+4" if padded else "fixed"})
+    case = models.validate(
+        "bert-base", {"seq": 8, "layers": 2, "batch": 2, "lengths": "8+4" if padded else "fixed"}
+    )
     bars = [0] * (len(figures_of.BINS) - 1)
     skip = [
         {"tiles": 4, "skipped": 4 - min(i, 4), "lost": 0, "error": 10.0**-i if i < 4 else 0.0}
         for i in range(len(figures_of.THRESHOLDS))
     ]
-    head = {"live": 64, "zeros": 3, "below": [60, 32, 16, 8, 4, 2], "histogram": [*bars[:-1], 61], "entropy": 2.5, "most_bits": 3.0, "skip": skip,
-            "heat": base64.b64encode(bytes(range(190, 254))).decode()}  # fmt: skip
+    head = {
+        "live": 64,
+        "zeros": 3,
+        "below": [60, 32, 16, 8, 4, 2],
+        "histogram": [*bars[:-1], 61],
+        "entropy": 2.5,
+        "most_bits": 3.0,
+        "skip": skip,
+        "heat": base64.b64encode(bytes(range(190, 254))).decode(),
+    }
     report = {
-        "schema": 1, "model": "bert-base", "case": case, "dtype": "float16", "input": "random", "tile": 16, "lengths": models.lengths(case),
-        "thresholds": figures_of.THRESHOLDS, "bins": figures_of.BINS, "padding": figures_of.padding(models.lengths(case), 8),
-        "layers": [{"name": f"encoder.layer.{i}.attention.self", "side": 1, "shape": [8, 8], "heads": [head] * 12} for i in range(2)],
-    }  # fmt: skip
+        "schema": 1,
+        "model": "bert-base",
+        "case": case,
+        "dtype": "float16",
+        "input": "random",
+        "tile": 16,
+        "lengths": models.lengths(case),
+        "thresholds": figures_of.THRESHOLDS,
+        "bins": figures_of.BINS,
+        "padding": figures_of.padding(models.lengths(case), 8),
+        "layers": [
+            {"name": f"encoder.layer.{i}.attention.self", "side": 1, "shape": [8, 8], "heads": [head] * 12}
+            for i in range(2)
+        ],
+    }
     run = synthetic.run(
-        "20261120-120000-scores-0000aa", kind="scores", spec={k: report[k] for k in ("model", "case", "dtype", "input", "tile")}
+        "20261120-120000-scores-0000aa",
+        kind="scores",
+        spec={k: report[k] for k in ("model", "case", "dtype", "input", "tile")},
     )
     path = folders.write(profiles, run, [], samples=False)
     (path / "artifacts" / "scores.json.gz").write_bytes(gzip.compress(json.dumps(report).encode()))
@@ -59,19 +82,37 @@ def test_a_report_is_drawn_with_every_figure(draw, profiles):
     )
     text = drawn(at)
     assert all(
-        word in text for word in ("Entropy (bits)", "Tiles that could be skipped", "Probabilities of head 3", "Sizes in head 3")
+        word in text
+        for word in (
+            "Entropy (bits)",
+            "Tiles that could be skipped",
+            "Probabilities of head 3",
+            "Sizes in head 3",
+        )
     )
     shown = {m.label: m.value for m in at.metric}
-    assert shown["below the threshold"] == "50.0 %" and shown["exactly zero"] == "4.69 %" and shown["tiles skippable"] == "75.0 %"
+    assert (
+        shown["below the threshold"] == "50.0 %"
+        and shown["exactly zero"] == "4.69 %"
+        and shown["tiles skippable"] == "75.0 %"
+    )
     assert "25.0 % of the tokens" in said(at.caption) and "37.5 % of the score elements" in said(at.caption)
     assert {k: query(at)[k] for k in ("s_at", "s_head")} == {"s_at": "1e-2", "s_head": "3"} and not at.error
 
 
-@pytest.mark.parametrize("given, says", [
-    ({"s_input": "tokens", "s_file": "/nowhere.txt"}, "cannot be read"), ({"s_input": "tokens"}, "Give the path"),
-    ({"s_input": "text"}, "Give a text"), ({"s_lengths": "5+x"}, "5+x"), ({"s_lengths": "5+900"}, "900"), ({"s_input": "text", "s_text": "x", "s_tokenizer": "/nowhere"}, "/nowhere"),
-    ({"s_model": "gpt2", "s_mask": "above", "mask": "full"}, "left to right"), ({"s_checkpoint": "/nowhere"}, "nowhere"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ({"s_input": "tokens", "s_file": "/nowhere.txt"}, "cannot be read"),
+        ({"s_input": "tokens"}, "Give the path"),
+        ({"s_input": "text"}, "Give a text"),
+        ({"s_lengths": "5+x"}, "5+x"),
+        ({"s_lengths": "5+900"}, "900"),
+        ({"s_input": "text", "s_text": "x", "s_tokenizer": "/nowhere"}, "/nowhere"),
+        ({"s_model": "gpt2", "s_mask": "above", "mask": "full"}, "left to right"),
+        ({"s_checkpoint": "/nowhere"}, "nowhere"),
+    ],
+)
 def test_an_input_that_cannot_be_is_one_sentence(draw, given, says):
     at = draw("masks", view="Scores", seq="64", **given)
     assert says in said(at.error) and next(b for b in at.button if b.label == "Look at scores").disabled
@@ -79,7 +120,9 @@ def test_an_input_that_cannot_be_is_one_sentence(draw, given, says):
 
 def test_the_button_submits_what_is_chosen(draw, monkeypatch):
     sent = []
-    monkeypatch.setattr("backend.jobs.submit.submit", lambda kind, spec, title="": sent.append((kind, spec)) or "x")
+    monkeypatch.setattr(
+        "fusescope.jobs.submit.submit", lambda kind, spec, title="": sent.append((kind, spec)) or "x"
+    )
     at = draw(
         "masks",
         view="Scores",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pages._ui import url
-from pages._ui.words import md
+from pages._ui.app import url
+from pages._ui.widgets.text import md
 
 
 def test_readers_name_the_rule():

@@ -1,4 +1,5 @@
-"""A made-up torch trace of any size, written as torch.profiler writes: layers of operators, launches, kernels, flow arrows.
+"""A made-up torch trace of any size, written as torch.profiler writes: layers of operators, launches,
+kernels, flow arrows.
 
 python tests/profiling/synthetic_trace.py FILE EVENTS        4,000,000 events make about 1 GB
 """
@@ -23,7 +24,8 @@ _HEAD = """
   "traceEvents": [
 """
 _KERNELS = [
-    f"void at::native::vectorized_elementwise_kernel<{n}, at::native::CUDAFunctor_add<c10::Half>>(int, {n})" for n in range(40)
+    f"void at::native::vectorized_elementwise_kernel<{n}, at::native::CUDAFunctor_add<c10::Half>>(int, {n})"
+    for n in range(40)
 ]
 _PER_UNIT = 14  # events of one operator with what it launches
 
@@ -62,7 +64,13 @@ def _unit(unit: int, ts: int, layers: int, totals: dict) -> tuple[list[str], int
         )
 
     first = 8 * unit + 1
-    x("user_annotation", f"module: encoder.layer.{unit % layers}.attention", at, 60_000, f'"External id": {first}')
+    x(
+        "user_annotation",
+        f"module: encoder.layer.{unit % layers}.attention",
+        at,
+        60_000,
+        f'"External id": {first}',
+    )
     for depth, name in enumerate(("aten::linear", "aten::addmm", "aten::add")):
         dims = f'"Input Dims": [[{shape}, 768], [768, 768], []], "Input type": ["c10::Half", "c10::Half", ""]'
         x(
@@ -85,7 +93,9 @@ def _unit(unit: int, ts: int, layers: int, totals: dict) -> tuple[list[str], int
         x("kernel", _KERNELS[(unit + n) % len(_KERNELS)], launch + 9_000, dur, kernel, "0", "7")
         flow = f'"id": {call}, "cat": "ac2g", "name": "ac2g"'
         rows.append(f'  {{\n    "ph": "s", {flow}, "pid": 4242, "tid": 4242, "ts": {_us(launch)}\n  }}')
-        rows.append(f'  {{\n    "ph": "f", {flow}, "pid": 0, "tid": 7, "ts": {_us(launch + 9_000)}, "bp": "e"\n  }}')
+        rows.append(
+            f'  {{\n    "ph": "f", {flow}, "pid": 0, "tid": 7, "ts": {_us(launch + 9_000)}, "bp": "e"\n  }}'
+        )
     x("cpu_op", "aten::empty", at + 40_000, 1_500, f'"External id": {first + 4}, "Ev Idx": {unit}')
     memory = f'"Total Reserved": 2097152, "Total Allocated": {4096 * (unit % 100)}, "Bytes": 4096, "Addr": {140000000 + unit}'
     rows.append(

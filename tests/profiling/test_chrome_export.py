@@ -5,9 +5,9 @@ import json
 import pytest
 from made_up import DATA, kernel, launch, load, op, tables, trace, x
 
-from backend.core.errors import RunError
-from backend.profiling import nsys
-from backend.store import chrome, profile
+from fusescope.core.errors import RunError
+from fusescope.profiling.nsight import nsys
+from fusescope.store import chrome, profile
 
 
 def again(run, tmp_path):
@@ -53,4 +53,6 @@ def test_an_export_of_nsight_systems_becomes_a_trace(tmp_path):
     nsys.load(DATA / "nsight" / "nsys_power_iteration.sqlite", lambda name: tmp_path / "artifacts" / name)
     _, found = again(tmp_path, tmp_path)
     before = profile.rows(tmp_path, "kernels")
-    assert sum(k["dur_ns"] for k in found["kernels"]) == sum(k["dur_ns"] for k in before) and len(found["kernels"]) == len(before)
+    assert sum(k["dur_ns"] for k in found["kernels"]) == sum(k["dur_ns"] for k in before) and len(
+        found["kernels"]
+    ) == len(before)

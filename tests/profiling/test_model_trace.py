@@ -3,11 +3,11 @@
 import pytest
 from made_up import kernel, load, trace
 
-from backend.core.errors import Unsupported
-from backend.core.reporter import Collect
-from backend.jobs import eager_trace, one_case
-from backend.jobs.kinds import trace as kind
-from backend.store import profile
+from fusescope.core.errors import Unsupported
+from fusescope.core.reporter import Collect
+from fusescope.jobs.kinds import trace as kind
+from fusescope.jobs.profiled import eager_trace, one_case
+from fusescope.store import profile
 
 SPEC = {"op": "model:bert-small", "impl": "sdpa", "case": {"batch": 1, "seq": 16, "layers": 2}, "active": 2}
 
@@ -41,7 +41,7 @@ def test_kernels_of_a_model_name_their_module(tmp_path):
 
 
 def test_compiled_and_captured_ways_are_not_hooked(monkeypatch):
-    from backend.jobs import one_model
+    from fusescope.jobs.profiled import one_model
 
     entered = []
     with one_model._named(None, "compile-default", lambda module: entered.append(module)):
@@ -74,8 +74,14 @@ def _parts(record, mark, work=lambda: None):
     record("embeddings", None)
     mark("embedding")
     for i in range(2):
-        for told in (("qkv", None), (None, f"encoder.layer.{i}.attention.self"), ("attention", None), ("output", None),
-                     (None, f"encoder.layer.{i}.output"), ("norm", None)):  # fmt: skip
+        for told in (
+            ("qkv", None),
+            (None, f"encoder.layer.{i}.attention.self"),
+            ("attention", None),
+            ("output", None),
+            (None, f"encoder.layer.{i}.output"),
+            ("norm", None),
+        ):
             part, name = told
             work()
             if name:
@@ -85,19 +91,24 @@ def _parts(record, mark, work=lambda: None):
 
 
 def test_parts_of_the_fused_encoder_are_named_by_layer():
-    from backend.jobs import eager_form
+    from fusescope.jobs.profiled import eager_form
 
     names = eager_form.learn(_parts, "F")
-    layer = [["F.encoder.layer.%d.%s" % (i, p) for p in ("qkv", "attention", "output", "norm")] for i in range(2)]  # noqa: UP031
+    layer = [
+        ["F.encoder.layer.%d.%s" % (i, p) for p in ("qkv", "attention", "output", "norm")] for i in range(2)
+    ]
     assert names == ["F.embedding", *layer[0], *layer[1]]
-    vit = eager_form.learn(lambda record, mark: (record("layers.3.layernorm_before", None), mark("norm")), "F")
+    vit = eager_form.learn(
+        lambda record, mark: (record("layers.3.layernorm_before", None), mark("norm")), "F"
+    )
     assert vit == ["F.layers.3.norm"]
 
 
 def test_the_eager_form_of_a_graph_is_traced_with_its_parts(tmp_path):
-    """On the CPU: what the fused encoder's operators are called in, and that the job takes kernels of such a trace."""
+    """On the CPU: what the fused encoder's operators are called in, and that the job takes kernels of such a
+    trace."""
     torch = pytest.importorskip("torch")
-    from backend.jobs import eager_form
+    from fusescope.jobs.profiled import eager_form
 
     x = torch.randn(8, 8)
     names = eager_form.learn(_parts)
@@ -105,14 +116,17 @@ def test_the_eager_form_of_a_graph_is_traced_with_its_parts(tmp_path):
     def call():
         eager_form.in_ranges(lambda record, mark: _parts(record, mark, lambda: torch.mm(x, x)), names)
 
-    from backend.profiling import import_chrome, torch_trace
+    from fusescope.profiling.chrome import importer
+    from fusescope.profiling.collect import torch_trace
 
     (tmp_path / "artifacts").mkdir()
     torch_trace.collect(call, tmp_path / "artifacts" / "t.json.gz", "cpu", wait=0, warmup=1, active=1)
-    import_chrome.load(tmp_path / "artifacts" / "t.json.gz", lambda name: tmp_path / "artifacts" / name)
+    importer.load(tmp_path / "artifacts" / "t.json.gz", lambda name: tmp_path / "artifacts" / name)
     found = [o["module"] for o in profile.rows(tmp_path, "operators") if o["name"] == "aten::mm"]
     assert (
-        found[0] == "FusedEncoder.encoder.layer.0.qkv" and found[-1] == "FusedEncoder.encoder.layer.1.norm" and None not in found
+        found[0] == "FusedEncoder.encoder.layer.0.qkv"
+        and found[-1] == "FusedEncoder.encoder.layer.1.norm"
+        and None not in found
     )
     reporter = Collect(tmp_path / "job")
     assert kind._eager(call, "cpu", reporter) == [] and kind._eager(None, "cpu", reporter) is None
@@ -123,10 +137,16 @@ def test_the_eager_form_of_a_graph_is_traced_with_its_parts(tmp_path):
 @pytest.mark.gpu
 @pytest.mark.parametrize("way", ["sdpa-graph", "fusescope-graph", "fused"])
 def test_replayed_kernels_of_a_model_name_operator_and_module(way, tmp_path):
-    """The kernels of a captured model carry one correlation; more than half of them must find their layer by order."""
+    """The kernels of a captured model carry one correlation; more than half of them must find their layer by
+    order."""
     pytest.importorskip("transformers")
     pytest.importorskip("pyarrow")
-    spec = SPEC | {"impl": way, "device": "cuda:0", "dtype": "float16", "case": {"batch": 2, "seq": 64, "layers": 2}}
+    spec = SPEC | {
+        "impl": way,
+        "device": "cuda:0",
+        "dtype": "float16",
+        "case": {"batch": 2, "seq": 64, "layers": 2},
+    }
     kind.run(kind.validate(spec), Collect(tmp_path / "artifacts"))
     covered = profile.summary(tmp_path)["coverage"]
     assert covered["kernels"] > 10 and covered["by"]["captured trace"] > 0, covered
@@ -137,7 +157,7 @@ def test_replayed_kernels_of_a_model_name_operator_and_module(way, tmp_path):
 def test_ways_without_a_graph_have_no_eager_form():
     from types import SimpleNamespace
 
-    from backend.jobs import eager_form
+    from fusescope.jobs.profiled import eager_form
 
     for device, way in (("cuda:0", "sdpa"), ("cuda:0", "compile-reduce-overhead"), ("cpu", "fused")):
         assert eager_form.of_model(SimpleNamespace(device=device), way, {}) is None

@@ -3,8 +3,8 @@
 import pytest
 from made_up import load
 
-from backend.profiling import torch_trace
-from backend.profiling.module_hooks import named
+from fusescope.profiling.collect import torch_trace
+from fusescope.profiling.collect.module_hooks import named
 
 
 def test_operators_of_a_real_trace_know_their_layer(tmp_path):
@@ -13,7 +13,9 @@ def test_operators_of_a_real_trace_know_their_layer(tmp_path):
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.ReLU()))
     x = torch.ones(2, 8)
     with named(model, "net"), torch.no_grad():
-        torch_trace.collect(lambda: model(x), tmp_path / "t.json.gz", "cpu", wait=0, warmup=1, active=2, memory=True)
+        torch_trace.collect(
+            lambda: model(x), tmp_path / "t.json.gz", "cpu", wait=0, warmup=1, active=2, memory=True
+        )
     _, rows = load(tmp_path / "t.json.gz", tmp_path / "out")
     layers = {o["name"]: o["module"] for o in rows["operators"]}
     assert layers["aten::linear"] == "net.0" and layers["aten::relu"] == "net.1.0"

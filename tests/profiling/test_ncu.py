@@ -5,8 +5,8 @@ import gzip
 import pytest
 from made_up import DATA, tables
 
-from backend.analysis import kernel_names
-from backend.profiling import ncu, ncu_table
+from fusescope.analysis import kernel_names
+from fusescope.profiling.nsight import ncu, ncu_table
 
 REAL = DATA / "nsight"
 needs_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real reports at {REAL}")
@@ -28,7 +28,9 @@ def test_the_real_wide_report_from_an_h200(tmp_path):
     summary, rows = load(REAL / "ncu_raw_h200.csv", tmp_path / "out")
     assert summary["form"] == "wide" and len(rows["ncu_kernels"]) == 6
     row = rows["ncu_kernels"][3]
-    assert row["measured_occupancy"] == pytest.approx(0.141, abs=0.0005)  # cuDNN's attention, for which Kineto says 0
+    assert row["measured_occupancy"] == pytest.approx(
+        0.141, abs=0.0005
+    )  # cuDNN's attention, for which Kineto says 0
     assert row["occupancy"] == row["ncu_occupancy"] == 12 / 64 and row["limiter"] == "registers"
     assert row["registers"] == 168 and row["dynamic_bytes"] == 134144 and row["sms"] == 132
     assert row["duration_ns"] > 100_000 and row["tensor_percent"] > 40 and row["memory_percent"] is None
@@ -41,14 +43,28 @@ def test_the_real_long_reports(name, tmp_path):
     summary, rows = load(REAL / name, tmp_path / "out")
     assert summary["form"] == "long"
     row = rows["ncu_kernels"][0]
-    for column in ("duration_ns", "sm_percent", "memory_percent", "dram_percent", "measured_occupancy", "waves", "limit_warps"):
+    for column in (
+        "duration_ns",
+        "sm_percent",
+        "memory_percent",
+        "dram_percent",
+        "measured_occupancy",
+        "waves",
+        "limit_warps",
+    ):
         assert row[column] > 0, column
     assert row["occupancy"] == row["ncu_occupancy"]
     if "copy" in name:
         assert row["duration_ns"] == 21_058_944 and row["memory_percent"] == 61.84
-        units = {(m["section"], m["unit"]): m["value"] for m in rows["ncu_metrics"] if m["metric"] == "Memory Throughput"}
+        units = {
+            (m["section"], m["unit"]): m["value"]
+            for m in rows["ncu_metrics"]
+            if m["metric"] == "Memory Throughput"
+        }
         assert len(units) == 2 and units["Memory Workload Analysis", "byte/s"] == 196_456_177_859.63
-        assert [s["share"] for s in rows["ncu_stalls"]] == [0.527, 0.469] and rows["ncu_stalls"][0]["value"] == 491.9
+        assert [s["share"] for s in rows["ncu_stalls"]] == [0.527, 0.469] and rows["ncu_stalls"][0][
+            "value"
+        ] == 491.9
         assert any(r["rule"] == "SOLBottleneck" for r in rows["ncu_rules"])
 
 
@@ -70,12 +86,22 @@ def test_the_real_long_reports(name, tmp_path):
 )
 def test_cells_become_base_units(text, unit, want):
     value, base = ncu_table.number(text, unit)
-    assert base == want[1] and (value == pytest.approx(want[0]) if isinstance(want[0], float) else value == want[0])
+    assert base == want[1] and (
+        value == pytest.approx(want[0]) if isinstance(want[0], float) else value == want[0]
+    )
 
 
 def test_program_output_and_missing_values(tmp_path):
-    text = "hello, world\n==PROF== Connected to process 9\n" + LONG + long("Occupancy", "Achieved Occupancy", "%", "n/a")
-    text += "step 3, loss 0.5\n" + long("GPU Speed Of Light Throughput", "Duration", "us", "1,000.5") + "==PROF== Disconnected\n"
+    text = (
+        "hello, world\n==PROF== Connected to process 9\n"
+        + LONG
+        + long("Occupancy", "Achieved Occupancy", "%", "n/a")
+    )
+    text += (
+        "step 3, loss 0.5\n"
+        + long("GPU Speed Of Light Throughput", "Duration", "us", "1,000.5")
+        + "==PROF== Disconnected\n"
+    )
     (tmp_path / "a.csv").write_text(text)
     summary, rows = load(tmp_path / "a.csv", tmp_path / "out")
     row = rows["ncu_kernels"][0]
@@ -87,7 +113,9 @@ def test_without_a_details_page_the_metrics_stay(tmp_path):
     (tmp_path / "a.csv").write_text(LONG + long("GPU Speed Of Light Throughput", "Duration", "us", "5"))
     (tmp_path / "details.csv").write_text("==ERROR== no sections\n")
     (tmp_path / "out").mkdir()
-    summary = ncu.load(tmp_path / "a.csv", lambda name: tmp_path / "out" / name, details=tmp_path / "details.csv")
+    summary = ncu.load(
+        tmp_path / "a.csv", lambda name: tmp_path / "out" / name, details=tmp_path / "details.csv"
+    )
     assert summary["rows"]["ncu_kernels"] == 1 and any("no sections" in n for n in summary["notes"])
 
 
@@ -105,7 +133,10 @@ def test_the_summary_form(tmp_path):
 
 
 def test_stall_reasons_of_the_raw_page(tmp_path):
-    names = [f"smsp__average_warps_issue_stalled_{r}_per_issue_active.ratio" for r in ("barrier", "long_scoreboard", "wait")]
+    names = [
+        f"smsp__average_warps_issue_stalled_{r}_per_issue_active.ratio"
+        for r in ("barrier", "long_scoreboard", "wait")
+    ]
     text = WIDE + ",".join(f'"{n}"' for n in names) + "\n" + ",".join(['""'] * 11 + ['"inst"'] * 3) + "\n"
     text += '"0","9","p","h","k","1","7","(128, 1, 1)","(10, 1, 1)","0","9.0","1","3","n/a"\n'
     (tmp_path / "a.csv").write_text(text)
@@ -152,7 +183,10 @@ def test_a_binary_report_through_nvidias_reader(tmp_path, monkeypatch):
 
     values = {"launch__registers_per_thread": Metric(168), "gpu__time_duration.sum": Metric(2.5, "usecond")}
     values |= {f"launch__{w}_dim_{a}": Metric(n) for w, n in (("grid", 132), ("block", 384)) for a in "xyz"}
-    values |= {"device__attribute_compute_capability_major": Metric(9), "device__attribute_compute_capability_minor": Metric(0)}
+    values |= {
+        "device__attribute_compute_capability_major": Metric(9),
+        "device__attribute_compute_capability_minor": Metric(0),
+    }
 
     class Action:
         name = staticmethod(lambda: "k")
@@ -169,7 +203,13 @@ def test_a_binary_report_through_nvidias_reader(tmp_path, monkeypatch):
     (tmp_path / "a.ncu-rep").write_bytes(b"NVR\0")
     _, rows = load(tmp_path / "a.ncu-rep", tmp_path / "out")
     row = rows["ncu_kernels"][0]
-    assert (row["name"], row["duration_ns"], row["registers"], row["grid_x"], row["cc"]) == ("k", 2500.0, 168.0, 132, "9.0")
+    assert (row["name"], row["duration_ns"], row["registers"], row["grid_x"], row["cc"]) == (
+        "k",
+        2500.0,
+        168.0,
+        132,
+        "9.0",
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,13 +230,17 @@ def test_base_names(name, base):
 
 def test_launches_are_joined_by_name_grid_and_order():
     def row(name, grid):
-        shape = dict(zip(("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"), (grid, 1, 1, 128, 1, 1)))
+        shape = dict(
+            zip(("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"), (grid, 1, 1, 128, 1, 1))
+        )
         return {"name": name, **shape}
 
     profiled = [row("void a::k<1>(int)", 4), row("k", 8), row("void k<2>(x)", 4), row("other", 4)]
     traced = [row("void (anonymous namespace)::k<1>(int)", 4), row("k", 4), row("k", 8), row("unseen", 4)]
     assert kernel_names.match(profiled, traced) == [0, 2, 1, None]
-    no_shape = [{"name": "k", **dict.fromkeys(("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))}]
+    no_shape = [
+        {"name": "k", **dict.fromkeys(("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))}
+    ]
     assert kernel_names.match(no_shape, traced) == [0]
 
 

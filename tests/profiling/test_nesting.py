@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from backend.profiling import enclosing
+from fusescope.profiling.derive import enclosing
 
 
 def by_stack(start, end, lane, spans):
@@ -20,7 +20,8 @@ def by_stack(start, end, lane, spans):
 
 
 def made(seed: int, count: int, lanes: int, outlasting: float, scale: int):
-    """Spans in spans, cut out of each other; some outlast the one around them, some last no time, many share a start or an end."""
+    """Spans in spans, cut out of each other; some outlast the one around them, some last no time, many share
+    a start or an end."""
     numbers = np.random.default_rng(seed)
     start = np.sort(numbers.integers(0, 3 * count, count)) * scale
     end = start + numbers.integers(0, 40, count) * scale
@@ -46,7 +47,9 @@ def test_the_innermost_span_is_that_of_a_stack(lanes, outlasting, scale):
     for seed in range(8):
         start, end, lane, spans = made(seed, 300, lanes, outlasting, scale)
         parent, depth = enclosing.find(start, end, lane, spans)
-        assert list(zip(parent.tolist(), depth.tolist(), strict=True)) == by_stack(start, end, lane, spans), seed
+        assert list(zip(parent.tolist(), depth.tolist(), strict=True)) == by_stack(start, end, lane, spans), (
+            seed
+        )
 
 
 @pytest.mark.parametrize("outlasting", [False, True])

@@ -1,11 +1,12 @@
-"""Nsight Systems exports: totals equal SQL's own, tables and columns may be missing, and what is none is said."""
+"""Nsight Systems exports: totals equal SQL's own, tables and columns may be missing, and what is none is
+said."""
 
 import sqlite3
 
 import pytest
 from made_up import DATA, tables
 
-from backend.profiling import nsys
+from fusescope.profiling.nsight import nsys
 
 REAL = DATA / "nsight" / "nsys_power_iteration.sqlite"
 PROCESS = 0x1000000 * 77
@@ -14,7 +15,12 @@ PROCESS = 0x1000000 * 77
 def export(path, *, version="3.20.2", rows=(), more=()):
     """A made-up export: StringIds, META_DATA_EXPORT, and the tables given as (name, columns, rows)."""
     con = sqlite3.connect(path)
-    strings = {1: "void k<int>(int)", 2: "cudaLaunchKernel_v7000", 3: "cudaGraphLaunch_v10000", 4: "from strings"}
+    strings = {
+        1: "void k<int>(int)",
+        2: "cudaLaunchKernel_v7000",
+        3: "cudaGraphLaunch_v10000",
+        4: "from strings",
+    }
     given = [
         (
             "META_DATA_EXPORT",
@@ -34,7 +40,11 @@ def export(path, *, version="3.20.2", rows=(), more=()):
 
 
 KERNEL = "start, end, deviceId, streamId, correlationId, globalPid, shortName, registersPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory"
-ONE_KERNEL = ("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, [(100, 150, 0, 7, 5, PROCESS, 1, 32, 40, 1, 1, 128, 1, 1, 1024, 2048)])
+ONE_KERNEL = (
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    KERNEL,
+    [(100, 150, 0, 7, 5, PROCESS, 1, 32, 40, 1, 1, 128, 1, 1, 1024, 2048)],
+)
 GPU = ("TARGET_INFO_GPU", "id, name, computeMajor, computeMinor, smCount", [(0, "Tesla T4", 7, 5, 40)])
 
 
@@ -47,7 +57,9 @@ def load(path, out):
 def test_a_real_export_has_the_totals_of_sql(tmp_path):
     before = REAL.stat()
     summary, rows = load(REAL, tmp_path / "out")
-    assert REAL.stat().st_mtime_ns == before.st_mtime_ns and [p.name for p in REAL.parent.glob("nsys*")] == [REAL.name]
+    assert REAL.stat().st_mtime_ns == before.st_mtime_ns and [p.name for p in REAL.parent.glob("nsys*")] == [
+        REAL.name
+    ]
     con = sqlite3.connect(f"file:{REAL}?mode=ro", uri=True)
     asked = {
         "kernel": "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -73,7 +85,8 @@ def test_a_real_export_has_the_totals_of_sql(tmp_path):
     assert summary["coverage"]["launch"] == linked / summary["rows"]["kernels"] == 1.0
     assert summary["gpus"] == [{"id": 0, "name": "Tesla T4", "cc": "7.5", "sms": 40}]
     assert (
-        sum(c["bytes"] for c in rows["copies"]) == con.execute("SELECT SUM(bytes) FROM CUPTI_ACTIVITY_KIND_MEMCPY").fetchone()[0]
+        sum(c["bytes"] for c in rows["copies"])
+        == con.execute("SELECT SUM(bytes) FROM CUPTI_ACTIVITY_KIND_MEMCPY").fetchone()[0]
     )
 
 
@@ -94,12 +107,25 @@ def test_only_the_tables_and_columns_that_are_there(tmp_path):
 def test_launches_are_scoped_to_their_process(tmp_path):
     other = 0x1000000 * 78
     two = (*ONE_KERNEL[:2], [*ONE_KERNEL[2], (300, 310, 0, 7, 5, other, 1, 32, 1, 1, 1, 32, 1, 1, 0, 0)])
-    calls = ("CUPTI_ACTIVITY_KIND_RUNTIME", "start, end, globalTid, correlationId, nameId",
-             [(90, 95, PROCESS + 12, 5, 2), (290, 295, other + 13, 5, 3)])  # fmt: skip
-    ranges = ("NVTX_EVENTS", "start, end, eventType, text, textId, globalTid",
-              [(80, 99, 59, "own text", None, PROCESS + 12), (285, 299, 59, None, 4, other + 13), (1, None, 34, "mark", None, 5)])  # fmt: skip
+    calls = (
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "start, end, globalTid, correlationId, nameId",
+        [(90, 95, PROCESS + 12, 5, 2), (290, 295, other + 13, 5, 3)],
+    )
+    ranges = (
+        "NVTX_EVENTS",
+        "start, end, eventType, text, textId, globalTid",
+        [
+            (80, 99, 59, "own text", None, PROCESS + 12),
+            (285, 299, 59, None, 4, other + 13),
+            (1, None, 34, "mark", None, 5),
+        ],
+    )
     _, rows = load(export(tmp_path / "a.sqlite", rows=[two, calls, ranges]), tmp_path / "out")
-    assert [(k["launch_delay_ns"], k["operator_name"]) for k in rows["kernels"]] == [(10, "own text"), (10, "from strings")]
+    assert [(k["launch_delay_ns"], k["operator_name"]) for k in rows["kernels"]] == [
+        (10, "own text"),
+        (10, "from strings"),
+    ]
     assert rows["launches"][0]["pid"] == "77" and rows["launches"][0]["tid"] == "12"
 
 
@@ -137,7 +163,12 @@ def test_graphs_traced_as_a_whole_are_said(tmp_path):
         (lambda p: export(p), "nothing to show"),
         (lambda p: export(p, rows=[("CUPTI_ACTIVITY_KIND_KERNEL", "x", [(1,)])]), "has no column start"),
         (
-            lambda p: export(p, rows=[("NVTX_EVENTS", "start, end, eventType", [(None, 5, 59), ("a", 5, 59), (1 << 62, 5, 59)])]),
+            lambda p: export(
+                p,
+                rows=[
+                    ("NVTX_EVENTS", "start, end, eventType", [(None, 5, 59), ("a", 5, 59), (1 << 62, 5, 59)])
+                ],
+            ),
             "nothing to show",
         ),
     ],

@@ -1,4 +1,5 @@
-"""import and profile from the command line and as jobs; outside tools played by scripts where there is no GPU."""
+"""import and profile from the command line and as jobs; outside tools played by scripts where there is no
+GPU."""
 
 import gzip
 import importlib
@@ -12,15 +13,16 @@ import pytest
 import synthetic_trace
 from made_up import DATA, kernel, launch, op, trace, x
 
-from backend.cli import main
-from backend.core.errors import Cancelled, Unsupported
-from backend.core.paths import ROOT
-from backend.core.reporter import Collect
-from backend.jobs import outside_tool, submit
-from backend.jobs.kinds import ncu, nsys
-from backend.store import folder, library, profile
+from fusescope.cli import main
+from fusescope.core.errors import Cancelled, Unsupported
+from fusescope.core.paths import ROOT
+from fusescope.core.reporter import Collect
+from fusescope.jobs import submit
+from fusescope.jobs.kinds import ncu, nsys
+from fusescope.jobs.profiled import outside_tool
+from fusescope.store import folder, library, profile
 
-import_kind = importlib.import_module("backend.jobs.kinds.import")
+import_kind = importlib.import_module("fusescope.jobs.kinds.import")
 
 
 @pytest.fixture
@@ -40,14 +42,24 @@ def valid(name: str, data) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     from referencing import Registry, Resource
 
-    known = {p.name: json.loads(p.read_text()) for p in (ROOT / "backend" / "schemas").glob("*.json")}
+    known = {
+        p.name: json.loads(p.read_text()) for p in (ROOT / "backend" / "fusescope" / "schemas").glob("*.json")
+    }
     registry = Registry().with_resources([(name, Resource.from_contents(c)) for name, c in known.items()])
     jsonschema.Draft202012Validator(known[name], registry=registry).validate(data)
 
 
 def example(path, scale=1.0):
-    events = [x("user_annotation", "ProfilerStep#1", 0, 90), op("aten::mm", 1, 20, 1), launch(1, 5, external=1)]
-    events += [kernel(1, 10, 8 * scale, "gemm<64>(float*)", external=1), op("aten::add", 30, 5, 2), launch(2, 31, external=2)]
+    events = [
+        x("user_annotation", "ProfilerStep#1", 0, 90),
+        op("aten::mm", 1, 20, 1),
+        launch(1, 5, external=1),
+    ]
+    events += [
+        kernel(1, 10, 8 * scale, "gemm<64>(float*)", external=1),
+        op("aten::add", 30, 5, 2),
+        launch(2, 31, external=2),
+    ]
     return trace(path, [*events, kernel(2, 40, 2, "add(float*)", external=2)])
 
 
@@ -69,7 +81,10 @@ def test_files_become_runs_that_can_be_compared(home, call, tmp_path):
     code, out, _ = call("profile", "diff", *runs, "--json")
     assert code == 0
     valid("profile-diff.json", json.loads(out))
-    assert [(r["name"], r["state"]) for r in json.loads(out)["rows"]] == [("gemm<64>(float*)", "slower"), ("add(float*)", "same")]
+    assert [(r["name"], r["state"]) for r in json.loads(out)["rows"]] == [
+        ("gemm<64>(float*)", "slower"),
+        ("add(float*)", "same"),
+    ]
     code, out, _ = call("profile", "diff", *runs, "--by", "operator")
     assert code == 0 and "aten::mm" in out and "2.00×" in out
     bundle = tmp_path / "run.fsrun.tar.gz"
@@ -77,7 +92,10 @@ def test_files_become_runs_that_can_be_compared(home, call, tmp_path):
     code, out, _ = call("import", bundle)
     assert code == 0 and "done" in out
     assert (
-        call("import", files[0], "--captured", runs[1])[1].count("kernels linked: 100.0% to a launch, 100.0% to an operator") == 1
+        call("import", files[0], "--captured", runs[1])[1].count(
+            "kernels linked: 100.0% to a launch, 100.0% to an operator"
+        )
+        == 1
     )
 
 
@@ -92,7 +110,10 @@ def test_names_of_strangers_do_not_steer_the_terminal(home, call, tmp_path):
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real files at {DATA}")
 def test_nsight_files_by_the_same_door(home, call):
-    files = [DATA / "nsight" / name for name in ("nsys_power_iteration.sqlite", "ncu_raw_h200.csv", "ncu_details_h200.csv.gz")]
+    files = [
+        DATA / "nsight" / name
+        for name in ("nsys_power_iteration.sqlite", "ncu_raw_h200.csv", "ncu_details_h200.csv.gz")
+    ]
     code, out, err = call("import", *files, "--json")
     assert code == 0, err
     valid("import.json", json.loads(out))
@@ -123,7 +144,11 @@ def test_a_broken_file_is_a_failed_run_with_its_reason(home, call, tmp_path):
     assert code == 1
     found = json.loads(out)["imported"][0]
     valid("import.json", json.loads(out))
-    assert found["status"] == "failed" and "truncated or no valid JSON" in found["reason"] and "Traceback" not in found["reason"]
+    assert (
+        found["status"] == "failed"
+        and "truncated or no valid JSON" in found["reason"]
+        and "Traceback" not in found["reason"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,14 +177,29 @@ def test_an_import_is_cancelled_while_it_reads(home, tmp_path):
 
 def test_a_file_is_left_where_it_is_if_asked(tmp_path):
     reporter = Collect(tmp_path / "artifacts")
-    import_kind.run(import_kind.validate({"file": str(example(tmp_path / "a.json")), "keep": False}), reporter)
-    assert not (tmp_path / "artifacts" / "trace.json.gz").exists() and any("stays at" in line for line in reporter.lines)
+    import_kind.run(
+        import_kind.validate({"file": str(example(tmp_path / "a.json")), "keep": False}), reporter
+    )
+    assert not (tmp_path / "artifacts" / "trace.json.gz").exists() and any(
+        "stays at" in line for line in reporter.lines
+    )
     assert reporter.facts["device_name"] == "NVIDIA H200" and reporter.steps[-1][:2] == (100, 100)
 
 
 def test_profile_with_torch_and_memory(home, call):
     code, out, err = call(
-        "profile", "add", "--impl", "eager", "--case", "n=4096", "--device", "cpu", "--memory", "--active", "3", "--json"
+        "profile",
+        "add",
+        "--impl",
+        "eager",
+        "--case",
+        "n=4096",
+        "--device",
+        "cpu",
+        "--memory",
+        "--active",
+        "3",
+        "--json",
     )
     assert code == 0, err
     data = json.loads(out)
@@ -195,7 +235,7 @@ def test_profile_refuses_in_one_sentence(words, says, home, call):
 def test_a_missing_tool_is_named_with_its_package(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(outside_tool, "find", lambda tool: None)
-    monkeypatch.setattr("backend.jobs.one_case.validate", lambda spec, extra: extra | spec)
+    monkeypatch.setattr("fusescope.jobs.profiled.one_case.validate", lambda spec, extra: extra | spec)
     with pytest.raises(Unsupported, match="install nsight-compute"):
         ncu.validate({"device": "cuda:0"})
     with pytest.raises(Unsupported, match="install nsight-systems"):
@@ -221,7 +261,8 @@ if [ "$1" = export ]; then cp "$FAKE_DATA/nsys.sqlite" "$out"; else
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
-    """ncu and nsys as scripts: they run what they are given and hand out prepared answers. The folder of those."""
+    """ncu and nsys as scripts: they run what they are given and hand out prepared answers. The folder of
+    those."""
     given = tmp_path / "given"
     given.mkdir()
     for name, text in (("ncu", NCU), ("nsys", NSYS)):
@@ -233,7 +274,15 @@ def tools(tmp_path, monkeypatch):
     return given
 
 
-CASE = {"op": "add", "impl": "eager", "case": {"n": 64}, "dtype": "float32", "device": "cpu", "calls": 1, "warmup": 0}
+CASE = {
+    "op": "add",
+    "impl": "eager",
+    "case": {"n": 64},
+    "dtype": "float32",
+    "device": "cpu",
+    "calls": 1,
+    "warmup": 0,
+}
 
 
 def test_ncu_wraps_the_case_and_its_two_pages_are_read(tools, tmp_path):
@@ -241,15 +290,26 @@ def test_ncu_wraps_the_case_and_its_two_pages_are_read(tools, tmp_path):
 
     units = ",".join(['""'] * 11 + ['"%"'])
     row = '"0","9","p","h","k<1>(int)","1","7","(128, 1, 1)","(10, 1, 1)","0","9.0","50"'
-    (tools / "raw.csv").write_text(f'{WIDE}"sm__warps_active.avg.pct_of_peak_sustained_active"\n{units}\n{row}\n')
-    (tools / "details.csv").write_text("==PROF== output\n" + LONG + long("GPU Speed Of Light Throughput", "Duration", "us", "5"))
+    (tools / "raw.csv").write_text(
+        f'{WIDE}"sm__warps_active.avg.pct_of_peak_sustained_active"\n{units}\n{row}\n'
+    )
+    (tools / "details.csv").write_text(
+        "==PROF== output\n" + LONG + long("GPU Speed Of Light Throughput", "Duration", "us", "5")
+    )
     reporter = Collect(tmp_path / "artifacts")
     ncu.run(CASE | {"metrics": "standard"}, reporter)
     found = profile.rows(tmp_path, "ncu_kernels")[0]
     assert found["measured_occupancy"] == 0.5 and found["duration_ns"] == 5000
     asked = (tmp_path / "asked").read_text()
-    assert "--clock-control none" in asked and "--print-units base" in asked and "--profile-from-start off" in asked
-    assert "backend.jobs.profiled_call" in asked and (tmp_path / "artifacts" / "report.ncu-rep").exists()
+    assert (
+        "--clock-control none" in asked
+        and "--print-units base" in asked
+        and "--profile-from-start off" in asked
+    )
+    assert (
+        "fusescope.jobs.profiled.profiled_call" in asked
+        and (tmp_path / "artifacts" / "report.ncu-rep").exists()
+    )
     assert (tmp_path / "artifacts" / "telemetry.parquet").exists()
 
 
@@ -262,10 +322,12 @@ def test_without_pyarrow_what_the_tools_wrote_is_kept(tools, tmp_path, monkeypat
     def missing(*given, **more):
         raise ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
 
-    monkeypatch.setattr("backend.profiling.ncu.load", missing)
+    monkeypatch.setattr("fusescope.profiling.nsight.ncu.load", missing)
     reporter = Collect(tmp_path / "artifacts")
     ncu.run(CASE | {"metrics": "light"}, reporter)
-    assert (tmp_path / "artifacts" / "ncu.csv").is_file() and any("pip install pyarrow" in line for line in reporter.lines)
+    assert (tmp_path / "artifacts" / "ncu.csv").is_file() and any(
+        "pip install pyarrow" in line for line in reporter.lines
+    )
     assert reporter.steps[-1][2] == "the report, without its tables"
 
 
@@ -282,7 +344,9 @@ def test_nsys_wraps_the_case_and_its_export_is_read(tools, tmp_path):
 
 def test_a_tool_that_may_not_count_says_what_to_do(tmp_path, monkeypatch):
     tool = tmp_path / "ncu"
-    tool.write_text("#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'\nexit 1\n")
+    tool.write_text(
+        "#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'\nexit 1\n"
+    )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(RuntimeError, match="NVreg_RestrictProfilingToAdminUsers=0"):
@@ -296,16 +360,22 @@ def test_a_cancelled_tool_leaves_nothing_running(tmp_path):
                 raise Cancelled
 
     with pytest.raises(Cancelled):
-        outside_tool.run(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid; wait"], Soon(tmp_path / "a"), "waiting")
+        outside_tool.run(
+            ["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid; wait"], Soon(tmp_path / "a"), "waiting"
+        )
     pid = int((tmp_path / "pid").read_text())
     end = time.monotonic() + 20
-    while time.monotonic() < end and os.path.exists(f"/proc/{pid}") and " Z " not in open(f"/proc/{pid}/stat").read():
+    while (
+        time.monotonic() < end
+        and os.path.exists(f"/proc/{pid}")
+        and " Z " not in open(f"/proc/{pid}/stat").read()
+    ):
         time.sleep(0.02)
     assert not os.path.exists(f"/proc/{pid}") or " Z " in open(f"/proc/{pid}/stat").read()
 
 
 def test_a_profile_of_a_newer_version_is_said(home, tmp_path):
-    from backend.core.errors import RunError
+    from fusescope.core.errors import RunError
 
     (tmp_path / "artifacts").mkdir()
     assert profile.summary(tmp_path) is None
@@ -320,8 +390,9 @@ def test_a_profile_of_a_newer_version_is_said(home, tmp_path):
 
 
 def test_without_pyarrow_the_trace_and_its_sums_are_kept(tmp_path, monkeypatch):
-    """A GPU box may have torch alone: what was collected there is shown from kernels.json, and an import names what it needs."""
-    from backend.cli import _profile
+    """A GPU box may have torch alone: what was collected there is shown from kernels.json, and an import
+    names what it needs."""
+    from fusescope.cli import profile_text
 
     (tmp_path / "artifacts").mkdir()
     row = {
@@ -334,9 +405,15 @@ def test_without_pyarrow_the_trace_and_its_sums_are_kept(tmp_path, monkeypatch):
         "grid": [4, 1, 1],
         "block": None,
     }
-    (tmp_path / "artifacts" / "kernels.json").write_text(json.dumps({"kernels": [row | {"registers": 40, "shared_bytes": 0}]}))
-    found = _profile.found(tmp_path)
-    assert found["kernels"][0]["total_ns"] == 3500 and found["kernels"][0]["grid_x"] == 4 and "3.50" in _profile.words(found)
+    (tmp_path / "artifacts" / "kernels.json").write_text(
+        json.dumps({"kernels": [row | {"registers": 40, "shared_bytes": 0}]})
+    )
+    found = profile_text.found(tmp_path)
+    assert (
+        found["kernels"][0]["total_ns"] == 3500
+        and found["kernels"][0]["grid_x"] == 4
+        and "3.50" in profile_text.words(found)
+    )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(Unsupported, match="pip install pyarrow"):
         import_kind.validate({"file": str(example(tmp_path / "a.json"))})
@@ -349,7 +426,9 @@ def test_profiling_on_a_gpu(tool, home, call):
         pytest.skip(f"{tool} is not installed")
     if tool != "torch":
         pytest.importorskip("pyarrow")  # without it the report is kept and its tables are made elsewhere
-    code, out, err = call("profile", "add", "--case", "n=65536", "--device", "cuda:0", "--tool", tool, "--json")
+    code, out, err = call(
+        "profile", "add", "--case", "n=65536", "--device", "cuda:0", "--tool", tool, "--json"
+    )
     data = json.loads(out)
     if code and "NVreg_RestrictProfilingToAdminUsers" in str(data["profiles"][0]["reason"]):
         pytest.skip("this user may not read performance counters")

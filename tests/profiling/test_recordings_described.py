@@ -1,4 +1,5 @@
-"""The profiles that are recorded on a GPU box, as far as they can be looked at without one: every entry is a job that would be taken."""
+"""The profiles that are recorded on a GPU box, as far as they can be looked at without one: every entry is a
+job that would be taken."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ import tomllib
 
 import pytest
 
-from backend.core import environment, paths
-from backend.jobs import outside_tool, submit
+from fusescope.core import environment, paths
+from fusescope.jobs import submit
+from fusescope.jobs.profiled import outside_tool
 
 SCRIPTS = paths.ROOT / "scripts"
 ENTRIES = tomllib.loads((SCRIPTS / "profiles.toml").read_text())["profile"]
@@ -32,21 +34,30 @@ def test_what_an_entry_names_wrongly_is_refused(h200):
     for change in ({"impl": "v9_nothing"}, {"metrics": "everything"}, {"case": {"batch": 0}}, {"more": 1}):
         with pytest.raises(ValueError):
             submit.validate(
-                "ncu", {"op": "attention", "impl": "v3_hopper", "dtype": "float16", "case": {}, "device": "cuda:0"} | change
+                "ncu",
+                {"op": "attention", "impl": "v3_hopper", "dtype": "float16", "case": {}, "device": "cuda:0"}
+                | change,
             )
 
 
 def test_bert_and_attention_are_there_by_every_way_that_is_asked_for():
     there = {(e["kind"], e["spec"]["op"], e["spec"]["impl"]) for e in ENTRIES}
-    assert {(k, "model:bert-base", i) for k in ("trace", "ncu") for i in ("eager", "sdpa", "sdpa-graph", "fused")} <= there
+    assert {
+        (k, "model:bert-base", i) for k in ("trace", "ncu") for i in ("eager", "sdpa", "sdpa-graph", "fused")
+    } <= there
     full = {e["spec"]["impl"] for e in ENTRIES if e["kind"] == "ncu" and e["spec"]["metrics"] == "full"}
     assert {"v1_rowwise", "v2_blockwise", "v3_hopper", "v4_scheduled", "v5_parts", "sdpa_cudnn"} <= full
     assert len({e["title"] for e in ENTRIES}) == len(ENTRIES)
     for report in (
-        e["spec"] for e in ENTRIES if e["kind"] == "ncu" and e["spec"]["op"] == "attention" and e["spec"]["impl"] != "v1_rowwise"
+        e["spec"]
+        for e in ENTRIES
+        if e["kind"] == "ncu" and e["spec"]["op"] == "attention" and e["spec"]["impl"] != "v1_rowwise"
     ):
         same = [
-            e for e in ENTRIES if e["kind"] == "trace" and all(e["spec"][k] == report[k] for k in ("op", "impl", "case", "dtype"))
+            e
+            for e in ENTRIES
+            if e["kind"] == "trace"
+            and all(e["spec"][k] == report[k] for k in ("op", "impl", "case", "dtype"))
         ]
         assert same, f"no trace that the counters of {report} could be joined with"
 
@@ -65,5 +76,8 @@ def test_a_recording_keeps_what_a_page_shows(tmp_path):
         (tmp_path / "artifacts" / name).write_bytes(bytes(size))
     (tmp_path / "results.jsonl").write_text("{}\n")
     script.trim(tmp_path)
-    assert sorted(p.name for p in (tmp_path / "artifacts").iterdir()) == ["ncu_kernels.parquet", "summary.json"]
+    assert sorted(p.name for p in (tmp_path / "artifacts").iterdir()) == [
+        "ncu_kernels.parquet",
+        "summary.json",
+    ]
     assert (tmp_path / "results.jsonl.gz").is_file() and not (tmp_path / "results.jsonl").exists()

@@ -6,7 +6,7 @@ import pickle
 import pytest
 from made_up import tables
 
-from backend.profiling import snapshot
+from fusescope.profiling.collect import snapshot
 
 
 def load(path, out):
@@ -18,8 +18,15 @@ def test_the_history_is_summed(tmp_path):
     def event(action, size, time_us, **more):
         return {"action": action, "size": size, "addr": 7, "stream": 0, "time_us": time_us, **more}
 
-    frames = [{"filename": "??", "line": 0, "name": "c10"}, {"filename": "/a/model.py", "line": 12, "name": "forward"}]
-    history = [event("segment_alloc", 2048, 1), event("alloc", 1024, 2, frames=frames), event("alloc", 512, 3)]
+    frames = [
+        {"filename": "??", "line": 0, "name": "c10"},
+        {"filename": "/a/model.py", "line": 12, "name": "forward"},
+    ]
+    history = [
+        event("segment_alloc", 2048, 1),
+        event("alloc", 1024, 2, frames=frames),
+        event("alloc", 512, 3),
+    ]
     history += [event("free_requested", 1024, 4), event("free_completed", 1024, 5)]
     held = {
         "device": 0,

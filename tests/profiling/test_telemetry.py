@@ -8,7 +8,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
-from backend.profiling import memory, telemetry
+from fusescope.profiling.collect import memory, telemetry
 
 ANSWERS = {
     "nvmlDeviceGetCurrentClocksEventReasons": 0x24,
@@ -21,7 +21,8 @@ ANSWERS = {
 
 
 class FakeNvml:
-    """Fills in what NVML would, through the same pointers; a function that is not in ANSWERS is not there, as in old drivers."""
+    """Fills in what NVML would, through the same pointers; a function that is not in ANSWERS is not there, as
+    in old drivers."""
 
     def __init__(self, answers=ANSWERS, status=0):
         def fill(value):
@@ -37,7 +38,9 @@ class FakeNvml:
 
         self.nvmlInit_v2 = lambda: status
         self.nvmlDeviceGetHandleByUUID = lambda uuid, handle: 0
-        self.nvmlDeviceGetClockInfo = lambda handle, which, target: setattr(target._obj, "value", 1000 * which.value) or 0
+        self.nvmlDeviceGetClockInfo = lambda handle, which, target: (
+            setattr(target._obj, "value", 1000 * which.value) or 0
+        )
         for name, value in answers.items():
             setattr(self, name, fill(value))
 
@@ -48,7 +51,11 @@ def test_a_gpu_is_read_through_nvml(tmp_path, monkeypatch):
         time.sleep(0.1)
     rows = pq.read_table(tmp_path / "telemetry.parquet").to_pylist()
     facts = json.loads((tmp_path / "telemetry.json").read_text())
-    assert len(rows) == facts["count"] >= 3 and watch.source == facts["source"] == "nvml" and facts["note"] is None
+    assert (
+        len(rows) == facts["count"] >= 3
+        and watch.source == facts["source"] == "nvml"
+        and facts["note"] is None
+    )
     last = rows[-1]
     assert (last["sm_mhz"], last["memory_mhz"], last["temperature_c"], last["power_w"], last["energy_j"]) == (
         1000,
@@ -57,12 +64,12 @@ def test_a_gpu_is_read_through_nvml(tmp_path, monkeypatch):
         345.6,
         12.5,
     )
-    assert (last["gpu_percent"], last["memory_percent"], last["memory_used_bytes"], last["memory_total_bytes"]) == (
-        97,
-        40,
-        600,
-        1000,
-    )
+    assert (
+        last["gpu_percent"],
+        last["memory_percent"],
+        last["memory_used_bytes"],
+        last["memory_total_bytes"],
+    ) == (97, 40, 600, 1000)
     assert last["reasons"] == 0x24 and last["throttled"] == "power cap, software thermal slowdown"
     assert facts["throttled"] == 1.0 and facts["reasons"] == ["power cap", "software thermal slowdown"]
     times = [r["ts_ns"] for r in rows]
@@ -78,7 +85,9 @@ def test_what_a_driver_does_not_say_is_missing(tmp_path, monkeypatch):
     assert row["power_w"] is None and row["reasons"] == 1 and row["throttled"] is None
 
 
-@pytest.mark.parametrize(("uuid", "status", "says"), [("GPU-1", 3, "error 3"), (None, 0, "UUID is not known")])
+@pytest.mark.parametrize(
+    ("uuid", "status", "says"), [("GPU-1", 3, "error 3"), (None, 0, "UUID is not known")]
+)
 def test_without_nvml_the_process_is_recorded_and_said(uuid, status, says, tmp_path, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: FakeNvml(status=status))
     with telemetry.watch("cuda:0", uuid, tmp_path / "t.parquet") as watch:
@@ -118,7 +127,11 @@ def test_memory_on_the_cpu_says_what_it_is(tmp_path):
     with memory.recorded("cpu", lambda name: tmp_path / name):
         pass
     found = json.loads((tmp_path / "memory.json").read_text())
-    assert found["rss_peak_bytes"] > 1 << 20 and found["allocated_peak_bytes"] is None and "whole process" in found["note"]
+    assert (
+        found["rss_peak_bytes"] > 1 << 20
+        and found["allocated_peak_bytes"] is None
+        and "whole process" in found["note"]
+    )
     assert memory.allocator("cpu")() == {}
 
 
@@ -126,20 +139,26 @@ def test_memory_on_the_cpu_says_what_it_is(tmp_path):
 def test_memory_on_a_gpu(tmp_path):
     import torch
 
-    from backend.profiling import snapshot
+    from fusescope.profiling.collect import snapshot
 
     with memory.recorded("cuda:0", lambda name: tmp_path / name):
         torch.zeros(1 << 20, device="cuda:0")
     found = json.loads((tmp_path / "memory.json").read_text())
     assert found["allocated_peak_bytes"] >= 4 << 20
-    assert snapshot.load(tmp_path / "memory-snapshot.pickle", lambda name: tmp_path / name)["rows"]["memory"] > 0
+    assert (
+        snapshot.load(tmp_path / "memory-snapshot.pickle", lambda name: tmp_path / name)["rows"]["memory"] > 0
+    )
 
 
 @pytest.mark.gpu
 def test_telemetry_of_a_gpu(tmp_path):
-    from backend.core import environment
+    from fusescope.core import environment
 
     uuid = environment.gpu_of("cuda:0")["uuid"]
     with telemetry.watch("cuda:0", uuid, tmp_path / "t.parquet") as watch:
         time.sleep(0.5)
-    assert watch.source == "nvml" and watch.samples[-1]["sm_mhz"] > 0 and watch.samples[-1]["memory_used_bytes"] > 0
+    assert (
+        watch.source == "nvml"
+        and watch.samples[-1]["sm_mhz"] > 0
+        and watch.samples[-1]["memory_used_bytes"] > 0
+    )

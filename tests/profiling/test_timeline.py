@@ -5,15 +5,18 @@ import random
 import pytest
 from made_up import kernel, launch, load, op, trace, x
 
-from backend.store import timeline
+from fusescope.store import timeline
 
 
 @pytest.fixture
 def run(tmp_path):
-    """A profile with 300 kernels that partly overlap on one stream, a copy there, and operators on two levels."""
+    """A profile with 300 kernels that partly overlap on one stream, a copy there, and operators on two
+    levels."""
     dice, events = random.Random(3), [op("outer", 0, 900), op("inner", 10, 100), op("inner", 200, 50)]
     for i in range(300):
-        events.append(kernel(i, dice.randrange(0, 900_000) / 1000, dice.randrange(0, 9000) / 1000, f"k{i % 5}"))
+        events.append(
+            kernel(i, dice.randrange(0, 900_000) / 1000, dice.randrange(0, 9000) / 1000, f"k{i % 5}")
+        )
     events.append(x("gpu_memcpy", "Memcpy HtoD", 950, 20, {"device": 0, "stream": 7}))
     events.append(kernel(999, 100, 5, "elsewhere", stream=20))
     load(trace(tmp_path / "t.json", events), tmp_path / "artifacts")
@@ -26,7 +29,9 @@ def test_lanes_are_streams_and_levels_of_threads(run):
     assert found["GPU 0 stream 7"]["tables"] == ["kernels", "copies"]
 
 
-@pytest.mark.parametrize(("begin", "end", "bins"), [(None, None, 50), (100_000, 300_000, 7), (899_999, 960_001, 1000), (0, 3, 5)])
+@pytest.mark.parametrize(
+    ("begin", "end", "bins"), [(None, None, 50), (100_000, 300_000, 7), (899_999, 960_001, 1000), (0, 3, 5)]
+)
 def test_bins_are_those_counted_by_hand(run, begin, end, bins):
     got = timeline.view(run, timeline.lanes(run)["GPU 0 stream 7"], begin, end, bins)
     begin, end = got["begin_ns"], got["end_ns"]
@@ -43,7 +48,10 @@ def test_bins_are_those_counted_by_hand(run, begin, end, bins):
 
 def test_names_are_those_of_the_longest(run):
     got = timeline.view(run, timeline.lanes(run)["thread 1/1, level 1"], 0, 300_000, 3)
-    assert got["bins"]["name"] == ["inner", None, "inner"] and [e["dur_ns"] for e in got["events"]] == [100_000, 50_000]
+    assert got["bins"]["name"] == ["inner", None, "inner"] and [e["dur_ns"] for e in got["events"]] == [
+        100_000,
+        50_000,
+    ]
 
 
 def test_many_events_are_given_in_bins_alone(tmp_path):
@@ -112,10 +120,16 @@ def test_a_series_keeps_the_peaks(tmp_path):
 
 
 def test_lanes_of_two_tables_share_their_names(tmp_path):
-    events = [kernel(1, 0, 5, "k"), x("gpu_memcpy", "Memcpy HtoD", 2, 20, {"device": 0, "stream": 7}), kernel(2, 40, 0, "empty")]
+    events = [
+        kernel(1, 0, 5, "k"),
+        x("gpu_memcpy", "Memcpy HtoD", 2, 20, {"device": 0, "stream": 7}),
+        kernel(2, 40, 0, "empty"),
+    ]
     load(trace(tmp_path / "t.json", events), tmp_path / "artifacts")
     lane = timeline.events(tmp_path, timeline.lanes(tmp_path)["GPU 0 stream 7"])
-    assert [lane.name(n) for n in range(3)] == ["k", "Memcpy HtoD", "empty"] and lane.reach[-1] - lane.starts[0] == 40_000
+    assert [lane.name(n) for n in range(3)] == ["k", "Memcpy HtoD", "empty"] and lane.reach[-1] - lane.starts[
+        0
+    ] == 40_000
     got = timeline.window(lane, bins=4)
     assert got["count"] == 2 and [e["name"] for e in got["events"]] == ["k", "Memcpy HtoD"], (
         "what takes no time at the very end is beyond it"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from backend.analysis.profile_diff import diff, totals
-from backend.analysis.verdict import in_short, verdict
+from fusescope.analysis.profile_diff import diff, totals
+from fusescope.analysis.verdict import in_short, verdict
 
 
 def profile(busy, host=0, launched=0, copies=0.0, span=1000):
@@ -29,16 +29,32 @@ def speed(sm, memory, ns=100):
         ((profile(300, host=600, launched=100),), "launch-bound", "idle 70 % of 1 µs; 60 %"),
         ((profile(300, launched=700), [speed(20, 80)]), "memory-bound", "memory 80 %"),
         ((profile(1000), [speed(80, 20)]), "compute-bound", "SM 80 %"),
-        ((profile(1000), [speed(90, 10, 100), speed(10, 90, 900)]), "memory-bound", "SM 18 % and memory 82 %"),
+        (
+            (profile(1000), [speed(90, 10, 100), speed(10, 90, 900)]),
+            "memory-bound",
+            "SM 18 % and memory 82 %",
+        ),
         ((profile(1000), [speed(30, 40)]), "latency-bound", "neither reaches 60 %"),
         ((profile(1000, copies=0.7), [speed(90, 10)]), "copy-bound", "70 % of what the device did"),
-        ((profile(1000), [], 10.0, 200.0), "memory-bound", "10 FLOP per byte, and the device's ridge is at 200"),
+        (
+            (profile(1000), [], 10.0, 200.0),
+            "memory-bound",
+            "10 FLOP per byte, and the device's ridge is at 200",
+        ),
         ((profile(1000), [], 300.0, 200.0), "compute-bound", "300 FLOP per byte"),
         ((profile(1000), [], 1034.2, 200.0), "compute-bound", "1,030 FLOP per byte"),
-        ((profile(1000), [], 300.0, 200.0, 0.7), "compute-bound", "reach 70 % of what the device allows there"),
+        (
+            (profile(1000), [], 300.0, 200.0, 0.7),
+            "compute-bound",
+            "reach 70 % of what the device allows there",
+        ),
         ((profile(1000), [], 300.0, 200.0, 0.2), "latency-bound", "reach 20 %"),
         ((profile(1000),), "cannot tell", "neither a profile of Nsight Compute"),
-        ((profile(1000), [speed(None, 20), speed(float("nan"), 3)]), "cannot tell", "report has no SM throughput"),
+        (
+            (profile(1000), [speed(None, 20), speed(float("nan"), 3)]),
+            "cannot tell",
+            "report has no SM throughput",
+        ),
         (({},), "cannot tell", "no activity of a GPU"),
         (({}, [speed(80, 20)]), "compute-bound", "over 1 launches"),
     ],
@@ -69,18 +85,37 @@ def row(name, ns, calls=1, **more):
 
 
 def test_kernels_are_faster_slower_new_and_gone():
-    a = [row("same", 100), row("fast", 1000, 4), row("slow", 100), row("gone", 50), row("void t::tile<64>(int)", 300)]
-    b = [row("same", 101), row("fast", 400, 4), row("slow", 200), row("new", 70), row("void t::tile<128>(int)", 150)]
+    a = [
+        row("same", 100),
+        row("fast", 1000, 4),
+        row("slow", 100),
+        row("gone", 50),
+        row("void t::tile<64>(int)", 300),
+    ]
+    b = [
+        row("same", 101),
+        row("fast", 400, 4),
+        row("slow", 200),
+        row("new", 70),
+        row("void t::tile<128>(int)", 150),
+    ]
     found = {d.name: d for d in diff(a, b)}
     assert {name: d.state for name, d in found.items()} == {
-        "same": "same", "fast": "faster", "slow": "slower", "gone": "gone", "new": "new", "void t::tile<128>(int)": "faster"
-    }  # fmt: skip
+        "same": "same",
+        "fast": "faster",
+        "slow": "slower",
+        "gone": "gone",
+        "new": "new",
+        "void t::tile<128>(int)": "faster",
+    }
     assert found["fast"].delta_ns == -600 and found["fast"].ratio == 0.4 and found["fast"].a_calls == 4
     assert found["new"].ratio is None and found["gone"].delta_ns == -50
     assert found["void t::tile<128>(int)"].detail == "was void t::tile<64>(int)"
     assert diff(a, b)[0].name == "fast"
     sums = totals(diff(a, b))
-    assert sum(s["delta_ns"] for s in sums.values()) == sum(r["total_ns"] for r in b) - sum(r["total_ns"] for r in a)
+    assert sum(s["delta_ns"] for s in sums.values()) == sum(r["total_ns"] for r in b) - sum(
+        r["total_ns"] for r in a
+    )
     assert sums["faster"]["rows"] == 2
 
 
@@ -90,7 +125,16 @@ def test_a_difference_is_by_step():
 
 
 def test_by_operator_and_module():
-    a = [{"name": "aten::mm", "shapes": "[[8, 8]]", "calls": 1, "self_device_ns": 10, "self_host_ns": 5, "device_ns": 10}]
+    a = [
+        {
+            "name": "aten::mm",
+            "shapes": "[[8, 8]]",
+            "calls": 1,
+            "self_device_ns": 10,
+            "self_host_ns": 5,
+            "device_ns": 10,
+        }
+    ]
     b = [a[0] | {"shapes": None, "self_device_ns": 20}, a[0] | {"name": "aten::view", "self_device_ns": 0}]
     assert [(d.name, d.detail, d.state) for d in diff(a, b, "operator")] == [
         ("aten::mm", "", "new"),
@@ -102,19 +146,33 @@ def test_by_operator_and_module():
 
 def test_layers_of_two_classes_of_model_are_the_same_layers():
     def modules(root, times):
-        return [{"module": f"{root}{path}", "total_device_ns": ns, "kernels": 1} for path, ns in times.items()]
+        return [
+            {"module": f"{root}{path}", "total_device_ns": ns, "kernels": 1} for path, ns in times.items()
+        ]
 
-    a = modules("BertModel", {"": 100, ".encoder": 90, ".encoder.layer.0": 45, ".encoder.layer.0.output": 40, ".pooler": 10})
-    b = modules("FusedEncoder", {"": 60, ".encoder": 50, ".encoder.layer.0": 25, ".encoder.layer.0.output": 5, ".pooler": 9})
+    a = modules(
+        "BertModel",
+        {"": 100, ".encoder": 90, ".encoder.layer.0": 45, ".encoder.layer.0.output": 40, ".pooler": 10},
+    )
+    b = modules(
+        "FusedEncoder",
+        {"": 60, ".encoder": 50, ".encoder.layer.0": 25, ".encoder.layer.0.output": 5, ".pooler": 9},
+    )
     found = {d.name: d for d in diff(a, b, "module")}
     assert {n: d.state for n, d in found.items()} == {
-        "FusedEncoder": "faster", "FusedEncoder.encoder": "faster", "FusedEncoder.encoder.layer.0": "faster",
-        "FusedEncoder.encoder.layer.0.output": "new", "BertModel.encoder.layer.0.output": "gone",
-        "FusedEncoder.pooler": "new", "BertModel.pooler": "gone",
-    }  # fmt: skip
+        "FusedEncoder": "faster",
+        "FusedEncoder.encoder": "faster",
+        "FusedEncoder.encoder.layer.0": "faster",
+        "FusedEncoder.encoder.layer.0.output": "new",
+        "BertModel.encoder.layer.0.output": "gone",
+        "FusedEncoder.pooler": "new",
+        "BertModel.pooler": "gone",
+    }
     assert found["FusedEncoder.encoder"].detail == "was BertModel.encoder"
     two = modules("Other", {"": 5})
-    assert {d.state for d in diff(a + two, b, "module")} == {"new", "gone"}, "which root is which is not known"
+    assert {d.state for d in diff(a + two, b, "module")} == {"new", "gone"}, (
+        "which root is which is not known"
+    )
 
 
 @pytest.mark.parametrize(

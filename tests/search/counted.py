@@ -1,4 +1,5 @@
-"""The layer written out in scalar arithmetic that counts itself: numbers that book every operation done with them."""
+"""The layer written out in scalar arithmetic that counts itself: numbers that book every operation done with
+them."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def softmax_row(row):
 
 
 def norm_row(row, weight, bias):
-    """The formula as it stands: the difference from the mean is formed for the variance, and again for the result."""
+    """The formula as it stands: the difference from the mean is formed for the variance, and again for the
+    result."""
     n = Number(len(row))
     total = Number(0)
     for x in row:
@@ -111,7 +113,9 @@ def step(number: int, v: dict, heads: int) -> tuple:
         return a.reshape(batch, seq, heads, width // heads).transpose(0, 2, 1, 3)
 
     def sum_norm():
-        return rows(norm_row, v["ffn2_product"] + v["ffn2_bias"] + v["attended"], v["norm2_weight"], v["norm2_bias"])
+        return rows(
+            norm_row, v["ffn2_product"] + v["ffn2_bias"] + v["attended"], v["norm2_weight"], v["norm2_bias"]
+        )
 
     steps = {
         0: lambda: linear("x", "qkv_weight"),

@@ -1,10 +1,11 @@
-"""Made-up times of all schemes: costs of operators, savings where they are fused, something of each segment's own, and noise."""
+"""Made-up times of all schemes: costs of operators, savings where they are fused, something of each segment's
+own, and noise."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from backend.search import encoding
+from fusescope.search import encoding
 
 
 def landscape(seed: int, noise: float = 0.01, codes=None) -> dict[str, float]:
@@ -26,7 +27,8 @@ def landscape(seed: int, noise: float = 0.01, codes=None) -> dict[str, float]:
 
 
 def some(seed: int, count: int, noise: float = 0.01) -> dict[str, float]:
-    """The 128 schemes with the attention, and others drawn, ``count`` in all; in an order that is drawn, too."""
+    """The 128 schemes with the attention, and others drawn, ``count`` in all; in an order that is drawn,
+    too."""
     rng = np.random.default_rng(seed)
     plain = list(encoding.schemes(False))
     codes = [*encoding.schemes(True), *(plain[i] for i in rng.choice(len(plain), count - 128, replace=False))]

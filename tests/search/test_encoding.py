@@ -1,12 +1,22 @@
-"""Codes of fusion schemes: the examples of the specification, and a brute force of other make over all 65,536 codes."""
+"""Codes of fusion schemes: the examples of the specification, and a brute force of other make over all 65,536
+codes."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from backend.search import encoding
-from backend.search.encoding import boundaries, canonical, complement, encode, parts, segments, translate, value
+from fusescope.search import encoding
+from fusescope.search.encoding import (
+    boundaries,
+    canonical,
+    complement,
+    encode,
+    parts,
+    segments,
+    translate,
+    value,
+)
 
 EXAMPLES = {
     "0001101010101010": "6826 0 2 1 2 3 4",
@@ -21,7 +31,11 @@ ALL = range(1 << 16)
 def test_the_four_examples(code):
     line = EXAMPLES[code]
     assert translate(code) == line
-    assert translate(line.split()[0]) == line and translate(int(code, 2)) == line and translate(np.uint16(int(code, 2))) == line
+    assert (
+        translate(line.split()[0]) == line
+        and translate(int(code, 2)) == line
+        and translate(np.uint16(int(code, 2))) == line
+    )
     assert encoding.bits(line.split()[0]) == code
     ends = list(map(int, line.split()[3:]))
     assert segments(code) == list(zip(ends[::2], ends[1::2]))
@@ -42,9 +56,9 @@ def test_translate_agrees_with_a_brute_force_on_every_code():
 
 
 def _classes() -> np.ndarray:
-    """A number for each code, equal exactly where two codes mean one scheme, found by merging neighbours under the rules:
-    inverting bits 1-15 changes nothing; with bit 0 set neither does any of the bits 3-8, nor inverting bits 1-2 alone (the attention
-    lies between them and the rest)."""
+    """A number for each code, equal exactly where two codes mean one scheme, found by merging neighbours
+    under the rules: inverting bits 1-15 changes nothing; with bit 0 set neither does any of the bits 3-8, nor
+    inverting bits 1-2 alone (the attention lies between them and the rest)."""
     moves = [0x7FFF] + [1 << (15 - p) for p in range(3, 9)] + [0b11 << 13]
     label = np.arange(1 << 16)
     while True:
@@ -94,14 +108,40 @@ def test_ignored_bits_make_one_scheme():
     assert len(encoding.distinct(encoding.DEFAULT_RANGES[True])) == 128
     assert len(encoding.distinct(encoding.DEFAULT_RANGES[False])) == 8192
     assert encoding.distinct([6826, 6826 ^ 0x7FFF, 1365]) == [canonical(6826), canonical(1365)]
-    assert all(0 in boundaries(c) for c in encoding.DEFAULT_RANGES[False]), "operators 0 and 1 stay apart there"
+    assert all(0 in boundaries(c) for c in encoding.DEFAULT_RANGES[False]), (
+        "operators 0 and 1 stay apart there"
+    )
 
 
 @pytest.mark.parametrize(
     "code",
-    ["", "0" * 15, "0" * 17, "0011", "000110101010101", "00011010101010101", "000110101010101x", "abc", "65536", "99999", "100000",
-     "-1", "+5", " 5", "5\n", "1_000", "0x10", "1e3", "3.0", "٣", "0001101010101012", 65536, -1, 10**30],
-)  # fmt: skip
+    [
+        "",
+        "0" * 15,
+        "0" * 17,
+        "0011",
+        "000110101010101",
+        "00011010101010101",
+        "000110101010101x",
+        "abc",
+        "65536",
+        "99999",
+        "100000",
+        "-1",
+        "+5",
+        " 5",
+        "5\n",
+        "1_000",
+        "0x10",
+        "1e3",
+        "3.0",
+        "٣",
+        "0001101010101012",
+        65536,
+        -1,
+        10**30,
+    ],
+)
 def test_bad_codes_are_answered_with_the_rule(code):
     for function in (translate, segments, canonical, complement, boundaries, parts):
         with pytest.raises(
@@ -125,9 +165,14 @@ def test_the_ends_of_the_range():
 
 @pytest.mark.parametrize(
     ("flag", "cuts", "says"),
-    [(False, {14}, "after operators 0 to 13"), (False, {-1}, "after operators 0 to 13"), (True, set(), "after operators 1 and 7"),
-     (True, {1, 4, 7}, "nowhere between"), (True, {1}, "after operators 1 and 7")],
-)  # fmt: skip
+    [
+        (False, {14}, "after operators 0 to 13"),
+        (False, {-1}, "after operators 0 to 13"),
+        (True, set(), "after operators 1 and 7"),
+        (True, {1, 4, 7}, "nowhere between"),
+        (True, {1}, "after operators 1 and 7"),
+    ],
+)
 def test_cuts_that_no_scheme_has(flag, cuts, says):
     with pytest.raises(ValueError, match=says):
         encode(flag, cuts)

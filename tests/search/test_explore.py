@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 from landscape import landscape, some
 
-from backend.search import encoding, explain, explore
+from fusescope.search import encoding
+from fusescope.search.learning import explain, explore
 
 SEEDS = 10
 
@@ -68,7 +69,9 @@ def test_history_with_failures():
     history.add({"a": None, "b": 2.0})
     history.add({"c": 3.0, "d": 1.0})
     assert [s.best_ms for s in history.steps] == [None, 2.0, 2.0, 1.0] and history.best == ("d", 1.0)
-    assert explore.evaluations_to(history.steps, 1.0) == 4 and explore.evaluations_to(history.steps, 0.5) is None
+    assert (
+        explore.evaluations_to(history.steps, 1.0) == 4 and explore.evaluations_to(history.steps, 0.5) is None
+    )
 
 
 def test_what_is_no_search():
@@ -81,7 +84,8 @@ def test_what_is_no_search():
 
 
 def test_boundaries_that_matter():
-    """A landscape in which one cut costs 10 us, another saves 5, the attention saves 20, and nothing else counts."""
+    """A landscape in which one cut costs 10 us, another saves 5, the attention saves 20, and nothing else
+    counts."""
     truth = {}
     for code in [*encoding.schemes(True), *list(encoding.schemes(False))[::37]]:
         cuts = encoding.boundaries(code)
@@ -89,7 +93,9 @@ def test_boundaries_that_matter():
     found = explain.boundaries(truth)
     effect = {b.after: b for b in found}
     assert [b.after for b in found] == [None, *range(14)]
-    assert effect[11].effect_ms == pytest.approx(0.010, abs=1e-4) and effect[9].effect_ms == pytest.approx(-0.005, abs=1e-4)
+    assert effect[11].effect_ms == pytest.approx(0.010, abs=1e-4) and effect[9].effect_ms == pytest.approx(
+        -0.005, abs=1e-4
+    )
     assert effect[None].effect_ms == pytest.approx(-0.020, abs=1e-3) and abs(effect[3].effect_ms) < 1e-3
     assert all(b.low <= b.effect_ms <= b.high for b in found)
     best = min(truth, key=truth.get)
@@ -98,7 +104,9 @@ def test_boundaries_that_matter():
     assert effect[4].flipped_code is None, "inside the attention nothing can be turned"
     assert effect[11].names == ("FFN GEMM 1", "bias + GELU")
     only = explain.boundaries(landscape(0, 0.0, list(encoding.schemes(True))))
-    assert only[0].effect_ms is None and only[0].flipped_ms is None, "without other schemes nothing is known of the attention"
+    assert only[0].effect_ms is None and only[0].flipped_ms is None, (
+        "without other schemes nothing is known of the attention"
+    )
     with pytest.raises(ValueError, match="at least 3 schemes"):
         explain.boundaries({"21845": 1.0})
 

@@ -1,16 +1,18 @@
-"""Parts of a traverse that several GPUs measured: one run that holds each scheme once and says where it was measured."""
+"""Parts of a traverse that several GPUs measured: one run that holds each scheme once and says where it was
+measured."""
 
 import shutil
 
 import pytest
 
-from backend.core.records import Record, Time, Times
-from backend.jobs.kinds import traverse as kind
-from backend.search import joined, sittings, traverse
-from backend.store import folder
+from fusescope.core.records import Record, Time, Times
+from fusescope.jobs.kinds import traverse as kind
+from fusescope.search import sessions
+from fusescope.search.sweeps import exhaustive, merge
+from fusescope.store import folder
 
 SPEC = {"batch": 1, "seq": 16, "heads": 2, "head_dim": 32, "dtype": "float32", "compiler": "none"}
-CODES = traverse.codes(None, 10, 0)
+CODES = exhaustive.codes(None, 10, 0)
 
 
 def part(start, stop, unfused, device="GPU-0", fails=(), **changes):
@@ -24,7 +26,9 @@ def part(start, stop, unfused, device="GPU-0", fails=(), **changes):
         if name in fails:
             writer.record(Record("layer", name, case, "float32", "cpu", "error", reason="made up"))
             continue
-        record = Record("layer", name, case, "float32", "cpu", "ok", time_ms=Times(eager=Time(ms, ms, ms, 10, True)))
+        record = Record(
+            "layer", name, case, "float32", "cpu", "ok", time_ms=Times(eager=Time(ms, ms, ms, 10, True))
+        )
         writer.record(record)
         writer.samples(record.case_key, name, "eager", [ms] * 3)
     writer.state("done")
@@ -34,9 +38,14 @@ def part(start, stop, unfused, device="GPU-0", fails=(), **changes):
 
 def test_parts_are_one_run_that_says_where_each_scheme_was_measured(profiles):
     parts = [part(0, 4, 1.0), part(4, 7, 1.2, "GPU-1", fails=CODES[4]), part(7, 10, 1.1, "GPU-2")]
-    path = joined.join(parts, "Ten")
+    path = merge.join(parts, "Ten")
     run, records = folder.read(path), folder.records(path)
-    assert run.status == "done" and run.title == "Ten" and run.spec["part"] is None and run.device_name == "NVIDIA H200"
+    assert (
+        run.status == "done"
+        and run.title == "Ten"
+        and run.spec["part"] is None
+        and run.device_name == "NVIDIA H200"
+    )
     assert run.environment["device_uuid"] is None, "it is of three"
     by_code = {r.impl: r for r in records}
     assert len(by_code) == len(records) == 11 and by_code[CODES[4]].status == "error"
@@ -50,18 +59,20 @@ def test_parts_are_one_run_that_says_where_each_scheme_was_measured(profiles):
         ("GPU-2", 3, 1.1),
     ]
     samples = folder.samples(path)
-    assert {s["impl"]: s["ms"][0] for s in samples} == {r.impl: r.time_ms.eager.median for r in records if r.status == "ok"}
-    assert len(samples) == 10 and sittings.records(path.name) == records
+    assert {s["impl"]: s["ms"][0] for s in samples} == {
+        r.impl: r.time_ms.eager.median for r in records if r.status == "ok"
+    }
+    assert len(samples) == 10 and sessions.records(path.name) == records
 
 
 def test_what_is_left_is_for_another_sitting(profiles):
-    path = joined.join([part(0, 4, 1.0), part(5, 10, 1.0)])
+    path = merge.join([part(0, 4, 1.0), part(5, 10, 1.0)])
     run = folder.read(path)
     assert run.status == "interrupted" and "1 of 10 schemes" in run.reason
     rest = part(4, 5, 1.0, after=path.name)
-    again = joined.join([rest])
+    again = merge.join([rest])
     assert folder.read(again).status == "done", "with what it goes on after, all are there"
-    assert len(sittings.records(again.name)) == 11
+    assert len(sessions.records(again.name)) == 11
 
 
 def test_what_found_no_memory_is_tried_again(profiles):
@@ -71,39 +82,40 @@ def test_what_found_no_memory_is_tried_again(profiles):
     failed = next(i for i, line in enumerate(lines) if CODES[1] in line)
     lines[failed] = lines[failed].replace('"error"', '"oom"')
     (first / "results.jsonl").write_text("".join(lines))
-    assert sittings.earlier(first.name, "NVIDIA H200") == {*CODES, "unfused"} - {CODES[1]}
-    assert folder.read(joined.join([first])).reason.startswith("1 of 10 schemes")
-    path = joined.join([first, part(1, 2, 1.0, after=first.name)])
+    assert sessions.earlier(first.name, "NVIDIA H200") == {*CODES, "unfused"} - {CODES[1]}
+    assert folder.read(merge.join([first])).reason.startswith("1 of 10 schemes")
+    path = merge.join([first, part(1, 2, 1.0, after=first.name)])
     assert folder.read(path).status == "done"
     assert {r.impl: r.status for r in folder.records(path)}[CODES[1]] == "ok"
 
 
 def test_a_part_that_failed_before_its_first_record_harms_nothing(profiles):
     empty = folder.create("traverse", kind.validate(SPEC | {"limit": 10, "part": [0, 4]}))
-    path = joined.join([empty, part(4, 10, 1.0)])
+    path = merge.join([empty, part(4, 10, 1.0)])
     assert [s["schemes"] for s in folder.read(path).environment["sittings"]] == [6]
     with pytest.raises(ValueError, match="nothing to join"):
-        joined.join([empty])
+        merge.join([empty])
 
 
 def test_only_runs_of_one_setting_are_joined(profiles):
     with pytest.raises(ValueError, match="no traverses of one setting"):
-        joined.join([part(0, 4, 1.0), part(4, 10, 1.0, seq=32)])
+        merge.join([part(0, 4, 1.0), part(4, 10, 1.0, seq=32)])
 
 
 def test_what_was_joined_is_joined_again(profiles):
-    """A first sitting of fewer schemes, a second of two parts, a third: one run that goes on after nothing."""
+    """A first sitting of fewer schemes, a second of two parts, a third: one run that goes on after
+    nothing."""
     few = part(0, 2, 1.0, limit=2)
-    first = joined.join([few, *(part(a, b, 1.0, after=few.name) for a, b in ((2, 4), (4, 6)))])
+    first = merge.join([few, *(part(a, b, 1.0, after=few.name) for a, b in ((2, 4), (4, 6)))])
     rest = part(6, 10, 1.3, "GPU-3", after=first.name)
-    path = joined.join([first, rest], "Whole")
+    path = merge.join([first, rest], "Whole")
     run = folder.read(path)
     assert run.status == "done" and run.spec["after"] is None and run.spec["limit"] == 10
     assert [s["schemes"] for s in run.environment["sittings"]] == [2, 2, 2, 4]
     where = {r.impl: r.extra["sitting"] for r in folder.records(path)}
-    assert folder.read(joined.join([rest])).spec["after"] == first.name
+    assert folder.read(merge.join([rest])).spec["after"] == first.name
     shutil.rmtree(first)
-    assert folder.read(joined.join([rest])).spec["after"] is None
+    assert folder.read(merge.join([rest])).spec["after"] is None
     assert set(where) == {*CODES, "unfused"} and where[CODES[0]] == few.name and where[CODES[9]] == rest.name
 
 
@@ -118,7 +130,14 @@ def test_sittings_at_one_time_are_of_one_box():
 
     def record(code, sitting):
         return Record(
-            "layer", code, case, "float32", "cpu", "error", reason="made up", extra={"sitting": sitting} if sitting else None
+            "layer",
+            code,
+            case,
+            "float32",
+            "cpu",
+            "error",
+            reason="made up",
+            extra={"sitting": sitting} if sitting else None,
         )
 
     about = [
@@ -127,8 +146,8 @@ def test_sittings_at_one_time_are_of_one_box():
         {"run": "b", "started": 9.0, "finished": 15.0},
     ]
     some = [record(c, s) for c, s in zip(CODES, "cabcc")] + [record(CODES[5], "a"), record(CODES[6], "b")]
-    first, second = sittings.boxes(about, some)
+    first, second = sessions.boxes(about, some)
     assert {r.extra["sitting"] for r in first} == {"a", "b"} and {r.extra["sitting"] for r in second} == {"c"}
     assert len(first) == 4 and len(second) == 3, "the most first"
-    assert sittings.boxes((), [record(c, None) for c in CODES]) == [[record(c, None) for c in CODES]]
-    assert sittings.boxes(about, []) == []
+    assert sessions.boxes((), [record(c, None) for c in CODES]) == [[record(c, None) for c in CODES]]
+    assert sessions.boxes(about, []) == []

@@ -1,5 +1,6 @@
-"""The layer's 15 operators: their chain against torch.nn's encoder layer and against arithmetic written out in NumPy, their FLOP
-against arithmetic that counts itself, their bytes against the tensors that really pass."""
+"""The layer's 15 operators: their chain against torch.nn's encoder layer and against arithmetic written out
+in NumPy, their FLOP against arithmetic that counts itself, their bytes against the tensors that really
+pass."""
 
 import dataclasses
 import inspect
@@ -9,10 +10,10 @@ import pytest
 import torch
 from counted import Number, floats, numbers, step
 
-from backend import ops
-from backend.search import unfused
-from backend.search.encoding import ATTENTION, encode, parts
-from backend.search.layer import OPERATORS, VALUES, Sizes, cost, edges, flows, parameters
+from fusescope import ops
+from fusescope.search.encoding import ATTENTION, encode, parts
+from fusescope.search.scheme import unfused
+from fusescope.search.scheme.layer import OPERATORS, VALUES, Sizes, cost, edges, flows, parameters
 
 ODD = Sizes(3, 7, heads=3, head_dim=5, ffn=11)
 TINY = Sizes(2, 3, heads=2, head_dim=3, ffn=5, density=6 / 9)
@@ -24,20 +25,36 @@ def _values(sizes, mask=None, dtype="float64", seed=1):
 
 def _torch_layer(values, sizes):
     layer = torch.nn.TransformerEncoderLayer(
-        sizes.hidden, sizes.heads, sizes.ffn, dropout=0.0, activation="gelu", layer_norm_eps=1e-12, batch_first=True
+        sizes.hidden,
+        sizes.heads,
+        sizes.ffn,
+        dropout=0.0,
+        activation="gelu",
+        layer_norm_eps=1e-12,
+        batch_first=True,
     ).double()
     names = {
-        "self_attn.in_proj_weight": "qkv_weight", "self_attn.in_proj_bias": "qkv_bias",
-        "self_attn.out_proj.weight": "attention_weight", "self_attn.out_proj.bias": "attention_bias",
-        "linear1.weight": "ffn1_weight", "linear1.bias": "ffn1_bias", "linear2.weight": "ffn2_weight", "linear2.bias": "ffn2_bias",
-        "norm1.weight": "norm1_weight", "norm1.bias": "norm1_bias", "norm2.weight": "norm2_weight", "norm2.bias": "norm2_bias",
-    }  # fmt: skip
+        "self_attn.in_proj_weight": "qkv_weight",
+        "self_attn.in_proj_bias": "qkv_bias",
+        "self_attn.out_proj.weight": "attention_weight",
+        "self_attn.out_proj.bias": "attention_bias",
+        "linear1.weight": "ffn1_weight",
+        "linear1.bias": "ffn1_bias",
+        "linear2.weight": "ffn2_weight",
+        "linear2.bias": "ffn2_bias",
+        "norm1.weight": "norm1_weight",
+        "norm1.bias": "norm1_bias",
+        "norm2.weight": "norm2_weight",
+        "norm2.bias": "norm2_bias",
+    }
     layer.load_state_dict({theirs: values[ours] for theirs, ours in names.items()})
     return layer.eval()
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("sizes", [ODD, Sizes(1, 1, 1, 1, 1), Sizes(2, 33, 4, 9, 70), Sizes(2, 16, 2, 8)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [ODD, Sizes(1, 1, 1, 1, 1), Sizes(2, 33, 4, 9, 70), Sizes(2, 16, 2, 8)], ids=str
+)
 def test_chain_equals_torch(sizes, masked):
     mask = None
     if masked:
@@ -58,7 +75,11 @@ def test_every_operator_equals_arithmetic_and_its_flop_are_those_that_arithmetic
     ours = unfused.run(values)
     v = {n: t.numpy() if n == "mask" else numbers(t) for n, t in values.items() if n in VALUES}
     by_row = {5: TINY.batch * TINY.heads * TINY.seq, 10: TINY.batch * TINY.seq, 14: TINY.batch * TINY.seq}
-    a_row = {5: 1, 10: 5, 14: 5}  # once a row and left out of the cost: a reciprocal; two means, eps, a root, a reciprocal
+    a_row = {
+        5: 1,
+        10: 5,
+        14: 5,
+    }  # once a row and left out of the cost: a reciprocal; two means, eps, a root, a reciprocal
     total = 0
     for o in OPERATORS:
         Number.done.clear()
@@ -68,7 +89,9 @@ def test_every_operator_equals_arithmetic_and_its_flop_are_those_that_arithmetic
         assert cost([o.number], TINY, "float32").flop_executed == counted, o.name
         total += counted
         for name in o.outputs:
-            np.testing.assert_allclose(ours[name].numpy(), floats(v[name]), rtol=1e-12, atol=1e-12, err_msg=f"{o.name}: {name}")
+            np.testing.assert_allclose(
+                ours[name].numpy(), floats(v[name]), rtol=1e-12, atol=1e-12, err_msg=f"{o.name}: {name}"
+            )
     assert cost(range(15), TINY, "float16").flop_executed == total
 
 
@@ -106,11 +129,18 @@ def test_a_fused_part_leaves_out_what_stays_inside():
         return sum(VALUES[n].bytes(sizes, "float16") for n in names)
 
     whole = cost(range(15), sizes, "float16")
-    assert (whole.bytes_read, whole.bytes_written) == (size(["x", "mask"]) + 2 * parameters(sizes), size(["out"]))
+    assert (whole.bytes_read, whole.bytes_written) == (
+        size(["x", "mask"]) + 2 * parameters(sizes),
+        size(["out"]),
+    )
     assert flows(range(15))[1] == ("out",) and flows([5])[0] == ("masked_scores",)
     assert flows(ATTENTION) == (("qkv", "mask"), ("merged",))
-    assert flows([9, 10]) == (("attention_product", "attention_bias", "x", "norm1_weight", "norm1_bias"), ("attended",))
-    # What crosses a cut is written once by the part before it and read by each part after; x is read again for the residual.
+    assert flows([9, 10]) == (
+        ("attention_product", "attention_bias", "x", "norm1_weight", "norm1_bias"),
+        ("attended",),
+    )
+    # What crosses a cut is written once by the part before it and read by each part after; x is read again
+    # for the residual.
     crossing = {
         (0, 4, 9): (["qkv_product", "masked_scores", "v", "attention_sum"], ["x"]),
         (1, 7): (["qkv", "merged"], ["x"]),
@@ -127,13 +157,25 @@ def test_costs_agree_with_the_operators_of_their_own():
     n = ODD.batch * ODD.seq
     own = ops.load("layernorm").cost({"rows": n, "cols": ODD.hidden}, "float16")
     mine = cost([10], ODD, "float16")
-    assert (mine.flop_executed, mine.bytes_read, mine.bytes_written) == (own.flop_executed, own.bytes_read, own.bytes_written)
+    assert (mine.flop_executed, mine.bytes_read, mine.bytes_written) == (
+        own.flop_executed,
+        own.bytes_read,
+        own.bytes_written,
+    )
     own = ops.load("softmax").cost({"rows": n * ODD.heads, "cols": ODD.seq}, "float16")
     mine = cost([5], ODD, "float16")
-    assert (mine.flop_executed, mine.bytes_read, mine.bytes_written) == (own.flop_executed, own.bytes_read, own.bytes_written)
+    assert (mine.flop_executed, mine.bytes_read, mine.bytes_written) == (
+        own.flop_executed,
+        own.bytes_read,
+        own.bytes_written,
+    )
     own = ops.load("gemm").cost({"m": n, "n": ODD.ffn, "k": ODD.hidden}, "bfloat16")
     mine = cost([11], ODD, "bfloat16")
-    assert (mine.flop_executed, mine.bytes_read, mine.bytes_written) == (own.flop_executed, own.bytes_read, own.bytes_written)
+    assert (mine.flop_executed, mine.bytes_read, mine.bytes_written) == (
+        own.flop_executed,
+        own.bytes_read,
+        own.bytes_written,
+    )
 
 
 def test_the_mask_leaves_its_density_of_the_pairs():
@@ -158,8 +200,14 @@ def test_bert_base():
 
 def test_the_graph_is_whole():
     made = [n for o in OPERATORS for n in o.outputs]
-    assert [o.number for o in OPERATORS] == list(range(15)) and [o.bit for o in OPERATORS] == list(range(1, 16))
-    assert len(set(made)) == len(made) and not set(made) & set(flows()[0]) and set(made) | set(flows()[0]) == set(VALUES)
+    assert [o.number for o in OPERATORS] == list(range(15)) and [o.bit for o in OPERATORS] == list(
+        range(1, 16)
+    )
+    assert (
+        len(set(made)) == len(made)
+        and not set(made) & set(flows()[0])
+        and set(made) | set(flows()[0]) == set(VALUES)
+    )
     assert all(a < b for a, b, _ in edges()) and {n for _, _, n in edges()} == set(made) - {"out"}
     for o in OPERATORS:
         taken = len(inspect.signature(getattr(unfused, o.function)).parameters)
@@ -193,7 +241,9 @@ def test_rows_that_see_nothing_are_zero():
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_float32_is_near_float64(device):
     values = _values(ODD)
-    near = unfused.run({n: t.to(device, torch.float32) if torch.is_tensor(t) else t for n, t in values.items()})["out"]
+    near = unfused.run(
+        {n: t.to(device, torch.float32) if torch.is_tensor(t) else t for n, t in values.items()}
+    )["out"]
     torch.testing.assert_close(near.double().cpu(), unfused.run(values)["out"], rtol=1e-4, atol=1e-5)
 
 

@@ -1,4 +1,5 @@
-"""What the search promises, held against the traverses that ship with the project; several sittings of one setting count as one."""
+"""What the search promises, held against the traverses that ship with the project; several sittings of one
+setting count as one."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from collections import defaultdict
 
 import pytest
 
-from backend.core.paths import ROOT
-from backend.core.records import Record
-from backend.search import explore, pairs, sittings, surrogate
-from backend.search.setting import OP, of_spec
-from backend.store import folder
+from fusescope.core.paths import ROOT
+from fusescope.core.records import Record
+from fusescope.search import sessions
+from fusescope.search.learning import cost_model, explore, pairs
+from fusescope.search.scheme.setting import OP, of_spec
+from fusescope.store import folder
 
 FEWEST = 500  # schemes of a setting that make its traverse more than a trial
 LEARNED = 300
@@ -30,12 +32,15 @@ RECORDED = _recorded()
 
 
 def _boxes() -> dict[str, dict[str, float]]:
-    """{setting, device and place: pairs} of the schemes that a surrogate may learn from together; all of a setting where no box measured
-    enough of them."""
+    """{setting, device and place: pairs} of the schemes that a surrogate may learn from together; all of a
+    setting where no box measured enough of them."""
     found = {}
     for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
         run, records = folder.read(path), folder.records(path)
-        boxes = [pairs.beside_unfused(some) for some in sittings.boxes(run.environment.get("sittings", ()), records)]
+        boxes = [
+            pairs.beside_unfused(some)
+            for some in sessions.boxes(run.environment.get("sittings", ()), records)
+        ]
         large = [known for known in boxes if len(known) >= FEWEST] or [pairs.beside_unfused(records)]
         for number, known in enumerate(large):
             if len(known) >= FEWEST:
@@ -46,7 +51,9 @@ def _boxes() -> dict[str, dict[str, float]]:
 BOXES = _boxes()
 LANDSCAPES = {name: p for name, some in RECORDED.items() if len(p := pairs.of_records(some)) >= FEWEST}
 each = pytest.mark.parametrize(
-    "name", LANDSCAPES or [pytest.param("none", marks=pytest.mark.skip(reason="no recorded traverse"))], ids=str
+    "name",
+    LANDSCAPES or [pytest.param("none", marks=pytest.mark.skip(reason="no recorded traverse"))],
+    ids=str,
 )
 
 
@@ -67,8 +74,8 @@ def test_surrogate_on_recorded_times(name):
     truth = BOXES[name]
     codes = random.Random(0).sample(list(truth), len(truth))
     learned, held = codes[:LEARNED], codes[LEARNED:][:2000]
-    model = surrogate.train({c: truth[c] for c in learned})
-    assert surrogate.rank_correlation([p.ms for p in model.predict(held)], [truth[c] for c in held]) >= 0.9
+    model = cost_model.train({c: truth[c] for c in learned})
+    assert cost_model.rank_correlation([p.ms for p in model.predict(held)], [truth[c] for c in held]) >= 0.9
 
 
 @pytest.mark.parametrize("name", RECORDED, ids=str)

@@ -9,13 +9,15 @@ import time
 
 import pytest
 
-from backend import cli
-from backend.core.paths import ROOT
-from backend.core.records import Record, Time, Times
-from backend.jobs import submit
-from backend.search import baselines, encoding, explore
-from backend.search.setting import OP, Setting
-from backend.store import folder, library
+from fusescope import cli
+from fusescope.core.paths import ROOT
+from fusescope.core.records import Record, Time, Times
+from fusescope.jobs import submit
+from fusescope.search import encoding
+from fusescope.search.learning import explore
+from fusescope.search.measuring import baselines
+from fusescope.search.scheme.setting import OP, Setting
+from fusescope.store import folder, library
 
 WORDS = [
     "32768",
@@ -51,7 +53,9 @@ def jobs(profiles, tmp_path, monkeypatch):
 
 def _valid(name, data):
     jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator(json.loads((ROOT / "backend" / "schemas" / f"{name}.json").read_text())).validate(data)
+    jsonschema.Draft202012Validator(
+        json.loads((ROOT / "backend" / "fusescope" / "schemas" / f"{name}.json").read_text())
+    ).validate(data)
 
 
 def _schemes(path):
@@ -59,7 +63,7 @@ def _schemes(path):
 
 
 def test_killed_anywhere_and_begun_again_nothing_is_measured_twice(jobs, capsys):
-    from backend.cli import traverse as verb
+    from fusescope.cli.verbs import traverse as verb
 
     parser = cli.Parser()
     verb.arguments(parser, [])
@@ -86,13 +90,19 @@ def test_killed_anywhere_and_begun_again_nothing_is_measured_twice(jobs, capsys)
         and set(after) == distinct
     )
     assert [b["code"] for b in data["baselines"]] == list(baselines.BASELINES) and data["failures"] == []
-    assert [b["ms"] for b in data["best"]] == sorted(b["ms"] for b in data["best"]) and len(data["best"]) == 10
+    assert [b["ms"] for b in data["best"]] == sorted(b["ms"] for b in data["best"]) and len(
+        data["best"]
+    ) == 10
     assert folder.read(path).progress.done == len(distinct)
     assert verb.unfinished(dict(folder.read(path).spec)) is None, "what is done is not resumed"
     replayed = submit.submit("search", {"replay": run_id, "strategy": "additive", "evaluations": 20})
     assert submit.wait(replayed, 60).status == "done", folder.read(library.find(replayed)).reason
     told = json.loads((library.find(replayed) / "artifacts" / "search.json").read_text())
-    assert len(told["history"]) == 20 and told["result"]["best_of_all_ms"] == data["best"][0]["ms"] and told["replay"] == run_id
+    assert (
+        len(told["history"]) == 20
+        and told["result"]["best_of_all_ms"] == data["best"][0]["ms"]
+        and told["replay"] == run_id
+    )
     assert told["setting"]["heads"] == 2 and not folder.records(library.find(replayed))
 
 
@@ -101,7 +111,11 @@ def test_generate(capsys, tmp_path):
     assert cli.main(["generate", "16022", "--device", "cpu", "--json", "--save", str(file)]) == 0
     data = json.loads(capsys.readouterr().out)
     _valid("generate", data)
-    assert file.read_text() == data["source"] and data["code"] == "0100000101101001" and data["setting"]["dtype"] == "float32"
+    assert (
+        file.read_text() == data["source"]
+        and data["code"] == "0100000101101001"
+        and data["setting"]["dtype"] == "float32"
+    )
     assert [i for s in data["segments"] for i in s["operators"]] == list(range(15))
     assert cli.main(["generate", "16022", "--device", "cpu"]) == 0
     assert capsys.readouterr().out == data["source"]
@@ -115,7 +129,10 @@ def test_generate(capsys, tmp_path):
         (["traverse", "1"], "in pairs, not by 1 codes"),
         (["traverse", "9", "1", "--device", "cpu"], "not from 9 to 1"),
         (["traverse", "1", "9", "--device", "cpu", "--limit", "0"], "limit is a whole number from 1, not 0"),
-        (["traverse", "1", "9", "--device", "cpu", "--deadline", "-1"], "deadline_s is a positive number of seconds, not -1.0"),
+        (
+            ["traverse", "1", "9", "--device", "cpu", "--deadline", "-1"],
+            "deadline_s is a positive number of seconds, not -1.0",
+        ),
     ],
 )
 def test_bad_arguments(words, says, capsys, profiles):
@@ -125,15 +142,22 @@ def test_bad_arguments(words, says, capsys, profiles):
 
 
 def test_what_slows_the_unfused_layer_too_is_no_property_of_a_scheme():
-    from backend.core.records import Speedup
-    from backend.search import pairs
+    from fusescope.core.records import Speedup
+    from fusescope.search.learning import pairs
 
     setting = Setting(1, 16, 2, 32, dtype="float32")
 
     def record(code, ms, unfused_ms):
         beside = Speedup("eager", *[unfused_ms / ms] * 3, "faster") if unfused_ms else None
         return Record(
-            OP, code, setting.case(), setting.dtype, "cpu", "ok", time_ms=Times(eager=Time(ms, ms, ms, 9, True)), speedup=beside
+            OP,
+            code,
+            setting.case(),
+            setting.dtype,
+            "cpu",
+            "ok",
+            time_ms=Times(eager=Time(ms, ms, ms, 9, True)),
+            speedup=beside,
         )
 
     a, b, c, d = "0101010101010101", "0101010101010110", "0111111111111111", "0100000000000001"
@@ -143,8 +167,8 @@ def test_what_slows_the_unfused_layer_too_is_no_property_of_a_scheme():
 
 
 def test_pairs_come_from_records_of_one_setting(profiles):
-    from backend.search import pairs
-    from backend.search.find import truth_of
+    from fusescope.search.learning import pairs
+    from fusescope.search.sweeps.search_job import truth_of
 
     setting = Setting(1, 16, 2, 32, dtype="float32")
 
@@ -152,7 +176,11 @@ def test_pairs_come_from_records_of_one_setting(profiles):
         times = {"time_ms": Times(eager=Time(ms, ms, ms, 9, True))} if status == "ok" else {"reason": "x"}
         return Record(OP, impl, where.case(), where.dtype, "cpu", status, **times)
 
-    good = [record("0101010101010101", 2.0), record("unfused", 3.0), record("0101010101010100", 1.0, status="wrong")]
+    good = [
+        record("0101010101010101", 2.0),
+        record("unfused", 3.0),
+        record("0101010101010100", 1.0, status="wrong"),
+    ]
     assert pairs.of_records(good) == {"0101010101010101": 2.0}
     other = Setting(2, 16, 2, 32, dtype="float32")
     with pytest.raises(ValueError, match="records are of 2 settings"):
@@ -166,7 +194,9 @@ def test_pairs_come_from_records_of_one_setting(profiles):
         writer.state("done")
         writer.close()
         made.append(writer.path.name)
-    assert truth_of(",".join(made[:2])) == ({"0101010101010101": 2.0, "0101010101010110": 1.5}, setting), "two sittings"
+    assert truth_of(",".join(made[:2])) == ({"0101010101010101": 2.0, "0101010101010110": 1.5}, setting), (
+        "two sittings"
+    )
     with pytest.raises(ValueError, match="2 kinds of device"):
         truth_of(f"{made[0]}, {made[2]}")
     path = folder.create("traverse", setting.spec())
@@ -179,7 +209,10 @@ def test_without_xgboost(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "xgboost", None)
     file = tmp_path / "pairs.txt"
     file.write_text("".join(f"{c}\t1.5\n" for c in encoding.schemes(True)))
-    for words in (["predict", "1", "--data", str(file)], ["search", "--device", "cpu", "--strategy", "guided"]):
+    for words in (
+        ["predict", "1", "--data", str(file)],
+        ["search", "--device", "cpu", "--strategy", "guided"],
+    ):
         assert cli.main(words) == 1
         assert "pip install xgboost-cpu==" in capsys.readouterr().err
     assert len(explore.replay(dict.fromkeys(encoding.schemes(True), 1.0), "additive", 30)) == 30

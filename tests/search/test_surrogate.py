@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from landscape import landscape, some
 
-from backend.search import boosted, encoding, features, pairs, surrogate
-from backend.search.additive import Additive
+from fusescope.search import encoding
+from fusescope.search.learning import boosted, cost_model, features, pairs
+from fusescope.search.learning.additive import Additive
 
 pytest.importorskip("xgboost")
 
@@ -19,15 +20,15 @@ def truth():
 
 @pytest.fixture(scope="module")
 def learned(truth):
-    return surrogate.train(dict(list(truth.items())[:300]), context={"batch": 1})
+    return cost_model.train(dict(list(truth.items())[:300]), context={"batch": 1})
 
 
 def test_held_out_codes_are_ranked(truth, learned):
     held = list(truth)[300:]
     found, measured = learned.predict(held), [truth[c] for c in held]
     assert [p.code for p in found] == held and learned.pairs == 300
-    assert surrogate.rank_correlation([p.ms for p in found], measured) >= 0.9
-    assert surrogate.rank_correlation(learned.trees.log_ms(held), measured) >= 0.85, "the trees alone"
+    assert cost_model.rank_correlation([p.ms for p in found], measured) >= 0.9
+    assert cost_model.rank_correlation(learned.trees.log_ms(held), measured) >= 0.85, "the trees alone"
     inside = np.mean([p.low <= m <= p.high for p, m in zip(found, measured)])
     assert 0.88 <= inside <= 1 and all(p.low < p.ms < p.high for p in found)
 
@@ -39,14 +40,18 @@ def test_validation_is_of_codes_held_out(truth, learned):
     by_points = np.sqrt(np.mean([(p["measured_ms"] - p["predicted_ms"]) ** 2 for p in v["points"]]))
     assert len(v["points"]) == 300 and by_points == pytest.approx(v["rmse_ms"])
     shuffled = dict(zip(truth, np.random.default_rng(0).permutation(list(truth.values())[:120]).tolist()))
-    assert abs(surrogate.train(shuffled).validation["rank_correlation"]) < 0.4, "nothing is there to be learned"
+    assert abs(cost_model.train(shuffled).validation["rank_correlation"]) < 0.4, (
+        "nothing is there to be learned"
+    )
 
 
 def test_high_and_low_move_with_the_threshold(learned):
     codes = list(encoding.schemes(True))
     found = learned.predict(codes)
     assert {p.performance for p in found} == {0, 1}
-    assert all((p.performance == 1) == (p.ms <= learned.threshold_ms) == (p.probability >= 0.5) for p in found)
+    assert all(
+        (p.performance == 1) == (p.ms <= learned.threshold_ms) == (p.probability >= 0.5) for p in found
+    )
     assert all(p.performance == 1 and p.probability > 0.99 for p in learned.predict(codes, threshold_ms=10.0))
     assert not any(p.performance for p in learned.predict(codes, threshold_ms=1e-3))
 
@@ -59,7 +64,7 @@ def test_importance_adds_up_and_names_features(learned):
 def test_a_saved_surrogate_predicts_the_same(learned, tmp_path):
     file = tmp_path / "surrogate.json"
     learned.save(file)
-    again = surrogate.load(file)
+    again = cost_model.load(file)
     codes = list(encoding.schemes(True))
     assert again.predict(codes) == learned.predict(codes)
     assert again.context == {"batch": 1} and again.validation == learned.validation
@@ -77,14 +82,16 @@ def test_a_saved_surrogate_predicts_the_same(learned, tmp_path):
     ):
         file.write_text(json.dumps(data | change))
         with pytest.raises(ValueError, match=says):
-            surrogate.load(file)
+            cost_model.load(file)
     file.write_text(json.dumps(data | {"trees": None}))
-    assert surrogate.saved_pairs(file.read_text(), "a file") == (learned.known, {"batch": 1}), "no tree is looked at"
+    assert cost_model.saved_pairs(file.read_text(), "a file") == (learned.known, {"batch": 1}), (
+        "no tree is looked at"
+    )
     with pytest.raises(ValueError, match="a file is no surrogate that can be read"):
-        surrogate.saved_pairs('{"pairs": {}}', "a file")
+        cost_model.saved_pairs('{"pairs": {}}', "a file")
     file.write_bytes(b"\x80\x04}")
     with pytest.raises(ValueError, match="no surrogate that can be read"):
-        surrogate.load(file)
+        cost_model.load(file)
 
 
 def test_equivalent_codes_have_one_prediction(learned):
@@ -99,10 +106,17 @@ def test_predict_from_a_file(truth, learned, tmp_path):
     learned.save(model)
     code = next(iter(truth))
     for file, count in ((text, 60), (model, 300)):
-        found = surrogate.predict(encoding.complement(code), file)
-        assert found["code"] == code and found["pairs"] == count and found["class"] == ("High" if found["performance"] else "Low")
-        assert found["measured_ms"] == pytest.approx(truth[code], rel=1e-5) and "points" not in found["validation"]
-    assert surrogate.predict(code, text, threshold_ms=9.0)["performance"] == 1
+        found = cost_model.predict(encoding.complement(code), file)
+        assert (
+            found["code"] == code
+            and found["pairs"] == count
+            and found["class"] == ("High" if found["performance"] else "Low")
+        )
+        assert (
+            found["measured_ms"] == pytest.approx(truth[code], rel=1e-5)
+            and "points" not in found["validation"]
+        )
+    assert cost_model.predict(code, text, threshold_ms=9.0)["performance"] == 1
 
 
 @pytest.mark.parametrize(
@@ -130,14 +144,14 @@ def test_pairs_of_one_scheme_are_one():
 
 def test_bad_training():
     with pytest.raises(ValueError, match="at least 20 distinct schemes, not from 1"):
-        surrogate.train({"0101010101010101": 1.0, encoding.complement("0101010101010101"): 2.0})
+        cost_model.train({"0101010101010101": 1.0, encoding.complement("0101010101010101"): 2.0})
     with pytest.raises(ValueError, match="milliseconds above 0"):
-        surrogate.train(dict.fromkeys(encoding.schemes(True), 0.0))
+        cost_model.train(dict.fromkeys(encoding.schemes(True), 0.0))
     good = landscape(0, 0.01, list(encoding.schemes(True)))
     with pytest.raises(ValueError, match="threshold"):
-        surrogate.train(good, threshold_ms=-1)
+        cost_model.train(good, threshold_ms=-1)
     with pytest.raises(ValueError, match="folds"):
-        surrogate.train(good, folds=1)
+        cost_model.train(good, folds=1)
 
 
 def test_segment_costs_know_how_sure_they_are(truth):
@@ -145,7 +159,7 @@ def test_segment_costs_know_how_sure_they_are(truth):
     sums = Additive({c: truth[c] for c in codes[:200]})
     ms, deviation = sums.predict(codes[200:])
     measured = np.array([truth[c] for c in codes[200:]])
-    assert surrogate.rank_correlation(ms, measured) >= 0.9
+    assert cost_model.rank_correlation(ms, measured) >= 0.9
     assert 0.7 < np.std((ms - measured) / np.hypot(deviation, sums.noise_ms)) < 2
     few = Additive({c: truth[c] for c in codes[:12]})
     assert few.predict(codes[200:])[1].mean() > 2 * deviation.mean()
@@ -155,7 +169,9 @@ def test_features_are_of_the_scheme():
     rows = features.matrix(["0101010101010101", "1010000001010101", encoding.complement("1010000001010101")])
     named = [dict(zip(features.NAMES, row)) for row in rows]
     assert named[0]["segments"] == 15 and named[0]["cut 3|4"] == 1 and named[0]["part 2-7"] == 0
-    assert named[1]["hand-written attention"] == 1 and named[1]["segments"] == 10 and (rows[1] == rows[2]).all()
+    assert (
+        named[1]["hand-written attention"] == 1 and named[1]["segments"] == 10 and (rows[1] == rows[2]).all()
+    )
     assert len({tuple(r) for r in features.matrix(list(encoding.schemes(True)))}) == 128
 
 
@@ -169,5 +185,5 @@ def test_rank_correlation_is_spearmans():
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, 50), rng.integers(0, 9, 50)
-    assert surrogate.rank_correlation(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
-    assert surrogate.rank_correlation([1, 1], [1, 2]) == 0
+    assert cost_model.rank_correlation(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+    assert cost_model.rank_correlation([1, 1], [1, 2]) == 0

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from backend.cli import main
-from backend.core.paths import ROOT
-from backend.search import encoding
+from fusescope.cli import main
+from fusescope.core.paths import ROOT
+from fusescope.search import encoding
 
 
 def _call(capsys, *words):
@@ -18,20 +18,28 @@ def _call(capsys, *words):
 
 def _valid(data):
     jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator(json.loads((ROOT / "backend" / "schemas" / "translate.json").read_text())).validate(data)
+    jsonschema.Draft202012Validator(
+        json.loads((ROOT / "backend" / "fusescope" / "schemas" / "translate.json").read_text())
+    ).validate(data)
 
 
 def test_for_people(capsys):
     code, out, err = _call(capsys, "0011111010010110")
     assert code == 0 and err == "" and out.splitlines()[0] == "16022 0 3 2 6 9 10 13 14"
     assert "1-5        fused  QKV bias → head split → scores GEMM with scale → mask → softmax\n" in out
-    assert "canonical   0100000101101001  16745\ncomplement  0100000101101001  16745\n" in out and "hand-written" not in out
+    assert (
+        "canonical   0100000101101001  16745\ncomplement  0100000101101001  16745\n" in out
+        and "hand-written" not in out
+    )
     assert _call(capsys, "16022")[1] == out
 
 
 def test_with_the_attention(capsys):
     _, out, _ = _call(capsys, "1011111010010110")
-    assert "2-7        hand-written attention  head split → " in out and "canonical   1010000001101001  41065" in out
+    assert (
+        "2-7        hand-written attention  head split → " in out
+        and "canonical   1010000001101001  41065" in out
+    )
     assert "nothing is fused with it" in out
 
 
@@ -40,7 +48,9 @@ def test_json(capsys, code):
     status, out, err = _call(capsys, code, "--json")
     data = json.loads(out)
     _valid(data)
-    assert status == 0 and err == "" and data["line"] == encoding.translate(code) and data["value"] == int(code)
+    assert (
+        status == 0 and err == "" and data["line"] == encoding.translate(code) and data["value"] == int(code)
+    )
     assert [i for p in data["parts"] for i in p["operators"]] == list(range(15))
     assert any(p["attention"] for p in data["parts"]) == data["attention"] == (int(code) >= 32768)
     again = json.loads(_call(capsys, data["complement"]["bits"], "--json")[1])
@@ -51,16 +61,18 @@ def test_json(capsys, code):
 def test_no_code(capsys, words):
     code, out, err = _call(capsys, *words)
     assert code == 2 and out == "" and err.count("\n") == 1
-    assert err.startswith("error: a code is exactly 16 characters of 0 and 1, or a decimal value from 0 to 65535, not ")
+    assert err.startswith(
+        "error: a code is exactly 16 characters of 0 and 1, or a decimal value from 0 to 65535, not "
+    )
 
 
 def test_torch_is_not_imported():
     """Neither by the verb nor by any module of the room: the app's process imports these."""
     code = (
         "import sys\n"
-        "from backend.cli import main\n"
+        "from fusescope.cli import main\n"
         "assert main(['translate', '6826']) == 0\n"
-        "import backend.search.unfused\n"
+        "import fusescope.search.scheme.unfused\n"
         "print(sorted({'torch', 'transformers', 'pandas', 'xgboost'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -1,6 +1,7 @@
 """Makes many run folders quickly, for tests and for measuring the library.
 
-python tests/store/make_runs.py FOLDER 10000 100     makes them (where FOLDER has none yet) and says how long queries take
+python tests/store/make_runs.py FOLDER 10000 100     makes them (where FOLDER has none yet) and says how long
+                                                     queries take
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def record(op: str, n: int, impl: str, status: str = "ok") -> dict:
         "reason": None if ok else "planted",
         "accuracy": {"max_abs": 1e-4, "max_rel": 2e-4, "cosine": 1.0, "reference": "float64"},
         "time_ms": {"first": 12.0, "eager": t, "eager_cold": t, "graph": t, "graph_cold": t} if ok else None,
-        "speedup": {"of": "graph", "median": 1.2, "low": 1.1, "high": 1.3, "verdict": "faster"} if ok else None,
+        "speedup": {"of": "graph", "median": 1.2, "low": 1.1, "high": 1.3, "verdict": "faster"}
+        if ok
+        else None,
         "tflops": {"effective": 10.0, "executed": 12.0} if ok else None,
         "gbps": 100.0 if ok else None,
         "throttled": False,
@@ -48,7 +51,14 @@ def make(home: Path, runs: int, records: int) -> None:
         folder = home / run_id
         folder.mkdir(parents=True)
         impls = [IMPLS[k % len(IMPLS)] for k in range(records)]
-        spec = {"op": op, "impls": sorted(set(impls)), "cases": [], "baseline": "eager", "dtype": "float16", "device": "cuda:0"}
+        spec = {
+            "op": op,
+            "impls": sorted(set(impls)),
+            "cases": [],
+            "baseline": "eager",
+            "dtype": "float16",
+            "device": "cuda:0",
+        }
         run = {
             "schema": 1,
             "id": run_id,
@@ -59,7 +69,13 @@ def make(home: Path, runs: int, records: int) -> None:
             "created": 1.7e9 + i,
             "started": 1.7e9 + i,
             "finished": 1.7e9 + i + 9,
-            "progress": {"done": records, "total": records, "message": "", "eta_s": None, "updated": 1.7e9 + i},
+            "progress": {
+                "done": records,
+                "total": records,
+                "message": "",
+                "eta_s": None,
+                "updated": 1.7e9 + i,
+            },
             "environment": {
                 "device_name": ("NVIDIA H200", "NVIDIA GeForce RTX 3090")[i % 2],
                 "torch": "2.11.0",
@@ -67,7 +83,9 @@ def make(home: Path, runs: int, records: int) -> None:
             },
         }
         (folder / "run.json").write_text(json.dumps(run))
-        (folder / "notes.json").write_text(json.dumps({"title": f"sweep {i}", "tags": [f"t{i % 3}"], "notes": ""}))
+        (folder / "notes.json").write_text(
+            json.dumps({"title": f"sweep {i}", "tags": [f"t{i % 3}"], "notes": ""})
+        )
         with open(folder / "results.jsonl", "w") as f:
             for k, impl in enumerate(impls):
                 f.write(json.dumps(record(op, k, impl, "ok" if k % 20 else "wrong")) + "\n")
@@ -77,7 +95,7 @@ def measure(home: Path) -> None:
     """Print how long the library takes over the runs in a folder, with and without its index."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     os.environ["FUSESCOPE_PROFILES"] = str(home)
-    from backend.store import library
+    from fusescope.store import library
 
     def say(what: str, query) -> None:
         begin = time.perf_counter()
@@ -92,7 +110,10 @@ def measure(home: Path) -> None:
     say("filtering runs", lambda: library.runs(op="gemm", status="done", text="h200"))
     say("first look at records, no index", lambda: library.records(op="add", impl="flex"))
     say("filtering records", lambda: library.records(op="softmax", impl="sdpa"))
-    say("filtering records by device", lambda: library.records(op="gemm", device_name="NVIDIA H200", impl="sdpa"))
+    say(
+        "filtering records by device",
+        lambda: library.records(op="gemm", device_name="NVIDIA H200", impl="sdpa"),
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import json
 import pytest
 from make_runs import make
 
-from backend.store import compare, folder
+from fusescope.store import compare, folder
 
 
 @pytest.fixture
@@ -36,7 +36,11 @@ def test_equal_runs_differ_in_nothing(two):
 
 def test_every_difference_is_a_sentence(two):
     a, b = two
-    edit(b, environment={"torch": "2.13.0", "driver": None, "others_on_gpu": [{"pid": 1}]}, spec={"op": "gemm", "cache": "cold"})
+    edit(
+        b,
+        environment={"torch": "2.13.0", "driver": None, "others_on_gpu": [{"pid": 1}]},
+        spec={"op": "gemm", "cache": "cold"},
+    )
     rewrite(b, lambda r: r | {"op": "gemm", "source_hash": "new", "throttled": True})
     rewrite(a, lambda r: r | {"op": "gemm"})
     said = compare.differences(a, b)
@@ -64,7 +68,10 @@ def test_runs_without_a_common_case_say_so(two):
     rewrite(b, lambda r: r | {"dtype": "float32"})
     assert "the two runs have no case in common" in compare.differences(a, b)
     pairs = compare.pairs(a, b)
-    assert set(pairs["a_status"]) | set(pairs["b_status"]) == {"ok", "wrong", "missing"} and pairs["ratio"].isna().all()
+    assert (
+        set(pairs["a_status"]) | set(pairs["b_status"]) == {"ok", "wrong", "missing"}
+        and pairs["ratio"].isna().all()
+    )
 
 
 def test_pairs_tell_faster_slower_and_what_is_missing(two):

@@ -10,10 +10,10 @@ import sys
 import pytest
 from make_runs import record as record_json
 
-from backend.core import paths
-from backend.core.errors import Cancelled, RunError
-from backend.core.records import Record
-from backend.store import files, folder
+from fusescope.core import paths
+from fusescope.core.errors import Cancelled, RunError
+from fusescope.core.records import Record
+from fusescope.store import files, folder
 
 
 def record(n=0, impl="eager"):
@@ -38,7 +38,13 @@ def finished(profiles, records=2):
 def test_a_new_run_is_queued_and_its_name_says_when_and_what(run):
     assert re.fullmatch(r"\d{8}-\d{6}-bench-[0-9a-f]{6}", run.name)
     read = folder.read(run)
-    assert (read.id, read.kind, read.status, read.title, read.spec["op"]) == (run.name, "bench", "queued", "first try", "add")
+    assert (read.id, read.kind, read.status, read.title, read.spec["op"]) == (
+        run.name,
+        "bench",
+        "queued",
+        "first try",
+        "add",
+    )
     assert read.created and not read.recorded and not folder.alive(run)
     with pytest.raises(ValueError, match="a job kind is lower-case"):
         folder.create("../bench", {})
@@ -65,13 +71,18 @@ def test_what_the_writer_writes_is_what_readers_read(run):
     assert folder.read(run).status == "done" and folder.read(run).finished
     assert not folder.alive(run)
     assert sorted(p.name for p in run.iterdir()) == [
-        "artifacts", "log.txt", "notes.json", "results.jsonl", "run.json", "samples.jsonl",
-    ]  # fmt: skip
+        "artifacts",
+        "log.txt",
+        "notes.json",
+        "results.jsonl",
+        "run.json",
+        "samples.jsonl",
+    ]
 
 
 def test_only_one_writer(run):
     writer = folder.Writer(run)
-    code = f"from backend.store import folder; from pathlib import Path; folder.Writer(Path({str(run)!r}))"
+    code = f"from fusescope.store import folder; from pathlib import Path; folder.Writer(Path({str(run)!r}))"
     second = subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, capture_output=True, text=True)
     assert "held by another worker" in second.stderr
     writer.close()
@@ -186,7 +197,11 @@ def test_a_writer_whose_run_was_taken_over_writes_nothing(run):
     writer.state("running")
     files.write_json(run / "run.json", json.loads((run / "run.json").read_text()))  # somebody else's hand
     results = (run / "results.jsonl").read_bytes()
-    for write in (lambda: writer.record(record()), lambda: writer.environment(a=1), lambda: writer.state("done")):
+    for write in (
+        lambda: writer.record(record()),
+        lambda: writer.environment(a=1),
+        lambda: writer.state("done"),
+    ):
         with pytest.raises(RunError, match="taken over"):
             write()
     assert (run / "results.jsonl").read_bytes() == results
@@ -214,12 +229,14 @@ def test_a_line_made_to_exhaust_memory_is_refused(profiles, monkeypatch):
 def test_readers_never_see_half_a_run_json(run):
     writer = folder.Writer(run)
     code = (
-        "import sys, time; from pathlib import Path; from backend.store import folder\n"
+        "import sys, time; from pathlib import Path; from fusescope.store import folder\n"
         "path, seen, end = Path(sys.argv[1]), 0, time.monotonic() + 1.0\n"
         "while time.monotonic() < end: folder.read(path); seen += 1\n"
         "print(seen)"
     )
-    reader = subprocess.Popen([sys.executable, "-c", code, str(run)], cwd=paths.ROOT, stdout=subprocess.PIPE, text=True)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", code, str(run)], cwd=paths.ROOT, stdout=subprocess.PIPE, text=True
+    )
     n = 0
     while reader.poll() is None:
         writer.environment(n=n, filler="x" * (n % 20_000))

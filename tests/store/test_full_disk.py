@@ -1,4 +1,5 @@
-"""A disk that fills up in the middle: a clear sentence, the run marked failed, everything finished still there."""
+"""A disk that fills up in the middle: a clear sentence, the run marked failed, everything finished still
+there."""
 
 import errno
 import os
@@ -7,9 +8,9 @@ import subprocess
 import pytest
 from make_runs import record as record_json
 
-from backend.core.errors import RunError
-from backend.core.records import Record
-from backend.store import folder
+from fusescope.core.errors import RunError
+from fusescope.core.records import Record
+from fusescope.store import folder
 
 
 @pytest.fixture
@@ -17,7 +18,9 @@ def tiny_disk(tmp_path, monkeypatch):
     """profiles/ on a file system of 1 MiB."""
     where = tmp_path / "tiny"
     where.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"a tiny tmpfs cannot be mounted here (needs root): {mounted.stderr.strip()}")
     monkeypatch.setenv("FUSESCOPE_PROFILES", str(where / "profiles"))
@@ -57,7 +60,9 @@ def test_a_full_disk_fails_the_run_clearly_and_loses_nothing(tiny_disk):
     run = folder.read(path)
     assert (run.status, run.reason) == ("failed", "the disk is full")
     assert [r.case["n"] for r in folder.records(path)] == list(range(kept))
-    assert (path / "results.jsonl").read_bytes().endswith(b"\n")  # the line that did not fit was taken back whole
+    assert (
+        (path / "results.jsonl").read_bytes().endswith(b"\n")
+    )  # the line that did not fit was taken back whole
     assert folder.read(other).spec["op"] == "gemm"
 
 

@@ -1,4 +1,5 @@
-"""Listing and filtering over many runs agrees with the folders, follows their changes, and survives its own deletion."""
+"""Listing and filtering over many runs agrees with the folders, follows their changes, and survives its own
+deletion."""
 
 import gzip
 import json
@@ -10,8 +11,8 @@ import time
 import pytest
 from make_runs import make
 
-from backend.core.errors import RunError
-from backend.store import folder, index, library, transfer
+from fusescope.core.errors import RunError
+from fusescope.store import folder, index, library, transfer
 
 
 @pytest.fixture
@@ -53,14 +54,20 @@ def test_listing_is_newest_first_in_pages_with_the_total(runs):
 def test_filters(runs, wanted, count):
     found, total = library.runs(**wanted, limit=100)
     assert total == len(found)
-    by_hand = [r for r in (folder.read(p) for p in runs.iterdir() if (p / "run.json").exists()) if _matches(r, **wanted)]
+    by_hand = [
+        r
+        for r in (folder.read(p) for p in runs.iterdir() if (p / "run.json").exists())
+        if _matches(r, **wanted)
+    ]
     assert {r.id for r in found} == {r.id for r in by_hand}
     if "text" not in wanted:
         assert total == count
 
 
 def _matches(run, kind=None, status=None, op=None, tag=None, text=None, recorded=None):
-    words = " ".join([run.id, run.title, *run.tags, run.status, run.reason or "", run.device_name, str(dict(run.spec))]).lower()
+    words = " ".join(
+        [run.id, run.title, *run.tags, run.status, run.reason or "", run.device_name, str(dict(run.spec))]
+    ).lower()
     return (
         (kind is None or run.kind == kind)
         and (status is None or run.status == status)
@@ -121,7 +128,7 @@ def test_a_live_run_is_listed_as_it_stands(profiles):
 def _record():
     from make_runs import record
 
-    from backend.core.records import Record
+    from fusescope.core.records import Record
 
     return Record.from_json(record("add", 1, "eager"))
 

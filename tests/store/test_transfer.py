@@ -1,4 +1,5 @@
-"""Export and import keep a run whole; a hostile file leaves nothing behind; deleting spares what lives and what is recorded."""
+"""Export and import keep a run whole; a hostile file leaves nothing behind; deleting spares what lives and
+what is recorded."""
 
 import io
 import json
@@ -11,10 +12,12 @@ import zlib
 import pytest
 from make_runs import make
 
-from backend.core.errors import RunError
-from backend.store import folder, library, transfer
+from fusescope.core.errors import RunError
+from fusescope.store import folder, library, transfer
 
-RUN_JSON = json.dumps({"schema": 1, "id": "20260101-000000-bench-abcdef", "kind": "bench", "spec": {}, "status": "done"}).encode()
+RUN_JSON = json.dumps(
+    {"schema": 1, "id": "20260101-000000-bench-abcdef", "kind": "bench", "spec": {}, "status": "done"}
+).encode()
 
 
 @pytest.fixture
@@ -31,7 +34,11 @@ def run(profiles):
 
 
 def files_of(path):
-    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file() and not p.is_symlink()}
+    return {
+        str(p.relative_to(path)): p.read_bytes()
+        for p in path.rglob("*")
+        if p.is_file() and not p.is_symlink()
+    }
 
 
 @pytest.mark.parametrize("name", [None, "copy.zip", "copy.fsrun.tar.gz"])
@@ -45,7 +52,9 @@ def test_a_run_survives_export_delete_and_import(run, tmp_path, name):
     assert folder.read(run) == before and len(folder.records(run)) == 12
     after = files_of(run)
     assert set(whole) - set(after) == {"cancel", ".reserve"}
-    assert {k: v for k, v in after.items() if k != "run.json"} == {k: whole[k] for k in after if k != "run.json"}
+    assert {k: v for k, v in after.items() if k != "run.json"} == {
+        k: whole[k] for k in after if k != "run.json"
+    }
     assert not (run / "artifacts/link").is_symlink()
 
 
@@ -134,7 +143,10 @@ GOOD = ("r/run.json", RUN_JSON)
         ([("r/run.json", b"[]")], "holds list"),
         ([("r/run.json", b"{torn")], "torn or not JSON"),
         ([("r/run.json", b'{"kind": "../x"}')], "no job kind is called"),
-        ([("r/run.json", b'{"kind": "bench", "status": "done", "schema": 1}')], "run.json is not as a run's is: spec|lacks what"),
+        (
+            [("r/run.json", b'{"kind": "bench", "status": "done", "schema": 1}')],
+            "run.json is not as a run's is: spec|lacks what",
+        ),
         ([("r/run.json", RUN_JSON.replace(b'"spec": {}', b'"spec": []'))], "not as a run's is: spec"),
         ([("r/run.json", RUN_JSON.replace(b'"done"', b'"great"'))], "status 'great'"),
         ([("r/run.json", RUN_JSON.replace(b'"spec"', b'"created": "now", "spec"'))], "created"),
@@ -179,7 +191,9 @@ def test_zip_links_and_lying_sizes(profiles, tmp_path):
     assert os.listdir(profiles) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"not an archive", b"PK\x03\x04 torn", zlib.compress(b"x"), os.urandom(300)])
+@pytest.mark.parametrize(
+    "content", [b"", b"not an archive", b"PK\x03\x04 torn", zlib.compress(b"x"), os.urandom(300)]
+)
 def test_what_is_no_archive(profiles, tmp_path, content):
     file = tmp_path / "x.fsrun.tar.gz"
     file.write_bytes(content)

@@ -16,7 +16,9 @@ def norm_before_residual(x, bias, residual, weight, shift, eps):
 def norm_corrected(x, bias, residual, weight, shift, eps):
     """The variance divided by n - 1."""
     s = (x + bias + residual).double()
-    return ((s - s.mean(-1, keepdim=True)) / (s.var(-1, keepdim=True) + eps).sqrt() * weight + shift).to(x.dtype)
+    return ((s - s.mean(-1, keepdim=True)) / (s.var(-1, keepdim=True) + eps).sqrt() * weight + shift).to(
+        x.dtype
+    )
 
 
 def gelu_by_sigmoid(x, bias, approximate):
@@ -82,7 +84,9 @@ def embedding_without_type(word_ids, position_ids, type_ids, word, position, typ
     return layer_norm(embedding(word_ids, word) + embedding(at, position), word.shape[1:], weight, shift, eps)
 
 
-def embedding_that_ignores_position_ids(word_ids, position_ids, type_ids, word, position, type_, weight, shift, eps):
+def embedding_that_ignores_position_ids(
+    word_ids, position_ids, type_ids, word, position, type_, weight, shift, eps
+):
     s = embedding(word_ids, word) + position[: word_ids.shape[-1]] + embedding(type_ids, type_)
     return layer_norm(s, word.shape[1:], weight, shift, eps)
 

@@ -4,8 +4,11 @@ import torch
 
 
 def fp16_accumulation(a, b):
-    """Partial sums rounded to the storage type every 16 terms, as a kernel with 16-bit accumulators has them."""
-    total = torch.zeros((*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=torch.float16)
+    """Partial sums rounded to the storage type every 16 terms, as a kernel with 16-bit accumulators has
+    them."""
+    total = torch.zeros(
+        (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=torch.float16
+    )
     for p in range(0, a.shape[-1], 16):
         total = (total.float() + a[..., p : p + 16].float() @ b[..., p : p + 16, :].float()).half()
     return total.to(a.dtype)

@@ -1,4 +1,5 @@
-"""Softmax and LayerNorm that are wrong on purpose, with the operators' signature: every one must be caught."""
+"""Softmax and LayerNorm that are wrong on purpose, with the operators' signature: every one must be
+caught."""
 
 import torch
 

@@ -1,8 +1,9 @@
-"""Attention with one mistake each, of the kinds that published kernels have made: every one must be caught, ``right`` must pass."""
+"""Attention with one mistake each, of the kinds that published kernels have made: every one must be caught,
+``right`` must pass."""
 
 import torch
 
-from backend.ops.attention import attention, prepare
+from fusescope.ops.attention import attention, prepare
 
 
 def right(q, k, v, mask=None, *, bias=None, scale=None):

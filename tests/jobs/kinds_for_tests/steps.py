@@ -1,4 +1,5 @@
-"""A job of small steps, each of which can go wrong in a way that the spec names. Records are timed by nothing: fixed figures."""
+"""A job of small steps, each of which can go wrong in a way that the spec names. Records are timed by
+nothing: fixed figures."""
 
 import ctypes
 import os
@@ -6,7 +7,7 @@ import signal
 import sys
 import time
 
-from backend.core.records import Record, Time, Times, case_key
+from fusescope.core.records import Record, Time, Times, case_key
 
 TITLE = "Steps for tests"
 
@@ -39,7 +40,11 @@ def run(spec, reporter):
         time.sleep(spec["pause_s"])
         _take(step, reporter)
         reporter.samples(name, "me", "eager", [1.0, 2.0])
-        reporter.record(Record("steps", "me", {"n": n}, "float32", "cpu", "ok", time_ms=Times(eager=Time(1, 1, 1, 10, True))))
+        reporter.record(
+            Record(
+                "steps", "me", {"n": n}, "float32", "cpu", "ok", time_ms=Times(eager=Time(1, 1, 1, 10, True))
+            )
+        )
     reporter.progress(total, total, "all steps")
 
 

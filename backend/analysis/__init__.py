@@ -1,1 +1,0 @@
-"""Occupancy, roofline, statistics, accuracy figures, hardware peaks with sources, estimates: numbers in, numbers out; no torch."""

@@ -1,1 +1,0 @@
-"""Charts: records and tables in, plotly figures out. One file a chart; template.py is what they all share. No torch, no streamlit."""

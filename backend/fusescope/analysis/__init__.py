@@ -1,0 +1,2 @@
+"""Occupancy, roofline, statistics, accuracy figures, hardware peaks with sources, estimates: numbers in,
+numbers out; no torch."""

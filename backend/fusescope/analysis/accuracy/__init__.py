@@ -1,0 +1,1 @@
+"""How far results lie from their reference: sums, error figures, growth along depth."""

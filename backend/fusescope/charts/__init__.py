@@ -1,0 +1,2 @@
+"""Charts: records and tables in, plotly figures out. One file a chart; template.py is what they all share. No
+torch, no streamlit."""

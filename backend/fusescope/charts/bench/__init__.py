@@ -1,0 +1,1 @@
+"""Charts of operator comparisons: speed-up, sweeps, roofline, accuracy, history."""

@@ -1,0 +1,243 @@
+"""Attention over many masks and shapes: our best kernel against the best peer of each cell, the worst cells
+first."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+from fusescope.charts.colours import kind, short
+from fusescope.core.records import Record
+
+_ROW, _MOST = 24, 60  # pixels a cell of the list; cells in it
+_SCALES = {  # blue, the page, orange, as on the overview of a run
+    "light": ((0.0, "#8DBBE0"), (0.5, "#FFFFFF"), (1.0, "#F5AE6E")),
+    "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
+}
+_DENSE = ("full", "causal")
+_NOT_PEERS = ("composed",)  # made of this project's own operators
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One mask on one shape (and dtype and device): times in ms by ``mode``; ratio is best peer over ours,
+    above 1 = ours is faster."""
+
+    mask: str
+    shape: str
+    size: int
+    dtype: str
+    mode: str
+    ours: str
+    ours_ms: float
+    peer: str
+    peer_ms: float
+    tflops: float
+    executed_tflops: float
+
+    @property
+    def ratio(self) -> float:
+        return self.peer_ms / self.ours_ms
+
+
+def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
+    """A cell for each case that has a right record of ours and of a peer in this mode, smallest shape first,
+    in the order of records.
+
+    Of several records of one implementation on a case the last counts; "auto" is one of ours.
+    """
+    found: dict[tuple, dict[str, Record]] = {}
+    for r in records:
+        if (
+            r.op == "attention"
+            and r.status == "ok"
+            and getattr(r.time_ms, mode) is not None
+            and r.impl not in _NOT_PEERS
+        ):
+            found.setdefault((r.case_key, r.dtype), {})[r.impl] = r
+    made = []
+    for group in found.values():
+        ours = [r for r in group.values() if kind(r.impl) == "ours"]
+        peers = [r for r in group.values() if kind(r.impl) == "peer"]
+        if ours and peers:
+            best, rival = (min(some, key=lambda r: getattr(r.time_ms, mode).median) for some in (ours, peers))
+            made.append(_cell(best, rival, mode))
+    return sorted(made, key=lambda c: c.size)
+
+
+def _cell(best: Record, rival: Record, mode: str) -> Cell:
+    c = best.case
+    shape = (
+        f"{c['batch']}×{c['heads']}×{c['seq']}"
+        + (f"/{c['seq_k']}" if c["seq_k"] != c["seq"] else "")
+        + f"×{c['head_dim']}"
+    )
+    extra = f" + {c['bias']} bias" if c.get("bias", "none") != "none" else ""
+    ms = getattr(best.time_ms, mode).median
+    main = getattr(best.time_ms, best.main_mode).median  # what the record's rates are of
+    return Cell(
+        c["mask"] + extra,
+        shape,
+        c["batch"] * c["heads"] * c["seq"] * c["seq_k"],
+        best.dtype,
+        mode,
+        best.impl,
+        ms,
+        rival.impl,
+        getattr(rival.time_ms, mode).median,
+        best.tflops.effective * main / ms,
+        best.tflops.executed * main / ms,
+    )
+
+
+def geometric_mean(some: Iterable[Cell]) -> float | None:
+    """Of the ratios; None without a cell."""
+    logs = [math.log(c.ratio) for c in some]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
+    """A table of ratios in colour, masks down and shapes across: how many times as fast as the best peer,
+    around 1.0."""
+    if not some:
+        return template.empty("No case yet that one of ours and a peer were both measured on.", theme)
+    rows, columns = (
+        list(dict.fromkeys(_short_mask(c.mask) for c in some)),
+        list(dict.fromkeys(c.shape for c in some)),
+    )
+    at = {(_short_mask(c.mask), c.shape): c for c in some}
+    grid = [[at.get((row, column)) for column in columns] for row in rows]
+    fig = template.figure("Times as fast as the best peer", subtitle, theme, height=150 + 34 * len(rows))
+    fig.add_heatmap(
+        x=columns,
+        y=rows,
+        z=[[None if i is None else math.log2(i.ratio) for i in line] for line in grid],
+        text=[["" if i is None else numbers.narrow(i.ratio) for i in line] for line in grid],
+        texttemplate="%{text}",
+        textfont=dict(size=9),
+        customdata=[[None if i is None else _hover(i) for i in line] for line in grid],
+        hovertemplate="%{customdata}<extra></extra>",
+        colorscale=_SCALES[theme],
+        zmid=0,
+        zmin=-3,
+        zmax=3,
+        showscale=False,
+        xgap=2,
+        ygap=2,
+        hoverongaps=False,
+    )
+    names = [re.sub(r"^(\w+)[:-](?=\w)", r"\1<br>", row.removesuffix(".npz")) for row in rows]
+    fig.update_yaxes(
+        autorange="reversed", showgrid=False, tickvals=rows, ticktext=names, tickfont=dict(size=11)
+    )
+    fig.update_xaxes(
+        title_text="batch × heads × sequence × head size", showgrid=False, type="category", tickangle=-45
+    )
+    return fig
+
+
+def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
+    """A dot a cell, the lowest ratio on top, named with the two implementations; at most 60 cells."""
+    if not some:
+        return template.empty("No case yet that one of ours and a peer were both measured on.", theme)
+    chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
+    c = template.THEMES[theme]
+    names = [f"{_short_mask(i.mask)}  {i.shape}" for i in chosen]
+    fig = template.figure("The worst cells first", subtitle, theme, height=120 + _ROW * len(chosen))
+    fig.add_scatter(
+        x=[i.ratio for i in chosen],
+        y=names,
+        mode="markers+text",
+        text=[f"  {short(i.ours)} / {short(i.peer)}" for i in chosen],
+        textposition="middle right",
+        textfont=dict(size=11, color=c["muted"]),
+        hovertemplate="%{customdata}<extra></extra>",
+        customdata=[_hover(i) for i in chosen],
+        marker=dict(
+            size=9,
+            color=["#0072B2" if i.ratio < 1 else "#D55E00" for i in chosen],
+            symbol=["x" if i.ratio < 1 else "circle" for i in chosen],
+        ),
+    )
+    fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5), layer="below")
+    axis = template.ratio_axis(
+        [*(i.ratio for i in chosen), 1.6 * max(i.ratio for i in chosen)]
+    )  # names stand right of their dots
+    fig.update_xaxes(**axis, title_text="times as fast as the best peer (log)")
+    fig.update_yaxes(autorange="reversed", automargin=True, type="category")
+    return fig
+
+
+def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: str = "light") -> go.Figure:
+    """TFLOP/s of our best kernel a cell, over live elements and over executed tiles, against the measured
+    matrix rate (TFLOP/s)."""
+    if not some:
+        return template.empty("No case yet that one of ours and a peer were both measured on.", theme)
+    names = [f"{_short_mask(i.mask)}  {i.shape}" for i in some]
+    c = template.THEMES[theme]
+    fig = template.figure("Rate of our best kernel", subtitle, theme, height=130 + _ROW * len(some))
+    for name, values, symbol in (
+        ("live elements", [i.tflops for i in some], "circle"),
+        ("executed tiles", [i.executed_tflops for i in some], "circle-open"),
+    ):
+        fig.add_scatter(
+            x=values,
+            y=names,
+            mode="markers",
+            name=name,
+            marker=dict(size=9, color="#D55E00", symbol=symbol),
+            customdata=[_hover(i) for i in some],
+            hovertemplate="%{x:.3g} TFLOP/s<br>%{customdata}<extra>" + name + "</extra>",
+        )
+    top = max(i.executed_tflops for i in some)
+    if ceiling:
+        fig.add_vline(x=ceiling, line=dict(color=c["ink"], width=1.5, dash="dash"))
+        said = f"measured in a large product: {numbers.three(ceiling)} TFLOP/s"
+        fig.add_annotation(
+            x=ceiling, y=1, yref="paper", text=said, showarrow=False, xanchor="right", yanchor="bottom"
+        )
+    fig.update_xaxes(range=[0, 1.08 * max(top, ceiling or 0)], title_text="TFLOP/s")
+    fig.update_yaxes(autorange="reversed", automargin=True, type="category")
+    fig.update_layout(showlegend=True, legend=dict(orientation="h", yref="container", y=0, yanchor="bottom"))
+    return fig
+
+
+def words(some: list[Cell]) -> str:
+    """Geometric means of all cells and of masks that leave elements out, cells lost, and the worst of them in
+    one sentence."""
+    if not some:
+        return "No case yet that one of ours and a peer were both measured on."
+    lost = sorted((c for c in some if c.ratio < 1), key=lambda c: c.ratio)
+    sparse = [c for c in some if c.mask.split(" + ")[0] not in _DENSE]
+    text = f"{numbers.ratio(geometric_mean(some))} in the geometric mean over {len(some)} cells"
+    if 0 < len(sparse) < len(some):
+        text += f", {numbers.ratio(geometric_mean(sparse))} over the {len(sparse)} of masks other than {' and '.join(_DENSE)}"
+    if not lost:
+        return text + "; no cell is slower than its best peer."
+    worst = lost[0]
+    return (
+        text
+        + f"; slower in {len(lost)}, at worst {numbers.ratio(worst.ratio)} ({worst.mask}, {worst.shape}, against {short(worst.peer)})."
+    )
+
+
+def _short_mask(text: str) -> str:
+    """Without the path of a file."""
+    return text.rsplit("/", 1)[-1] if text.startswith("file:") else text
+
+
+def _hover(c: Cell) -> str:
+    lines = [
+        f"<b>{_short_mask(c.mask)}</b> {c.shape}, {c.dtype}",
+        f"{short(c.ours)} {numbers.time(c.ours_ms)}",
+    ]
+    lines += [
+        f"best peer: {short(c.peer)} {numbers.time(c.peer_ms)}",
+        f"{numbers.ratio(c.ratio)}, {template.mode_words(c.mode)}",
+    ]
+    return "<br>".join(lines)

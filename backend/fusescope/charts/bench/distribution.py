@@ -1,0 +1,88 @@
+"""Raw samples of one case as they were taken: every dot a sample, cold beside warm, so that two humps are
+seen as two humps."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+from fusescope.charts.colours import colour, short
+
+_MOST_DOTS = 400
+"""Dots drawn a row; more cannot be told apart and slow the page. The histogram line uses all samples."""
+_ROW = 62  # pixels a row takes with the line above it
+
+
+def strips(
+    samples: list[dict], modes: tuple[str, ...], subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """One row an implementation and mode. ``samples``: lines of samples.jsonl of one case (impl, mode,
+    ms)."""
+    rows = [s for s in samples if s["mode"] in modes and s["ms"]]
+    if not rows:
+        return template.empty("No raw samples were kept for this case.", theme)
+    c = template.THEMES[theme]
+    rows.sort(key=lambda s: (float(np.median(s["ms"])), s["mode"]), reverse=True)
+    unit, factor = numbers.time_unit(float(np.median(s["ms"])) for s in rows)
+    fig = template.figure("Time of every sample", subtitle, theme, height=122 + _ROW * len(rows))
+    named = {}
+    for y, row in enumerate(rows):
+        values = np.asarray(row["ms"], float) * factor
+        cold = row["mode"].endswith("cold")
+        outline = _outline(values, y)
+        fig.add_scatter(
+            x=outline[0],
+            y=outline[1],
+            mode="lines",
+            line=dict(color=colour(row["impl"]), width=1),
+            fill="toself",
+            opacity=0.5,
+            hoverinfo="skip",
+        )
+        shown = (
+            values
+            if len(values) <= _MOST_DOTS
+            else values[np.linspace(0, len(values) - 1, _MOST_DOTS).astype(int)]
+        )
+        # Height within a row is the order of sampling, so a drift shows as a slope.
+        fig.add_scatter(
+            x=shown,
+            y=y - 0.06 - 0.3 * np.linspace(0, 1, len(shown)),
+            mode="markers",
+            marker=dict(
+                color=colour(row["impl"]), size=5, opacity=0.65, symbol="circle-open" if cold else "circle"
+            ),
+            hovertemplate=f"<b>{short(row['impl'])}</b> {template.mode_words(row['mode'])}<br>%{{x:.4g}} {unit}, n = {len(values)}<extra></extra>",
+        )
+        middle = float(np.median(values))
+        fig.add_scatter(
+            x=[middle, middle],
+            y=[y - 0.36, y + 0.36],
+            mode="lines",
+            line=dict(color=c["ink"], width=1.6),
+            hoverinfo="skip",
+        )
+        name = f"{short(row['impl'])} {'cold' if cold else 'warm'}"
+        named[y] = name, f"{numbers.three(middle)} {unit}"
+    template.row_words(fig, named, round(0.52 * _ROW), theme)
+    fig.update_yaxes(showticklabels=False, range=[-0.45, len(rows) - 0.35], showgrid=False, ticks="")
+    fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
+    everything = np.concatenate([np.asarray(s["ms"], float) * factor for s in rows])
+    fig.update_xaxes(**template.plain_log(float(everything.min()), float(everything.max())))
+    fig.update_layout(margin=dict(l=8, r=16, b=50))
+    return fig
+
+
+def _outline(values: np.ndarray, y: float) -> tuple[np.ndarray, np.ndarray]:
+    """A histogram over the logarithm as a closed outline above the row's base line, 0.36 high at its peak."""
+    logs = np.log(values)
+    spread = max(logs.max() - logs.min(), 1e-3)
+    counts, edges = np.histogram(
+        logs,
+        bins=min(48, max(8, int(np.sqrt(len(values)) * 2))),
+        range=(logs.min() - spread * 0.02, logs.max() + spread * 0.02),
+    )
+    heights = y + 0.36 * counts / counts.max()
+    x = np.exp(np.repeat(edges, 2))
+    return x, np.concatenate([[y], np.repeat(heights, 2), [y]])

@@ -1,0 +1,50 @@
+"""New against old: the same kernel on the same cases before and after an edit of its source."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import plotly.graph_objects as go
+
+from fusescope.charts import template
+from fusescope.charts.bench import speedup
+from fusescope.charts.colours import short
+from fusescope.core.records import Record, Run, Speedup
+
+_SURE = 0.01
+
+
+def names(old_run: Run, impl: str) -> tuple[str, str]:
+    """What the two are called: ("v3_x now", "v3_x 10:42")."""
+    clock = template.date(old_run.finished or old_run.started or old_run.created).rpartition(" ")[2]
+    return f"{short(impl)} now", f"{short(impl)} {clock}"
+
+
+def compare(new: Record, old: Record) -> Speedup | None:
+    """Old / new of the two medians. The runs were not sampled in turn, so the interval is the widest the two
+    intervals allow.
+
+    None where one of them has no time, or they have none of the same mode.
+    """
+    if not new.main_mode or not old.time_ms:
+        return None
+    after, before = getattr(new.time_ms, new.main_mode), getattr(old.time_ms, new.main_mode)
+    if before is None:
+        return None
+    low, high = before.low / after.high, before.high / after.low
+    verdict = "faster" if low > 1 + _SURE else "slower" if high < 1 - _SURE else "cannot tell"
+    return Speedup(new.main_mode, before.median / after.median, low, high, verdict)
+
+
+def bars(
+    new: list[Record], old: list[Record], old_run: Run, impl: str, subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """One bar: now over before, for one case (each list holds that case's record of the kernel)."""
+    if not new or not old:
+        return template.empty(f"{short(impl)} has no record on both sides of the edit for this case.", theme)
+    now, then = names(old_run, impl)
+    if new[0].status == "ok":
+        after = dataclasses.replace(new[0], impl=now, speedup=compare(new[0], old[0]))
+    else:
+        after = dataclasses.replace(new[0], impl=now)
+    return speedup.bars([after, dataclasses.replace(old[0], impl=then, speedup=None)], then, subtitle, theme)

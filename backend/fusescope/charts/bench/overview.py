@@ -1,0 +1,167 @@
+"""Speed-up over the baseline in every case at once: a cell an implementation and case, coloured and written,
+never by colour alone."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+from fusescope.charts.bench.speedup import hover, verdict
+from fusescope.charts.colours import short
+from fusescope.charts.tables import cases, varying
+from fusescope.core.records import Record
+
+# blue, the page, orange: apart under every common colour-vision deficiency; text keeps its contrast on all of
+# it
+_SCALES = {
+    "light": ((0.0, "#8DBBE0"), (0.5, "#FFFFFF"), (1.0, "#F5AE6E")),
+    "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
+}
+_FULL = 4.0  # doublings to full colour: 16 times as fast, or as slow
+_TALL = 12  # rows above which columns are named at the top
+_ROW = 34
+_MANY = 9  # columns above which a cell of the narrowest chart has no room for sign and number side by side
+_NAMED = 3  # parameters that fit into the title
+_SIGNS = {"faster": "▲", "slower": "▼", "cannot tell": "≈"}
+_SHORT = {
+    "unsupported": "–",
+    "out of memory": "oom",
+    "timed out": "time",
+    "wrong": "✗",
+    "crashed": "fail",
+    "error": "fail",
+    "not compared": "?",
+}
+
+
+def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str = "light") -> go.Figure:
+    """A table of colours: ``records`` of several cases, one implementation a row and one case a column, or
+    the reverse where there are more cases or their names are long. ▲ faster, ▼ slower, ≈ cannot tell; what
+    has no speed-up says why.
+    """
+    if not records:
+        return template.empty("No record yet.", theme)
+    c = template.THEMES[theme]
+    keys, groups = varying(records), cases(records)
+    names = [re.sub(r"file:\S*/", "", name) for name in groups]  # of a mask's file the name is enough
+    many = len({r.impl for r in records}) > _MANY
+    if many and len(keys) <= _NAMED:  # the title names them, and cells need the width
+        names = [_values(name) for name in names]
+    else:
+        names = [
+            name.removeprefix(f"{keys[0]}=") if len(keys) == 1 else name.replace(", ", "<br>")
+            for name in names
+        ]
+    found = {(r.impl, at): r for at, rows in enumerate(groups.values()) for r in rows}
+    impls = sorted({r.impl: None for r in records}, key=lambda impl: _middle(impl, found, baseline))
+    down = len(names) > max(8, len(impls)) or any("<br>" in n for n in names)
+    grid = [[found.get((impl, at)) for at in range(len(names))] for impl in impls]
+    labels = [f"<b>{short(i)}</b>" if i == baseline else short(i)[:22] for i in impls]
+    if down:
+        grid, rows, columns = (
+            [list(row[::-1]) for row in zip(*grid, strict=True)][::-1],
+            names[::-1],
+            labels[::-1],
+        )
+    else:
+        rows, columns = labels, names
+    mode = next((r.speedup.of for r in records if r.speedup), None)
+    told = " · ".join(p for p in (subtitle, template.mode_words(mode) if mode else "") if p)
+    lines = [told, _same(records, keys), "▲ faster, ▼ slower, ≈ cannot tell, ✗ wrong, – unsupported"]
+    by = f" by {', '.join(keys) if len(keys) <= _NAMED else 'case'}" if keys else ""
+    tall = _ROW + 15 * max(n.count("<br>") for n in rows)
+    fig = template.figure(
+        f"Speed-up over {short(baseline)}{by}",
+        "<br>".join(line for line in lines if line),
+        theme,
+        height=150 + tall * len(rows),
+    )
+    fig.add_heatmap(
+        z=[[_colour(r, baseline) for r in row] for row in grid],
+        zmin=-_FULL,
+        zmax=_FULL,
+        colorscale=_SCALES[theme],
+        x=list(range(len(columns))),
+        y=list(range(len(rows))),
+        xgap=2,
+        ygap=2,
+        showscale=False,
+        text=[[_text(r, baseline, many) for r in row] for row in grid],
+        texttemplate="%{text}",
+        textfont=dict(size=12 if len(columns) <= 6 else 9 if many else 11, color=c["ink"]),
+        customdata=[[hover(r, baseline) if r else "not measured" for r in row] for row in grid],
+        hovertemplate="%{customdata}<extra></extra>",
+        hoverongaps=True,
+    )
+    plain = dict(showgrid=False, ticks="", linecolor="rgba(0,0,0,0)")
+    fig.update_xaxes(  # a slanted name may stand out at the right: plotly would leave the last one out
+        **plain,
+        tickvals=list(range(len(columns))),
+        ticktext=columns,
+        autotickangles=[0, -35, -60],
+        ticklabeloverflow="allow",
+    )
+    if len(rows) > _TALL:  # the names would stand below the screen's edge
+        fig.update_xaxes(side="top")
+        room = 90 if many else 50  # many stand steeper
+        fig.update_layout(margin_t=(fig.layout.margin.t or 80) + room, height=fig.layout.height + room)
+    fig.update_yaxes(
+        **plain,
+        tickvals=list(range(len(rows))),
+        ticktext=[f"{r} " for r in rows],
+        tickfont=dict(size=11 if many else 13),
+    )
+    return fig
+
+
+def _values(name: str) -> str:
+    """A case's name without its parameters' names, long values on lines of their own: "16,
+    2048<br>sliding_window<br>right=0"."""
+    lines = [""]
+    for text in (part.partition("=")[2] for part in name.split(", ")):
+        lines += [""] * bool(lines[-1] and len(lines[-1] + text) > 12)
+        lines[-1] += ", " * bool(lines[-1]) + text.replace(":", "<br>")
+    return "<br>".join(lines)
+
+
+def _value(record: Record | None, baseline: str) -> float | None:
+    if record is None or record.status != "ok":
+        return None
+    return 1.0 if record.impl == baseline else record.speedup.median if record.speedup else None
+
+
+def _middle(impl: str, found: dict, baseline: str) -> float:
+    """The geometric mean of its speed-ups, by which rows are ordered; nothing to show comes last, which is
+    lowest."""
+    values = [v for (i, _), r in found.items() if i == impl and (v := _value(r, baseline)) and v > 0]
+    return sum(map(math.log, values)) / len(values) if values else -math.inf
+
+
+def _colour(record: Record | None, baseline: str) -> float | None:
+    value = _value(record, baseline)
+    if value is None or value <= 0:
+        return 0.0  # the page's own colour; a missing value would lose its text
+    # What cannot be told from the baseline carries no colour, whatever its median.
+    return 0.0 if verdict(record, baseline) == "cannot tell" else max(-_FULL, min(_FULL, math.log2(value)))
+
+
+def _text(record: Record | None, baseline: str, many: bool) -> str:
+    if record is None:
+        return ""
+    word, value = verdict(record, baseline), _value(record, baseline)
+    if value is None:
+        return _SHORT.get(word, word)
+    figure = (
+        numbers.narrow(value) if many else f"{value:.{3 if value < 0.0995 else 2 if value < 9.995 else 0}f}"
+    )
+    return "1" if record.impl == baseline else f"{_SIGNS.get(word, '')}{'<br>' if many else ''}{figure}"
+
+
+def _same(records: list[Record], keys: list[str]) -> str:
+    """What all cases have in common, in words."""
+    first = dict(records[0].case)
+    alike = {k: v for k, v in first.items() if k not in keys and all(r.case.get(k) == v for r in records)}
+    return template.case_words_of(alike)

@@ -1,0 +1,118 @@
+"""A swept parameter on the x axis: latency, speed-up or rate as a curve an implementation, on logarithmic
+axes."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+from fusescope.charts.bench.speedup import STATUS_WORDS, hover
+from fusescope.charts.colours import colour, kind, short
+from fusescope.charts.tables import varying_values
+from fusescope.core.records import Record
+
+QUANTITIES = {
+    "speed-up": "times as fast as {baseline} (log)",
+    "latency": "time of a call ({unit}), log",
+    "TFLOP/s": "effective TFLOP/s, log",
+    "GB/s": "GB/s, log",
+}
+
+
+def swept_key(records: list[Record]) -> str | None:
+    """The one number that changes from case to case; None where nothing does, or where several change
+    independently."""
+    changing = varying_values([dict(r.case) for r in records])
+    key = next(iter(changing), None)
+    numeric = key and all(isinstance(v, int | float) and not isinstance(v, bool) for v in changing[key])
+    return key if numeric and len(changing) == 1 else None
+
+
+def curves(
+    records: list[Record], key: str, quantity: str, baseline: str, subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """One curve an implementation over ``case[key]``; ``quantity`` is one of ``QUANTITIES``. Gaps are where a
+    record failed."""
+    if quantity not in QUANTITIES:
+        raise ValueError(f"quantity is one of {', '.join(QUANTITIES)}, not {quantity!r}")
+    c = template.THEMES[theme]
+    unit, factor = numbers.time_unit(_time(r)[1] for r in records if r.main_mode)
+    impls = list(dict.fromkeys(r.impl for r in records))
+    title = {"speed-up": f"Speed-up over {short(baseline)}", "latency": "Latency"}.get(quantity, quantity)
+    mode = next((r.main_mode for r in records if r.main_mode), None)
+    fig = template.figure(
+        f"{title} by {key}",
+        " · ".join(p for p in (subtitle, template.mode_words(mode)) if p),
+        theme,
+        height=440,
+    )
+    ends, middles, bounds = [], [], []
+    for impl in impls:
+        rows = sorted((r for r in records if r.impl == impl), key=lambda r: r.case[key])
+        points = [(r, _value(r, quantity, baseline, factor)) for r in rows]
+        drawn = [(r, v) for r, v in points if v]
+        middles += [v[1] for _, v in drawn]
+        bounds += [x for _, v in drawn for x in (v[0], v[2])]
+        if not drawn:
+            continue
+        x = [r.case[key] for r, _ in points]
+        fig.add_scatter(
+            x=x,
+            y=[v[1] if v else None for _, v in points],
+            mode="lines+markers",
+            name=short(impl),
+            connectgaps=False,
+            line=dict(
+                color=colour(impl),
+                width=2.6 if kind(impl) != "peer" else 2,
+                dash="dash" if impl == baseline else "solid",
+            ),
+            marker=dict(size=8, symbol="square" if kind(impl) == "peer" else "circle"),
+            error_y=dict(
+                type="data",
+                symmetric=False,
+                thickness=1.2,
+                width=4,
+                color=colour(impl),
+                array=[v[2] - v[1] if v else 0 for _, v in points],
+                arrayminus=[v[1] - v[0] if v else 0 for _, v in points],
+            ),
+            hovertext=[hover(r, baseline) for r, _ in points],
+            hoverinfo="text",
+        )
+        ends.append((drawn[-1][1][1], impl, "━"))
+    if not ends:
+        words = sorted({STATUS_WORDS[r.status] for r in records})
+        return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
+    low, high = template.within(middles, bounds)
+    template.end_labels(
+        fig, ends, *((min(low, 0.8), max(high, 1.25)) if quantity == "speed-up" else (low, high))
+    )
+    fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title_text=f"{key} (log)")
+    y = template.ratio_axis(middles, bounds) if quantity == "speed-up" else template.plain_log(low, high)
+    fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
+    if quantity == "speed-up":
+        fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))
+    fig.update_layout(margin=dict(l=8, r=150, b=50))
+    return fig
+
+
+def _time(record: Record):
+    t = getattr(record.time_ms, record.main_mode)
+    return t.low, t.median, t.high
+
+
+def _value(record: Record, quantity: str, baseline: str, factor: float) -> tuple[float, float, float] | None:
+    """(low, median, high) of the quantity, None where the record has none."""
+    if record.status != "ok":
+        return None
+    if quantity == "speed-up":
+        if record.impl == baseline:
+            return 1.0, 1.0, 1.0
+        s = record.speedup
+        return (s.low, s.median, s.high) if s else None
+    low, middle, high = _time(record)
+    if quantity == "latency":
+        return low * factor, middle * factor, high * factor
+    rate = (record.tflops.effective if record.tflops else None) if quantity == "TFLOP/s" else record.gbps
+    return (rate * middle / high, rate, rate * middle / low) if rate else None

@@ -1,0 +1,51 @@
+"""Names that strangers gave, as text on a chart: plotly reads a small HTML in every text, and a kernel's name
+is full of < and >."""
+
+from __future__ import annotations
+
+import html
+import zlib
+
+from fusescope.analysis.kernel_names import base
+
+_HUES = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#B75A92",
+    "#8A7A00",
+    "#56A0C9",
+    "#A8501F",
+    "#5B6FB5",
+    "#3E8E6E",
+    "#C0507A",
+    "#7D8590",
+)
+"""Okabe and Ito's palette, darkened where a contrast of 3:1 to either page asks for it, and some between."""
+
+
+def plain(name: object, most: int = 90) -> str:
+    """The name as the characters it is made of, cut in the middle where it is longer than ``most``."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in str(name)).split())
+    if len(text) > most:
+        text = text[: most * 2 // 3 - 1] + "…" + text[-(most // 3) :]
+    return html.escape(text, quote=False)
+
+
+def label(name: object, most: int = 40) -> str:
+    """A kernel's own name without return type, namespaces, template arguments and parameters: what fits on a
+    bar. An operator's name (aten::mm) has no such parts and stays whole."""
+    text = str(name)
+    return plain(base(text) if "(" in text or "<" in text else text, most)
+
+
+def hue(name: object) -> str:
+    """One colour a name, the same everywhere: of a kernel, that of its function."""
+    return _HUES[zlib.crc32(base(str(name)).encode(errors="replace")) % len(_HUES)]
+
+
+def text_on(colour: str) -> str:
+    """Black or white, whichever has the higher contrast on #RRGGBB (WCAG 2's relative luminance)."""
+    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return "#FFFFFF" if 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.179 else "#14181D"

@@ -1,0 +1,1 @@
+"""Charts of fusion schemes, sweeps, searches and the cost model."""

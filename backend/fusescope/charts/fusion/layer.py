@@ -1,0 +1,125 @@
+"""The layer as a graph from top to bottom: 15 operators, boxed by segment and coloured by what makes the
+segment; what skips ahead, beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+
+MAKERS = {"torch": "plain torch", "inductor": "torch.compile"}
+"""Words for what is no hand-written kernel; the name of any other maker is a kernel of ours."""
+_COLOURS = {"light": ("#E08A3C", "#7FB2DA", "#B9C2CC"), "dark": ("#B4602A", "#2F6690", "#4C5764")}
+_ROW = 27  # pixels of an operator
+_LEFT, _RIGHT = 0.15, 0.64  # of the width: the boxes; skipping values are drawn left of them, words right
+
+
+@dataclass(frozen=True)
+class Part:
+    """A segment as drawn: its operators with their names, what makes it, and what it costs at least."""
+
+    numbers: Sequence[int]
+    names: Sequence[str]
+    how: str
+    flop: float
+    bytes: float
+
+
+def graph(
+    parts: Sequence[Part],
+    edges: Sequence[tuple[int, int, str]],
+    residual: int,
+    title: str,
+    subtitle: str = "",
+    theme: str = "light",
+) -> go.Figure:
+    """``edges``: (from operator, to operator, value); ``residual``: the operator that adds the layer's
+    input."""
+    c = template.THEMES[theme]
+    place = {n: i for i, n in enumerate(n for p in parts for n in p.numbers)}
+    fig = template.figure(title, subtitle, theme, height=template.TOP + 30 + _ROW * len(place))
+    shapes, notes = [], []
+    for part in parts:
+        first, last = place[part.numbers[0]], place[part.numbers[-1]]
+        fill = _COLOURS[theme][colour_index(part.how)]
+        shapes.append(
+            dict(
+                type="rect",
+                x0=_LEFT,
+                x1=_RIGHT,
+                y0=first - 0.44,
+                y1=last + 0.44,
+                fillcolor=fill,
+                line_width=0,
+            )
+        )
+        notes += [
+            dict(
+                x=_LEFT + 0.015,
+                y=place[n],
+                xanchor="left",
+                text=f"<b>{n}</b>  {name}",
+                font=dict(size=12, color=c["ink"]),
+            )
+            for n, name in zip(part.numbers, part.names, strict=True)
+        ]
+        said = f"<b>{'our kernel' if colour_index(part.how) == 0 else maker(part.how)}</b> · {numbers.three(part.bytes / 1e6)} MB"
+        middle = (first + last) / 2
+        notes.append(dict(x=_RIGHT + 0.015, y=middle, xanchor="left", text=said, font=dict(size=11.5)))
+    skips = [(place[a], place[b], value) for a, b, value in edges if place[b] > place[a] + 1] + [
+        (-0.6, place[residual], "x")
+    ]
+    for lane, (start, end, value) in enumerate(sorted(skips, key=lambda s: s[1] - s[0])):
+        x = _LEFT - 0.03 - 0.022 * (lane % 5)
+        path = f"M {_LEFT},{start} L {x},{start} L {x},{end} L {_LEFT},{end}"
+        shapes.append(dict(type="path", path=path, line=dict(color=c["line"], width=1.2), layer="below"))
+        notes.append(
+            dict(
+                x=x - 0.004,
+                y=(start + end) / 2,
+                xanchor="right",
+                text=value,
+                textangle=-90,
+                font=dict(size=10, color=c["muted"]),
+            )
+        )
+    common = dict(showarrow=False, xref="x", yref="y")
+    fig.update_layout(
+        shapes=shapes,
+        annotations=[common | n for n in notes],
+        margin=dict(l=4, r=4, b=8),
+        xaxis=dict(range=[0, 1], visible=False, fixedrange=True),
+        yaxis=dict(range=[len(place) - 0.4, -0.8], visible=False, fixedrange=True),
+    )
+    fig.add_scatter(
+        x=[(_LEFT + _RIGHT) / 2] * len(place),
+        y=list(range(len(place))),
+        mode="markers",
+        marker=dict(size=18, opacity=0),
+        hovertext=[_hover(n, name, p) for p in parts for n, name in zip(p.numbers, p.names, strict=True)],
+        hoverinfo="text",
+    )
+    return fig
+
+
+def _hover(number: int, name: str, part: Part) -> str:
+    cost = f"{numbers.three(part.flop / 1e9)} GFLOP, at least {numbers.three(part.bytes / 1e6)} MB to and from memory"
+    return f"<b>{number} {name}</b><br>its segment: {maker(part.how)}<br>{cost}"
+
+
+def maker(how: str) -> str:
+    """What makes a segment, in words."""
+    return MAKERS.get(how, f"our {how.replace('_', ' ')}")
+
+
+def colour_index(how: str) -> int:
+    """Ours, compiled, plain: 0, 1, 2."""
+    return {"inductor": 1, "torch": 2}.get(how, 0)
+
+
+def legend(theme: str = "light") -> Mapping[str, str]:
+    """Words → colour, for a line under the chart."""
+    return dict(zip(("hand-written kernel", "torch.compile", "plain torch"), _COLOURS[theme], strict=True))

@@ -1,0 +1,1 @@
+"""Charts of masks: pictures, tiles, balance, storage, gain, score sparsity."""

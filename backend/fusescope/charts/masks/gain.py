@@ -1,0 +1,69 @@
+"""What skipping could gain, 1 / density, against what was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+from fusescope.charts.colours import colour, kind, short
+
+
+def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme: str = "light") -> go.Figure:
+    """A point a record: ``density`` 0 … 1 and ``gain`` (times as fast), with ``impl`` and ``label``; the line
+    is 1 / density."""
+    c = template.THEMES[theme]
+    if points.empty:
+        return template.empty("No record to draw.", theme)
+    fig = template.figure(title, subtitle, theme, 440)
+    low = max(1e-4, float(points.density.min()) * 0.8)
+    x = np.geomspace(low, 1, 60)
+    fig.add_scatter(
+        x=100 * x,
+        y=1 / x,
+        mode="lines",
+        line=dict(color=c["ink"], width=1.5, dash="dash"),
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    for impl, rows in points.groupby("impl", sort=False):
+        fig.add_scatter(
+            x=100 * rows.density,
+            y=rows.gain,
+            mode="markers",
+            name=short(impl),
+            text=rows.label,
+            marker=dict(
+                size=9,
+                color=colour(impl),
+                symbol="square" if kind(impl) == "peer" else "circle",
+                opacity=0.85,
+            ),
+            hovertemplate="%{text}<br>%{x:.3g} % kept, %{y:.3g}×<extra>" + short(impl) + "</extra>",
+        )
+    where = float(np.sqrt(low))
+    fig.add_annotation(
+        x=np.log10(100 * where),
+        y=np.log10(1 / where),
+        text="ideal: 1 / density",
+        showarrow=False,
+        yshift=14,
+        xshift=50,
+        font=dict(size=12, color=c["muted"]),
+    )
+    gains = [float(g) for g in points.gain]
+    fig.update_xaxes(
+        **template.plain_log(100 * low, 100) | {"range": [np.log10(90 * low), 2.05]},
+        title_text="elements kept (%, log)",
+    )
+    fig.update_yaxes(**template.ratio_axis([*gains, 1 / low]), title_text="times as fast (log)")
+    fig.add_hline(y=1, line=dict(color=c["line"], width=1))
+    fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.2))
+    return fig
+
+
+def words(points: pd.DataFrame) -> str:
+    """How much of the ideal was reached: the median and the best share over all points."""
+    share = points.gain * points.density
+    return f"median {numbers.percent(float(share.median()))} of the ideal, best {numbers.percent(float(share.max()))}"

@@ -1,0 +1,1 @@
+"""Charts of whole models: parameters, layer parts, accuracy along depth."""

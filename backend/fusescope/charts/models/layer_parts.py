@@ -1,0 +1,109 @@
+"""Where the time of a model goes by part of a layer: a bar a way, its parts one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+from fusescope.charts.colours import short
+from fusescope.core.records import Record
+
+PARTS = {
+    "embedding": "#CC79A7",
+    "qkv": "#0072B2",
+    "attention": "#D55E00",
+    "output": "#56B4E9",
+    "ffn": "#009E73",
+    "norm": "#E69F00",
+    "head": "#7D8590",
+    "other": "#A9B1BA",
+}
+"""One colour a part (Okabe and Ito), in the order of a forward; the name stands in or above its piece."""
+_ROW = 58
+
+
+def bars(
+    records: Sequence[Record], share: bool = False, subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """``records``: of one case, with extra["parts"]: {part: {"ms", "share"}}; ``share``: of the bar's whole
+    instead of ms."""
+    rows = [(r, parts) for r in records if (parts := of(r))]
+    if not rows:
+        return template.empty("No way of this run was looked at part by part.", theme)
+    rows.reverse()
+    unit, factor = numbers.time_unit(sum(p["ms"] for p in parts.values()) for _, parts in rows)
+    what = "share of a profiled pass" if share else "a profiled pass, not a latency"
+    fig = template.figure(
+        "Where the time goes", " · ".join(p for p in (subtitle, what) if p), theme, 150 + _ROW * len(rows)
+    )
+    seen = [p for p in PARTS if any(p in parts for _, parts in rows)] + sorted(
+        {p for _, parts in rows for p in parts} - set(PARTS)
+    )
+    for part in seen:
+        x = [_width(parts, part, share, factor) for _, parts in rows]
+        fig.add_bar(
+            y=[r.impl for r, _ in rows],
+            x=x,
+            name=part,
+            orientation="h",
+            width=0.5,
+            marker=dict(color=PARTS.get(part, PARTS["other"])),
+            text=[
+                part if v and v > 0.09 * _whole(parts, share, factor) else ""
+                for v, (_, parts) in zip(x, rows, strict=True)
+            ],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont=dict(color="#FFFFFF", size=12),
+            hovertext=[_hover(r, parts, part) for r, parts in rows],
+            hoverinfo="text",
+        )
+    totals = {r.impl: sum(p["ms"] for p in parts.values()) * factor for r, parts in rows}
+    named = {
+        impl: (f"<b>{short(impl)}</b>", f"{numbers.three(total)} {unit} in all")
+        for impl, total in totals.items()
+    }
+    template.row_words(fig, named, 23, theme)
+    fig.update_layout(
+        barmode="stack",
+        showlegend=True,
+        uniformtext=dict(minsize=11, mode="hide"),
+        margin=dict(l=8, r=16, b=72),
+        legend=dict(
+            orientation="h",
+            y=0.01,
+            yanchor="bottom",
+            x=0,
+            yref="container",
+            traceorder="normal",
+            font=dict(size=12),
+        ),
+    )
+    fig.update_xaxes(title_text="share (%)" if share else f"time in the part ({unit})", rangemode="tozero")
+    fig.update_yaxes(showticklabels=False, ticks="", showgrid=False, range=[-0.45, len(rows) - 0.3])
+    return fig
+
+
+def of(record: Record) -> Mapping[str, Mapping[str, float]]:
+    """{part: {"ms", "share"}} of a record, empty where its time was not divided."""
+    parts = (record.extra or {}).get("parts") or {}
+    return {k: v for k, v in parts.items() if v and v.get("ms")}
+
+
+def _width(parts, part: str, share: bool, factor: float) -> float:
+    value = parts.get(part, {}).get("ms", 0.0)
+    return 100 * value / sum(p["ms"] for p in parts.values()) if share else value * factor
+
+
+def _whole(parts, share: bool, factor: float) -> float:
+    return 100.0 if share else factor * sum(p["ms"] for p in parts.values())
+
+
+def _hover(record: Record, parts, part: str) -> str:
+    if part not in parts:
+        return ""
+    total = sum(p["ms"] for p in parts.values())
+    return f"<b>{short(record.impl)}</b> {part}<br>{numbers.time(parts[part]['ms'])}, {numbers.percent(parts[part]['ms'] / total)}"

@@ -1,0 +1,96 @@
+"""Numbers as people read them: three significant digits, one SI unit a column, and "n/a" for what is
+unknown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+NA = "n/a"
+_TIME_UNITS = ((1.0, "µs", 1e3), (1e3, "ms", 1.0), (math.inf, "s", 1e-3))
+_BYTE_UNITS = (
+    (1 << 10, "B", 1),
+    (1 << 20, "KiB", 1 << 10),
+    (1 << 30, "MiB", 1 << 20),
+    (math.inf, "GiB", 1 << 30),
+)
+
+
+def three(value: float | None) -> str:
+    """Three significant digits without a needless exponent: 0.0123, 1.23, 123, 12300, 1.23e-07; "n/a" for
+    None and NaN."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NA
+    if value == 0 or math.isinf(value):
+        return f"{value:g}".replace("inf", "∞")
+    exponent = math.floor(math.log10(abs(value)))
+    rounded = round(value, 2 - exponent)
+    exponent = math.floor(math.log10(abs(rounded)))
+    if exponent < -4 or exponent > 5:
+        return f"{rounded:.2e}"
+    return f"{rounded:.{max(0, 2 - exponent)}f}"
+
+
+def round3(value: float | None) -> float | None:
+    """The number rounded to three significant digits, None for None and NaN: what a numeric column of a table
+    holds."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return float(f"{value:.3g}")
+
+
+def time_unit(milliseconds: Iterable[float | None]) -> tuple[str, float]:
+    """The unit (µs, ms or s) that suits a whole column of times in ms, and the factor to it from ms."""
+    known = [v for v in milliseconds if v and v > 0]
+    # The geometric middle decides: a column of 0.9 ms and 40 ms reads best in ms, one of 3 µs and 300 µs in
+    # µs.
+    middle = math.exp(sum(map(math.log, known)) / len(known)) if known else 1.0
+    _, unit, factor = next(u for u in _TIME_UNITS if middle < u[0])
+    return unit, factor
+
+
+def time(milliseconds: float | None) -> str:
+    """One time with its own unit: "12.3 µs"."""
+    if milliseconds is None:
+        return NA
+    unit, factor = time_unit([milliseconds])
+    return f"{three(milliseconds * factor)} {unit}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration for people: "0.4 s", "40 s", "3 min 20 s", "2 h 5 min"; "n/a" for None."""
+    if value is None:
+        return NA
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, rest = divmod(whole, 3600)
+    return f"{hours} h {rest // 60} min"
+
+
+def size(count: int | float | None) -> str:
+    """A number of bytes in binary units: "228 KiB"."""
+    if count is None:
+        return NA
+    _, unit, divisor = next(u for u in _BYTE_UNITS if count < u[0])
+    return f"{three(count / divisor) if unit != 'B' else int(count)} {unit}"
+
+
+def ratio(value: float | None) -> str:
+    """A speed-up: "1.84×"."""
+    return NA if value is None else f"{three(value)}×"
+
+
+def narrow(value: float) -> str:
+    """A ratio for a cell of four characters: 0.36, 1.12, 8.7, 44."""
+    return f"{value:.{2 if value < 1.995 else 1 if value < 9.95 else 0}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share 0 … 1 as "37.5 %"."""
+    return NA if value is None else f"{three(100 * value)} %"

@@ -1,0 +1,1 @@
+"""Charts of profiles: time breakdown, timeline, memory, telemetry, counters."""

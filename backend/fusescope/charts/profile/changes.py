@@ -1,0 +1,78 @@
+"""Two profiles against each other: what got faster, slower, new or gone, as bars of the time each change is
+worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from fusescope.analysis.profile_diff import Difference
+from fusescope.charts import numbers, template
+from fusescope.charts.escape import label, plain
+
+COLOURS = {"faster": "#0072B2", "gone": "#5C9CC5", "slower": "#D55E00", "new": "#E39A5B", "same": "#8A9199"}
+_MARK = {"faster": "▼", "gone": "−", "slower": "▲", "new": "+", "same": "="}
+MOST = 25
+
+
+def bars(
+    rows: Sequence[Difference], by: str, relative: bool = False, subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """The largest changes, in time a step or (``relative``) as b / a; new and gone have no ratio and are left
+    out there."""
+    shown = [r for r in rows if r.state != "same" and (not relative or r.ratio)][:MOST]
+    if not shown:
+        changed = any(r.state != "same" for r in rows)
+        words = (
+            f"No {by} is in both profiles: what is new or gone has no ratio."
+            if changed
+            else "Nothing changed by more than the tolerance."
+        )
+        return template.empty(words, theme)
+    c = template.THEMES[theme]
+    fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + 30 * len(shown))
+    unit, factor = numbers.time_unit([abs(r.delta_ns) / 1e6 for r in shown])
+    y = list(range(len(shown)))
+    ratio = [r.ratio or 1.0 for r in shown]
+    # on the axis of ratios a bar begins at 1: its length is what is beyond
+    x = [v - 1 for v in ratio] if relative else [r.delta_ns / 1e6 * factor for r in shown]
+    hover = [
+        f"<b>{plain(r.name, 160)}</b>{'<br>' + plain(r.detail, 160) if r.detail else ''}<br>{r.state}: {numbers.time(r.a_ns / 1e6)} → "
+        f"{numbers.time(r.b_ns / 1e6)} a step ({numbers.ratio(r.ratio)})<br>{numbers.three(r.a_calls)} → {numbers.three(r.b_calls)} calls a step"
+        for r in shown
+    ]
+    fig.add_bar(
+        orientation="h",
+        x=x,
+        y=y,
+        base=1 if relative else 0,
+        marker=dict(color=[COLOURS[r.state] for r in shown]),
+        width=0.44,
+        customdata=hover,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    words = {}
+    for n, r in enumerate(shown):
+        value = (
+            numbers.ratio(r.ratio)
+            if relative
+            else f"{'+' if r.delta_ns > 0 else '−'}{numbers.time(abs(r.delta_ns) / 1e6)}"
+        )
+        name = label(r.name, 60) if by == "kernel" else plain(r.name, 60)
+        detail = (
+            f" <span style='color:{c['muted']}'>{plain(r.detail, 30)}</span>"
+            if r.detail and by != "kernel"
+            else ""
+        )
+        words[n] = (f"{_MARK[r.state]} {name}{detail}", f"{r.state} {value}")
+    if relative:
+        axis = template.ratio_axis(ratio)
+        fig.update_xaxes(**axis, title_text="time of b / time of a (log)")
+        fig.add_vline(x=1, line=dict(color=c["line"], width=1))
+    else:
+        fig.update_xaxes(title_text=f"time of b − time of a, a step ({unit})")
+        fig.add_vline(x=0, line=dict(color=c["line"], width=1))
+    fig.update_yaxes(range=[len(shown) - 0.6, -0.85], visible=False)
+    template.row_words(fig, words, 17, theme)
+    return fig

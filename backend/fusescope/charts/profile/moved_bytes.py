@@ -1,0 +1,112 @@
+"""The roofline of a profiled call: at the bytes it must move, and at the bytes that Nsight Compute saw it
+move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from fusescope.analysis.roofline import Ceiling
+from fusescope.charts import numbers, template
+from fusescope.charts.escape import plain
+
+
+@dataclass(frozen=True)
+class Point:
+    """flop and bytes of one call, its time in ns; what: "requested" or "moved"; name: whose call."""
+
+    name: str
+    what: str
+    flop: float
+    bytes: float
+    ns: float
+
+    @property
+    def intensity(self) -> float:
+        """FLOP per byte."""
+        return self.flop / self.bytes
+
+    @property
+    def tflops(self) -> float:
+        return self.flop / self.ns / 1e3
+
+
+MARKS = {"requested": ("circle", "#D55E00"), "moved": ("diamond", "#0072B2")}
+
+
+def plot(
+    points: Sequence[Point], ceilings: Mapping[str, Ceiling], subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """points on log-log axes under ceilings, named by where they are from ("measured here", "data sheet")."""
+    good = [p for p in points if p.flop > 0 and p.bytes > 0 and p.ns > 0]
+    if not good:
+        return template.empty(
+            "FLOP, bytes and a time are needed to place a call, and one of them is not known here.", theme
+        )
+    c = template.THEMES[theme]
+    fig = template.figure("Roofline", subtitle, theme, height=470)
+    ridges = [r.ridge for r in ceilings.values()]
+    low, high = min([p.intensity for p in good] + ridges) / 8, max([p.intensity for p in good] + ridges) * 8
+    rates = [p.tflops for p in good] + [r.tflops for r in ceilings.values()]
+    bottom = min([p.tflops for p in good] + [low * r.bandwidth_gbps / 1e3 for r in ceilings.values()]) / 5
+    top = max(rates) * 3
+    x = np.geomspace(low, high, 80)
+    for n, (name, roof) in enumerate(ceilings.items()):
+        dash, ink = ("solid", c["ink"]) if n == 0 else ("dot", c["muted"])
+        fig.add_scatter(
+            x=x,
+            y=np.minimum(roof.tflops, x * roof.bandwidth_gbps / 1e3),
+            mode="lines",
+            line=dict(color=ink, width=1.7, dash=dash),
+            hoverinfo="skip",
+        )
+        fig.add_annotation(
+            x=np.log10(high),
+            y=np.log10(roof.tflops),
+            xanchor="right",
+            yanchor="bottom" if n else "top",
+            showarrow=False,
+            text=f"{plain(name)}: {numbers.three(roof.bandwidth_gbps)} GB/s, {numbers.three(roof.tflops)} TFLOP/s",
+            font=dict(size=11.5, color=c["muted"]),
+        )
+    first = next(iter(ceilings.values()), None)
+    most = max(p.intensity for p in good)
+    for p in good:
+        symbol, colour = MARKS[p.what]
+        side = (
+            "right" if p.intensity == most else "left"
+        )  # the two stand side by side and may be near each other
+        share = (
+            ""
+            if first is None
+            else f"<br>{numbers.percent(p.tflops / min(first.tflops, p.intensity * first.bandwidth_gbps / 1e3))} of the first ceiling above it"
+        )
+        fig.add_scatter(
+            x=[p.intensity],
+            y=[p.tflops],
+            mode="markers+text",
+            text=[p.what],
+            textposition=f"bottom {side}",
+            textfont=dict(size=12),
+            marker=dict(size=13, symbol=symbol, color=colour, line=dict(color=c["paper"], width=1)),
+            hovertemplate=f"<b>{plain(p.name, 120)}</b>, {p.what}<br>{numbers.size(p.bytes)}, {numbers.three(p.flop / 1e9)} GFLOP in {numbers.time(p.ns / 1e6)}"
+            f"<br>{numbers.three(p.tflops)} TFLOP/s at {numbers.three(p.intensity)} FLOP/B, {numbers.three(p.bytes / p.ns)} GB/s{share}<extra></extra>",
+        )
+    fig.update_xaxes(
+        type="log",
+        dtick=1,
+        exponentformat="none",
+        range=[np.log10(low), np.log10(high)],
+        title_text="FLOP per byte, log",
+    )
+    fig.update_yaxes(
+        type="log",
+        dtick=1,
+        exponentformat="none",
+        range=[np.log10(bottom), np.log10(top)],
+        title_text="TFLOP/s, log",
+    )
+    return fig

@@ -1,0 +1,69 @@
+"""What each step of a profile consists of on the device: kernels, copies, and idle time by its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+
+COLOURS = {
+    "kernels": "#0072B2",
+    "copies": "#B75A92",
+    "host": "#D55E00",
+    "synchronised": "#C9A227",
+    "launched": "#8A9199",
+    "profiler": "#6B7C93",
+    "unknown": "#B0B7BF",
+    "host time": "#7D8590",
+}
+WORDS = {
+    "kernels": "kernels",
+    "copies": "copies",
+    "host": "idle: host had not launched",
+    "synchronised": "idle: host waited, then launched",
+    "launched": "idle: launch latency or dependency",
+    "profiler": "idle: the profiler's own work",
+    "unknown": "idle: cause not known",
+    "host time": "the step on the host",
+}
+"""Part → what it is called; causes are those of profiling.gaps."""
+CAUSES = ("host", "synchronised", "launched", "profiler", "unknown")
+MOST = 40
+
+
+def bars(steps: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> go.Figure:
+    """One bar a step (rows of the table steps); of more than MOST the first ones, which the subtitle says."""
+    if not steps:
+        return template.empty("The profile names no steps (torch.profiler's schedule makes them).", theme)
+    shown = list(steps[:MOST])
+    parts = {"kernels": [s["kernel_ns"] for s in shown], "copies": [s["copy_ns"] for s in shown]}
+    parts |= {cause: [s.get(f"idle_{cause}_ns", 0) for s in shown] for cause in CAUSES}
+    title = "Steps on the device"
+    if not any(map(any, parts.values())):  # a trace without a GPU
+        title, parts = "Steps on the host", {"host time": [s["dur_ns"] for s in shown]}
+    more = f"the first {MOST} of {len(steps)} steps" if len(steps) > MOST else ""
+    fig = template.figure(
+        title, " · ".join(p for p in (subtitle, more) if p), theme, height=190 + 26 * len(shown)
+    )
+    unit, factor = numbers.time_unit([sum(v[i] for v in parts.values()) / 1e6 for i in range(len(shown))])
+    labels = [f"step {s['step']}" for s in shown]
+    for name, values in parts.items():
+        if any(values):
+            fig.add_bar(
+                orientation="h",
+                y=labels,
+                x=[v / 1e6 * factor for v in values],
+                name=WORDS[name],
+                marker=dict(color=COLOURS[name]),
+                hovertemplate=f"%{{y}}<br>{WORDS[name]}: %{{x:.4g}} {unit}<extra></extra>",
+            )
+    fig.update_layout(
+        barmode="stack",
+        showlegend=True,
+        legend=dict(orientation="h", y=-0.22 - 1.2 / (len(shown) + 2), traceorder="normal"),
+    )
+    fig.update_yaxes(autorange="reversed")
+    fig.update_xaxes(title_text=f"time ({unit})", rangemode="tozero")
+    return fig

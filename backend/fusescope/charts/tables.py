@@ -1,0 +1,191 @@
+"""Records as tables: one tidy form for CSV files (raw numbers, fixed units in the column names), one for
+reading."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pandas as pd
+
+from fusescope.charts import numbers
+from fusescope.charts.bench.speedup import verdict
+from fusescope.charts.colours import short
+from fusescope.core.records import MODES, Record
+
+
+def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
+    """One line a record, everything it holds, numbers unrounded: what "download CSV" writes."""
+    lines = []
+    for r in records:
+        line = {
+            "op": r.op,
+            "impl": r.impl,
+            **r.case,
+            "dtype": r.dtype,
+            "device": r.device,
+            "status": r.status,
+            "reason": r.reason,
+        }
+        line["verdict"] = verdict(r, baseline or "")
+        s, a, q = r.speedup, r.accuracy, r.resources
+        line |= {
+            "speedup": s and s.median,
+            "speedup_low": s and s.low,
+            "speedup_high": s and s.high,
+            "speedup_of": s and s.of,
+        }
+        line["first_ms"] = r.time_ms.first if r.time_ms else None
+        for mode in MODES:
+            t = getattr(r.time_ms, mode) if r.time_ms else None
+            line |= {
+                f"{mode}_ms": t and t.median,
+                f"{mode}_ms_low": t and t.low,
+                f"{mode}_ms_high": t and t.high,
+                f"{mode}_n": t and t.n,
+            }
+        line |= {
+            "tflops_effective": r.tflops and r.tflops.effective,
+            "tflops_executed": r.tflops and r.tflops.executed,
+            "gbps": r.gbps,
+        }
+        line |= {
+            "max_abs": a and a.max_abs,
+            "max_rel": a and a.max_rel,
+            "cosine": a and a.cosine,
+            "reference": a and a.reference,
+        }
+        line |= {
+            "registers": q and q.registers,
+            "shared_bytes": q and q.shared,
+            "spills_bytes": q and q.spills,
+            "occupancy": q and q.occupancy,
+        }
+        line |= {"throttled": r.throttled, "backend": r.backend, "source_hash": r.source_hash}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def readable(records: list[Record], baseline: str) -> pd.DataFrame:
+    """The same for eyes: what matters, one unit a column (in its heading), None where a value does not
+    apply."""
+    unit, factor = numbers.time_unit(_main(r) for r in records)
+    keys = varying(records)
+    lines = []
+    for r in records:
+        t = getattr(r.time_ms, r.main_mode) if r.main_mode else None
+        cold = (r.time_ms.graph_cold or r.time_ms.eager_cold) if r.time_ms else None
+        s = r.speedup if r.impl != baseline else None
+        lines.append(
+            {"implementation": short(r.impl)}
+            | {k: r.case.get(k) for k in keys}
+            | {
+                "verdict": verdict(r, baseline),
+                "speed-up (×)": 1.0 if r.impl == baseline and t else s and s.median,
+                "low (×)": s and s.low,
+                "high (×)": s and s.high,
+                f"warm ({unit})": t and t.median * factor,
+                f"cold ({unit})": cold and cold.median * factor,
+                "max abs error": r.accuracy.max_abs if r.accuracy else None,
+                "TFLOP/s effective": r.tflops.effective if r.tflops else None,
+                "GB/s": r.gbps,
+                "first call (ms)": r.time_ms.first if r.time_ms else None,
+                "samples": t.n if t else None,
+                "remark": r.reason or _remark(r, t),
+                "ran as": r.backend,
+            }
+        )
+    return whole(pd.DataFrame(lines), "samples")
+
+
+def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
+    """Why a cell of ``readable`` is empty, by (row number, column)."""
+
+    def reason(row: int, column: str) -> str:
+        r = records[row]
+        if column in r.case or column in varying(records):
+            return "this case does not say it: it follows from the others"
+        if r.status != "ok":
+            return f"{verdict(r, baseline)}: {r.reason}"
+        if column in ("low (×)", "high (×)", "speed-up (×)"):
+            return (
+                "the baseline itself"
+                if r.impl == baseline
+                else f"no time of the baseline {short(baseline)} to compare with"
+            )
+        if column.startswith("warm"):
+            return "no warm time was asked for"
+        if column.startswith("cold"):
+            return "no cold time was asked for"
+        if column == "max abs error":
+            return "the run kept no check of it"
+        if column in ("TFLOP/s effective", "GB/s"):
+            return "the operator's cost has no such figure for this case"
+        return "the run did not say"
+
+    return reason
+
+
+def whole(data: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """The same table with these columns as whole numbers that may be missing; pandas would make them 96.0."""
+    return data.astype({c: "Int64" for c in columns if c in data.columns})
+
+
+def _remark(record: Record, time) -> str:
+    notes = ["did not converge"] if time and not time.converged else []
+    return ", ".join(notes + ["throttled"] if record.throttled else notes)
+
+
+def varying(records: list[Record]) -> list[str]:
+    """The case keys that differ among the records: the only ones a table need show."""
+    return list(varying_values([dict(r.case) for r in records]))
+
+
+def varying_values(cases: list[dict]) -> dict[str, list]:
+    """{key: its distinct values, in the order met} for the keys that differ among cases."""
+    values: dict[str, list] = {}
+    for one in cases:
+        for k, v in one.items():
+            if v not in values.setdefault(k, []):
+                values[k].append(v)
+    changing: dict[str, list] = {}
+    for k, seen in values.items():
+        alike = any(
+            all(one.get(k) == one.get(other) for one in cases) for other in changing
+        )  # seq_k that follows seq
+        if len(seen) > 1 and not alike:
+            changing[k] = seen
+    return changing
+
+
+def cases(records: list[Record]) -> dict[str, list[Record]]:
+    """Records grouped by case, in the order they came; the key names what varies ("seq=512"), or "the
+    case"."""
+    keys = varying(records)
+    groups: dict[str, list[Record]] = {}
+    for r in records:
+        groups.setdefault(", ".join(f"{k}={r.case.get(k)}" for k in keys) or "the case", []).append(r)
+    return groups
+
+
+def answer(records: list[Record], baseline: str) -> str:
+    """What a comparison found, in a few words: "v4_scheduled 4.56× sdpa", of several cases "v4_scheduled
+    fastest in 24 of 40 cases", and how many were wrong; "" where nothing was timed."""
+    groups = cases(records).values()
+    timed = [[r for r in rows if r.status == "ok" and _main(r)] for rows in groups]
+    best = [min(rows, key=_main) for rows in timed if rows]
+    if not best:
+        return ""
+    if len(best) > 1:
+        impl, wins = Counter(r.impl for r in best).most_common(1)[0]
+        words = f"{short(impl)} fastest in {wins} of {len(best)} cases"
+    elif best[0].impl != baseline and verdict(best[0], baseline) == "faster":
+        words = f"{short(best[0].impl)} {numbers.ratio(best[0].speedup.median)} {short(baseline)}"
+    else:
+        words = f"none faster than {short(baseline)}"
+    wrong = sum(r.status == "wrong" for r in records)
+    return words + (f", {wrong} wrong" if wrong else "")
+
+
+def _main(record: Record) -> float | None:
+    return getattr(record.time_ms, record.main_mode).median if record.main_mode else None

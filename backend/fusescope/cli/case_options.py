@@ -1,0 +1,68 @@
+"""The options of every verb that runs an operator on cases, and what they mean: cases, data type, device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from fusescope import models, ops
+from fusescope.cli import cases as _cases
+from fusescope.core import environment
+from fusescope.core.archs import arch_of
+from fusescope.core.records import DTYPES
+from fusescope.ops.base import Parameter
+
+
+def add(parser, words, whole_models: bool = False) -> None:
+    """--case, --dtype, --device, --title, and an option for each parameter of the operator (or model) that
+    ``words`` name."""
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="KEY=VALUE,…", help="one case; may be repeated"
+    )
+    parser.add_argument("--dtype", choices=DTYPES, help="default float16 on a GPU, float32 on the CPU")
+    parser.add_argument("--device", help="cuda:0 or cpu (default: the first GPU, else the CPU)")
+    parser.add_argument("--title", default="", help="what the run is called in the library")
+    known = [*ops.names(), *(models.names() if whole_models else ())]
+    named = next((w for w in words if w in known), None)
+    if named:
+        group = parser.add_argument_group(
+            f"parameters of {named}", "lists make the cross product; a --case overrides them"
+        )
+        for p in subject(named)[0]:
+            text = f"{p.help} (default {'from the others' if p.default is None else p.default})".replace(
+                "%", "%%"
+            )
+            group.add_argument(
+                f"--{_cases.option(p)}", dest=f"axis_{p.name}", action="append", metavar="V,V", help=text
+            )
+
+
+def device(args) -> tuple[str, str | None]:
+    """(device, architecture of the GPU, None on the CPU): the one asked for, else the first GPU, else the
+    CPU."""
+    chosen = "cuda:0" if args.device == "cuda" else args.device or environment.devices()[0]
+    gpu = environment.gpu_of(chosen)
+    return chosen, arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) if gpu else None
+
+
+def dtype(args, on: str) -> str:
+    """The one asked for; half precision on a GPU, single on the CPU."""
+    return args.dtype or ("float32" if on == "cpu" else "float16")
+
+
+def subject(name: str) -> tuple[tuple[Parameter, ...], Callable[[dict], dict]]:
+    """(parameters, check of a case) of an operator, or of a model where no operator has that name."""
+    if name in models.names() and name not in ops.names():
+        return models.parameters(name), partial(models.validate, name)
+    return ops.load(name).PARAMETERS, ops.load(name).validate
+
+
+def cases(args) -> list[dict]:
+    """Complete cases: every --case crossed with the lists of the options; ValueError for what the operator
+    does not take."""
+    parameters, validate = subject(args.op)
+    axes = {}
+    for p in parameters:
+        if given := getattr(args, f"axis_{p.name}"):
+            axes[p.name] = [value for text in given for value in _cases.axis(p, text)]
+    return _cases.crossed(parameters, validate, args.case, axes)

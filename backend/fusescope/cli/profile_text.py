@@ -1,0 +1,125 @@
+"""A profile's tables as text: where the time goes, what is idle, what limits it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fusescope.analysis.verdict import verdict
+from fusescope.charts.numbers import NA, percent, three
+from fusescope.cli.output import table
+from fusescope.store import profile
+
+_TOP = 12
+
+
+def found(path: Path) -> dict:
+    """What a run's artifacts hold of a profile: summary, verdict, kernels (longest first), ncu; null where
+    there is none."""
+    summary, names = profile.summary(path), profile.names(path)
+
+    def rows(name: str) -> list[dict]:
+        return profile.rows(path, name, _TOP) if name in names else []
+
+    kernels = rows("kernel_summary")
+    if (
+        "kernel_summary" not in names and (path / "artifacts" / "kernels.json").is_file()
+    ):  # no pyarrow where it was collected
+        kernels = [
+            _row(k) for k in json.loads((path / "artifacts" / "kernels.json").read_text())["kernels"][:_TOP]
+        ]
+    ncu = profile.rows(path, "ncu_kernels") if "ncu_kernels" in names else []
+    judged = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
+    return {
+        "summary": summary,
+        "verdict": None
+        if judged is None
+        else {"kind": judged.kind, "because": list(judged.because), "numbers": dict(judged.numbers)},
+        "kernels": kernels,
+        "operators": rows("operator_summary"),
+        "modules": rows("module_summary"),
+        "ncu": ncu[:_TOP],
+        "stalls": rows("ncu_stalls"),
+    }
+
+
+def _row(row: dict) -> dict:
+    """A row of kernels.json with the keys of kernel_summary; what it does not hold is None."""
+    found = {f"{k}_ns": round(row[f"{k}_us"] * 1000) for k in ("total", "mean", "min", "max")}
+    found |= {k: row.get(k) for k in ("name", "calls", "registers", "shared_bytes")}
+    for name in ("grid", "block"):
+        found |= dict(zip((f"{name}_{axis}" for axis in "xyz"), row.get(name) or (None,) * 3))
+    return found | dict.fromkeys(
+        ("share", "occupancy", "grid_occupancy", "limiter", "launch_delay_ns", "operator", "module")
+    )
+
+
+def words(data: dict) -> str:
+    """The same for people."""
+    lines: list[str] = []
+    if data["verdict"]:
+        lines += [f"{data['verdict']['kind']}: {'; '.join(data['verdict']['because'])}", ""]
+    if data["kernels"]:
+        body = [
+            [
+                plain(k["name"])[:60],
+                f"{k['calls']:,}",
+                _us(k["total_ns"]),
+                percent(k["share"]),
+                _us(k["mean_ns"]),
+                percent(k["occupancy"]),
+                percent(k["grid_occupancy"]),
+                k["limiter"] or NA,
+                plain(k["operator"] or NA),
+            ]
+            for k in data["kernels"]
+        ]
+        head = [
+            "kernel",
+            "calls",
+            "total µs",
+            "share",
+            "mean µs",
+            "occupancy",
+            "by grid",
+            "limiter",
+            "operator",
+        ]
+        lines += [table(head, body, "lrrrrrrll"), ""]
+    elif data["operators"]:
+        body = [
+            [plain(o["name"])[:60], f"{o['calls']:,}", _us(o["host_ns"]), _us(o["self_host_ns"])]
+            for o in data["operators"]
+        ]
+        lines += [table(["operator", "calls", "host µs", "self µs"], body, "lrrr"), ""]
+    if data["ncu"]:
+        body = [
+            [
+                plain(k["name"])[:60],
+                _number(k["sm_percent"]),
+                _number(k["memory_percent"]),
+                _number(k["tensor_percent"]),
+                percent(k["measured_occupancy"]),
+                percent(k["occupancy"]),
+                k["limiter"] or NA,
+            ]
+            for k in data["ncu"]
+        ]
+        head = ["kernel", "SM %", "memory %", "tensor %", "measured occ.", "theoretical", "limiter"]
+        lines += [table(head, body, "lrrrrrl"), ""]
+    lines += [f"stalled {percent(s['share'])} {plain(s['reason'])}" for s in data["stalls"][:5]]
+    lines += [f"! {plain(note)}" for note in (data["summary"] or {}).get("notes", ())]
+    return "\n".join(lines).rstrip()
+
+
+def plain(text: str) -> str:
+    """A stranger's name without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _us(ns: float) -> str:
+    return three(ns / 1000)
+
+
+def _number(value: float | None) -> str:
+    return NA if value is None or value != value else three(value)

@@ -1,0 +1,105 @@
+"""Records as a table for people: who is fastest, by how much, how sure, and is it right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fusescope.charts.numbers import NA, percent, ratio, three, time_unit
+from fusescope.cli import roof as _roof
+from fusescope.cli.output import table
+from fusescope.core.records import Record
+
+_WORDS = {"oom": "out of memory", "timeout": "timed out"}
+
+
+def show(records: Sequence[Record], baseline: str | None, environment: Mapping[str, Any]) -> str:
+    """One table a case, with the parameters that all cases share said once above and the device's ceilings
+    below.
+
+    environment: that of the run (core.environment.collect, and the ceilings that were measured).
+    """
+    if not records:
+        return "no records"
+    shares = _roof.shares(records, environment)
+    cases = list(dict.fromkeys(r.case_key for r in records))
+    first = records[0]
+    shared = {k: v for k, v in first.case.items() if all(r.case.get(k) == v for r in records)}
+    lines = [
+        f"{first.op}  {first.dtype} on {first.device}" + (f"  baseline {baseline}" if baseline else ""),
+        _case(shared) if shared else "",
+    ]
+    for key in cases:
+        rows = [r for r in records if r.case_key == key]
+        own = {k: v for k, v in rows[0].case.items() if k not in shared}
+        lines += ["", *([_case(own)] if own else []), _table(rows, baseline, shares)]
+        lines += [f"  {short(r.impl)}: {r.reason}" for r in rows if r.reason]
+    roof = _roof.words(records, environment)
+    lines += ["", roof] if roof else []
+    return "\n".join(line for i, line in enumerate(lines) if line or i != 1)
+
+
+def short(impl: str) -> str:
+    """A user's file without its folders."""
+    path, colon, function = impl.rpartition(":")
+    return f"{Path(path).name}:{function}" if colon and path.endswith(".py") else impl
+
+
+def _case(case) -> str:
+    return ", ".join(f"{k} {v}" for k, v in case.items())
+
+
+def _table(rows: Sequence[Record], baseline: str | None, shares: Mapping[int, float]) -> str:
+    times = {id(r): getattr(r.time_ms, r.main_mode) if r.main_mode else None for r in rows}
+    colds = {id(r): _cold(r) for r in rows}
+    unit, factor = time_unit(t.median for t in times.values() if t)
+    mode = next((r.main_mode for r in rows if r.main_mode), "time")
+    header = [
+        "implementation",
+        f"{mode} {unit}",
+        "95 % interval",
+        f"cold {unit}",
+        "speed-up",
+        "95 % interval",
+        "verdict",
+        "of roof",
+        "max error",
+        "marks",
+    ]
+    body = []
+    for r in sorted(rows, key=lambda r: times[id(r)].median if times[id(r)] else float("inf")):
+        t, cold, s = times[id(r)], colds[id(r)], r.speedup
+        body.append(
+            [
+                short(r.impl),
+                three(t.median * factor) if t else NA,
+                f"{three(t.low * factor)} – {three(t.high * factor)}" if t else "",
+                three(cold.median * factor) if cold else NA,
+                ratio(s.median) if s else NA,
+                f"{three(s.low)} – {three(s.high)}" if s else "",
+                _verdict(r, baseline),
+                percent(shares.get(id(r))),
+                three(r.accuracy.max_abs) if r.accuracy else NA,
+                ", ".join(
+                    [
+                        *(["did not converge"] if t and not t.converged else []),
+                        *(["throttled"] if r.throttled else []),
+                    ]
+                ),
+            ]
+        )
+    return table(header, body, "lrlrrllrrl")
+
+
+def _verdict(record: Record, baseline: str | None) -> str:
+    if record.status != "ok":
+        return _WORDS.get(record.status, record.status)
+    return "baseline" if record.impl == baseline else record.speedup.verdict if record.speedup else ""
+
+
+def _cold(record: Record):
+    """The cold time beside the one shown."""
+    if record.time_ms is None or not record.main_mode or record.main_mode.endswith("_cold"):
+        return None
+    return getattr(record.time_ms, f"{record.main_mode}_cold")

@@ -1,0 +1,93 @@
+"""``import``: a trace, an Nsight export, a memory snapshot or an exported run becomes a run like any
+other."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from pathlib import Path
+
+from fusescope.cli.output import say
+from fusescope.cli.profile_text import plain
+
+HELP = "import a Chrome trace, Nsight .sqlite or .csv, memory snapshot, or an exported run"
+
+
+def arguments(parser, words) -> None:
+    parser.add_argument(
+        "file", nargs="+", help=".json, .json.gz, .sqlite, .csv, .ncu-rep, .pickle, .fsrun.tar.gz or .zip"
+    )
+    parser.add_argument(
+        "--title", default="", help="what the run is called in the library (default: the file's name)"
+    )
+    parser.add_argument(
+        "--captured",
+        metavar="RUN",
+        help="the run with the eager trace that this file's CUDA graphs were captured from",
+    )
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--keep", action="store_true", default=None, help="keep a large file in the run, too")
+    kept.add_argument(
+        "--no-keep", dest="keep", action="store_false", help="keep the tables alone, not the file"
+    )
+
+
+def run(args, out) -> int:
+    from fusescope.jobs import submit
+
+    for name in args.file:  # all are looked at before the first is imported
+        if not _is_bundle(Path(name)):
+            submit.validate("import", {"file": name, "keep": args.keep, "captured": args.captured})
+    found = [_one(Path(name), args) for name in args.file]
+    out.answer({"imported": found}, "\n".join(_words(f) for f in found))
+    return 0 if all(f["status"] == "done" for f in found) else 1
+
+
+def _one(path: Path, args) -> dict:
+    from fusescope.cli.follow import follow
+    from fusescope.jobs import submit
+    from fusescope.store import library, profile, transfer
+
+    if _is_bundle(path):
+        return {
+            "file": str(path),
+            "form": "run",
+            "run": transfer.load(path),
+            "status": "done",
+            "reason": None,
+            "summary": None,
+        }
+    spec = submit.validate("import", {"file": str(path), "keep": args.keep, "captured": args.captured})
+    ended = follow(submit.submit("import", spec, args.title or path.name))
+    if ended.status != "done":
+        say(f"error: {ended.reason or ended.status}")
+    summary = profile.summary(library.find(ended.id)) if ended.status == "done" else None
+    return {
+        "file": str(path),
+        "form": spec["form"],
+        "run": ended.id,
+        "status": ended.status,
+        "reason": ended.reason,
+        "summary": summary,
+    }
+
+
+def _is_bundle(path: Path) -> bool:
+    try:
+        return path.is_file() and (zipfile.is_zipfile(path) or tarfile.is_tarfile(path))
+    except (EOFError, OSError):  # a damaged archive: what it was meant to be is said by whoever reads it
+        return False
+
+
+def _words(found: dict) -> str:
+    lines = [f"{found['run']}  {found['status']}  from {found['file']}"]
+    summary = found["summary"] or {}
+    lines += [f"  {count:,} {name}" for name, count in summary.get("rows", {}).items() if count]
+    covered = summary.get("coverage") or {}
+    if covered.get("kernels"):
+        shares = ", ".join(
+            f"{covered[k]:.1%} to a{'n' if k == 'operator' else ''} {k}"
+            for k in ("launch", "operator", "module")
+        )
+        lines.append(f"  kernels linked: {shares}")
+    return "\n".join([*lines, *(f"  ! {plain(note)}" for note in summary.get("notes", ()))])

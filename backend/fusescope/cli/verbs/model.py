@@ -1,0 +1,236 @@
+"""``model``: run a whole model every way side by side, as the job behind the Models page does."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fusescope import models
+from fusescope.cli import case_options
+from fusescope.cli import cases as _cases
+from fusescope.cli.output import say, table
+from fusescope.cli.records import show
+from fusescope.core.records import Record
+
+HELP = "run a whole model every way: right, how fast, how much memory, where the time goes"
+
+
+def arguments(parser, words) -> None:
+    known = models.names()
+    parser.add_argument("op", metavar="NAME", choices=known, help=", ".join(known))
+    parser.add_argument(
+        "--impl",
+        action="append",
+        metavar="A,B",
+        help="ways to run it, or all (default: those that need no compiler)",
+    )
+    parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="a local folder with config.json and *.safetensors (default: random weights)",
+    )
+    parser.add_argument(
+        "--accuracy",
+        action="store_true",
+        help="afterwards the error of every way by module, as a run of its own",
+    )
+    parser.add_argument("--no-parts", action="store_true", help="do not look at where the time goes")
+    parser.add_argument(
+        "--cache",
+        choices=("warm", "cold", "both"),
+        default="warm",
+        help="state of the caches before a sample",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="most time for all ways on one case and mode (default 5)",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        metavar="SECONDS",
+        help="most time for one way on one case, compiling included (default 300): what takes longer is a record that says so, and the "
+        "others go on",
+    )
+    parser.add_argument("--seed", type=int, help="seed of the inputs and of the order of rounds")
+    case_options.add(parser, words, whole_models=True)
+
+
+def run(args, out) -> int:
+    from fusescope.cli.follow import follow
+    from fusescope.jobs import submit
+    from fusescope.store import folder, library
+
+    spec = submit.validate("model", specify(args))
+    run_id = submit.submit("model", spec, args.title)
+    say(
+        f"{run_id}: {len(spec['impls'])} ways of {args.op} on {len(spec['cases'])} case{'s' if len(spec['cases']) > 1 else ''}"
+    )
+    ended = follow(run_id)
+    records = folder.records(library.find(run_id))
+    accuracy = _accuracy(args, spec, records) if args.accuracy and ended.status == "done" else None
+    data = {
+        "run": run_id,
+        "baseline": spec["baseline"],
+        "records": [r.to_json() for r in records],
+        "accuracy": accuracy,
+    }
+    judged = _judged(accuracy["run"]) if accuracy and accuracy["status"] == "done" else ""
+    text = "\n\n".join(
+        filter(
+            None,
+            [show(records, spec["baseline"], ended.environment), _memory(records), _parts(records), judged],
+        )
+    )
+    runs = f"run {run_id}" + (
+        f"\naccuracy by module: run {accuracy['run']}, {accuracy['status']}" if accuracy else ""
+    )
+    out.answer(data, f"{text}\n\n{runs}")
+    if ended.status != "done":
+        say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
+        return 1
+    peers = {w.name for w in models.ways(args.op, spec["device"]) if w.kind == "peer"}
+    bad = [r for r in records if r.status in ("wrong", "crashed", "error") and r.impl not in peers]
+    for r in bad:
+        say(f"error: {r.impl} {r.status}: {r.reason}")
+    return 1 if bad or (accuracy and accuracy["status"] != "done") else 0
+
+
+def specify(args) -> dict:
+    """The job that the arguments ask for; ValueError for what the model, the masks or this machine do not
+    have."""
+    device, _ = case_options.device(args)
+    axes = {}
+    for p in models.parameters(args.op):
+        texts = getattr(args, f"axis_{p.name}") or ()
+        # The settings of lengths are separated by commas, too, and split as those of a mask are.
+        if found := [
+            v
+            for text in texts
+            for v in (_cases.split_masks(text) if p.kind == "text" else _cases.axis(p, text))
+        ]:
+            axes[p.name] = found
+    validate = partial(models.validate, args.op, checkpoint=args.checkpoint)
+    cases = _cases.crossed(models.parameters(args.op), validate, args.case, axes)
+    limits = (("budget_s", args.budget), ("case_deadline_s", args.deadline), ("seed", args.seed))
+    further = {k: v for k, v in limits if v is not None}
+    return {
+        "op": models.op(args.op),
+        "impls": _ways(args, device),
+        "cases": cases,
+        "baseline": args.baseline,
+        "dtype": case_options.dtype(args, device),
+        "device": device,
+        "cache": args.cache,
+        "checkpoint": args.checkpoint,
+        "parts": not args.no_parts,
+        **further,
+    }
+
+
+def _ways(args, device: str) -> list[str]:
+    listed = models.ways(args.op, device)
+    if args.impl is None:
+        return [w.name for w in listed if w.reason is None and not w.name.startswith(("compile", "flex"))]
+    found: dict[str, None] = {}
+    for name in _cases.split_impls(args.impl):
+        found |= (
+            dict.fromkeys(w.name for w in listed if w.reason is None)
+            if name == "all"
+            else {models.way(args.op, name, device).name: None}
+        )
+    return list(found)
+
+
+def _accuracy(args, spec: dict, records: list[Record]) -> dict:
+    """The job ``accuracy`` on the first case, with every way that was right or wrong here, in this dtype."""
+    from fusescope.cli.follow import follow
+    from fusescope.jobs import submit
+
+    ran = dict.fromkeys(r.impl for r in records if r.status in ("ok", "wrong"))
+    ways = [w for w in ran if not w.startswith("compile") and not w.endswith(("-graph", "-trap"))]
+    asked = {
+        "model": args.op,
+        "case": spec["cases"][0],
+        "entries": [[w, spec["dtype"]] for w in ways],
+        "device": spec["device"],
+    }
+    asked |= {"checkpoint": spec["checkpoint"], "seed": spec["seed"]}
+    run_id = submit.submit("accuracy", asked, args.title)
+    ended = follow(run_id)
+    return {"run": run_id, "status": ended.status, "reason": ended.reason}
+
+
+def _judged(run_id: str) -> str:
+    """What the accuracy run found, a line a way: the error of the output over its size, and where it first is
+    beyond what is acceptable."""
+    from fusescope.analysis.accuracy.depth import first_divergence
+    from fusescope.charts.numbers import NA, three
+    from fusescope.store import library, tables
+
+    body = []
+    for e in tables.read(library.find(run_id), "accuracy")["entries"]:
+        if e["reason"]:
+            body.append([e["way"], NA, "not judged", e["reason"]])
+            continue
+        error, first = e["rows"][-1]["relative_l2"], first_divergence(e["rows"])
+        verdict = (
+            ["accepted everywhere", ""]
+            if first is None
+            else ["beyond its limit", f"from {e['rows'][first]['name']} on"]
+        )
+        body.append([e["way"], "infinite" if error is None else three(error), *verdict])
+    return table(["accuracy against float64", "error", "verdict", ""], body, "lrll")
+
+
+def _memory(records: list[Record]) -> str:
+    """Throughput, memory and the attention that ran, a line a record."""
+    from fusescope.charts.numbers import NA, percent, three
+
+    body = []
+    for r in records:
+        if r.extra is None:
+            continue
+        rate = r.extra["throughput"]
+        each, word = (
+            (rate["images_per_s"], "images/s") if rate["images_per_s"] else (rate["tokens_per_s"], "tokens/s")
+        )
+        tail = r.extra["percentiles_ms"][r.main_mode]
+        peak = r.extra["memory"]["peak_bytes"]
+        body.append(
+            [
+                r.impl,
+                f"{three(each)} {word}",
+                *(three(tail[p]) for p in ("p50", "p90", "p99")),
+                three(r.time_ms.first),
+                three(peak / 2**20) if peak else NA,
+                percent(r.extra["share_of_peak"]),
+                r.backend or NA,
+            ]
+        )
+    head = [
+        "way",
+        "throughput",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "first ms",
+        "peak MiB",
+        "of peak",
+        "attention that ran",
+    ]
+    return table(head, body, "lrrrrrrrl") if body else ""
+
+
+def _parts(records: list[Record]) -> str:
+    """Shares of a profiled pass by layer part."""
+    from fusescope.charts.numbers import percent
+
+    body = [
+        [r.impl, *(percent(r.extra["parts"][p]["share"]) for p in models.PARTS)]
+        for r in records
+        if r.extra and r.extra.get("parts")
+    ]
+    return table(["where the time goes", *models.PARTS], body, "l" + "r" * len(models.PARTS)) if body else ""

@@ -1,0 +1,198 @@
+"""``profile``: why is it slow: a trace, Nsight Compute, Nsight Systems or the sanitizer over a case of an
+operator or model; or two profiles compared."""
+
+from __future__ import annotations
+
+import json
+
+from fusescope import models, ops
+from fusescope.cli import case_options, cases, profile_text
+from fusescope.cli.output import say, table
+
+HELP = "why is it slow: trace, Nsight Compute, Nsight Systems or sanitizer of one case; diff of two profiles"
+TOOLS = {"torch": "trace", "ncu": "ncu", "nsys": "nsys", "sanitizer": "sanitize"}
+_BY = ("kernel", "operator", "operator on the host", "module")
+
+
+def arguments(parser, words) -> None:
+    if words[:1] == ["diff"]:
+        parser.add_argument("what", choices=["diff"])
+        parser.add_argument("a", help="the run that is compared with")
+        parser.add_argument("b", help="the run that is compared")
+        parser.add_argument("--by", choices=_BY, default="kernel")
+        parser.add_argument("--limit", type=int, default=20, help="rows shown without --json")
+        return
+    known = [*ops.names(), *models.names()]
+    parser.add_argument(
+        "op",
+        metavar="NAME",
+        choices=known,
+        help=f"an operator or a model: {', '.join(known)}; or diff RUN RUN",
+    )
+    parser.add_argument(
+        "--impl",
+        action="append",
+        metavar="A,B",
+        help="implementations, or ways of a model (default: the last of ours, sdpa); a run each",
+    )
+    parser.add_argument("--tool", choices=TOOLS, default="torch", help="default torch (torch.profiler)")
+    parser.add_argument(
+        "--memory", action="store_true", help="allocations in the trace, allocator peak and snapshot (torch)"
+    )
+    parser.add_argument(
+        "--metrics",
+        help="ncu: light, standard (default), detailed, full, or metric names separated by commas",
+    )
+    parser.add_argument(
+        "--check", metavar="CHECK", help="sanitizer: memcheck (default), racecheck, initcheck, synccheck"
+    )
+    parser.add_argument("--active", type=int, metavar="N", help="torch: profiled calls (default 5)")
+    parser.add_argument(
+        "--captured", metavar="RUN", help="torch: the eager trace of what replays a CUDA graph here"
+    )
+    case_options.add(parser, words, whole_models=True)
+
+
+def run(args, out) -> int:
+    if hasattr(args, "what"):
+        return diff(args, out)
+    from fusescope.jobs import submit
+
+    kind = TOOLS[args.tool]
+    specs = [
+        submit.validate(kind, spec) for spec in specify(args)
+    ]  # all are looked at before the first is run
+    answers = [_one(kind, spec, args) for spec in specs]
+    text = "\n\n".join(f"{a['run']}  {a['impl']}  {a['status']}\n{_words(a)}" for a in answers)
+    out.answer({"tool": args.tool, "profiles": answers}, text)
+    return 0 if all(a["status"] == "done" and not a["findings"] for a in answers) else 1
+
+
+def specify(args) -> list[dict]:
+    """One spec for each implementation and case; ValueError for what the operator, the tool or this machine
+    do not have."""
+    device, arch = case_options.device(args)
+    for option, tool in (
+        ("memory", "torch"),
+        ("active", "torch"),
+        ("captured", "torch"),
+        ("metrics", "ncu"),
+        ("check", "sanitizer"),
+    ):
+        if getattr(args, option) and args.tool != tool:
+            raise ValueError(f"--{option} goes with --tool {tool}, not with {args.tool}")
+    model = args.op in models.names()
+    given = (
+        cases.split_impls(args.impl) if args.impl else ["sdpa" if model else _default(args.op, device, arch)]
+    )
+    extra = {
+        "memory": args.memory or None,
+        "active": args.active,
+        "metrics": args.metrics,
+        "tool": args.check,
+    }
+    extra["captured"] = args.captured
+    common = {
+        "op": models.op(args.op) if model else args.op,
+        "dtype": case_options.dtype(args, device),
+        "device": device,
+    }
+    common |= {k: v for k, v in extra.items() if v is not None}
+    if not model:
+        names = [i.name for i in cases.implementations(args.op, given, device, arch)]
+    else:
+        names = (
+            given if given != ["all"] else [i.name for i in models.ways(args.op, device) if i.reason is None]
+        )
+    return [common | {"impl": name, "case": case} for name in names for case in case_options.cases(args)]
+
+
+def _default(op: str, device: str, arch: str | None) -> str:
+    """The last of our ladder that runs on the device."""
+    ours = [i for i in ops.implementations(op, device, arch) if i.kind == "ours" and i.reason is None]
+    if not ours:
+        raise ValueError(f"{op} has no implementation of ours that runs on {device}: name one with --impl")
+    return ours[-1].name
+
+
+def _one(kind: str, spec: dict, args) -> dict:
+    from fusescope.cli.follow import follow
+    from fusescope.jobs import submit
+    from fusescope.store import folder, library
+
+    run_id = submit.submit(kind, spec, args.title)
+    say(f"{run_id}: {args.tool} of {spec['op']} {spec['impl']} on {spec['device']}")
+    ended = follow(run_id)
+    path = library.find(run_id)
+    if ended.status != "done":
+        say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
+    answer = {"run": run_id, "status": ended.status, "reason": ended.reason}
+    answer |= {key: spec[key] for key in ("op", "impl", "case", "dtype", "device")}
+    answer |= profile_text.found(path)
+    answer |= {name: _json(path / "artifacts" / f"{name}.json") for name in ("telemetry", "memory")}
+    answer["findings"] = [r.reason for r in folder.records(path) if r.status == "error"]
+    return answer
+
+
+def _words(answer: dict) -> str:
+    lines = [profile_text.words(answer), *(f"✗ {f}" for f in answer["findings"])]
+    memory = answer["memory"] or {}
+    peaks = [
+        f"{key.removesuffix('_peak_bytes')} {memory[key]:,} bytes"
+        for key in memory
+        if key.endswith("_peak_bytes") and memory[key]
+    ]
+    lines += (
+        [f"peak memory: {', '.join(peaks)}" + (f" ({memory['note']})" if memory.get("note") else "")]
+        if peaks
+        else []
+    )
+    if telemetry := answer["telemetry"]:
+        held = f", throttled {telemetry['throttled']:.0%} of the time" if telemetry.get("throttled") else ""
+        lines.append(f"telemetry: {telemetry['count']} samples from {telemetry['source']}{held}")
+    return "\n".join(line for line in lines if line)
+
+
+def _json(file) -> dict | None:
+    return json.loads(file.read_text()) if file.is_file() else None
+
+
+def diff(args, out) -> int:
+    """Two runs that hold profiles: faster, slower, new, gone."""
+    from dataclasses import asdict
+
+    from fusescope.analysis import profile_diff
+    from fusescope.charts.numbers import ratio, three
+    from fusescope.store import library, profile
+
+    sides = []
+    for run_id in (args.a, args.b):
+        path = library.find(run_id)
+        name = profile_diff.BY[args.by][0]
+        steps = len(profile.rows(path, "steps")) if "steps" in profile.names(path) else 0
+        sides.append((path.name, profile.rows(path, name), max(1, steps)))
+    (a, a_rows, a_steps), (b, b_rows, b_steps) = sides
+    rows = profile_diff.diff(a_rows, b_rows, args.by, a_steps, b_steps)
+    data = {"a": a, "b": b, "by": args.by, "a_steps": a_steps, "b_steps": b_steps}
+    data |= {"totals": profile_diff.totals(rows), "rows": [asdict(r) for r in rows]}
+    shown = [
+        [
+            profile_text.plain(r.name)[:60],
+            r.state,
+            three(r.a_ns / 1000),
+            three(r.b_ns / 1000),
+            three(r.delta_ns / 1000),
+            ratio(r.ratio),
+        ]
+        for r in rows[: max(0, args.limit)]
+    ]
+    head = [args.by, "b is", "a µs", "b µs", "b − a µs", "b / a"]
+    lines = [
+        f"a = {a} ({a_steps} steps)",
+        f"b = {b} ({b_steps} steps)",
+        "",
+        table(head, shown, "llrrrr") if rows else "nothing to compare",
+    ]
+    lines += [f"… {len(rows) - len(shown)} more (--limit)"] if len(rows) > len(shown) else []
+    out.answer(data, "\n".join([*lines, "profiled times, a step; for latencies compare benchmarks"]))
+    return 0

@@ -1,0 +1,297 @@
+"""``runs``: the library of runs: list, show, compare, export, import, report, tag, resume, cancel, delete."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from fusescope.charts.numbers import ratio, seconds, size, three
+from fusescope.cli.output import table
+from fusescope.cli.records import show as record_table
+from fusescope.cli.roof import unit
+from fusescope.core.errors import RunError
+from fusescope.core.records import RUN_STATES, Run
+
+HELP = "the library of runs: list, show, compare, export, import, report, tag, resume, cancel, delete"
+_STOP_S = 60.0  # what a run that was asked to stop gets before its state is told as it is
+
+
+def arguments(parser, words) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    def action(name: str, text: str, work):
+        sub = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.add_argument(
+            "--json",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="the answer as JSON on standard output",
+        )
+        sub.set_defaults(work=work)
+        return sub
+
+    sub = action("list", "runs that match, newest first", list_runs)
+    sub.add_argument("--kind", help="job kind, such as bench")
+    sub.add_argument("--status", choices=RUN_STATES)
+    sub.add_argument("--op", help="operator")
+    sub.add_argument("--tag")
+    sub.add_argument("--text", help="words in the title, notes, device, implementations …")
+    sub.add_argument(
+        "--recorded", action="store_true", default=None, help="only the recordings that ship with the project"
+    )
+    sub.add_argument("--limit", type=int, default=50)
+    sub.add_argument("--offset", type=int, default=0)
+    sub = action("show", "one run: what was asked, on what, and its records", show)
+    sub.add_argument("run", help="the run's id, or its beginning")
+    sub = action("compare", "two runs, case by case, with a statement of what differs between them", compare)
+    sub.add_argument("a", help="the run that is compared with")
+    sub.add_argument("b", help="the run that is compared")
+    sub = action("export", "one run as one file", export)
+    sub.add_argument("run")
+    sub.add_argument(
+        "--to", default=".", metavar="PATH", help="the file, or the folder to put it in (default: here)"
+    )
+    sub = action("import", "runs from exported files", load)
+    sub.add_argument("file", nargs="+")
+    sub = action("report", "one run as one HTML page that opens anywhere, charts included", report)
+    sub.add_argument("run")
+    sub.add_argument(
+        "--to", default=".", metavar="PATH", help="the .html file, or the folder to put it in (default: here)"
+    )
+    sub = action("tag", "change tags, title or notes of a run", tag)
+    sub.add_argument("run")
+    sub.add_argument("--add", nargs="+", default=[], metavar="TAG")
+    sub.add_argument("--remove", nargs="+", default=[], metavar="TAG")
+    sub.add_argument("--title")
+    sub.add_argument("--notes")
+    sub = action(
+        "resume",
+        "go on with a run that was interrupted, cancelled or failed: what has a record is kept",
+        resume,
+    )
+    sub.add_argument("run")
+    sub = action("cancel", "stop a run that is queued or running; what is measured stays", cancel)
+    sub.add_argument("run")
+    sub = action("delete", "remove runs for good", delete)
+    sub.add_argument("run", nargs="+")
+
+
+def run(args, out) -> int:
+    return args.work(args, out)
+
+
+def list_runs(args, out) -> int:
+    from fusescope.store import library
+
+    for name, low in (("limit", 1), ("offset", 0)):
+        if getattr(args, name) < low:
+            raise ValueError(f"--{name} is at least {low}, not {getattr(args, name)}")
+    found, total = library.runs(
+        args.kind, args.status, args.op, args.text, args.recorded, args.tag, args.limit, args.offset
+    )
+    broken = library.broken()
+    rows = [[r.id, r.status, _what(r), r.device_name, _when(r.created), ", ".join(r.tags)] for r in found]
+    text = table(["run", "status", "what", "device", "made", "tags"], rows) if rows else "no run matches"
+    if total > args.offset + len(found):
+        text += f"\n{args.offset + 1}–{args.offset + len(found)} of {total}; --offset {args.offset + len(found)} goes on"
+    text += "".join(f"\n! {name} cannot be read: {reason}" for name, reason in broken)
+    data = {"total": total, "offset": args.offset, "runs": [r.to_json() for r in found]}
+    out.answer(data | {"broken": [{"id": name, "reason": reason} for name, reason in broken]}, text)
+    return 0
+
+
+def show(args, out) -> int:
+    from fusescope.store import folder
+
+    path = _find(args.run)
+    found, records = folder.read(path), folder.records(path)
+    files = (
+        sorted(p for p in (path / "artifacts").rglob("*") if p.is_file())
+        if (path / "artifacts").is_dir()
+        else []
+    )
+    artifacts = [{"name": str(p.relative_to(path / "artifacts")), "bytes": p.stat().st_size} for p in files]
+    env = found.environment
+    lines = [
+        f"{found.id}  {found.status}" + (f": {found.reason}" if found.reason else ""),
+        f"{_what(found)}  {path}",
+    ]
+    versions = ", ".join(
+        f"{k} {env[k]}" for k in ("driver", "torch", "cuda", "nvcc", "git_commit") if env.get(k)
+    )
+    lines.append(f"on {found.device_name}" + (f" ({versions})" if versions else ""))
+    took = f", took {seconds(found.finished - found.started)}" if found.finished and found.started else ""
+    lines.append(f"made {_when(found.created)}{took}")
+    lines += [f"tags {', '.join(found.tags)}"] if found.tags else []
+    lines += [found.notes] if found.notes else []
+    lines += ["", record_table(records, found.spec.get("baseline"), env)] if records else []
+    lines += ["", *(f"artifact {a['name']}  {size(a['bytes'])}" for a in artifacts)] if artifacts else []
+    data = {
+        "run": found.to_json(),
+        "path": str(path),
+        "records": [r.to_json() for r in records],
+        "artifacts": artifacts,
+    }
+    out.answer(data, "\n".join(lines))
+    return 0
+
+
+def compare(args, out) -> int:
+    from fusescope.store import compare as comparison
+
+    a, b = _find(args.a).name, _find(args.b).name
+    differences, pairs = comparison.differences(a, b), comparison.pairs(a, b)
+    rows = [{str(k): None if v != v else v for k, v in row.items()} for row in pairs.to_dict("records")]
+    lines = [f"a = {a}", f"b = {b}", *(f"! {d}" for d in differences)]
+    shown = [
+        [r["op"], r["impl"], r["case"], *_side(r, "a"), *_side(r, "b"), ratio(r["ratio"]), r["verdict"] or ""]
+        for r in rows
+    ]
+    header = ["op", "implementation", "case", "a ms", "a", "b ms", "b", "a / b", "b is"]
+    lines += ["", table(header, shown, "lllrlrlrl") if rows else "neither run has a record"]
+    out.answer({"a": a, "b": b, "differences": differences, "pairs": rows}, "\n".join(lines))
+    return 0
+
+
+def _side(row: dict, which: str) -> list[str]:
+    """A run's time, and its status where that is not ok."""
+    status = row[f"{which}_status"]
+    return [three(row[f"{which}_ms"]), "" if status == "ok" else status]
+
+
+def export(args, out) -> int:
+    from fusescope.store import transfer
+
+    run_id = _find(args.run).name
+    made = transfer.export(run_id, Path(args.to))
+    out.answer(
+        {"run": run_id, "file": str(made), "bytes": made.stat().st_size},
+        f"{made}  {size(made.stat().st_size)}",
+    )
+    return 0
+
+
+def report(args, out) -> int:
+    from fusescope.charts import report as charts_report
+    from fusescope.charts.fusion import report as fusion_report
+    from fusescope.core import command
+    from fusescope.search import sessions
+    from fusescope.store import folder
+
+    path = _find(args.run)
+    found = folder.read(path)
+    if found.kind in fusion_report.KINDS:
+        records = sessions.records(path.name)
+        page = charts_report.page(found, records, (), command.layer(found.kind, found.spec))
+    else:
+        records = folder.records(path)
+        again = command.bench(found.spec) if found.kind == "bench" else ""
+        page = charts_report.page(
+            found, records, folder.samples(path), again, unit(records[0]) if records else "matrix"
+        )
+    target = Path(args.to)
+    target = target / f"{found.id}.html" if target.is_dir() else target
+    if not target.parent.is_dir():
+        raise ValueError(f"--to: there is no folder {target.parent}")
+    target.write_text(page)
+    out.answer(
+        {"run": found.id, "file": str(target), "bytes": target.stat().st_size},
+        f"{target}  {size(target.stat().st_size)}",
+    )
+    return 0
+
+
+def load(args, out) -> int:
+    from fusescope.store import transfer
+
+    for name in args.file:
+        if not Path(name).is_file():
+            raise ValueError(f"there is no file {name}")
+    found = [{"file": name, "run": transfer.load(Path(name))} for name in args.file]
+    out.answer({"imported": found}, "\n".join(f"{f['run']}  from {f['file']}" for f in found))
+    return 0
+
+
+def tag(args, out) -> int:
+    from fusescope.store import folder
+
+    path = _find(args.run)
+    before = folder.read(path)
+    if not (args.add or args.remove or args.title is not None or args.notes is not None):
+        raise ValueError("runs tag takes at least one of --add, --remove, --title, --notes")
+    tags = [t for t in dict.fromkeys([*before.tags, *args.add]) if t not in args.remove]
+    folder.write_notes(path, title=args.title, tags=tags, notes=args.notes)
+    after = folder.read(path)
+    data = {"run": after.id, "title": after.title, "tags": list(after.tags), "notes": after.notes}
+    out.answer(data, f"{after.id}  {after.title}  tags: {', '.join(after.tags) or 'none'}")
+    return 0
+
+
+def resume(args, out) -> int:
+    from fusescope.cli.follow import follow
+    from fusescope.jobs import submit
+    from fusescope.store import folder
+
+    path = _find(args.run)
+    ended = follow(submit.resume(path.name))
+    _settled(out, ended, folder.records(path))
+    return 0 if ended.status == "done" else 1
+
+
+def cancel(args, out) -> int:
+    from fusescope.jobs import submit
+    from fusescope.store import folder
+
+    path = _find(args.run)
+    if not folder.read(path).live:
+        raise ValueError(
+            f"{path.name} is {folder.read(path).status}; only a run that is queued or running can be stopped"
+        )
+    submit.cancel(path.name)
+    _settled(out, submit.wait(path.name, _STOP_S), folder.records(path))
+    return 0
+
+
+def _settled(out, run: Run, records: list) -> None:
+    """What became of a run: its state and its records."""
+    data = {
+        "run": run.id,
+        "status": run.status,
+        "reason": run.reason,
+        "records": [r.to_json() for r in records],
+    }
+    text = record_table(records, run.spec.get("baseline"), run.environment) + "\n\n" if records else ""
+    out.answer(data, f"{text}run {run.id} {run.status}" + (f": {run.reason}" if run.reason else ""))
+
+
+def delete(args, out) -> int:
+    from fusescope.store import transfer
+
+    ids = [_find(name).name for name in args.run]
+    for run_id in ids:
+        transfer.delete(run_id)
+    out.answer({"deleted": ids}, "\n".join(f"deleted {run_id}" for run_id in ids))
+    return 0
+
+
+def _find(run_id: str) -> Path:
+    """The run's folder; an id that names none, or several, is a wrong argument."""
+    from fusescope.store import library
+
+    try:
+        return library.find(run_id)
+    except RunError as error:
+        raise ValueError(str(error)) from None
+
+
+def _what(run: Run) -> str:
+    """The title, or what the spec says."""
+    spec = run.spec
+    asked = " ".join(str(spec[k]) for k in ("op", "impl", "dtype") if spec.get(k))
+    count = f", {len(spec['cases'])} cases" if len(spec.get("cases") or ()) > 1 else ""
+    return run.title or f"{run.kind} {asked}{count}".strip()
+
+
+def _when(created: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else "n/a"

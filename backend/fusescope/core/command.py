@@ -1,0 +1,110 @@
+"""The command line that measures the same again: every run says how. ``fusescope.cli`` reads what this
+writes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+_FLAGS = {
+    "batch": "--batch",
+    "seq": "--seq",
+    "seq_k": "--seq-k",
+    "heads": "--heads",
+    "kv_heads": "--kv-heads",
+    "head_dim": "--head-dim",
+    "mask": "--mask",
+}
+
+
+def bench(spec: Mapping[str, Any]) -> str:
+    """``python -m fusescope bench …`` for a benchmark's spec."""
+    words = ["python", "-m", "fusescope", "bench", str(spec["op"])]
+    cases = [dict(c) for c in spec.get("cases") or ()]
+    flags = _as_flags(cases) if spec["op"] == "attention" else None
+    if flags is not None:
+        words += flags
+    else:
+        for case in cases:
+            words += ["--case", ",".join(f"{k}={v}" for k, v in case.items() if v is not None)]
+    words += ["--impl", ",".join(spec.get("impls") or ()), "--baseline", str(spec.get("baseline"))]
+    words += [
+        "--dtype",
+        str(spec.get("dtype")),
+        "--device",
+        str(spec.get("device")),
+        "--cache",
+        str(spec.get("cache")),
+    ]
+    return shlex.join(words)
+
+
+def model(spec: Mapping[str, Any]) -> str:
+    """``python -m fusescope model …`` for a comparison of a model's ways; cases are the product of what
+    differs among them."""
+    words = ["python", "-m", "fusescope", "model", str(spec["op"]).removeprefix("model:")]
+    cases = [dict(c) for c in spec.get("cases") or ()]
+    for key in dict.fromkeys(k for c in cases for k in c):
+        values = list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None))
+        if values and not (key == "phase" and values == ["prefill"]):
+            words += [f"--{key.replace('_', '-')}", ",".join(values)]
+    words += ["--impl", ",".join(spec.get("impls") or ()), "--baseline", str(spec.get("baseline"))]
+    words += [
+        "--dtype",
+        str(spec.get("dtype")),
+        "--device",
+        str(spec.get("device")),
+        "--cache",
+        str(spec.get("cache")),
+    ]
+    return shlex.join(words + (["--checkpoint", str(spec["checkpoint"])] if spec.get("checkpoint") else []))
+
+
+def layer(kind: str, spec: Mapping[str, Any]) -> str:
+    """``python -m fusescope traverse …`` or ``search …`` for the spec of such a job."""
+    words, ranges = ["python", "-m", "fusescope", kind], spec.get("ranges") or ()
+    if kind == "traverse":
+        words += [str(end) for pair in ranges for end in pair]
+        words += ["--no-segments"] if spec.get("segments") is False else []
+        words += ["--part", ":".join(map(str, spec["part"]))] if spec.get("part") else []
+        keys = {"limit": "--limit", "budget_s": "--budget", "after": "--after"}
+    else:
+        words += [w for pair in ranges for w in ("--range", *map(str, pair))]
+        keys = {
+            "strategy": "--strategy",
+            "evaluations": "--evaluations",
+            "seconds": "--seconds",
+            "replay": "--replay",
+        }
+    sizes = ("batch", "seq", "heads", "head_dim", "ffn", "mask", "dtype", "device", "compiler", "seed")
+    for key, flag in (keys | {k: f"--{k.replace('_', '-')}" for k in sizes}).items():
+        if spec.get(key) is not None:
+            words += [flag, str(spec[key])]
+    return shlex.join(words)
+
+
+def _as_flags(cases: list[dict]) -> list[str] | None:
+    """Attention's own options, where the cases are the product they stand for; None where --case has to spell
+    them out."""
+    values = {
+        key: list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None)) for key in _FLAGS
+    }
+    if any((set(c) - set(_FLAGS) - {"bias"}) or c.get("bias") not in (None, "none") for c in cases):
+        return None
+    derived = set()
+    if all(c.get("seq_k") == c.get("seq") for c in cases):
+        derived.add("seq_k")
+    if all(c.get("kv_heads") == c.get("heads") for c in cases):
+        derived.add("kv_heads")
+    count = 1
+    for key in _FLAGS:
+        count *= 1 if key in derived else max(1, len(values[key]))
+    if count != len(cases):
+        return None
+    return [
+        word
+        for key, flag in _FLAGS.items()
+        if values[key] and key not in derived
+        for word in (flag, ",".join(values[key]))
+    ]

@@ -1,0 +1,154 @@
+"""What NVML says of the GPUs. NVML needs the driver only: it makes no CUDA context and works while others use
+the GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+CORES_PER_SM = {
+    (7, 5): 64,
+    (8, 0): 64,
+    (8, 6): 128,
+    (8, 7): 128,
+    (8, 9): 128,
+    (9, 0): 128,
+    (10, 0): 128,
+    (12, 0): 128,
+}
+"""CUDA C++ programming guide, "arithmetic instructions": fp32 lanes a multiprocessor. NVML counts cores, not
+multiprocessors."""
+
+_ready: dict[int, Any] = {}
+
+
+def open_library() -> Any:
+    """pynvml, initialised once a process. Raises ImportError without the package, pynvml.NVMLError without a
+    working driver."""
+    if os.getpid() not in _ready:
+        import pynvml
+
+        pynvml.nvmlInit()
+        _ready.clear()  # a forked child initialises for itself
+        _ready[os.getpid()] = pynvml
+    return _ready[os.getpid()]
+
+
+def problem() -> str | None:
+    """Why NVML does not work here, in NVML's words; None when it does."""
+    try:
+        open_library()
+    except ImportError:
+        return "the Python package nvidia-ml-py is missing"
+    except Exception as error:  # pynvml.NVMLError and what ctypes raises for a damaged library
+        return str(error)
+    return None
+
+
+def versions() -> tuple[str | None, str | None]:
+    """(driver version, newest CUDA it takes as "13.0"), None where unknown."""
+    if problem():
+        return next(((row["driver"], None) for row in _by_nvidia_smi()), (None, None))
+    library = open_library()
+    with contextlib.suppress(library.NVMLError):
+        number = library.nvmlSystemGetCudaDriverVersion_v2()
+        return _text(library.nvmlSystemGetDriverVersion()), f"{number // 1000}.{number % 1000 // 10}"
+    return None, None
+
+
+def gpus() -> list[dict[str, Any]]:
+    """One dict a GPU (see environment.gpus); empty without a driver. ``speed``: cores × maximum clock in MHz,
+    to order GPUs.
+
+    Without the package nvidia-ml-py nvidia-smi is asked, once a process: slower, and without multiprocessors
+    and processes.
+    """
+    if problem():
+        return [{k: v for k, v in row.items() if k != "driver"} for row in _by_nvidia_smi()]
+    library = open_library()
+    return [_facts(library, i) for i in range(library.nvmlDeviceGetCount())]
+
+
+@lru_cache(maxsize=1)
+def _by_nvidia_smi() -> tuple[dict[str, Any], ...]:
+    query = "index,uuid,name,compute_cap,memory.total,driver_version"
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    rows = (
+        [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines()]
+        if done.returncode == 0
+        else []
+    )
+    return tuple(
+        {
+            "index": int(index),
+            "uuid": uuid,
+            "name": name,
+            "compute_capability": cc,
+            "memory_bytes": int(memory) << 20 if memory.isdigit() else None,
+            "sms": None,
+            "speed": None,
+            "processes": [],
+            "driver": driver,
+        }
+        for index, uuid, name, cc, memory, driver in rows
+    )
+
+
+def _facts(library, index: int) -> dict[str, Any]:
+    handle = library.nvmlDeviceGetHandleByIndex(index)
+    capability = tuple(library.nvmlDeviceGetCudaComputeCapability(handle))
+    cores = _try(library, library.nvmlDeviceGetNumGpuCores, handle)
+    clock = _try(library, library.nvmlDeviceGetMaxClockInfo, handle, library.NVML_CLOCK_SM)
+    memory = _try(library, library.nvmlDeviceGetMemoryInfo, handle)
+    return {
+        "index": index,
+        "uuid": _text(library.nvmlDeviceGetUUID(handle)),
+        "name": _text(library.nvmlDeviceGetName(handle)),
+        "compute_capability": f"{capability[0]}.{capability[1]}",
+        "memory_bytes": memory.total if memory else None,
+        "sms": cores // CORES_PER_SM[capability] if cores and capability in CORES_PER_SM else None,
+        "speed": cores * clock if cores and clock else None,
+        "processes": _processes(library, handle),
+    }
+
+
+def _processes(library, handle) -> list[dict[str, Any]]:
+    found = {}
+    for ask in (library.nvmlDeviceGetComputeRunningProcesses, library.nvmlDeviceGetGraphicsRunningProcesses):
+        for process in _try(library, ask, handle) or ():
+            memory = process.usedGpuMemory
+            found[process.pid] = {
+                "pid": process.pid,
+                "name": _process_name(library, process.pid),
+                "memory_bytes": memory or None,
+            }
+    return list(found.values())
+
+
+def _process_name(library, pid: int) -> str | None:
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if words[0]:
+            return Path(words[0].decode(errors="replace")).name
+    name = _try(library, library.nvmlSystemGetProcessName, pid)
+    return Path(_text(name)).name if name else None
+
+
+def _try(library, function, *args):
+    """The answer, or None where this GPU or driver does not give it."""
+    try:
+        return function(*args)
+    except library.NVMLError:
+        return None
+
+
+def _text(value) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,260 @@
+"""The typed records that travel between rooms and lie in run folders.
+
+States exclude nonsense: a record that is not ``ok`` carries no latency, absence is ``None`` and never a
+sentinel. ``to_json`` gives plain JSON values; ``from_json`` ignores keys it does not know, so older readers
+survive newer writers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+STATUSES = ("ok", "wrong", "unsupported", "oom", "timeout", "crashed", "error")
+MODES = ("eager", "eager_cold", "graph", "graph_cold")
+VERDICTS = ("faster", "slower", "cannot tell")
+RUN_STATES = ("queued", "running", "done", "failed", "cancelled", "interrupted")
+DTYPES = ("float32", "float16", "bfloat16")
+SCHEMA_VERSION = 1
+
+
+def case_key(op: str, case: Mapping[str, Any], dtype: str, device: str) -> str:
+    """One string that names a case; equal for equal cases whatever the order of their keys."""
+    return json.dumps([op, dict(sorted(case.items())), dtype, device], separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Time:
+    """Median latency in ms with its 95 % interval over n samples; converged = the interval met the stopping
+    rule."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds: the first (cold) call, the eager launch path, and the kernel's own time by graph
+    replay."""
+
+    first: float | None = None
+    eager: Time | None = None
+    eager_cold: Time | None = None
+    graph: Time | None = None
+    graph_cold: Time | None = None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Worst error against the reference over all checked inputs; reference is "float64" or "float32"."""
+
+    max_abs: float
+    max_rel: float
+    cosine: float
+    reference: str
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Median of the paired ratios baseline / this, 95 % block-bootstrap interval, and the verdict of
+    measuring rule 5."""
+
+    of: str
+    median: float
+    low: float
+    high: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Rate:
+    """TFLOP/s over live mask elements (effective) and over the tiles actually computed (executed)."""
+
+    effective: float | None
+    executed: float | None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Registers a thread, shared memory a block (bytes), spilled bytes a thread, theoretical occupancy 0 …
+    1."""
+
+    registers: int | None = None
+    shared: int | None = None
+    spills: int | None = None
+    occupancy: float | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One implementation on one case; a line of results.jsonl and an element of bench --json."""
+
+    op: str
+    impl: str
+    case: Mapping[str, Any]
+    dtype: str
+    device: str
+    status: str
+    reason: str | None = None
+    accuracy: Accuracy | None = None
+    time_ms: Times | None = None
+    speedup: Speedup | None = None
+    tflops: Rate | None = None
+    gbps: float | None = None
+    throttled: bool = False
+    resources: Resources | None = None
+    backend: str | None = None
+    source_hash: str | None = None
+    extra: Mapping[str, Any] | None = (
+        None  # what a whole model's record says besides (ARCHITECTURE.md, "A model's record")
+    )
+
+    def __post_init__(self):
+        if self.status not in STATUSES:
+            raise ValueError(f"status is one of {', '.join(STATUSES)}, not {self.status!r}")
+        if self.status == "ok" and self.time_ms is None:
+            raise ValueError("an ok record carries its times")
+        if self.status != "ok" and (self.time_ms or self.speedup or self.tflops or self.gbps):
+            raise ValueError(f"a record that is {self.status} carries no latency")
+        if self.status != "ok" and not self.reason:
+            raise ValueError(f"a record that is {self.status} says why")
+
+    @property
+    def case_key(self) -> str:
+        return case_key(self.op, self.case, self.dtype, self.device)
+
+    @property
+    def main_mode(self) -> str | None:
+        """The time that charts show: graph where there is one, else eager; its cold form where only that was
+        taken."""
+        if self.time_ms is None:
+            return None
+        return next(
+            (m for m in ("graph", "eager", "graph_cold", "eager_cold") if getattr(self.time_ms, m)), None
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        whole = dataclasses.asdict(self) | {"case": dict(self.case)}
+        if self.extra is None:
+            del whole["extra"]  # an operator's record is as readers before models knew it
+        return whole
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Record:
+        return _build(cls, data)
+
+
+@dataclass(frozen=True)
+class BenchSpec:
+    """What a comparison measures: every implementation on every case, in one process, in shuffled rounds.
+
+    impls: names as the operator lists them, or "file.py:function". cases: complete values of the operator's
+    parameters. cache: "warm", "cold" or "both". budget_s, min_samples, min_s and precision are measuring rule
+    4 (seconds, count, seconds, relative half-width). case_deadline_s bounds one implementation on one case,
+    its first call included.
+    """
+
+    op: str
+    impls: tuple[str, ...]
+    cases: tuple[Mapping[str, Any], ...]
+    baseline: str
+    dtype: str = "float32"
+    device: str = "cpu"
+    cache: str = "both"
+    budget_s: float = 5.0
+    min_samples: int = 10
+    min_s: float = 0.2
+    precision: float = 0.01
+    seed: int = 0
+    case_deadline_s: float = 300.0
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"impls": list(self.impls), "cases": [dict(c) for c in self.cases]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> BenchSpec:
+        return _build(cls, data)
+
+
+@dataclass(frozen=True)
+class Progress:
+    done: int = 0
+    total: int = 0
+    message: str = ""
+    eta_s: float | None = None
+    updated: float | None = None  # Unix seconds
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder as it stands: run.json with notes.json beside it. Times are Unix seconds."""
+
+    id: str
+    kind: str
+    spec: Mapping[str, Any]
+    status: str
+    reason: str | None = None
+    created: float | None = None
+    started: float | None = None
+    finished: float | None = None
+    progress: Progress = field(default_factory=Progress)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    notes: str = ""
+    recorded: bool = False  # lies under profiles/recorded/
+    schema: int = SCHEMA_VERSION
+
+    @property
+    def live(self) -> bool:
+        return self.status in ("queued", "running")
+
+    @property
+    def device_name(self) -> str:
+        """What the charts call the device this was measured on, e.g. "NVIDIA H200"."""
+        return str(self.environment.get("device_name") or "unknown device")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"tags": list(self.tags)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Run:
+        return _build(cls, data)
+
+
+_NESTED = {
+    (Record, "accuracy"): Accuracy,
+    (Record, "time_ms"): Times,
+    (Record, "speedup"): Speedup,
+    (Record, "tflops"): Rate,
+    (Record, "resources"): Resources,
+    (Run, "progress"): Progress,
+} | {(Times, mode): Time for mode in MODES}
+
+
+@cache
+def _parts(cls) -> tuple[tuple[str, type | None], ...]:
+    """(name, class of the nested record or None) of every field."""
+    return tuple((f.name, _NESTED.get((cls, f.name))) for f in dataclasses.fields(cls))
+
+
+def _build(cls, data: Mapping[str, Any]):
+    """A dataclass from JSON: nested records rebuilt, lists made tuples, unknown keys ignored."""
+    known = {}
+    for name, nested in _parts(cls):
+        if name not in data:
+            continue
+        value = data[name]
+        if nested and isinstance(value, Mapping):
+            value = _build(nested, value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        known[name] = value
+    return cls(**known)

@@ -1,0 +1,173 @@
+"""The kernel sources under cuda/: families and their implementations, found by name, without a compiler and
+without torch.
+
+A kernel's leading comment carries what the app must know of it: the first line is its idea; these lines are
+optional:
+
+    // archs: sm_80 sm_86 sm_89 sm_90a      architectures it is meant for (default: ARCHS, all)
+    // expects: HMMA                        SASS mnemonics that prove it uses what it claims, on each of them
+    // sweep: TILE=64,128 STAGES=2,3        macros to sweep; every combination is an implementation
+                                            "v2_x:TILE=64,STAGES=3"
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from fusescope.core import paths
+
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a")
+"""Architectures a kernel is built for where its source names none."""
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_TAG = re.compile(r"^\s*//\s*(archs|expects|sweep):\s*(.+?)\s*$")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One implementation: a source file with one choice of its swept macros. device: "cuda" or "cpu"."""
+
+    family: str
+    name: str
+    path: Path
+    idea: str
+    device: str
+    archs: tuple[str, ...] = ()
+    expects: tuple[str, ...] = ()
+    defines: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def symbol(self) -> str:
+        """The C symbol of its entry point (see cuda/common/interface.h)."""
+        return re.sub(r"\W", "_", f"fusescope_{self.family}__{self.name}")
+
+    @property
+    def label(self) -> str:
+        """The source as shown and stored: relative to the folder that holds cuda/, never an absolute path."""
+        return str(Path(self.path.parent.parent.name, self.path.parent.name, self.path.name))
+
+    @property
+    def source_hash(self) -> str:
+        """16 hex digits over the file, the project's headers it includes, and its macros: two equal hashes,
+        one kernel."""
+        digest = hashlib.sha256(repr(self.defines).encode())
+        for file in source_closure(self.path):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One folder under cuda/: a shared header, a binding, and the implementations."""
+
+    name: str
+    folder: Path
+    variants: tuple[Variant, ...] = field(default=())
+
+    @property
+    def binding(self) -> Path:
+        return self.folder / "binding.cpp"
+
+    def variant(self, name: str) -> Variant:
+        for v in self.variants:
+            if v.name == name:
+                return v
+        raise ValueError(
+            f"{self.name} has no kernel {name!r}; it has {', '.join(v.name for v in self.variants)}"
+        )
+
+
+def families() -> dict[str, Family]:
+    """All families, by name. A folder of cuda/ with a binding.cpp is one."""
+    root = paths.cuda_sources()
+    folders = sorted(p.parent for p in root.glob("*/binding.cpp"))
+    return {folder.name: _family(folder) for folder in folders}
+
+
+def source_closure(path: Path) -> list[Path]:
+    """The file and every header of ours that it includes, directly or through others; in a fixed order."""
+    seen: dict[Path, None] = {}
+    todo = [path.resolve()]
+    while todo:
+        file = todo.pop()
+        if file in seen or not file.is_file():
+            continue
+        seen[file] = None
+        folder = str(file.parent)
+        todo += [
+            Path(os.path.normpath(f"{folder}/{name}"))
+            for name in sorted(_includes(file.read_text(errors="replace")))
+        ]
+    return sorted(seen)
+
+
+@lru_cache(maxsize=1024)
+def _includes(text: str) -> tuple[str, ...]:
+    return tuple(_INCLUDE.findall(text))
+
+
+def _family(folder: Path) -> Family:
+    files = sorted(folder.glob("v[0-9]*.cu"), key=_version) + sorted(folder.glob("cpu*.cpp"))
+    return Family(folder.name, folder, tuple(v for file in files for v in _variants(folder.name, file)))
+
+
+def _version(file: Path) -> tuple[int, str]:
+    return int(re.match(r"v(\d+)", file.name).group(1)), file.name
+
+
+def _idea(lines: list[str]) -> str:
+    """The first sentence of the leading comment, which may be wrapped; "" where the file does not begin with one."""
+    words = []
+    for line in itertools.takewhile(lambda text: text.startswith("//"), lines):
+        text = line.strip("/ ").strip()
+        if not text or _TAG.match(line):
+            break
+        words.append(text)
+        if text.endswith("."):
+            break
+    return " ".join(words)
+
+
+def _variants(family: str, file: Path) -> list[Variant]:
+    """A file that is incomplete is still listed, with what it lacks in the place of its idea, so that it
+    stops no other."""
+    lines = file.read_text(errors="replace").splitlines()
+    idea = _idea(lines)
+    complaint = (
+        None
+        if idea
+        else "no idea line: the first line of a kernel is a comment that says its idea, such as // One warp a row."
+    )
+    tags = {}
+    for line in itertools.takewhile(lambda text: text.startswith("//"), lines):
+        if match := _TAG.match(line):
+            tags[match[1]] = match[2].replace(",", " ").split() if match[1] != "sweep" else match[2].split()
+    device = "cuda" if file.suffix == ".cu" else "cpu"
+    axes = []
+    for axis in tags.get("sweep", []):
+        key, _, values = axis.partition("=")
+        if not key.isidentifier() or not values:
+            complaint = f"not swept: a sweep is written KEY=value,value, not {axis!r}"
+            axes = []
+            break
+        axes.append([(key, value) for value in values.split(",")])
+    common = dict(
+        family=family,
+        path=file,
+        idea=complaint or idea,
+        device=device,
+        archs=tuple(tags.get("archs", ARCHS)) if device == "cuda" else (),
+        expects=tuple(tags.get("expects", ())),
+    )
+    if not axes:
+        return [Variant(name=file.stem, **common)]
+    return [
+        Variant(name=f"{file.stem}:{','.join(f'{k}={v}' for k, v in choice)}", defines=choice, **common)
+        for choice in itertools.product(*axes)
+    ]

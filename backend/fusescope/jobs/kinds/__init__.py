@@ -1,0 +1,41 @@
+"""Job kinds, one file each, found by name. FUSESCOPE_KINDS names further folders (os.pathsep between them)
+with kinds.
+
+A kind defines
+    TITLE               for people
+    validate(spec)      -> the complete spec as JSON values, torch-free; ValueError or TypeError: rule, value,
+                        what is supported
+    device(spec)        -> "cuda:0", "cpu": held alone while the job runs; None: nothing is measured, no
+                        device is held
+    run(spec, reporter) the work; exceptions become the run's reason, Cancelled is let through
+and may define DEADLINE_S, the seconds after which the whole job is stopped (default: no limit but the spec's
+deadline_s).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+
+from fusescope.core.discovery import load_part, module_names
+
+PARTS = ("TITLE", "validate", "device", "run")
+
+
+def names() -> list[str]:
+    """The kinds there are."""
+    _extend()
+    return module_names(sys.modules[__name__])
+
+
+def load(kind: str) -> ModuleType:
+    """The kind's module, checked for completeness; ValueError for an unknown name, TypeError naming missing
+    parts."""
+    _extend()
+    return load_part(sys.modules[__name__], kind, PARTS, "job kind")
+
+
+def _extend() -> None:
+    further = [folder for folder in os.environ.get("FUSESCOPE_KINDS", "").split(os.pathsep) if folder]
+    __path__[:] = [os.path.dirname(__file__), *further]

@@ -1,0 +1,120 @@
+"""Import of anyone's profile into a run: Chrome trace, Nsight Systems .sqlite, Nsight Compute .csv, memory
+snapshot."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+from fusescope.core import paths
+from fusescope.core.errors import Unsupported
+
+TITLE = "Import"
+DEADLINE_S = 3600.0
+_KEEP_BYTES = 256 << 20  # a plain file up to this size is kept, compressed, in the run
+_NAMES = {
+    "chrome": "trace.json.gz",
+    "nsys": "nsys.sqlite",
+    "ncu": "ncu.csv",
+    "ncu-rep": "ncu.ncu-rep",
+    "snapshot": "memory-snapshot.pickle",
+}
+
+
+def validate(spec: dict) -> dict:
+    """{"file": path, "keep": true, false or null, "captured": run id or null, "discard": true or false}.
+
+    keep: the file itself stays in the run; null keeps what is small or packed. captured: a run with the trace
+    of the eager run from which this one's CUDA graphs were captured: replayed kernels get their operators
+    from there, by order. Adds "form", which the content decides, and makes the path absolute. ValueError or
+    TypeError in one sentence.
+    """
+    from fusescope.jobs.profiled import eager_trace
+    from fusescope.profiling import forms
+
+    unknown = set(spec) - {"file", "keep", "captured", "discard", "form"}
+    if unknown:
+        raise ValueError(f"an import takes file, keep and captured, not {', '.join(sorted(unknown))}")
+    file, keep = spec.get("file"), spec.get("keep")
+    if not isinstance(file, str):
+        raise TypeError(f"file is a path, not {file!r}")
+    if keep is not None and not isinstance(keep, bool):
+        raise TypeError(f"keep is true, false or null, not {keep!r}")
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    discard = spec.get("discard", False)
+    if not isinstance(discard, bool):
+        raise TypeError(f"discard is true or false, not {discard!r}")
+    if discard and path.parent.parent != Path(os.path.abspath(paths.profiles() / ".uploads")):
+        raise ValueError(f"only an upload is discarded after its import, and {path} is none")
+    if importlib.util.find_spec("pyarrow") is None:
+        raise Unsupported(
+            "an import writes Parquet tables, and pyarrow is not installed here: python -m pip install pyarrow"
+        )
+    captured = spec.get("captured")
+    if captured is not None:
+        captured = eager_trace.find(captured).name
+    return {
+        "file": str(path),
+        "keep": keep,
+        "captured": captured,
+        "discard": discard,
+        "form": forms.detect(path),
+    }
+
+
+def device(spec: dict) -> None:
+    """Reading a file holds no device."""
+    return None
+
+
+def run(spec: dict, reporter) -> None:
+    """Write the tables of ``profiling.profile`` (ncu and snapshot: their own) and summary.json as
+    artifacts."""
+    from fusescope.jobs.profiled import eager_trace
+    from fusescope.profiling import importing
+
+    path = Path(spec["file"])
+
+    def progress(share: float, text: str) -> None:
+        reporter.check()
+        reporter.progress(int(100 * share), 100, text)
+
+    if spec["form"] == "chrome" and importlib.util.find_spec("msgspec") is None:
+        reporter.log(
+            "msgspec is not installed, so reading takes several times as long: python -m pip install msgspec==0.22.0"
+        )
+    progress(0.0, f"reading {path.name}")
+    captured = eager_trace.kernels(spec["captured"])
+    summary = importing.load(path, spec["form"], reporter.artifact, progress, captured)
+    gpu = next((g["name"] for g in summary.get("gpus", ()) if g.get("name")), None)
+    reporter.environment(device_name=gpu or "unknown device", imported_from=path.name)
+    _keep(path, spec, reporter)
+    if spec.get("discard"):
+        shutil.rmtree(path.parent, ignore_errors=True)
+    for note in summary["notes"]:
+        reporter.log(note)
+    rows = ", ".join(f"{count:,} {name}" for name, count in summary["rows"].items() if count)
+    reporter.progress(100, 100, f"{rows or 'nothing to show'} from {path.name}")
+
+
+def _keep(path: Path, spec: dict, reporter) -> None:
+    """The file itself beside its tables, so that the run is whole wherever it is copied."""
+    with open(path, "rb") as f:
+        packed = f.read(2) == b"\x1f\x8b"
+    if spec["keep"] is False or (spec["keep"] is None and path.stat().st_size > _KEEP_BYTES):
+        reporter.log(f"the file itself is not kept in the run; it stays at {path}")
+        return
+    target = reporter.artifact(_NAMES[spec["form"]])
+    if packed == (target.suffix == ".gz"):
+        shutil.copyfile(path, target)
+    elif packed:
+        with gzip.open(path, "rb") as source, open(target, "wb") as out:
+            shutil.copyfileobj(source, out, 1 << 20)
+    else:
+        with open(path, "rb") as source, gzip.open(target, "wb", compresslevel=1) as out:
+            while block := source.read(1 << 22):
+                reporter.check()
+                out.write(block)

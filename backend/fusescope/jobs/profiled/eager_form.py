@@ -1,0 +1,117 @@
+"""What a model's CUDA graph was captured from, run eagerly in named ranges: from its trace replayed kernels
+get operator and module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fusescope.profiling.collect.module_hooks import PREFIX, named
+
+
+def of_model(model, way: str, inputs: Mapping[str, Any]) -> Callable[[], None] | None:
+    """One eager call of what the way captures; None for a way that captures nothing, or lets torch.compile do
+    it."""
+    from fusescope.models.describe import listing
+
+    found = listing.WAYS[way]
+    if not found.graph or found.compile or not model.device.startswith("cuda"):
+        return None
+    return _fused(model, inputs) if way == "fused" else _hugging_face(model, found, inputs)
+
+
+def _hugging_face(model, way, inputs: Mapping[str, Any]) -> Callable[[], None]:
+    import torch
+
+    from fusescope.models import register
+    from fusescope.models.run import modes
+
+    call = modes._forward(way, model, inputs)
+    ours = (
+        {"sdpa": register.SDPA} if way.name != "sdpa-graph-trap" else {}
+    )  # which takes Hugging Face's own sdpa
+    module = model.view(ours.get(way.attention, way.attention))
+
+    def run() -> None:
+        with torch.no_grad(), named(module):
+            call()
+
+    return run
+
+
+def _fused(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
+    """Both forms of its attention, since which of them was captured is decided by a measurement; the linking
+    takes the one that fits."""
+    from fusescope.core.errors import Unsupported
+    from fusescope.models.run import fused_run, masking
+    from fusescope.models.run.fused_encoder import PACKABLE, FusedEncoder
+
+    case, names = inputs["case"], {}
+    plan = masking.plan_of(inputs, model.device) if inputs["mask"].name not in PACKABLE else None
+
+    def run() -> None:
+        encoder = FusedEncoder(
+            model, case
+        )  # made anew and let go: its weights must not show in the memory of the run
+        total = (
+            fused_run.bucket(sum(inputs["lengths"]), case["batch"], case["seq"])
+            if encoder.packs(inputs)
+            else None
+        )
+
+        def call(record, mark) -> None:
+            encoder(inputs, record, mark, total=total, plan=plan)
+
+        for by_rows in (True, False):
+            encoder.by_rows = by_rows
+            try:
+                if (
+                    by_rows not in names
+                ):  # in the profiler's warm-up, so that the trace holds named calls only
+                    names[by_rows] = learn(call)
+                in_ranges(call, names[by_rows])
+            except Unsupported:  # the other one was captured, then
+                continue
+
+    return run
+
+
+def learn(call: Callable[[Callable, Callable], Any], root: str = "FusedEncoder") -> list[str]:
+    """The dotted name of every part of ``call(record, mark)``, in order: root, layer, part.
+
+    A mark that follows a record belongs to the layer of that record, any other to that of the next one.
+    """
+    told: list[tuple[str, str]] = []
+    call(lambda name, tensor: told.append(("record", name)), lambda part: told.append(("mark", part)))
+    found = []
+    for n, (kind, name) in enumerate(told):
+        if kind == "mark":
+            before = told[n - 1][1] if n and told[n - 1][0] == "record" else None
+            record = before or next((text for what, text in told[n:] if what == "record"), "")
+            words = record.split(".")
+            place = next((i for i, w in enumerate(words[:-1]) if w in ("layer", "layers")), None)
+            layer = ".".join(words[: place + 2]) if place is not None and name != "embedding" else ""
+            found.append(".".join(w for w in (root, layer, name) if w))
+    return found
+
+
+def in_ranges(call: Callable[[Callable, Callable], Any], names: list[str]) -> None:
+    """``call(record, mark)`` with each of its parts in a range "module: <name>"; names as ``learn`` gives
+    them. A part is told only after it ran, so the next one's range is opened when the one before ends."""
+    from torch.autograd.profiler import record_function
+
+    waiting, open_ranges = iter(names), []
+
+    def turn(part: str | None = None) -> None:
+        if open_ranges:
+            open_ranges.pop().__exit__(None, None, None)
+        if (name := next(waiting, None)) is not None:
+            open_ranges.append(record_function(f"{PREFIX}{name}"))
+            open_ranges[-1].__enter__()
+
+    turn()
+    try:
+        call(lambda name, tensor: None, turn)
+    finally:
+        if open_ranges:
+            open_ranges.pop().__exit__(None, None, None)

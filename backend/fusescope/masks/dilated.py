@@ -1,0 +1,28 @@
+"""A band around the diagonal with gaps."""
+
+from fusescope.masks.common import defaults
+from fusescope.masks.common.parameter import Parameter
+
+NAME = "dilated"
+FORMULA = "|q − k| ≤ window · dilation and (q − k) mod dilation = 0"
+DESCRIPTION = "A sliding window that keeps every dilation-th key: a wider view for the same number of keys (Longformer, LongNet)."
+PARAMETERS = (
+    Parameter(
+        "window", "int", defaults.window, "w", "keys kept on each side", typical=(16, 32, 64, 128, 256)
+    ),
+    Parameter(
+        "dilation", "int", lambda seq: 2, "2", "distance between kept keys", low=1, typical=(1, 2, 3, 4, 8)
+    ),
+)
+
+
+def predicate(q, k, p, batch):
+    reach = min(p.window * p.dilation, 1 << 30)  # stays within 32-bit indices
+    distance = q - k
+    return (abs(distance) <= reach) & (distance % p.dilation == 0)
+
+
+def parts(p):
+    """All of it at once: in order of residues modulo the dilation it is a sliding window inside each
+    class."""
+    return ((p.dilation, p.dilation, predicate),)

@@ -1,0 +1,40 @@
+"""The own block and the summary columns of earlier ones."""
+
+from fusescope.masks.common import defaults
+from fusescope.masks.common.parameter import Parameter
+
+NAME = "fixed"
+FORMULA = "k ≤ q and (q div block = k div block or k mod block ≥ block − summary)"
+DESCRIPTION = (
+    "Causal: the keys of the own block and the last few of every earlier block (Sparse Transformer, fixed)."
+)
+PARAMETERS = (
+    Parameter(
+        "block", "int", defaults.window, "w", "positions in a block", low=1, typical=(16, 32, 64, 128, 256)
+    ),
+    Parameter(
+        "summary",
+        "int",
+        lambda seq: defaults.window(seq) // 8,
+        "w / 8",
+        "last positions of a block that all later queries see",
+        typical=(1, 2, 4, 8, 16, 32),
+    ),
+)
+
+
+def predicate(q, k, p, batch):
+    return (k <= q) & ((q // p.block == k // p.block) | (k % p.block >= p.block - p.summary))
+
+
+def parts(p):
+    """The own block, and the summaries of earlier ones, which lie side by side when keys are in order of
+    residues."""
+
+    def own(q, k, p, batch):
+        return (k <= q) & (q // p.block == k // p.block)
+
+    def earlier(q, k, p, batch):
+        return (k // p.block < q // p.block) & (k % p.block >= p.block - p.summary)
+
+    return (1, 1, own), (1, p.block, earlier)

@@ -1,0 +1,39 @@
+"""The recent keys and every stride-th before them."""
+
+from fusescope.masks.common import defaults
+from fusescope.masks.common.parameter import Parameter
+
+NAME = "strided"
+FORMULA = "k ≤ q and (q − k < window or (q − k) mod stride = 0)"
+DESCRIPTION = "Causal: the last few keys and every stride-th one before them (Sparse Transformer, strided)."
+PARAMETERS = (
+    Parameter("window", "int", defaults.window, "w", "recent keys kept", typical=(16, 32, 64, 128, 256)),
+    Parameter(
+        "stride",
+        "int",
+        defaults.window,
+        "w",
+        "distance between the older kept keys",
+        low=1,
+        typical=(16, 32, 64, 128, 256),
+    ),
+)
+
+
+def predicate(q, k, p, batch):
+    distance = q - k
+    return (distance >= 0) & ((distance < p.window) | (distance % p.stride == 0))
+
+
+def parts(p):
+    """The recent keys, a band as it is; the older ones, in order of residues a triangle inside each class."""
+
+    def recent(q, k, p, batch):
+        distance = q - k
+        return (distance >= 0) & (distance < p.window)
+
+    def older(q, k, p, batch):
+        distance = q - k
+        return (distance >= 0) & (distance >= p.window) & (distance % p.stride == 0)
+
+    return (1, 1, recent), (p.stride, p.stride, older)

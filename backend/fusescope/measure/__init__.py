@@ -1,0 +1,2 @@
+"""The one timer: correctness first, then interleaved samples until they say something (the rules are in
+bench.py's docstring)."""

@@ -1,0 +1,232 @@
+"""Correct first: an implementation's result against the reference, before anything is timed.
+
+A ``Case`` holds one set of inputs with a copy of them and the reference; ``verify`` runs one call on poisoned
+memory and judges its result: kind, shape, dtype and device of the output, every element within the operator's
+tolerance, NaN and Inf exactly where the reference has them, inputs left as they were.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from fusescope import ops
+from fusescope.analysis.accuracy.sums import cosine
+from fusescope.core.records import Accuracy
+from fusescope.measure.checking.poison import poisoned
+from fusescope.ops.base import Tolerance
+
+_CHUNK = 1 << 24  # elements compared at a time: bounds the float64 temporaries to some 128 MB each
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """reason: None where the result is right, else what is wrong with it, with the worst element."""
+
+    accuracy: Accuracy | None
+    reason: str | None = None
+
+
+@dataclass
+class Case:
+    """One set of inputs, kept with a copy to notice changes, and the reference result on it ("float64" or
+    "float32")."""
+
+    module: ModuleType
+    values: Mapping[str, Any]
+    dtype: str
+    device: str
+    seed: int
+    contiguous: bool = True
+    inputs: dict[str, Any] = field(init=False)
+    reference: torch.Tensor = field(init=False)
+    precision: str = field(init=False)
+
+    def __post_init__(self):
+        self.inputs = self.module.inputs(
+            self.values, self.dtype, self.device, self.seed, contiguous=self.contiguous
+        )
+        self.tolerance = self.allowed()
+        self._settle()
+
+    def allowed(self) -> Tolerance:
+        """The error that an element may have."""
+        return ops.tolerance(self.module.NAME, self.values, self.dtype)
+
+    def renew(self) -> None:
+        """Put fresh values into the same tensors: who answers from memory instead of computing is wrong from
+        now on.
+
+        Integer tensors (lengths, tables) stay, because what depends on them is prepared outside the call.
+        """
+        fresh = dict(
+            _tensors(
+                self.module.inputs(
+                    self.values, self.dtype, self.device, self.seed + 10, contiguous=self.contiguous
+                )
+            )
+        )
+        for name, tensor in _tensors(self.inputs):
+            if self.renewed(name, tensor):
+                tensor.copy_(fresh[name])
+        self._settle()
+
+    def joined(self, out: Any) -> Any:
+        """A result as the one tensor that is compared."""
+        return ops.joined(self.module.NAME, out)
+
+    def renewed(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether an input's values are drawn anew by ``renew``."""
+        return tensor.dtype.is_floating_point
+
+    def _settle(self) -> None:
+        self._before = {k: v.clone() for k, v in _tensors(self.inputs)}
+        self.reference, self.precision = reference(self.module, self.inputs)
+
+    def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Judgement:
+        """Judge ``out``, the result of a call already made on these inputs, or else one made now on poisoned
+        memory (``every``: also what the call allocates a second time, see poison.py)."""
+        if out is None:
+            size = self.reference.numel() * getattr(torch, self.dtype).itemsize
+            with poisoned(self.device, size, every):
+                out = run()
+        if self.device.startswith("cuda"):
+            torch.cuda.synchronize(self.device)
+        if finish := getattr(run, "finish", None):
+            out = finish(out)
+        out = self.joined(out)
+        if fault := self._wrong_kind(out):
+            return Judgement(None, fault)
+        judgement = self.judge(out)
+        changed = [k for k, v in _tensors(self.inputs) if not _same(v, self._before[k])]
+        if changed:
+            self._restore(changed)
+            return Judgement(judgement.accuracy, f"it changed its input {', '.join(changed)}")
+        return judgement
+
+    def judge(self, out: torch.Tensor) -> Judgement:
+        """A result of the right kind against the reference."""
+        return compare(out, self.reference, self.tolerance, self.precision)
+
+    def _wrong_kind(self, out) -> str | None:
+        if not isinstance(out, torch.Tensor):
+            return f"it returned {type(out).__name__}, not a tensor"
+        if out.shape != self.reference.shape:
+            return f"the result has shape {tuple(out.shape)}, not {tuple(self.reference.shape)}"
+        if out.dtype != getattr(torch, self.dtype):
+            return f"the result is {str(out.dtype).removeprefix('torch.')}, not {self.dtype}"
+        if out.device.type != torch.device(self.device).type:
+            return f"the result lies on {out.device}, not {self.device}"
+        return None
+
+    def _restore(self, names: list[str]) -> None:
+        """Undo the damage, so that the next implementation is judged on the same inputs."""
+        current = dict(_tensors(self.inputs))
+        for name in names:
+            current[name].copy_(self._before[name])
+
+
+def reference(module: ModuleType, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, str]:
+    """The specification in float64, and "float64". Where that does not fit on a GPU: in float32 ("float32")
+    if the operator's reference takes a dtype, else in float64 in main memory. Raises torch.OutOfMemoryError
+    when that does not fit either.
+    """
+    try:
+        return module.reference(inputs), "float64"
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+    if "dtype" in inspect.signature(module.reference).parameters:
+        return module.reference(inputs, dtype=torch.float32), "float32"
+    moved = {k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in inputs.items()}
+    return module.reference(moved), "float64"
+
+
+def compare(
+    out: torch.Tensor, ref: torch.Tensor, tolerance: Tolerance, precision: str = "float64"
+) -> Judgement:
+    """Elementwise comparison of a result with the reference of the same shape.
+
+    max_rel is relative to max(|ref|, tolerance.absolute), so that elements near zero do not drown the rest; a
+    reference beyond the result's range counts as infinite, as rounding makes it.
+    """
+    if ref.numel() == 0:
+        return Judgement(Accuracy(0.0, 0.0, 1.0, precision))
+    limit = torch.finfo(out.dtype).max
+    flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
+    max_abs = max_rel = dot = norm_out = norm_ref = 0.0
+    worst, worst_at, failing, unequal, unequal_at, finite = -1.0, 0, 0, 0, 0, 0
+    for start in range(0, flat_ref.numel(), _CHUNK):
+        o = flat_out[start : start + _CHUNK].double()
+        r = flat_ref[start : start + _CHUNK].to(o.device).double()
+        rounded = torch.where(r.abs() > limit, r.sign() * math.inf, r)
+        both = o.isfinite() & rounded.isfinite()
+        agree = both | (o == rounded) | (o.isnan() & r.isnan())
+        if bad := int((~agree).sum()):
+            if not unequal:
+                unequal_at = start + int((~agree).to(torch.uint8).argmax())
+            unequal += bad
+        o, r = torch.where(both, o, 0.0), torch.where(both, r, 0.0)
+        difference = (o - r).abs()
+        size = r.abs()
+        excess = difference / (tolerance.absolute + tolerance.relative * size)
+        excess = torch.where(difference == 0, 0.0, excess)  # a tolerance of zero is kept by equality only
+        failing += int((excess > 1).sum())
+        top = float(excess.max())
+        if top > worst:
+            worst, worst_at = top, start + int(excess.argmax())
+        finite += int(both.sum())
+        max_abs = max(max_abs, float(difference.max()))
+        max_rel = max(max_rel, float((difference / size.clamp_min(tolerance.absolute or 1e-300)).max()))
+        dot, norm_out, norm_ref = (
+            dot + float((o * r).sum()),
+            norm_out + float((o * o).sum()),
+            norm_ref + float((r * r).sum()),
+        )
+    accuracy = Accuracy(max_abs, max_rel, cosine(dot, norm_out, norm_ref), precision) if finite else None
+    total = flat_ref.numel()
+    if unequal:
+        at = _position(unequal_at, ref.shape)
+        return Judgement(
+            accuracy,
+            f"{unequal} of {total} elements are NaN or infinite where the reference is not, or the reverse; the first, {at}, is "
+            f"{float(flat_out[unequal_at]):.6g}, the reference {float(flat_ref[unequal_at]):.6g}",
+        )
+    if failing:
+        allowed = tolerance.absolute + tolerance.relative * abs(float(flat_ref[worst_at]))
+        return Judgement(
+            accuracy,
+            f"{failing} of {total} elements are out of tolerance; the worst, {_position(worst_at, ref.shape)}, is "
+            f"{float(flat_out[worst_at]):.6g}, the reference {float(flat_ref[worst_at]):.6g}, allowed difference {allowed:.2g}",
+        )
+    return Judgement(accuracy)
+
+
+def _tensors(inputs: Mapping[str, Any]):
+    """(name, tensor) of every tensor among the inputs, those in lists and tuples too."""
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor):
+            yield name, value
+        elif isinstance(value, list | tuple):
+            yield from ((f"{name}[{i}]", v) for i, v in enumerate(value) if isinstance(v, torch.Tensor))
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Bitwise equality, so that NaN equals itself and -0 differs from 0."""
+    if a.dtype.is_floating_point:
+        kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+        a, b = a.contiguous().view(kind), b.contiguous().view(kind)
+    return torch.equal(a, b)
+
+
+def _position(index: int, shape) -> str:
+    position = []
+    for size in reversed(shape):
+        index, i = divmod(index, size)
+        position.append(i)
+    return str(list(reversed(position)))

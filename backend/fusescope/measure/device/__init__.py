@@ -1,0 +1,1 @@
+"""The device under measurement: its state per round and its measured ceilings."""

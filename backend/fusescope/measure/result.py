@@ -1,0 +1,95 @@
+"""From samples to a record: medians with intervals, the paired speed-up, rates, resources, and what really
+ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fusescope.core.records import BenchSpec, Rate, Record, Resources, Speedup, Time, Times
+from fusescope.measure import compare
+from fusescope.measure.case import Candidate
+from fusescope.measure.checking import alarm
+from fusescope.measure.device import device_state
+from fusescope.measure.timing import launches
+from fusescope.ops.base import Cost
+
+MAIN = ("graph", "eager", "graph_cold", "eager_cold")
+"""Modes by preference for speed-up and rates: the kernel's own time, else the launch path; cold where only
+that was taken."""
+
+
+def record(
+    spec: BenchSpec,
+    values: Mapping[str, Any],
+    c: Candidate,
+    baseline: Candidate | None,
+    cost: Cost,
+    facts: Mapping,
+) -> Record:
+    """The record of one candidate of a finished case; ``baseline`` may be the candidate itself, one without
+    times, or none."""
+    common = dict(op=spec.op, impl=c.name, case=dict(values), dtype=spec.dtype, device=spec.device)
+    common |= dict(accuracy=c.accuracy, source_hash=c.info.source_hash)
+    if c.status is not None:
+        return Record(status=c.status, reason=c.reason, **common)
+    times = {mode: series.time() for mode, series in c.series.items()}
+    seconds = times[main_mode(c)].median / 1e3
+    return Record(
+        status="ok",
+        time_ms=Times(first=c.first_ms, **times),
+        speedup=speedup(c, baseline, spec.seed),
+        tflops=Rate(cost.flop_effective / seconds / 1e12, cost.flop_executed / seconds / 1e12),
+        gbps=cost.bytes / seconds / 1e9,
+        throttled=any(device_state.throttled(s.states) for s in c.series.values()),
+        resources=resources(c, facts),
+        backend=getattr(c.run, "backend", None) or launches.backend_name(c.launches) or c.info.source,
+        **common,
+    )
+
+
+def main_mode(c: Candidate) -> str:
+    return next(mode for mode in MAIN if mode in c.series)
+
+
+def speedup(c: Candidate, baseline: Candidate | None, seed: int) -> Speedup | None:
+    """Of the first mode that both have; None where there is no baseline, or where it has no times."""
+    if baseline is None:
+        return None
+    mode = next((m for m in MAIN if m in c.series and m in baseline.series), None)
+    return compare.speedup(baseline.series[mode], c.series[mode], seed) if mode else None
+
+
+def impossible(
+    c: Candidate, cost: Cost, dtype: str, ceilings: Mapping[str, Any], cache_bytes: int | None
+) -> str | None:
+    """The first time of a candidate that the hardware does not allow, in words; None where all are
+    possible."""
+    for mode, series in c.series.items():
+        time: Time = series.time()
+        bound = alarm.bound_ms(cost, dtype, mode.endswith("_cold"), ceilings, cache_bytes)
+        if why := alarm.impossible(time.median, mode, bound):
+            return why
+    return None
+
+
+def resources(c: Candidate, facts: Mapping[str, Any]) -> Resources | None:
+    """Of the largest kernel that ran, with the compiler's spill count where the kernel is ours and the
+    compiler's figures name a kernel with as many registers; None on the CPU."""
+    capability = facts.get("compute_capability")
+    if not c.launches or not capability:
+        return None
+    spills = None
+    if c.info.kind == "ours" and c.info.source and facts.get("arch"):
+        from fusescope.kernels import report
+
+        family = c.info.source.split("/")[-2]
+        built = facts["arch"].rstrip("a")
+        for arch in (built, built + "a"):
+            compiled = {launches.short_name(k.name): k for k in report.resources(family, c.name, arch)}
+            main = max(c.launches, key=lambda item: item.blocks * item.threads)
+            match = compiled.get(launches.short_name(main.name))
+            if match and match.registers == main.registers:
+                spills = match.spills
+    major, minor = (int(n) for n in str(capability).split("."))
+    return launches.resources(c.launches, (major, minor), spills)

@@ -1,0 +1,69 @@
+"""What is measured, as bench.py asks about it: here an operator; model.py puts a whole model in its place.
+
+A subject says what the cases are, which implementations there are, how one is made, how a result is judged,
+and what its record says besides. ``strided``: implementations are judged on non-contiguous inputs too;
+``renews_peers``: peers, too, are judged on fresh values in the same tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fusescope import ops
+from fusescope.core.records import Record
+from fusescope.measure.checking.check import Case
+from fusescope.ops.base import Cost, Implementation
+
+
+class Operator:
+    """One operator of backend/fusescope/ops."""
+
+    strided, renews_peers = True, False
+
+    def __init__(self, name: str):
+        self.name, self.module = name, ops.load(name)
+        self.dtypes = self.module.DTYPES
+
+    def validate(self, case: Mapping[str, Any]) -> dict[str, Any]:
+        return self.module.validate(dict(case))
+
+    def describe(self, impl: str, device: str) -> Implementation:
+        return ops.describe(self.name, impl, device)
+
+    def implementations(self, device: str, arch: str | None) -> list[Implementation]:
+        return ops.implementations(self.name, device, arch)
+
+    def make(self, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+        return ops.make(self.name, impl, inputs)
+
+    def case(self, values: Mapping[str, Any], dtype: str, device: str, seed: int, contiguous: bool) -> Case:
+        return Case(self.module, values, dtype, device, seed, contiguous)
+
+    def inputs(self, values: Mapping[str, Any], dtype: str, device: str, seed: int) -> dict[str, Any]:
+        return self.module.inputs(values, dtype, device, seed)
+
+    def joined(self, out: Any) -> Any:
+        """A result as the one tensor that is compared."""
+        return ops.joined(self.name, out)
+
+    def cost(self, values: Mapping[str, Any], dtype: str) -> Cost:
+        return self.module.cost(values, dtype)
+
+    def compile_seconds(self, impls: Iterable[str], device: str) -> float:
+        return ops.compile_seconds(self.name, impls, device)
+
+    def complete(self, trial, candidate, record: Record) -> Record:
+        """The record with what this kind of subject says besides: what was prepared outside a call, in time
+        and size."""
+        ms, size, compiled = (
+            getattr(candidate.run, name, None) for name in ("setup_ms", "setup_bytes", "compile_ms")
+        )
+        if record.status != "ok" or (ms is None and compiled is None):
+            return record
+        ms, compiled = (None if t is None else float(f"{t:.4g}") for t in (ms, compiled))
+        return replace(record, extra={"setup": {"ms": ms, "bytes": size, "compile_ms": compiled}})
+
+    def end(self) -> None:
+        """A case is done: nothing of it is needed any more."""

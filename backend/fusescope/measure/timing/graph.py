@@ -1,0 +1,147 @@
+"""The kernel's own time: N launches in one CUDA graph, divided by N.
+
+Replays are queued one behind the other with an event between each two, after an untimed replay that keeps the
+GPU busy while they are queued, so that no launch from the host lies inside a sample. What remains in a sample
+beside the launches is the gap between two graphs, a few microseconds, hence SPAN_MS: 1 ms makes it, and the
+0.5 us resolution of events, less than 1 %.
+
+Cold: the launches rotate among enough sets of inputs (and outputs, which are kept apart) that twice the L2
+size lies between two uses of a set.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from fusescope.measure.timing.timer import quiet
+
+SPAN_MS = 1.0
+MOST_LAUNCHES = 2000
+MOST_SETS = 256
+
+
+class CannotCapture(RuntimeError):
+    """The callable does something that a CUDA graph cannot hold; the text says what."""
+
+
+class CudaGraph:
+    """Samples of a replayed graph of ``runs`` in turn: one callable (warm), or one a set of inputs (cold).
+
+    ``pool``: of torch.cuda.graph_pool_handle(), for graphs that are replayed one at a time and whose results
+    nobody reads: their temporaries then share memory. ``expected_ms``: about what a call takes, which saves
+    the pilot graph that finds it out. Raises CannotCapture where a call synchronises, allocates outside
+    torch, or otherwise cannot be captured.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Callable[[], Any]],
+        device: str,
+        mode: str,
+        pool: tuple | None = None,
+        expected_ms: float | None = None,
+    ):
+        self.mode, self._device, self._runs, self._pool = mode, device, list(runs), pool
+        self._stream = _stream(device)
+        with quiet(), torch.cuda.device(device):
+            single = self._warm_up()
+            if expected_ms:
+                self._graph, self._launches = self._capture(
+                    min(MOST_LAUNCHES, math.ceil(SPAN_MS / expected_ms))
+                )
+                self.cost_ms = min(self.take(2)) * self._launches
+                return
+            self._graph, self._launches = self._capture(min(10, math.ceil(SPAN_MS / single)))
+            pilot = min(self.take(3))
+            wanted = min(MOST_LAUNCHES, math.ceil(SPAN_MS / max(pilot, 1e-5)))
+            if wanted > self._launches:
+                self._graph, self._launches = self._capture(wanted)
+            elif wanted < self._launches and len(self._runs) == 1:
+                self._graph, self._launches = self._capture(max(1, wanted))
+            self.cost_ms = min(self.take(2)) * self._launches
+
+    def take(self, count: int) -> list[float]:
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+        with quiet(), torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            self._graph.replay()
+            events[0].record()
+            for event in events[1:]:
+                self._graph.replay()
+                event.record()
+            events[-1].synchronize()
+        return [a.elapsed_time(b) / self._launches for a, b in itertools.pairwise(events)]
+
+    def _warm_up(self) -> float:
+        """Everything that happens once (workspaces, plans, lazy loading) happens outside the capture, on the
+        capturing stream.
+
+        Returns the ms of the last call, launch path included: an upper bound, enough for the size of a pilot.
+        """
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            for i in range(max(3, len(self._runs))):
+                start.record()
+                self._runs[i % len(self._runs)]()
+                end.record()
+        torch.cuda.synchronize()
+        return max(start.elapsed_time(end), 1e-4)
+
+    def _capture(self, launches: int) -> tuple[torch.cuda.CUDAGraph, int]:
+        sets = len(self._runs)
+        launches = math.ceil(max(launches, 1) / sets) * sets
+        graph = torch.cuda.CUDAGraph()
+        kept: deque = deque(
+            maxlen=sets if sets > 1 else 0
+        )  # warm: each output takes the memory of the last one
+        try:
+            with torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            ):
+                for i in range(launches):
+                    kept.append(self._runs[i % sets]())
+        except Exception as e:
+            _stream.cache_clear()  # the next graph does not depend on what this one left of its stream
+            raise CannotCapture(f"it cannot be captured in a CUDA graph: {first_line(e)}") from e
+        kept.clear()
+        return graph, launches
+
+
+@cache
+def _stream(device: str) -> torch.cuda.Stream:
+    """The stream on which all graphs of a device are captured: memory is reused on the stream alone for which
+    it was allocated, so graphs share a pool only on the same one."""
+    return torch.cuda.Stream(device)
+
+
+def sets_needed(footprint: int, l2_bytes: int) -> int:
+    """How many sets of ``footprint`` bytes lie in twice the L2, so that a set is evicted before its turn
+    comes again.
+
+    One where a single set is that large. Raises CannotCapture where more than MOST_SETS were needed.
+    """
+    sets = max(1, math.ceil(2 * l2_bytes / max(footprint, 1)) + 1) if footprint < 2 * l2_bytes else 1
+    if sets > MOST_SETS:
+        raise CannotCapture(
+            f"{sets} sets of {footprint} bytes would be needed to exceed an L2 of {l2_bytes} bytes (at most {MOST_SETS})"
+        )
+    return sets
+
+
+def footprint(inputs: Mapping[str, Any], output_bytes: int) -> int:
+    """Bytes of one set: its input tensors and the output."""
+    return output_bytes + sum(
+        v.untyped_storage().nbytes() for v in inputs.values() if isinstance(v, torch.Tensor)
+    )
+
+
+def first_line(e: BaseException) -> str:
+    """An exception in one line."""
+    return next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)

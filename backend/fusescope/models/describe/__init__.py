@@ -1,0 +1,1 @@
+"""What a model is and costs, by tables alone. Torch-free."""

@@ -1,0 +1,159 @@
+"""A case of a model: complete, checked in one sentence each, and the lengths of its sequences. No torch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fusescope import masks
+from fusescope.models.describe import catalog
+from fusescope.models.describe.family import Config
+from fusescope.ops.base import check_int
+
+_DIAGONAL = (
+    "full",
+    "causal",
+    "sliding_window",
+    "dilated",
+    "strided",
+    "fixed",
+    "longformer",
+    "bigbird",
+    "prefix_lm",
+    "document",
+    "padding",
+)
+"""Masks in which every token sees at least one: itself, or the first."""
+_ROWS = 256
+_FORWARD = 64  # rows looked at for keys ahead of the query
+
+
+def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) -> dict[str, Any]:
+    """The complete case, layers, heads and head_dim as numbers, mask and lengths in their canonical form.
+
+    Raises ValueError: unknown keys, sizes out of bounds, heads that do not divide the width, more tokens than
+    a checkpoint has positions for, lengths that are not one a sequence between 1 and seq, a mask that the
+    model cannot take.
+    """
+    module = catalog.family(name)
+    known = {p.name: p for p in catalog.parameters(name)}
+    unknown = set(case) - set(known)
+    if unknown:
+        raise ValueError(f"{name} takes {', '.join(known)}, not {', '.join(sorted(unknown))}")
+    own = {key: value for key, value in case.items() if value is not None and value != ""}
+    found: dict[str, Any] = {key: own.get(key, p.default) for key, p in known.items()}
+    for key in ("batch", "seq", "layers", "heads", "head_dim"):
+        if key in own or key in ("batch", "seq"):
+            found[key] = check_int(known[key], found[key])
+    if module.PHASES and found["phase"] not in module.PHASES:
+        raise ValueError(f"phase is {' or '.join(module.PHASES)}, not {found['phase']!r}")
+    asked = {key: found[key] for key in ("layers", "heads", "head_dim") if key in own}
+    config = catalog.config(name, {**asked, "seq": found["seq"], "phase": found.get("phase")}, checkpoint)
+    found |= {"layers": config.layers, "heads": config.heads, "head_dim": config.head_dim}
+    if config.head_dim % 8:
+        raise ValueError(
+            f"head_dim is a multiple of 8, not {config.head_dim}; {config.heads} heads on a width of {config.hidden} give that"
+        )
+    found["lengths"], counts = _lengths(found["lengths"], found["batch"], found["seq"])
+    found["mask"] = _mask(name, module, config, found, all(n == found["seq"] for n in counts))
+    return found
+
+
+def lengths(case: Mapping[str, Any]) -> list[int]:
+    """Tokens of each sequence of a complete case."""
+    return _lengths(case["lengths"], case["batch"], case["seq"])[1]
+
+
+def _lengths(text: Any, batch: int, seq: int) -> tuple[str, list[int]]:
+    if isinstance(text, list | tuple):
+        text = "+".join(map(str, text))
+    word, _, settings = str(text).strip().partition(":")
+    if word == "fixed" and not settings:
+        return "fixed", [seq] * batch
+    if word == "uniform":
+        return _uniform(settings, batch, seq)
+    try:
+        counts = [int(piece) for piece in str(text).split("+")]
+    except ValueError:
+        raise ValueError(
+            f"lengths are fixed, uniform[:low=0.2,seed=0] or one whole number a sequence such as 100+37, not {text!r}"
+        ) from None
+    if len(counts) != batch:
+        raise ValueError(f"lengths give {len(counts)} sequences, batch is {batch}")
+    wrong = [n for n in counts if not 1 <= n <= seq]
+    if wrong:
+        raise ValueError(f"a length lies between 1 and seq {seq}, not {wrong[0]}")
+    return "+".join(map(str, counts)), counts
+
+
+def _uniform(settings: str, batch: int, seq: int) -> tuple[str, list[int]]:
+    """Even steps from low·seq to seq in an order drawn by seed: the mean is (1 + low) / 2 of seq, whatever
+    the batch from 2 on."""
+    values = {"low": 0.2, "seed": 0}
+    for piece in filter(None, settings.split(",")):
+        key, equals, value = piece.partition("=")
+        if key not in values or not equals:
+            raise ValueError(
+                f"lengths uniform takes low and seed, as in uniform:low=0.2,seed=0, not {piece!r}"
+            )
+        try:
+            values[key] = type(values[key])(value)
+        except ValueError:
+            raise ValueError(f"{key} of uniform lengths is a number, not {value!r}") from None
+    if not 0 < values["low"] <= 1:
+        raise ValueError(
+            f"low of uniform lengths is a share of seq above 0 and at most 1, not {values['low']:g}"
+        )
+    steps = np.linspace(values["low"], 1.0, batch) if batch > 1 else np.ones(1)
+    counts = [max(1, round(float(share) * seq)) for share in steps]
+    random.Random(values["seed"]).shuffle(counts)
+    said = [f"low={values['low']:g}"] * (values["low"] != 0.2) + [f"seed={values['seed']}"] * (
+        values["seed"] != 0
+    )
+    return "uniform" + (":" + ",".join(said) if said else ""), counts
+
+
+def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: bool) -> str:
+    mask, seq = masks.parse(str(case["mask"])), case["seq"]
+    if module.KIND == "encoder-decoder" and mask.name != "full":
+        raise ValueError(
+            f"{name} brings its own masks: full in the encoder, causal in the decoder; mask {mask} cannot be laid over them"
+        )
+    if case.get("phase") == "decode" and mask.name != "causal":
+        raise ValueError(f"a decoded token of {name} sees the whole cache: mask is causal, not {mask}")
+    bound = mask.bind(seq, seq)
+    if mask.sequences not in (None, case["batch"]):
+        raise ValueError(
+            f"mask {mask} gives lengths for {mask.sequences} sequences, batch is {case['batch']}"
+        )
+    if mask.sequences is not None and not whole:
+        raise ValueError(f"mask {mask} differs per sequence: lengths is fixed with it, not {case['lengths']}")
+    if mask.name not in _DIAGONAL and (row := _dead_row(bound, seq)) is not None:
+        raise ValueError(
+            f"mask {mask} leaves token {row} without any to attend to; a model needs at least one for each"
+        )
+    if module.KIND == "decoder" and _looks_ahead(bound, seq):
+        raise ValueError(
+            f"{name} generates from left to right: a mask that keeps later tokens, such as {mask}, is not one it can take"
+        )
+    return str(mask)
+
+
+def _dead_row(bound, seq: int) -> int | None:
+    """The first row without a kept key in any of its sequences."""
+    for first in range(0, seq, _ROWS):
+        dead = ~bound.block(first, min(first + _ROWS, seq)).any(-1)
+        if dead.any():
+            return first + int(np.argmax(dead.reshape(-1, dead.shape[-1]).any(0)))
+    return None
+
+
+def _looks_ahead(bound, seq: int) -> bool:
+    """Whether some row keeps a later key: on rows spread over the sequence, the first among them."""
+    for row in np.unique(np.linspace(0, seq - 1, min(seq, _FORWARD)).astype(int)):
+        if bool(bound.block(int(row), int(row) + 1)[..., row + 1 :].any()):
+            return True
+    return False

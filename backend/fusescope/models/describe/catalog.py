@@ -1,0 +1,143 @@
+"""The models there are, by name, and their sizes: as published, as a case asks for, or as a checkpoint's
+config.json says. No torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fusescope.core.discovery import load_part, module_names
+from fusescope.models import families
+from fusescope.models.describe import settings
+from fusescope.models.describe.family import COMMON, DEFINES, PHASE, Config
+from fusescope.ops.base import Parameter
+
+_PREFIX = "model:"
+
+
+@cache
+def _families() -> dict[str, ModuleType]:
+    """Family module by model name."""
+    loaded = [load_part(families, name, DEFINES, "family of models") for name in module_names(families)]
+    return {name: module for module in loaded for name in module.NAMES}
+
+
+def names() -> list[str]:
+    """The models there are."""
+    order = ("bert", "vit", "gpt2", "llama", "t5")
+    known = _families()
+
+    def place(name: str) -> int:
+        short = known[name].__name__.rpartition(".")[2]
+        return order.index(short) if short in order else len(order)
+
+    return sorted(known, key=place)
+
+
+def family(name: str) -> ModuleType:
+    """The family's module; ValueError for an unknown name."""
+    if name not in _families():
+        raise ValueError(f"unknown model {name!r}; known: {', '.join(names())}")
+    return _families()[name]
+
+
+def title(name: str) -> str:
+    return family(name).TITLE[name]
+
+
+def kind(name: str) -> str:
+    """encoder, decoder or encoder-decoder."""
+    return family(name).KIND
+
+
+def op(name: str) -> str:
+    """What records of the model have as their operator."""
+    family(name)
+    return _PREFIX + name
+
+
+def named(operator: str) -> str:
+    """The model of such a record; ValueError where the text is not model:NAME."""
+    if not operator.startswith(_PREFIX):
+        raise ValueError(f"a model's operator is written {_PREFIX}NAME, not {operator!r}")
+    name = operator.removeprefix(_PREFIX)
+    family(name)
+    return name
+
+
+@cache
+def parameters(name: str) -> tuple[Parameter, ...]:
+    """The keys of a case, with this model's own sizes as defaults."""
+    module = family(name)
+    own = module.NAMES[name]
+    defaults = {
+        "layers": own.layers,
+        "heads": own.heads,
+        "head_dim": own.head_dim,
+        "mask": getattr(module, "MASK", "full"),
+    }
+    defaults |= {"seq": module.SEQ} if hasattr(module, "SEQ") else {}
+    found = [replace(p, default=defaults.get(p.name, p.default)) for p in COMMON]
+    return (*found, PHASE) if module.PHASES else tuple(found)
+
+
+def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> Config:
+    """Sizes for a case (missing keys: the model's own). With a checkpoint its config.json says them, and a
+    case that asks for other ones, or for more positions than it has, is a ValueError."""
+    module, case = family(name), dict(case or {})
+    layers, heads, head_dim = (_whole(key, case.get(key)) for key in ("layers", "heads", "head_dim"))
+    seq = _whole("seq", case.get("seq")) or getattr(module, "SEQ", 1)
+    if checkpoint is None:
+        own = module.NAMES[name]
+        asked = (None if heads == own.heads else heads, None if head_dim == own.head_dim else head_dim)
+        if None not in (heads, head_dim) and asked != (None, None) and heads * head_dim != own.hidden:
+            asked = (heads, head_dim)  # another width, said by both
+        return settings.resized(module, own, *asked, layers, seq)
+    found = _of_checkpoint(module, checkpoint)
+    for key, value in (("layers", layers), ("heads", heads), ("head_dim", head_dim)):
+        if value not in (None, getattr(found, key)):
+            raise ValueError(
+                f"the checkpoint {checkpoint} has {key} {getattr(found, key)}; {value} was asked for"
+            )
+    needed = seq + (1 if case.get("phase") == "decode" else 0)
+    if found.positions and (
+        needed > found.positions or (module.NAMES[name].patch and needed != found.positions)
+    ):
+        word = "exactly" if module.NAMES[name].patch else "at most"
+        raise ValueError(
+            f"the checkpoint {checkpoint} has positions for {word} {found.positions} tokens; {needed} were asked for"
+        )
+    return replace(found, name=name)
+
+
+def _whole(key: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        number = int(value)
+        if isinstance(value, bool) or number != float(value) or number < 1:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(f"{key} is a whole number from 1, not {value!r}") from None
+    return number
+
+
+def _of_checkpoint(module: ModuleType, folder: str) -> Config:
+    file = Path(folder).expanduser() / "config.json"
+    if not file.is_file():
+        raise ValueError(f"a checkpoint is a folder with config.json and *.safetensors; there is no {file}")
+    try:
+        data = json.loads(file.read_text())
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{file} holds no JSON object")
+    try:
+        return settings.sizes(module, data)
+    except TypeError as error:
+        raise ValueError(f"{file} has a value of the wrong kind: {error}") from None

@@ -1,0 +1,112 @@
+"""What one call of a model costs: FLOP by layer part, and the least bytes. No torch.
+
+Effective: the tokens that there are, the pairs that the mask keeps. Executed: every token of the padded
+batch, the live 64 × 64 tiles of the padded mask. A product and a sum are two operations; softmax and the
+element-wise rest count as in search/layer.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fusescope import masks
+from fusescope.masks import layout
+from fusescope.models.describe import cases, catalog, tree
+from fusescope.models.describe.family import PARTS, Config
+from fusescope.ops.base import Cost
+
+BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_NORM, _SOFTMAX, _ACTIVATION, _ROWS = 10, 5, 6, 512
+
+
+def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
+    """Of one call on a complete case. notes: {"effective": {part: FLOP}, "executed": {part: FLOP},
+    "valid_tokens", "tokens"}.
+
+    Bytes: every weight once (of embedding tables the rows that are read), the KV cache once, inputs and
+    outputs once.
+    """
+    module, config, size = catalog.family(name), catalog.config(name, case), BYTES[dtype]
+    counts = cases.lengths(case)
+    decode = case.get("phase") == "decode"
+    tokens, valid = case["batch"] * (1 if decode else case["seq"]), case["batch"] if decode else sum(counts)
+    pairs = _pairs(case, counts, decode)
+    effective, executed = (
+        _parts(module.KIND, config, t, p, case, decode) for t, p in zip((valid, tokens), pairs)
+    )
+    unread = ("embeddings/word", "pooler") if decode else ("embeddings/word", "pooler", "head")
+    weights = sum(
+        math.prod(w.dims(config)) for w, _ in tree.rows(module, config) if not w.node.startswith(unread)
+    )
+    tables = (2 if module.KIND == "encoder-decoder" else 1) * valid * config.hidden
+    head = config.vocab * config.hidden if decode and config.tied else 0
+    cache = 2 * sum(counts) * config.kv_inner * config.layers if decode else 0
+    pixels = tokens * config.pixels
+    written = case["batch"] * config.vocab if decode else valid * config.hidden
+    notes = {"effective": effective, "executed": executed, "valid_tokens": valid, "tokens": tokens}
+    read = float(size * (weights + tables + head + cache + pixels))
+    return Cost(sum(effective.values()), sum(executed.values()), read, float(size * written), "matrix", notes)
+
+
+def _parts(
+    kind: str, c: Config, tokens: int, pairs: tuple[float, float], case, decode: bool
+) -> dict[str, float]:
+    """FLOP by part; pairs: (query, key) pairs of a head over the whole batch, of self attention and of T5's
+    cross attention."""
+    own, cross = pairs
+    per_pair = (4 * c.head_dim + _SOFTMAX) * c.heads
+    gated = 3 if c.activation == "silu" else 2
+    found = dict.fromkeys(PARTS, 0.0)
+    found["embedding"] = tokens * (
+        2.0 * c.pixels * c.hidden if c.patch else (2 + (_NORM if c.types else 0)) * c.hidden
+    )
+    found["qkv"] = c.layers * 2.0 * tokens * c.hidden * c.qkv_inner
+    found["attention"] = c.layers * own * per_pair
+    found["output"] = c.layers * 2.0 * tokens * c.inner * c.hidden
+    found["ffn"] = c.layers * tokens * (2.0 * gated * c.hidden * c.ffn + _ACTIVATION * c.ffn)
+    found["norm"] = c.layers * 2.0 * _NORM * tokens * c.hidden
+    found["head"] = 2.0 * case["batch"] * c.hidden * c.vocab if decode else 0.0
+    if kind == "encoder-decoder":
+        # The decoder: as many tokens as the encoder's padded ones, causal over themselves, then over the
+        # encoder's.
+        many = case["batch"] * case["seq"]
+        causal = case["batch"] * case["seq"] * (case["seq"] + 1) / 2
+        found["qkv"] += c.layers * (
+            2.0 * many * c.hidden * 3 * c.inner + 2.0 * (many + 2 * tokens) * c.hidden * c.inner
+        )
+        found["attention"] += c.layers * per_pair * (causal + cross)
+        found["output"] += c.layers * 4.0 * many * c.inner * c.hidden
+        found["ffn"] += c.layers * many * (4.0 * c.hidden * c.ffn + _ACTIVATION * c.ffn)
+        found["norm"] += c.layers * 3.0 * _NORM * many * c.hidden
+        found["embedding"] += 2.0 * many * c.hidden
+    return found
+
+
+def _pairs(case, counts: list[int], decode: bool) -> tuple[tuple[float, float], tuple[float, float]]:
+    """((effective self, cross), (executed self, cross)) pairs of a head, over the batch."""
+    batch, seq = case["batch"], case["seq"]
+    if decode:
+        return (float(sum(counts) + batch), 0.0), (float(batch * (seq + 1)), 0.0)
+    mask = masks.parse(case["mask"])
+    cut = layout.tiles(mask, seq, seq)
+    copies = 1 if mask.sequences else batch
+    executed, cross = float(cut.executed * copies), (float(seq * sum(counts)), float(batch * seq * seq))
+    if all(n == seq for n in counts):
+        return (float(cut.kept * copies), cross[0]), (executed, cross[1])
+    return (float(_kept(mask, seq, counts)), cross[0]), (executed, cross[1])
+
+
+def _kept(mask, seq: int, counts: list[int]) -> int:
+    """Kept pairs of sequences of these lengths under a mask that is laid over the padded square."""
+    if mask.name == "full":
+        return sum(n * n for n in counts)
+    bound, found = mask.bind(seq, seq), dict.fromkeys(counts, 0)
+    for first in range(0, seq, _ROWS):
+        sums = np.cumsum(bound.block(first, min(first + _ROWS, seq)), axis=1, dtype=np.int64)
+        for n in found:
+            found[n] += int(sums[: max(0, n - first), n - 1].sum())
+    return sum(found[n] for n in counts)

@@ -1,0 +1,217 @@
+"""What a family of models is made of, without torch: sizes, the weight table, the parameters of a case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusescope.ops.base import Parameter
+
+PARTS = ("embedding", "qkv", "attention", "output", "ffn", "norm", "head")
+"""Layer parts, in the order of a forward: of cost notes, of profiled times and of weights. "head" is what
+follows the last layer."""
+
+DEFINES = ("NAMES", "TITLE", "KIND", "PHASES", "WEIGHTS", "SETTINGS", "STRUCTURE", "PREFIXES", "IGNORED")
+"""What a file of families/ must define. Tables all of them, so a model of a known structure needs no code:
+
+NAMES       {name: Config}: the models of the family with their published sizes
+TITLE       {name: for people}
+KIND        "encoder", "decoder" or "encoder-decoder"
+PHASES      () or ("prefill", "decode"): what of a generating model is measured
+WEIGHTS     tuple[Weight, ...]: every parameter of the model under Hugging Face's name, and where it goes in
+            ours
+SETTINGS    _settings.Settings: the sizes under the names of Hugging Face's configuration
+PREFIXES    prefixes under which checkpoints of the family hold the weights' names, "" among them
+STRUCTURE   "norm after" (BERT: LayerNorm of each residual sum), "norm before" (ViT: LayerNorm before
+            attention and FFN), or None: which layer of fused_encoder.py it is; then MODULES says as what its
+            outputs are known: Hugging Face's module names by our step
+IGNORED     patterns (fnmatch) of names that checkpoints of the family hold beside them: heads, old buffers
+
+Besides, where they differ: MASK and SEQ (defaults of a case), FREE_HEADS (True: heads and head size need not
+make up the width), and for what no table can say further(config) -> keywords of Hugging Face's configuration,
+and more(data) -> Config.more of a checkpoint's config.json, ValueError where that is not of the family.
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of a model. hidden: width; ffn: inner width; positions: how many the position table holds (0 =
+    none); types: token types; activation: "gelu" (erf), "gelu_tanh", "silu" or "relu"; patch, channels: of an
+    image model; tied: the output head is the word table. ``more``: settings of one family alone."""
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    head_dim: int
+    ffn: int
+    vocab: int = 0
+    kv_heads: int = 0
+    positions: int = 0
+    types: int = 0
+    eps: float = 1e-12
+    activation: str = "gelu"
+    patch: int = 0
+    channels: int = 0
+    tied: bool = True
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def inner(self) -> int:
+        """Width of the heads together."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_inner(self) -> int:
+        return (self.kv_heads or self.heads) * self.head_dim
+
+    @property
+    def qkv_inner(self) -> int:
+        """Rows of query, key and value together."""
+        return self.inner + 2 * self.kv_inner
+
+    @property
+    def buckets(self) -> int:
+        """Relative positions that T5 tells apart."""
+        return self.more["buckets"]
+
+    @property
+    def pixels(self) -> int:
+        """Numbers in a patch."""
+        return self.channels * self.patch**2
+
+    @property
+    def image(self) -> int:
+        """Pixels of an image's edge; the class token has a position, too."""
+        return math.isqrt(self.positions - 1) * self.patch
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One parameter. theirs: Hugging Face's name, ``{i}`` standing for the layer; shape: sizes by name (of
+    ``Config``), whole numbers as they are; node: its place in the anatomy, steps separated by "/"; ours: the
+    name under which our own encoder takes it (rows of one name are put together along the first dimension, in
+    order), None where it has no use for it. also: other names that checkpoints have for it. transposed: held
+    as (in, out). optional: a checkpoint may lack it. untied: it exists only where the output head is not the
+    word table."""
+
+    theirs: str
+    shape: tuple[str | int, ...]
+    node: str
+    ours: str | None = None
+    also: tuple[str, ...] = ()
+    transposed: bool = False
+    optional: bool = False
+    untied: bool = False
+
+    def dims(self, config: Config) -> tuple[int, ...]:
+        """The shape as numbers, as Hugging Face holds it."""
+        return tuple(d if isinstance(d, int) else getattr(config, d) for d in self.shape)
+
+    def layers(self, config: Config) -> range | tuple[None]:
+        """The layers it exists in: (None,) where it exists once."""
+        return range(config.layers) if "{i}" in self.theirs else (None,)
+
+
+def dense(
+    theirs: str, rows: str, cols: str, node: str, ours: str | None = None, also: tuple[str, ...] = (), **how
+) -> list[Weight]:
+    """Weight (rows, cols) and bias (rows,) of one linear layer."""
+    return [
+        Weight(
+            f"{theirs}.weight",
+            (rows, cols),
+            node,
+            ours and f"{ours}.weight",
+            tuple(f"{a}.weight" for a in also),
+            **how,
+        ),
+        Weight(
+            f"{theirs}.bias", (rows,), node, ours and f"{ours}.bias", tuple(f"{a}.bias" for a in also), **how
+        ),
+    ]
+
+
+def norm(theirs: str, node: str, ours: str | None = None, also: tuple[str, ...] = (), **how) -> list[Weight]:
+    """Weight and bias of one LayerNorm; old checkpoints call them gamma and beta."""
+    names = (theirs, *also)
+    return [
+        Weight(
+            f"{theirs}.weight",
+            ("hidden",),
+            node,
+            ours and f"{ours}.weight",
+            tuple(f"{n}.{w}" for n in names for w in ("weight", "gamma"))[1:],
+            **how,
+        ),
+        Weight(
+            f"{theirs}.bias",
+            ("hidden",),
+            node,
+            ours and f"{ours}.bias",
+            tuple(f"{n}.{w}" for n in names for w in ("bias", "beta"))[1:],
+            **how,
+        ),
+    ]
+
+
+_SIZES = (1, 2, 4, 8, 16, 32)
+COMMON = (
+    Parameter("batch", "int", 1, "sequences (images)", low=1, high=1 << 16, typical=_SIZES, sweep=True),
+    Parameter(
+        "seq",
+        "int",
+        128,
+        "tokens a sequence, at most",
+        low=1,
+        high=1 << 17,
+        typical=tuple(1 << k for k in range(5, 13)),
+        sweep=True,
+    ),
+    Parameter(
+        "lengths",
+        "text",
+        "fixed",
+        "tokens of each sequence: fixed (all seq), uniform[:low=0.2,seed=0] (even steps from low·seq to seq), or 100+37+…",
+    ),
+    Parameter(
+        "layers",
+        "int",
+        None,
+        "layers; as many as the model has where left out",
+        low=1,
+        high=256,
+        typical=(1, 2, 4, 6, 12, 24),
+        sweep=True,
+    ),
+    Parameter(
+        "heads",
+        "int",
+        None,
+        "attention heads; the model's where left out",
+        low=1,
+        high=256,
+        typical=(2, 4, 8, 12, 16, 32),
+        sweep=True,
+    ),
+    Parameter(
+        "head_dim",
+        "int",
+        None,
+        "head size, a multiple of 8; the model's where left out",
+        low=8,
+        high=256,
+        typical=(32, 64, 96, 128),
+        sweep=True,
+    ),
+    Parameter("mask", "mask", "full", "which tokens a token sees: name[:key=value,…]"),
+)
+PHASE = Parameter(
+    "phase",
+    "choice",
+    "prefill",
+    "prefill: the whole prompt into an empty cache; decode: one more token of each sequence over a cache of seq tokens (of lengths)",
+    choices=("prefill", "decode"),
+)

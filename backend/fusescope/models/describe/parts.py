@@ -1,0 +1,151 @@
+"""Where the time of a call goes, by layer part: one pass with marks in it, for shares only, never a latency.
+
+On CUDA the marks are events, and a kernel that waits is queued first, so that the launches run ahead and the
+gaps between them are not counted; on the CPU they are clock readings. A captured way is looked at through the
+same operations launched one by one, a compiled one through the order of its kernels (parts_order.py).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fusescope.models import register
+from fusescope.models.describe import listing, parts_order
+from fusescope.models.describe.family import PARTS
+from fusescope.models.run import build, masking
+from fusescope.models.run.build import Model
+
+_RULES = (
+    (
+        "embedding",
+        r"(^|\.)(embeddings|wte|wpe|embed_tokens|shared|patch_embeddings|word_embeddings|position_embeddings|token_type_embeddings|rotary_emb)(\.|$)",
+    ),
+    ("norm", r"(LayerNorm|layernorm\w*|layer_norm|ln_\w+|norm)$"),
+    ("head", r"(lm_head|pooler)"),
+    ("qkv", r"(query|key|value|q_proj|k_proj|v_proj|c_attn|(SelfAttention|EncDecAttention)\.[qkv])$"),
+    ("output", r"(attention\.output\.dense|o_proj|attn\.c_proj|(SelfAttention|EncDecAttention)\.o)$"),
+    ("attention", r"(attention\.self|attention|attn|self_attn|SelfAttention|EncDecAttention)$"),
+    (
+        "ffn",
+        r"(intermediate|output|mlp|DenseReluDense|fc1|fc2|c_fc|c_proj|gate_proj|up_proj|down_proj|dense|act\w*|wi|wo)($|\.)",
+    ),
+)
+
+
+def part_of(name: str) -> str | None:
+    """The layer part of a Hugging Face module by its name; None for containers."""
+    return next((part for part, pattern in _RULES if re.search(pattern, name)), None)
+
+
+def measure(
+    way_name: str, model: Model, inputs: Mapping[str, Any], run: Callable[[], Any]
+) -> dict[str, dict[str, float]]:
+    """{part: {"ms", "share"}} of one pass of the way; run: one call of it, as made. Unsupported where its
+    parts cannot be told apart."""
+    way = listing.WAYS[way_name]
+    if (
+        way.compile or way.name == "sdpa-graph-trap"
+    ):  # whose masks, and with them its attention, are those of a capture alone
+        found = parts_order.measure(run, model.device, head=inputs["case"].get("phase") == "decode")
+    else:
+        marks = _Marks(model.device)
+        passed = _fused(model, inputs, marks) if way.attention is None else _hooked(way, model, inputs, marks)
+        passed()  # warm
+        marks.begin()
+        passed()
+        found = marks.end()
+    total = sum(found.values())
+    return {
+        part: {"ms": found.get(part, 0.0), "share": found.get(part, 0.0) / total if total else 0.0}
+        for part in PARTS
+    }
+
+
+class _Marks:
+    """Time between marks goes to the part that the later one names, or to the one on top of the stack."""
+
+    def __init__(self, device: str):
+        self.cuda, self.on, self.taken, self.names = device.startswith("cuda"), False, [], []
+
+    def begin(self) -> None:
+        self.taken, self.names, self.on = [], [], True
+        if self.cuda:
+            import torch
+
+            torch.cuda.synchronize()
+            torch.cuda._sleep(
+                200_000_000
+            )  # cycles: some 0.1 s, in which the launches of a whole pass are queued
+        self.mark(None)
+
+    def mark(self, part: str | None) -> None:
+        if not self.on:
+            return
+        if self.cuda:
+            import torch
+
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self.taken.append(event)
+        else:
+            self.taken.append(time.perf_counter())
+        self.names.append(part)
+
+    def end(self) -> dict[str, float]:
+        self.on = False
+        found: dict[str, float] = {}
+        if self.cuda:
+            self.taken[-1].synchronize()
+        for before, after, part in zip(self.taken, self.taken[1:], self.names[1:]):
+            ms = before.elapsed_time(after) if self.cuda else (after - before) * 1e3
+            if part is not None:
+                found[part] = found.get(part, 0.0) + ms
+        return found
+
+
+def _fused(model: Model, inputs, marks: _Marks):
+    from fusescope.models.run.fused_encoder import PACKABLE, FusedEncoder
+    from fusescope.models.run.fused_run import choice
+
+    encoder = FusedEncoder(model, inputs["case"])
+    plan = masking.plan_of(inputs, model.device) if inputs["mask"].name not in PACKABLE else None
+    encoder.by_rows = model.choices.get(choice(inputs), model.device.startswith("cuda"))
+    return lambda: encoder(inputs, mark=marks.mark, plan=plan)
+
+
+def _hooked(way, model: Model, inputs, marks: _Marks):
+    """One pass of the way's module with a mark at the start and the end of every module."""
+    import torch
+
+    names = {"sdpa": register.SDPA, "flex_attention": register.FLEX}
+    register.register_peers()
+    register.register_attention()
+    module = model.fresh(names.get(way.attention, way.attention))
+    plan = masking.plan_of(inputs, model.device) if way.attention == "fusescope" else None
+    given = dict(inputs)
+    if way.attention == "flex_attention":
+        plan = masking.block_mask_of(inputs, model.device)
+    if way.attention == "flex_attention" or plan is not None:
+        given["additive"] = None
+    open_parts: list[str | None] = [None]
+    for name, part_module in module.named_modules():
+        part = part_of(name) if name else None
+
+        def before(*_, part=part):
+            marks.mark(open_parts[-1])
+            open_parts.append(part or open_parts[-1])
+
+        def after(*_):
+            marks.mark(open_parts.pop())
+
+        part_module.register_forward_pre_hook(before)
+        part_module.register_forward_hook(after)
+
+    def run():
+        with torch.no_grad(), register.masked(plan):
+            return build.call(module, given)
+
+    return run

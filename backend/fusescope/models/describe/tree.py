@@ -1,0 +1,69 @@
+"""Where a model's parameters are: exact counts from its weight table, as a tree. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from fusescope.models.describe import catalog
+from fusescope.models.describe.family import Config, Weight
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a model. name: its path, "bert-base/encoder/layer 0"; parent: that of the part it belongs to,
+    "" for the whole; count: parameters in it; kind: "model", "part" (has parts of its own) or "weights" (a
+    leaf)."""
+
+    name: str
+    parent: str
+    count: int
+    kind: str
+
+    @property
+    def label(self) -> str:
+        return self.name.rpartition("/")[2]
+
+
+def rows(module: ModuleType, config: Config) -> Iterator[tuple[Weight, int | None]]:
+    """Every weight that a model of these sizes has, with its layer (None where it exists once)."""
+    for weight in module.WEIGHTS:
+        if not (weight.untied and config.tied):
+            yield from ((weight, i) for i in weight.layers(config))
+
+
+def anatomy(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> list[Node]:
+    """The tree, the whole first and each part before its own parts; counts are sums of the weights below."""
+    config = catalog.config(name, case, checkpoint)
+    counts: dict[str, int] = {}
+    for weight, layer in rows(catalog.family(name), config):
+        steps = [name, *weight.node.replace("{i}", str(layer)).split("/")]
+        for depth in range(1, len(steps) + 1):
+            path = "/".join(steps[:depth])
+            counts[path] = counts.get(path, 0) + math.prod(weight.dims(config))
+    parents = {path.rpartition("/")[0] for path in counts}
+    ordered = sorted(counts, key=lambda path: _order(path, list(counts)))
+    return [
+        Node(
+            path,
+            path.rpartition("/")[0],
+            counts[path],
+            "model" if "/" not in path else "part" if path in parents else "weights",
+        )
+        for path in ordered
+    ]
+
+
+def _order(path: str, known: list[str]) -> tuple[int, ...]:
+    """Each part after its parent, in the order of the table."""
+    steps = path.split("/")
+    return tuple(known.index("/".join(steps[: depth + 1])) for depth in range(len(steps)))
+
+
+def total(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> int:
+    """Parameters in all."""
+    config = catalog.config(name, case, checkpoint)
+    return sum(math.prod(weight.dims(config)) for weight, _ in rows(catalog.family(name), config))

@@ -1,0 +1,60 @@
+"""GPT-2: causal decoder with learned positions, LayerNorm before attention and FFN (Radford et al. 2019)."""
+
+from __future__ import annotations
+
+from fusescope.models.describe.family import Config, Weight, norm
+from fusescope.models.describe.settings import Settings
+
+KIND = "decoder"
+PHASES = ("prefill", "decode")
+NAMES = {
+    "gpt2": Config(
+        "gpt2", 768, 12, 12, 64, 3072, vocab=50257, positions=1024, eps=1e-5, activation="gelu_tanh"
+    )
+}
+TITLE = {"gpt2": "GPT-2 small"}
+SETTINGS = Settings(
+    "GPT-2",
+    "gpt2",
+    "GPT2Config",
+    "GPT2LMHeadModel",
+    {
+        "hidden": "n_embd",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "ffn": "n_inner",
+        "vocab": "vocab_size",
+        "positions": "n_positions",
+        "eps": "layer_norm_epsilon",
+        "activation": "activation_function",
+    },
+    {"ffn": None, "eps": 1e-5, "activation": "gelu_new"},
+    activations=("gelu_new", "gelu_pytorch_tanh"),
+)
+STRUCTURE = None
+PREFIXES = ("", "transformer.")
+IGNORED = ("lm_head.weight", "*.attn.bias", "*.attn.masked_bias")
+MASK = "causal"
+
+_L, _N = "transformer.h.{i}", "decoder/layer {i}"
+
+
+def _conv(theirs: str, rows, cols, node: str) -> list[Weight]:
+    """GPT-2 holds its linear layers as (in, out)."""
+    return [
+        Weight(f"{theirs}.weight", (rows, cols), node, transposed=True),
+        Weight(f"{theirs}.bias", (cols,), node),
+    ]
+
+
+WEIGHTS = (
+    Weight("transformer.wte.weight", ("vocab", "hidden"), "embeddings/word"),
+    Weight("transformer.wpe.weight", ("positions", "hidden"), "embeddings/position"),
+    *norm(f"{_L}.ln_1", f"{_N}/LayerNorm 1"),
+    *_conv(f"{_L}.attn.c_attn", "hidden", "qkv_inner", f"{_N}/attention/query, key, value"),
+    *_conv(f"{_L}.attn.c_proj", "inner", "hidden", f"{_N}/attention/output"),
+    *norm(f"{_L}.ln_2", f"{_N}/LayerNorm 2"),
+    *_conv(f"{_L}.mlp.c_fc", "hidden", "ffn", f"{_N}/intermediate"),
+    *_conv(f"{_L}.mlp.c_proj", "ffn", "hidden", f"{_N}/output"),
+    *norm("transformer.ln_f", "LayerNorm"),
+)

@@ -1,0 +1,87 @@
+"""A Llama-style decoder: RMSNorm, rotary positions, grouped KV heads, gated FFN (Touvron et al. 2023, arXiv
+2302.13971).
+
+llama-small is a configuration of this project, the size of GPT-2 small: width 768, 12 layers, 12 heads on 4
+KV heads of 64, FFN 2048, 32,000 words, tables of 2048 positions that grow by config, head apart from the word
+table.
+"""
+
+from __future__ import annotations
+
+from fusescope.models.describe.family import Config, Weight
+from fusescope.models.describe.settings import Settings
+
+KIND = "decoder"
+PHASES = ("prefill", "decode")
+NAMES = {
+    "llama-small": Config(
+        "llama-small",
+        768,
+        12,
+        12,
+        64,
+        2048,
+        vocab=32000,
+        kv_heads=4,
+        positions=2048,
+        eps=1e-5,
+        activation="silu",
+        tied=False,
+        more={"rope_theta": 10000.0},
+    )
+}
+TITLE = {"llama-small": "Llama-style, 125 M parameters"}
+SETTINGS = Settings(
+    "Llama",
+    "llama",
+    "LlamaConfig",
+    "LlamaForCausalLM",
+    {
+        "hidden": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "kv_heads": "num_key_value_heads",
+        "head_dim": "head_dim",
+        "ffn": "intermediate_size",
+        "vocab": "vocab_size",
+        "positions": "max_position_embeddings",
+        "eps": "rms_norm_eps",
+        "activation": "hidden_act",
+        "tied": "tie_word_embeddings",
+    },
+    {"kv_heads": None, "head_dim": None, "eps": 1e-6, "activation": "silu", "tied": False},
+    {"attention_bias": False, "mlp_bias": False},
+    ("silu",),
+)
+STRUCTURE = None
+PREFIXES = ("",)
+IGNORED = ("*rotary_emb.inv_freq",)
+MASK = "causal"
+
+_L, _N = "model.layers.{i}", "decoder/layer {i}"
+WEIGHTS = (
+    Weight("model.embed_tokens.weight", ("vocab", "hidden"), "embeddings/word"),
+    Weight(f"{_L}.self_attn.q_proj.weight", ("inner", "hidden"), f"{_N}/attention/query"),
+    Weight(f"{_L}.self_attn.k_proj.weight", ("kv_inner", "hidden"), f"{_N}/attention/key"),
+    Weight(f"{_L}.self_attn.v_proj.weight", ("kv_inner", "hidden"), f"{_N}/attention/value"),
+    Weight(f"{_L}.self_attn.o_proj.weight", ("hidden", "inner"), f"{_N}/attention/output"),
+    Weight(f"{_L}.mlp.gate_proj.weight", ("ffn", "hidden"), f"{_N}/FFN/gate"),
+    Weight(f"{_L}.mlp.up_proj.weight", ("ffn", "hidden"), f"{_N}/FFN/up"),
+    Weight(f"{_L}.mlp.down_proj.weight", ("hidden", "ffn"), f"{_N}/FFN/down"),
+    Weight(f"{_L}.input_layernorm.weight", ("hidden",), f"{_N}/RMSNorm 1"),
+    Weight(f"{_L}.post_attention_layernorm.weight", ("hidden",), f"{_N}/RMSNorm 2"),
+    Weight("model.norm.weight", ("hidden",), "RMSNorm"),
+    Weight("lm_head.weight", ("vocab", "hidden"), "head", untied=True),
+)
+
+
+def further(config):
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.more["rope_theta"]}}
+
+
+def more(data):
+    rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"rotary positions of a Llama checkpoint are of the default kind, not {kind!r}")
+    return {"rope_theta": float(rope.get("rope_theta") or data.get("rope_theta") or 10000.0)}

@@ -1,0 +1,210 @@
+"""Building a model and its inputs: Hugging Face's module from sizes with random weights, offline, or from a
+checkpoint folder."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusescope.models.describe import cases, catalog
+from fusescope.models.describe import settings as _settings
+from fusescope.models.describe.family import Config
+from fusescope.models.run import masking, weights
+from fusescope.models.run.kv_cache import FixedCache
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is built here; a look-up that fails would take 23 s
+
+
+@dataclass
+class Model:
+    """A built model: Hugging Face's module in eval mode without its pooler, which no way computes."""
+
+    name: str
+    config: Config
+    module: Any
+    dtype: str
+    device: str
+    checkpoint: str | None = None
+    choices: dict[Any, bool] = field(
+        default_factory=dict
+    )  # what ways have measured on this model's shapes (fused_run.py)
+    _views: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def family(self):
+        return catalog.family(self.name)
+
+    def view(self, attention: str):
+        """A module of the same weights (the very tensors) with this attn_implementation; kept."""
+        if attention not in self._views:
+            shared = {id(t): t for t in (*self.module.parameters(), *self.module.buffers())}
+            found = copy.deepcopy(self.module, shared)
+            _attend(found, attention)
+            self._views[attention] = found
+        return self._views[attention]
+
+    def fresh(self, attention: str):
+        """As ``view``, but a module of its own: what is compiled or hooked stays apart."""
+        shared = {id(t): t for t in (*self.module.parameters(), *self.module.buffers())}
+        found = copy.deepcopy(self.module, shared)
+        _attend(found, attention)
+        return found
+
+    def reference(self, dtype):
+        """A copy of the model in another precision (a torch dtype), attention as matmul and softmax."""
+        found = copy.deepcopy(self.module).to(dtype)
+        _attend(found, "eager")
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """Size of the weights on the device."""
+        return sum(
+            t.numel() * t.element_size() for t in {id(p): p for p in self.module.parameters()}.values()
+        )
+
+
+def _attend(module, attention: str) -> None:
+    """Set attn_implementation in every configuration of the module."""
+    for part in module.modules():
+        if (config := getattr(part, "config", None)) is not None:
+            config._attn_implementation = attention
+
+
+def build(
+    name: str,
+    case: Mapping[str, Any],
+    dtype: str,
+    device: str = "cpu",
+    seed: int = 0,
+    checkpoint: str | None = None,
+) -> Model:
+    """The model for a complete case. Random weights are drawn by seed (on the CPU, in fp32: the same on every
+    device and dtype).
+
+    A checkpoint is a folder with config.json and *.safetensors. Raises ValueError where it does not fit,
+    before anything is loaded.
+    """
+    import torch
+
+    config = catalog.config(name, case, checkpoint)
+    if device.startswith("cuda"):
+        _sum_in_fp32()
+    found = weights.examine(name, config, checkpoint) if checkpoint else None
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = _module(catalog.family(name), config)
+        if found is None:
+            _stir(module)
+        else:
+            weights.fill(module, found)
+    if hasattr(module, "pooler"):
+        module.pooler = None
+    module = module.eval().requires_grad_(False).to(device=device, dtype=getattr(torch, dtype))
+    return Model(name, config, module, dtype, device, checkpoint)
+
+
+def _sum_in_fp32() -> None:
+    """fp32 is fp32 and products of 16-bit types are summed in fp32, for every way: as our kernels do (see
+    ops/_peers.plain), and so that eager itself keeps the tolerance. cuDNN's convolution (ViT's patches) would
+    else round fp32 to TF32. It holds for the process."""
+    import torch
+
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def _module(family, config: Config):
+    """Hugging Face's module, initialised at random."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    table = family.SETTINGS
+    settings = getattr(transformers, table.config)(
+        **_settings.keywords(family, config), attn_implementation="eager"
+    )
+    return getattr(transformers, table.module)(settings)
+
+
+def _stir(module) -> None:
+    """Biases and norms away from zero and one: a bias that is not added must show."""
+    import torch
+
+    for parameter in module.parameters():
+        if parameter.dim() == 1:
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+
+
+def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+    """Random inputs of a complete case on the model's device.
+
+    input_ids: int64 (B, S), (B, 1) to decode, or pixel_values: (B, channels, side, side) in the model's
+    dtype; decoder_input_ids for T5. lengths: list, lengths_tensor: int32 (B,). keep: bool (1 or B, 1, 1 or S,
+    S) of mask and lengths together, to decode (B, 1, 1, S + 1); additive: the same as 0 and the dtype's
+    minimum, both None where nothing is masked; causal: the mask is causal and told as such; mask: the Mask;
+    cache: FixedCache of the generating phases, to decode holding lengths[b] tokens.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    batch, seq, config, device = case["batch"], case["seq"], model.config, model.device
+    found: dict[str, Any] = {"case": dict(case), "lengths": cases.lengths(case)}
+    decode = case.get("phase") == "decode"
+    if config.patch:
+        side = math.isqrt(seq - 1) * config.patch
+        pixels = torch.randn(batch, config.channels, side, side, generator=generator)
+        found["pixel_values"] = pixels.to(device=device, dtype=getattr(torch, model.dtype))
+    else:
+        shape = (batch, 1 if decode else seq)
+        found["input_ids"] = torch.randint(1, config.vocab, shape, generator=generator).to(device)
+    if model.family.KIND == "encoder-decoder":
+        found["decoder_input_ids"] = torch.randint(1, config.vocab, (batch, seq), generator=generator).to(
+            device
+        )
+    found["lengths_tensor"] = torch.tensor(found["lengths"], dtype=torch.int32, device=device)
+    found |= masking.masks_of(model, case, found["lengths"])
+    if case.get("phase"):
+        counts = found["lengths_tensor"].long() if decode and found["keep"] is not None else None
+        found["cache"] = FixedCache.of(model, case, generator if decode else None, counts)
+        start = seq if decode else 0
+        places = torch.arange(start, start + (1 if decode else seq), device=device)[None]
+        found["position_ids"] = places if counts is None else counts[:, None]
+    return found
+
+
+def call(module, inputs: Mapping[str, Any], attention_mask: Any = None):
+    """One forward of a Hugging Face module on inputs: hidden states (B, S, width) of the last layer, or to
+    decode logits (B, 1, vocab).
+
+    attention_mask: what to give instead of the prepared additive mask (a BlockMask); modules that take
+    causality from themselves get none where the mask is causal.
+    """
+    given = inputs["additive"] if attention_mask is None else attention_mask
+    if "pixel_values" in inputs:
+        return module(pixel_values=inputs["pixel_values"], attention_mask=given).last_hidden_state
+    if "decoder_input_ids" in inputs:
+        out = module(
+            input_ids=inputs["input_ids"],
+            decoder_input_ids=inputs["decoder_input_ids"],
+            attention_mask=given,
+            use_cache=False,
+        )
+        return out.last_hidden_state
+    if "cache" not in inputs:
+        return module(input_ids=inputs["input_ids"], attention_mask=given).last_hidden_state
+    settings = dict(
+        position_ids=inputs["position_ids"],
+        past_key_values=inputs["cache"],
+        attention_mask=given,
+        use_cache=True,
+    )
+    if (
+        inputs["case"]["phase"] == "prefill"
+    ):  # the layers alone: the head of one token a sequence is no part of them
+        return module.base_model(input_ids=inputs["input_ids"], **settings).last_hidden_state
+    return module(input_ids=inputs["input_ids"], **settings).logits

@@ -1,0 +1,228 @@
+"""Our own encoder for models of BERT's and of ViT's structure: every kernel of the layer fused, padding
+removed where lengths allow it.
+
+A BERT layer is seven operators: QKV product with its bias, attention on strided views of that product (no
+head split), output product, bias + residual + LayerNorm, product with bias and GELU, product, bias + residual
++ LayerNorm. A ViT layer is seven too: LayerNorm, QKV, attention, output product with bias and residual,
+LayerNorm, product with bias and GELU, product with bias and residual. Each is one launch, but where
+cuBLASLt's product is the fastest for GELU with erf, with which none of its own ends: that is a second one.
+Attention writes its heads side by side, so nothing is copied.
+
+Packed: with lengths and a full or causal mask the padding is dropped after the embedding and put back as
+zeros at the end; all layers then work on (total tokens, width) only. ``total`` may be a bucket above the sum
+of the lengths, so that one captured graph serves many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fusescope.core.errors import Unsupported
+from fusescope.models.run import masking, weights
+from fusescope.models.run.build import Model
+
+PACKABLE = ("full", "causal")
+Record = Callable[[str, Any], None]
+Mark = Callable[[str], None]
+
+
+class FusedEncoder:
+    """The encoder of a built model; ``case`` says the mask. Raises Unsupported for families without a
+    STRUCTURE."""
+
+    def __init__(self, model: Model, case: Mapping[str, Any]):
+        self.config, self.structure = model.config, model.family.STRUCTURE
+        if self.structure is None:
+            raise Unsupported(
+                f"the fused encoder is for models of the structure of BERT or ViT; {model.name} is a {model.family.KIND}"
+            )
+        self.modules = model.family.MODULES
+        self.case, self.device = dict(case), model.device
+        self.weights = weights.ours(model.family, model.config, model.module)
+        # attention over full and causal masks by the packed kernel, which gives its heads side by side
+        self.by_rows = True
+
+    def packs(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether padding is removed for these inputs."""
+        return inputs["mask"].name in PACKABLE and any(n != self.case["seq"] for n in inputs["lengths"])
+
+    def __call__(
+        self,
+        inputs: Mapping[str, Any],
+        record: Record | None = None,
+        mark: Mark | None = None,
+        total: int | None = None,
+        plan=None,
+    ):
+        """Hidden states (B, S, width) of the last layer; zeros in the padding where it was removed.
+
+        record(name, tensor) is told outputs by the name of the Hugging Face module that has the same, in
+        order; mark(part) is told after each operation which layer part it belonged to. total: rows to pack
+        into (the sum of the lengths where None, read from the list); plan: of masking.plan_of, made here
+        where None.
+        """
+        import torch
+
+        told, mark = record or (lambda name, tensor: None), mark or (lambda part: None)
+
+        def record(step: str, tensor, layer: int | None = None) -> None:
+            if step in self.modules:
+                told(self.modules[step].replace("{i}", str(layer)), tensor)
+
+        with torch.no_grad():
+            if plan is None:
+                plan = masking.plan_of(inputs, self.device) if inputs["mask"].name not in PACKABLE else None
+            x = self._embed(inputs)
+            record("embedded", x)
+            mark("embedding")
+            batch, seq = self.case["batch"], self.case["seq"]
+            packed = self.packs(inputs)
+            if packed:
+                from fusescope.ops.layer import padding
+
+                x, offsets, _ = padding.pack(
+                    x, inputs["lengths_tensor"], total=total or sum(inputs["lengths"])
+                )
+                mark("embedding")
+            else:
+                offsets = self._offsets(torch, batch, seq)
+            attend = self._attend(inputs, plan, offsets, packed)
+            layer = self._norm_after if self.structure == "norm after" else self._norm_before
+            for i in range(self.config.layers):
+                x = layer(i, x, attend, record, mark)
+            if self.structure == "norm before":
+                x = self._layernorm(x, "norm")
+                record("last", x)
+                mark("norm")
+            if packed:
+                x = padding.unpack(x, offsets, batch, seq)
+                mark("embedding")
+            return x
+
+    def _attend(self, inputs, plan, offsets, packed: bool):
+        """attend(qkv) -> context (…, heads · head_dim) of the product (…, 3 · heads · head_dim)."""
+        from fusescope.ops.attention import attention, attention_varlen
+
+        heads, dim, mask = self.config.heads, self.config.head_dim, inputs["mask"].name
+        seq = self.case["seq"]
+        if packed or (self.by_rows and mask in PACKABLE):
+
+            def by_rows(qkv):
+                q, k, v = qkv.reshape(-1, 3, heads, dim).unbind(1)
+                out = attention_varlen(q, k, v, offsets, offsets, causal=mask == "causal")
+                return out.reshape(*qkv.shape[:-1], heads * dim)
+
+            return by_rows
+        if mask == "causal" and plan is None:
+            from fusescope.ops.attention import prepare
+
+            plan = prepare(inputs["mask"], seq, seq, self.device)
+
+        def by_heads(qkv):
+            q, k, v = qkv.view(*qkv.shape[:2], 3, heads, dim).permute(2, 0, 3, 1, 4)
+            return (
+                attention(q, k, v, plan, out_bshd=True).transpose(1, 2).reshape(*qkv.shape[:2], heads * dim)
+            )  # a view
+
+        return by_heads
+
+    def _norm_after(self, i: int, x, attend, record: Record, mark: Mark):
+        from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
+        from fusescope.ops.layer.linear import linear
+
+        w, at, eps = self.weights, f"layers.{i}", self.config.eps
+        qkv = linear(x, w[f"{at}.qkv.weight"], w[f"{at}.qkv.bias"], settled=True)
+        mark("qkv")
+        context = attend(qkv)
+        record("context", context, i)
+        mark("attention")
+        product = linear(context, w[f"{at}.output.weight"], settled=True)
+        mark("output")
+        x = bias_residual_layernorm(
+            product, w[f"{at}.output.bias"], x, w[f"{at}.norm1.weight"], w[f"{at}.norm1.bias"], eps
+        )
+        record("attended", x, i)
+        mark("norm")
+        inner = linear(
+            x, w[f"{at}.ffn1.weight"], w[f"{at}.ffn1.bias"], activation=self.config.activation, settled=True
+        )
+        record("inner", inner, i)
+        product = linear(inner, w[f"{at}.ffn2.weight"], settled=True)
+        mark("ffn")
+        x = bias_residual_layernorm(
+            product, w[f"{at}.ffn2.bias"], x, w[f"{at}.norm2.weight"], w[f"{at}.norm2.bias"], eps
+        )
+        record("out", x, i)
+        mark("norm")
+        return x
+
+    def _norm_before(self, i: int, x, attend, record: Record, mark: Mark):
+        from fusescope.ops.layer.linear import linear
+
+        w, at = self.weights, f"layers.{i}"
+        before = self._layernorm(x, f"{at}.norm1")
+        record("before", before, i)
+        mark("norm")
+        qkv = linear(before, w[f"{at}.qkv.weight"], w[f"{at}.qkv.bias"], settled=True)
+        mark("qkv")
+        context = attend(qkv)
+        mark("attention")
+        x = linear(context, w[f"{at}.output.weight"], w[f"{at}.output.bias"], residual=x, settled=True)
+        mark("output")
+        after = self._layernorm(x, f"{at}.norm2")
+        record("after", after, i)
+        mark("norm")
+        inner = linear(
+            after,
+            w[f"{at}.ffn1.weight"],
+            w[f"{at}.ffn1.bias"],
+            activation=self.config.activation,
+            settled=True,
+        )
+        record("inner", inner, i)
+        x = linear(inner, w[f"{at}.ffn2.weight"], w[f"{at}.ffn2.bias"], residual=x, settled=True)
+        record("out", x, i)
+        mark("ffn")
+        return x
+
+    def _layernorm(self, x, name: str):
+        from fusescope.ops.dense.layernorm import layernorm
+
+        return layernorm(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], self.config.eps)
+
+    def _embed(self, inputs):
+        w, eps = self.weights, self.config.eps
+        if self.config.patch:
+            return self._patches(inputs["pixel_values"])
+        from fusescope.ops.layer.embedding_layernorm import embedding_layernorm
+
+        tables = (w["word"], w["position"], w.get("type"), w["norm.weight"], w["norm.bias"])
+        return embedding_layernorm(inputs["input_ids"], None, None, *tables, eps)
+
+    def _patches(self, pixels):
+        """(B, C, side, side) -> (B, patches + 1, width): each patch one row of a product, the class token
+        first, positions added."""
+        import torch
+
+        from fusescope.ops.layer.linear import linear
+
+        w, edge, width = self.weights, self.config.patch, self.config.hidden
+        batch, channels, side, _ = pixels.shape
+        count = side // edge
+        rows = (
+            pixels.view(batch, channels, count, edge, count, edge)
+            .permute(0, 2, 4, 1, 3, 5)
+            .reshape(batch, count * count, -1)
+        )
+        tokens = linear(rows, w["patch.weight"].reshape(width, -1), w["patch.bias"])
+        x = torch.empty(batch, count * count + 1, width, dtype=pixels.dtype, device=pixels.device)
+        x[:, 0] = w["cls"][0, 0] + w["position"][0, 0]
+        torch.add(tokens, w["position"][:, 1:], out=x[:, 1:])
+        return x
+
+    def _offsets(self, torch, batch: int, seq: int):
+        """cu_seqlens of whole sequences; made once, because a captured graph must not make it."""
+        if not hasattr(self, "_whole"):
+            self._whole = torch.arange(0, (batch + 1) * seq, seq, dtype=torch.int32, device=self.device)
+        return self._whole

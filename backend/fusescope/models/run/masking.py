@@ -1,0 +1,91 @@
+"""A case's mask and lengths in the forms that ways take: bool, additive, plan, BlockMask. All made outside
+the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, Any]:
+    """mask, keep, additive and causal of a case (see build.inputs).
+
+    causal: a decoder's own mask, which is told by module.is_causal; padding at the end of a sequence needs no
+    mask then, because only padding sees it.
+    """
+    import torch
+
+    from fusescope import masks
+    from fusescope.ops.attention import prepare
+
+    mask, seq, device = masks.parse(case["mask"]), case["seq"], model.device
+    whole = all(n == seq for n in lengths)
+    if (
+        case.get("phase") == "decode" and not whole
+    ):  # each sequence sees its own tokens and the new one behind them
+        keep = (
+            torch.arange(seq + 1, device=device) <= torch.tensor(lengths, device=device)[:, None, None, None]
+        )
+        return {"mask": mask, "keep": keep, "additive": _additive(torch, keep, model.dtype), "causal": False}
+    own_causal = model.family.KIND == "decoder" and mask.name == "causal"
+    if own_causal or (mask.name == "full" and whole):
+        return {"mask": mask, "keep": None, "additive": None, "causal": own_causal}
+    keep = None
+    if mask.name != "full":
+        keep = prepare(mask, seq, seq, device).dense()
+    if not whole:
+        there = torch.arange(seq, device=device)[None, :] < torch.tensor(lengths, device=device)[:, None]
+        if (
+            model.family.KIND == "encoder-decoder"
+        ):  # its own masks are made from the two-dimensional one, in both stacks
+            return {"mask": mask, "keep": there, "additive": there.long(), "causal": False}
+        keep = there[:, None, None, :] if keep is None else keep & there[:, None, None, :]
+    return {"mask": mask, "keep": keep, "additive": _additive(torch, keep, model.dtype), "causal": False}
+
+
+def _additive(torch, keep, dtype: str):
+    dtype = getattr(torch, dtype)
+    return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(
+        ~keep, torch.finfo(dtype).min
+    )
+
+
+def plan_of(inputs: Mapping[str, Any], device):
+    """What ``register.masked`` takes for these inputs: the plan of our kernels, to decode caches of different
+    lengths the keys of each sequence (int32 (B,)); None where every key is live or the module itself says
+    causal."""
+    from fusescope.ops.attention import prepare
+
+    if inputs["keep"] is None or inputs["keep"].dim() == 2:
+        return None
+    case, seq = inputs["case"], inputs["case"]["seq"]
+    if case.get("phase") == "decode":
+        return inputs["lengths_tensor"] + 1
+    if all(n == seq for n in inputs["lengths"]):
+        return prepare(inputs["mask"], seq, seq, device)
+    return prepare(inputs["keep"].expand(case["batch"], 1, seq, seq), seq, seq, device)
+
+
+def block_mask_of(inputs: Mapping[str, Any], device):
+    """FlexAttention's BlockMask of mask and lengths; None where every key is live and nothing is causal."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    case = inputs["case"]
+    seq, mask = case["seq"], inputs["mask"]
+    whole = all(n == seq for n in inputs["lengths"])
+    there = inputs["lengths_tensor"]
+    if case.get("phase") == "decode" and not whole:
+        return create_block_mask(
+            lambda b, h, q, k: k <= there[b], case["batch"], None, 1, seq + 1, device=device
+        )
+    if case.get("phase") == "decode" or (mask.name == "full" and whole):
+        return None
+    bound = mask.bind(seq, seq)
+    kept = bound.mask_mod(torch.device(device))
+
+    def padded(b, h, q, k):
+        return kept(b, h, q, k) & (k < there[b])
+
+    batch = case["batch"] if bound.per_sequence or not whole else None
+    return create_block_mask(kept if whole else padded, batch, None, seq, seq, device=device)

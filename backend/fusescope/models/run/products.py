@@ -1,0 +1,32 @@
+"""The matrix products of an encoder's layers alone: what a model would take if everything else were free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fusescope.models.run import weights
+from fusescope.models.run.build import Model
+
+
+def of(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    """run() of QKV, output and both FFN products of every layer on the padded tokens, by torch (cuBLAS), on
+    fixed random rows."""
+    import torch
+
+    config, case = model.config, inputs["case"]
+    ours = weights.ours(model.family, config, model.module)
+    rows = case["batch"] * case["seq"]
+    widths = {"qkv": config.hidden, "output": config.inner, "ffn1": config.hidden, "ffn2": config.ffn}
+    given = {
+        n: torch.randn(rows, w, device=model.device).to(getattr(torch, model.dtype))
+        for n, w in widths.items()
+    }
+    pairs = [(given[n], ours[f"layers.{i}.{n}.weight"].t()) for i in range(config.layers) for n in widths]
+
+    def run():
+        for rows_of, weight in pairs:
+            out = rows_of @ weight
+        return out
+
+    return run

@@ -1,0 +1,1 @@
+"""How sparse the attention probabilities of a model are."""

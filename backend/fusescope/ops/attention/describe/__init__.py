@@ -1,0 +1,1 @@
+"""What a case of attention is: parameters, cost, inputs, reference."""

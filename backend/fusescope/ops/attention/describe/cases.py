@@ -1,0 +1,161 @@
+"""What a case of attention is: its parameters, how they are completed and checked, and what it costs. No
+torch."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+from fusescope import masks
+from fusescope.masks import layout
+from fusescope.ops.base import Cost, Parameter, Tolerance, check_int
+
+_DIMS = (32, 40, 64, 80, 96, 128, 160, 192, 256)
+_SEQS = tuple(1 << k for k in range(7, 15))
+
+PARAMETERS = (
+    Parameter(
+        "batch", "int", 1, "sequences", low=1, high=1 << 16, typical=(1, 2, 4, 8, 16, 32, 64), sweep=True
+    ),
+    Parameter(
+        "heads",
+        "int",
+        12,
+        "query heads",
+        low=1,
+        high=1 << 12,
+        typical=(1, 2, 4, 8, 12, 16, 24, 32, 64),
+        sweep=True,
+    ),
+    Parameter(
+        "kv_heads",
+        "int",
+        None,
+        "KV heads, a divisor of heads; as many as heads where left out",
+        low=1,
+        high=1 << 12,
+    ),
+    Parameter("seq", "int", 512, "queries a sequence", low=1, high=1 << 20, typical=_SEQS, sweep=True),
+    Parameter(
+        "seq_k",
+        "int",
+        None,
+        "keys a sequence; as many as queries where left out",
+        low=1,
+        high=1 << 20,
+        typical=_SEQS,
+    ),
+    Parameter(
+        "head_dim", "int", 64, "head size, a multiple of 8", low=32, high=256, typical=_DIMS, sweep=True
+    ),
+    Parameter(
+        "mask", "mask", "full", "which keys a query sees: name[:key=value,…]; defaults depend on the length"
+    ),
+    Parameter(
+        "bias",
+        "choice",
+        "none",
+        "head: random scores per head added, (1, H, S_q, S_k)",
+        choices=("none", "head"),
+    ),
+)
+_KNOWN = {p.name: p for p in PARAMETERS}
+
+DTYPES = ("float32", "float16", "bfloat16")
+_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+_UNITS = {"float32": 256, "float16": 32, "bfloat16": 32}
+_STORED = "scores up to 7 in size rounded three times where they are stored (product, scale, bias: 20 measured for eager), probabilities"
+_WHY = {
+    "float32": "256 roundings of 2^-24: sums over head size and keys and the exponential, whose error grows with the score (100 measured)",
+    "float16": f"32 roundings of 2^-11: {_STORED} and output once each",
+    "bfloat16": f"32 roundings of 2^-8: {_STORED} and output once each",
+}
+TOLERANCE = {
+    t: Tolerance(n * _ROUNDOFF[t], n * _ROUNDOFF[t], f"{_WHY[t]}; a row with one live key")
+    for t, n in _UNITS.items()
+}
+
+
+def tolerance(values, dtype):
+    """The allowed error of a case: it shrinks with the outputs, which average over the live keys.
+
+    Scores of random inputs are normal with variance 1 (2 with a bias), so a row with n live keys has outputs
+    of standard deviation sqrt(sum p^2) = sqrt(exp(variance) / n), and errors of its weights average out
+    likewise. The absolute part is for the row with the fewest live keys; with a fixed one, a wrong mask would
+    pass at long sequences, where outputs are small.
+    """
+    spread = math.exp(2 if values["bias"] == "head" else 1)
+    fewest = _counts(values["mask"], values["seq"], values["seq_k"]).fewest
+    size = min(1.0, math.sqrt(spread / max(fewest, 1)))
+    units = _UNITS[dtype] * _ROUNDOFF[dtype]
+    return Tolerance(units * size, units, f"{_WHY[dtype]}; rows with {fewest} live keys and more")
+
+
+def validate(values):
+    """The complete case. kv_heads and seq_k are filled in; mask is its canonical text with the parameters
+    given, no more.
+
+    Raises ValueError for an unknown key, a size out of bounds, heads that are no multiple of kv_heads, a head
+    size that is no multiple of 8, a mask that cannot be read or does not fit the sizes, and lengths for
+    another number of sequences.
+    """
+    unknown = set(values) - set(_KNOWN)
+    if unknown:
+        raise ValueError(f"attention takes {', '.join(_KNOWN)}, not {', '.join(sorted(unknown))}")
+    case = {name: p.default if values.get(name) is None else values[name] for name, p in _KNOWN.items()}
+    case["kv_heads"] = case["heads"] if case["kv_heads"] is None else case["kv_heads"]
+    case["seq_k"] = case["seq"] if case["seq_k"] is None else case["seq_k"]
+    case |= {name: check_int(p, case[name]) for name, p in _KNOWN.items() if p.kind == "int"}
+    if case["heads"] % case["kv_heads"]:
+        raise ValueError(f"heads is a multiple of kv_heads; {case['heads']} is not one of {case['kv_heads']}")
+    if case["head_dim"] % 8:
+        raise ValueError(f"head_dim is a multiple of 8 from 32 to 256, not {case['head_dim']}")
+    if case["bias"] not in _KNOWN["bias"].choices:
+        raise ValueError(f"bias is {' or '.join(_KNOWN['bias'].choices)}, not {case['bias']!r}")
+    mask = masks.parse(case["mask"])
+    mask.bind(case["seq"], case["seq_k"])
+    if mask.sequences not in (None, case["batch"]):
+        raise ValueError(
+            f"mask {mask} gives lengths for {mask.sequences} sequences, batch is {case['batch']}"
+        )
+    return case | {"mask": str(mask)}
+
+
+def cost(values, dtype):
+    """Two products of 2·D operations a score: over live elements (effective), and over 64 × 64 tiles with any
+    (executed).
+
+    Bytes: q, k, v (as many KV heads as there are), bias and out once each; the mask's lists are not counted.
+    """
+    b, h, d, sq, sk = (values[n] for n in ("batch", "heads", "head_dim", "seq", "seq_k"))
+    counts = _counts(values["mask"], sq, sk)
+    live, executed, sequences = counts.live, counts.executed, counts.sequences
+    copies = b * h / sequences
+    size = 4 if dtype == "float32" else 2
+    read = size * d * b * (h * sq + 2 * values["kv_heads"] * sk) + (
+        size * h * sq * sk if values["bias"] == "head" else 0
+    )
+    notes = {"density": live / (sequences * sq * sk), "live_share": executed / (sequences * sq * sk)}
+    return Cost(
+        4 * d * live * copies, 4 * d * executed * copies, read, size * d * b * h * sq, "matrix", notes
+    )
+
+
+class _Counts(NamedTuple):
+    """Of a mask, all its sequences together: live elements, elements in live tiles, and the fewest live keys
+    of a row with any."""
+
+    live: int
+    executed: int
+    sequences: int
+    fewest: int
+
+
+@lru_cache(maxsize=256)
+def _counts(mask: str, seq_q: int, seq_k: int) -> _Counts:
+    cut = layout.tiles(masks.parse(mask), seq_q, seq_k)
+    some = cut.row_counts[cut.row_counts > 0]
+    return _Counts(
+        cut.kept, cut.executed, cut.elements // (seq_q * seq_k), int(some.min()) if some.size else 0
+    )

@@ -1,0 +1,116 @@
+"""Random inputs of a case, and the specification that every implementation is compared with. Torch is
+imported inside."""
+
+from __future__ import annotations
+
+from fusescope import masks
+from fusescope.ops.attention.plan import tiles
+from fusescope.ops.attention.plan.plan import prepare
+from fusescope.ops.attention.work import parts
+from fusescope.ops.common.tensors import awkward, generator_for, random_tensor
+
+_PIECE = 1 << 25  # scores held at once by the reference: 256 MB of float64
+
+
+def inputs(values, dtype, device, seed, contiguous=True):
+    """q (B, H, S_q, D), k and v (B, H_kv, S_k, D), bias (1, H, S_q, S_k) or None, the mask and its plan on
+    the device.
+
+    contiguous=False: q, k and v lie as a projection leaves them, (B, S, heads, D) turned to (B, heads, S, D),
+    k and v packed in one storage, all behind an offset of one element.
+    """
+    g = generator_for(device, seed)
+    b, h, kv, sq, sk, d = (values[n] for n in ("batch", "heads", "kv_heads", "seq", "seq_k", "head_dim"))
+    if contiguous:
+        q = random_tensor((b, h, sq, d), dtype, device, g)
+        k, v = (random_tensor((b, kv, sk, d), dtype, device, g) for _ in "kv")
+    else:
+        q = _packed((b, sq, 1, h, d), dtype, device, g)[0]
+        k, v = _packed((b, sk, 2, kv, d), dtype, device, g)
+    bias = None
+    if values["bias"] == "head":
+        bias = random_tensor((1, h, sq, sk), dtype, device, g)
+        bias = bias if contiguous else awkward(bias)
+    mask = masks.parse(values["mask"])
+    return {"q": q, "k": k, "v": v, "bias": bias, "mask": mask, "plan": prepare(mask, sq, sk, device)}
+
+
+def _packed(shape, dtype, device, generator):
+    """Views (B, heads, S, D) of one storage (B, S, parts, heads, D) that starts one element late."""
+    values = random_tensor(shape, dtype, device, generator)
+    storage = values.new_empty(values.numel() + 1)
+    view = storage[1:].view(shape)
+    view.copy_(values)
+    return [view[:, :, part].transpose(1, 2) for part in range(shape[2])]
+
+
+def arguments(inputs):
+    """As attention(q, k, v, mask, bias=…) takes them; mask is the plan (``.mask``, ``.dense()``), bias only
+    where there is one."""
+    extra = {} if inputs["bias"] is None else {"bias": inputs["bias"]}
+    return (inputs["q"], inputs["k"], inputs["v"], inputs["plan"]), extra
+
+
+def call(inputs, impl):
+    from fusescope.ops.attention.functional import attention
+
+    return attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], bias=inputs["bias"], impl=impl)
+
+
+def prepared(inputs, impl):
+    """(milliseconds of building the plan, its bytes on the device), neither of which is part of a call; with
+    the parts that v5 works on."""
+    plan, q = inputs["plan"], inputs["q"]
+    if (auto(inputs) if impl == "auto" else impl) != parts.KERNEL:
+        return plan.build_ms, plan.bytes
+    work = parts.of(plan, q.shape[0], q.shape[1], q.shape[3])
+    return plan.build_ms + work.build_ms, plan.bytes + work.bytes
+
+
+def auto(inputs):
+    """The kernel that impl="auto" takes on these inputs."""
+    from fusescope.ops.attention.dispatch.choice import choose
+
+    return choose(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], plain=inputs["bias"] is None)
+
+
+def dense_rows(mask, seq_q: int, seq_k: int, rows: tuple[int, int], device):
+    """Rows of a mask by its own predicate, not by the plan: bool (1 or B, 1, rows, seq_k), True = keep."""
+    import torch
+
+    bound = mask.bind(seq_q, seq_k)
+    parts = [
+        tiles.evaluate(bound, number, rows, (0, seq_k), device) for number in range(bound.sequences or 1)
+    ]
+    return torch.stack(parts)[:, None]
+
+
+def reference(inputs):
+    """The specification in float64, (B, H, S_q, D): scores, explicit mask, softmax with its maximum; rows
+    without a key are zeros.
+
+    In pieces of query rows, so that S = 16384 fits. The mask comes from its formula.
+    """
+    import torch
+
+    q, k, v, bias = inputs["q"], inputs["k"].double(), inputs["v"].double(), inputs["bias"]
+    b, h, sq, d = q.shape
+    group, sk = h // k.shape[1], k.shape[2]
+    out = torch.empty(b, h, sq, d, dtype=torch.float64, device=q.device)
+    step = max(1, _PIECE // (b * h * sk))
+    for first in range(0, sq, step):
+        rows = (first, min(first + step, sq))
+        # The heads of a group see one KV head: they are rows of one product.
+        piece = q[:, :, rows[0] : rows[1]].double().reshape(b, h // group, group * (rows[1] - rows[0]), d)
+        scores = (piece @ k.transpose(2, 3)).view(b, h, rows[1] - rows[0], sk) * d**-0.5
+        if bias is not None:
+            scores += bias[:, :, rows[0] : rows[1]].double()
+        keep = dense_rows(inputs["mask"], sq, sk, rows, q.device)
+        scores.masked_fill_(~keep, float("-inf"))
+        top = scores.amax(-1, keepdim=True)
+        weights = (scores - top.masked_fill_(top == float("-inf"), 0)).exp_()
+        total = weights.sum(-1, keepdim=True)
+        weights /= total.masked_fill_(total == 0, 1)
+        product = weights.view(b, h // group, -1, sk) @ v
+        out[:, :, rows[0] : rows[1]] = product.view(b, h, rows[1] - rows[0], d)
+    return out

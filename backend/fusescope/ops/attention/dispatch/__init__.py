@@ -1,0 +1,1 @@
+"""From a call of attention() to a kernel: checks, choice, cost model, fast path."""

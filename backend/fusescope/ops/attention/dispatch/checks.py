@@ -1,0 +1,111 @@
+"""What attention, packed attention and decoding refuse, each rule in one sentence with what was given and
+what is supported."""
+
+from __future__ import annotations
+
+from fusescope.core.errors import Unsupported
+from fusescope.ops.attention.plan.plan import Plan
+
+
+def are_tensors(torch, **named) -> None:
+    for name, t in named.items():
+        if not isinstance(t, torch.Tensor):
+            raise TypeError(f"{name} is a tensor, not {type(t).__name__}")
+
+
+def one_dtype(torch, **named) -> None:
+    """One dtype among the three of them, and a supported one."""
+    dtypes = [t.dtype for t in named.values()]
+    if len(set(dtypes)) > 1:
+        raise TypeError(f"{_list(named)} have one dtype, not {_list(dtypes)}")
+    if dtypes[0] not in (torch.float32, torch.float16, torch.bfloat16):
+        raise Unsupported(f"dtype {dtypes[0]}; float32, float16 and bfloat16 are supported")
+
+
+def one_device(what: str, *tensors, last: str = " and ") -> None:
+    devices = [t.device for t in tensors]
+    if len(set(devices)) > 1:
+        raise ValueError(f"{what} lie on one device, not on {_list(devices, last)}")
+    if devices[0].type not in ("cpu", "cuda"):
+        raise Unsupported(f"device {devices[0]}; cpu and cuda are supported")
+
+
+def heads_and_head_size(heads: int, kv_heads: int, head_size: int) -> None:
+    if heads % kv_heads:
+        raise ValueError(
+            f"the number of query heads is a multiple of that of KV heads; {heads} is not one of {kv_heads}"
+        )
+    if head_size % 8 or not 32 <= head_size <= 256:
+        raise Unsupported(
+            f"head size {head_size}; multiples of 8 from 32 to 256 are supported, because rows are read 8 elements at a time"
+        )
+
+
+def no_gradient(torch, function: str, *tensors, what: str = "an input") -> None:
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        raise Unsupported(
+            f"{function} is forward only, but {what} requires a gradient; call it under torch.no_grad()"
+        )
+
+
+def dense(torch, q, k, v) -> None:
+    """q, k and v of ``attention``."""
+    are_tensors(torch, q=q, k=k, v=v)
+    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
+        raise ValueError(
+            f"q is (B, H, S_q, D) and k, v are (B, H_kv, S_k, D); their shapes are {shapes(q, k, v)}"
+        )
+    if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
+        raise ValueError(
+            f"k and v have one shape (B, H_kv, S_k, D) with q's batch and head size; q, k, v are {shapes(q, k, v)} "
+            "(a head size of v that differs from that of k is not supported)"
+        )
+    one_dtype(torch, q=q, k=k, v=v)
+    one_device("q, k and v", q, k, v)
+    if 0 in q.shape or 0 in k.shape:
+        raise ValueError(f"every size is at least 1; q, k, v are {shapes(q, k, v)}")
+    heads_and_head_size(q.shape[1], k.shape[1], q.shape[3])
+    no_gradient(torch, "attention", q, k, v)
+
+
+def plan(given: Plan, q, k) -> None:
+    if given.seq_q != q.shape[2] or given.seq_k != k.shape[2]:
+        raise ValueError(
+            f"the plan is for {given.seq_q} queries and {given.seq_k} keys; this call has {q.shape[2]} and {k.shape[2]}"
+        )
+    if given.batch not in (1, q.shape[0]) or given.heads not in (1, q.shape[1]):
+        raise ValueError(
+            f"the plan holds masks for {given.batch} batch entries and {given.heads} heads; "
+            f"this call has {q.shape[0]} and {q.shape[1]}"
+        )
+    if given.device != q.device:
+        raise ValueError(f"the plan was prepared for {given.device}; q is on {q.device}")
+
+
+def bias(torch, given, q, k) -> None:
+    if not isinstance(given, torch.Tensor):
+        raise TypeError(f"bias is a tensor added to the scores, not {type(given).__name__}")
+    if given.dtype not in (q.dtype, torch.float32):
+        hint = "; a bool mask goes to mask=" if given.dtype == torch.bool else ""
+        raise TypeError(f"bias is of q's dtype {q.dtype} or torch.float32, not {given.dtype}{hint}")
+    if given.device != q.device:
+        raise ValueError(f"bias lies on q's device {q.device}, not on {given.device}")
+    broadcastable("bias", given, q, k)
+    no_gradient(torch, "attention", given, what="bias")
+
+
+def broadcastable(what: str, t, q, k) -> None:
+    full = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    if t.dim() > 4 or any(have not in (1, want) for have, want in zip(reversed(t.shape), reversed(full))):
+        raise ValueError(
+            f"{what} is broadcastable to (B, H, S_q, S_k) = {full}; its shape is {tuple(t.shape)}"
+        )
+
+
+def shapes(*tensors) -> str:
+    return ", ".join(str(tuple(t.shape)) for t in tensors)
+
+
+def _list(things, last: str = " and ") -> str:
+    *first, end = map(str, things)
+    return f"{', '.join(first)}{last}{end}"

@@ -1,0 +1,1 @@
+"""What a user could pick instead of our attention kernels."""

@@ -1,0 +1,277 @@
+"""The plan: a mask as lists of live tiles and bitmaps on the device, shared by all attention kernels.
+
+What each tensor holds is defined in cuda/attention/attention.cuh. Kernels and users take a Plan whole, the
+operator its buffer and layout; how its bitmaps are laid out is between this file and the kernels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusescope.masks import Mask
+from fusescope.ops.attention.plan import buffer, schedule, tiles
+
+_KEPT = 64  # plans in the cache; the least recently used goes first
+_cache: OrderedDict[tuple, Plan] = OrderedDict()
+_lock = threading.Lock()
+_numbers = itertools.count()
+_made: weakref.WeakValueDictionary[str, Plan] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A mask on (seq_q, seq_k), ready for the kernels on one device; made by ``prepare``.
+
+    batch, heads: for how many batch entries and heads it holds masks of their own; 1 = the same for all.
+    row_ptr, tile_index, tile_code (int32) and bitmaps (int64, 64 words a tile) are None where every key is
+    live. live_elements, full_tiles and partial_tiles count over all its masks, longest is the tiles of the
+    longest list; build_ms is the time of building, ``bytes`` the size on the device. schedule and fragments
+    (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32,
+    one dimension); ``layout`` says which (buffer.py). held: works that calls with this plan take instead of
+    it (parts.py, functional.py). key: what ``of_key`` finds it by.
+    """
+
+    mask: Mask | None
+    seq_q: int
+    seq_k: int
+    device: Any
+    batch: int
+    heads: int
+    live_elements: int
+    full_tiles: int
+    partial_tiles: int
+    longest: int
+    build_ms: float
+    buffer: Any
+    layout: str
+    row_ptr: Any
+    tile_index: Any
+    tile_code: Any
+    bitmaps: Any
+    schedule: Any = None
+    fragments: Any = None
+    held: dict | None = None
+    key: str = field(default_factory=lambda: f"plan {next(_numbers)}")
+
+    def __post_init__(self):
+        _made[self.key] = self
+
+    @property
+    def is_full(self) -> bool:
+        return self.row_ptr is None
+
+    @property
+    def stride_b(self) -> int:
+        """Masks between those of neighbouring batch entries."""
+        return self.heads if self.batch > 1 else 0
+
+    @property
+    def stride_h(self) -> int:
+        return 1 if self.heads > 1 else 0
+
+    @property
+    def live_keys(self) -> float:
+        """Live keys a query row, on average."""
+        return self.live_elements / (self.batch * self.heads * self.seq_q)
+
+    @property
+    def executed_keys(self) -> float:
+        """Keys a query row in live tiles, on average: what a kernel that works on whole tiles looks at."""
+        q_tiles = -(-self.seq_q // tiles.TILE)
+        return (self.full_tiles + self.partial_tiles) * tiles.TILE / (self.batch * self.heads * q_tiles)
+
+    @property
+    def bytes(self) -> int:
+        return self.buffer.numel() * self.buffer.element_size()
+
+    def dense(self):
+        """Bool tensor (batch or 1, heads or 1, seq_q, seq_k) on the plan's device, True = keep; kept after
+        the first call."""
+        kept = self.__dict__.get("_dense")
+        if kept is None:
+            kept = _decode(self)
+            object.__setattr__(self, "_dense", kept)
+        return kept
+
+    def __repr__(self) -> str:
+        what = str(self.mask) if self.mask is not None else f"a tensor for {self.batch} x {self.heads} masks"
+        return f"Plan({what}, {self.seq_q} x {self.seq_k} on {self.device}, {self.full_tiles} full + {self.partial_tiles} partial tiles)"
+
+
+def prepare(mask, seq_q: int, seq_k: int, device="cpu") -> Plan:
+    """The plan of a mask for seq_q queries and seq_k keys on a device.
+
+    mask: a Mask, None (every key), or a bool tensor of up to four dimensions broadcastable to (B, H, seq_q,
+    seq_k), True = keep. Plans of masks are cached; those of tensors are not, because a tensor can change:
+    keep the plan. Raises TypeError for another kind of mask, ValueError where the sizes do not fit it.
+    """
+    import torch
+
+    device = _device(device)
+    if mask is None:
+        mask = _full()
+    if isinstance(mask, torch.Tensor):
+        return _of_tensor(mask, seq_q, seq_k, device)
+    if not isinstance(mask, Mask):
+        raise TypeError(f"a mask is a Mask, a bool tensor or None, not {type(mask).__name__}")
+    key = (mask, seq_q, seq_k, str(device))
+    with _lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            return _cache[key]
+    plan = _of_mask(mask, seq_q, seq_k, device)
+    with _lock:
+        _cache[key] = plan
+        while len(_cache) > _KEPT:
+            _cache.popitem(last=False)
+    return plan
+
+
+def of_key(key: str) -> Plan:
+    """The plan of this key, for torch.compile, which hands on texts and numbers; KeyError where it is
+    gone."""
+    return _made[key]
+
+
+def prepared(mask, seq_q: int, seq_k: int, device) -> Plan | None:
+    """The plan of a mask (None: every key) if it is there already, else None."""
+    with _lock:
+        return _cache.get((_full() if mask is None else mask, seq_q, seq_k, str(_device(device))))
+
+
+def _device(device):
+    import torch
+
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _full() -> Mask:
+    from fusescope import masks
+
+    return masks.load("full")
+
+
+def _of_mask(mask: Mask, seq_q: int, seq_k: int, device) -> Plan:
+    begin = time.perf_counter()
+    bound = mask.bind(seq_q, seq_k)
+    if mask.name == "full":  # nothing to evaluate
+        return _plan(mask, bound.seq_q, bound.seq_k, device, 1, 1, None, begin)
+    count = bound.sequences or 1
+
+    def part(number, rows, columns):
+        return tiles.evaluate(bound, number, rows, columns, device)
+
+    return _plan(mask, bound.seq_q, bound.seq_k, device, count, 1, part, begin)
+
+
+def _of_tensor(mask, seq_q: int, seq_k: int, device) -> Plan:
+    import torch
+
+    begin = time.perf_counter()
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"a mask tensor is of bool, True = keep, not {mask.dtype}; scores are added to by bias="
+        )
+    shape = (1,) * (4 - mask.dim()) + tuple(mask.shape)
+    if mask.dim() > 4 or shape[2] not in (1, seq_q) or shape[3] not in (1, seq_k):
+        raise ValueError(
+            f"a mask tensor is broadcastable to (B, H, {seq_q}, {seq_k}); its shape is {tuple(mask.shape)}"
+        )
+    if mask.device != device:
+        raise ValueError(f"the mask tensor is on {mask.device}; this call is on {device}")
+    full = mask.reshape(shape).expand(shape[0], shape[1], seq_q, seq_k)
+
+    def part(number, rows, columns):
+        return full[number // shape[1], number % shape[1], rows[0] : rows[1], columns[0] : columns[1]]
+
+    return _plan(None, seq_q, seq_k, device, shape[0], shape[1], part, begin)
+
+
+def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
+    """Build from part(mask number, rows, columns) -> bool; part None = every key is live."""
+    masks = batch * heads
+    columns = -(-seq_k // tiles.TILE)
+    all_tiles = masks * -(-seq_q // tiles.TILE) * columns
+    lists, live, full, partial, longest = (None,) * 4, masks * seq_q * seq_k, all_tiles, 0, columns
+    if part is not None:
+        lists, live, full, partial, longest = tile_lists(masks, seq_q, seq_k, part, device)
+        if full == all_tiles:
+            lists = (None,) * 4
+    arrays = dict(zip(("row_ptr", "tile_index", "tile_code", "bitmaps"), lists))
+    if device.type == "cuda":
+        import torch
+
+        if lists[0] is not None and torch.cuda.get_device_capability(device) == (9, 0):
+            arrays["schedule"], arrays["fragments"] = schedule.build(*lists, masks, seq_q, seq_k)
+    data, layout, views = buffer.join(arrays, (seq_q, seq_k, batch, heads), device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    took = (time.perf_counter() - begin) * 1e3
+    return Plan(
+        mask, seq_q, seq_k, device, batch, heads, live, full, partial, longest, took, data, layout, **views
+    )
+
+
+def tile_lists(masks: int, seq_q: int, seq_k: int, part, device):
+    """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list)."""
+    import torch
+
+    counts, index, full, words, elements = [], [], [], [], torch.zeros((), dtype=torch.int64, device=device)
+    for number in range(masks):
+        for rows in tiles.row_steps(seq_q, seq_k, device.type):
+            pieces = [tiles.tiles_of(part(number, rows, columns)) for columns in tiles.column_steps(seq_k)]
+            live, is_full = (torch.cat([piece[i] for piece in pieces], 1) for i in (0, 1))
+            at = live.nonzero()
+            counts.append((live > 0).sum(1))
+            index.append(at[:, 1].to(torch.int32))
+            full.append(is_full[at[:, 0], at[:, 1]])
+            words += [piece[2] for piece in pieces]
+            elements += live.sum()
+    is_full = torch.cat(full)
+    if is_full.numel() >= 1 << 31:
+        raise ValueError(f"a plan holds fewer than 2^31 live tiles, this mask has {is_full.numel()}")
+    bitmaps, number = tiles.unique_rows(torch.cat(words))
+    code = torch.full_like(is_full, -1, dtype=torch.int32)
+    code[~is_full] = number.to(torch.int32)
+    per_row = torch.cat(counts)
+    row_ptr = torch.cat([torch.zeros(1, dtype=torch.int64, device=device), per_row.cumsum(0)]).to(torch.int32)
+    elements, whole, longest = torch.stack([elements, is_full.sum(), per_row.max()]).tolist()
+    return (
+        (row_ptr, torch.cat(index), code, bitmaps.contiguous()),
+        elements,
+        whole,
+        is_full.numel() - whole,
+        longest,
+    )
+
+
+def _decode(plan: Plan):
+    import torch
+
+    masks, edge = plan.batch * plan.heads, tiles.TILE
+    if plan.is_full:
+        return torch.ones(
+            plan.batch, plan.heads, plan.seq_q, plan.seq_k, dtype=torch.bool, device=plan.device
+        )
+    q_tiles, k_tiles = -(-plan.seq_q // edge), -(-plan.seq_k // edge)
+    out = torch.zeros(masks * q_tiles, edge, k_tiles, edge, dtype=torch.bool, device=plan.device)
+    lengths = (plan.row_ptr[1:] - plan.row_ptr[:-1]).long()
+    row = torch.repeat_interleave(torch.arange(masks * q_tiles, device=plan.device), lengths)
+    column, code = plan.tile_index.long(), plan.tile_code.long()
+    whole = code < 0
+    out[row[whole], :, column[whole], :] = True
+    row, column, code = row[~whole], column[~whole], code[~whole]
+    for first in range(0, code.numel(), 2048):  # unpacking takes 32 KB a tile
+        some = slice(first, first + 2048)
+        out[row[some], :, column[some], :] = tiles.unpack(plan.bitmaps[code[some]])
+    out = out.view(masks, q_tiles * edge, k_tiles * edge)[:, : plan.seq_q, : plan.seq_k]
+    return out.reshape(plan.batch, plan.heads, plan.seq_q, plan.seq_k)

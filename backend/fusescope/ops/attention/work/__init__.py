@@ -1,0 +1,1 @@
+"""Work items of the kernels that take a mask in parts."""

@@ -1,0 +1,162 @@
+"""What describes an operator and its implementations without torch, so that pages and the command line can
+list them.
+
+An operator is one module of backend/fusescope/ops (see ``PARTS``): data at module level, and functions that
+import torch inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PARTS = (
+    "NAME",
+    "TITLE",
+    "SUMMARY",
+    "FAMILY",
+    "PARAMETERS",
+    "DTYPES",
+    "TOLERANCE",
+    "PEERS",
+    "validate",
+    "inputs",
+    "arguments",
+    "call",
+    "reference",
+    "cost",
+)
+"""What a module of backend/fusescope/ops must define:
+
+NAME        "softmax", the module's own name and the word on the command line
+TITLE       "Softmax", for people; SUMMARY one sentence with the formula
+FAMILY      the folder under cuda/ that holds our kernels
+PARAMETERS  tuple[Parameter, ...]: the keys of a case, in the order shown
+DTYPES      tuple of names out of core.records.DTYPES
+TOLERANCE   {dtype: Tolerance}
+PEERS       {name: Peer}: what a user could pick instead; "eager" first and always there
+validate(values) -> dict            complete case (defaults filled in, derived values too); ValueError: rule,
+                                    value, what is supported
+inputs(values, dtype, device, seed, contiguous=True) -> dict[str, Any]     fresh random inputs;
+contiguous=False: same values
+                                    of the same shape behind other strides and a storage offset
+arguments(inputs) -> (args, kwargs) the inputs as the operator's Python signature takes them (user callables
+are called so)
+call(inputs, impl) -> Tensor        our operator with the named implementation (a kernel's name, or "auto")
+reference(inputs) -> Tensor         the specification, in float64 (plain torch, any device)
+cost(values, dtype) -> Cost         FLOP and bytes, torch-free
+<NAME>(...)                         the public Python function, e.g. softmax(x, *, impl="auto")
+
+What it may define besides:
+
+tolerance(values, dtype) -> Tolerance   where the allowed error depends on the case (a sum over k terms);
+                                        TOLERANCE is then that of a typical case. Callers ask
+                                        ops.tolerance(op, values, dtype), which knows both
+joined(result) -> Tensor                where the function returns several tensors: the one that is compared,
+                                        which is also what reference gives; what is no such result it returns
+                                        as it is
+prepared(inputs, impl) -> (ms, bytes)   what is held ready for a kernel outside a call (a plan of a mask): how
+                                        long it took to build and its size on the device; a peer sets
+                                        run.setup_ms, run.setup_bytes and run.compile_ms instead
+auto(inputs) -> str                     the kernel that impl="auto" means for these inputs; without it
+                                        kernels.choose(FAMILY, device)
+"""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One key of a case. kind: "int", "choice", "mask" or "text"; None as default = derived (help says from
+    what).
+
+    low/high bound what validate takes; typical lists the values a slider offers; sweep = it makes sense to
+    sweep over it.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+    low: int | None = None
+    high: int | None = None
+    typical: tuple = ()
+    choices: tuple[str, ...] = ()
+    sweep: bool = False
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An element passes when |out - ref| <= absolute + relative * |ref|; ``reason`` says where the figures
+    come from."""
+
+    absolute: float
+    relative: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """FLOP over live work (effective) and over what tiles execute (executed; equal for dense operators), and
+    least bytes moved.
+
+    ``unit`` names the arithmetic peak that applies: "matrix" (tensor cores where the dtype has them) or
+    "vector".
+    """
+
+    flop_effective: float
+    flop_executed: float
+    bytes_read: float
+    bytes_written: float
+    unit: str = "vector"
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> float:
+        return self.bytes_read + self.bytes_written
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Something else that computes the operator. ``make(inputs) -> run`` builds everything that is not part
+    of a call (a BlockMask, a compiled function) and returns a callable without arguments; ``run.backend``, if
+    set, says what really ran. ``run.finish(out)``, if set, brings a result to the reference's form (unpadded,
+    say); it belongs to the check, not to the call. May raise core.errors.Unsupported. ``devices``: device
+    types it exists on. ``compiles``: seconds by device type that making it for one more case takes, for what
+    runs a compiler; a first guess for analysis.estimate. ``package``: the distribution that it comes with,
+    where PyTorch does not bring it."""
+
+    make: Callable[[Mapping[str, Any]], Callable[[], Any]]
+    idea: str
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    compiles: Mapping[str, float] = field(default_factory=dict)
+    package: str | None = None
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One line of the implementation list. kind: "ours", "peer" or "user"; reason: why it cannot run here,
+    else None."""
+
+    name: str
+    kind: str
+    idea: str
+    devices: tuple[str, ...]
+    source: str | None = None
+    source_hash: str | None = None
+    reason: str | None = None
+
+
+def check_int(parameter: Parameter, value: Any) -> int:
+    """The value as an int within the parameter's bounds; ValueError names the rule, the value and the
+    bounds."""
+    try:
+        number = int(value)
+        if isinstance(value, bool) or number != float(value):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(f"{parameter.name} is a whole number, not {value!r}") from None
+    if (parameter.low is not None and number < parameter.low) or (
+        parameter.high is not None and number > parameter.high
+    ):
+        raise ValueError(f"{parameter.name} lies between {parameter.low} and {parameter.high}, not {number}")
+    return number

@@ -1,0 +1,1 @@
+"""What several operators share. Nothing here is an operator."""

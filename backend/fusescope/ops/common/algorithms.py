@@ -1,0 +1,342 @@
+"""What computes a linear layer: all of cuBLASLt's algorithms that its heuristics name are timed once, and our
+own products beside the fastest of them.
+
+Algorithms are kept for the process in the extension (cuda/linear/binding.cpp), both choices on disk, one file
+a device and version of the library: a problem is measured once on a machine. Deleting the files under the
+build cache's algorithms/ costs only time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import threading
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+IMPL = "v2_measured"
+MOST = 16
+"""Algorithms that are tried: cuBLASLt's heuristics rank them, and what wins is nearly always among the first
+few."""
+SMALL = 1 << 18
+"""Products of fewer multiplications than this are not worth measuring: their launch costs more."""
+_ROUNDS = 5
+_GAIN = 0.99
+"""The heuristics' first guess is replaced by what takes less than this share of its time."""
+
+_known: dict[tuple, dict | None] = {}
+_chosen: dict[tuple, str] = {}
+_lock = threading.Lock()
+
+
+def ensure(x, weight, bias, residual, activation: int) -> None:
+    """Have the extension know the fastest algorithm for this problem; does nothing under stream capture or
+    torch.compile."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        return
+    key = _key(x, weight, bias, residual, activation)
+    if key in _known or torch.cuda.is_current_stream_capturing():
+        return
+    with _lock:
+        if key not in _known:
+            _known[key] = _settle((x, weight, bias, residual, activation), key)
+
+
+def choose(x, weight, bias, residual, activation: int, settled: bool = False) -> str:
+    """The implementation that is fastest for this problem: v2_measured, or a product of ours that takes it.
+    Measured where nothing is known yet, but for stream capture and torch.compile, where v2_measured is
+    taken."""
+    import torch
+
+    operands = (x, weight, bias, residual, activation)
+    if torch.compiler.is_compiling():
+        return IMPL
+    key = *_key(*operands), settled
+    if (found := _chosen.get(key)) is not None:
+        return found
+    ensure(*operands)
+    if torch.cuda.is_current_stream_capturing():
+        return IMPL
+    with _lock:
+        if key not in _chosen:
+            _chosen[key] = _fastest(operands, key[:-1], settled)
+    return _chosen[key]
+
+
+def known() -> list[dict]:
+    """What this process knows, one dict a problem: problem, algorithms (how many were timed), first_ms (the
+    heuristics' first guess), best_ms, place (the winner's among the guesses), measured ("now" or "before",
+    that is, read from disk)."""
+    return [entry for entry in list(_known.values()) if entry]
+
+
+def _key(x, weight, bias, residual, activation: int) -> tuple:
+    addresses = (
+        x.data_ptr()
+        | weight.data_ptr()
+        | (0 if bias is None else bias.data_ptr())
+        | (0 if residual is None else residual.data_ptr())
+    )
+    return (
+        x.shape,
+        x.stride(),
+        weight.shape,
+        weight.stride(),
+        bias is None,
+        None if residual is None else residual.stride(),
+        activation,
+        x.dtype,
+        x.device.index,
+        addresses % 16,
+    )
+
+
+def _settle(operands: tuple, key: tuple) -> dict | None:
+    """Read the algorithm from disk, or measure; None where there is nothing to choose."""
+    import torch
+
+    x, weight = operands[:2]
+    if x.numel() * weight.shape[0] < SMALL:
+        return None
+    with torch.cuda.device(x.device):
+        name, file = _name(key), _file(x.device.index)
+        stored = _read(file).get(name)
+        if stored and _usable(operands, stored):
+            return {"problem": name, **stored, "measured": "before"}
+        found = _measure(operands)
+        if found is None:
+            return None
+        _write(file, name, found)
+        return {"problem": name, **found, "measured": "now"}
+
+
+def _fastest(operands: tuple, key: tuple, settled: bool) -> str:
+    """Read from disk, or measured."""
+    import torch
+
+    x, weight = operands[:2]
+    own = own_products(x.device.index)
+    if not own or x.numel() * weight.shape[0] < SMALL:
+        return IMPL
+    with torch.cuda.device(x.device), torch.no_grad():
+        name, file = f"{_name(key)}, implementation{', settled' if settled else ''}", _file(x.device.index)
+        known = _read(file).get(name, {}).get("impl")
+        if known in (IMPL, *own):
+            return known
+        taken = [impl for impl in own if _takes(operands, impl)]
+        ms = (
+            _replayed(operands, {impl: partial(_run, operands, impl, settled) for impl in (IMPL, *taken)})
+            if taken
+            else {}
+        )
+        fastest = min(ms, key=ms.get, default=IMPL)
+        _write(file, name, {"impl": fastest, "ms": ms})
+        return fastest
+
+
+@cache
+def own_products(index: int | None) -> tuple[str, ...]:
+    """The implementations that compute without cuBLASLt, are built and run on the device."""
+    import torch
+
+    from fusescope.core.archs import arch_of
+    from fusescope.core.sources import families
+    from fusescope.kernels import plan, report
+
+    arch, states = arch_of(*torch.cuda.get_device_capability(index)), report.state().get("linear", {})
+    return tuple(
+        v.name
+        for v in families()["linear"].variants
+        if v.device == "cuda"
+        and v.archs == ("sm_90a",)
+        and plan.claims(v, arch)
+        and states.get(v.name, {}).get("status") != "failed"
+    )
+
+
+def _takes(operands: tuple, impl: str) -> bool:
+    from fusescope.core.errors import Unsupported
+
+    try:
+        _run(operands, impl)
+    except Unsupported:
+        return False
+    return True
+
+
+def _name(key: tuple) -> str:
+    """The problem in words that hold for any process."""
+    shape, stride, weight, weight_stride, no_bias, residual, activation, dtype, _, addresses = key
+    rows = 1
+    for n in shape[:-1]:
+        rows *= n
+    words = [
+        f"{rows}x{shape[-1]}x{weight[0]}",
+        str(dtype).removeprefix("torch."),
+        f"strides {tuple(stride)} {tuple(weight_stride)}",
+    ]
+    words += ["no bias" if no_bias else "bias", f"residual {tuple(residual)}" if residual else "no residual"]
+    return ", ".join([*words, f"activation {activation}", f"addresses {addresses}"])
+
+
+def _run(operands: tuple, impl: str = IMPL, settled: bool = False) -> Any:
+    from fusescope import kernels
+
+    return kernels.call("linear", *operands, settled, impl=impl)
+
+
+def _remember(operands: tuple, words) -> None:
+    import torch
+
+    from fusescope import kernels
+
+    kernels.call("linear_remember", *operands, torch.tensor(words, dtype=torch.int64), impl=IMPL)
+
+
+def _works(operands: tuple, words) -> bool:
+    """Whether the algorithm computes the problem; it is then the one that the extension takes."""
+    import torch
+
+    _remember(operands, words)
+    try:
+        _run(operands)
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        if "CUDA error" in str(error):
+            raise
+        return False
+    return True
+
+
+def _usable(operands: tuple, stored: dict) -> bool:
+    words = stored.get("algorithm")
+    return (
+        isinstance(words, list)
+        and len(words) == 9
+        and all(isinstance(w, int) for w in words)
+        and _works(operands, words)
+    )
+
+
+def _measure(operands: tuple) -> dict | None:
+    """Time them all and have the extension keep the best; None where none works."""
+    import torch
+
+    from fusescope import kernels
+
+    with torch.no_grad():
+        listed = kernels.call("linear_algorithms", *operands, MOST, impl=IMPL).tolist()
+        working = [i for i, words in enumerate(listed) if _works(operands, words)]
+        if not working:
+            return None
+        best = _timed(operands, {i: listed[i] for i in working})
+    first = working[0]
+    fastest = min(best, key=best.get)
+    winner = fastest if best[fastest] < _GAIN * best[first] else first
+    _remember(operands, listed[winner])
+    figures = {"algorithms": len(working), "first_ms": best[first], "best_ms": best[winner], "place": winner}
+    return {**figures, "algorithm": listed[winner]}
+
+
+def _timed(operands: tuple, algorithms: dict[int, list[int]]) -> dict[int, float]:
+    """Milliseconds a call of each."""
+
+    def by(words):
+        def call():
+            _remember(operands, words)
+            _run(operands)
+
+        return call
+
+    return _replayed(operands, {i: by(words) for i, words in algorithms.items()})
+
+
+def _replayed(operands: tuple, calls: dict[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Milliseconds of each call by graph replay, in turn: the shortest of some rounds."""
+    import torch
+
+    x, weight = operands[:2]
+    graphs, pool, side = {}, torch.cuda.graph_pool_handle(), torch.cuda.Stream()
+    repeats = 8 if x.numel() * weight.shape[0] < 1 << 33 else 2
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for name, call in calls.items():
+            graphs[name] = _captured(call, repeats, pool)
+        best = dict.fromkeys(graphs, float("inf"))
+        for _ in range(_ROUNDS):
+            for name, graph in graphs.items():
+                best[name] = min(best[name], _replay_ms(graph) / repeats)
+    torch.cuda.current_stream().wait_stream(side)
+    return best
+
+
+def _captured(call: Callable[[], Any], repeats: int, pool):
+    """``repeats`` calls as a CUDA graph on the current stream, which is a side stream."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+    try:
+        for _ in range(repeats):
+            call()
+    finally:
+        graph.capture_end()
+    return graph
+
+
+def _replay_ms(graph) -> float:
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+@cache
+def _file(index: int | None) -> Path:
+    import torch
+
+    from fusescope.core import paths
+
+    device = re.sub(r"\W+", "-", torch.cuda.get_device_name(index))
+    return paths.build_cache() / "algorithms" / f"{device}-cublasLt{_library_version()}.json"
+
+
+@cache
+def _library_version() -> int:
+    """Of the library that torch has loaded: what it calls an algorithm holds for that version only."""
+    for name in filter(
+        None, (os.environ.get("FUSESCOPE_CUBLASLT"), "libcublasLt.so.13", "libcublasLt.so.12")
+    ):
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            library.cublasLtGetVersion.restype = ctypes.c_size_t
+            return int(library.cublasLtGetVersion())
+    return 0
+
+
+def _read(file: Path) -> dict:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(file.read_text())
+        if isinstance(found, dict):
+            return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
+    return {}
+
+
+def _write(file: Path, name: str, entry: dict) -> None:
+    """Two processes that write at once lose one's finding, which costs that one a measurement."""
+    with contextlib.suppress(OSError):  # a full or read-only disk costs time here, nothing else
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f"{file.name}.{os.getpid()}")
+        part.write_text(json.dumps(_read(file) | {name: entry}, indent=0))
+        part.replace(file)

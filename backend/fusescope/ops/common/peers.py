@@ -1,0 +1,78 @@
+"""Peers that several operators share: the eager expression, as it is and through torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+
+def plain(function: Callable, *args: Any) -> Callable[[], Any]:
+    """``function(*args)`` with products summed in fp32 throughout, as ours are.
+
+    By default torch lets cuBLAS split the sum of a 16-bit product and add the parts in 16 bits. On an H200 a
+    fifth of the elements of a 1024³ fp16 product then missed the tolerance (recorded run
+    20261120-112919-bench-3976dc), which is another computation, not a faster one. The setting is the
+    process's: it holds for all peers of a comparison, and every job is a process of its own.
+    """
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    return lambda: function(*args)
+
+
+COMPILES = {"cpu": 2.0, "cuda": 0.5}
+"""Peer.compiles of torch.compile: a further pointwise or reduction kernel by g++ on 2 cores, by Triton on an
+H200's host."""
+AUTOTUNES = {"cuda": 10.0}
+"""The same with max-autotune, which on CUDA builds and times some twenty templates (4 to 25 s on that
+host)."""
+
+
+def compiled(function: Callable, *args: Any, mode: str | None = None) -> Callable[[], Any]:
+    """``function(*args)`` through torch.compile, compiled for these arguments before it is returned.
+
+    Dynamo keeps what it compiled on the function's code object and stops compiling after eight shapes of one;
+    a code object of its own for every call here keeps a sweep from ending up, unnoticed, in eager mode.
+    fullgraph turns any other way back to eager into an error. ``run.backend`` is "inductor".
+    """
+    import torch
+
+    plain(function)
+    own = FunctionType(
+        function.__code__.replace(co_name=f"{function.__name__}_compiled"),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    fast = torch.compile(own, fullgraph=True, dynamic=False, mode=mode)
+    with torch.no_grad():
+        fast(*args)
+
+    def run():
+        with torch.no_grad():
+            return fast(*args)
+
+    run.backend = "inductor" if mode is None else f"inductor, {mode}"
+    return run
+
+
+def with_blas(library: str, function: Callable, *args: Any) -> Callable[[], Any]:
+    """``function(*args)`` with torch's preferred BLAS library set to "cublas" or "cublaslt" for the call, and
+    set back after it."""
+    import torch
+
+    plain(function)
+
+    def run():
+        before = torch.backends.cuda.preferred_blas_library()
+        torch.backends.cuda.preferred_blas_library(library)
+        try:
+            return function(*args)
+        finally:
+            torch.backends.cuda.preferred_blas_library(before)
+
+    run.backend = library
+    return run

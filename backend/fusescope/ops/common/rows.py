@@ -1,0 +1,42 @@
+"""What row-wise operators of several operands share: their two sizes, and one sentence for operands that do
+not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fusescope.ops.base import Parameter
+from fusescope.ops.common.cases import check_tensors
+
+
+def parameters(
+    typical_rows: tuple[int, ...], typical_cols: tuple[int, ...], rows: int = 4096, cols: int = 768
+) -> tuple:
+    """rows and cols as keys of a case."""
+    return (
+        Parameter(
+            "rows", "int", rows, "rows (tokens)", low=1, high=1 << 27, typical=typical_rows, sweep=True
+        ),
+        Parameter(
+            "cols", "int", cols, "elements a row", low=1, high=1 << 27, typical=typical_cols, sweep=True
+        ),
+    )
+
+
+def check(
+    op: str, dtypes: tuple[str, ...], x: Any, same: Mapping[str, Any], vectors: Mapping[str, Any]
+) -> None:
+    """TypeError or ValueError unless x is a tensor of at least one dimension, ``same`` have its shape and
+    ``vectors`` an element for each of a row, all of one dtype and device. What is None is left out."""
+    given = {"x": x} | {name: t for name, t in (same | vectors).items() if t is not None}
+    check_tensors(op, dtypes, **given)
+    if x.dim() < 1:
+        raise ValueError(f"{op} takes a tensor of at least one dimension, not a single number")
+    for name, t in list(given.items())[1:]:
+        if name in same and t.shape != x.shape:
+            raise ValueError(f"{op} takes {name} of the shape of x, {tuple(x.shape)}; not {tuple(t.shape)}")
+        if name in vectors and t.shape != x.shape[-1:]:
+            raise ValueError(
+                f"{op} takes {name} of shape ({x.shape[-1]},), one element for each of a row; not {tuple(t.shape)}"
+            )

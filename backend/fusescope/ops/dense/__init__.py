@@ -1,0 +1,1 @@
+"""Dense operators of the ladder: add, GEMM, batched GEMM, softmax, LayerNorm."""

@@ -1,0 +1,435 @@
+"""Attention over packed sequences of unequal length: what a case is, costs and competes with."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from functools import partial
+from itertools import accumulate
+
+from fusescope.core.errors import Unsupported
+from fusescope.ops.attention.describe import lengths as length_texts
+from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE
+from fusescope.ops.attention.varlen import attention_varlen, choose
+from fusescope.ops.base import Cost, Parameter, Peer, check_int
+from fusescope.ops.common.peers import plain
+from fusescope.ops.common.tensors import generator_for, random_tensor
+
+__all__ = ["DTYPES", "TOLERANCE", "attention_varlen"]
+
+NAME = "attention_varlen"
+TITLE = "Attention, packed sequences"
+SUMMARY = "out = softmax(q kᵀ / √D, causal or not) v inside each of several sequences that lie packed, without padding."
+FAMILY = "attention_varlen"
+PARAMETERS = (
+    Parameter("batch", "int", 16, "sequences", low=1, high=1 << 16, typical=(1, 4, 16, 32, 64), sweep=True),
+    Parameter("heads", "int", 12, "query heads", low=1, high=1 << 12, typical=(8, 12, 16, 32), sweep=True),
+    Parameter(
+        "kv_heads",
+        "int",
+        None,
+        "KV heads, a divisor of heads; as many as heads where left out",
+        low=1,
+        high=1 << 12,
+    ),
+    Parameter(
+        "seq",
+        "int",
+        512,
+        "queries and keys of the longest",
+        low=1,
+        high=1 << 20,
+        typical=(128, 512, 2048, 4096),
+        sweep=True,
+    ),
+    Parameter(
+        "head_dim",
+        "int",
+        64,
+        "head size, a multiple of 8",
+        low=32,
+        high=256,
+        typical=(64, 80, 96, 128, 256),
+        sweep=True,
+    ),
+    Parameter("lengths", "text", "drawn", length_texts.HELP, typical=("full", "drawn")),
+    Parameter(
+        "causal",
+        "choice",
+        "no",
+        "whether a query sees only keys up to its own position",
+        choices=("no", "yes"),
+    ),
+)
+_KNOWN = {p.name: p for p in PARAMETERS}
+_PIECE = 1 << 25  # scores held at once by the reference: 256 MB of float64
+
+
+def validate(values):
+    """The complete case, kv_heads filled in. ValueError for unknown keys, sizes out of bounds, and what does
+    not fit together."""
+    if unknown := set(values) - set(_KNOWN):
+        raise ValueError(f"{NAME} takes {', '.join(_KNOWN)}, not {', '.join(sorted(unknown))}")
+    case = {name: p.default if values.get(name) is None else values[name] for name, p in _KNOWN.items()}
+    case["kv_heads"] = case["heads"] if case["kv_heads"] is None else case["kv_heads"]
+    case |= {name: check_int(p, case[name]) for name, p in _KNOWN.items() if p.kind == "int"}
+    if case["heads"] % case["kv_heads"]:
+        raise ValueError(f"heads is a multiple of kv_heads; {case['heads']} is not one of {case['kv_heads']}")
+    if case["head_dim"] % 8:
+        raise ValueError(f"head_dim is a multiple of 8 from 32 to 256, not {case['head_dim']}")
+    if case["causal"] not in ("no", "yes"):
+        raise ValueError(f"causal is no or yes, not {case['causal']!r}")
+    if not any(_lengths(case)):
+        raise ValueError(f"at least one sequence has a row, but lengths is {case['lengths']}")
+    return case | {"lengths": str(case["lengths"])}
+
+
+def _lengths(values) -> tuple[int, ...]:
+    return length_texts.of(values["lengths"], values["batch"], values["seq"])
+
+
+def tolerance(values, dtype):
+    """It shrinks with the outputs, which average over the keys: the fewest that a row sees (one under
+    causal)."""
+    return length_texts.tolerance(
+        1 if values["causal"] == "yes" else min(n for n in _lengths(values) if n), dtype
+    )
+
+
+def inputs(values, dtype, device, seed, contiguous=True):
+    """q (T, H, D), k and v (T, H_kv, D), cu_seqlens int32 (batch + 1,), causal, and for the peers that need
+    them ``padded``: the same values as (batch, heads, longest, D), zeros beyond a sequence's end, and
+    ``lengths`` as a tuple.
+
+    contiguous=False: q, k and v are parts of one packed (T, H + 2 H_kv, D), which begins one element late.
+    """
+    import torch
+
+    g = generator_for(device, seed)
+    h, kv, d, lengths = values["heads"], values["kv_heads"], values["head_dim"], _lengths(values)
+    total = sum(lengths)
+    q, k, v = (random_tensor((total, n, d), dtype, device, g) for n in (h, kv, kv))
+    padded = tuple(_pad(t, lengths) for t in (q, k, v))
+    if not contiguous:
+        storage = q.new_empty(total * (h + 2 * kv) * d + 1)
+        packed = storage[1:].view(total, h + 2 * kv, d)
+        packed.copy_(torch.cat([q, k, v], 1))
+        q, k, v = packed.split((h, kv, kv), 1)
+    cu = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+    return {
+        "q": q,
+        "k": k,
+        "v": v,
+        "cu_seqlens": cu,
+        "causal": values["causal"] == "yes",
+        "padded": padded,
+        "lengths": lengths,
+    }
+
+
+def _pad(rows, lengths):
+    """(T, heads, D) as (batch, heads, longest, D)."""
+    import torch
+
+    pieces = torch.nn.utils.rnn.pad_sequence(rows.split(list(lengths)), batch_first=True)
+    return pieces.transpose(1, 2).contiguous()
+
+
+def arguments(inputs):
+    return (inputs["q"], inputs["k"], inputs["v"], inputs["cu_seqlens"], inputs["cu_seqlens"]), {
+        "causal": inputs["causal"]
+    }
+
+
+def call(inputs, impl):
+    args, kwargs = arguments(inputs)
+    return attention_varlen(*args, **kwargs, impl=impl)
+
+
+def auto(inputs):
+    return choose(inputs["q"], inputs["k"], inputs["v"])
+
+
+def reference(inputs):
+    """The specification in float64, sequence by sequence and in pieces of rows; (T, H, D)."""
+    cu = inputs["cu_seqlens"].tolist()
+    return specified(inputs["q"], inputs["k"], inputs["v"], cu, cu, inputs["causal"])
+
+
+def specified(q, k, v, cu_q, cu_k, causal):
+    """What attention_varlen means, for any lengths of queries and keys (lists of numbers), in float64."""
+    import torch
+
+    total, h, d = q.shape
+    kv = k.shape[1]
+    out = torch.zeros(total, h, d, dtype=torch.float64, device=q.device)
+    for q0, q1, k0, k1 in zip(cu_q, cu_q[1:], cu_k, cu_k[1:]):
+        keys, values = (t[k0:k1].double().transpose(0, 1) for t in (k, v))  # (H_kv, m, D)
+        step = max(1, _PIECE // (h * max(1, k1 - k0)))
+        for first in range(q0, q1 if k1 > k0 else q0, step):
+            last = min(first + step, q1)
+            rows = q[first:last].double().view(last - first, kv, h // kv, d).permute(1, 2, 0, 3)
+            scores = rows @ keys[:, None].transpose(2, 3) * d**-0.5
+            if causal:
+                position = (
+                    torch.arange(first - q0, last - q0, device=q.device)[:, None] + (k1 - k0) - (q1 - q0)
+                )
+                scores.masked_fill_(torch.arange(k1 - k0, device=q.device) > position, float("-inf"))
+            weights = torch.softmax(scores, -1).nan_to_num_(0.0)  # a row without a key
+            out[first:last] = (weights @ values[:, None]).permute(2, 0, 1, 3).reshape(last - first, h, d)
+    return out
+
+
+def cost(values, dtype):
+    """Two products of 2·D operations a score: live ones (effective), and those of 64 × 64 tiles with any
+    (executed); tensors once."""
+    size = 4 if dtype == "float32" else 2
+    h, kv, d, lengths = values["heads"], values["kv_heads"], values["head_dim"], _lengths(values)
+    causal, total = values["causal"] == "yes", sum(_lengths(values))
+    tiles = [-(-n // 64) for n in lengths]
+    live = sum(n * (n + 1) // 2 if causal else n * n for n in lengths)
+    executed = sum(n * (n + 1) // 2 if causal else n * n for n in tiles) * 64 * 64
+    notes = {"rows": total, "share of padded rows": total / (len(lengths) * max(lengths))}
+    return Cost(
+        4.0 * d * h * live,
+        4.0 * d * h * executed,
+        size * d * total * (h + 2 * kv),
+        size * d * total * h,
+        "matrix",
+        notes,
+    )
+
+
+def _packed(inputs):
+    """From (batch, H, longest, D) to (T, H, D): for the check only, since a padded model stays padded."""
+    import torch
+
+    lengths = inputs["lengths"]
+
+    def finish(out):
+        return torch.cat([out[b, :, :n].transpose(0, 1) for b, n in enumerate(lengths)])
+
+    return finish
+
+
+def _mask(inputs):
+    """The additive mask (batch, 1, 1 or longest, longest) of padding, and causal where asked for; None where
+    nothing is masked.
+
+    Under causal the padding needs none: it lies after every key that a row sees.
+    """
+    import torch
+
+    q, lengths = inputs["padded"][0], inputs["lengths"]
+    longest = q.shape[2]
+    if inputs["causal"] or min(lengths) == longest:
+        return None
+    at = torch.arange(longest, device=q.device)
+    dead = (
+        at >= torch.tensor(lengths, device=q.device).clamp(min=1)[:, None]
+    )  # an empty sequence's rows are dropped anyway
+    return torch.zeros(dead.shape, dtype=q.dtype, device=q.device).masked_fill_(dead, float("-inf"))[
+        :, None, None
+    ]
+
+
+def _eager(inputs):
+    """Padded, with every score in memory."""
+    import torch
+
+    q, k, v = inputs["padded"]
+    mask, group, scale = _mask(inputs), q.shape[1] // k.shape[1], q.shape[3] ** -0.5
+    if inputs["causal"]:
+        dead = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).triu_(1)
+        mask = torch.zeros(dead.shape, dtype=q.dtype, device=q.device).masked_fill_(dead, float("-inf"))
+
+    def run():
+        keys, values = (
+            (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        )
+        scores = (q @ keys.transpose(2, 3)) * scale
+        return torch.softmax(scores if mask is None else scores + mask, -1) @ values
+
+    run = plain(run)
+    run.finish = _packed(inputs)
+    return run
+
+
+def _sdpa(backend, inputs):
+    """SDPA on the padded tensors with the padding as a mask; the result stays padded."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v = inputs["padded"]
+    mask, gqa, causal = _mask(inputs), q.shape[1] != k.shape[1], inputs["causal"]
+    function = torch.nn.functional.scaled_dot_product_attention
+    names = {int(b): n.lower() for n, b in SDPBackend.__members__.items()}
+
+    def call():
+        return function(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=gqa)
+
+    def taken():
+        return names.get(torch._fused_sdp_choice(q, k, v, mask, 0.0, causal, enable_gqa=gqa), "unknown")
+
+    if backend is None:
+        chosen, run = taken(), call
+    else:
+        with warnings.catch_warnings(), sdpa_kernel(getattr(SDPBackend, backend)):
+            warnings.simplefilter("ignore")
+            try:
+                chosen = taken()
+            except RuntimeError as error:
+                raise Unsupported(
+                    f"{backend.lower()} does not take this: {str(error).splitlines()[0]}"
+                ) from None
+        if chosen != backend.lower():
+            raise Unsupported(f"{backend.lower()} does not take this: PyTorch would take {chosen}")
+
+        def run():
+            with sdpa_kernel(getattr(SDPBackend, backend)):
+                return call()
+
+    def named():
+        return run()
+
+    named.backend = f"{chosen}, padded"
+    named.finish = _packed(inputs)
+    return named
+
+
+def _nested(inputs):
+    """SDPA on nested tensors of the packed values: PyTorch's own way to skip padding."""
+    import torch
+
+    lengths, offsets = inputs["lengths"], inputs["cu_seqlens"].long()
+    if 0 in lengths:
+        raise Unsupported("nested tensors are given to SDPA without empty sequences only")
+    shortest, longest = min(lengths), max(lengths)
+
+    def jagged(t):
+        nested = torch.nested.nested_tensor_from_jagged(t, offsets, min_seqlen=shortest, max_seqlen=longest)
+        return nested.transpose(1, 2)
+
+    def run():
+        q, k, v = jagged(inputs["q"]), jagged(inputs["k"]), jagged(inputs["v"])
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, is_causal=inputs["causal"], enable_gqa=inputs["q"].shape[1] != inputs["k"].shape[1]
+        )
+        return out.transpose(1, 2).values()
+
+    return _or_unsupported("SDPA on nested tensors", run, inputs, "scaled_dot_product_attention, jagged")
+
+
+def _flash(inputs):
+    """torch.nn.attention.varlen, FlashAttention on packed sequences, where this torch has it."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        raise Unsupported("this torch has no torch.nn.attention.varlen") from None
+    q, k, v, cu, longest, causal = (
+        *(inputs[n] for n in ("q", "k", "v", "cu_seqlens")),
+        max(inputs["lengths"]),
+        inputs["causal"],
+    )
+    takes = inspect.signature(varlen_attn).parameters
+    extra = {}
+    if q.shape[1] != k.shape[1]:
+        if "enable_gqa" not in takes:
+            raise Unsupported("varlen_attn of this torch does not take grouped heads")
+        extra["enable_gqa"] = True
+    if causal:
+        extra |= {"window_size": (-1, 0)} if "window_size" in takes else {"is_causal": True}
+    if q.dtype.itemsize != 2 or not q.is_cuda:
+        raise Unsupported(f"varlen_attn takes float16 and bfloat16 on CUDA, not {q.dtype} on {q.device.type}")
+    if any(t.data_ptr() % 16 for t in (q, k, v)):
+        raise Unsupported("varlen_attn faults on an address that is not a multiple of 16 bytes")
+    return _or_unsupported(
+        "varlen_attn",
+        lambda: varlen_attn(q, k, v, cu, cu, longest, longest, **extra),
+        inputs,
+        "flash, varlen_attn",
+    )
+
+
+def _flex(inputs):
+    """FlexAttention over all rows as one sequence, compiled, with a BlockMask of the documents made outside
+    the call."""
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    q, k, v, lengths, causal = (inputs[n] for n in ("q", "k", "v", "lengths", "causal"))
+    document = torch.repeat_interleave(
+        torch.arange(len(lengths), device=q.device), torch.tensor(lengths, device=q.device)
+    )
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, 4096)
+    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 4096)
+    compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
+
+    def keep(b, h, i, j):
+        same = document[i] == document[j]
+        return same & (j <= i) if causal else same
+
+    block_mask = create_block_mask(keep, None, None, q.shape[0], q.shape[0], device=q.device)
+
+    def run():
+        turned = (t.transpose(0, 1)[None] for t in (q, k, v))
+        return compiled(*turned, block_mask=block_mask, enable_gqa=q.shape[1] != k.shape[1])[0].transpose(
+            0, 1
+        )
+
+    return _or_unsupported("FlexAttention", run, inputs, "flex_attention (inductor)")
+
+
+def _or_unsupported(name, run, inputs, backend):
+    """run, tried once; what PyTorch refuses, or a compiler, is Unsupported with its first line."""
+    import torch
+
+    try:
+        run()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # the classes that PyTorch and its compilers raise are many and not public
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise Unsupported(
+            f"{name} does not take this: {lines[0] if lines else type(error).__name__}"
+        ) from error
+
+    def named():
+        return run()
+
+    named.backend = backend
+    return named
+
+
+PEERS = {
+    "eager": Peer(
+        _eager, "padded: matmul + mask + softmax + matmul, every score in memory; the result stays padded"
+    ),
+    "sdpa": Peer(
+        partial(_sdpa, None),
+        "padded: scaled_dot_product_attention with the padding as a mask, backend chosen by PyTorch",
+    ),
+    "sdpa_flash": Peer(
+        partial(_sdpa, "FLASH_ATTENTION"),
+        "padded: SDPA's FlashAttention; causal or equal lengths only",
+        ("cuda",),
+    ),
+    "sdpa_efficient": Peer(
+        partial(_sdpa, "EFFICIENT_ATTENTION"),
+        "padded: SDPA's memory-efficient kernel, padding mask",
+        ("cuda",),
+    ),
+    "sdpa_cudnn": Peer(
+        partial(_sdpa, "CUDNN_ATTENTION"), "padded: SDPA through cuDNN, padding mask", ("cuda",)
+    ),
+    "sdpa_nested": Peer(_nested, "packed: SDPA on jagged nested tensors"),
+    "flash_varlen": Peer(
+        _flash, "packed: torch.nn.attention.varlen, FlashAttention with cu_seqlens", ("cuda",)
+    ),
+    "flex": Peer(
+        _flex,
+        "packed: FlexAttention, compiled, a BlockMask of the documents",
+        compiles={"cpu": 5.0, "cuda": 2.0},
+    ),
+}

@@ -1,0 +1,1 @@
+"""Operators of a Transformer layer besides attention."""

@@ -1,0 +1,238 @@
+"""A linear layer with bias, GELU and residual: cuBLASLt with what its epilogues do, by an algorithm chosen by
+measurement."""
+
+from __future__ import annotations
+
+from fusescope.kernels import register_fakes
+from fusescope.ops.base import Cost, Parameter, Peer, Tolerance
+from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete
+from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance
+from fusescope.ops.common.peers import AUTOTUNES, COMPILES, compiled, plain
+from fusescope.ops.common.tensors import generator_for, random_tensor
+
+NAME = "linear"
+TITLE = "Linear layer"
+SUMMARY = "out = activation(x weightᵀ + bias) + residual: (rows, inputs) times a weight (outputs, inputs), accumulated in fp32."
+FAMILY = "linear"
+ACTIVATIONS = ("none", "gelu", "gelu_tanh")
+_SIZES = (64, 256, 512, 768, 1024, 3072, 4096)
+PARAMETERS = (
+    Parameter(
+        "rows",
+        "int",
+        4096,
+        "rows of x (tokens)",
+        low=1,
+        high=1 << 22,
+        typical=(1, 128, 1024, 4096, 8192, 32768),
+        sweep=True,
+    ),
+    Parameter(
+        "inputs", "int", 768, "elements of a row of x", low=1, high=LARGEST, typical=_SIZES, sweep=True
+    ),
+    Parameter(
+        "outputs",
+        "int",
+        768,
+        "elements of a row of the result",
+        low=1,
+        high=LARGEST,
+        typical=_SIZES,
+        sweep=True,
+    ),
+    Parameter("activation", "choice", "none", "none, gelu (with erf) or gelu_tanh", choices=ACTIVATIONS),
+    Parameter("residual", "choice", "no", "whether a tensor is added to the result", choices=("no", "yes")),
+)
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+def tolerance(values, dtype):
+    """Of a product z over k terms of standard normal x and weights of variance 1 / k, with a bias; u = 2^-24,
+    w the rounding unit.
+
+    The sums of accumulation_tolerance, smaller by sqrt(k) as the weights are; z itself may be rounded to the
+    storage type, as torch's separate operators do; and before its bias is added where a size is no multiple
+    of 8, for which cuBLASLt need not have an epilogue: 6 w of a product of up to 6. A residual is added after
+    that: z (up to 6) carries 6 w. GELU's slope is at most 1.13, and relative to its value 1.3 for z > 0 and
+    0.2 / |gelu| for z < 0 (see bias_gelu). cuBLASLt's GELU takes tanh from the GPU's own instruction, good to
+    2^-11 of its value, of which GELU has |z| / 2 (5 / 2).
+    """
+    u, w = UNIT_ROUNDOFF["float32"], UNIT_ROUNDOFF[dtype]
+    sums = accumulation_tolerance(values["inputs"], dtype)
+    absolute, relative = sums.absolute / values["inputs"] ** 0.5, sums.relative
+    if dtype != "float32" and (values["inputs"] % 8 or values["outputs"] % 8):
+        absolute += 6 * w
+    activation, reason = (
+        values["activation"],
+        f"fp32 accumulation over k = {values['inputs']} terms, rounded to {dtype}",
+    )
+    if activation != "none":
+        absolute, relative = 1.13 * absolute + 0.2 * w + 16 * u, 1.3 * relative + 1.01 * w + 16 * u
+        reason += ", GELU of that rounded again"
+    if activation == "gelu_tanh" and dtype != "float32":
+        absolute += 2.5 * 2.0**-11
+        reason += ", tanh by the GPU's instruction"
+    if values["residual"] == "yes":
+        absolute += 6 * w
+        reason += ", the sum with the residual rounded too"
+    return Tolerance(absolute, relative, reason)
+
+
+TOLERANCE = {
+    d: tolerance({"inputs": 768, "outputs": 768, "activation": "none", "residual": "no"}, d) for d in DTYPES
+}
+
+
+def validate(values):
+    values = complete(NAME, PARAMETERS, values)
+    for p in PARAMETERS[3:]:
+        if values[p.name] not in p.choices:
+            raise ValueError(f"{p.name} is {' or '.join(p.choices)}, not {values[p.name]!r}")
+    return values
+
+
+def inputs(values, dtype, device, seed, contiguous=True):
+    g = generator_for(device, seed)
+    rows, terms, outputs = values["rows"], values["inputs"], values["outputs"]
+    weight = (random_tensor((outputs, terms), "float32", device, g) / terms**0.5).to(_torch_dtype(dtype))
+    if not contiguous:  # the transpose of a dense (inputs, outputs), as GPT-2 holds its weights
+        weight = weight.t().contiguous().t()
+    return {
+        "x": random_tensor((rows, terms), dtype, device, g, contiguous),
+        "weight": weight,
+        "bias": random_tensor((outputs,), dtype, device, g, contiguous),
+        "residual": random_tensor((rows, outputs), dtype, device, g, contiguous)
+        if values["residual"] == "yes"
+        else None,
+        "activation": None if values["activation"] == "none" else values["activation"],
+    }
+
+
+def arguments(inputs):
+    return tuple(inputs[name] for name in ("x", "weight", "bias", "activation", "residual")), {}
+
+
+def call(inputs, impl):
+    return linear(*arguments(inputs)[0], impl=impl)
+
+
+def auto(inputs):
+    x, weight, bias, activation, residual = arguments(inputs)[0]
+    return choose(x, weight, bias, residual, _CODES[activation])
+
+
+def choose(x, weight, bias, residual, activation: int) -> str:
+    """The kernel that "auto" stands for: on a GPU what is fastest for the problem
+    (fusescope.ops.common.algorithms)."""
+    if x.device.type != "cuda":
+        from fusescope import kernels
+
+        return kernels.choose(FAMILY, x.device.type)
+    from fusescope.ops.common import algorithms
+
+    return algorithms.choose(x, weight, bias, residual, activation)
+
+
+def reference(inputs):
+    x, weight, bias, activation, residual = arguments(inputs)[0]
+    return _separate(
+        x.double(),
+        weight.double(),
+        bias.double(),
+        activation,
+        None if residual is None else residual.double(),
+    )
+
+
+def cost(values, dtype):
+    m, k, n = values["rows"], values["inputs"], values["outputs"]
+    added = m * n if values["residual"] == "yes" else 0
+    flop = 2.0 * m * n * k
+    return Cost(flop, flop, BYTES[dtype] * (m * k + k * n + n + added), BYTES[dtype] * m * n, unit="matrix")
+
+
+def _torch_dtype(name: str):
+    import torch
+
+    return getattr(torch, name)
+
+
+def _separate(x, weight, bias, activation, residual):
+    import torch
+
+    out = torch.nn.functional.linear(x, weight, bias)
+    if activation is not None:
+        out = torch.nn.functional.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")
+    return out if residual is None else out + residual
+
+
+PEERS = {
+    "eager": Peer(
+        lambda i: plain(_separate, *arguments(i)[0]),
+        "torch.nn.functional.linear, gelu and an addition; products summed in fp32",
+    ),
+    "compile": Peer(
+        lambda i: compiled(_separate, *arguments(i)[0]), "torch.compile of the same", compiles=COMPILES
+    ),
+    "autotune": Peer(
+        lambda i: compiled(_separate, *arguments(i)[0], mode="max-autotune-no-cudagraphs"),
+        "torch.compile with max-autotune: the fastest of cuBLAS and Triton's templates",
+        devices=("cuda",),
+        compiles=AUTOTUNES,
+    ),
+}
+_CODES = {None: 0, "gelu": 1, "gelu_tanh": 2}
+
+
+def linear(x, weight, bias=None, activation=None, residual=None, *, settled=False, impl="auto"):
+    """activation(x weightᵀ + bias) + residual in x's dtype, products summed in fp32 (never TF32, never 16-bit
+    parts).
+
+    x: (..., K), any strides; weight: (N, K), rows side by side, or the transpose of a dense (K, N), neither
+    is copied; bias: (N,) or None; activation: None, "gelu" (with erf) or "gelu_tanh"; residual: (..., N) or
+    None. float32, float16 or bfloat16, on the CPU (torch's own product) or a CUDA device (cuBLASLt).
+
+    settled: weight and bias are not written by the last kernel before this call on its stream (a model's
+    weights never are): on Hopper they may then be read while that kernel still runs.
+    impl: a kernel of cuda/linear, or "auto" for the fastest. v2_measured times what cuBLASLt offers when it
+    meets a problem for the first time, and "auto" our own products beside it, outside stream capture and
+    torch.compile; there what is known already is taken, else cuBLASLt's first guess. What was found is kept
+    on disk for the device and library: fusescope.ops.common.algorithms. Raises TypeError and ValueError for
+    operands that do not fit, and core.errors.Unsupported where cuBLASLt has no algorithm.
+    """
+    from fusescope import kernels
+
+    given = {"x": x, "weight": weight} | {
+        k: t for k, t in (("bias", bias), ("residual", residual)) if t is not None
+    }
+    check_tensors(NAME, DTYPES, **given)
+    if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or weight.shape[1] < 1:
+        raise ValueError(
+            f"linear takes x (..., K) and weight (N, K), K at least 1; not {tuple(x.shape)} and {tuple(weight.shape)}"
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(
+            f"linear takes bias of shape ({weight.shape[0]},), one element for each output; not {tuple(bias.shape)}"
+        )
+    if residual is not None and residual.shape != (*x.shape[:-1], weight.shape[0]):
+        raise ValueError(
+            f"linear takes residual of the result's shape, {(*x.shape[:-1], weight.shape[0])}; not {tuple(residual.shape)}"
+        )
+    if activation not in _CODES:
+        raise ValueError(f"activation is None, 'gelu' or 'gelu_tanh', not {activation!r}")
+    operands = (x, weight, bias, residual, _CODES[activation])
+    if x.device.type == "cuda" and x.numel():
+        from fusescope.ops.common import algorithms
+
+        if impl == "auto":
+            impl = algorithms.choose(*operands, bool(settled))
+        elif impl == algorithms.IMPL:
+            algorithms.ensure(*operands)
+    return kernels.call(NAME, *operands, bool(settled), impl=impl)
+
+
+def _fake(x, weight, bias, residual, activation, settled, impl):
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+
+
+register_fakes({NAME: _fake})

@@ -1,0 +1,1 @@
+"""Operators on sparse matrices in CSR and BSR: SDDMM, SpMM, sparse softmax, graph attention."""

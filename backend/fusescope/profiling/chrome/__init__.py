@@ -1,0 +1,1 @@
+"""Reading Chrome traces of any size into tables."""

@@ -1,0 +1,89 @@
+"""Import of a Chrome trace, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fusescope.profiling import profile
+from fusescope.profiling.chrome import parallel
+from fusescope.profiling.chrome.events import Decoder
+from fusescope.profiling.chrome.sort_events import TABLES
+from fusescope.profiling.derive import launches
+
+
+def load(
+    path: Path,
+    target: Callable[[str], Path],
+    progress: Callable[[float, str], None] = lambda share, text: None,
+    decoder: Decoder | None = None,
+    captured: list[dict] | None = None,
+    portions: int | None = None,
+) -> dict:
+    """Read the trace and write the tables (see ``profile``); gives the summary.
+
+    progress(share of the work, what is done) is called several times a second of work and may raise to stop
+    it. captured: see ``profile.save``; portions: see ``reading.read``. ValueError: one sentence on why the
+    file is no trace.
+    """
+    name = Path(path).name
+    try:
+        trace, collector, count = parallel.read(
+            path, lambda share, text: progress(0.6 * share, text), decoder, portions
+        )
+        tables = collector.finish(trace.metadata)
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(name) else f"{name}: {text}") from None
+    if not sum(len(tables[t]["ts_ns"]) for t in (*TABLES, "memory", "counters")):
+        raise ValueError(f"{trace.name} holds no event that lasts: nothing to show")
+    done = [0.6]
+
+    def said(text: str) -> None:
+        done[0] = min(0.99, done[0] + 0.02)
+        progress(done[0], text)
+
+    version = trace.metadata.get("schemaVersion")
+    if version not in (None, 1):
+        trace.notes.append(
+            f"the trace has schema version {str(version)[:20]!r}; it was read as version 1, the only one known here"
+        )
+    facts = {
+        "source": "chrome",
+        "file": trace.name,
+        "file_bytes": trace.size,
+        "events": count,
+        "phases": dict(collector.phases),
+        "notes": trace.notes
+        + (
+            [f"{collector.malformed} events have no time or no end and are left out"]
+            if collector.malformed
+            else []
+        ),
+        "metadata": _small(trace.metadata),
+    }
+    return profile.save(tables, target, facts, launches.devices(trace.metadata), said, captured)
+
+
+def _small(metadata: dict) -> dict:
+    """What of a file's metadata is worth keeping: short texts and numbers, not those that name a user or a
+    host."""
+    keep = (
+        "schemaVersion",
+        "displayTimeUnit",
+        "baseTimeNanoseconds",
+        "record_shapes",
+        "profile_memory",
+        "with_stack",
+        "with_modules",
+        "cuda_runtime_version",
+        "cuda_driver_version",
+        "cupti_version",
+        "traceName",
+        "trace_id",
+    )
+    return {
+        k: metadata[k]
+        for k in keep
+        if isinstance(metadata.get(k), str | int | float) and len(str(metadata[k])) < 500
+    }

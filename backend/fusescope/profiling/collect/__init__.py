@@ -1,0 +1,1 @@
+"""Collecting while a job runs: torch traces, memory, telemetry, module ranges."""

@@ -1,0 +1,1 @@
+"""What follows from a profile's tables: nesting, links, launches, gaps, sums."""

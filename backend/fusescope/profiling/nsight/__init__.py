@@ -1,0 +1,1 @@
+"""Import of Nsight Compute and Nsight Systems exports."""

@@ -1,0 +1,299 @@
+"""Import of Nsight Compute: speed of light, measured occupancy, stall reasons and every metric, as tables.
+
+ncu_kernels: one row a launch (see COLUMNS); ncu_metrics: launch, section, metric, unit, value, text;
+ncu_stalls: launch, reason, value, unit, share; ncu_rules: what ncu advises. Times from ncu are never
+latencies: it serialises, flushes and replays.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fusescope.analysis import occupancy
+from fusescope.profiling import table
+from fusescope.profiling.nsight.ncu_table import Launch, Report, complaint, number, parse
+from fusescope.profiling.table import ABSENT, coded
+
+__all__ = ["COLUMNS", "complaint", "kernel", "load", "stall_reasons"]
+SCHEMA = 1
+MAX_BYTES = 1 << 30
+_SOL, _OCC, _LAUNCH = "GPU Speed Of Light Throughput", "Occupancy", "Launch Statistics"
+COLUMNS: dict[str, tuple[str, tuple[str, str]]] = {
+    "duration_ns": ("gpu__time_duration.sum", (_SOL, "Duration")),
+    "sm_percent": ("sm__throughput.avg.pct_of_peak_sustained_elapsed", (_SOL, "Compute (SM) Throughput")),
+    "memory_percent": (
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+        (_SOL, "Memory Throughput"),
+    ),
+    "dram_percent": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", (_SOL, "DRAM Throughput")),
+    "l1_percent": ("l1tex__throughput.avg.pct_of_peak_sustained_active", (_SOL, "L1/TEX Cache Throughput")),
+    "l2_percent": ("lts__throughput.avg.pct_of_peak_sustained_elapsed", (_SOL, "L2 Cache Throughput")),
+    "tensor_percent": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", ("", "")),
+    "read_bytes": ("dram__bytes_read.sum", ("", "")),
+    "written_bytes": ("dram__bytes_write.sum", ("", "")),
+    "measured_occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active", (_OCC, "Achieved Occupancy")),
+    "ncu_occupancy": ("sm__maximum_warps_per_active_cycle_pct", (_OCC, "Theoretical Occupancy")),
+    "registers": ("launch__registers_per_thread", (_LAUNCH, "Registers Per Thread")),
+    "static_bytes": ("launch__shared_mem_per_block_static", (_LAUNCH, "Static Shared Memory Per Block")),
+    "dynamic_bytes": ("launch__shared_mem_per_block_dynamic", (_LAUNCH, "Dynamic Shared Memory Per Block")),
+    "waves": ("launch__waves_per_multiprocessor", (_LAUNCH, "Waves Per SM")),
+    "sms": ("launch__sm_count", (_LAUNCH, "# SMs")),
+    "limit_warps": ("launch__occupancy_limit_warps", (_OCC, "Block Limit Warps")),
+    "limit_registers": ("launch__occupancy_limit_registers", (_OCC, "Block Limit Registers")),
+    "limit_shared": ("launch__occupancy_limit_shared_mem", (_OCC, "Block Limit Shared Mem")),
+    "limit_blocks": ("launch__occupancy_limit_blocks", (_OCC, "Block Limit SM")),
+}
+"""Column → its metric in the raw page, and (section, label) in the details page. Percent of peak; occupancies
+become 0 … 1."""
+
+_STALLS = (
+    (re.compile(r"smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio"), "warps per issue"),
+    (re.compile(r"smsp__average_warp_latency_issue_stalled_(\w+?)\.(?:ratio|pct)"), "cycles per instruction"),
+    (re.compile(r"smsp__warp_issue_stalled_(\w+?)_per_warp_active\.pct"), "% of warps"),
+    (re.compile(r"smsp__pcsamp_warps_issue_stalled_(\w+?)(?<!_not_issued)$"), "samples"),
+)
+_STALL_RULE = re.compile(
+    r"spends ([\d.,]+) cycles being stalled (.+?)\. .*?about ([\d.]+)% of the total average", re.DOTALL
+)
+
+
+def load(
+    path: Path,
+    target: Callable[[str], Path],
+    progress: Callable[[float, str], None] = lambda share, text: None,
+    details: Path | None = None,
+) -> dict:
+    """Write the tables and give the summary. details: the details page of the same report, for what ncu
+    advises and its labels.
+
+    ValueError: one sentence on why the file cannot be read.
+    """
+    path, notes = Path(path), []
+    progress(0.1, "reading the report")
+    report = (
+        _binary(path)
+        if path.suffix == ".ncu-rep" or _starts(path, b"NVR\0")
+        else parse(_text(path), path.name)
+    )
+    if details is not None:
+        try:
+            more = parse(_text(details), details.name).launches
+        except ValueError as error:  # the metrics are there; what ncu advises is not
+            more, notes = [], [f"without ncu's advice: {error}"]
+        for launch, page in zip(report.launches, more):
+            launch.metrics |= page.metrics
+            launch.rules += page.rules
+    rows = [kernel(launch) for launch in report.launches]
+    progress(0.6, f"{len(rows)} launches")
+    stalls = [s | {"launch": n} for n, launch in enumerate(report.launches) for s in stall_reasons(launch)]
+    rules = [r | {"launch": n} for n, launch in enumerate(report.launches) for r in launch.rules]
+    metrics = [
+        {
+            "launch": n,
+            "section": section,
+            "metric": metric,
+            "unit": unit,
+            "value": value if isinstance(value, float) else None,
+            "text": value if isinstance(value, str) else None,
+        }
+        for n, launch in enumerate(report.launches)
+        for (section, metric), (value, unit) in launch.metrics.items()
+    ]
+    found = {"ncu_kernels": rows, "ncu_metrics": metrics, "ncu_stalls": stalls, "ncu_rules": rules}
+    for name, data in found.items():
+        if data:
+            table.write(target(f"{name}.parquet"), _columns(data))
+    notes += [
+        "times under ncu are no latencies: every launch is serialised, caches are flushed, and passes are replayed"
+    ]
+    if report.skipped:
+        notes.append(
+            f"{report.skipped} lines between the rows are no part of the table (program output) and were left out"
+        )
+    summary = {
+        "source": "ncu",
+        "schema": SCHEMA,
+        "file": path.name,
+        "file_bytes": path.stat().st_size,
+        "form": report.form,
+        "gpus": _gpus(report),
+        "rows": {name: len(data) for name, data in found.items()},
+        "totals": {},
+        "notes": notes,
+    }
+    target("summary.json").write_text(json.dumps(summary, indent=1))
+    return summary
+
+
+def kernel(launch: Launch) -> dict:
+    """The row of a launch in ncu_kernels; what was not measured is None."""
+    row: dict = {
+        "id": launch.id,
+        "name": launch.kernel,
+        "cc": launch.cc,
+        "device": launch.device,
+        "calls": launch.calls,
+    }
+    for name in ("grid", "block"):
+        row |= dict(zip((f"{name}_{axis}" for axis in "xyz"), getattr(launch, name) or (None,) * 3))
+    for column, (raw, label) in COLUMNS.items():
+        value = launch.metrics.get(("", raw), launch.metrics.get(label, (None, "")))[0]
+        if value is None:  # asked for by --metrics, a raw metric stands in a section of the long form
+            value = next((v for (_, m), (v, _) in launch.metrics.items() if m == raw), None)
+        row[column] = value if isinstance(value, float) else None
+    for column in ("measured_occupancy", "ncu_occupancy"):
+        row[column] = None if row[column] is None else row[column] / 100
+    threads = np.prod(launch.block) if launch.block else None
+    row |= {"occupancy": None, "limiter": None}
+    if (
+        threads
+        and row["registers"] is not None
+        and row["static_bytes"] is not None
+        and row["dynamic_bytes"] is not None
+    ):
+        try:
+            given = (int(row[c]) for c in ("registers", "static_bytes", "dynamic_bytes"))
+            found = occupancy.theoretical(launch.cc, int(threads), *given)
+            row |= {"occupancy": found.occupancy, "limiter": found.limiter}
+        except ValueError:
+            pass  # a compute capability without a table: ncu's own figure stands beside it
+    return row
+
+
+def stall_reasons(launch: Launch) -> list[dict]:
+    """{"reason", "value", "unit", "share"} by share, largest first: from metrics, else from what ncu's rules
+    say."""
+    for pattern, unit in _STALLS:
+        found = {
+            m[1]: v
+            for (_, metric), (v, _) in launch.metrics.items()
+            if (m := pattern.fullmatch(metric)) and isinstance(v, float)
+        }
+        if found:
+            total = sum(found.values())
+            rows = [
+                {"reason": r, "value": v, "unit": unit, "share": v / total if total else None}
+                for r, v in found.items()
+            ]
+            return sorted(rows, key=lambda r: -r["value"])
+    rows = []
+    for rule in launch.rules:
+        if match := _STALL_RULE.search(rule["says"]):
+            value = number(match[1])[0]
+            rows.append(
+                {
+                    "reason": match[2],
+                    "value": value,
+                    "unit": "cycles per instruction",
+                    "share": float(match[3]) / 100,
+                }
+            )
+    return rows
+
+
+def _columns(rows: list[dict]) -> dict:
+    """Columns of rows: numbers as float64 or int64, everything else as texts."""
+    found = {}
+    for name in dict.fromkeys(key for row in rows for key in row):
+        values = [row.get(name) for row in rows]
+        if all(v is None or isinstance(v, int) for v in values) and any(v is not None for v in values):
+            found[name] = np.array([ABSENT if v is None else v for v in values], np.int64)
+        elif (
+            any(isinstance(v, float) for v in values)
+            or name in COLUMNS
+            or name in ("value", "share", "speedup_percent")
+        ):
+            found[name] = np.array([np.nan if v is None else v for v in values], np.float64)
+        else:
+            found[name] = coded([None if v is None else str(v) for v in values])
+    return found
+
+
+def _gpus(report: Report) -> list[dict]:
+    found = {}
+    for launch in report.launches:
+        name = launch.metrics.get(("", "device__attribute_display_name"), (None, ""))[0]
+        sms = kernel(launch)["sms"]
+        device = int(launch.device) if (launch.device or "").isdigit() else None
+        found[device] = {
+            "id": device,
+            "name": name if isinstance(name, str) else None,
+            "cc": launch.cc,
+            "sms": int(sms) if sms else None,
+        }
+    return list(found.values())
+
+
+def _starts(path: Path, magic: bytes) -> bool:
+    with open(path, "rb") as f:
+        return f.read(len(magic)) == magic
+
+
+def _text(path: Path) -> str:
+    try:
+        opener = gzip.open if _starts(path, b"\x1f\x8b") else open
+        with opener(path, "rb") as f:
+            raw = f.read(MAX_BYTES + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path.name} is a damaged or truncated gzip file ({error})") from None
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"{path.name} holds more than {MAX_BYTES >> 30} GiB of text; export fewer kernels")
+    return raw.decode("utf-8-sig", errors="replace")
+
+
+def _binary(path: Path) -> Report:
+    """A .ncu-rep, through NVIDIA's own reader."""
+    try:
+        reader = importlib.import_module("ncu_report")
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"{path.name} is a binary report: pip install ncu-report reads it, or ncu --import {path.name} --page raw --csv "
+            "writes a table to import"
+        ) from None
+    launches = []
+    context = reader.load_report(str(path))
+    for n in range(context.num_ranges()):
+        profiled = context.range_by_idx(n)
+        for a in range(profiled.num_actions()):
+            action = profiled.action_by_idx(a)
+            values = {
+                name: (m.value(), m.unit() or "")
+                for name in action.metric_names()
+                if (m := action.metric_by_name(name))
+            }
+            metrics = {
+                ("", k): number(str(v), u) if isinstance(v, int | float) else (str(v), u)
+                for k, (v, u) in values.items()
+            }
+
+            def triple(what: str, known: dict = metrics) -> tuple | None:
+                found = [known.get(("", f"launch__{what}_dim_{axis}"), (None,))[0] for axis in "xyz"]
+                return None if None in found else tuple(map(int, found))
+
+            cc = [
+                metrics.get(("", f"device__attribute_compute_capability_{p}"), (None,))[0]
+                for p in ("major", "minor")
+            ]
+            text = None if None in cc else f"{int(cc[0])}.{int(cc[1])}"
+            launches.append(
+                Launch(
+                    str(len(launches)),
+                    action.name(),
+                    triple("grid"),
+                    triple("block"),
+                    text,
+                    None,
+                    metrics=metrics,
+                )
+            )
+    if not launches:
+        raise ValueError(f"{path.name} holds no profiled kernel")
+    return Report("report", launches, 0)

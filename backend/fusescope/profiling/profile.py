@@ -1,0 +1,81 @@
+"""From the tables of any profiler to a run's files: links, occupancy, gaps and sums added, Parquet and
+summary.json written.
+
+Files beside each other in one folder, times in ns (absolute where the file has a clock), absent values null:
+kernels, operators, launches, copies, ranges, gaps, memory, counters .parquet: one row an event;
+kernel_summary, operator_summary, module_summary, steps .parquet: one row a name, or a step; summary.json:
+everything small.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fusescope.profiling import table
+from fusescope.profiling.derive import gaps, launches, links, nesting, summary
+from fusescope.profiling.table import ABSENT
+
+SCHEMA = 1
+_DROP = ("grid", "block", "lane", "hierarchy")  # as columns of their own, or texts, in the files
+
+
+def save(
+    tables: dict[str, dict],
+    target: Callable[[str], Path],
+    facts: dict,
+    gpus: list[dict],
+    said: Callable[[str], None] = lambda text: None,
+    captured: list[dict] | None = None,
+) -> dict:
+    """Write everything and give the summary. ``target(name)`` names a file; ``facts`` are merged into the
+    summary; ``said`` is told what is being done, and may raise; ``captured``: kernels of the eager run that
+    graphs of this one were captured from.
+    """
+    said("finding what encloses what")
+    nesting.nest(tables["operators"], tables["ranges"], tables["launches"])
+    said("linking kernels to launches, operators and modules")
+    covered = links.link(tables, captured)
+    notes = list(facts.get("notes", ())) + launches.describe(tables["kernels"], tables["launches"], gpus)
+    copies = tables["copies"]
+    moved = (copies["bytes"] != ABSENT) & (copies["dur_ns"] > 0)
+    copies["gbps"] = np.where(moved, copies["bytes"] / np.maximum(copies["dur_ns"], 1), np.nan)
+    said("finding idle gaps")
+    tables["gaps"] = gaps.find(tables)
+    said("summing up")
+    sums = {
+        "kernel_summary": summary.kernels(tables["kernels"]),
+        "operator_summary": summary.operators(tables["operators"], tables),
+        "module_summary": summary.modules(tables),
+        "steps": summary.steps(tables),
+    }
+    whole = facts | {
+        "schema": SCHEMA,
+        "gpus": gpus,
+        "rows": {name: len(t["ts_ns"]) for name, t in tables.items()},
+        "totals": summary.totals(tables),
+        "devices": gaps.busy(tables),
+        "idle": summary.causes(tables["gaps"]),
+        "coverage": covered,
+        "span_ns": _span(tables),
+        "notes": notes,
+    }
+    for name, columns in (tables | sums).items():
+        said(f"writing {name}")
+        table.write(target(f"{name}.parquet"), {k: c for k, c in columns.items() if k not in _DROP})
+    target("summary.json").write_text(json.dumps(whole, indent=1))
+    return whole
+
+
+def _span(tables: dict[str, dict]) -> list[int] | None:
+    """First and last ns of everything but the profiler's own frame around it."""
+    begin, end = [], []
+    for name in ("kernels", "operators", "launches", "copies"):
+        t = tables[name]
+        if len(t["ts_ns"]):
+            begin.append(int(t["ts_ns"].min()))
+            end.append(int((t["ts_ns"] + t["dur_ns"]).max()))
+    return [min(begin), max(end)] if begin else None

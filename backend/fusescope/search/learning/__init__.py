@@ -1,0 +1,1 @@
+"""Learning a cost model from measured schemes, and searching with it. Torch-free."""

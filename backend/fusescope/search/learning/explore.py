@@ -1,0 +1,142 @@
+"""Ways to look for the fastest scheme among candidates, told apart from where the times come from: a device
+or a recorded traverse.
+
+A strategy is asked for codes and told their times: ``ask(count)`` gives canonical codes that were not asked
+for before, none when all were; ``tell({code: ms or None})`` takes the answers, None where a scheme failed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fusescope.search import encoding
+
+STRATEGIES = {
+    "guided": "a surrogate (additive segment costs and XGBoost), proposing what may be fastest and what it is unsure of",
+    "additive": "the same with segment costs alone; needs no xgboost",
+    "evolutionary": "the best so far are crossed and mutated at their cuts",
+    "random": "drawn without repeating any",
+    "exhaustive": "every candidate, in the order of the codes",
+}
+BATCH = 8  # codes asked for at a time: what is measured together
+
+
+@dataclass(frozen=True)
+class Step:
+    """One evaluation: the ``number``-th, from 1. ms: None where it failed; best_*: of all so far."""
+
+    number: int
+    code: str
+    ms: float | None
+    best_code: str | None
+    best_ms: float | None
+
+
+class Strategy(Protocol):
+    def ask(self, count: int) -> list[str]:
+        """At most ``count`` canonical codes, new ones."""
+
+    def tell(self, times: Mapping[str, float | None]) -> None:
+        """The times in ms, None where a scheme failed."""
+
+
+def make(strategy: str, candidates: Iterable[str | int], seed: int = 0) -> Strategy:
+    """A strategy over the distinct schemes among the candidates. ValueError for an unknown name or no
+    candidate; ModuleNotFoundError where it needs a package that is not here."""
+    check(strategy)
+    distinct = encoding.distinct(candidates)
+    if not distinct:
+        raise ValueError("there is no candidate to choose from")
+    if strategy in ("guided", "additive"):
+        from fusescope.search.learning.guided import Guided
+
+        return Guided(distinct, seed, boosted=strategy == "guided")
+    if strategy == "evolutionary":
+        from fusescope.search.learning.evolve import Evolutionary
+
+        return Evolutionary(distinct, seed)
+    if strategy == "random":
+        random.Random(seed).shuffle(distinct)
+    else:
+        distinct.sort(key=encoding.value)
+    return _Listed(distinct)
+
+
+def check(strategy: str) -> str:
+    """The name, if there is such a strategy; ValueError listing them."""
+    if strategy not in STRATEGIES:
+        raise ValueError(f"a strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
+    return strategy
+
+
+class _Listed:
+    """The candidates in their order."""
+
+    def __init__(self, order: Sequence[str]):
+        self._order, self._next = order, 0
+
+    def ask(self, count: int) -> list[str]:
+        some = list(self._order[self._next : self._next + count])
+        self._next += len(some)
+        return some
+
+    def tell(self, times: Mapping[str, float | None]) -> None:
+        """Answers change nothing."""
+
+
+class History:
+    """The steps of a search, with the best so far."""
+
+    def __init__(self):
+        self.steps: list[Step] = []
+
+    @property
+    def best(self) -> tuple[str | None, float | None]:
+        return (self.steps[-1].best_code, self.steps[-1].best_ms) if self.steps else (None, None)
+
+    def add(self, times: Mapping[str, float | None]) -> None:
+        for code, ms in times.items():
+            best_code, best_ms = self.best
+            if ms is not None and (best_ms is None or ms < best_ms):
+                best_code, best_ms = code, ms
+            self.steps.append(Step(len(self.steps) + 1, code, ms, best_code, best_ms))
+
+
+def replay(
+    pairs: Mapping[str, float],
+    strategy: str,
+    evaluations: int | None = None,
+    seed: int = 0,
+    until_ms: float | None = None,
+) -> list[Step]:
+    """Let a strategy loose on recorded times instead of a device: only codes of ``pairs`` are candidates,
+    each answer is its time.
+
+    evaluations: how many at most, all where None; until_ms: stop once a time is at most that. Two calls with
+    one seed give the same steps. ValueError as ``make``, and for no pairs.
+    """
+    truth = {encoding.canonical(c): ms for c, ms in pairs.items()}
+    if evaluations is not None and (
+        isinstance(evaluations, bool) or not isinstance(evaluations, int) or evaluations < 1
+    ):
+        raise ValueError(f"evaluations is a whole number from 1, not {evaluations!r}")
+    chooser, history = make(strategy, truth, seed), History()
+    limit = len(truth) if evaluations is None else min(evaluations, len(truth))
+    while (left := limit - len(history.steps)) > 0 and (some := chooser.ask(min(BATCH, left))):
+        times = {c: truth[c] for c in some}
+        chooser.tell(times)
+        history.add(times)
+        if until_ms is not None and history.best[1] <= until_ms:
+            break
+    return history.steps
+
+
+def evaluations_to(steps: Sequence[Step], best_ms: float, within: float = 0.03) -> int | None:
+    """After how many evaluations the best so far was within that share of ``best_ms``; None where it never
+    was."""
+    return next(
+        (s.number for s in steps if s.best_ms is not None and s.best_ms <= (1 + within) * best_ms), None
+    )

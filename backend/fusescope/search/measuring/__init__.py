@@ -1,0 +1,1 @@
+"""Measuring fusion schemes: segments compiled, checked and timed, whole schemes sampled in turn."""

@@ -1,0 +1,1 @@
+"""Jobs over many schemes: exhaustive sweeps, guided searches, merging of parallel parts."""

@@ -1,0 +1,206 @@
+"""The search for the fastest scheme of a setting: on the device, resumable, or offline on a recorded
+traverse."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+
+from fusescope.core.records import Record
+from fusescope.core.reporter import Reporter
+from fusescope.search import sessions
+from fusescope.search.learning import explain, explore, pairs
+from fusescope.search.measuring import baselines
+from fusescope.search.measuring.evaluate import Evaluator
+from fusescope.search.scheme import codegen
+from fusescope.search.scheme.setting import OP, Setting, of_spec
+from fusescope.search.sweeps import exhaustive
+
+FINALISTS = 3  # the best of the search, measured again with the full budget beside all baselines
+_SHARE = 0.05  # of the candidates that are evaluated where neither a number nor a time is given
+_FEWEST = 64
+
+
+def run(spec: Mapping, reporter: Reporter) -> None:
+    """The job kind ``search``; leaves artifacts/search.json (see ARCHITECTURE.md), pairs.tsv and the best
+    scheme's module.
+
+    Raises ValueError where no scheme could be measured at all.
+    """
+    setting = of_spec(spec)
+    if spec["replay"]:
+        return _offline(spec, setting, reporter)
+    candidates = exhaustive.codes(spec["ranges"], None, spec["seed"])
+    limit = spec["evaluations"] or (
+        len(candidates) if spec["seconds"] else max(_FEWEST, int(_SHARE * len(candidates)))
+    )
+    limit = min(limit, len(candidates))
+    evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
+    known = {r.impl: _ms(r) for r in _recorded(reporter) if r.case_key == evaluator.key}
+    chooser, history, begun, fresh = (
+        explore.make(spec["strategy"], candidates, spec["seed"]),
+        explore.History(),
+        time.monotonic(),
+        0,
+    )
+
+    def say(text: str) -> None:
+        reporter.check()
+        reporter.progress(
+            len(history.steps), limit, text, _eta(begun, fresh, limit - len(history.steps), spec["seconds"])
+        )
+
+    say("starting")
+    evaluator.prepare(say)
+    if (
+        setting.cuda
+    ):  # any segment may be needed, and many are compiled at once sooner than a few in every batch
+        evaluator.loader.load([*candidates, *baselines.BASELINES], say)
+    evaluator.baselines(say)
+    begun = time.monotonic()
+    while (left := limit - len(history.steps)) > 0 and not _over(begun, spec["seconds"]):
+        some = chooser.ask(min(explore.BATCH, left))
+        if not some:
+            break
+        due = [c for c in some if c not in known]
+        known |= evaluator.evaluate(due, say)
+        fresh += len(due)
+        answers = {c: known[c] for c in some}
+        chooser.tell(answers)
+        history.add(answers)
+        say(_words(history))
+        _write(reporter, spec, setting, len(candidates), history, None)
+    best = sorted((ms, c) for c, ms in known.items() if ms is not None)
+    if not best:
+        raise ValueError("no scheme could be measured; the records say why of each")
+    say("measuring the best beside the baselines")
+    found = evaluator.final([c for _, c in best[:FINALISTS]], say)
+    result = _result(found, best[0][1], best[0][0], setting)
+    _write(reporter, spec, setting, len(candidates), history, result)
+    module = reporter.artifact(f"generated/{result['code']}.py")
+    module.write_text(codegen.generate(result["code"], setting))
+    reporter.progress(
+        len(history.steps), len(history.steps), f"fastest: {result['code']} with {result['ms']:.4g} ms"
+    )
+
+
+def truth_of(run_ids: str) -> tuple[dict[str, float], Setting]:
+    """Pairs and setting of a recorded traverse or search, or of several sittings of one: ids with commas
+    between.
+
+    RunError for no such run, ValueError where one holds no scheme's time, or where they are of several
+    settings or devices.
+    """
+    from fusescope.store import folder, library
+
+    records, devices, setting = [], set(), None
+    for run_id in run_ids.split(","):
+        path = library.find(run_id.strip())
+        some, run = sessions.records(path.name), folder.read(path)
+        if not pairs.of_records(some):
+            raise ValueError(f"{run.id} holds no time of a scheme; a search is replayed on a traverse")
+        records += some
+        devices.add(run.device_name)
+        setting = of_spec(run.spec)
+    if len(devices) > 1:
+        raise ValueError(
+            f"the runs are of {len(devices)} kinds of device ({', '.join(sorted(devices))}); times of one are compared"
+        )
+    return pairs.of_records(records), setting
+
+
+def _offline(spec: Mapping, setting: Setting, reporter: Reporter) -> None:
+    truth, _ = truth_of(spec["replay"])
+    limit = min(len(truth), spec["evaluations"] or max(_FEWEST, int(_SHARE * len(truth))))
+    reporter.progress(0, limit, f"replaying on {len(truth)} schemes of {spec['replay']}")
+    history = explore.History()
+    for step in explore.replay(truth, spec["strategy"], limit, spec["seed"]):
+        reporter.check()
+        history.steps.append(step)
+    code, ms = history.best
+    result = {"code": code, "ms": ms, "words": codegen.words(code, setting), "speedups": {}}
+    result |= {
+        "best_of_all_ms": min(truth.values()),
+        "to_3_percent": explore.evaluations_to(history.steps, min(truth.values())),
+    }
+    _write(reporter, spec, setting, len(truth), history, result)
+    reporter.progress(
+        limit, limit, f"fastest: {code} with {ms:.4g} ms; the best of all takes {min(truth.values()):.4g} ms"
+    )
+
+
+def _write(
+    reporter: Reporter, spec: Mapping, setting: Setting, candidates: int, history: explore.History, result
+) -> None:
+    """search.json as it stands; ``result`` None while the search goes on."""
+    known = {s.code: s.ms for s in history.steps if s.ms is not None}
+    explained = result is not None and len(known) >= 3
+    data = {
+        "strategy": spec["strategy"],
+        "seed": spec["seed"],
+        "replay": spec["replay"],
+        "setting": setting.spec(),
+        "candidates": candidates,
+        "history": [dataclasses.asdict(s) for s in history.steps],
+        "result": result,
+        "boundaries": [dataclasses.asdict(b) for b in explain.boundaries(known, result["code"])]
+        if explained
+        else [],
+        "segments": [dataclasses.asdict(s) for s in explain.segments(known)] if explained else [],
+    }
+    file = reporter.artifact("search.json")
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(data, allow_nan=False))
+    part.replace(file)
+    if result is not None and known:
+        reporter.artifact("pairs.tsv").write_text(pairs.text(known))
+
+
+def _result(found: Mapping, code: str, ms: float, setting: Setting) -> dict:
+    """The fastest of the finalists with its paired speed-ups; the best of the search where none of them could
+    be measured again."""
+    finalists = {c: v for c, v in found.items() if set(c) <= {"0", "1"}}
+    if not finalists:
+        return {"code": code, "ms": ms, "words": codegen.words(code, setting), "speedups": {}}
+    best = min(finalists, key=lambda c: finalists[c]["ms"])
+    speedups = {b: dataclasses.asdict(s) for b, s in finalists[best]["speedups"].items()}
+    return {
+        "code": best,
+        "ms": finalists[best]["ms"],
+        "words": codegen.words(best, setting),
+        "speedups": speedups,
+    }
+
+
+def _recorded(reporter: Reporter) -> list[Record]:
+    """The records of schemes that an earlier start of this run left."""
+    from fusescope.store import folder
+
+    if not reporter.skip():
+        return []
+    run = reporter.artifact("search.json").parent.parent
+    if not (run / "run.json").is_file():
+        return []
+    return [r for r in folder.records(run) if r.op == OP and set(r.impl) <= {"0", "1"}]
+
+
+def _ms(r: Record) -> float | None:
+    return getattr(r.time_ms, r.main_mode).median if r.status == "ok" else None
+
+
+def _words(history: explore.History) -> str:
+    code, ms = history.best
+    return f"best so far {code} with {ms:.4g} ms" if code else "measuring"
+
+
+def _over(begun: float, seconds: float | None) -> bool:
+    return seconds is not None and time.monotonic() - begun >= seconds
+
+
+def _eta(begun: float, done: int, left: int, seconds: float | None) -> float:
+    """Seconds left, by the pace so far, by the budget where there is one."""
+    spent = time.monotonic() - begun
+    pace = spent / done * left if done else 30.0 + 0.05 * left
+    return pace if seconds is None else max(0.0, min(pace, seconds - spent)) if done else pace

@@ -1,0 +1,220 @@
+"""One run, one folder: where it lies, in what form, and what state it is in.
+
+    <YYYYMMDD-HHMMSS>-<kind>-<6 hex>/    times in UTC, so that names sort by age
+      run.json        what was asked, state, times, progress, environment; replaced by rename, by the worker
+                      alone
+      notes.json      people's words: title, tags, notes       cancel     present = a stop was asked for
+      results.jsonl   one Record a line                        samples.jsonl   raw samples      log.txt
+                      artifacts/
+
+Alive means that a worker holds the flock on the folder. A folder that says queued or running without one is
+interrupted: ``read`` says so, and writes it down when it gets the lock itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from fusescope.core import paths
+from fusescope.core.errors import RunError
+from fusescope.core.records import SCHEMA_VERSION, Progress, Record, Run
+from fusescope.store import files
+from fusescope.store.writer import Writer
+
+__all__ = [
+    "Writer",
+    "alive",
+    "create",
+    "is_recorded",
+    "read",
+    "records",
+    "request_cancel",
+    "samples",
+    "write_notes",
+]
+
+ID = re.compile(r"\d{8}-\d{6}-[a-z][a-z0-9_]*-[0-9a-f]{6}")
+_START_GRACE_S = 15.0  # how long a queued run may be without a worker that was started by hand
+
+
+def new_id(kind: str) -> str:
+    """A fresh run id; ValueError for a kind that cannot be part of a folder's name."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
+        raise ValueError(f"a job kind is lower-case letters, digits and _, not {kind!r}")
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{kind}-{secrets.token_hex(3)}"
+
+
+def create(kind: str, spec: dict, title: str = "") -> Path:
+    """A new run folder, queued; it appears under its name only when it is whole. Raises RunError (disk full,
+    no right)."""
+    home = paths.profiles()
+    _sweep(home)
+    run_id = new_id(kind)
+    hidden = home / f".new-{run_id}"
+    try:
+        with files.clear_errors(home):
+            (hidden / "artifacts").mkdir(parents=True)
+            first = Progress(message="waiting for its process to start", updated=time.time())
+            run = Run(run_id, kind, spec, "queued", created=time.time(), progress=first)
+            files.write_json(hidden / "run.json", own_part(run), durable=True)
+            files.write_json(hidden / "notes.json", {"title": title, "tags": [], "notes": ""})
+            (home / ".live").mkdir(exist_ok=True)
+            (home / ".live" / run_id).touch()
+            os.replace(hidden, home / run_id)
+    except BaseException:
+        shutil.rmtree(hidden, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (home / ".live" / run_id).unlink()
+        raise
+    return home / run_id
+
+
+def _sweep(home: Path) -> None:
+    """Remove what killed processes left half made, half imported or half deleted a day ago or longer."""
+    with contextlib.suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if (
+                entry.name.startswith((".new-", ".import-", ".deleted-"))
+                and time.time() - entry.stat().st_mtime > 86400
+            ):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def own_part(run: Run) -> dict:
+    """What of a Run lies in run.json: all but people's words and where the folder is."""
+    return {k: v for k, v in run.to_json().items() if k not in ("title", "tags", "notes", "recorded")}
+
+
+def read(path: Path) -> Run:
+    """The run as it stands. RunError: no run folder, torn, or written by a newer version."""
+    path = Path(path)
+    data = _run_json(path)
+    recorded = is_recorded(path)
+    if data.get("status") in ("queued", "running") and not recorded and not alive(path):
+        data = _settle(path)
+    elif recorded and data.get("status") in ("queued", "running"):
+        data = data | {"status": "interrupted", "reason": "recorded before it was finished"}
+    try:
+        notes = files.read_json(path / "notes.json")
+    except RunError:
+        notes = {}  # the words are lost, the measurement is not
+    words = {
+        k: notes[k]
+        for k in ("title", "tags", "notes")
+        if isinstance(notes.get(k), list if k == "tags" else str)
+    }
+    try:
+        return Run.from_json(data | words | {"recorded": recorded})
+    except (TypeError, ValueError) as e:
+        raise RunError(f"{path / 'run.json'} lacks what every run has ({e})") from None
+
+
+def records(path: Path) -> list[Record]:
+    """The finished records in the order they were written; a torn last line is left out. RunError names what
+    is broken."""
+    path = Path(path)
+    _run_json(path)
+    found = []
+    for number, data in enumerate(files.lines(path / "results.jsonl"), 1):
+        try:
+            found.append(Record.from_json(data))
+        except (TypeError, ValueError) as e:
+            raise RunError(f"{path / 'results.jsonl'}: line {number} is not a record ({e})") from None
+    return found
+
+
+def samples(path: Path) -> list[dict]:
+    """Raw samples: {"case_key", "impl", "mode", "ms": [...], "state": [...] or None}, one a record and
+    mode."""
+    return list(files.lines(Path(path) / "samples.jsonl"))
+
+
+def alive(path: Path) -> bool:
+    """Whether a worker holds the folder."""
+    try:
+        return files.is_locked(Path(path))
+    except OSError:
+        return False
+
+
+def is_recorded(path: Path) -> bool:
+    """Whether the run is one of the read-only recordings under profiles/recorded/."""
+    return os.path.basename(os.path.dirname(os.path.abspath(path))) == "recorded"
+
+
+def request_cancel(path: Path) -> None:
+    """Ask the worker to stop; the run says cancelled once it has. RunError for a recorded run."""
+    if is_recorded(path):
+        raise RunError(f"{Path(path).name} is a recorded run; there is nothing to stop")
+    with files.clear_errors(Path(path)):
+        (Path(path) / "cancel").touch()
+
+
+def write_notes(
+    path: Path, title: str | None = None, tags: list[str] | None = None, notes: str | None = None
+) -> None:
+    """Change people's words about a run; what is None stays. RunError for a recorded run, which is
+    read-only."""
+    path = Path(path)
+    if is_recorded(path):
+        raise RunError(
+            f"{path.name} is a recorded run and read-only; export it and import the copy to annotate it"
+        )
+    _run_json(path)
+    words = {"title": "", "tags": [], "notes": ""}
+    with contextlib.suppress(RunError):
+        words |= files.read_json(path / "notes.json")
+    given = {"title": title, "tags": None if tags is None else [str(t) for t in tags], "notes": notes}
+    with files.clear_errors(path):
+        files.write_json(path / "notes.json", words | {k: v for k, v in given.items() if v is not None})
+
+
+def _run_json(path: Path) -> dict:
+    data = files.read_json(path / "run.json")
+    schema = data.get("schema", 0)
+    if not isinstance(schema, int) or schema > SCHEMA_VERSION:
+        raise RunError(
+            f"{path.name} was written by a newer version (run schema {schema}, this one reads up to {SCHEMA_VERSION}); "
+            "update FuseScope to open it"
+        )
+    return data
+
+
+def _settle(path: Path) -> dict:
+    """run.json of a live-looking run that nobody holds: marked interrupted, under the lock, if it can be
+    had."""
+    lock = files.take_lock(path)
+    try:
+        data = _run_json(path)  # again: its worker may have finished, or a new one begun, since
+        queued = data.get("status") == "queued"
+        if lock is None or not (queued or data.get("status") == "running"):
+            return data
+        if queued and "worker" not in data and time.time() - (data.get("created") or 0) < _START_GRACE_S:
+            return data
+        why = (
+            "its worker never started"
+            if "worker" not in data
+            else "its worker ended without a word: killed, or the machine went down"
+        )
+        data |= {
+            "status": "interrupted",
+            "reason": f"{why}; resume it to measure what is missing",
+            "finished": time.time(),
+        }
+        with contextlib.suppress(
+            OSError
+        ):  # a folder that may only be read says the same without being marked
+            files.write_json(
+                path / "run.json", {k: v for k, v in data.items() if k not in ("queue", "worker")}
+            )
+            (path.parent / ".live" / path.name).unlink(missing_ok=True)
+        return data
+    finally:
+        if lock is not None:
+            os.close(lock)

@@ -1,0 +1,34 @@
+"""What a job about a model left beside its records: a report as artifacts/NAME.json.gz, written by its kind,
+read here."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from fusescope.core.errors import RunError
+
+SCHEMA = 1
+_MOST = 1 << 28
+"""Bytes of a report once unpacked; a file from elsewhere may claim anything."""
+
+
+def read(run: str | Path, name: str) -> dict[str, Any]:
+    """The report of that name in a run folder. RunError: it is not there, torn, or from a newer version."""
+    file = Path(run) / "artifacts" / f"{name}.json.gz"
+    if not file.is_file():
+        raise RunError(f"{Path(run).name} has no {name} report; its log says how far it came")
+    try:
+        with gzip.open(file) as packed:
+            text = packed.read(_MOST + 1)
+        data = json.loads(text) if len(text) <= _MOST else None
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise RunError(f"{file} cannot be read ({error})") from None
+    if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
+        raise RunError(f"{file} is no {name} report")
+    if data["schema"] > SCHEMA:
+        raise RunError(f"{file} was written by a newer version; update FuseScope to open it")
+    return data

@@ -1,0 +1,216 @@
+"""The one writer of a run folder: what the worker process uses to book what a job says.
+
+It holds the flock on the folder from birth to close. Before every write it makes sure that the folder is
+still the one it locked and that run.json is still the one it wrote; a writer that finds otherwise writes
+nothing and raises RunError.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from fusescope.core.errors import Cancelled, RunError
+from fusescope.core.records import Record
+from fusescope.store import files
+
+_PROGRESS_EVERY_S = 0.25
+_SYNC_EVERY_S = 1.0
+_RESERVE = 64 * 1024  # bytes kept back, so that a run on a full disk can still be marked failed
+
+
+class Writer:
+    """Implements ``core.reporter.Reporter``; beyond it ``state`` and ``queued`` (run.json) and ``close``.
+
+    lock: a descriptor that already holds the folder's flock, else it is taken here (RunError where a worker
+    has it).
+    """
+
+    def __init__(self, path: Path, lock: int | None = None):
+        self.path = Path(path)
+        if not (self.path / "run.json").is_file():
+            raise RunError(f"{self.path} is not a run folder: it has no run.json")
+        self.lock = files.take_lock(self.path, wait_s=1.0) if lock is None else lock
+        if self.lock is None:
+            raise RunError(f"{self.path.name} is held by another worker; it is running already")
+        self._fds: dict[str, int] = {}
+        self._pairs: dict[tuple[str, str], str] = {}
+        self._progress_at = self._synced_at = 0.0
+        self._progress_waits = False
+        try:
+            self._open()
+        except BaseException:
+            self.close()  # or the folder would look alive for as long as this process lives
+            raise
+
+    def _open(self) -> None:
+        self._data = files.read_json(self.path / "run.json")
+        self._mark = self._stamp()
+        with files.clear_errors(self.path):
+            for name in ("results.jsonl", "samples.jsonl", "log.txt"):
+                self._fds[name] = os.open(self.path / name, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            for name in ("results.jsonl", "samples.jsonl"):
+                files.mend(self._fds[name])
+            (self.path / ".reserve").write_bytes(b"\1" * _RESERVE)
+        for data in files.lines(self.path / "results.jsonl"):
+            try:
+                record = Record.from_json(data)
+            except (TypeError, ValueError) as e:
+                raise RunError(
+                    f"{self.path / 'results.jsonl'} holds a line that is not a record ({e})"
+                ) from None
+            self._pairs[record.case_key, record.impl] = record.status
+
+    # what a job may say
+
+    def record(self, record: Record) -> None:
+        """Append a record; when this returns, it is in the file."""
+        self._append("results.jsonl", record.to_json())
+        self._pairs[record.case_key, record.impl] = record.status
+
+    def samples(
+        self, case_key: str, impl: str, mode: str, milliseconds: list[float], state: list[dict] | None = None
+    ) -> None:
+        line = {"case_key": case_key, "impl": impl, "mode": mode, "ms": list(milliseconds), "state": state}
+        self._append("samples.jsonl", line)
+
+    def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
+        """Nothing to write: the worker books a crash or a hang itself."""
+
+    def progress(self, done: int, total: int, message: str, eta_s: float | None = None) -> None:
+        """Seen by readers at once, or within a quarter of a second where many follow each other."""
+        self._data["progress"] = {
+            "done": done,
+            "total": total,
+            "message": message,
+            "eta_s": eta_s,
+            "updated": time.time(),
+        }
+        self._progress_waits = True
+        self.flush_progress()
+
+    def flush_progress(self, now: bool = False) -> None:
+        """Write progress that is waiting, if it is due."""
+        if self._progress_waits and (now or time.monotonic() - self._progress_at >= _PROGRESS_EVERY_S):
+            self._write_run()
+
+    def log(self, text: str) -> None:
+        with files.clear_errors(self.path):
+            os.write(self._fds["log.txt"], text.rstrip("\n").encode(errors="replace") + b"\n")
+
+    def environment(self, **facts: Any) -> None:
+        self._data["environment"] = {**self._data.get("environment", {}), **facts}
+        self._write_run()
+
+    def artifact(self, name: str) -> Path:
+        return artifact_path(self.path, name)
+
+    def skip(self) -> set[tuple[str, str]]:
+        return set(self._pairs)
+
+    def statuses(self) -> dict[tuple[str, str], str]:
+        return dict(self._pairs)
+
+    def check(self) -> None:
+        if self.cancel_requested():
+            raise Cancelled
+
+    # what the worker says
+
+    def cancel_requested(self) -> bool:
+        return (self.path / "cancel").exists()
+
+    def sign(self) -> None:
+        """Note this process in run.json as the worker; written with the next change of state."""
+        self._data["worker"] = {"pid": os.getpid(), "host": os.uname().nodename}
+
+    def state(self, status: str, reason: str | None = None) -> None:
+        """Change the run's state; started and finished are set on the way. Makes room on a full disk for this
+        one write."""
+        self._data |= {"status": status, "reason": reason}
+        if status == "running":
+            self._data |= {"started": self._data.get("started") or time.time(), "finished": None}
+        if status not in ("queued", "running"):
+            self._data["finished"] = time.time()
+            self._data.pop("queue", None)
+            self._data.pop("worker", None)
+        try:
+            self._write_run(durable=True)
+        except RunError as e:
+            if not (isinstance(e.__cause__, OSError) and files.is_full(e.__cause__)):
+                raise
+            (self.path / ".reserve").unlink(missing_ok=True)
+            self._write_run()
+        live = self.path.parent / ".live" / self.path.name
+        if status in ("queued", "running"):
+            live.parent.mkdir(exist_ok=True)
+            live.touch()
+        else:
+            live.unlink(missing_ok=True)
+
+    def queued(self, device: str, lock: str, place: int, message: str) -> None:
+        """Where the run stands in the queue of a device ("cuda:0") that is known to all by its lock; place 0
+        = it has it."""
+        self._data["queue"] = {"device": device, "lock": lock, "place": place}
+        self.progress(0, 0, message)
+        self.flush_progress(now=True)
+
+    def close(self) -> None:
+        """Give the folder up; a run that is still live reads as interrupted from here on."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds = {}
+        (self.path / ".reserve").unlink(missing_ok=True)
+        os.close(self.lock)
+
+    def descriptors(self) -> list[int]:
+        """Every descriptor held, so that a forked child can close its copies (the lock must end with this
+        process)."""
+        return [self.lock, *self._fds.values()]
+
+    def log_descriptor(self) -> int:
+        return self._fds["log.txt"]
+
+    def _append(self, name: str, data: dict) -> None:
+        self._still_ours()
+        with files.clear_errors(self.path):
+            files.append(self._fds[name], json.dumps(data, separators=(",", ":")).encode() + b"\n")
+            if (
+                time.monotonic() - self._synced_at > _SYNC_EVERY_S
+            ):  # against a power cut; a kill loses nothing written
+                os.fdatasync(self._fds["results.jsonl"])
+                self._synced_at = time.monotonic()
+
+    def _write_run(self, durable: bool = False) -> None:
+        self._still_ours()
+        with files.clear_errors(self.path):
+            files.write_json(self.path / "run.json", self._data, durable)
+        self._mark = self._stamp()
+        self._progress_at, self._progress_waits = time.monotonic(), False
+
+    def _still_ours(self) -> None:
+        try:
+            ours = os.path.samestat(os.fstat(self.lock), os.stat(self.path)) and self._stamp() == self._mark
+        except OSError:
+            ours = False
+        if not ours:
+            raise RunError(
+                f"{self.path} was moved, deleted or taken over while this worker was stopped; it writes no more"
+            )
+
+    def _stamp(self) -> tuple[int, int]:
+        s = os.stat(self.path / "run.json")
+        return s.st_ino, s.st_mtime_ns
+
+
+def artifact_path(run: Path, name: str) -> Path:
+    """artifacts/<name> of a run, its parent folders made; ValueError for a name that leads out of it."""
+    home = (run / "artifacts").resolve()
+    path = (home / name).resolve()
+    if path == home or home not in path.parents:
+        raise ValueError(f"an artifact lies under artifacts/; {name!r} does not")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,1 +1,0 @@
-"""The one timer: correctness first, then interleaved samples until they say something (the rules are in bench.py's docstring)."""

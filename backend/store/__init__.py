@@ -1,1 +1,0 @@
-"""Run folders, what lies in them, and queries over all of them. The folder is the truth; every index is disposable."""

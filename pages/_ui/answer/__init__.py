@@ -1,0 +1,1 @@
+"""The result of a run, as Kernels, Models and Runs show it."""

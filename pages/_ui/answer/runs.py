@@ -1,0 +1,128 @@
+"""Reading runs for pages: cached by what lies on disk, so that a redraw costs nothing and a growing run is
+seen at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import streamlit as st
+
+from fusescope.charts import tables
+from fusescope.core.errors import RunError
+from fusescope.core.records import Record, Run
+from fusescope.store import folder, library
+
+
+def read(run_id: str) -> Run:
+    """The run as it stands; RunError where it cannot be read."""
+    return folder.read(library.find(run_id))
+
+
+def records(run_id: str) -> list[Record]:
+    """Its finished records."""
+    path = library.find(run_id)
+    return _records(str(path), stamp(path, "results.jsonl"))
+
+
+def samples(run_id: str, case_key: str) -> list[dict]:
+    """Its raw samples of one case."""
+    path = library.find(run_id)
+    return [s for s in _samples(str(path), stamp(path, "samples.jsonl")) if s["case_key"] == case_key]
+
+
+def log(run_id: str, last_bytes: int = 20_000) -> str:
+    """The end of its log."""
+    file = library.find(run_id) / "log.txt"
+    if not file.is_file():
+        return ""
+    with open(file, "rb") as f:
+        f.seek(max(0, file.stat().st_size - last_bytes))
+        return f.read().decode(errors="replace")
+
+
+def artifacts(run_id: str) -> list[tuple[str, int]]:
+    """(path within the run folder, bytes) of everything a person may want to download."""
+    home = library.find(run_id)
+    files = [
+        p
+        for p in sorted(home.rglob("*"))
+        if p.is_file() and not any(x.startswith(".") for x in p.relative_to(home).parts)
+    ]
+    return [(str(p.relative_to(home)), p.stat().st_size) for p in files]
+
+
+def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Run | None:
+    """The latest run of a kind that finished with records; None where there is none."""
+    found, _ = library.runs(kind=kind, op=op, recorded=recorded, limit=10)
+    return next((r for r in found if r.status in ("done", "cancelled", "interrupted", "running")), None)
+
+
+def recorded(limit: int = 20) -> list[Run]:
+    """Runs that ship with the project, recorded on other hardware."""
+    found, _ = library.runs(recorded=True, limit=limit)
+    return found
+
+
+def nearest(op: str, case: Mapping) -> tuple[str, str] | None:
+    """(id, case as ``tables.cases`` names it) of the recorded measurement most like this case of the
+    operator; None without one."""
+    found, _ = library.runs(kind="bench", op=op, recorded=True, limit=100)
+    asked = [
+        (_apart(case, dict(one)), run.id, dict(one)) for run in found for one in run.spec.get("cases") or ()
+    ]
+    for _, run_id, one in sorted(asked, key=lambda a: a[0]):
+        path = library.find(run_id)
+        for name, measured in _cases(
+            str(path), stamp(path, "results.jsonl")
+        ):  # a run that was stopped lacks some of its cases
+            if measured == one:
+                return run_id, name
+    return None
+
+
+def _apart(a: Mapping, b: Mapping) -> float:
+    """How unlike two cases are: factors between their sizes as powers of two, other words (another mask) far
+    more."""
+    apart = 0.0
+    for key in a.keys() | b.keys():
+        x, y = a.get(key), b.get(key)
+        if isinstance(x, int) and isinstance(y, int) and x > 0 and y > 0:
+            apart += abs(math.log2(x / y))
+        elif x != y:
+            apart += 20.0 if str(x).partition(":")[0] != str(y).partition(":")[0] else 1.0
+    return apart
+
+
+def exists(run_id: str) -> bool:
+    try:
+        library.find(run_id)
+    except RunError:
+        return False
+    return True
+
+
+def stamp(path: Path, name: str) -> tuple[int, int]:
+    """Changes when that file of a run (or its compressed form) does."""
+    for file in (path / name, path / f"{name}.gz"):
+        if file.is_file():
+            s = file.stat()
+            return s.st_size, s.st_mtime_ns
+    return 0, 0
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _records(path: str, stamp: tuple[int, int]) -> list[Record]:
+    return folder.records(Path(path))
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _cases(path: str, stamp: tuple[int, int]) -> list[tuple[str, dict]]:
+    """(name, case) of every case that has a record."""
+    return [(name, dict(rows[0].case)) for name, rows in tables.cases(_records(path, stamp)).items()]
+
+
+@st.cache_data(max_entries=6, show_spinner=False)
+def _samples(path: str, stamp: tuple[int, int]) -> list[dict]:
+    return folder.samples(Path(path))

@@ -1,0 +1,232 @@
+"""The views under the headline chart: one function each, drawn only when it is the one looked at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from fusescope import ops
+from fusescope.charts import tables
+from fusescope.charts.bench import accuracy, distribution, history, roofline, sweep
+from fusescope.charts.colours import kind, short
+from fusescope.core import command
+from fusescope.core.records import Record, Run
+from pages._ui.answer import attention_grid, case_actions, runs
+from pages._ui.answer.edit_loop import earlier
+from pages._ui.app import cached_chart
+from pages._ui.widgets import elements
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a view draws from: all records of the run, those of the chosen case, and how the charts are to
+    look."""
+
+    run: Run
+    records: list[Record]
+    case: list[Record]
+    baseline: str
+    subtitle: str
+    theme: str
+    one_case: bool
+
+    @property
+    def rows(self) -> list[Record]:
+        """The records that are looked at: of the case, or all."""
+        return self.case if self.one_case else self.records
+
+    @property
+    def key(self) -> tuple:
+        """Everything that a chart of this look depends on: records are only ever added to a run."""
+        words = (self.baseline, self.subtitle, self.theme, self.one_case)
+        return self.run.id, len(self.records), self.case[0].case_key, *words
+
+    def tidy(self) -> pd.DataFrame:
+        """What is looked at as CSV has it."""
+        return tables.tidy(self.rows, self.baseline)
+
+    def name(self, view: str) -> str:
+        """The file name of what the view saves."""
+        return f"{self.run.id}-{view}"
+
+
+def draw(view: str, look: Look) -> None:
+    """Draw the view of that name."""
+    _VIEWS[view](look)
+
+
+def _table(look: Look) -> None:
+    readable = cached_chart.once(("records", *look.key), lambda: tables.readable(look.rows, look.baseline))
+    elements.table(readable, look.name("records"), look.tidy, why=tables.why(look.rows, look.baseline))
+
+
+def _times(look: Look) -> None:
+    if not look.one_case:
+        st.caption(f"Samples of the last case: choose one above. {_words(look)}")
+    raw = runs.samples(look.run.id, look.case[0].case_key)
+    modes = {s["mode"] for s in raw}
+    pair = ("graph", "graph_cold") if "graph" in modes or "graph_cold" in modes else ("eager", "eager_cold")
+    fig = cached_chart.once(
+        ("times", len(raw), *look.key), lambda: distribution.strips(raw, pair, look.subtitle, look.theme)
+    )
+    columns = ["impl", "mode", "ms"]
+    rows = lambda: pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=columns)  # noqa: E731
+    elements.chart(fig, look.name("samples"), rows)
+    elements.note(
+        "Every dot is a sample, in the order of sampling from top to bottom; the outline is the histogram of all of them, "
+        "the line the median. Open circles: cold cache."
+    )
+
+
+def _sweep(look: Look) -> None:
+    key = sweep.swept_key(look.records)
+    if key is None:
+        st.caption(
+            "No one number was swept here; choose a parameter under “sweep over” and run to see curves."
+        )
+        return
+    quantity = st.segmented_control(
+        "quantity", list(sweep.QUANTITIES), default="latency", key="views/quantity", required=True
+    )
+    fig = cached_chart.once(
+        ("sweep", quantity, *look.key),
+        lambda: sweep.curves(look.records, key, quantity, look.baseline, look.subtitle, look.theme),
+    )
+    elements.chart(fig, look.name(f"sweep-{key}"), lambda: tables.tidy(look.records, look.baseline))
+
+
+def _grid(look: Look) -> None:
+    attention_grid.draw(look.run, look.subtitle, look.theme)
+
+
+def _roofline(look: Look) -> None:
+    ceilings = look.run.environment.get("ceilings") or {}
+    first = look.rows[0]
+    unit = _unit(first.op, json.dumps(dict(first.case)), first.dtype)
+    fig = cached_chart.once(
+        ("roofline", *look.key),
+        lambda: roofline.plot(look.rows, ceilings, look.baseline, unit, look.subtitle, look.theme),
+    )
+    elements.chart(fig, look.name("roofline"), look.tidy)
+    elements.note(
+        "Ceilings are measured on the device of the run, not taken from a data sheet. Bytes are the least any kernel must "
+        "move, so a point above the slope was served by a cache."
+    )
+
+
+def _accuracy(look: Look) -> None:
+    first = look.case[0]
+    allowed = ops.tolerance(first.op, dict(first.case), first.dtype)
+    fig = cached_chart.once(
+        ("accuracy", *look.key),
+        lambda: accuracy.dots(look.case, (allowed.absolute, allowed.relative), look.subtitle, look.theme),
+    )
+    elements.chart(fig, look.name("accuracy"), lambda: tables.tidy(look.case, look.baseline))
+    elements.note(
+        f"Worst over fresh random inputs, contiguous and not, the output poisoned beforehand. Tolerance: {allowed.reason}."
+    )
+    if not look.one_case:
+        elements.note(f"Shown for the last case. {_words(look)}")
+
+
+def _resources(look: Look) -> None:
+    rows = []
+    for r in look.case:
+        if kind(r.impl) == "peer":
+            continue
+        q = r.resources
+        rows.append(
+            {
+                "kernel": short(r.impl),
+                "registers": q and q.registers,
+                "static shared (B)": q and q.shared,
+                "spills (B)": q and q.spills,
+                "theoretical occupancy (%)": 100 * q.occupancy if q and q.occupancy is not None else None,
+                "source hash": r.source_hash,
+            }
+        )
+    if not rows:
+        st.caption("No kernel of ours in this run; peers' compiler figures are not known.")
+        return
+    table = tables.whole(pd.DataFrame(rows), "registers", "static shared (B)", "spills (B)")
+    reason = (
+        "a CPU kernel has no registers a thread and shares no memory on chip"
+        if str(look.run.spec.get("device")) == "cpu"
+        else "the kernel was not built for this device where the run was made"
+    )
+    elements.table(table, look.name("resources"), why=dict.fromkeys(table.columns, reason))
+    elements.note(
+        "Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. What-if sliders are on the Build page."
+    )
+
+
+def _history(look: Look) -> None:
+    ours = [r for r in look.case if kind(r.impl) != "peer"]
+    if not ours:
+        st.caption("History follows our kernels and yours by their source; this case has none.")
+        return
+    impl = st.selectbox("kernel", [r.impl for r in ours], format_func=short, key="views/history")
+    record = next(r for r in ours if r.impl == impl)
+    edits = history.order(earlier(look.run, record))
+    elements.chart(history.steps(edits, impl, look.subtitle, look.theme), look.name("history"))
+    previous, lines = None, []
+    for e in edits:
+        if previous and previous.record.source_hash == e.record.source_hash:
+            continue
+        t = getattr(e.record.time_ms, e.record.main_mode) if e.record.main_mode else None
+        changed = history.resource_changes(previous.record, e.record) if previous else []
+        lines.append(
+            {
+                "source": e.record.source_hash,
+                "first run": e.run.id,
+                "median (ms)": t and t.median,
+                "status": e.record.status,
+                "compiler": ", ".join(changed) or history.resources_words(e.record),
+            }
+        )
+        previous = e
+    if lines:
+        table = pd.DataFrame(lines[::-1])
+        elements.table(
+            table,
+            look.name("edits"),
+            why=lambda row, column: f"this source was {table['status'][row]}: it has no latency",
+        )
+
+
+def _reproduce(look: Look) -> None:
+    st.code(command.bench(look.run.spec), language="bash", wrap_lines=True)
+    with st.expander("The whole specification and environment"):
+        st.json({"spec": dict(look.run.spec), "environment": dict(look.run.environment)}, expanded=1)
+
+
+def _trace(look: Look) -> None:
+    case_actions.draw(look.run, look.case)
+
+
+def _words(look: Look) -> str:
+    keys = tables.varying(look.records)
+    return "It is " + ", ".join(f"{k}={look.case[0].case.get(k)}" for k in keys) + "."
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _unit(op: str, case: str, dtype: str) -> str:
+    return ops.load(op).cost(json.loads(case), dtype).unit
+
+
+_VIEWS = {
+    "Table": _table,
+    "Times": _times,
+    "Sweep": _sweep,
+    "Grid": _grid,
+    "Roofline": _roofline,
+    "Accuracy": _accuracy,
+    "Resources": _resources,
+    "History": _history,
+    "Trace": _trace,
+    "Reproduce": _reproduce,
+}
+NAMES = list(_VIEWS)

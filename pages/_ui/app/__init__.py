@@ -1,0 +1,1 @@
+"""The frame around every page: navigation, device, jobs, URL state, routes."""

@@ -1,0 +1,74 @@
+"""The one frame of every page: links, device and queue at the left; title and question on top; mistakes as
+one sentence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+
+from fusescope.core.paths import ROOT
+from pages._ui.app import callbacks, device, jobs, style, url
+from pages._ui.widgets.text import md, sentence
+
+_ORDER = ("build", "kernels", "masks", "models", "profiler", "fusion", "runs")
+_LOG = logging.getLogger("fusescope")
+
+
+@cache
+def pages() -> dict[str, str]:
+    """Name → file of every page, home first: a new file in pages/ is in the frame without being listed."""
+    found = sorted(
+        (f.stem for f in (ROOT / "pages").glob("[!_]*.py")),
+        key=lambda n: (_ORDER.index(n) if n in _ORDER else 99, n),
+    )
+    return {"app": "app.py"} | {name: f"pages/{name}.py" for name in found}
+
+
+def title_of(name: str) -> str:
+    """The name of a page in the frame."""
+    return "Home" if name == "app" else name.replace("_", " ").capitalize()
+
+
+@contextmanager
+def page(file: str, doc: str | None) -> Iterator[url.State]:
+    """Draw the frame and hand out the page's URL state; the page's docstring's first line is the sentence
+    under the title.
+
+    A ValueError, TypeError, RunError, BuildError or OSError from inside is shown as its one sentence, not as
+    a stack trace (that goes to the server's log).
+    """
+    name = Path(file).stem
+    st.set_page_config(page_title=f"{title_of(name)} · FuseScope", layout="wide")
+    style.apply()
+    jobs.announce()
+    state = url.State(name)
+    left, right = st.columns([5, 1], vertical_alignment="top")
+    with left:
+        st.title(title_of(name) if name != "app" else "FuseScope", anchor=False)
+        st.caption((doc or "").partition("\n")[0])
+    with st.sidebar:
+        st.html('<div class="fs-brand">FuseScope<span>kernels, checked and timed</span></div>')
+        for other, path in pages().items():
+            st.page_link(path, label=title_of(other), query_params=url.last(other) if other != name else None)
+        device.panel(state)
+        jobs.panel()
+    corner = right.container(horizontal_alignment="right")
+    problems = st.container()
+    for text in callbacks.refused():
+        problems.error(md(text))
+    try:
+        yield state
+    except callbacks.REFUSALS as error:
+        _LOG.warning("page %s: %s", name, error, exc_info=True)
+        st.error(md(sentence(error)))
+    for problem in state.problems:
+        problems.warning(md(problem))
+    device.keep(state)
+    state.commit()
+    with corner.popover("Copy link", help="The address of this page with everything chosen on it"):
+        st.code(url.here(state), language=None, wrap_lines=True)

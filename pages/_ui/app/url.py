@@ -1,0 +1,119 @@
+"""The whole state of a page in its URL: read once when a page opens, written after every change, back button
+included.
+
+A page seeds its widgets through ``State.seed`` before drawing them and names what belongs into the URL with
+``State.keep``; ``commit`` (called by the frame) writes it. Values that do not parse become one sentence each
+and the default is taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import streamlit as st
+
+_ECHO_S = 10.0
+"""A quick second click can still carry the query string from before the first: within this time it is no
+navigation."""
+
+
+class State:
+    """URL state of one page during one script run."""
+
+    def __init__(self, page: str):
+        self.page = page
+        self.query = {k: st.query_params[k] for k in st.query_params}
+        self.out: dict[str, str] = {}
+        self.problems: list[str] = []
+        self.scope = (
+            ""  # what the URL's parameters belong to, where a page has several sets of them (the operator)
+        )
+        history = st.session_state.get(f"url/{page}", [])
+        recent = [q for when, q in history if time.time() - when < _ECHO_S] + [q for _, q in history[-1:]]
+        self.opened = self.query not in recent
+        """True where the URL came from outside: first visit, a link, the back button."""
+        if self.opened:
+            # Said at once: a click during this very run cuts it short, and must not be undone by reading the
+            # URL again.
+            st.session_state[f"url/{page}"] = [*history, (time.time(), dict(self.query))]
+
+    def seed(self, name: str, default: Any, read: Callable[[str], Any] = str, scope: str = "") -> str:
+        """The session-state key of a widget, filled from the URL when the page opens and with ``default``
+        where it says nothing.
+
+        ``read`` turns the URL's text into the widget's value and raises ValueError with a sentence where it
+        cannot. Widgets of a scope other than the URL's own keep their values apart and do not read it.
+        """
+        key = f"{self.page}/{scope}/{name}" if scope else f"{self.page}/{name}"
+        if self.opened or key not in st.session_state:
+            value = default
+            if name in self.query and scope in ("", self.scope, "occ"):
+                try:
+                    value = read(self.query[name])
+                except (ValueError, TypeError) as error:
+                    self.problems.append(
+                        f"In the URL, {name}={self.query[name][:80]} was not taken: {error}."
+                    )
+            st.session_state[key] = value
+        return key
+
+    def keep(self, name: str, value: Any, default: Any = None) -> None:
+        """Write ``name=value`` into the URL unless it is the default, None or empty."""
+        if value != default and value not in (None, "", (), []):
+            self.out[name] = value if isinstance(value, str) else str(value)
+
+    def commit(self) -> None:
+        """Make the browser's URL say what was kept."""
+        if dict(self.query) != self.out:
+            st.query_params.from_dict(self.out)
+        key = f"url/{self.page}"
+        now = time.time()
+        seen = [*st.session_state.get(key, []), (now, dict(self.query)), (now, dict(self.out))]
+        st.session_state[key] = [(when, q) for when, q in seen[:-1] if now - when < _ECHO_S] + seen[-1:]
+
+
+def last(page: str) -> dict[str, str]:
+    """The query a page was left with in this session: what a link back to it carries."""
+    history = st.session_state.get(f"url/{page}", [])
+    return dict(history[-1][1]) if history else {}
+
+
+def link(page: str, **query: Any) -> str:
+    """A path with query for a page of ours: link("runs", run="2026…") gives "/runs?run=2026…"."""
+    path = "/" if page == "app" else f"/{page}"
+    return path + (f"?{urlencode(query)}" if query else "")
+
+
+def here(state: State) -> str:
+    """The full address of the page as it stands, for somebody else's browser."""
+    base = (st.context.url or "").partition("?")[0]
+    return base + (f"?{urlencode(state.out)}" if state.out else "")
+
+
+def one_of(allowed: list[str] | tuple[str, ...]) -> Callable[[str], str]:
+    """A reader that takes only these words."""
+
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"it is one of {', '.join(map(str, allowed))}")
+        return text
+
+    return read
+
+
+def whole(low: int | None = None, high: int | None = None) -> Callable[[str], int]:
+    """A reader of whole numbers within bounds."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError("it is a whole number") from None
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise ValueError(f"it lies between {low} and {high}")
+        return number
+
+    return read

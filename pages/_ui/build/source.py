@@ -1,0 +1,97 @@
+"""A kernel's source, PTX and SASS, in tabs that are made only when they are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from fusescope.core.errors import BuildError
+from fusescope.core.sources import families
+from fusescope.kernels import inspect
+from pages._ui.app import url
+from pages._ui.build.page import known_archs
+
+_MOST = 200_000
+"""Characters shown of a listing; the download has all of it."""
+_WHAT = ("Source", "PTX", "SASS")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The kernel under the sliders and in the tabs; arch is "" for a CPU kernel."""
+
+    family: str
+    name: str
+    arch: str
+    idea: str
+
+
+def choose(state: url.State) -> Kernel:
+    """Family, kernel and architecture in a row."""
+    st.subheader("One kernel", anchor=False)
+    known = families()
+    a, b, c = st.columns([1, 2, 1])
+    first = "attention" if "attention" in known else next(iter(known))
+    with a:
+        family = st.selectbox("family", list(known), key=state.seed("of", first, url.one_of(list(known))))
+        state.keep("of", family, first)
+    names = [v.name for v in known[family].variants]
+    with b:
+        key = state.seed("kernel", names[0])
+        if st.session_state[key] not in names:
+            if state.opened and "kernel" in state.query:
+                state.problems.append(
+                    f"In the URL, kernel={st.session_state[key][:60]} is none of {family}: {', '.join(names)}."
+                )
+            st.session_state[key] = names[0]
+        name = st.selectbox("kernel", names, key=key)
+        state.keep("kernel", name, names[0])
+    variant = known[family].variant(name)
+    arch = ""
+    if variant.device == "cuda":
+        archs = [x for x in known_archs() if x in variant.archs] or list(variant.archs)
+        with c:
+            key = state.seed("arch", archs[-1])
+            if st.session_state[key] not in archs:
+                st.session_state[key] = archs[-1]
+            arch = st.selectbox("architecture", archs, key=key)
+            state.keep("arch", arch, archs[-1])
+    st.caption(variant.idea)
+    return Kernel(family, name, arch, variant.idea)
+
+
+def draw(state: url.State, kernel: Kernel) -> None:
+    """The listing that is looked at, with its download."""
+    options = list(_WHAT if kernel.arch else _WHAT[:1])
+    key = state.seed("listing", "Source", url.one_of(_WHAT))
+    if st.session_state[key] not in options:
+        st.session_state[key] = "Source"
+    what = st.segmented_control("Listing", options, key=key, label_visibility="collapsed", required=True)
+    state.keep("listing", what, "Source")
+    try:
+        with st.spinner(f"{what} of {kernel.name}", show_time=True):
+            text = _listing(what, kernel)
+    except BuildError as error:
+        st.error(str(error))
+        return
+    suffix = {"Source": "cu" if kernel.arch else "cpp", "PTX": "ptx", "SASS": "sass"}[what]
+    st.code(text[:_MOST], language="cpp" if what == "Source" else "nasm", line_numbers=True, height=480)
+    if len(text) > _MOST:
+        st.caption(
+            f"The first {_MOST:,} of {len(text):,} characters; the download has all.".replace(",", " ")
+        )
+    st.download_button(
+        f"Download {what}",
+        data=text,
+        file_name=f"{kernel.family}-{kernel.name}{'-' + kernel.arch if what != 'Source' else ''}.{suffix}",
+        on_click="ignore",
+        type="tertiary",
+        key=f"build/download/{what}",
+    )
+
+
+def _listing(what: str, kernel: Kernel) -> str:
+    if what == "Source":
+        return inspect.source(kernel.family, kernel.name)
+    return (inspect.ptx if what == "PTX" else inspect.sass)(kernel.family, kernel.name, kernel.arch)

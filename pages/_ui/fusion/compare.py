@@ -1,0 +1,83 @@
+"""Strategies of search replayed on a recorded traverse: how soon each comes near the best there is. Nothing
+is measured."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.charts.fusion import progress
+from fusescope.search.learning import explore
+from fusescope.search.scheme.setting import Setting
+from pages._ui.app import background, cached_chart, style, url
+from pages._ui.fusion import runs
+from pages._ui.widgets import elements
+
+_FEWEST = 40  # schemes: a search among fewer says nothing
+
+
+def draw(state: url.State, setting: Setting) -> None:
+    """Folded away until asked for."""
+    with st.expander(
+        "Compare strategies on schemes already measured", expanded=bool(state.query.get("replay"))
+    ):
+        run = runs.choose(state, "replay", "truth", ("traverse",), setting, largest=True)
+        if run is None:
+            st.caption("There is no traverse yet whose times could be the truth.")
+            return
+        truth = runs.known_pairs(run.id)
+        if len(truth) < _FEWEST:
+            st.caption(f"{len(truth)} schemes are too few to compare searches on; it takes {_FEWEST}.")
+            return
+        a, b, c = st.columns([3, 1, 1], vertical_alignment="bottom")
+        chosen = a.multiselect(
+            "strategies",
+            list(explore.STRATEGIES),
+            ["guided", "evolutionary", "random"],
+            key="fusion/replayed",
+        )
+        most = b.number_input(
+            "evaluations",
+            2,
+            len(truth),
+            min(len(truth), max(20, len(truth) // 10)),
+            key=f"fusion/replay_most/{run.id}",
+        )
+        seed = c.number_input("seed", 0, 10_000, key=state.seed("seed", 0, url.whole(0, 10_000)))
+        mark = (run.id, len(truth), tuple(chosen), most, seed)
+        if st.button("Replay", key="fusion/replay_go", disabled=not chosen):
+            st.session_state["fusion/replay_mark"] = mark
+        if st.session_state.get("fusion/replay_mark") != mark:
+            return
+        tracks = background.result(
+            ("replay", *mark),
+            "searching among the recorded times",
+            lambda say: _tracks(truth, chosen, most, seed, say),
+        )
+        if tracks is None:
+            return
+        theme, words = style.theme(), runs.setting_words(run)
+        best = min(truth.values())
+        fig = cached_chart.once(
+            ("replayed", *mark, theme),
+            lambda: progress.best_so_far(tracks, {}, f"replayed: {words}", theme, best),
+        )
+        elements.chart(fig, f"{run.id}-replay", lambda: _table(tracks))
+
+
+def _tracks(
+    truth: dict[str, float], strategies: list[str], most: int, seed: int, say: background.Say
+) -> dict[str, list[tuple[int, float, float]]]:
+    """(number, ms, best so far) of every evaluation, by strategy."""
+    found = {}
+    for number, name in enumerate(strategies):
+        say(number, len(strategies))
+        found[name] = [
+            (s.number, s.ms, s.best_ms) for s in explore.replay(truth, name, evaluations=most, seed=seed)
+        ]
+    return found
+
+
+def _table(tracks: dict[str, list[tuple[int, float, float]]]) -> pd.DataFrame:
+    rows = [(name, *step) for name, steps in tracks.items() for step in steps]
+    return pd.DataFrame(rows, columns=["strategy", "evaluation", "ms", "best ms"])

@@ -1,0 +1,33 @@
+"""A traverse or a search on the Runs page: its schemes, and the way to the page that shows all of it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fusescope.core.records import Record, Run
+from fusescope.search import sessions
+from fusescope.search.scheme.setting import of_spec
+from pages._ui.fusion import runs, search, sweep
+
+KINDS = runs.KINDS
+
+
+def button(run: Run) -> None:
+    """Open the run where it is drawn in full, with its layer in the form."""
+    if st.button("Open in Fusion", key="run/open"):
+        setting = of_spec(run.spec)
+        query = {k: str(v) for k, v in setting.spec().items() if k != "device"}
+        st.switch_page(
+            "pages/fusion.py", query_params=query | {"part": run.kind.capitalize(), run.kind: run.id}
+        )
+
+
+def draw(run: Run) -> None:
+    """The charts of the Fusion page, as long as nothing is being measured."""
+    if not run.live:
+        (sweep.schemes if run.kind == "traverse" else search.found)(run, here=False)
+
+
+def records(run: Run) -> list[Record]:
+    """Of the run and the sittings before it."""
+    return sessions.records(run.id)

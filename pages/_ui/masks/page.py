@@ -1,0 +1,247 @@
+"""The Masks page: what a mask looks like, and beside it another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from fusescope import masks
+from fusescope.charts import numbers
+from fusescope.charts.masks import picture as mask_picture
+from fusescope.charts.masks import thumbnail as small
+from pages._ui.app import style, url
+from pages._ui.masks import picker, stats, upload, views
+
+_SEQS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_START = "sliding_window"
+_THUMB = 40  # pixels of a gallery picture
+_GALLERY_SEQ = 256
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is looked at: the masks (one or two texts) on seq_q × seq_k."""
+
+    texts: tuple[str, ...]
+    seq_q: int
+    seq_k: int
+
+
+def form(state: url.State) -> Choice | None:
+    """Sizes and masks; None while no mask is chosen."""
+    seq_q = _size(state, "seq", "queries", 4096)
+    equal = st.toggle("as many keys as queries", key=state.seed("square", "seq_k" not in state.query))
+    seq_k = seq_q if equal else _size(state, "seq_k", "keys", seq_q)
+    if not equal:
+        state.keep("seq_k", seq_k)
+    first = picker.choose(state, "mask", "mask", seq_k, _START)
+    second = picker.choose(state, "with", "beside it", seq_k, picker.NONE)
+    with st.expander("Upload a matrix"):
+        upload.draw(picker.take_file)
+    if first is None:
+        return None
+    own = stats.shape(first, stats.stamp(first))
+    if own and own != (seq_q, seq_k):
+        st.caption(f"The file is {own[0]:,} queries × {own[1]:,} keys; these sizes are used.")
+        seq_q, seq_k = own
+    stats.check(seq_q, seq_k)
+    return Choice((first, second) if second else (first,), seq_q, seq_k)
+
+
+def gallery() -> None:
+    """Every mask with its defaults as a small picture, and a button that takes it."""
+    with st.container(horizontal=True, gap="xsmall", key="gallery"):
+        for name in masks.names():
+            with st.container(width=86, gap="small", horizontal_alignment="center"):
+                st.image(_thumb(name, style.theme()), width=60)
+                st.button(
+                    name.replace("_", " "),
+                    key=f"gallery/{name}",
+                    type="tertiary",
+                    on_click=picker.pick,
+                    args=(name,),
+                    help=masks.definition(name).DESCRIPTION,
+                )
+
+
+def pictures(state: url.State, choice: Choice) -> None:
+    """One or two large pictures of the same region with their figures; drawing a box zooms in until pixels
+    are elements."""
+    region = _region(state, choice)
+    single = len(choice.texts) == 1
+    with st.container(horizontal=True, gap="medium"):
+        for number, text in enumerate(choice.texts):
+            shares, rows, keys = stats.pixels(text, choice.seq_q, choice.seq_k, region, stats.stamp(text))
+            fig = mask_picture.picture(shares, rows, keys, title(text), style.theme())
+            key = f"masks/picture/{number}/{region}"
+            with st.container(width=480 if single else 385):
+                st.plotly_chart(
+                    fig,
+                    theme=None,
+                    key=key,
+                    on_select=partial(_zoom, key, choice),
+                    selection_mode="box",
+                    width="stretch",
+                    config={"displaylogo": False, "modeBarButtons": [["toImage", "select2d"]]},
+                )
+                if not single:
+                    facts(text, choice)
+            if single:
+                with st.container(width=290):
+                    facts(text, choice)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if region:
+            st.button("Whole mask", on_click=_look, args=(None,), key="masks/whole")
+            st.button("Zoom out", on_click=_look, args=(_wider(region, choice),), key="masks/wider")
+        st.caption(
+            f"Draw a box on a picture to zoom in; up to {mask_picture.PIXELS} elements a side each pixel is one element."
+        )
+
+
+def facts(text: str, choice: Choice) -> None:
+    """The figures everybody asks for first."""
+    known = stats.of(text, choice.seq_q, choice.seq_k, stats.stamp(text))
+    rows, cut = known["row_counts"], known["sides"][64]
+    left, right = st.columns(2)
+    left.metric("elements kept", numbers.percent(known["density"]))
+    right.metric(
+        "ideal speed-up",
+        numbers.ratio(1 / known["density"]) if known["kept"] else numbers.NA,
+        help="1 / density"
+        if known["kept"]
+        else "n/a: the mask keeps no element, so there is nothing to speed up",
+    )
+    lines = [
+        ("kept", f"{known['kept']:,} of {known['elements']:,}"),
+        ("live keys a query", f"{numbers.three(float(rows.mean()))} ({rows.min():,} to {rows.max():,})"),
+        ("queries without a key", f"{int(np.count_nonzero(rows == 0)):,}"),
+        (
+            "live tiles of 64 × 64",
+            f"{numbers.percent(cut['live_share'])}: {cut['full']:,} full, {cut['partial']:,} partial",
+        ),
+    ]
+    if known["sequences"]:
+        lines.append(("sequences", f"{known['sequences']}; the picture is of the first"))
+    cells = "".join(
+        f"<tr><td class='fs-muted' style='padding-right:1rem'>{k}</td><td>{v}</td></tr>" for k, v in lines
+    )
+    st.html(f"<table class='fs-small'>{cells}</table>")
+    st.code(known["resolved"], language=None, wrap_lines=True)
+
+
+def answer(state: url.State, choice: Choice) -> None:
+    """Everything right of the form."""
+    pictures(state, choice)
+    view = st.segmented_control(
+        "view",
+        views.NAMES,
+        key=state.seed("view", views.NAMES[0], url.one_of(views.NAMES)),
+        label_visibility="collapsed",
+        required=True,
+    )
+    state.keep("view", view, views.NAMES[0])
+    look = views.Look(
+        choice.texts,
+        choice.seq_q,
+        choice.seq_k,
+        f"{choice.seq_q:,} queries × {choice.seq_k:,} keys",
+        style.theme(),
+    )
+    views.draw(view, state, look)
+
+
+def title(text: str) -> str:
+    """A mask as a short heading."""
+    name = text.removeprefix("file:").rpartition("/")[2] if text.startswith("file:") else text
+    return name if len(name) <= 44 else name[:43] + "…"
+
+
+def _size(state: url.State, name: str, label: str, default: int) -> int:
+    key = state.seed(name, default, url.whole(1, 1 << 17))
+    options = sorted({*_SEQS, st.session_state[key]})
+    st.session_state[f"{key}/slider"] = st.session_state[key]
+    left, right = st.columns([5, 3], vertical_alignment="bottom", gap="small", wrap=False)
+    with left:
+        st.select_slider(label, options, key=f"{key}/slider", on_change=_copy, args=(f"{key}/slider", key))
+    with right:
+        value = st.number_input(label, 1, 1 << 17, step=1, key=key, label_visibility="collapsed")
+    if name != "seq_k":
+        state.keep(name, value, default)
+    return value
+
+
+def _region(state: url.State, choice: Choice) -> tuple[int, int, int, int] | None:
+    """The part that is looked at, from the URL or the last box; None for everything."""
+    key = state.seed("region", "", _read_region)
+    text = st.session_state[key]
+    if not text:
+        return None
+    top, bottom, left, right = map(int, text.split("-"))
+    if bottom > choice.seq_q or right > choice.seq_k:
+        st.session_state[key] = ""
+        return None
+    state.keep("region", text)
+    return top, bottom, left, right
+
+
+def _read_region(text: str) -> str:
+    try:
+        top, bottom, left, right = (int(part) for part in text.split("-"))
+        if not (0 <= top < bottom and 0 <= left < right):
+            raise ValueError
+    except ValueError:
+        raise ValueError("a region is first query-last-first key-last, such as 0-64-128-192") from None
+    return f"{top}-{bottom}-{left}-{right}"
+
+
+def _zoom(key: str, choice: Choice) -> None:
+    """A box was drawn on the picture of that key (a callback)."""
+    box = _box(st.session_state.get(key), choice)
+    if box:
+        _look(box)
+
+
+def _box(event, choice: Choice) -> tuple[int, int, int, int] | None:
+    """The box that was drawn, in whole elements and at least eight a side; None for none."""
+    boxes = (event or {}).get("selection", {}).get("box") or []
+    if not boxes:
+        return None
+    sides = []
+    for name, size in (("y", choice.seq_q), ("x", choice.seq_k)):
+        low, high = sorted(float(v) for v in boxes[0][name])
+        first = min(max(0, round(low + 0.5)), size - 1)
+        last = min(size, max(round(high + 0.5), first + 8))
+        sides += [max(0, min(first, last - 8)), last]
+    return tuple(sides)
+
+
+def _wider(region, choice: Choice):
+    top, bottom, left, right = region
+    sides = []
+    for first, last, size in ((top, bottom, choice.seq_q), (left, right, choice.seq_k)):
+        length = last - first
+        sides += [max(0, first - length // 2), min(size, last + length // 2 + 1)]
+    return None if sides == [0, choice.seq_q, 0, choice.seq_k] else tuple(sides)
+
+
+def _look(region) -> None:
+    st.session_state["masks/region"] = "-".join(map(str, region)) if region else ""
+
+
+def _copy(source: str, target: str) -> None:
+    st.session_state[target] = st.session_state[source]
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _thumb(name: str, theme: str) -> np.ndarray:
+    """RGB picture (uint8) of a mask with its defaults; a few lengths where it needs some."""
+    given = {p.name: [_GALLERY_SEQ * 6 // 10] for p in masks.definition(name).PARAMETERS if p.default is None}
+    kept = masks.load(name, **given).dense(_GALLERY_SEQ)
+    shares = small.shrink(kept[0] if kept.ndim == 3 else kept, _THUMB)[..., None]
+    paper = np.array([0xE4, 0xE7, 0xEB] if theme == "light" else [0x33, 0x3A, 0x45])
+    ink = np.array([0x00, 0x72, 0xB2])
+    picture = (paper + (ink - paper) * np.sqrt(shares)).astype(np.uint8)
+    return picture.repeat(4, axis=0).repeat(4, axis=1)

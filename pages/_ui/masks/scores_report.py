@@ -1,0 +1,196 @@
+"""What a look at attention scores found: by layer and head, one head in detail, tiles that could be skipped,
+and padding."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.charts import numbers, template
+from fusescope.charts.masks import scores
+from fusescope.core.records import Run
+from pages._ui.app import cached_chart, style, url
+from pages._ui.widgets import elements
+
+_QUANTITIES = ("below the threshold (%)", "exact zeros (%)", "entropy (bits)", "tiles skipped (%)")
+
+
+def draw(state: url.State, run: Run, report: dict[str, Any]) -> None:
+    """Everything under the report's name."""
+    case = report["case"]
+    subtitle = f"{run.device_name} · {report['model']}, {report['dtype']}, mask {case['mask']} · {template.date(run.finished)}"
+    theme, layers = style.theme(), report["layers"]
+    everything = [h for layer in layers for h in layer["heads"]]
+    thresholds = report["thresholds"]
+    words = [f"{t:.0e}".replace("e-0", "e-") for t in thresholds]
+    a, b = st.columns(2)
+    at = words.index(a.selectbox("threshold", words, key=_seed(state, "s_at", words[2], words)))
+    quantity = b.selectbox(
+        "in each cell", _QUANTITIES, key=_seed(state, "s_cell", _QUANTITIES[0], _QUANTITIES)
+    )
+    state.keep("s_at", words[at], words[2])
+    state.keep("s_cell", quantity, _QUANTITIES[0])
+    _figures(report, everything, at)
+    values = [[_value(h, quantity, at) for h in layer["heads"]] for layer in layers]
+    title = f"{quantity.capitalize()}" + (
+        f", {words[at]}" if quantity != _QUANTITIES[1] and quantity != _QUANTITIES[2] else ""
+    )
+    fig = cached_chart.once(
+        ("cells", run.id, quantity, at, theme), lambda: scores.cells(layers, values, title, subtitle, theme)
+    )
+    elements.chart(fig, f"{run.id}-heads", lambda: table(report))
+    _skipping(run, report, everything, subtitle, theme)
+    _one_head(state, run, report, subtitle, theme)
+    with st.expander("All layers and heads as a table"):
+        elements.table(table(report), f"{run.id}-scores", height=340)
+
+
+def table(report: dict[str, Any]) -> pd.DataFrame:
+    """A row a layer and head: shares in per cent of the kept elements."""
+    lines = []
+    for i, layer in enumerate(report["layers"]):
+        for number, h in enumerate(layer["heads"]):
+            live = h["live"] or 1
+            line = {
+                "layer": i,
+                "attention": layer["name"],
+                "head": number,
+                "kept": h["live"],
+                "exact zeros (%)": 100 * h["zeros"] / live,
+            }
+            line |= {
+                f"below {t:g} (%)": 100 * n / live
+                for t, n in zip(report["thresholds"], h["below"], strict=True)
+            }
+            line |= {"entropy (bits)": h["entropy"], "even (bits)": h["most_bits"]}
+            line |= {
+                f"tiles below {t:g} (%)": 100 * _share(s)
+                for t, s in zip(report["thresholds"], h["skip"], strict=True)
+            }
+            lines.append(
+                line
+                | {
+                    f"error at {t:g}": s["error"]
+                    for t, s in zip(report["thresholds"], h["skip"], strict=True)
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def _figures(report: dict[str, Any], everything: list[dict], at: int) -> None:
+    live = sum(h["live"] for h in everything) or 1
+    skipped = sum(h["skip"][at]["skipped"] for h in everything) / max(
+        1, sum(h["skip"][at]["tiles"] for h in everything)
+    )
+    keys = statistics.fmean(2 ** h["entropy"] for h in everything)
+    shown = (
+        (
+            "below the threshold",
+            numbers.percent(sum(h["below"][at] for h in everything) / live),
+            "of the elements that the mask keeps",
+        ),
+        (
+            "exactly zero",
+            numbers.percent(sum(h["zeros"] for h in everything) / live),
+            f"in {report['dtype']}",
+        ),
+        (
+            "keys that count",
+            numbers.three(keys),
+            "2 to the entropy, mean over heads: over how many keys an even attention of that entropy spreads",
+        ),
+        (
+            "tiles skippable",
+            numbers.percent(skipped),
+            f"of the live tiles of {report['tile']} × {report['tile']}, all heads",
+        ),
+    )
+    with st.container(horizontal=True, gap="large"):
+        for label, value, help_text in shown:
+            st.metric(label, value, help=help_text, width="content")
+    waste = report["padding"]
+    if waste["tokens"]:
+        st.caption(
+            f"Padding to {report['case']['seq']} wastes {numbers.percent(waste['tokens'])} of the tokens, hence of all products with weights, and "
+            f"{numbers.percent(waste['scores'])} of the score elements; none of it is counted above."
+        )
+    else:
+        st.caption("No sequence of this batch is padded, so padding wastes nothing.")
+
+
+def _skipping(run: Run, report: dict[str, Any], everything: list[dict], subtitle: str, theme: str) -> None:
+    columns = list(zip(*(h["skip"] for h in everything), strict=True))
+    skipped = [sum(s["skipped"] for s in c) / max(1, sum(s["tiles"] for s in c)) for c in columns]
+    worst, typical = (
+        [max(s["error"] for s in c) for c in columns],
+        [statistics.median(s["error"] for s in c) for c in columns],
+    )
+    lost = [sum(s["lost"] for s in c) for c in columns]
+    words = f"{subtitle} · tiles of {report['tile']}"
+    fig = cached_chart.once(
+        ("skip", run.id, theme),
+        lambda: scores.skipping(report["thresholds"], skipped, worst, typical, words, theme),
+    )
+    data = {
+        "threshold": report["thresholds"],
+        "tiles skipped (%)": [100 * s for s in skipped],
+        "worst error": worst,
+        "median error": typical,
+        "queries without a key": lost,
+    }
+    elements.chart(fig, f"{run.id}-skipping", pd.DataFrame(data))
+    elements.note(
+        "The error is that of a head's output, ‖out' − out‖₂ / ‖out‖₂, the keys that are left sharing the whole weight. A calculation from "
+        "these probabilities: a kernel would have to know them beforehand."
+    )
+
+
+def _one_head(state: url.State, run: Run, report: dict[str, Any], subtitle: str, theme: str) -> None:
+    names = [layer["name"] for layer in report["layers"]]
+    a, b = st.columns([3, 1])
+    name = a.selectbox("attention", names, key=_seed(state, "s_layer", names[0], names))
+    layer = report["layers"][names.index(name)]
+    heads = [str(i) for i in range(len(layer["heads"]))]
+    number = int(b.selectbox("head", heads, key=_seed(state, "s_head", "0", heads)))
+    state.keep("s_layer", name, names[0])
+    state.keep("s_head", str(number), "0")
+    h, title = layer["heads"][number], f"head {number}"
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=385):
+            fig = scores.picture(
+                h["heat"], layer["shape"], layer["side"], f"Probabilities of {title}", subtitle, theme
+            )
+            elements.chart(fig, f"{run.id}-heat-{name}-{number}")
+        with st.container(width=385):
+            counts = pd.DataFrame(
+                {"from": report["bins"][:-1], "to": report["bins"][1:], "elements": h["histogram"]}
+            )
+            fig = scores.histogram(
+                h["histogram"], h["zeros"], report["bins"], f"Sizes in {title}", subtitle, theme
+            )
+            elements.chart(fig, f"{run.id}-sizes-{name}-{number}", counts)
+            st.caption(
+                f"Entropy {numbers.three(h['entropy'])} bits of at most {numbers.three(h['most_bits'])}. The picture is of the first sequence."
+            )
+
+
+def _value(h: dict, quantity: str, at: int) -> float:
+    live = h["live"] or 1
+    return (100 * h["below"][at] / live, 100 * h["zeros"] / live, h["entropy"], 100 * _share(h["skip"][at]))[
+        _QUANTITIES.index(quantity)
+    ]
+
+
+def _share(entry: dict) -> float:
+    return entry["skipped"] / entry["tiles"] if entry["tiles"] else 0.0
+
+
+def _seed(state: url.State, name: str, default: str, options) -> str:
+    """The key of a choice among options that depend on the report."""
+    key = state.seed(name, default)
+    if st.session_state[key] not in options:
+        st.session_state[key] = default
+    return key

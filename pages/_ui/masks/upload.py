@@ -1,0 +1,80 @@
+"""Uploading a boolean matrix: checked, then kept as a .npy file beside the runs, so that file:… names it
+everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from fusescope import masks
+from fusescope.core import paths
+
+TYPES = ("npy", "npz", "csv", "mtx")
+MOST_MIB = 300
+"""Largest file that is taken: a 16384 × 16384 .npy has 256 MiB."""
+
+
+def folder() -> Path:
+    """Where uploaded masks are kept."""
+    return paths.profiles() / "masks"
+
+
+def saved() -> list[str]:
+    """Paths of the masks uploaded so far, newest first."""
+    found = [f for f in folder().glob("*.npy") if f.is_file()] if folder().is_dir() else []
+    return [str(f) for f in sorted(found, key=lambda f: -f.stat().st_mtime_ns)]
+
+
+def draw(take: Callable[[str], None]) -> None:
+    """The uploader; of a good file ``take(path)`` is offered, a wrong one gets one sentence."""
+    file = st.file_uploader(
+        "Upload a boolean matrix",
+        type=TYPES,
+        max_upload_size=MOST_MIB,
+        key="masks/upload",
+        help="True or 1 = keep. .npy and .npz without pickled objects, .csv of 0 and 1, .mtx (Matrix Market)",
+    )
+    if file is None:
+        return
+    if st.session_state.get("masks/uploaded") == file.file_id:
+        return
+    try:
+        path = keep(file.name, file.getbuffer())
+    except (ValueError, OSError) as error:
+        st.session_state.pop("masks/uploaded", None)
+        st.error(str(error).replace("file:", ""))
+        return
+    st.session_state["masks/uploaded"] = file.file_id
+    st.button(f"Look at {path.name}", type="primary", on_click=take, args=(str(path),))
+
+
+def keep(name: str, data) -> Path:
+    """Check the bytes of a file by its ending and keep the matrix as .npy; the same content gives the same
+    file. ValueError else."""
+    ending = Path(name).suffix.lower()
+    if ending.lstrip(".") not in TYPES:
+        raise ValueError(f"{name} is none of {', '.join('.' + t for t in TYPES)}")
+    if len(data) > MOST_MIB << 20:
+        raise ValueError(f"{name} has {len(data) >> 20} MiB; at most {MOST_MIB} MiB are taken")
+    folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder(), prefix=".upload-") as work:
+        raw = Path(work) / f"upload{ending}"
+        raw.write_bytes(data)
+        try:
+            array = masks.from_file(str(raw)).array
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(raw), name)) from None
+        digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()[:8]
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name).stem)[:40].strip("._") or "mask"
+        target = folder() / f"{stem}-{digest}.npy"
+        if not target.is_file():
+            part = Path(work) / "part.npy"
+            np.save(part, array)
+            part.replace(target)
+    return target

@@ -1,0 +1,196 @@
+"""The views of the Masks page under the pictures: tiles, balance, storage, and what was gained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.analysis import hardware, waves
+from fusescope.charts import numbers
+from fusescope.charts.masks import balance, storage, tiles
+from pages._ui.app import url
+from pages._ui.masks import gain, scores, stats
+from pages._ui.masks.stats import SIDES
+from pages._ui.widgets import elements
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a view draws from: one or two masks on seq_q × seq_k."""
+
+    texts: tuple[str, ...]
+    seq_q: int
+    seq_k: int
+    subtitle: str
+    theme: str
+
+    def known(self) -> dict[str, dict]:
+        """Mask → its figures (masks_stats.of)."""
+        return {t: stats.of(t, self.seq_q, self.seq_k, stats.stamp(t)) for t in self.texts}
+
+    def name(self, view: str) -> str:
+        """The file name of what the view saves."""
+        return f"mask-{view}-{self.seq_q}x{self.seq_k}"
+
+
+def draw(view: str, state: url.State, look: Look) -> None:
+    """Draw the view of that name."""
+    _VIEWS[view](state, look)
+
+
+def side(state: url.State) -> int:
+    """The tile's side that a view is about."""
+    key = state.seed("tile", 64, lambda text: int(url.one_of([str(s) for s in SIDES])(text)))
+    value = st.segmented_control("side of a tile", SIDES, key=key, required=True)
+    state.keep("tile", value, 64)
+    return value
+
+
+def _tiles(state: url.State, look: Look) -> None:
+    known, rows = look.known(), []
+    for text, about in known.items():
+        for s, cut in about["sides"].items():
+            rows.append(
+                {
+                    "mask": text,
+                    "tile": s,
+                    "tiles": cut["total"],
+                    "live": cut["live"],
+                    "full": cut["full"],
+                    "partial": cut["partial"],
+                    "live (%)": 100 * cut["live_share"],
+                    "in live tiles (%)": 100 * cut["executed"] / about["elements"],
+                    "work / kept (×)": cut["executed"] / about["kept"] if about["kept"] else None,
+                }
+            )
+    data = pd.DataFrame(rows)
+    data["work / kept (×)"] = data["work / kept (×)"].astype(float)
+    shown = data if len(known) > 1 else data.drop(columns="mask")
+    shares = {t: [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()}
+    densities = {t: k["density"] for t, k in known.items()}
+    elements.chart(tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
+    elements.table(shown, look.name("tiles"), data, why={"work / kept (×)": "the mask keeps no element"})
+    elements.note(
+        "In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles need no bitmap."
+    )
+
+
+def _balance(state: url.State, look: Look) -> None:
+    known = look.known()
+    tile = side(state)
+    rows = {t: k["row_counts"] for t, k in known.items()}
+    tile_rows = {t: k["sides"][tile]["per_row"] for t, k in known.items()}
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width=385):
+            table = pd.concat(
+                [pd.DataFrame({"mask": t, "row": range(len(v)), "live keys": v}) for t, v in rows.items()]
+            )
+            elements.chart(
+                balance.along(rows, "live keys of a query", 1, look.subtitle, look.theme),
+                look.name("keys"),
+                table,
+            )
+        with st.container(width=385):
+            table = pd.concat(
+                [
+                    pd.DataFrame({"mask": t, "tile row": range(len(v)), "live": v})
+                    for t, v in tile_rows.items()
+                ]
+            )
+            fig = balance.along(tile_rows, f"live tiles of {tile} queries", tile, look.subtitle, look.theme)
+            elements.chart(fig, look.name("tile-rows"), table)
+    _waves(state, look, tile, rows, tile_rows)
+
+
+def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
+    """What the imbalance costs where one block works through one tile row."""
+    names = [p.name for p in hardware.known() if p.name in waves.SMS]
+    a, b, c = st.columns(3)
+    gpu = a.selectbox("GPU", names, key=state.seed("gpu", "H200 SXM", url.one_of(names)))
+    places = b.number_input(
+        "blocks a multiprocessor holds", 1, 32, key=state.seed("blocks", 2, url.whole(1, 32))
+    )
+    heads = c.number_input(
+        "heads, all sequences together", 1, 4096, key=state.seed("heads", 12, url.whole(1, 4096))
+    )
+    for name, value, default in (("gpu", gpu, "H200 SXM"), ("blocks", places, 2), ("heads", heads, 12)):
+        state.keep(name, value, default)
+    lines = []
+    for text, lengths in tile_rows.items():
+        one = [int(n) for n in lengths]
+        for order, blocks in (
+            ("first row first", one * heads),
+            ("last row first", one[::-1] * heads),
+            ("longest first", sorted(one * heads, reverse=True)),
+        ):
+            plan = waves.schedule(blocks, waves.SMS[gpu] * places)
+            keys = rows[text]
+            lines.append(
+                {
+                    "mask": text,
+                    "order of blocks": order,
+                    "waves": plan.waves,
+                    "least": plan.even,
+                    "with waiting": plan.makespan,
+                    "busy (%)": 100 * plan.busy,
+                    "tile rows max/mean": max(one) * len(one) / max(1, sum(one)),
+                    "queries max/mean": float(keys.max() / keys.mean()) if keys.any() else 0.0,
+                }
+            )
+    data = pd.DataFrame(lines)
+    elements.table(data if len(tile_rows) > 1 else data.drop(columns="mask"), look.name("waves"), data)
+    elements.note(
+        f"A block a row of {tile}-tiles and head, as long as its live tiles, handed out to {waves.SMS[gpu]} multiprocessors × {places} "
+        "as places fall free: a calculation, not a measurement. Least and with waiting in tiles one after another; busy: the share of that time in which places work."
+    )
+
+
+def _storage(state: url.State, look: Look) -> None:
+    known = look.known()
+    tile = side(state)
+    sizes = {t: k["sides"][tile]["storage"] for t, k in known.items()}
+    lines = []
+    for text, about in known.items():
+        cut = about["sides"][tile]
+        for form, count in cut["storage"].items():
+            dense, bits = (cut["break_even"][against].get(form) for against in ("dense", "bitmap"))
+            lines.append(
+                {
+                    "mask": text,
+                    "format": form,
+                    "bytes": count,
+                    "size": numbers.size(count),
+                    "of dense (%)": 100 * count / cut["storage"]["dense"],
+                    "below dense up to": _share(form, dense),
+                    "below bitmap up to": _share(form, bits),
+                    "now": numbers.percent(
+                        cut["live_share"] if form in ("bsr", "tiles") else about["density"]
+                    ),
+                }
+            )
+    data = pd.DataFrame(lines)
+    elements.chart(storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
+    elements.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data)
+    elements.note(
+        "The pattern only, no values; indices of 32 bits (64 from 2^31 elements on). BSR keeps its tiles as bytes; tiles is the list with a "
+        "flag a tile and a bitmap for the partial ones. Their break-even counts every live tile as partial."
+    )
+
+
+def _share(form: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    of = "tiles live" if form in ("bsr", "tiles") else "kept"
+    return f"{numbers.percent(value)} {of}" if value else "never"
+
+
+_VIEWS = {
+    "Tiles": _tiles,
+    "Balance": _balance,
+    "Storage": _storage,
+    "Speed-up": gain.draw,
+    "Scores": scores.draw,
+}
+NAMES = list(_VIEWS)

@@ -1,0 +1,44 @@
+"""Runs about a model on the Runs page: their answer in short, and the way to the page that shows all of
+it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fusescope.core.records import Run
+from pages._ui.answer import answer, runs
+from pages._ui.models import page as models
+from pages._ui.models import views
+
+KINDS = ("model", "accuracy", "scores")
+
+
+def button(run: Run) -> None:
+    """Open the run where it is drawn in full."""
+    page, query = _place(run)
+    if st.button(f"Open in {page.capitalize()}", key="run/open"):
+        st.switch_page(f"pages/{page}.py", query_params=query)
+
+
+def draw(run: Run) -> None:
+    """The bars of a comparison; of the others their last word stands under the heading already."""
+    records = runs.records(run.id) if run.kind == "model" else []
+    if records and not run.live:
+        look = models.look(run, records, None)
+        answer.headline(look)
+        views.remarks(look)
+
+
+def _place(run: Run) -> tuple[str, dict[str, str]]:
+    model = str(run.spec.get("model") or str(run.spec.get("op", "")).removeprefix("model:"))
+    if run.kind == "scores":
+        return "masks", {"view": "Scores", "s_model": model, "s_run": run.id}
+    if run.kind == "accuracy":
+        return "models", {"model": model, "view": "Accuracy", "judged": run.id}
+    query = {"model": model, "run": run.id} | {
+        k: str(run.spec[k]) for k in ("dtype", "baseline", "cache", "checkpoint") if run.spec.get(k)
+    }
+    cases = [dict(c) for c in run.spec.get("cases") or ()]
+    if len(cases) == 1:
+        query |= {k: str(v) for k, v in cases[0].items() if v is not None}
+    return "models", query

@@ -1,0 +1,1 @@
+"""The Profiler page."""

@@ -1,0 +1,135 @@
+"""What the Profiler page reads of runs: cached by what lies on disk, so that a redraw of a large trace costs
+little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.core import paths
+from fusescope.core.records import Run
+from fusescope.store import folder, library, profile, timeline
+
+KINDS = ("trace", "import", "ncu", "nsys")
+"""Job kinds that leave a profile."""
+TRACE = "artifacts/trace.json.gz"
+_EACH = 60  # of each kind, the newest, are offered
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A run with what it holds: ``tables`` by name; ``summary`` None where there is only telemetry, or a
+    trace without tables."""
+
+    run: Run
+    path: Path
+    summary: dict | None
+    tables: tuple[str, ...]
+    stamp: str
+
+    @property
+    def id(self) -> str:
+        return self.run.id
+
+    def has(self, *tables: str) -> bool:
+        return all(self.rows(t) for t in tables)
+
+    def rows(self, table: str) -> int:
+        """Rows of a table, 0 where it is not there."""
+        return count(str(self.path), table, self.stamp) if table in self.tables else 0
+
+    def name(self, view: str) -> str:
+        """The file name of what a view saves."""
+        return f"{self.run.id}-{view}"
+
+    @property
+    def trace(self) -> Path | None:
+        """The Chrome trace itself, where the run keeps it."""
+        return self.path / TRACE if (self.path / TRACE).is_file() else None
+
+
+def offered() -> list[str]:
+    """Ids of the runs that can be looked at, this machine's newest first, recorded ones last."""
+    home = paths.profiles()
+    stamps = [p.stat().st_mtime_ns if p.is_dir() else 0 for p in (home, home / ".live", home / "recorded")]
+    return _offered(str(home), tuple(stamps))
+
+
+@st.cache_data(ttl=20, max_entries=4, show_spinner=False)
+def _offered(home: str, stamps: tuple) -> list[str]:
+    found = [r for kind in KINDS for r in library.runs(kind=kind, limit=_EACH)[0]]
+    found = [r for r in found if r.live or r.status in ("done", "failed", "interrupted", "cancelled")]
+    found.sort(key=lambda r: (r.recorded, -(r.created or 0)))
+    return [r.id for r in found if r.live or _worth(library.find(r.id))]
+
+
+def _worth(path: Path) -> bool:
+    """Whether a run left anything to look at."""
+    there = path / "artifacts"
+    return any((there / f).is_file() for f in ("summary.json", "trace.json.gz", "telemetry.parquet"))
+
+
+def load(run_id: str) -> Profile:
+    """The run and what it holds. RunError: no such run, torn, or from a newer version."""
+    path = library.find(run_id)
+    summary = path / "artifacts" / "summary.json"
+    stamp = str(summary.stat().st_mtime_ns) if summary.is_file() else ""
+    return Profile(folder.read(path), path, profile.summary(path), tuple(profile.names(path)), stamp)
+
+
+@st.cache_data(max_entries=400, show_spinner=False)
+def count(path: str, table: str, stamp: str) -> int:
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(Path(path) / "artifacts" / f"{table}.parquet").num_rows
+
+
+@st.cache_data(max_entries=24, show_spinner=False)
+def small(path: str, table: str, stamp: str) -> pd.DataFrame:
+    """A whole table; for those that hold a row a name, not a row an event."""
+    return profile.table(Path(path), table)
+
+
+@st.cache_data(max_entries=24, show_spinner=False)
+def rows(path: str, table: str, stamp: str) -> list[dict]:
+    """The same as dicts."""
+    return profile.rows(Path(path), table)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def page(
+    path: str, table: str, order: str | None, descending: bool, text: str, limit: int, offset: int, stamp: str
+):
+    """One page of a table, and how many rows match."""
+    return profile.page(Path(path), table, order, descending, text, limit, offset)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def lanes(path: str, stamp: str) -> dict[str, dict]:
+    return timeline.lanes(Path(path))
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def events(path: str, lane: str, stamp: str) -> timeline.Events:
+    """The events of a lane, kept in this process: nobody changes them (16 bytes an event and copy)."""
+    return timeline.events(Path(path), lanes(path, stamp)[lane])
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def window(path: str, lane: str, begin: int, end: int, bins: int, few: int, stamp: str) -> dict:
+    return timeline.window(events(path, lane, stamp), begin, end, bins, few)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def tree(
+    path: str, by: tuple[str, ...], stamp: str, table: str = "kernels", time: str = "dur_ns"
+) -> list[dict]:
+    return timeline.tree(Path(path), by, table, time)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def columns(path: str, table: str, stamp: str) -> dict[str, str]:
+    return profile.columns(Path(path), table)

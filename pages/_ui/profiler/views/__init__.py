@@ -1,0 +1,1 @@
+"""The views of a profile, one file each."""

@@ -1,0 +1,48 @@
+"""The device while the job ran: clocks, power, temperature, use, and when it was throttled."""
+
+from __future__ import annotations
+
+import json
+
+import streamlit as st
+
+from fusescope.charts import numbers
+from fusescope.charts.profile import telemetry
+from pages._ui.app import style, url
+from pages._ui.profiler import sentences
+from pages._ui.profiler.data import Profile
+from pages._ui.widgets import elements
+from pages._ui.widgets.text import md
+
+
+def draw(state: url.State, found: Profile) -> None:
+    """Panels over time with throttle bands, and the figures of the recording."""
+    if not found.has("telemetry"):
+        sentences.lacks("telemetry", "Jobs that profile here record it; an imported file has none.")
+        return
+    data = sentences.frame(found, "telemetry")
+    file = found.path / "artifacts" / "telemetry.json"
+    facts = json.loads(file.read_text()) if file.is_file() else {}
+    columns = {c: data[c].astype(object).where(data[c].notna(), None).tolist() for c in data.columns}
+    figures = [
+        ("samples", f"{len(data):,}"),
+        ("samples a second", numbers.three(facts.get("hz"))),
+        ("throttled", sentences.share(facts.get("throttled"))),
+        ("from", {"nvml": "NVML", "process": "the process"}.get(str(facts.get("source")), numbers.NA)),
+    ]
+    for box, (label, value) in zip(st.columns(len(figures)), figures, strict=True):
+        box.metric(label, value)
+    elements.chart(
+        telemetry.panels(columns, sentences.subtitle(found), style.theme()), found.name("telemetry"), data
+    )
+    if facts.get("note"):
+        note = str(facts["note"])
+        st.caption(md(note[:1].upper() + note[1:]) + ".")
+    reasons = facts.get("reasons") or []
+    elements.note(
+        "Shaded: "
+        + ", ".join(md(str(r)) for r in reasons)
+        + ". Times measured then are those of a slower device."
+        if reasons
+        else "Shaded bands would mark throttling (power cap, slowdowns by heat or hardware)."
+    )

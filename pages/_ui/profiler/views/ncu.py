@@ -1,0 +1,80 @@
+"""What Nsight Compute measured: speed of light, stall reasons and advice, each launch joined to the
+trace's."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.charts.profile import ncu
+from pages._ui.app import style, url
+from pages._ui.profiler import join, sentences
+from pages._ui.profiler.data import Profile
+from pages._ui.widgets import elements
+from pages._ui.widgets.text import md
+
+_HOW = "Profile with the tool Nsight Compute, or import its .csv or .ncu-rep; for a trace, choose such a run of the same work to join with."
+
+
+def draw(state: url.State, found: Profile) -> None:
+    """Charts and tables of the report; of a trace, those of the report that it is joined with."""
+    trace, report = join.choose(state, found)
+    if report is None:
+        sentences.lacks("measurement of Nsight Compute", _HOW)
+        return
+    rows = sentences.rows(report, "ncu_kernels")
+    subtitle = sentences.subtitle(report)
+    data = table(trace, report, rows)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        elements.chart(ncu.speed_of_light(rows, subtitle, style.theme()), report.name("speed-of-light"), data)
+    with right:
+        stalls = sentences.rows(report, "ncu_stalls") if report.has("ncu_stalls") else []
+        names = {n: r["name"] for n, r in enumerate(rows)}
+        elements.chart(
+            ncu.stalls(stalls, names, subtitle, style.theme()),
+            report.name("stalls"),
+            pd.DataFrame(stalls) if stalls else None,
+        )
+    elements.table(data, report.name("ncu"), height=400, why=sentences.why("ncu_kernels"))
+    joined = data["trace time (µs)"].notna().sum() if "trace time (µs)" in data else 0
+    elements.note(
+        f"{joined} of {len(rows)} launches joined to the trace by name, grid, block and order. Times under Nsight Compute are no latencies; "
+        "those of the trace are of kernels that ran one after another undisturbed."
+        if trace is not None
+        else "Times under Nsight Compute are no latencies: launches are serialised, caches flushed, passes replayed."
+    )
+    if report.has("ncu_rules"):
+        with st.expander("What Nsight Compute advises"):
+            for r in sentences.rows(report, "ncu_rules")[:40]:
+                st.markdown(
+                    f"**{r['launch']}: {md(str(r.get('rule') or r.get('name') or ''))}** {md(str(r.get('says') or ''))}"
+                )
+
+
+def table(trace: Profile | None, report: Profile, rows: list[dict]) -> pd.DataFrame:
+    """A row a launch of the report, with its time in the trace where there is one; columns without a value
+    are left out."""
+    there = join.launches(str(trace.path), trace.stamp) if trace is not None else []
+    lines = []
+    for n, (r, at) in enumerate(zip(rows, join.partners(trace, report), strict=True)):
+        moved = [r.get(k) for k in ("read_bytes", "written_bytes")]
+        line = {"launch": n, "kernel": r["name"]}
+        if trace is not None:
+            line["trace time (µs)"] = there[at]["dur_ns"] / 1e3 if at is not None else None
+        line |= {"under ncu (µs)": _known(r.get("duration_ns"), 1e-3)}
+        line |= {f"{word} (%)": _known(r.get(k)) for k, (word, _) in ncu.UNITS.items()}
+        line |= {
+            "measured occupancy (%)": _known(r.get("measured_occupancy"), 100),
+            "waves": _known(r.get("waves")),
+        }
+        line["DRAM read (MB)"], line["DRAM written (MB)"] = (_known(v, 1e-6) for v in moved)
+        lines.append(line)
+    data = pd.DataFrame(lines)
+    for column in data.columns[2:]:
+        data[column] = data[column].astype(float)
+    return data.dropna(axis=1, how="all")
+
+
+def _known(value, factor: float = 1.0) -> float | None:
+    return None if value is None or value != value else float(value) * factor

@@ -1,0 +1,278 @@
+"""Where the time went, the time line, and the whole trace in Perfetto."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.charts import numbers
+from fusescope.charts.profile import time_breakdown, timeline
+from fusescope.store import chrome
+from pages._ui.app import cached_chart, downloads, perfetto, style, url
+from pages._ui.profiler import data as profiler_data
+from pages._ui.profiler import sentences
+from pages._ui.profiler.data import TRACE, Profile
+from pages._ui.widgets import elements
+
+_BY = {
+    "module → operator → kernel": (("module", "operator_name", "name"), ("module", "operator", "kernel")),
+    "operator → kernel": (("operator_name", "name"), ("operator", "kernel")),
+    "kernel": (("name",), ("kernel",)),
+}
+_MOST_LANES = 12
+_OFFERED = 400  # lanes in the list; a longer one is no help, and every drawing sends it
+_BINS = 800
+_EACH = 700  # events of a lane up to which each is drawn by itself
+
+
+def where(state: url.State, found: Profile) -> None:
+    """Icicle or sunburst of the device's time; of the host's where there is no device."""
+    if sentences.tables_missing(found):
+        return
+    a, b = st.columns([2, 1])
+    by = a.segmented_control(
+        "by", list(_BY), key=state.seed("by", next(iter(_BY)), url.one_of(list(_BY))), required=True
+    )
+    shape = b.segmented_control(
+        "as",
+        time_breakdown.SHAPES,
+        key=state.seed("shape", "icicle", url.one_of(time_breakdown.SHAPES)),
+        required=True,
+    )
+    state.keep("by", by, next(iter(_BY)))
+    state.keep("shape", shape, "icicle")
+    columns, levels = _BY[by]
+    of = "time on the device"
+    if found.has("kernels"):
+        rows = profiler_data.tree(str(found.path), columns, found.stamp)
+    elif found.has("operators"):
+        of = "time on the host"
+        kept = [
+            (c, w) for c, w in (("module", "module"), ("name", "operator")) if w in levels or w == "operator"
+        ]
+        levels = tuple(w for _, w in kept)
+        rows = profiler_data.tree(
+            str(found.path), tuple(c for c, _ in kept), found.stamp, "operators", "self_ns"
+        )
+    else:
+        sentences.lacks(
+            "kernels and no operators", "Nsight Compute's reports hold launches only: see that view."
+        )
+        return
+    fig = cached_chart.once(
+        ("where", found.id, found.stamp, by, shape, style.theme()),
+        lambda: time_breakdown.picture(
+            time_breakdown.nodes(rows, levels), shape, of, sentences.subtitle(found), style.theme()
+        ),
+    )
+    data = pd.DataFrame(
+        [{**dict(zip(levels, r["path"], strict=True)), "ns": r["ns"], "calls": r["calls"]} for r in rows]
+    )
+    elements.chart(fig, found.name("where-time"), data)
+    elements.note(
+        "Click a box to look into it. Times of kernels that ran at once on several streams add up to more than the clock's."
+    )
+
+
+def line(state: url.State, found: Profile) -> None:
+    """Lanes of streams and threads over a span; a box drawn on them is looked at closer."""
+    if sentences.tables_missing(found):
+        return
+    lanes = (
+        profiler_data.lanes(str(found.path), found.stamp)
+        if found.has("kernels") or found.has("operators")
+        else {}
+    )
+    if not lanes:
+        sentences.lacks("time line", "Traces and Nsight Systems exports have one.")
+        return
+    if len(lanes) > _OFFERED:
+        st.caption(
+            f"The file has {len(lanes):,} lanes; the first {_OFFERED} are offered, all of them stand in the tables."
+        )
+        lanes = dict(islice(lanes.items(), _OFFERED))
+    usual = _usual(lanes)
+    key = state.seed(
+        "lanes", usual, lambda text: [n for n in text.split("|") if n in lanes] or usual, found.id
+    )
+    st.session_state[key] = [n for n in st.session_state[key] if n in lanes]
+    chosen = st.multiselect("lanes", list(lanes), key=key, max_selections=_MOST_LANES)
+    state.keep("lanes", "|".join(chosen), "|".join(usual))
+    if not chosen:
+        st.caption("Choose at least one lane.")
+        return
+    whole = _whole(found, chosen)
+    zero = min(whole[0], ((found.summary or {}).get("span_ns") or whole)[0])
+    begin, end = _span(state, found, whole, zero)
+    views = {
+        n: profiler_data.window(
+            str(found.path), n, begin, end, _BINS, _EACH if len(chosen) < 5 else _EACH // 2, found.stamp
+        )
+        for n in chosen
+    }
+    fig = timeline.lanes(views, zero, sentences.subtitle(found), style.theme())
+    chart = f"profiler/line/{found.id}/{begin}/{end}/{len(chosen)}"
+    st.plotly_chart(
+        fig,
+        theme=None,
+        key=chart,
+        on_select=partial(_zoom, chart, begin, end, whole, zero, found.id),
+        selection_mode="box",
+        width="stretch",
+        config={
+            "displaylogo": False,
+            "modeBarButtons": [["toImage", "select2d"]],
+            "toImageButtonOptions": {"filename": found.name("time-line")},
+        },
+    )
+    _controls(found, begin, end, whole, zero)
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        elements.csv(partial(_table, views), found.name("time-line"))
+    elements.note(
+        "Draw a box to zoom in; the server counts again for what is in view. Colours are those of the kernel or operator."
+    )
+
+
+def _table(views: dict[str, dict]) -> pd.DataFrame:
+    """What is in view: its events where there are few, else its bins."""
+    rows = [{"lane": n, **e} for n, v in views.items() for e in v["events"] or ()]
+    return pd.DataFrame(
+        rows
+        or [
+            {"lane": n, "bin": i, "busy": b, "begin_here": c, "longest": name}
+            for n, v in views.items()
+            for i, (b, c, name) in enumerate(
+                zip(v["bins"]["busy"], v["bins"]["count"], v["bins"]["name"], strict=True)
+            )
+        ]
+    )
+
+
+def perfetto_view(state: url.State, found: Profile) -> None:
+    """The full Perfetto UI on the run's own trace, or on one made of its tables, without a byte from
+    elsewhere."""
+    if found.trace is not None:
+        perfetto.embed(downloads.address(found.id, TRACE))
+        elements.note(
+            f"The trace is {numbers.size(found.trace.stat().st_size)}. W and S zoom, A and D move. Nothing is sent anywhere."
+        )
+        return
+    count = chrome.events(found.path)
+    if not count or count > chrome.MOST:
+        sentences.lacks(
+            "Chrome trace",
+            f"It has {count:,} events, and up to {chrome.MOST:,} are made into one; the time line shows them all."
+            if count
+            else "Perfetto opens traces and exports of Nsight Systems.",
+        )
+        return
+    perfetto.embed(perfetto.trace_address(found.id))
+    elements.note(
+        f"A Chrome trace of {count:,} events made of the tables: the run keeps none. W and S zoom, A and D move. Nothing is sent anywhere."
+    )
+    st.link_button("Download as Chrome trace", perfetto.trace_address(found.id), key="profiler/made")
+
+
+def _usual(lanes: dict) -> list[str]:
+    """Streams of devices, and the first two levels of the first thread."""
+    streams = [n for n, lane in lanes.items() if "device" in lane][:4]
+    threads = [n for n, lane in lanes.items() if "depth" in lane]
+    first = {(lanes[n]["pid"], lanes[n]["tid"]) for n in threads[:1]}
+    return (
+        streams
+        + [
+            n for n in threads if (lanes[n]["pid"], lanes[n]["tid"]) in first and (lanes[n]["depth"] or 0) < 2
+        ][:2]
+    )
+
+
+def _whole(found: Profile, chosen: list[str]) -> tuple[int, int]:
+    spans = [profiler_data.events(str(found.path), n, found.stamp) for n in chosen]
+    spans = [e for e in spans if len(e.starts)]
+    begin, end = min(int(e.starts[0]) for e in spans), max(int(e.reach[-1]) for e in spans)
+    return begin, max(end, begin + 1)
+
+
+def _span(state: url.State, found: Profile, whole: tuple[int, int], zero: int) -> tuple[int, int]:
+    """The span in view, absolute ns; everything unless the URL or a zoom says otherwise."""
+    key = state.seed("span", "", _read_span, found.id)
+    text = st.session_state[key]
+    if not text:
+        return whole
+    a, b = (zero + int(x) for x in text.split("-"))
+    if a >= whole[1] or b <= whole[0]:
+        st.session_state[key] = ""
+        return whole
+    state.keep("span", text)
+    return a, b
+
+
+def _read_span(text: str) -> str:
+    a, _, b = text.partition("-")
+    if not (a.isdecimal() and b.isdecimal() and int(a) < int(b)):
+        raise ValueError("a span is first-last in ns since the first event, such as 0-2000000")
+    return f"{int(a)}-{int(b)}"
+
+
+def _controls(found: Profile, begin: int, end: int, whole: tuple[int, int], zero: int) -> None:
+    width = end - begin
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        for label, span in (
+            ("Whole", None),
+            ("Zoom out", (begin - width // 2, end + width // 2)),
+            ("Zoom in", (begin + width // 4, end - width // 4)),
+            ("‹ earlier", (begin - width // 2, end - width // 2)),
+            ("later ›", (begin + width // 2, end + width // 2)),
+        ):
+            st.button(
+                label,
+                key=f"profiler/{label}",
+                on_click=_look,
+                args=(span, whole, zero, found.id),
+                disabled=(begin, end) == whole and label in ("Whole", "Zoom out", "‹ earlier", "later ›"),
+            )
+        if found.has("steps"):
+            rows = sentences.rows(found, "steps")
+            names = {f"step {r['step']}": (r["ts_ns"], r["ts_ns"] + r["dur_ns"]) for r in rows[:200]}
+            st.selectbox(
+                "go to",
+                ["go to step", *names],
+                key="profiler/step",
+                label_visibility="collapsed",
+                width=140,
+                on_change=_step,
+                args=(names, whole, zero, found.id),
+            )
+        st.caption(f"{numbers.time(width / 1e6)} from {numbers.time((begin - zero) / 1e6)}")
+
+
+def _step(names: dict, whole: tuple[int, int], zero: int, run_id: str) -> None:
+    span = names.get(st.session_state["profiler/step"])
+    st.session_state["profiler/step"] = "go to step"
+    if span:
+        _look(span, whole, zero, run_id)
+
+
+def _zoom(chart: str, begin: int, end: int, whole: tuple[int, int], zero: int, run_id: str) -> None:
+    """A box was drawn on the time line (a callback)."""
+    boxes = ((st.session_state.get(chart) or {}).get("selection") or {}).get("box") or []
+    if boxes:
+        low, high = sorted(float(v) for v in boxes[0]["x"])
+        _look(tuple(timeline.nanoseconds(v, begin, end, zero) for v in (low, high)), whole, zero, run_id)
+
+
+def _look(span, whole: tuple[int, int], zero: int, run_id: str) -> None:
+    """Look at a span of absolute ns from the next drawing on; None: at everything. At least ten ns, and
+    within the whole."""
+    key = f"profiler/{run_id}/span"
+    if span is None:
+        st.session_state[key] = ""
+        return
+    width = max(10, min(span[1] - span[0], whole[1] - whole[0]))
+    first = max(whole[0], min(span[0], whole[1] - width))
+    st.session_state[key] = (
+        "" if (first, first + width) == whole else f"{first - zero}-{first + width - zero}"
+    )

@@ -1,0 +1,232 @@
+"""One run opened: its answer, notes, environment, log, files, and what can be done with it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import streamlit as st
+
+from fusescope import ops
+from fusescope.charts import numbers, report, template
+from fusescope.core import command
+from fusescope.core.errors import RunError
+from fusescope.core.records import Run
+from fusescope.jobs import submit
+from fusescope.store import folder, library, transfer
+from pages._ui.answer import answer, runs
+from pages._ui.app import callbacks, downloads, jobs, url
+from pages._ui.fusion import detail as fusion_detail
+from pages._ui.models import detail as models_detail
+from pages._ui.profiler import data
+from pages._ui.widgets.text import md, run_name, sentence
+
+_TRACE = "artifacts/trace.json.gz"
+
+
+def wanted(state: url.State) -> str | None:
+    """The id in ?run=, None where there is none; an unknown one is one sentence above the library."""
+    run_id = state.query.get("run")
+    if not run_id:
+        return None
+    try:
+        return library.find(run_id).name
+    except RunError as error:
+        state.problems.append(f"{sentence(error)}.")
+        return None
+
+
+def draw(state: url.State, run_id: str) -> None:
+    """The page of one run."""
+    state.keep("run", run_id)
+    st.page_link("pages/runs.py", label="‹ All runs")
+    run = runs.read(run_id)
+    _actions(run)
+    if run.kind == "bench":
+        answer.draw(state, run_id, link=False)
+    else:
+        answer.heading(run, link=False)
+        _other(run)
+        if run.kind in models_detail.KINDS:
+            models_detail.draw(run)
+        if run.kind in fusion_detail.KINDS:
+            fusion_detail.draw(run)
+    _notes(run)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _facts(run)
+    with right:
+        _files(run)
+    log = runs.log(run_id)
+    with st.expander("Log"):
+        st.code(log or "The log is empty.", language=None, height=300 if log else "content", wrap_lines=True)
+
+
+def _actions(run: Run) -> None:
+    """Open in Kernels, go on, stop, export, report, delete."""
+    with st.container(horizontal=True, gap="small"):
+        if run.kind == "bench":
+            query = {"run": run.id, "op": str(run.spec.get("op"))} | _form(run)
+            if st.button("Open in Kernels", key="run/open"):
+                st.switch_page("pages/kernels.py", query_params=query)
+        if run.kind in models_detail.KINDS:
+            models_detail.button(run)
+        if run.kind in fusion_detail.KINDS:
+            fusion_detail.button(run)
+        if run.kind in data.KINDS and st.button("Open in Profiler", key="run/profiler"):
+            st.switch_page("pages/profiler.py", query_params={"run": run.id})
+        if run.live:
+            st.button("Cancel", on_click=callbacks.careful(submit.cancel), args=(run.id,), key="run/cancel")
+        jobs.resume(run, "run/resume")
+        if not run.live:
+            st.download_button(
+                "Download run",
+                data=lambda: _bundle(run.id),
+                file_name=f"{run.id}.fsrun.tar.gz",
+                on_click="ignore",
+                key="run/export",
+                help="The whole run as one file that can be imported elsewhere",
+            )
+        if run.kind in ("bench", "model", *fusion_detail.KINDS) and not run.live:
+            st.download_button(
+                "Download report",
+                data=lambda: _report(run.id),
+                file_name=f"{run.id}.html",
+                mime="text/html",
+                on_click="ignore",
+                key="run/report",
+                help="One HTML file that opens offline, charts included",
+            )
+        if run.kind == "trace" and _TRACE in dict(runs.artifacts(run.id)):
+            st.link_button(
+                "Download Chrome trace", downloads.address(run.id, _TRACE), type="primary", key="run/trace"
+            )
+        if not run.recorded and not run.live:
+            with st.popover("Delete"):
+                st.markdown(f"Delete **{run.id}** with all its files? There is no way back.")
+                if st.button("Delete it", type="primary", key="run/delete"):
+                    transfer.delete(run.id)
+                    st.session_state.setdefault("jobs/toasts", []).append(f"Deleted {run.id}.")
+                    st.switch_page("pages/runs.py")
+
+
+def _form(run: Run) -> dict[str, str]:
+    """The controls of the Kernels page as they were for a run of one case or a sweep; of a grid its first
+    sweep."""
+    cases = [dict(c) for c in run.spec.get("cases") or ()]
+    if not cases:
+        return {}
+    wanted_params = (
+        {p.name: p for p in ops.load(run.spec["op"]).PARAMETERS} if run.spec.get("op") in ops.names() else {}
+    )
+    query = {k: str(run.spec[k]) for k in ("dtype", "baseline", "cache") if run.spec.get(k)}
+    query["impl"] = ",".join(i for i in run.spec.get("impls") or () if ".py:" not in i)
+    own = " ".join(i for i in run.spec.get("impls") or () if ".py:" in i)
+    if own:
+        query |= {"own": own, "impl": ",".join(run.spec["impls"])}
+    for name, p in wanted_params.items():
+        values = list(dict.fromkeys(str(c[name]) for c in cases if c.get(name) is not None))
+        derived = p.default is None and name in ("seq_k", "kv_heads")
+        if derived and all(c.get(name) == c.get({"seq_k": "seq", "kv_heads": "heads"}[name]) for c in cases):
+            continue
+        if len(values) == 1:
+            query[name] = values[0]
+        elif values and p.sweep and "sweep" not in query:
+            query |= {"sweep": name, f"{name}s": ",".join(values)}
+        elif values:  # the form sweeps over one parameter
+            query[name] = values[0]
+    return query
+
+
+def _other(run: Run) -> None:
+    """A run that is no benchmark: progress or its last word."""
+    if run.live:
+        jobs.follow(run.id)
+    elif run.progress.message:
+        st.caption(md(run.progress.message))
+
+
+def _notes(run: Run) -> None:
+    """Title, tags and notes, editable unless the run is a recording."""
+    with st.expander("Title, tags, notes", expanded=bool(run.notes)):
+        if run.recorded:
+            st.caption("A recorded run is read-only; download and import it to annotate the copy.")
+            st.markdown(md(run.notes) or "_no notes_")
+            return
+        with st.form(f"notes/{run.id}", border=False):
+            title = st.text_input("title", value=run.title)
+            tags = st.text_input("tags", value=", ".join(run.tags), help="separated by commas")
+            notes = st.text_area("notes", value=run.notes)
+            if st.form_submit_button("Save"):
+                words = [t.strip() for t in tags.split(",") if t.strip()]
+                folder.write_notes(library.find(run.id), title=title.strip(), tags=words, notes=notes)
+                st.session_state.setdefault("jobs/toasts", []).append("Saved.")
+                st.rerun()
+
+
+def _facts(run: Run) -> None:
+    with st.expander("Environment", expanded=False):
+        rows = {k: v for k, v in run.environment.items() if not isinstance(v, dict | list)}
+        st.html(
+            "<table class='fs-small'>"
+            + "".join(
+                f"<tr><td class='fs-muted' style='padding-right:1rem'>{_safe(k)}</td><td>{_safe(v)}</td></tr>"
+                for k, v in rows.items()
+            )
+            + "</table>"
+        )
+        nested = {k: v for k, v in run.environment.items() if isinstance(v, dict | list)}
+        if nested:
+            st.json(nested, expanded=1)
+    with st.expander("What was asked"):
+        if run.kind == "bench":
+            st.code(command.bench(run.spec), language="bash", wrap_lines=True)
+        elif run.kind == "model":
+            st.code(command.model(run.spec), language="bash", wrap_lines=True)
+        st.json(dict(run.spec), expanded=2)
+    took = (run.finished or 0) - (run.started or 0) if run.finished and run.started else None
+    st.caption(f"Created {template.date(run.created) or numbers.NA}; took {numbers.seconds(took)}.")
+
+
+def _files(run: Run) -> None:
+    with st.expander("Files", expanded=run.kind in ("trace", "sanitize")):
+        for path, size in runs.artifacts(run.id):
+            st.markdown(f"[{md(path)}]({downloads.address(run.id, path)}) · {numbers.size(size)}")
+
+
+def _bundle(run_id: str) -> bytes:
+    """The export as bytes; benchmark runs are small, and traces have links of their own that stream."""
+    with tempfile.TemporaryDirectory() as home:
+        return transfer.export(run_id, Path(home)).read_bytes()
+
+
+def _report(run_id: str) -> str:
+    run = runs.read(run_id)
+    if run.kind in fusion_detail.KINDS:
+        return report.page(
+            run, fusion_detail.records(run), (), command.layer(run.kind, run.spec), title=run_name(run)
+        )
+    records = runs.records(run_id)
+    if run.kind == "model":
+        return report.page(
+            run,
+            records,
+            folder.samples(library.find(run_id)),
+            command.model(run.spec),
+            "matrix",
+            run_name(run),
+        )
+    first = records[0] if records else None
+    unit = (
+        ops.load(first.op).cost(json.loads(json.dumps(dict(first.case))), first.dtype).unit
+        if first
+        else "matrix"
+    )
+    return report.page(
+        run, records, folder.samples(library.find(run_id)), command.bench(run.spec), unit, run_name(run)
+    )
+
+
+def _safe(value) -> str:
+    return str(numbers.NA if value is None else value).replace("&", "&amp;").replace("<", "&lt;")

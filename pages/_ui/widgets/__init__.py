@@ -1,0 +1,1 @@
+"""Small elements that pages share: tables, charts, text."""

@@ -1,0 +1,111 @@
+"""Charts and tables as every page shows them: the common look, CSV beside each, images as PNG or SVG, "n/a"
+for the unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from fusescope.charts import numbers, template
+from pages._ui.app import style
+from pages._ui.widgets import html_table
+
+_IMAGE = "image_format"
+Table = pd.DataFrame | Callable[[], pd.DataFrame]
+
+
+def chart(fig: go.Figure, name: str, table: Table | None = None) -> None:
+    """A figure with its data as CSV under it; ``name`` is the file name of what is saved and the element's
+    key."""
+    image = st.session_state.get(_IMAGE, "png")
+    st.plotly_chart(
+        fig, theme=None, key=f"chart/{name}/{image}", config=template.config(name, image), width="stretch"
+    )
+    if table is not None:
+        with st.container(
+            horizontal=True, horizontal_alignment="right", gap="small", vertical_alignment="center"
+        ):
+            csv(table, name)
+            if image == "png":
+                st.button(
+                    "Images as SVG",
+                    key=f"svg/{name}",
+                    type="tertiary",
+                    on_click=_image,
+                    args=("svg",),
+                    help="What the camera button on every chart saves; now PNG",
+                )
+            else:
+                st.button(
+                    "Images as PNG",
+                    key=f"png/{name}",
+                    type="tertiary",
+                    on_click=_image,
+                    args=("png",),
+                    help="What the camera button on every chart saves; now SVG",
+                )
+
+
+def table(
+    data: pd.DataFrame,
+    name: str,
+    csv_data: Table | None = None,
+    height: int | str = "auto",
+    why: html_table.Why | None = None,
+    **settings,
+) -> None:
+    """A table with its CSV (``csv_data`` where the file holds more than the eyes see): three digits, unknown
+    values "n/a".
+
+    ``why`` says why a value is unknown, by column or by (row number, column); it is shown where the mouse
+    rests on it.
+    """
+    if why is not None and len(data) <= html_table.MOST:
+        html_table.draw(data, why, name, height if isinstance(height, int) else html_table.TALL)
+        with st.container(horizontal=True, horizontal_alignment="right"):
+            csv(data if csv_data is None else csv_data, name)
+        return
+    numeric = [c for c in data.columns if pd.api.types.is_float_dtype(data[c])]
+    styled = data.style.format(numbers.three, subset=numeric, na_rep=numbers.NA) if numeric else data
+    st.dataframe(
+        styled,
+        hide_index=True,
+        width="stretch",
+        height=height,
+        placeholder=numbers.NA,
+        key=f"table/{name}",
+        **settings,
+    )
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        csv(data if csv_data is None else csv_data, name)
+
+
+def csv(data: Table, name: str) -> None:
+    """A button that saves a table; the file is made when it is pressed, and so is the table where a function
+    is given."""
+    st.download_button(
+        "CSV",
+        data=lambda: (data() if callable(data) else data).to_csv(index=False),
+        file_name=f"{name}.csv",
+        mime="text/csv",
+        key=f"csv/{name}",
+        on_click="ignore",
+        type="tertiary",
+        help="Download these numbers, unrounded where they were measured",
+    )
+
+
+def note(text: str) -> None:
+    """A quiet line."""
+    st.caption(text)
+
+
+def theme() -> str:
+    return style.theme()
+
+
+def _image(form: str) -> None:
+    st.session_state[_IMAGE] = form

@@ -1,0 +1,54 @@
+"""A short table as HTML: numbers at the right with three digits, and on each "n/a" the reason why nothing is
+there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.charts import numbers, template
+from pages._ui.app import style
+
+MOST = 300
+"""Rows; a longer table is for st.dataframe, which draws what is in sight only."""
+_LONG = 70  # letters after which a text ends in dots, and is whole where the mouse rests on it
+TALL = 560  # pixels after which a table scrolls under its headings
+Why = Mapping[str, str] | Callable[[int, str], str]
+"""Why a cell is empty: by column, or by (row number, column)."""
+
+
+def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> None:
+    """The table; ``height``: pixels after which it scrolls."""
+    right = [
+        pd.api.types.is_numeric_dtype(data[c]) and not pd.api.types.is_bool_dtype(data[c])
+        for c in data.columns
+    ]
+    ground = template.THEMES[style.theme()]["grid"]
+    side = ["fs-right" if r else "" for r in right]
+    head = "".join(
+        f"<th class='{s}' scope='col' style='background:{ground}'>{escape(str(c))}</th>"
+        for c, s in zip(data.columns, side, strict=True)
+    )
+    rows = []
+    for number, values in enumerate(data.itertuples(index=False, name=None)):
+        cells = (_cell(v, number, str(c), why) for v, c in zip(values, data.columns, strict=True))
+        rows.append("".join(f"<td class='{s}'>{cell}</td>" for cell, s in zip(cells, side, strict=True)))
+    limit = f" style='max-height:{height}px'" if height else ""
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    with st.container(key=f"table-{key}"):
+        st.html(
+            f"<div class='fs-table'{limit} tabindex='0'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
+
+
+def _cell(value, number: int, column: str, why: Why) -> str:
+    if value is None or value is pd.NA or (isinstance(value, float) and value != value):
+        reason = why.get(column, "") if isinstance(why, Mapping) else why(number, column)
+        return f"<abbr title='{escape(reason or 'not known')}'>{numbers.NA}</abbr>"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = escape(numbers.three(value) if isinstance(value, float) else str(value))
+    return f"<span class='fs-long' title='{text}'>{text}</span>" if len(text) > _LONG else text
