@@ -36,8 +36,8 @@ def title_of(name: str) -> str:
 
 @contextmanager
 def page(file: str, doc: str | None) -> Iterator[url.State]:
-    """Draw the frame and hand out the page's URL state; the page's docstring's first line is the sentence
-    under the title.
+    """Draw the frame and hand out the page's URL state; the first paragraph of the page's docstring is
+    the sentence under the title.
 
     A ValueError, TypeError, RunError, BuildError or OSError from inside is shown as its one sentence, not as
     a stack trace (that goes to the server's log).
@@ -50,7 +50,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     left, right = st.columns([5, 1], vertical_alignment="top")
     with left:
         st.title(title_of(name) if name != "app" else "FuseScope", anchor=False)
-        st.caption((doc or "").partition("\n")[0])
+        st.caption(" ".join((doc or "").partition("\n\n")[0].split()))
     with st.sidebar:
         st.html('<div class="fs-brand">FuseScope<span>kernels, checked and timed</span></div>')
         for other, path in pages().items():
