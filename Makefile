@@ -3,29 +3,36 @@ SHELL := /bin/bash
 PYTHON ?=
 PORT ?= 8501
 ARGS ?=
-# Processes of tests; OMP_WAIT_POLICY leaves a waiting thread's core to the other one.
+# Test processes. OMP_WAIT_POLICY: a waiting OpenMP thread leaves its core to the other process.
 WORKERS ?= 2
-PYTEST = .venv/bin/python -m pytest
+PYTEST = OMP_WAIT_POLICY=passive .venv/bin/python -m pytest
+PARALLEL = -n $(WORKERS) --dist worksteal
 # Nothing selected (5) is no failure of a command that calls pytest twice.
 NONE = || [ $$? -eq 5 ]
+CPP = git ls-files '*.cu' '*.cuh' '*.cpp' '*.h'
 
-.PHONY: run test test-archs env env-dev check format clean
+.PHONY: run quick test test-archs env env-dev check format clean
 
 run: env            ## serve the app on 127.0.0.1:$(PORT), or the next free port
 	@.venv/bin/python scripts/serve.py --port $(PORT)
 
+quick: env-dev check ## what to run before each commit: everything but slow tests, in two minutes
+	$(PYTEST) -m "not archs and not browser and not slow" $(PARALLEL) $(ARGS)
+
 test: env-dev check ## every test of this machine, browser journeys included
-	OMP_WAIT_POLICY=passive $(PYTEST) -m "not archs and not browser" -n $(WORKERS) --dist loadfile --durations=15 $(ARGS) $(NONE)
+	$(PYTEST) -m "not archs and not browser" $(PARALLEL) --durations=15 $(ARGS) $(NONE)
 	$(PYTEST) -m browser $(ARGS) $(NONE)  # alone: a journey waits for pages as long as a user would
 
 test-archs: env-dev ## compile every kernel for every architecture it claims
 	$(PYTEST) -m archs $(ARGS)
 
-check: env-dev
+check: env-dev      ## lint, format of Python, C++ and CUDA, tables generated from recorded runs
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@$(CPP) | xargs .venv/bin/clang-format --dry-run -Werror
 
 format: env-dev
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+	@$(CPP) | xargs .venv/bin/clang-format -i
 
 env:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/setup.sh run

@@ -1,9 +1,9 @@
-"""Shared by all tests: runs and locks go to a folder of this test run; GPU tests skip with a reason where
-there is no GPU."""
+"""Shared by all tests: runs and locks go to a folder of this test run; GPU tests skip with a reason without a GPU."""
 
 from __future__ import annotations
 
 import os
+from functools import cache
 
 import pytest
 
@@ -14,9 +14,8 @@ def _own_folders(tmp_path_factory):
     base = tmp_path_factory.mktemp("fusescope")
     os.environ["FUSESCOPE_PROFILES"] = str(base / "profiles")
     os.environ["FUSESCOPE_RUNTIME"] = str(base / "runtime")
-    os.environ.setdefault(
-        "FUSESCOPE_WARM_IDLE_S", "60"
-    )  # a warm parent that a test started does not stay for hours
+    # A warm parent that a test started does not stay for hours.
+    os.environ.setdefault("FUSESCOPE_WARM_IDLE_S", "60")
     (base / "profiles").mkdir()
     yield
 
@@ -30,16 +29,23 @@ def profiles(tmp_path, monkeypatch):
     return folder
 
 
-def pytest_collection_modifyitems(items):
-    gpu = [item for item in items if item.get_closest_marker("gpu")]
-    if not gpu:
+def pytest_collection_modifyitems(config, items):
+    """Without a GPU each GPU test is one skip that says how many cases it has, however many parameters."""
+    gpu: dict[str, list] = {}
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            gpu.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    reason = _why_no_gpu() if gpu else None
+    if not reason:
         return
-    reason = _why_no_gpu()
-    if reason:
-        for item in gpu:
-            item.add_marker(pytest.mark.skip(reason=reason))
+    for first, *others in gpu.values():
+        first.add_marker(pytest.mark.skip(reason=f"{reason} ({len(others) + 1} GPU cases)"))
+    dropped = {item for _, *others in gpu.values() for item in others}
+    items[:] = [item for item in items if item not in dropped]
+    config.hook.pytest_deselected(items=list(dropped))
 
 
+@cache
 def _why_no_gpu() -> str | None:
     import torch
 
