@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from fusescope import ops
-from fusescope.ops.base import Implementation, Parameter
+from fusescope.ops.base import Parameter
 
 
 def parse_case(text: str, parameters: Sequence[Parameter]) -> dict[str, str]:
@@ -100,21 +100,3 @@ def crossed(
             if whole not in found:
                 found.append(whole)
     return found
-
-
-def implementations(op: str, names: Sequence[str], device: str, arch: str | None) -> list[Implementation]:
-    """What --impl names, in its order. "all": everything that can run on the device; a swept kernel's name
-    without its values: every choice of them. ValueError for a name that the operator does not have."""
-    if not names:
-        raise ValueError(f"--impl names at least one implementation of {op}, or all")
-    listed = ops.implementations(op, device, arch)
-    found: dict[str, Implementation] = {}
-    for name in names:
-        if name == "all":
-            chosen = [i for i in listed if i.reason is None]
-        else:
-            chosen = [i for i in listed if i.name.startswith(f"{name}:")] or [ops.describe(op, name, device)]
-        found |= {i.name: i for i in chosen}
-    if not found:
-        raise ValueError(f"{op} has no implementation that runs on {device}")
-    return list(found.values())

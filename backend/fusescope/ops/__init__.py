@@ -6,7 +6,7 @@ behind fused attention in ``attention``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from types import ModuleType
@@ -95,6 +95,25 @@ def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
     raise ValueError(
         f"{op} has no implementation {impl!r}; it has {', '.join(i.name for i in found)} and path/to/file.py:function"
     )
+
+
+def chosen(op: str, names: Sequence[str], device: str, arch: str | None) -> list[Implementation]:
+    """The implementations that ``names`` mean, in their order. "all": everything that can run on the device; a
+    swept kernel's name without its values: every choice of them. ValueError for a name that the operator does
+    not have."""
+    if not names:
+        raise ValueError(f"name at least one implementation of {op}, or all")
+    listed = implementations(op, device, arch)
+    found: dict[str, Implementation] = {}
+    for name in names:
+        if name == "all":
+            meant = [i for i in listed if i.reason is None]
+        else:
+            meant = [i for i in listed if i.name.startswith(f"{name}:")] or [describe(op, name, device)]
+        found |= {i.name: i for i in meant}
+    if not found:
+        raise ValueError(f"{op} has no implementation that runs on {device}")
+    return list(found.values())
 
 
 def compile_seconds(op: str, impls: Iterable[str], device: str) -> float:

@@ -59,7 +59,7 @@ def specify(args) -> BenchSpec:
     """The comparison that the arguments ask for; ValueError for what the operator, the masks or this machine
     do not have."""
     device, arch = case_options.device(args)
-    impls = cases.implementations(args.op, cases.split_impls(args.impl or ["all"]), device, arch)
+    impls = ops.chosen(args.op, cases.split_impls(args.impl or ["all"]), device, arch)
     further = {k: v for k, v in (("budget_s", args.budget), ("seed", args.seed)) if v is not None}
     return BenchSpec(
         op=args.op,

@@ -99,7 +99,7 @@ def specify(args) -> list[dict]:
     }
     common |= {k: v for k, v in extra.items() if v is not None}
     if not model:
-        names = [i.name for i in cases.implementations(args.op, given, device, arch)]
+        names = [i.name for i in ops.chosen(args.op, given, device, arch)]
     else:
         names = (
             given if given != ["all"] else [i.name for i in models.ways(args.op, device) if i.reason is None]
