@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -15,72 +17,64 @@ from fusescope.search.learning import cost_model, explore, pairs
 from fusescope.search.scheme.setting import OP, of_spec
 from fusescope.store import folder
 
-FEWEST = 500  # schemes of a setting that make its traverse more than a trial
+FEWEST = 500  # schemes of a setting that make its sweep more than a trial
 LEARNED = 300
+SWEEPS: dict[str, list[Path]] = defaultdict(
+    list
+)  # by setting and device in words; records are read when needed
+for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
+    SWEEPS[f"{of_spec(folder.read(path).spec)} {folder.read(path).device_name}"].append(path)
+each = pytest.mark.parametrize("name", SWEEPS, ids=str)
 
 
-def _recorded() -> dict[str, list[Record]]:
-    """{setting and device in words: records} of all recorded traverses, however many schemes they have."""
-    records = defaultdict(list)
-    for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
-        run = folder.read(path)
-        records[f"{of_spec(run.spec)} {run.device_name}"] += [r for r in folder.records(path) if r.op == OP]
-    return records
+@cache
+def recorded(name: str) -> list[Record]:
+    return [r for path in SWEEPS[name] for r in folder.records(path) if r.op == OP]
 
 
-RECORDED = _recorded()
+def landscape(name: str) -> dict[str, float]:
+    found = pairs.of_records(recorded(name))
+    return found if len(found) >= FEWEST else pytest.skip(f"{len(found)} schemes are too few")
 
 
-def _boxes() -> dict[str, dict[str, float]]:
-    """{setting, device and place: pairs} of the schemes that a surrogate may learn from together; all of a
-    setting where no box measured enough of them."""
-    found = {}
-    for path in sorted((ROOT / "profiles" / "recorded").glob("*-traverse-*")):
+def boxes(name: str) -> list[dict[str, float]]:
+    """The pairs that one cost model may learn from: of each box that measured enough schemes, else of all."""
+    found = []
+    for path in SWEEPS[name]:
         run, records = folder.read(path), folder.records(path)
-        boxes = [
-            pairs.beside_unfused(some)
-            for some in sessions.boxes(run.environment.get("sittings", ()), records)
+        parts = [
+            pairs.beside_unfused(p) for p in sessions.boxes(run.environment.get("sittings", ()), records)
         ]
-        large = [known for known in boxes if len(known) >= FEWEST] or [pairs.beside_unfused(records)]
-        for number, known in enumerate(large):
-            if len(known) >= FEWEST:
-                found[f"{of_spec(run.spec)} {run.device_name}, box {number}"] = known
-    return found
-
-
-BOXES = _boxes()
-LANDSCAPES = {name: p for name, some in RECORDED.items() if len(p := pairs.of_records(some)) >= FEWEST}
-each = pytest.mark.parametrize(
-    "name",
-    LANDSCAPES or [pytest.param("none", marks=pytest.mark.skip(reason="no recorded traverse"))],
-    ids=str,
-)
+        large = [known for known in parts if len(known) >= FEWEST] or [pairs.beside_unfused(records)]
+        found += [known for known in large if len(known) >= FEWEST]
+    return found or pytest.skip("too few schemes of one box")
 
 
 @each
 def test_guided_search_on_recorded_times(name):
     """Within 3 % of the best with at most 5 % of the evaluations (10 % of a few hundred) in 9 of 10 seeds."""
     pytest.importorskip("xgboost")
-    truth = LANDSCAPES[name]
+    truth = landscape(name)
     limit, goal = round(len(truth) * (0.05 if len(truth) > 2000 else 0.1)), 1.03 * min(truth.values())
     reached = [explore.replay(truth, "guided", limit, s, goal)[-1].best_ms <= goal for s in range(10)]
     assert sum(reached) >= 9, reached
 
 
-@pytest.mark.parametrize("name", BOXES, ids=str)
+@each
 def test_surrogate_on_recorded_times(name):
     """Rank correlation of at least 0.9 on held-out codes with 300 pairs."""
     pytest.importorskip("xgboost")
-    truth = BOXES[name]
-    codes = random.Random(0).sample(list(truth), len(truth))
-    learned, held = codes[:LEARNED], codes[LEARNED:][:2000]
-    model = cost_model.train({c: truth[c] for c in learned})
-    assert cost_model.rank_correlation([p.ms for p in model.predict(held)], [truth[c] for c in held]) >= 0.9
+    for truth in boxes(name):
+        codes = random.Random(0).sample(list(truth), len(truth))
+        learned, held = codes[:LEARNED], codes[LEARNED:][:2000]
+        model = cost_model.train({c: truth[c] for c in learned})
+        predicted = [p.ms for p in model.predict(held)]
+        assert cost_model.rank_correlation(predicted, [truth[c] for c in held]) >= 0.9
 
 
-@pytest.mark.parametrize("name", RECORDED, ids=str)
+@each
 def test_the_best_scheme_is_no_slower_than_compiling_the_whole_layer(name):
     """Beside both forms of it, as the traverse itself measured them (of several sittings, the fastest)."""
-    ok = [r for r in RECORDED[name] if r.status == "ok"]
-    compiled = [getattr(r.time_ms, r.main_mode).median for r in ok if r.impl in ("compile", "compile_sdpa")]
+    ok = [r for r in recorded(name) if r.status == "ok"]
+    compiled = [r.ms for r in ok if r.impl in ("compile", "compile_sdpa")]
     assert compiled and min(pairs.of_records(ok).values()) <= min(compiled)
