@@ -34,8 +34,7 @@ def table(run: str, keys: list[str], impls: list[str] | None = None) -> str:
 def cell(r) -> str:
     if r.status != "ok":
         return r.status
-    timing = r.time_ms.graph or r.time_ms.eager
-    us = timing.median * 1e3
+    us = r.ms * 1e3
     return f"{us:.0f}" if us >= 100 else f"{us:.3g}"
 
 

@@ -44,7 +44,7 @@ def test_rates_are_of_the_main_mode_and_name_both_counts():
     base = candidate("eager", "peer", graph=0.4, eager=1.0, graph_cold=0.8, eager_cold=2.0)
     r = record(candidate(graph=0.2, eager=1.0, graph_cold=0.4, eager_cold=2.0), base)
     assert (
-        r.main_mode == "graph"
+        r.main == "graph"
         and r.time_ms.graph.median == pytest.approx(0.2, rel=0.01)
         and r.time_ms.first == 12.0
     )

@@ -87,7 +87,7 @@ def samples(records: list[Record], n: int = 200) -> list[dict]:
     lines = []
     for r in records:
         for mode in ("eager", "eager_cold", "graph", "graph_cold"):
-            t = getattr(r.time_ms, mode) if r.time_ms else None
+            t = r.time_of(mode)
             if t:
                 ms = [t.median * draw.lognormvariate(0.05 if i % 3 else 0.12, 0.02) for i in range(n)]
                 lines.append({"case_key": r.case_key, "impl": r.impl, "mode": mode, "ms": ms, "state": None})

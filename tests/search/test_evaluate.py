@@ -370,7 +370,7 @@ def test_schemes_on_the_gpu(dtype, mask):
     assert {r.status for r in reporter.records} == {"ok"}, [
         (r.op, r.impl, r.reason) for r in reporter.records if r.status != "ok"
     ]
-    assert all(r.main_mode == "graph" for r in reporter.records)
+    assert all(r.main == "graph" for r in reporter.records)
 
 
 @pytest.mark.gpu

@@ -37,7 +37,7 @@ def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
         }
         line["first_ms"] = r.time_ms.first if r.time_ms else None
         for mode in MODES:
-            t = getattr(r.time_ms, mode) if r.time_ms else None
+            t = r.time_of(mode)
             line |= {
                 f"{mode}_ms": t and t.median,
                 f"{mode}_ms_low": t and t.low,
@@ -69,11 +69,11 @@ def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
 def readable(records: list[Record], baseline: str) -> pd.DataFrame:
     """The same for eyes: what matters, one unit a column (in its heading), None where a value does not
     apply."""
-    unit, factor = numbers.time_unit(_main(r) for r in records)
+    unit, factor = numbers.time_unit(r.ms for r in records)
     keys = varying(records)
     lines = []
     for r in records:
-        t = getattr(r.time_ms, r.main_mode) if r.main_mode else None
+        t = r.time
         cold = (r.time_ms.graph_cold or r.time_ms.eager_cold) if r.time_ms else None
         s = r.speedup if r.impl != baseline else None
         lines.append(
@@ -172,8 +172,8 @@ def answer(records: list[Record], baseline: str) -> str:
     """What a comparison found, in a few words: "v4_scheduled 4.56× sdpa", of several cases "v4_scheduled
     fastest in 24 of 40 cases", and how many were wrong; "" where nothing was timed."""
     groups = cases(records).values()
-    timed = [[r for r in rows if r.status == "ok" and _main(r)] for rows in groups]
-    best = [min(rows, key=_main) for rows in timed if rows]
+    timed = [[r for r in rows if r.status == "ok" and r.ms] for rows in groups]
+    best = [min(rows, key=lambda r: r.ms) for rows in timed if rows]
     if not best:
         return ""
     if len(best) > 1:
@@ -185,7 +185,3 @@ def answer(records: list[Record], baseline: str) -> str:
         words = f"none faster than {short(baseline)}"
     wrong = sum(r.status == "wrong" for r in records)
     return words + (f", {wrong} wrong" if wrong else "")
-
-
-def _main(record: Record) -> float | None:
-    return getattr(record.time_ms, record.main_mode).median if record.main_mode else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusescope.core import environment
-from fusescope.core.records import DTYPES, Record
+from fusescope.core.records import DTYPES
 from fusescope.search.scheme.setting import COMPILERS, Setting
 
 
@@ -33,8 +33,3 @@ def setting(args) -> Setting:
     return Setting(
         args.batch, args.seq, args.heads, args.head_dim, args.ffn, args.mask, dtype, device, args.compiler
     )
-
-
-def milliseconds(record: Record) -> float | None:
-    """The time of a record that is ok: graph on a GPU, eager on the CPU."""
-    return getattr(record.time_ms, record.main_mode).median if record.status == "ok" else None

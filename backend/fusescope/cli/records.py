@@ -51,10 +51,10 @@ def _case(case) -> str:
 
 
 def _table(rows: Sequence[Record], baseline: str | None, shares: Mapping[int, float]) -> str:
-    times = {id(r): getattr(r.time_ms, r.main_mode) if r.main_mode else None for r in rows}
+    times = {id(r): r.time for r in rows}
     colds = {id(r): _cold(r) for r in rows}
     unit, factor = time_unit(t.median for t in times.values() if t)
-    mode = next((r.main_mode for r in rows if r.main_mode), "time")
+    mode = next((r.main for r in rows if r.main), "time")
     header = [
         "implementation",
         f"{mode} {unit}",
@@ -100,6 +100,6 @@ def _verdict(record: Record, baseline: str | None) -> str:
 
 def _cold(record: Record):
     """The cold time beside the one shown."""
-    if record.time_ms is None or not record.main_mode or record.main_mode.endswith("_cold"):
+    if record.main not in ("graph", "eager"):
         return None
-    return getattr(record.time_ms, f"{record.main_mode}_cold")
+    return record.time_of(f"{record.main}_cold")

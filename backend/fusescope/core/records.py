@@ -130,15 +130,25 @@ class Record:
     def case_key(self) -> str:
         return case_key(self.op, self.case, self.dtype, self.device)
 
+    def time_of(self, mode: str) -> Time | None:
+        """The time taken in one of MODES; None where there is none."""
+        return getattr(self.time_ms, mode) if self.time_ms else None
+
     @property
-    def main_mode(self) -> str | None:
-        """The time that charts show: graph where there is one, else eager; its cold form where only that was
-        taken."""
-        if self.time_ms is None:
-            return None
-        return next(
-            (m for m in ("graph", "eager", "graph_cold", "eager_cold") if getattr(self.time_ms, m)), None
-        )
+    def main(self) -> str | None:
+        """The mode of the record's headline time: graph where there is one, else eager; its cold form where
+        only that was taken; None without a time."""
+        return next((m for m in ("graph", "eager", "graph_cold", "eager_cold") if self.time_of(m)), None)
+
+    @property
+    def time(self) -> Time | None:
+        """The headline time."""
+        return self.time_of(self.main) if self.main else None
+
+    @property
+    def ms(self) -> float | None:
+        """The median of the headline time in ms."""
+        return self.time.median if self.time else None
 
     def to_json(self) -> dict[str, Any]:
         whole = dataclasses.asdict(self) | {"case": dict(self.case)}

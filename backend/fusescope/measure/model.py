@@ -137,7 +137,7 @@ class ModelSubject:
         """``extra`` of the record, and the attention that ran as its backend."""
         if record.status != "ok":
             return record
-        seconds = getattr(record.time_ms, record.main_mode).median / 1e3
+        seconds = record.ms / 1e3
         notes, batch = self.cost(trial.values, trial.spec.dtype).notes, trial.values["batch"]
         rate = (trial.ceilings or {}).get("matrix_tflops", {}).get(trial.spec.dtype)
         extra = {

@@ -69,8 +69,8 @@ def pairs(run_a: str | Path, run_b: str | Path):
     for key in dict.fromkeys([*left, *right]):
         a, b = left.get(key), right.get(key)
         one = a or b
-        mode = next((m for m in _MODES if _time(a, m) and _time(b, m)), None)
-        ta, tb = (_time(a, mode), _time(b, mode)) if mode else (_main(a), _main(b))
+        mode = next((m for m in _MODES if a and b and a.time_of(m) and b.time_of(m)), None)
+        ta, tb = (r and (r.time_of(mode) if mode else r.time) for r in (a, b))
         both = mode is not None
         rows.append(
             {
@@ -134,14 +134,6 @@ def _hashes(records: list[Record]) -> dict[tuple[str, str], str]:
 
 def _key(r: Record) -> tuple[str, str]:
     return r.case_key, r.impl
-
-
-def _time(r: Record | None, mode: str):
-    return getattr(r.time_ms, mode) if r is not None and r.time_ms else None
-
-
-def _main(r: Record | None):
-    return _time(r, r.main_mode) if r is not None and r.main_mode else None
 
 
 def _verdict(a, b) -> str:

@@ -56,7 +56,7 @@ def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
         if (
             r.op == "attention"
             and r.status == "ok"
-            and getattr(r.time_ms, mode) is not None
+            and r.time_of(mode) is not None
             and r.impl not in _NOT_PEERS
         ):
             found.setdefault((r.case_key, r.dtype), {})[r.impl] = r
@@ -65,7 +65,7 @@ def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
         ours = [r for r in group.values() if kind(r.impl) == "ours"]
         peers = [r for r in group.values() if kind(r.impl) == "peer"]
         if ours and peers:
-            best, rival = (min(some, key=lambda r: getattr(r.time_ms, mode).median) for some in (ours, peers))
+            best, rival = (min(some, key=lambda r: r.time_of(mode).median) for some in (ours, peers))
             made.append(_cell(best, rival, mode))
     return sorted(made, key=lambda c: c.size)
 
@@ -78,8 +78,7 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
         + f"×{c['head_dim']}"
     )
     extra = f" + {c['bias']} bias" if c.get("bias", "none") != "none" else ""
-    ms = getattr(best.time_ms, mode).median
-    main = getattr(best.time_ms, best.main_mode).median  # what the record's rates are of
+    ms = best.time_of(mode).median
     return Cell(
         c["mask"] + extra,
         shape,
@@ -89,9 +88,9 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
         best.impl,
         ms,
         rival.impl,
-        getattr(rival.time_ms, mode).median,
-        best.tflops.effective * main / ms,
-        best.tflops.executed * main / ms,
+        rival.time_of(mode).median,
+        best.tflops.effective * best.ms / ms,
+        best.tflops.executed * best.ms / ms,
     )
 
 

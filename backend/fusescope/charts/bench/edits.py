@@ -26,14 +26,12 @@ def compare(new: Record, old: Record) -> Speedup | None:
 
     None where one of them has no time, or they have none of the same mode.
     """
-    if not new.main_mode or not old.time_ms:
-        return None
-    after, before = getattr(new.time_ms, new.main_mode), getattr(old.time_ms, new.main_mode)
+    after, before = new.time, old.time_of(new.main) if new.main else None
     if before is None:
         return None
     low, high = before.low / after.high, before.high / after.low
     verdict = "faster" if low > 1 + _SURE else "slower" if high < 1 - _SURE else "cannot tell"
-    return Speedup(new.main_mode, before.median / after.median, low, high, verdict)
+    return Speedup(new.main, before.median / after.median, low, high, verdict)
 
 
 def bars(

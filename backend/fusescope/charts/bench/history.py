@@ -33,11 +33,11 @@ def order(edits: list[Edit]) -> list[Edit]:
 def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light") -> go.Figure:
     """Median and interval of each run as a step line; a vertical mark wherever the source hash changed. One
     case, one device."""
-    rows = [e for e in order(edits) if e.record.main_mode]
+    rows = [e for e in order(edits) if e.record.time]
     if not rows:
         return template.empty(f"No earlier result of {short(impl)} for this case on this device.", theme)
     c = template.THEMES[theme]
-    times = [getattr(e.record.time_ms, e.record.main_mode) for e in rows]
+    times = [e.record.time for e in rows]
     unit, factor = numbers.time_unit(t.median for t in times)
     fig = template.figure(f"{short(impl)}, edit by edit", subtitle, theme, height=360)
     x = list(range(len(rows)))

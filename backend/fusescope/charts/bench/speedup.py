@@ -47,8 +47,8 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         return template.empty("No record yet.", theme)
     c = template.THEMES[theme]
     rows = sorted(records, key=lambda r: _ratio(r, baseline) or 0)
-    unit, factor = numbers.time_unit(_median(r) for r in rows)
-    mode = next((r.speedup.of for r in rows if r.speedup), rows[-1].main_mode)
+    unit, factor = numbers.time_unit(r.ms for r in rows)
+    mode = next((r.speedup.of for r in rows if r.speedup), rows[-1].main)
     fig = template.figure(
         f"Speed-up over {short(baseline)}",
         _subtitle(subtitle, template.mode_words(mode), rows),
@@ -125,7 +125,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
 def hover(record: Record, baseline: str) -> str:
     """Median, interval, n and status of a record, as lines for a hover box."""
     lines = [f"<b>{short(record.impl)}</b> {verdict(record, baseline)}", template.case_words(record)]
-    t = getattr(record.time_ms, record.main_mode) if record.main_mode else None
+    t = record.time
     if t:
         unit, factor = numbers.time_unit([t.median])
         lines.append(
@@ -153,10 +153,6 @@ def _ratio(record: Record, baseline: str) -> float | None:
     return record.speedup.median if record.speedup else None
 
 
-def _median(record: Record) -> float | None:
-    return getattr(record.time_ms, record.main_mode).median if record.main_mode else None
-
-
 def _label(record: Record, baseline: str) -> str:
     name = short(record.impl)
     name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
@@ -169,7 +165,7 @@ def _words(record: Record, value: float | None, baseline: str, unit: str, factor
     word = verdict(record, baseline)
     if record.status != "ok":
         return f"<b>{'✗ ' if record.status == 'wrong' else ''}{word}</b>"
-    took = f"{numbers.three(_median(record) * factor)} {unit}{' †' if record.throttled else ''}"
+    took = f"{numbers.three(record.ms * factor)} {unit}{' †' if record.throttled else ''}"
     if record.impl == baseline or value is None:
         return f"<b>{word}</b> · {took}"
     sign = {"faster": "▲ ", "slower": "▼ "}.get(word, "≈ ")

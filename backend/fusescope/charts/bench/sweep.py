@@ -36,10 +36,10 @@ def curves(
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is one of {', '.join(QUANTITIES)}, not {quantity!r}")
     c = template.THEMES[theme]
-    unit, factor = numbers.time_unit(_time(r)[1] for r in records if r.main_mode)
+    unit, factor = numbers.time_unit(r.ms for r in records)
     impls = list(dict.fromkeys(r.impl for r in records))
     title = {"speed-up": f"Speed-up over {short(baseline)}", "latency": "Latency"}.get(quantity, quantity)
-    mode = next((r.main_mode for r in records if r.main_mode), None)
+    mode = next((r.main for r in records if r.main), None)
     fig = template.figure(
         f"{title} by {key}",
         " · ".join(p for p in (subtitle, template.mode_words(mode)) if p),
@@ -97,11 +97,6 @@ def curves(
     return fig
 
 
-def _time(record: Record):
-    t = getattr(record.time_ms, record.main_mode)
-    return t.low, t.median, t.high
-
-
 def _value(record: Record, quantity: str, baseline: str, factor: float) -> tuple[float, float, float] | None:
     """(low, median, high) of the quantity, None where the record has none."""
     if record.status != "ok":
@@ -111,7 +106,8 @@ def _value(record: Record, quantity: str, baseline: str, factor: float) -> tuple
             return 1.0, 1.0, 1.0
         s = record.speedup
         return (s.low, s.median, s.high) if s else None
-    low, middle, high = _time(record)
+    t = record.time
+    low, middle, high = t.low, t.median, t.high
     if quantity == "latency":
         return low * factor, middle * factor, high * factor
     rate = (record.tflops.effective if record.tflops else None) if quantity == "TFLOP/s" else record.gbps

@@ -4,6 +4,7 @@ not run by reason."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -26,11 +27,11 @@ def sections(
     layers = [r for r in records if r.op == "layer"]
     schemes = [r for r in layers if _is_code(r.impl)]
     beside = {
-        r.impl: _ms(r)
+        r.impl: r.ms
         for r in records
         if r.op in ("layer", "layer_final") and r.status == "ok" and not _is_code(r.impl)
     }
-    right = sorted((r for r in schemes if r.status == "ok"), key=_ms)
+    right = sorted((r for r in schemes if r.status == "ok"), key=lambda r: r.ms)
     failed = len(schemes) - len(right)
     if not right:
         yield "Schemes", f"None of {len(schemes):,} schemes has a time."
@@ -39,7 +40,7 @@ def sections(
             f", {failed:,} failed" if failed else ""
         )
         yield "Schemes", f"{said}; the charts show all of them."
-        yield "Schemes by time", ranks.ranks({r.impl: _ms(r) for r in right}, beside, subtitle)
+        yield "Schemes by time", ranks.ranks({r.impl: r.ms for r in right}, beside, subtitle)
         name = (
             "in the order of the search" if kind == "search" else "in the order of measuring, which was drawn"
         )
@@ -47,7 +48,7 @@ def sections(
         if finals := [r for r in records if r.op == "layer_final"]:
             yield (
                 "The best measured again beside the baselines",
-                _table(sorted(finals, key=lambda r: _ms(r) if r.status == "ok" else 1e30)),
+                _table(sorted(finals, key=lambda r: r.ms or 1e30)),
             )
         listed = f"the {LISTED:,} fastest of {len(right):,}" if len(right) > LISTED else f"all {len(right):,}"
         yield (
@@ -67,7 +68,7 @@ def sections(
 
 def track(schemes: Iterable[Record]) -> list[tuple[int, float, float]]:
     """(number, ms or NaN, best so far) of evaluations in their order, from the first that is right."""
-    times = [_ms(r) if r.status == "ok" else float("inf") for r in schemes]
+    times = [r.ms or math.inf for r in schemes]
     best = itertools.accumulate(times, min)
     return [
         (n, ms if ms < float("inf") else float("nan"), low)
@@ -77,11 +78,11 @@ def track(schemes: Iterable[Record]) -> list[tuple[int, float, float]]:
 
 
 def _table(rows: Sequence[Record]) -> pd.DataFrame:
-    unit, factor = numbers.time_unit(_ms(r) for r in rows if r.status == "ok")
+    unit, factor = numbers.time_unit(r.ms for r in rows)
     return pd.DataFrame(
         {
             "scheme": [r.impl for r in rows],
-            f"time ({unit})": [_ms(r) * factor if r.status == "ok" else None for r in rows],
+            f"time ({unit})": [r.ms and r.ms * factor for r in rows],
             "× unfused": [r.speedup.median if r.speedup else None for r in rows],
             "verdict": [
                 r.status if r.status != "ok" else r.speedup.verdict if r.speedup else None for r in rows
@@ -92,7 +93,7 @@ def _table(rows: Sequence[Record]) -> pd.DataFrame:
 
 
 def _segments(rows: Sequence[Record]) -> pd.DataFrame:
-    unit, factor = numbers.time_unit(map(_ms, rows))
+    unit, factor = numbers.time_unit(r.ms for r in rows)
     rows = sorted(rows, key=lambda r: (r.case["first"], r.case["last"], r.impl))
     return pd.DataFrame(
         {
@@ -103,7 +104,7 @@ def _segments(rows: Sequence[Record]) -> pd.DataFrame:
                 for r in rows
             ],
             "made by": [r.impl for r in rows],
-            f"time ({unit})": [_ms(r) * factor for r in rows],
+            f"time ({unit})": [r.ms * factor for r in rows],
             "GB/s": [r.gbps for r in rows],
             "names": [r.backend for r in rows],
         }
@@ -112,7 +113,3 @@ def _segments(rows: Sequence[Record]) -> pd.DataFrame:
 
 def _is_code(impl: str) -> bool:
     return len(impl) == 16 and set(impl) <= {"0", "1"}
-
-
-def _ms(r: Record) -> float:
-    return getattr(r.time_ms, r.main_mode).median

@@ -197,7 +197,7 @@ def _memory(records: list[Record]) -> str:
         each, word = (
             (rate["images_per_s"], "images/s") if rate["images_per_s"] else (rate["tokens_per_s"], "tokens/s")
         )
-        tail = r.extra["percentiles_ms"][r.main_mode]
+        tail = r.extra["percentiles_ms"][r.main]
         peak = r.extra["memory"]["peak_bytes"]
         body.append(
             [

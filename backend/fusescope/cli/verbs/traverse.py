@@ -116,7 +116,7 @@ def summary(run_id: str, records) -> dict:
     """What --json prints (traverse.json)."""
     layers = [r for r in records if r.op == OP]
     schemes = [r for r in layers if set(r.impl) <= {"0", "1"}]
-    good = sorted((r for r in schemes if r.status == "ok"), key=layer.milliseconds)
+    good = sorted((r for r in schemes if r.status == "ok"), key=lambda r: r.ms)
     return {
         "run": run_id,
         "measured": len(good),
@@ -133,7 +133,7 @@ def _line(r) -> dict:
     return {
         "code": r.impl,
         "status": r.status,
-        "ms": layer.milliseconds(r),
+        "ms": r.ms,
         "speedup": speedup,
         "backend": r.backend,
         "reason": r.reason,

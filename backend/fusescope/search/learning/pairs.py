@@ -79,7 +79,7 @@ def _ok(records: Iterable[Record]) -> dict[str, tuple[float, float | None]]:
     for r in records:
         if r.op == OP and r.status == "ok" and len(r.impl) == encoding.BITS and set(r.impl) <= {"0", "1"}:
             keys.add(r.case_key)
-            ms = getattr(r.time_ms, r.main_mode).median
+            ms = r.ms
             found[encoding.canonical(r.impl)] = (ms, r.speedup.median if r.speedup else None)
     if len(keys) > 1:
         raise ValueError(

@@ -238,7 +238,7 @@ class Evaluator:
         record = Record.from_json(_short(record.to_json()))
         self.reporter.record(record)
         if op == OP and t.name not in baselines.BASELINES:
-            self.times[t.name] = getattr(record.time_ms, mine.mode).median
+            self.times[t.name] = record.time_of(mine.mode).median
 
     # pieces
 

@@ -94,7 +94,7 @@ def _kept(records: dict[str, list[Record]]) -> list[tuple[str, Record]]:
 
 
 def _one(found: list[tuple[str, Record]]) -> tuple[str, Record]:
-    good = sorted((f for f in found if f[1].status == "ok"), key=lambda f: _ms(f[1]))
+    good = sorted((f for f in found if f[1].status == "ok"), key=lambda f: f[1].ms)
     if found[0][1].op == SEGMENT:
         run_id, record = next((f for f in found if f[1].status == "ok"), found[0])
     else:
@@ -115,7 +115,7 @@ def _environment(runs: list[Run], records: dict[str, list[Record]]) -> dict:
             continue
         layers = [r for r in records[run.id] if r.op == OP]
         about = {key: run.environment.get(key) for key in ("device_uuid", "git_commit", "others_on_gpu")}
-        plain = {r.impl: _ms(r) for r in layers if not set(r.impl) <= {"0", "1"} and r.status == "ok"}
+        plain = {r.impl: r.ms for r in layers if not set(r.impl) <= {"0", "1"} and r.status == "ok"}
         schemes = sum(set(r.impl) <= {"0", "1"} for r in layers)
         said.append(
             {"run": run.id, "started": run.started, "finished": run.finished, "status": run.status}
@@ -123,7 +123,3 @@ def _environment(runs: list[Run], records: dict[str, list[Record]]) -> dict:
             | {"schemes": schemes, "baselines_ms": plain}
         )
     return facts | {"sittings": said}
-
-
-def _ms(record: Record) -> float:
-    return getattr(record.time_ms, record.main_mode).median

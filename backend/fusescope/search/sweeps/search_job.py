@@ -38,7 +38,7 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     )
     limit = min(limit, len(candidates))
     evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
-    known = {r.impl: _ms(r) for r in _recorded(reporter) if r.case_key == evaluator.key}
+    known = {r.impl: r.ms for r in _recorded(reporter) if r.case_key == evaluator.key}
     chooser, history, begun, fresh = (
         explore.make(spec["strategy"], candidates, spec["seed"]),
         explore.History(),
@@ -184,10 +184,6 @@ def _recorded(reporter: Reporter) -> list[Record]:
     if not (run / "run.json").is_file():
         return []
     return [r for r in folder.records(run) if r.op == OP and set(r.impl) <= {"0", "1"}]
-
-
-def _ms(r: Record) -> float | None:
-    return getattr(r.time_ms, r.main_mode).median if r.status == "ok" else None
 
 
 def _words(history: explore.History) -> str:
