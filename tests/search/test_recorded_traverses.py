@@ -17,6 +17,7 @@ from fusescope.search.learning import cost_model, explore, pairs
 from fusescope.search.scheme.setting import OP, of_spec
 from fusescope.store import folder
 
+pytestmark = pytest.mark.slow
 FEWEST = 500  # schemes of a setting that make its sweep more than a trial
 LEARNED = 300
 SWEEPS: dict[str, list[Path]] = defaultdict(
