@@ -4,15 +4,16 @@ import ctypes
 
 import pytest
 
+from fusescope.core import nvml
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import driver, graph, launches
 from fusescope.measure.timing.launches import Launch
 
 
 def test_faults_are_told_from_normal_reasons():
-    assert device_state.faults(0x1 | 0x2) == []
-    assert device_state.faults(0x4 | 0x40) == ["power cap", "hardware thermal slowdown"]
-    assert [len(device_state.faults(bit)) for bit in (0x4, 0x8, 0x20, 0x40, 0x80)] == [1] * 5
+    assert nvml.faults(0x1 | 0x2) == []
+    assert nvml.faults(0x4 | 0x40) == ["power cap", "hardware thermal slowdown"]
+    assert [len(nvml.faults(bit)) for bit in (0x4, 0x8, 0x20, 0x40, 0x80)] == [1] * 5
     assert device_state.throttled([{"faults": []}, {"faults": ["power cap"]}])
     assert not device_state.throttled([{"faults": []}, {}]) and not device_state.throttled([])
 

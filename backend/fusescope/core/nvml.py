@@ -1,9 +1,14 @@
-"""What NVML says of the GPUs. NVML needs the driver only: it makes no CUDA context and works while others use
-the GPUs."""
+"""What NVML says about the GPUs. NVML needs the driver only: it makes no CUDA context and works while others
+use the GPUs. Nothing is ever set.
+
+What GPUs there are comes through the package nvidia-ml-py, or from nvidia-smi without it. A GPU's changing
+state is read by ``Reader`` through ctypes: a measurement must not depend on a Python package.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import subprocess
 from functools import lru_cache
@@ -23,7 +28,92 @@ CORES_PER_SM = {
 """CUDA C++ programming guide, "arithmetic instructions": fp32 lanes a multiprocessor. NVML counts cores, not
 multiprocessors."""
 
+REASONS = {
+    0x1: "idle",
+    0x2: "application clocks",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+"""Bits of nvmlClocksEventReasons (nvml.h): why the clocks are where they are."""
+FAULTS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80  # the reasons that make a GPU slower than its settings
+_CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # nvmlClockType_t, nvmlTemperatureSensors_t
+
 _ready: dict[int, Any] = {}
+
+
+class NvmlError(RuntimeError):
+    """NVML cannot be used; the text says why."""
+
+
+def faults(bits: int) -> list[str]:
+    """The names of the faults in a bit mask of clocks-event reasons."""
+    return [name for bit, name in REASONS.items() if bits & bit & FAULTS]
+
+
+class Reader:
+    """The state of the GPU with this UUID ("GPU-…"; CUDA and NVML number GPUs differently). Raises NvmlError
+    where NVML or the GPU is not there. A value that this GPU or driver does not give is None."""
+
+    def __init__(self, uuid: str):
+        try:
+            self._library = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError as error:
+            raise NvmlError(
+                f"NVML cannot be opened ({error}); the GPU's clocks and power are not recorded"
+            ) from None
+        self._handle = ctypes.c_void_p()
+        status = self._library.nvmlInit_v2() or self._library.nvmlDeviceGetHandleByUUID(
+            uuid.encode(), ctypes.byref(self._handle)
+        )
+        if status:
+            raise NvmlError(
+                f"NVML does not give {uuid} (error {status}); its clocks and power are not recorded"
+            )
+
+    def state(self) -> dict[str, Any]:
+        """sm_mhz, memory_mhz, temperature_c, power_w, reasons (bit mask of REASONS)."""
+        power = self._ask("PowerUsage", ctypes.c_uint)
+        return {
+            "sm_mhz": self._ask("ClockInfo", ctypes.c_uint, _CLOCK_SM),
+            "memory_mhz": self._ask("ClockInfo", ctypes.c_uint, _CLOCK_MEMORY),
+            "temperature_c": self._ask("Temperature", ctypes.c_uint, _TEMPERATURE_GPU),
+            "power_w": None if power is None else power / 1000,
+            "reasons": self.reasons(),
+        }
+
+    def reasons(self) -> int | None:
+        """Bit mask of REASONS."""
+        bits = self._ask("CurrentClocksEventReasons", ctypes.c_ulonglong)
+        if bits is None:  # its name before driver 535
+            bits = self._ask("CurrentClocksThrottleReasons", ctypes.c_ulonglong)
+        return bits
+
+    def usage(self) -> dict[str, Any]:
+        """energy_j (since the driver was loaded), gpu_percent, memory_percent, memory_used_bytes,
+        memory_total_bytes."""
+        energy = self._ask("TotalEnergyConsumption", ctypes.c_ulonglong)
+        busy = self._ask("UtilizationRates", ctypes.c_uint * 2) or (None, None)
+        total, _, used = self._ask("MemoryInfo", ctypes.c_ulonglong * 3) or (None, None, None)
+        return {
+            "energy_j": None if energy is None else energy / 1000,
+            "gpu_percent": busy[0],
+            "memory_percent": busy[1],
+            "memory_used_bytes": used,
+            "memory_total_bytes": total,
+        }
+
+    def _ask(self, what: str, kind, *arguments: int):
+        """What nvmlDeviceGet<what> writes: a number, or a list for an array."""
+        function = getattr(self._library, f"nvmlDeviceGet{what}", None)
+        value = kind()
+        if function is None or function(self._handle, *map(ctypes.c_int, arguments), ctypes.byref(value)):
+            return None
+        return value.value if hasattr(value, "value") else list(value)
 
 
 def open_library() -> Any:

@@ -13,10 +13,11 @@ from pathlib import Path
 from fusescope.core import nvml, paths
 from fusescope.core.doctor.diagnosis import CUDA_TOOLS, CUTLASS, diagnose
 from fusescope.core.doctor.findings import Finding, install, pip
+from fusescope.core.doctor.requirements import needed, requirement
 from fusescope.core.toolchain import Toolchain, find_cuda_tool
 
 OLDEST_CUDA, NEWEST_CUDA, OLDEST_TORCH, OLDEST_GCC = (12, 8), 13, (2, 11), 11
-PACKAGES = ("streamlit", "plotly", "pandas", "duckdb", "pyarrow", "numpy", "psutil")
+PACKAGES = ("streamlit", "plotly", "pandas", "duckdb", "pyarrow", "numpy")
 
 
 def driver(present: list[dict]) -> Finding:
@@ -45,18 +46,18 @@ def driver(present: list[dict]) -> Finding:
 
 def torch(chain: Toolchain, present: list[dict]) -> Finding:
     if chain.torch_dir is None:
-        return Finding("torch", "fail", "torch is missing", pip("torch==2.13.0"))
+        return Finding("torch", "fail", "torch is missing", pip(requirement("torch")))
     numbers = re.findall(r"\d+", chain.torch_version or "0")
     if tuple(int(n) for n in numbers[:2]) < OLDEST_TORCH:
         return Finding(
             "torch",
             "fail",
             f"torch {chain.torch_version} is too old; 2.11 to 2.13 work",
-            pip("torch==2.13.0"),
+            pip(requirement("torch")),
         )
     if present and not chain.torch_cuda:
         says = f"torch {chain.torch_version} has no CUDA, so the GPU is not used"
-        return Finding("torch", "warn", says, pip("--force-reinstall", "torch==2.13.0"))
+        return Finding("torch", "warn", says, pip("--force-reinstall", requirement("torch")))
     return Finding(
         "torch",
         "ok",
@@ -71,7 +72,7 @@ def packages() -> Finding:
     says = (
         f"missing Python packages: {', '.join(missing)}; the pages need them, the headless verbs do without"
     )
-    return Finding("packages", "warn", says, pip("-r", str(paths.ROOT / "requirements.txt")))
+    return Finding("packages", "warn", says, pip(*needed(missing)))
 
 
 def nvcc(chain: Toolchain, present: list[dict]) -> Finding:

@@ -1,15 +1,13 @@
 """The device over time while a job works: clocks, power, temperature, throttle reasons, memory, at 20 samples
 a second.
 
-NVML is called by ctypes (the driver brings it), so that no Python package is needed; nothing is ever set.
-Without a GPU the job's own process is watched instead, and ``source`` says so. Times are Unix ns, the clock
-of torch's traces.
+Without a GPU only the job's own process is sampled, and ``source`` says so. Times are Unix ns, the clock of
+torch's traces.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import threading
@@ -19,23 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fusescope.core import nvml
 from fusescope.profiling import table
 from fusescope.profiling.table import ABSENT, coded
 
 HZ = 20.0
-REASONS = {
-    0x1: "idle",
-    0x2: "application clocks",
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
-"""Clocks-event-reason bits of nvml.h."""
-FAULTS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80  # what makes a device slower than its settings
 _WHOLE = (
     "ts_ns",
     "sm_mhz",
@@ -52,56 +38,10 @@ _REAL = ("power_w", "energy_j", "gpu_percent", "memory_percent", "cpu_percent")
 
 
 def gpu(uuid: str) -> Callable[[], dict]:
-    """A function that reads a GPU's state now. RuntimeError where NVML does not give it: the text says
-    why."""
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError as error:
-        raise RuntimeError(
-            f"NVML cannot be opened ({error}), so the GPU's clocks and power are not recorded"
-        ) from None
-    handle = ctypes.c_void_p()
-    status = nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
-    if status:
-        raise RuntimeError(
-            f"NVML does not give {uuid} (error {status}), so its clocks and power are not recorded"
-        )
-
-    def ask(function: str, kind, *arguments: int):
-        if not hasattr(nvml, function):
-            return None
-        value = kind()
-        status = getattr(nvml, function)(handle, *(ctypes.c_int(a) for a in arguments), ctypes.byref(value))
-        return None if status else value.value if hasattr(value, "value") else list(value)
-
-    def read() -> dict:
-        reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", ctypes.c_ulonglong)
-        if reasons is None:  # its name before driver 535
-            reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong)
-        power, energy = (
-            ask("nvmlDeviceGetPowerUsage", ctypes.c_uint),
-            ask("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong),
-        )
-        used = ask("nvmlDeviceGetUtilizationRates", ctypes.c_uint * 2) or (None, None)
-        memory = ask("nvmlDeviceGetMemoryInfo", ctypes.c_ulonglong * 3) or (
-            None,
-            None,
-            None,
-        )  # total, free, used
-        return {
-            "sm_mhz": ask("nvmlDeviceGetClockInfo", ctypes.c_uint, 1),
-            "memory_mhz": ask("nvmlDeviceGetClockInfo", ctypes.c_uint, 2),
-            "temperature_c": ask("nvmlDeviceGetTemperature", ctypes.c_uint, 0),
-            "power_w": None if power is None else power / 1000,
-            "energy_j": None if energy is None else energy / 1000,
-            "gpu_percent": used[0],
-            "memory_percent": used[1],
-            "memory_used_bytes": memory[2],
-            "memory_total_bytes": memory[0],
-            "reasons": reasons,
-        }
-
-    return read
+    """A function that reads a GPU's state and usage now. Raises nvml.NvmlError where NVML does not give
+    them."""
+    reader = nvml.Reader(uuid)
+    return lambda: reader.state() | reader.usage()
 
 
 def process(pid: int | None = None) -> Callable[[], dict]:
@@ -173,7 +113,7 @@ class Telemetry:
                 )
         if "reasons" in there:
             found["throttled"] = coded(
-                [", ".join(faults(s.get("reasons") or 0)) or None for s in self.samples]
+                [", ".join(nvml.faults(s.get("reasons") or 0)) or None for s in self.samples]
             )
         return found
 
@@ -188,8 +128,8 @@ class Telemetry:
             "note": self.note,
             "count": count,
             "hz": (count - 1) / span if span else None,
-            "throttled": sum(bool(b & FAULTS) for b in bits) / len(bits) if bits else None,
-            "reasons": sorted({name for b in bits for name in faults(b)}),
+            "throttled": sum(bool(b & nvml.FAULTS) for b in bits) / len(bits) if bits else None,
+            "reasons": sorted({name for b in bits for name in nvml.faults(b)}),
         }
 
     def _work(self) -> None:
@@ -207,11 +147,6 @@ class Telemetry:
         self.samples.append(sample)
 
 
-def faults(bits: int) -> list[str]:
-    """Names of the reasons that mean the device was slower than its settings."""
-    return [name for bit, name in REASONS.items() if bits & bit & FAULTS]
-
-
 def watch(device: str, uuid: str | None, path: Path, hz: float = HZ) -> Telemetry:
     """The telemetry of a job on "cpu" or "cuda:N" (its UUID given): NVML where there is one, and always the
     process."""
@@ -224,6 +159,6 @@ def watch(device: str, uuid: str | None, path: Path, hz: float = HZ) -> Telemetr
         try:
             readers.append(gpu(uuid))
             source = "nvml"
-        except RuntimeError as error:
+        except nvml.NvmlError as error:
             note = str(error)
     return Telemetry(readers, path, source, note, hz)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
+from fusescope.core import nvml
 from fusescope.core.records import Rate, Record, Times, case_key
 from fusescope.core.reporter import Reporter
 from fusescope.search import runtime
@@ -79,7 +80,7 @@ class Evaluator:
         self.reporter.environment(ceilings=self.ceilings)
         try:
             self.state = device_state.reader(self.setting.device)
-        except device_state.NvmlError as e:
+        except nvml.NvmlError as e:
             self.reporter.log(str(e))
             self.state = lambda: None
 
