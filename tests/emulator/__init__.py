@@ -14,8 +14,8 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from backend.core import paths
-from backend.core.sources import families
+from fusescope.core import paths
+from fusescope.core.sources import families
 
 HERE = Path(__file__).resolve().parent
 STAND_INS = ("mma.cuh", "async_copy.cuh", "hopper.cuh", "warpgroup.cuh", "roles.cuh", "dependent.cuh")
