@@ -6,9 +6,9 @@
 
 OLD and NEW are a checkout, a folder of families (cuda/) or a git revision. Each kernel is compiled with the
 flags of the build and disassembled; only the names of anonymous namespaces, which hash the file's path, are
-ignored. CPU kernels are compared as the assembly that g++ writes. Kernels whose sources differ only in comments
-and layout are the same program and are not compiled. Exit status 1 where a kernel differs, is missing or does
-not compile.
+ignored. CPU kernels are compared as the assembly that g++ writes. Kernels whose sources differ only in
+comments and layout are the same program and are not compiled. Exit status 1 where a kernel differs, is
+missing or does not compile.
 
 --record adds the pairs of source hashes that were proven equal to NEW's same_code.json (core/same_code.py).
 Machine code is kept in the build cache by the content of its sources, so a second run compiles what changed.

@@ -1,7 +1,8 @@
 """Source hashes between which a kernel's machine code stayed the same, so that a clean-up keeps its history.
 
 ``cuda/same_code.json`` holds pairs of source hashes (``Variant.source_hash``) by
-``"<family>/<implementation>"``. ``scripts/same_sass.py --record`` compiled both for sm_90a and found every instruction equal::
+``"<family>/<implementation>"``. ``scripts/same_sass.py --record`` compiled both for sm_90a and found every
+instruction equal::
 
     {"attention/v3_hopper": [["0f3c…", "91ab…"]], …}
 """
