@@ -2,6 +2,7 @@
 // multiplies the next.
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
+// emulated: no, the blocks of a cluster run at the same time and write to each other
 //
 // Persistent blocks of three warpgroups: one thread of the first brings 128 x 64 boxes of x and of the weight by TMA
 // into a ring of stages, the other two take tiles of 128 x 128 results in turn. One hands the ring over when its last

@@ -2,6 +2,7 @@
 // kernel before it ends.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
+// emulated: no, the blocks of a cluster run at the same time and write to each other
 //
 // At 128 rows a product is a matter of latency: what the memory could bring in a microsecond takes five when it is
 // asked for only after the previous kernel has ended. A block has 64 rows and 64 outputs and a share of the terms; the

@@ -6,6 +6,7 @@ optional:
 
     // archs: sm_80 sm_86 sm_89 sm_90a      architectures it is meant for (default: ARCHS, all)
     // expects: HMMA                        SASS mnemonics that prove it uses what it claims, on each of them
+    // emulated: no, <why>                  the tests on the CPU's emulator (tests/emulator) leave it out
     // sweep: TILE=64,128 STAGES=2,3        macros to sweep; every combination is an implementation
                                             "v2_x:TILE=64,STAGES=3"
 """
@@ -26,7 +27,7 @@ ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a")
 """Architectures a kernel is built for where its source names none."""
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-_TAG = re.compile(r"^\s*//\s*(archs|expects|sweep):\s*(.+?)\s*$")
+_TAG = re.compile(r"^\s*//\s*(archs|expects|emulated|sweep):\s*(.+?)\s*$")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Variant:
     device: str
     archs: tuple[str, ...] = ()
     expects: tuple[str, ...] = ()
+    not_emulated: str = ""
     defines: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -164,6 +166,7 @@ def _variants(family: str, file: Path) -> list[Variant]:
         device=device,
         archs=tuple(tags.get("archs", ARCHS)) if device == "cuda" else (),
         expects=tuple(tags.get("expects", ())),
+        not_emulated=" ".join(tags.get("emulated", [])).removeprefix("no").strip(),
     )
     if not axes:
         return [Variant(name=file.stem, **common)]
