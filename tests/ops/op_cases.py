@@ -62,7 +62,11 @@ EXTRA = {
 }
 
 
-def cases(op: str) -> list[dict]:
+GPU_ONLY = 8192
+"""Longer rows, and products of more than 2^28 FLOP, are for GPU kernels that hold them in another way."""
+
+
+def cases(op: str, device: str = "cuda") -> list[dict]:
     """Complete cases: each parameter worth sweeping at each odd size with the others small, the diagonals,
     and the extra ones."""
     module = ops.load(op)
@@ -83,4 +87,10 @@ def cases(op: str) -> list[dict]:
             continue
         if complete not in found:
             found.append(complete)
-    return found
+    return found if device != "cpu" else [c for c in found if _small(op, c)]
+
+
+def _small(op: str, values: dict) -> bool:
+    return (
+        values.get("cols", 0) <= GPU_ONLY and ops.load(op).cost(values, "float32").flop_effective <= 1 << 28
+    )

@@ -29,7 +29,7 @@ def _with_dtypes(pairs):
 
 def _try(op, impl, dtype, device):
     module, judged, reasons = ops.load(op), 0, set()
-    for values in cases(op):
+    for values in cases(op, device):
         for contiguous in (True, False):
             case = Case(module, values, dtype, device, seed=3, contiguous=contiguous)
             try:
