@@ -8,7 +8,8 @@ import torch
 from fusescope.core.errors import BuildError, Cancelled
 from fusescope.core.records import BenchSpec, Record
 from fusescope.core.reporter import Collect
-from fusescope.measure import bench, compare
+from fusescope.measure import bench, failures
+from fusescope.measure.checking import alarm
 from fusescope.measure.device import ceilings
 
 
@@ -238,7 +239,7 @@ def test_faster_than_the_hardware_is_an_error(quick, known_ceilings, monkeypatch
     (record,) = reporter.records
     assert record.status == "error" and record.time_ms is None and record.accuracy is not None
     assert "ms, but the hardware needs 12 ms (1.2e+04 bytes" in record.reason and "is wrong" in record.reason
-    assert asked.count(True) == bench._DOUBTS and not reporter.raw
+    assert asked.count(True) == alarm.CEILING_RETRIES and not reporter.raw
 
 
 def test_an_alarm_that_a_fresh_measurement_explains_is_none(quick, known_ceilings, monkeypatch):
@@ -255,7 +256,7 @@ def test_under_a_profiler_nothing_is_timed(quick, wrong, monkeypatch, variable):
     monkeypatch.setenv(variable, "1")
     reporter = quick(["eager", wrong("off_by_one")])
     assert reporter.records == [] and reporter.raw == []
-    assert any("eager is right; not timed" in line for line in reporter.lines)
+    assert any("eager is correct; not timed" in line for line in reporter.lines)
     assert any("off_by_one is wrong" in line for line in reporter.lines)
 
 
@@ -266,7 +267,7 @@ def test_under_a_profiler_nothing_is_timed(quick, wrong, monkeypatch, variable):
         ({"impls": ("fast",)}, "no implementation 'fast'; it has "),
         ({"impls": ("nowhere.py:f",)}, "no file nowhere.py"),
         ({"dtype": "int8"}, "add takes float32, float16, bfloat16, not 'int8'"),
-        ({"cases": ({"n": 0},)}, "n lies between 1 and"),
+        ({"cases": ({"n": 0},)}, "n must be an integer from 1 to"),
         ({"cases": ({"m": 1},)}, "m"),
         ({"cache": "tepid"}, "cache is warm, cold or both, not 'tepid'"),
         ({"device": "cuda:7"}, "there is no device cuda:7 here"),
@@ -280,7 +281,7 @@ def test_bad_input_is_one_sentence(known_ceilings, change, says):
 
 
 def test_errors_that_end_the_context_go_up(quick, wrong, monkeypatch):
-    monkeypatch.setattr(compare, "ends_context", lambda e: "index ran out" in str(e))
+    monkeypatch.setattr(failures, "ends_context", lambda e: "index ran out" in str(e))
     with pytest.raises(RuntimeError, match="index ran out"):
         quick([wrong("breaks"), "eager"])
 

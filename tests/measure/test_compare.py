@@ -6,7 +6,7 @@ import random
 import pytest
 
 from fusescope.core.errors import Cancelled
-from fusescope.measure import compare
+from fusescope.measure import compare, failures
 from fusescope.measure.compare import Stop, rounds, speedup
 
 
@@ -122,5 +122,5 @@ def test_speedups_are_paired():
 def test_what_ends_a_cuda_context():
     import torch
 
-    assert not compare.ends_context(torch.OutOfMemoryError("CUDA out of memory"))
-    assert not compare.ends_context(ValueError("no"))
+    assert not failures.ends_context(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not failures.ends_context(ValueError("no"))

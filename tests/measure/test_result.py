@@ -8,7 +8,7 @@ from fusescope.core.records import BenchSpec
 from fusescope.kernels import report
 from fusescope.kernels.report import KernelResources
 from fusescope.measure import result
-from fusescope.measure.case import Candidate
+from fusescope.measure.candidate import Candidate
 from fusescope.measure.checking import check
 from fusescope.measure.compare import Series
 from fusescope.measure.timing.launches import Launch

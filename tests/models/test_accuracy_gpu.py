@@ -42,7 +42,7 @@ def test_every_family_is_judged_on_the_gpu(tmp_path, name):
     case = {"layers": 2} if name == "vit-base" else {"layers": 2, "seq": 96}
     ways = [
         w.name
-        for w in models.ways(name, "cuda:0")
+        for w in models.modes(name, "cuda:0")
         if w.reason is None and w.name in ("eager", "sdpa", "fusescope", "fused")
     ]
     dtypes = (

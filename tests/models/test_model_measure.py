@@ -151,7 +151,7 @@ def test_a_checkpoint_is_measured(measured, tmp_path):
     [
         ({"op": "bert-base"}, "a model's operator is written model:NAME"),
         ({"op": "model:bert-huge"}, "unknown model 'bert-huge'"),
-        ({"impls": ["turbo"]}, "has no way 'turbo'"),
+        ({"impls": ["turbo"]}, "has no execution mode 'turbo'"),
         ({"impls": []}, "missing: impls"),
         ({"cases": [{"heads": 7}]}, "heads divides the width 768"),
         ({"cases": ["bert"]}, "an object of parameter and value"),
@@ -240,7 +240,7 @@ def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
     "words, says",
     [
         ("model bert-base --heads 7", "heads divides the width 768"),
-        ("model bert-base --impl turbo", "has no way 'turbo'"),
+        ("model bert-base --impl turbo", "has no execution mode 'turbo'"),
         ("model bert-base --lengths 3+4", "lengths give 2 sequences, batch is 1"),
         ("model gpt2 --mask full", "a mask that keeps later tokens"),
         ("model bert-base --checkpoint /nowhere", "a checkpoint is a folder with config.json"),

@@ -10,8 +10,9 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.paths import ROOT
 from fusescope.core.sources import source_closure
 from fusescope.models import register
-from fusescope.models.describe import listing, parts, parts_order
-from fusescope.models.run import backends, build, modes, tolerance
+from fusescope.models.describe import modes as listing
+from fusescope.models.inspect import backends, parts, parts_order
+from fusescope.models.run import build, modes, tolerance
 from tests.models.tiny_models import ONE_OF_A_FAMILY, built, case, cases
 
 _references: dict = {}  # the last one
@@ -50,7 +51,7 @@ def _worst(name, asked, way, dtype="float32"):
 def test_every_way_is_right(name):
     for asked in cases(name):
         for way in QUICK:
-            if models.way(name, way).reason is None:
+            if models.mode(name, way).reason is None:
                 worst, norm = _worst(name, asked, way)
                 assert worst < 1 and norm < 1, (way, asked, worst, norm)
 
@@ -63,7 +64,7 @@ def test_half_precision_too(dtype):
         ("llama-small", {"phase": "decode"}),
     ):
         for way in QUICK:
-            if models.way(name, way).reason is None:
+            if models.mode(name, way).reason is None:
                 assert max(_worst(name, case(name, **asked), way, dtype)) < 1, (name, way)
 
 
@@ -231,7 +232,7 @@ def test_which_attention_ran():
     ],
 )
 def test_names_of_kernels_say_which(kernels, operators, says):
-    assert backends.told(kernels, operators) == says
+    assert backends.named(kernels, operators) == says
 
 
 def test_every_attention_kernel_of_ours_is_known_by_name():
@@ -247,7 +248,7 @@ def test_every_attention_kernel_of_ours_is_known_by_name():
             text,
         )
         assert names and all(
-            backends.told({f"void {name}<float>(...)"}, set()) == f"fusescope {name}" for name in names
+            backends.named({f"void {name}<float>(...)"}, set()) == f"fusescope {name}" for name in names
         ), file.name
 
 
@@ -257,7 +258,7 @@ def test_where_the_time_goes_has_every_part(name):
     model = built(name)
     inputs = build.inputs(model, asked)
     for way in ("eager", "fused"):
-        if models.way(name, way).reason is None:
+        if models.mode(name, way).reason is None:
             found = parts.measure(way, model, inputs, modes.make(way, model, inputs))
             assert tuple(found) == models.PARTS and abs(sum(p["share"] for p in found.values()) - 1) < 1e-6
             needed = set(models.PARTS) - {"head"} | ({"head"} if "phase" in asked else set())
@@ -293,7 +294,7 @@ def test_ways_that_are_not_there_are_refused():
         modes.make("fused", model, inputs)
     with pytest.raises(Unsupported, match="sdpa-graph exists on cuda"):
         modes.make("sdpa-graph", model, inputs)
-    with pytest.raises(ValueError, match="has no way 'turbo'"):
+    with pytest.raises(ValueError, match="has no execution mode 'turbo'"):
         modes.make("turbo", model, inputs)
 
 
@@ -447,9 +448,9 @@ def test_every_way_of_the_gpu_is_right_and_follows_its_inputs(name):
     model = build.build(name, asked_for[0], "float16", "cuda:0")
     for number, asked in enumerate(asked_for):
         fresh = build.inputs(model, asked, seed=1)
-        for way in listing.WAYS.values():
+        for way in listing.MODES.values():
             later = way.attention == "flex_attention" and number > 0
-            if models.way(name, way.name, "cuda:0").reason is not None or way.compile or later:
+            if models.mode(name, way.name, "cuda:0").reason is not None or way.compile or later:
                 continue
             inputs = build.inputs(model, asked)
             try:

@@ -3,6 +3,7 @@
 import pytest
 
 from fusescope import models
+from fusescope.models.describe import checkpoint
 from fusescope.models.run import build, weights
 from tests.models.tiny_models import case, save
 
@@ -51,7 +52,7 @@ def test_names_of_published_vit_checkpoints(tmp_path):
         return name
 
     saved = save(tmp_path, "vit-base", "vit.", published)
-    header = weights._headers(tmp_path)
+    header = checkpoint._headers(tmp_path)
     assert "vit.encoder.layer.0.attention.attention.query.weight" in header
     again = dict(_loaded(tmp_path, "vit-base").module.named_parameters())
     assert all((again[n] == p).all() for n, p in saved.module.named_parameters())
@@ -115,7 +116,7 @@ def test_heads_of_a_task_are_left_alone(tmp_path):
         ),
     )
     config = models.config("bert-base", {}, str(tmp_path))
-    assert weights.examine("bert-base", config, str(tmp_path)).left == (
+    assert checkpoint.examine("bert-base", config, str(tmp_path)).left == (
         "classifier.weight",
         "cls.predictions.bias",
     )

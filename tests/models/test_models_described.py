@@ -25,7 +25,7 @@ def test_describing_needs_neither_torch_nor_transformers():
     code = (
         "import sys\nfrom fusescope import models\n"
         "for n in models.names():\n"
-        "    c = models.validate(n, {}); models.anatomy(n); models.cost(n, c, 'float16'); models.ways(n, 'cuda:0'); models.title(n)\n"
+        "    c = models.validate(n, {}); models.anatomy(n); models.cost(n, c, 'float16'); models.modes(n, 'cuda:0'); models.title(n)\n"
         "print(sorted(m for m in ('torch', 'transformers', 'pandas') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -152,15 +152,15 @@ def test_cost_counts_the_tokens_and_pairs_that_are_there():
 
 
 def test_ways_say_why_not():
-    ways = {w.name: w for w in models.ways("gpt2", "cpu")}
+    ways = {w.name: w for w in models.modes("gpt2", "cpu")}
     assert (
         ways["eager"].reason is None
         and "cuda" in ways["sdpa-graph"].reason
         and "gpt2 is of the kind decoder" in ways["fused"].reason
     )
-    assert models.way("bert-base", "fused", "cuda:0").reason is None
-    with pytest.raises(ValueError, match="has no way 'magic'"):
-        models.way("bert-base", "magic")
+    assert models.mode("bert-base", "fused", "cuda:0").reason is None
+    with pytest.raises(ValueError, match="has no execution mode 'magic'"):
+        models.mode("bert-base", "magic")
 
 
 def test_operators_of_models_have_names():

@@ -4,8 +4,8 @@ import pytest
 
 from fusescope import models
 from fusescope.core.errors import Unsupported
-from fusescope.models.describe import parts
-from fusescope.models.run import backends, build, modes, tolerance
+from fusescope.models.inspect import backends, parts
+from fusescope.models.run import build, modes, tolerance
 
 pytestmark = pytest.mark.gpu
 SIZES = {"layers": 2, "heads": 4, "head_dim": 64, "batch": 2, "seq": 128}

@@ -38,7 +38,7 @@ _LADDER = re.compile(r"^v(\d+)_")
 
 def kind(impl: str) -> str:
     """ "ours", "user" or "peer", from the name's form: vN_idea and cpu* are our kernels, fused and fusescope*
-    our ways to run a model, file.py:function a user's."""
+    our execution modes of a model, file.py:function a user's."""
     if ".py:" in impl:
         return "user"
     ours = impl == "auto" or impl.startswith("cpu") or impl in _OUR_WAYS or _LADDER.match(impl)

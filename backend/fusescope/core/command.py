@@ -41,7 +41,7 @@ def bench(spec: Mapping[str, Any]) -> str:
 
 
 def model(spec: Mapping[str, Any]) -> str:
-    """``python -m fusescope model …`` for a comparison of a model's ways; cases are the product of what
+    """``python -m fusescope model …`` for a comparison of a model's execution modes; cases are the product of what
     differs among them."""
     words = ["python", "-m", "fusescope", "model", str(spec["op"]).removeprefix("model:")]
     cases = [dict(c) for c in spec.get("cases") or ()]

@@ -1,7 +1,7 @@
-"""A comparison from specification to records: every implementation on every case, checked, sampled in turn,
-judged.
+"""A comparison from specification to records: every implementation on every case, checked, then sampled in
+turn.
 
-1  Correct first: no latency without a right result (check.py).
+1  Correct first: no latency without a correct result (check.py).
 2  First call, eager and graph times are kept apart (timer.py, graph.py); on the CPU there are no graphs.
 3  Cold and warm caches, both.
 4  Sampling stops on noise or budget, and says which (compare.py, analysis/statistics.py).
@@ -9,7 +9,7 @@ judged.
 6  The device's state is kept for each round (device_state.py); throttled samples are marked, not dropped.
 7  A time below what the hardware allows is an error (alarm.py, ceilings.py).
 8  FLOP and bytes come from the operator's cost model.
-9  Out of memory, unsupported and errors are records with their reason; crashes and time-outs are booked by
+9  Out of memory, unsupported and errors are records with their reason; crashes and timeouts are recorded by
    the worker.
 """
 
@@ -23,15 +23,14 @@ from typing import Any
 import torch
 
 from fusescope.analysis import estimate
-from fusescope.core import environment
-from fusescope.core.errors import BuildError
 from fusescope.core.records import BenchSpec
 from fusescope.core.reporter import Reporter
-from fusescope.measure import result
-from fusescope.measure.case import Candidate, Trial, candidates
-from fusescope.measure.device import ceilings
+from fusescope.measure import machine, result
+from fusescope.measure.candidate import Candidate, candidates
+from fusescope.measure.checking.alarm import Alarm
 from fusescope.measure.subject import Operator
 from fusescope.measure.timing.timer import Flush
+from fusescope.measure.trial import Trial
 
 PROFILED = "FUSESCOPE_PROFILED"
 """Set by whoever wraps the worker in a profiler: then nothing is timed, because such times are no
@@ -45,9 +44,6 @@ _PROFILERS = (
 )  # nsys, ncu, CUPTI
 
 _CALLS_UNDER_A_PROFILER = 5
-_DOUBTS = (
-    3  # fresh measurements of the ceilings before an alarm stands: other load can only have made them too low
-)
 
 
 def run(spec: BenchSpec, reporter: Reporter) -> None:
@@ -82,28 +78,22 @@ class Bench:
         self.begun, self.fresh = time.monotonic(), 0
 
     def run(self) -> None:
+        spec, device = self.spec, self.spec.device
         self._progress("starting")
-        self.facts = environment.collect(self.spec.device)
-        if self.spec.device.startswith("cuda"):
-            torch.cuda.set_device(self.spec.device)
-            torch.cuda.init()
-            environment.remember_gpu(torch.cuda.current_device())
-            self.facts = environment.collect(self.spec.device)
-        infos = candidates(self.subject, self.names, self.spec.device, self.facts["arch"])
-        self.reporter.environment(
-            **self.facts, sources={c.name: c.info.source_hash for c in infos if c.info.source_hash}
-        )
-        self.unbuilt = (
-            self._load() if any(c.info.kind == "ours" and not c.info.reason for c in infos) else None
-        )
+        self.facts = machine.ready(device)
+        infos = [c.info for c in candidates(self.subject, self.names, device, self.facts["arch"])]
+        sources = {i.name: i.source_hash for i in infos if i.source_hash}
+        self.reporter.environment(**self.facts, sources=sources)
+        self.unbuilt = None
+        if any(i.kind == "ours" and not i.reason for i in infos):
+            self._progress("loading the kernels (building what is not built)")
+            self.unbuilt = machine.load_kernels(device, self.reporter)
         if any(os.environ.get(name) for name in _PROFILERS):
             return self._under_a_profiler()
         self._progress("measuring what this device can do")
-        self.ceilings = ceilings.measure(self.spec.device, (self.spec.dtype,))
-        self.reporter.environment(ceilings=self.ceilings)
-        cache = self.facts["l2_bytes"] if self.spec.device.startswith("cuda") else self.facts["llc_bytes"]
-        self.cache_bytes = cache
-        self.flush = Flush(self.spec.device, cache) if self.spec.cache != "warm" else None
+        self.cache_bytes = machine.cache_bytes(self.facts)
+        self.alarm = Alarm(device, spec.dtype, self.cache_bytes, self.reporter)
+        self.flush = Flush(device, self.cache_bytes) if spec.cache != "warm" else None
         for number, values in enumerate(self.cases):
             self._case(number, values)
         self._progress("done")
@@ -113,39 +103,36 @@ class Bench:
         trial = self.trial(spec, self.subject, values, reporter, self.unbuilt)
         finished = {impl: status for (key, impl), status in reporter.statuses().items() if key == trial.key}
         due = [n for n in self.names if n not in finished]
-        share, before = (
-            len(self.names) * (1 + len(self.modes)),
-            number * len(self.names) * (1 + len(self.modes)),
-        )
+        share = len(self.names) * (1 + len(self.modes))
+        self.done = number * share
         if not due:
-            self.done = before + share
+            self.done += share
             return self._progress(f"case {number + 1} has its records already")
         together = list(due)
         if finished.get(spec.baseline) == "ok":
             together.append(spec.baseline)  # a partner again, without a second record
-        found = candidates(self.subject, together, spec.device, self.facts["arch"])
+        several = candidates(self.subject, together, spec.device, self.facts["arch"])
         where = f"case {number + 1} of {len(self.cases)}: "
-        self.done = before
-        trial.check(found, lambda text: self._progress(where + text))
+        trial.check(several, lambda text: self._progress(where + text))
         self._advance(len(together))
         for mode in self.modes:
             self._progress(f"{where}{mode.replace('_', ', ')}")
-            trial.sample(found, mode, self.flush, self.cache_bytes)
+            trial.sample(several, mode, self.flush, self.cache_bytes)
             self._advance(len(together))
-        for c in found:
+        for c in several:
             if c.status is None:
                 trial.inspect(c)
-        self._emit(trial, found, due)
-        self.done = before + share
+        self._emit(trial, several, due)
+        self.done = (number + 1) * share
         trial.inputs = None
-        del found
+        del several
         self.subject.end()
         if spec.device.startswith("cuda"):
             torch.cuda.empty_cache()
 
-    def _emit(self, trial: Trial, found: list[Candidate], due: list[str]) -> None:
+    def _emit(self, trial: Trial, several: list[Candidate], due: list[str]) -> None:
         cost = self.subject.cost(trial.values, self.spec.dtype)
-        baseline = next((c for c in found if c.name == self.spec.baseline), None)
+        baseline = next((c for c in several if c.name == self.spec.baseline), None)
         if baseline is None or baseline.status is not None:
             why = (
                 f"{baseline.status}: {baseline.reason}"
@@ -153,61 +140,32 @@ class Bench:
                 else "no partner any more, as its record says"
             )
             self.reporter.log(f"no speed-ups for this case: the baseline {self.spec.baseline} is {why}")
-        for c in found:
+        for c in several:
             if c.status is None and not c.series:
                 c.fail("error", "no mode could be measured; the log says why")
-            if c.status is None and (why := self._alarm(c, cost)):
+            if c.status is None and (why := self.alarm.look(c.name, c.times(), cost)):
                 c.fail("error", why)
-        for c in found:
+        for c in several:
             if c.name not in due:
                 continue
             for mode, series in c.series.items():
-                digits = [
-                    float(f"{ms:.7g}") for ms in series.flat
-                ]  # beyond any clock's resolution, at half the size on disk
+                # seven digits: beyond any clock's resolution, at half the size on disk
+                digits = [float(f"{ms:.7g}") for ms in series.flat]
                 self.reporter.samples(trial.key, c.name, mode, digits, series.states or None)
             record = result.record(self.spec, trial.values, c, baseline, cost, self.facts)
             self.reporter.record(self.subject.complete(trial, c, record))
-
-    def _alarm(self, c: Candidate, cost) -> str | None:
-        """A time that the ceilings forbid, unless ceilings measured afresh allow it."""
-        why = self._impossible(c, cost)
-        for _ in range(_DOUBTS):
-            if why is None:
-                break
-            self.reporter.log(f"{c.name}: {why}; measuring the ceilings again")
-            self.ceilings = ceilings.measure(self.spec.device, (self.spec.dtype,), refresh=True)
-            self.reporter.environment(ceilings=self.ceilings)
-            why = self._impossible(c, cost)
-        return why
-
-    def _impossible(self, c: Candidate, cost) -> str | None:
-        return result.impossible(c, cost, self.spec.dtype, self.ceilings, self.cache_bytes)
-
-    def _load(self) -> str | None:
-        """Load our kernels; the reason where they cannot be built (the peers are measured all the same)."""
-        from fusescope import kernels
-
-        self._progress("loading the kernels (building what is not built)")
-        try:
-            kernels.load(self.spec.device.split(":")[0])
-        except BuildError as e:
-            self.reporter.log(f"our kernels are not measured: {e}\n{e.log}")
-            return f"the kernels could not be built: {e}"
-        return None
 
     def _under_a_profiler(self) -> None:
         """Check and call a few times, for the profiler to see; no record, because these are no latencies."""
         for values in self.cases:
             trial = self.trial(self.spec, self.subject, values, self.reporter, self.unbuilt)
-            found = candidates(self.subject, self.names, self.spec.device, self.facts["arch"])
-            trial.check(found, self._progress)
-            for c in found:
+            several = candidates(self.subject, self.names, self.spec.device, self.facts["arch"])
+            trial.check(several, self._progress)
+            for c in several:
                 for _ in range(_CALLS_UNDER_A_PROFILER if c.status is None else 0):
                     c.run()
-                self.reporter.log(
-                    f"under a profiler: {c.name} is {c.status or 'right'}; {c.reason or 'not timed'}"
-                )
+                said = f"{c.name} is {c.status or 'correct'}; {c.reason or 'not timed'}"
+                self.reporter.log(f"under a profiler: {said}")
         if self.spec.device.startswith("cuda"):
             torch.cuda.synchronize()
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from fusescope.analysis.statistics import Interval, converged, median_interval, ratio_interval, verdict
 from fusescope.core.records import Speedup, Time
+from fusescope.measure import failures
 from fusescope.measure.timing.timer import TURN_MS, Sampler, samples_a_turn
 
 # unless the budget ends before: fewer pairs give wide intervals of the speed-up (analysis/statistics.py)
@@ -86,7 +87,7 @@ def rounds(
             try:
                 taken = samplers[name].take(counts[name])
             except Exception as e:
-                if ends_context(e):
+                if failures.ends_context(e):
                     raise
                 found[name].failure = e
                 continue
@@ -123,18 +124,3 @@ def speedup(baseline: Series, other: Series, seed: int = 0) -> Speedup:
     else:
         interval = ratio_interval([b for b, _ in pairs], [o for _, o in pairs], seed)
     return Speedup(other.mode, interval.median, interval.low, interval.high, verdict(interval))
-
-
-def ends_context(e: BaseException) -> bool:
-    """Whether after this exception the process's CUDA context can do no more (an illegal address, a launch
-    failure)."""
-    import torch
-
-    suspect = type(e).__name__ == "AcceleratorError" or "CUDA error" in str(e)
-    if isinstance(e, torch.OutOfMemoryError) or not suspect or not torch.cuda.is_initialized():
-        return False
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError:
-        return True
-    return False  # an error of a call, such as one that a capturing stream does not permit; the context lives

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusescope.core.records import BenchSpec, Rate, Record, Resources, Speedup, Time, Times
+from fusescope.core.records import BenchSpec, Rate, Record, Resources, Speedup, Times
 from fusescope.measure import compare
-from fusescope.measure.case import Candidate
-from fusescope.measure.checking import alarm
+from fusescope.measure.candidate import Candidate
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import launches
 from fusescope.ops.base import Cost
@@ -33,7 +32,7 @@ def record(
     common |= dict(accuracy=c.accuracy, source_hash=c.info.source_hash)
     if c.status is not None:
         return Record(status=c.status, reason=c.reason, **common)
-    times = {mode: series.time() for mode, series in c.series.items()}
+    times = c.times()
     seconds = times[main_mode(c)].median / 1e3
     return Record(
         status="ok",
@@ -58,19 +57,6 @@ def speedup(c: Candidate, baseline: Candidate | None, seed: int) -> Speedup | No
         return None
     mode = next((m for m in MAIN if m in c.series and m in baseline.series), None)
     return compare.speedup(baseline.series[mode], c.series[mode], seed) if mode else None
-
-
-def impossible(
-    c: Candidate, cost: Cost, dtype: str, ceilings: Mapping[str, Any], cache_bytes: int | None
-) -> str | None:
-    """The first time of a candidate that the hardware does not allow, in words; None where all are
-    possible."""
-    for mode, series in c.series.items():
-        time: Time = series.time()
-        bound = alarm.bound_ms(cost, dtype, mode.endswith("_cold"), ceilings, cache_bytes)
-        if why := alarm.impossible(time.median, mode, bound):
-            return why
-    return None
 
 
 def resources(c: Candidate, facts: Mapping[str, Any]) -> Resources | None:

@@ -1,8 +1,14 @@
-"""What is measured, as bench.py asks about it: here an operator; model.py puts a whole model in its place.
+"""What is measured, as bench.py and trial.py ask about it: an operator here, a model in models.py, a fusion
+scheme in search/measuring/subject.py.
 
-A subject says what the cases are, which implementations there are, how one is made, how a result is judged,
-and what its record says besides. ``strided``: implementations are judged on non-contiguous inputs too;
-``renews_peers``: peers, too, are judged on fresh values in the same tensors.
+A subject also defines, as ``Operator`` does here:
+
+name, dtypes
+implementations(device, arch) -> list[Implementation]
+describe(impl, device) -> Implementation            one of them, or a user's own; ValueError for no such
+case(values, dtype, device, seed, contiguous) -> Case   inputs, reference and tolerance
+make(impl, inputs) -> run                           a callable without arguments
+cost(values, dtype) -> Cost
 """
 
 from __future__ import annotations
@@ -17,14 +23,41 @@ from fusescope.measure.checking.check import Case
 from fusescope.ops.base import Cost, Implementation
 
 
-class Operator:
+class Subject:
+    """What most subjects have in common."""
+
+    strided = False  # implementations are checked on non-contiguous inputs, too
+    poisoned = True  # … and once more on memory that was filled with NaN
+
+    def renews(self, info: Implementation) -> bool:
+        """Whether an implementation is checked on fresh values in the same tensors, too."""
+        return True
+
+    def joined(self, out: Any) -> Any:
+        """A result as the one tensor that is compared."""
+        return out
+
+    def complete(self, trial, candidate, record: Record) -> Record:
+        """The record with what only this kind of subject says."""
+        return record
+
+    def end(self) -> None:
+        """A case is done: nothing of it is needed any more."""
+
+
+class Operator(Subject):
     """One operator of backend/fusescope/ops."""
 
-    strided, renews_peers = True, False
+    strided = True
 
     def __init__(self, name: str):
         self.name, self.module = name, ops.load(name)
         self.dtypes = self.module.DTYPES
+
+    def renews(self, info: Implementation) -> bool:
+        """Not of peers: theirs may prepare things outside the call (a bias and a mask in one tensor), and
+        PyTorch caches no results."""
+        return info.kind != "peer"
 
     def validate(self, case: Mapping[str, Any]) -> dict[str, Any]:
         return self.module.validate(dict(case))
@@ -45,7 +78,6 @@ class Operator:
         return self.module.inputs(values, dtype, device, seed)
 
     def joined(self, out: Any) -> Any:
-        """A result as the one tensor that is compared."""
         return ops.joined(self.name, out)
 
     def cost(self, values: Mapping[str, Any], dtype: str) -> Cost:
@@ -55,8 +87,7 @@ class Operator:
         return ops.compile_seconds(self.name, impls, device)
 
     def complete(self, trial, candidate, record: Record) -> Record:
-        """The record with what this kind of subject says besides: what was prepared outside a call, in time
-        and size."""
+        """With what was prepared outside a call, in time and size."""
         ms, size, compiled = (
             getattr(candidate.run, name, None) for name in ("setup_ms", "setup_bytes", "compile_ms")
         )
@@ -64,6 +95,3 @@ class Operator:
             return record
         ms, compiled = (None if t is None else float(f"{t:.4g}") for t in (ms, compiled))
         return replace(record, extra={"setup": {"ms": ms, "bytes": size, "compile_ms": compiled}})
-
-    def end(self) -> None:
-        """A case is done: nothing of it is needed any more."""

@@ -1,14 +1,13 @@
-"""Whole models: what they are and cost (no torch), and, in build, running and fused_encoder, how they are
-built and run.
+"""Whole models: what they are and cost in ``describe/`` (no torch), how they are built and run in ``run/``.
 
-A family is one file of ``families/``, found by name; the contract is in ARCHITECTURE.md.
+A family is one file of ``families/``, found by name; its contract is describe/family.py.
 """
 
 from fusescope.models.describe.cases import lengths, validate
 from fusescope.models.describe.catalog import config, family, kind, named, names, op, parameters, title
 from fusescope.models.describe.costs import cost
 from fusescope.models.describe.family import PARTS, Config
-from fusescope.models.describe.listing import way, ways
+from fusescope.models.describe.modes import mode, modes
 from fusescope.models.describe.tree import Node, anatomy
 from fusescope.models.register import Calls, register_attention
 
@@ -23,6 +22,8 @@ __all__ = [
     "family",
     "kind",
     "lengths",
+    "mode",
+    "modes",
     "named",
     "names",
     "op",
@@ -30,6 +31,4 @@ __all__ = [
     "register_attention",
     "title",
     "validate",
-    "way",
-    "ways",
 ]

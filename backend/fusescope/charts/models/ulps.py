@@ -1,4 +1,4 @@
-"""Errors of one place counted in units in the last place: a histogram a way."""
+"""Errors of one place counted in units in the last place: a histogram per execution mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def histogram(
     """``entries``: (entry of an accuracy report, Errors as JSON) of the place ``name``, bars beside each
     other."""
     if not entries:
-        return template.empty("No way has this place.", theme)
+        return template.empty("No execution mode has this place.", theme)
     words = ulp_words()
     fig = template.figure(
         "Error in units in the last place", " · ".join(p for p in (subtitle, name) if p), theme, 330

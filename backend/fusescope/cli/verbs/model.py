@@ -1,4 +1,4 @@
-"""``model``: run a whole model every way side by side, as the job behind the Models page does."""
+"""``model``: run a whole model in its execution modes side by side, as the job behind the Models page does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusescope.cli.output import say, table
 from fusescope.cli.records import show
 from fusescope.core.records import Record
 
-HELP = "run a whole model every way: right, how fast, how much memory, where the time goes"
+HELP = "run a whole model in its execution modes: correct, how fast, how much memory, where the time goes"
 
 
 def arguments(parser, words) -> None:
@@ -21,7 +21,7 @@ def arguments(parser, words) -> None:
         "--impl",
         action="append",
         metavar="A,B",
-        help="ways to run it, or all (default: those that need no compiler)",
+        help="execution modes, or all (default: those that need no compiler)",
     )
     parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
     parser.add_argument(
@@ -32,7 +32,7 @@ def arguments(parser, words) -> None:
     parser.add_argument(
         "--accuracy",
         action="store_true",
-        help="afterwards the error of every way by module, as a run of its own",
+        help="afterwards the error of every mode by module, as a run of its own",
     )
     parser.add_argument("--no-parts", action="store_true", help="do not look at where the time goes")
     parser.add_argument(
@@ -45,13 +45,13 @@ def arguments(parser, words) -> None:
         "--budget",
         type=float,
         metavar="SECONDS",
-        help="most time for all ways on one case and mode (default 5)",
+        help="most time for all modes on one case and mode (default 5)",
     )
     parser.add_argument(
         "--deadline",
         type=float,
         metavar="SECONDS",
-        help="most time for one way on one case, compiling included (default 300): what takes longer is a record that says so, and the "
+        help="most time for one mode on one case, compiling included (default 300): what takes longer is a record that says so, and the "
         "others go on",
     )
     parser.add_argument("--seed", type=int, help="seed of the inputs and of the order of rounds")
@@ -66,7 +66,7 @@ def run(args, out) -> int:
     spec = submit.validate("model", specify(args))
     run_id = submit.submit("model", spec, args.title)
     say(
-        f"{run_id}: {len(spec['impls'])} ways of {args.op} on {len(spec['cases'])} case{'s' if len(spec['cases']) > 1 else ''}"
+        f"{run_id}: {len(spec['impls'])} execution modes of {args.op} on {len(spec['cases'])} case{'s' if len(spec['cases']) > 1 else ''}"
     )
     ended = follow(run_id)
     records = folder.records(library.find(run_id))
@@ -91,7 +91,7 @@ def run(args, out) -> int:
     if ended.status != "done":
         say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
         return 1
-    peers = {w.name for w in models.ways(args.op, spec["device"]) if w.kind == "peer"}
+    peers = {w.name for w in models.modes(args.op, spec["device"]) if w.kind == "peer"}
     bad = [r for r in records if r.status in ("wrong", "crashed", "error") and r.impl not in peers]
     for r in bad:
         say(f"error: {r.impl} {r.status}: {r.reason}")
@@ -118,7 +118,7 @@ def specify(args) -> dict:
     further = {k: v for k, v in limits if v is not None}
     return {
         "op": models.op(args.op),
-        "impls": _ways(args, device),
+        "impls": _modes(args, device),
         "cases": cases,
         "baseline": args.baseline,
         "dtype": case_options.dtype(args, device),
@@ -130,8 +130,8 @@ def specify(args) -> dict:
     }
 
 
-def _ways(args, device: str) -> list[str]:
-    listed = models.ways(args.op, device)
+def _modes(args, device: str) -> list[str]:
+    listed = models.modes(args.op, device)
     if args.impl is None:
         return [w.name for w in listed if w.reason is None and not w.name.startswith(("compile", "flex"))]
     found: dict[str, None] = {}
@@ -139,22 +139,22 @@ def _ways(args, device: str) -> list[str]:
         found |= (
             dict.fromkeys(w.name for w in listed if w.reason is None)
             if name == "all"
-            else {models.way(args.op, name, device).name: None}
+            else {models.mode(args.op, name, device).name: None}
         )
     return list(found)
 
 
 def _accuracy(args, spec: dict, records: list[Record]) -> dict:
-    """The job ``accuracy`` on the first case, with every way that was right or wrong here, in this dtype."""
+    """The job ``accuracy`` on the first case, with every mode that was correct or wrong here, in this dtype."""
     from fusescope.cli.follow import follow
     from fusescope.jobs import submit
 
     ran = dict.fromkeys(r.impl for r in records if r.status in ("ok", "wrong"))
-    ways = [w for w in ran if not w.startswith("compile") and not w.endswith(("-graph", "-trap"))]
+    ran_alone = [w for w in ran if not w.startswith("compile") and not w.endswith(("-graph", "-trap"))]
     asked = {
         "model": args.op,
         "case": spec["cases"][0],
-        "entries": [[w, spec["dtype"]] for w in ways],
+        "entries": [[w, spec["dtype"]] for w in ran_alone],
         "device": spec["device"],
     }
     asked |= {"checkpoint": spec["checkpoint"], "seed": spec["seed"]}
@@ -164,7 +164,7 @@ def _accuracy(args, spec: dict, records: list[Record]) -> dict:
 
 
 def _judged(run_id: str) -> str:
-    """What the accuracy run found, a line a way: the error of the output over its size, and where it first is
+    """What the accuracy run found, a line per mode: the error of the output over its size, and where it first is
     beyond what is acceptable."""
     from fusescope.analysis.accuracy.depth import first_divergence
     from fusescope.charts.numbers import NA, three
@@ -211,7 +211,7 @@ def _memory(records: list[Record]) -> str:
             ]
         )
     head = [
-        "way",
+        "mode",
         "throughput",
         "p50 ms",
         "p90 ms",

@@ -33,7 +33,7 @@ def arguments(parser, words) -> None:
         "--impl",
         action="append",
         metavar="A,B",
-        help="implementations, or ways of a model (default: the last of ours, sdpa); a run each",
+        help="implementations, or execution modes of a model (default: the last of ours, sdpa); a run each",
     )
     parser.add_argument("--tool", choices=TOOLS, default="torch", help="default torch (torch.profiler)")
     parser.add_argument(
@@ -102,7 +102,7 @@ def specify(args) -> list[dict]:
         names = [i.name for i in ops.chosen(args.op, given, device, arch)]
     else:
         names = (
-            given if given != ["all"] else [i.name for i in models.ways(args.op, device) if i.reason is None]
+            given if given != ["all"] else [i.name for i in models.modes(args.op, device) if i.reason is None]
         )
     return [common | {"impl": name, "case": case} for name in names for case in case_options.cases(args)]
 

@@ -1,5 +1,5 @@
-"""How exact the ways to run a model are, module by module, against float64: the job behind the Models page
-and `model --accuracy`."""
+"""How exact the execution modes of a model are, module by module, against float64: the job behind the Models
+page and `model --accuracy`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 64 << 30  # bytes of scores in float64 that one layer's reference may ta
 def validate(spec: dict) -> dict:
     """{model, case, entries, device, checkpoint, inside, seed}, complete. ValueError or TypeError.
 
-    entries: [way, dtype] pairs, each judged against float64 with its own weights. inside: look inside
+    entries: [mode, dtype] pairs, each compared with float64 with its own weights. inside: look inside
     attention, too.
     """
     from fusescope import models
@@ -22,16 +22,16 @@ def validate(spec: dict) -> dict:
     whole = complete(spec, KEYS, {"entries": None, "inside": True})
     entries = whole["entries"]
     if not isinstance(entries, list | tuple) or not entries:
-        raise ValueError(f"entries is a list of at least one [way, dtype], not {entries!r}")
+        raise ValueError(f"entries is a list of at least one [mode, dtype], not {entries!r}")
     for entry in entries:
         if not isinstance(entry, list | tuple) or len(entry) != 2:
-            raise ValueError(f"an entry is [way, dtype], not {entry!r}")
-        models.way(whole["model"], entry[0], whole["device"])
+            raise ValueError(f"an entry is [mode, dtype], not {entry!r}")
+        models.mode(whole["model"], entry[0], whole["device"])
         if entry[1] not in DTYPES:
-            raise ValueError(f"the dtype of a way is {', '.join(DTYPES)}, not {entry[1]!r}")
+            raise ValueError(f"the dtype of a mode is {', '.join(DTYPES)}, not {entry[1]!r}")
     entries = [list(e) for e in entries]
     if any(entries.count(e) > 1 for e in entries):
-        raise ValueError(f"every way and dtype is named once, not {entries}")
+        raise ValueError(f"every mode and dtype is named once, not {entries}")
     if not isinstance(whole["inside"], bool):
         raise TypeError(f"inside is true or false, not {whole['inside']!r}")
     check_size(whole["case"])

@@ -9,28 +9,23 @@ from typing import Any
 from fusescope.profiling.collect.module_hooks import PREFIX, named
 
 
-def of_model(model, way: str, inputs: Mapping[str, Any]) -> Callable[[], None] | None:
-    """One eager call of what the way captures; None for a way that captures nothing, or lets torch.compile do
-    it."""
-    from fusescope.models.describe import listing
+def of_model(model, mode: str, inputs: Mapping[str, Any]) -> Callable[[], None] | None:
+    """One eager call of what the mode captures; None for a mode that captures nothing, or leaves it to
+    torch.compile."""
+    from fusescope.models.describe.modes import MODES
 
-    found = listing.WAYS[way]
+    found = MODES[mode]
     if not found.graph or found.compile or not model.device.startswith("cuda"):
         return None
-    return _fused(model, inputs) if way == "fused" else _hugging_face(model, found, inputs)
+    return _fused(model, inputs) if mode == "fused" else _hugging_face(model, found, inputs)
 
 
-def _hugging_face(model, way, inputs: Mapping[str, Any]) -> Callable[[], None]:
+def _hugging_face(model, mode, inputs: Mapping[str, Any]) -> Callable[[], None]:
     import torch
 
-    from fusescope.models import register
     from fusescope.models.run import modes
 
-    call = modes._forward(way, model, inputs)
-    ours = (
-        {"sdpa": register.SDPA} if way.name != "sdpa-graph-trap" else {}
-    )  # which takes Hugging Face's own sdpa
-    module = model.view(ours.get(way.attention, way.attention))
+    call, module = modes.forward(mode, model, inputs), model.view(modes.view(mode))
 
     def run() -> None:
         with torch.no_grad(), named(module):
@@ -43,21 +38,16 @@ def _fused(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
     """Both forms of its attention, since which of them was captured is decided by a measurement; the linking
     takes the one that fits."""
     from fusescope.core.errors import Unsupported
-    from fusescope.models.run import fused_run, masking
-    from fusescope.models.run.fused_encoder import PACKABLE, FusedEncoder
+    from fusescope.models.run import fused_run
+    from fusescope.models.run.fused_encoder import FusedEncoder
 
-    case, names = inputs["case"], {}
-    plan = masking.plan_of(inputs, model.device) if inputs["mask"].name not in PACKABLE else None
+    names: dict[bool, list[str]] = {}
+    plan = FusedEncoder(model, inputs["case"]).plan(inputs)
 
     def run() -> None:
-        encoder = FusedEncoder(
-            model, case
-        )  # made anew and let go: its weights must not show in the memory of the run
-        total = (
-            fused_run.bucket(sum(inputs["lengths"]), case["batch"], case["seq"])
-            if encoder.packs(inputs)
-            else None
-        )
+        # made anew and let go: its weights must not show in the memory of the run
+        encoder = FusedEncoder(model, inputs["case"])
+        total = fused_run.rows(encoder, inputs)
 
         def call(record, mark) -> None:
             encoder(inputs, record, mark, total=total, plan=plan)

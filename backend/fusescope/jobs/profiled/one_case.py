@@ -17,7 +17,7 @@ def validate(spec: dict, extra: dict) -> dict:
     """The complete spec {op, impl, case, dtype, device} and ``extra`` keys (name: default). ValueError or
     TypeError.
 
-    op "model:<name>" with a way as impl is a whole model.
+    op "model:<name>" with an execution mode as impl is a whole model.
     """
     from fusescope import ops
     from fusescope.core.errors import Unsupported

@@ -1,5 +1,5 @@
-"""One way to run a model on one case, where a job takes an operator's implementation: op is "model:<name>",
-impl the way."""
+"""One execution mode of a model on one case, where a job takes an operator's implementation: op is
+"model:<name>", impl the mode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 DTYPES = ("float32", "float16", "bfloat16")
 _HOOKED = ("eager", "sdpa", "fusescope")
-"""Ways that call Hugging Face's modules one by one: their kernels can be named by module. Compiled and
+"""Modes that call Hugging Face's modules one by one: their kernels can be named by module. Compiled and
 captured ones cannot."""
 
 
@@ -18,7 +18,7 @@ def is_model(op: object) -> bool:
 
 
 def validate(whole: dict) -> dict:
-    """The case completed; ValueError or TypeError for what the model does not take, Unsupported for a way
+    """The case completed; ValueError or TypeError for what the model does not take, Unsupported for a mode
     that it does not have here."""
     from fusescope import models
     from fusescope.core.errors import Unsupported
@@ -29,17 +29,17 @@ def validate(whole: dict) -> dict:
     if not isinstance(case, dict):
         raise TypeError(f"a case of {name} is an object of parameter and value, not {case!r}")
     case = models.validate(name, case)
-    found = models.way(name, whole["impl"], whole["device"])
+    found = models.mode(name, whole["impl"], whole["device"])
     if found.reason:
         raise Unsupported(found.reason)
     return whole | {"case": case}
 
 
 def prepare(spec: dict) -> Callable[[], object]:
-    """A callable that runs one call of the way. Needs torch and transformers.
+    """A callable that runs one call of the mode. Needs torch and transformers.
 
     ``call.modules``: a context in which each kernel's module is named in a trace; one without effect for
-    compiled and captured ways. ``call.eager``: for captured ways what was captured, called eagerly with its
+    compiled and captured modes. ``call.eager``: for captured modes what was captured, called eagerly with its
     modules named; None for the others.
     """
     from fusescope import kernels, models
@@ -47,7 +47,7 @@ def prepare(spec: dict) -> Callable[[], object]:
     from fusescope.models.run import build, modes
     from fusescope.profiling.collect.module_hooks import named
 
-    if models.way(models.named(spec["op"]), spec["impl"], spec["device"]).kind == "ours":
+    if models.mode(models.named(spec["op"]), spec["impl"], spec["device"]).kind == "ours":
         kernels.load(spec["device"].split(":")[0])
     model = build.build(models.named(spec["op"]), spec["case"], spec["dtype"], spec["device"])
     inputs = build.inputs(model, spec["case"])
@@ -63,13 +63,13 @@ def prepare(spec: dict) -> Callable[[], object]:
 
 
 @contextlib.contextmanager
-def _named(model, way: str, named):
-    """Hooks on the very module that the way calls."""
-    if way not in _HOOKED:
+def _named(model, mode: str, named):
+    """Hooks on the very module that the mode calls."""
+    if mode not in _HOOKED:
         yield
         return
-    from fusescope.models import register
+    from fusescope.models.describe.modes import MODES
+    from fusescope.models.run import modes
 
-    attention = {"eager": "eager", "sdpa": register.SDPA, "fusescope": "fusescope"}[way]
-    with named(model.view(attention)):
+    with named(model.view(modes.view(MODES[mode]))):
         yield

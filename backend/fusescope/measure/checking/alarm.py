@@ -11,9 +11,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fusescope.core.records import Time
+from fusescope.core.reporter import Reporter
+from fusescope.measure.device import ceilings
 from fusescope.ops.base import Cost
 
 SLACK = 0.9
+CEILING_RETRIES = 3  # measurements of the ceilings before an alarm holds: other load may have lowered them
+
+
+class Alarm:
+    """Compares times with the ceilings of one device. ``cache_bytes``: of its L2 or last-level cache."""
+
+    def __init__(self, device: str, dtype: str, cache_bytes: int | None, reporter: Reporter):
+        self.device, self.dtype, self.cache_bytes, self.reporter = device, dtype, cache_bytes, reporter
+        self._measure()
+
+    def look(self, name: str, times: Mapping[str, Time], cost: Cost) -> str | None:
+        """The sentence for the record where a time (by mode) is impossible, else None."""
+        for _ in range(CEILING_RETRIES):
+            if (why := self._impossible(times, cost)) is None:
+                return None
+            self.reporter.log(f"{name}: {why}; measuring the ceilings again")
+            self._measure(refresh=True)
+        return self._impossible(times, cost)
+
+    def _measure(self, refresh: bool = False) -> None:
+        self.ceilings = ceilings.measure(self.device, (self.dtype,), refresh=refresh)
+        self.reporter.environment(ceilings=self.ceilings)
+
+    def _impossible(self, times: Mapping[str, Time], cost: Cost) -> str | None:
+        for mode, time in times.items():
+            bound = bound_ms(cost, self.dtype, mode.endswith("_cold"), self.ceilings, self.cache_bytes)
+            if why := impossible(time.median, mode, bound):
+                return why
+        return None
 
 
 def bound_ms(

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from fusescope.measure.failures import first_line
 from fusescope.measure.timing.timer import quiet
 
 SPAN_MS = 1.0
@@ -140,8 +141,3 @@ def footprint(inputs: Mapping[str, Any], output_bytes: int) -> int:
     return output_bytes + sum(
         v.untyped_storage().nbytes() for v in inputs.values() if isinstance(v, torch.Tensor)
     )
-
-
-def first_line(e: BaseException) -> str:
-    """An exception in one line."""
-    return next((line.strip() for line in str(e).splitlines() if line.strip()), type(e).__name__)

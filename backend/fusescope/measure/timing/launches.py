@@ -18,8 +18,9 @@ import torch
 
 from fusescope.analysis.occupancy import LIMITS, theoretical
 from fusescope.core.records import Resources
+from fusescope.measure.failures import first_line
 from fusescope.measure.timing import driver
-from fusescope.measure.timing.graph import CannotCapture, first_line
+from fusescope.measure.timing.graph import CannotCapture
 from fusescope.measure.timing.timer import quiet
 
 _KERNEL, _CHILD = 0, 4  # CU_GRAPH_NODE_TYPE_KERNEL, _GRAPH

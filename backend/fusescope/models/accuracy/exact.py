@@ -11,6 +11,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+from torch.overrides import TorchFunctionMode
+
 
 @contextlib.contextmanager
 def float64_stays() -> Iterator[None]:
@@ -19,9 +22,6 @@ def float64_stays() -> Iterator[None]:
 
     Integers asked to become float32 do so: positions below 2^24 are exact in it.
     """
-    import torch
-    from torch.overrides import TorchFunctionMode
-
     products = {
         torch.matmul,
         torch.bmm,
@@ -70,8 +70,6 @@ def attention(module, query, key, value, mask, keywords: dict[str, Any]) -> dict
     mask; context (B, S_q, H, D). None where the mask is of another kind (FlexAttention's BlockMask) or the
     call has attention sinks.
     """
-    import torch
-
     if keywords.get("s_aux") is not None or not (mask is None or isinstance(mask, torch.Tensor)):
         return None
     q, k, v = (t.double() for t in (query, key, value))
@@ -94,8 +92,6 @@ def attention(module, query, key, value, mask, keywords: dict[str, Any]) -> dict
 def live(module, query, key, mask, keywords: dict[str, Any]):
     """Bool (B or 1, 1 or H, S_q, S_k): which scores of the call count; None where the mask is of another
     kind."""
-    import torch
-
     if not (mask is None or isinstance(mask, torch.Tensor)):
         return None
     zeros = torch.zeros(1, 1, query.shape[-2], key.shape[-2], dtype=torch.float64, device=query.device)
@@ -103,8 +99,6 @@ def live(module, query, key, mask, keywords: dict[str, Any]):
 
 
 def _masked(module, scores, mask, keywords):
-    import torch
-
     s_q, s_k = scores.shape[-2:]
     if mask is not None:
         mask = mask[..., :s_k]

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 INSIDE = ("query", "key", "value", "scores", "probabilities", "context")
 """Named intermediates of an attention call: its inputs (B, H, S, D), scaled scores and probabilities (B, H,
 S_q, S_k), and the weighted values (B, S_q, H, D)."""
@@ -77,8 +79,6 @@ def attention_calls(visit: Callable[..., Any]) -> Iterator[None]:
 def first_tensor(output):
     """The first floating-point tensor of a module's output (a tensor, a tuple, a ModelOutput); None where
     there is none."""
-    import torch
-
     if isinstance(output, torch.Tensor):
         return output if output.is_floating_point() else None
     if isinstance(output, dict):
@@ -92,8 +92,6 @@ def probabilities(call, query, key, value):
     """(B, H, S_q, S_k) as an attention function weighs its values, found from outside: values that are
     columns of the identity come out as the columns of the probabilities, rounded as the function rounds its
     results."""
-    import torch
-
     b, kv_heads, s_k, d = value.shape
     columns = []
     for first in range(0, s_k, d):

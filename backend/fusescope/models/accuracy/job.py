@@ -1,8 +1,8 @@
-"""How exact the ways to run a model are: as a whole, module by module, kernel by kernel, and inside
+"""How exact the execution modes of a model are: as a whole, module by module, kernel by kernel, and inside
 attention.
 
-Every way runs on the same input as a float64 reference that has exactly its weights (those rounded to the
-way's dtype), so what is measured is arithmetic, not the rounding of weights. Two figures a place: the error
+Every mode runs on the same input as a float64 reference that has exactly its weights (those rounded to the
+mode's dtype), so what is measured is arithmetic, not the rounding of weights. Two figures per place: the error
 that has come together up to there, and, for single operations, their own: the same input given to the
 operation in float64.
 """
@@ -17,50 +17,48 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from fusescope.analysis.accuracy import depth, errors
+from fusescope.core import environment
 from fusescope.core.errors import Cancelled, Unsupported
 from fusescope.models.accuracy import exact as accuracy_exact
 from fusescope.models.accuracy import hooks, select
 from fusescope.models.accuracy import reference as accuracy_reference
+from fusescope.models.describe.modes import MODES
+from fusescope.models.run import build, modes
+from fusescope.models.run.fused_encoder import FusedEncoder
 
 SCHEMA = 1
 HOOKED = ("eager", "sdpa", "flex", "fusescope")
-"""Ways that are Hugging Face's modules with an attention function, which hooks can look into."""
+"""Modes that are Hugging Face's modules with an attention function, which hooks can look into."""
 OUTPUT = "output"
-_BUDGET = {
-    "cpu": 3 << 30,
-    "cuda": 24 << 30,
-}  # bytes of reference tensors held at a time; beyond it the model runs once more a part
+# bytes of reference tensors held at a time; beyond it the model runs several times
+_BUDGET = {"cpu": 3 << 30, "cuda": 24 << 30}
 
 
 def run(spec: Mapping[str, Any], reporter) -> None:
     """The job kind `accuracy`: a report as artifacts/accuracy.json.gz; see jobs/kinds/accuracy.py for the
     spec."""
-    from fusescope.core import environment
-
     reporter.environment(**environment.collect(spec["device"]))
     entries = [tuple(e) for e in spec["entries"]]
     found = {"schema": SCHEMA, "model": spec["model"], "case": dict(spec["case"]), "entries": []}
     done, begun = 0, time.monotonic()
     for dtype in dict.fromkeys(dtype for _, dtype in entries):
         model, inputs = _prepare(spec, dtype)
-        for way in [w for w, d in entries if d == dtype]:
+        for mode in [m for m, d in entries if d == dtype]:
             reporter.check()
             eta = (time.monotonic() - begun) / done * (len(entries) - done) if done else None
-            reporter.progress(done, len(entries), f"{way} in {dtype} against float64", eta)
-            entry = {"way": way, "dtype": dtype, "reason": None, "rows": [], "because": depth.reason(dtype)}
+            reporter.progress(done, len(entries), f"{mode} in {dtype} against float64", eta)
+            entry = {"way": mode, "dtype": dtype, "reason": None, "rows": [], "because": depth.reason(dtype)}
             try:
-                entry |= compare(model, inputs, spec["case"], way, dtype, spec["inside"], reporter.check)
+                entry |= compare(model, inputs, spec["case"], mode, dtype, spec["inside"], reporter.check)
             except Cancelled:
                 raise
-            except (
-                Exception
-            ) as error:  # a way that does not run is a result with its reason, and the others go on
+            except Exception as error:  # a mode that does not run is a result with its reason
                 entry["reason"] = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                reporter.log(
-                    f"{way} in {dtype}: "
-                    + (str(error) if isinstance(error, Unsupported) else traceback.format_exc())
-                )
+                said = str(error) if isinstance(error, Unsupported) else traceback.format_exc()
+                reporter.log(f"{mode} in {dtype}: {said}")
             found["entries"].append(entry)
             done += 1
         del model, inputs
@@ -69,7 +67,7 @@ def run(spec: Mapping[str, Any], reporter) -> None:
         json.dump(found, file, separators=(",", ":"))
     reporter.progress(done, len(entries), words(found))
     if all(e["reason"] for e in found["entries"]):
-        raise RuntimeError(f"no way could be judged: {found['entries'][0]['reason']}")
+        raise RuntimeError(f"no execution mode could be checked: {found['entries'][0]['reason']}")
 
 
 def words(report: Mapping[str, Any]) -> str:
@@ -92,20 +90,18 @@ def compare(
     model,
     inputs: Mapping[str, Any],
     case: Mapping[str, Any],
-    way: str,
+    mode: str,
     dtype: str,
     inside: bool = True,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """{"rows": one dict a place in order of execution, the whole output last}; Unsupported where the way does
+    """{"rows": one dict a place in order of execution, the whole output last}; Unsupported where the mode does
     not run.
 
     A row: name, kind (a module's class, or "intermediate", "model"), level ("module", "kernel", "inside",
     "model"), shape, roundings, the fields of Errors, limit and accepted, and "own": Errors of a kernel's own
     arithmetic, None where it has none.
     """
-    import torch
-
     exact_inputs = {k: v.double() if _floats(v) else v for k, v in inputs.items()}
     if "cache" in inputs:
         exact_inputs["cache"] = inputs["cache"].to(torch.float64)
@@ -119,14 +115,14 @@ def compare(
         check()
         exact, whole = accuracy_reference.tensors(reference, exact_inputs, names, lengths)
         taps = _Taps(reference, exact, lengths, dtype, names, inputs.get("keep"), check)
-        out = _run(model, inputs, case, way, taps, inside)
+        out = _run(model, inputs, case, mode, taps, inside)
         rows |= taps.rows
         final = select.pair(out, whole, lengths)
     order, roundings = [], 0
     for name, (_, level) in sizes.items():
         roundings += (
             level == "kernel"
-        )  # of the reference: a way that fuses or hides its operations is judged by the same limits
+        )  # of the reference: a mode that fuses or hides its operations is judged by the same limits
         if name in rows:
             order.append(name)
             rows[name]["roundings"] = max(1, roundings)
@@ -148,7 +144,7 @@ def model_device(module):
 
 
 class _Taps:
-    """Compares what a way computes with the reference, tensor by tensor, as it goes."""
+    """Compares what a mode computes with the reference, tensor by tensor, as it goes."""
 
     def __init__(
         self, reference, exact: Mapping[str, Any], lengths, dtype: str, names: set[str], keep, check
@@ -167,8 +163,6 @@ class _Taps:
     def add(self, name: str, kind: str, level: str, tensor, own=None) -> None:
         """Judge a tensor of that name; ``own``: what the operation gives in float64 for the input that it
         had."""
-        import torch
-
         self.check()
         ref = self.exact.get(name)
         if ref is None or name in self.rows:
@@ -204,7 +198,7 @@ class _Taps:
                 return result
             kept = (
                 self.keep if self._covers(key) else mask
-            )  # what a way makes of the mask (a plan, blocks) is its own affair
+            )  # what a mode makes of the mask (a plan, blocks) is its own affair
             known = accuracy_exact.attention(module, query, key, value, kept, keywords) or {}
             if module.config._attn_implementation == "eager":
                 inner["scores"] = _eager_scores(module, query, key, keywords)
@@ -223,30 +217,19 @@ class _Taps:
         return self.keep is not None and self.keep.dim() == 4 and self.keep.shape[-1] == key.shape[-2]
 
 
-def _run(model, inputs, case, way: str, taps: _Taps, inside: bool):
-    """The output of a way, its tensors given to ``taps``."""
-    from fusescope.models.run import modes
-
-    if way in HOOKED:
-        call, module = modes.make(way, model, inputs), model.view(_view(way))
+def _run(model, inputs, case, mode: str, taps: _Taps, inside: bool):
+    """The output of a mode, its tensors given to ``taps``."""
+    if mode in HOOKED:
+        call, module = modes.make(mode, model, inputs), model.view(modes.view(MODES[mode]))
         names = {id(m): n for n, m in module.named_modules()}
         watch = hooks.attention_calls(taps.attention(names)) if inside else contextlib.nullcontext()
         with hooks.module_outputs(module, taps.module, taps.names), watch:
             return call()
-    if way == "fused":
-        from fusescope.models.run.fused_encoder import FusedEncoder
-
+    if mode == "fused":
         encoder = FusedEncoder(model, case)
         encoder.by_rows = model.device.startswith("cuda")
         return encoder(inputs, record=lambda name, tensor: taps.add(name, "fused", "kernel", tensor))
-    return modes.make(way, model, inputs)()
-
-
-def _view(way: str) -> str:
-    """The attn_implementation that a hooked way's module has."""
-    from fusescope.models import register
-
-    return {"eager": "eager", "sdpa": register.SDPA, "flex": register.FLEX, "fusescope": register.NAME}[way]
+    return modes.make(mode, model, inputs)()
 
 
 def _eager_scores(module, query, key, keywords):
@@ -260,13 +243,9 @@ def _eager_scores(module, query, key, keywords):
 
 
 def _floats(value) -> bool:
-    import torch
-
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _prepare(spec: Mapping[str, Any], dtype: str):
-    from fusescope.models.run import build
-
     model = build.build(spec["model"], spec["case"], dtype, spec["device"], spec["seed"], spec["checkpoint"])
     return model, build.inputs(model, spec["case"], spec["seed"])

@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from fusescope.models.accuracy import exact, hooks, select
+from fusescope.models.run import build
 
 
 def places(reference, inputs, inside: bool) -> dict[str, tuple[int, str]]:
     """{name: (bytes in float64, level)} of all that can be compared, in order of execution."""
-    import torch
-
-    from fusescope.models.run import build
-
     sizes: dict[str, tuple[int, str]] = {}
     of = {id(m): n for n, m in reference.named_modules()}
 
@@ -52,10 +51,6 @@ def groups(sizes: Mapping[str, tuple[int, str]], budget: int) -> list[set[str]]:
 
 def tensors(reference, inputs, names: set[str], lengths):
     """({name: the reference's tensor, chosen to the valid tokens}, its output)."""
-    import torch
-
-    from fusescope.models.run import build
-
     kept: dict[str, Any] = {}
 
     def module(name, _module, _args, _kwargs, output):

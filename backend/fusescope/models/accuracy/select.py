@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 LAYOUTS = {"query": "bhsd", "key": "bhsd", "value": "bhsd", "scores": "bhss", "probabilities": "bhss"}
 """Named intermediates that are not (batch, seq, …): (batch, heads, seq, head_dim) and (batch, heads, seq,
 seq)."""
@@ -26,8 +28,6 @@ def layout(name: str) -> str:
 def valid(tensor, lengths: Sequence[int] | None, form: str = "bs"):
     """The elements of real tokens, in order of sequence and position; the whole where there is no padding, or
     no token dimension."""
-    import torch
-
     if lengths is None or tensor.dim() < 2 or tensor.shape[0] != len(lengths):
         return tensor
     if form == "bhss":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusescope.ops.base import Parameter
+from fusescope.core.schema import Parameter
 
 PARTS = ("embedding", "qkv", "attention", "output", "ffn", "norm", "head")
 """Layer parts, in the order of a forward: of cost notes, of profiled times and of weights. "head" is what
@@ -113,6 +113,10 @@ class Weight:
     def layers(self, config: Config) -> range | tuple[None]:
         """The layers it exists in: (None,) where it exists once."""
         return range(config.layers) if "{i}" in self.theirs else (None,)
+
+    def name(self, layer: int | None) -> str:
+        """Hugging Face's name in this layer."""
+        return self.theirs.replace("{i}", str(layer))
 
 
 def dense(

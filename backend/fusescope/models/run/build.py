@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusescope.models.describe import cases, catalog
-from fusescope.models.describe import settings as _settings
+import torch
+
+from fusescope.models.describe import cases, catalog, settings
+from fusescope.models.describe import checkpoint as checkpoints
 from fusescope.models.describe.family import Config
 from fusescope.models.run import masking, weights
 from fusescope.models.run.kv_cache import FixedCache
@@ -21,7 +23,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is built here; a look
 
 @dataclass
 class Model:
-    """A built model: Hugging Face's module in eval mode without its pooler, which no way computes."""
+    """A built model: Hugging Face's module in eval mode without its pooler, which no mode computes."""
 
     name: str
     config: Config
@@ -29,9 +31,7 @@ class Model:
     dtype: str
     device: str
     checkpoint: str | None = None
-    choices: dict[Any, bool] = field(
-        default_factory=dict
-    )  # what ways have measured on this model's shapes (fused_run.py)
+    choices: dict[Any, bool] = field(default_factory=dict)  # measured on this model's shapes (fused_run.py)
     _views: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -41,24 +41,25 @@ class Model:
     def view(self, attention: str):
         """A module of the same weights (the very tensors) with this attn_implementation; kept."""
         if attention not in self._views:
-            shared = {id(t): t for t in (*self.module.parameters(), *self.module.buffers())}
-            found = copy.deepcopy(self.module, shared)
-            _attend(found, attention)
-            self._views[attention] = found
+            self._views[attention] = self.fresh(attention)
         return self._views[attention]
+
+    def forget_views(self) -> None:
+        """Let the views go, and with them what was compiled for them."""
+        self._views.clear()
 
     def fresh(self, attention: str):
         """As ``view``, but a module of its own: what is compiled or hooked stays apart."""
         shared = {id(t): t for t in (*self.module.parameters(), *self.module.buffers())}
-        found = copy.deepcopy(self.module, shared)
-        _attend(found, attention)
-        return found
+        copied = copy.deepcopy(self.module, shared)
+        _attend(copied, attention)
+        return copied
 
     def reference(self, dtype):
         """A copy of the model in another precision (a torch dtype), attention as matmul and softmax."""
-        found = copy.deepcopy(self.module).to(dtype)
-        _attend(found, "eager")
-        return found
+        copied = copy.deepcopy(self.module).to(dtype)
+        _attend(copied, "eager")
+        return copied
 
     @property
     def bytes(self) -> int:
@@ -89,19 +90,17 @@ def build(
     A checkpoint is a folder with config.json and *.safetensors. Raises ValueError where it does not fit,
     before anything is loaded.
     """
-    import torch
-
     config = catalog.config(name, case, checkpoint)
     if device.startswith("cuda"):
         _sum_in_fp32()
-    found = weights.examine(name, config, checkpoint) if checkpoint else None
+    tensors = checkpoints.examine(name, config, checkpoint) if checkpoint else None
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = _module(catalog.family(name), config)
-        if found is None:
+        if tensors is None:
             _stir(module)
         else:
-            weights.fill(module, found)
+            weights.fill(module, tensors)
     if hasattr(module, "pooler"):
         module.pooler = None
     module = module.eval().requires_grad_(False).to(device=device, dtype=getattr(torch, dtype))
@@ -109,11 +108,9 @@ def build(
 
 
 def _sum_in_fp32() -> None:
-    """fp32 is fp32 and products of 16-bit types are summed in fp32, for every way: as our kernels do (see
+    """fp32 is fp32 and products of 16-bit types are summed in fp32, for every mode: as our kernels do (see
     ops/_peers.plain), and so that eager itself keeps the tolerance. cuDNN's convolution (ViT's patches) would
     else round fp32 to TF32. It holds for the process."""
-    import torch
-
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -124,17 +121,13 @@ def _module(family, config: Config):
     import transformers
 
     transformers.logging.set_verbosity_error()
-    table = family.SETTINGS
-    settings = getattr(transformers, table.config)(
-        **_settings.keywords(family, config), attn_implementation="eager"
-    )
-    return getattr(transformers, table.module)(settings)
+    table, values = family.SETTINGS, settings.keywords(family, config)
+    given = getattr(transformers, table.config)(**values, attn_implementation="eager")
+    return getattr(transformers, table.module)(given)
 
 
 def _stir(module) -> None:
     """Biases and norms away from zero and one: a bias that is not added must show."""
-    import torch
-
     for parameter in module.parameters():
         if parameter.dim() == 1:
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
@@ -149,8 +142,6 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
     minimum, both None where nothing is masked; causal: the mask is causal and told as such; mask: the Mask;
     cache: FixedCache of the generating phases, to decode holding lengths[b] tokens.
     """
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     batch, seq, config, device = case["batch"], case["seq"], model.config, model.device
     found: dict[str, Any] = {"case": dict(case), "lengths": cases.lengths(case)}

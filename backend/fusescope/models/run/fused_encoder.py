@@ -18,9 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from fusescope.core.errors import Unsupported
 from fusescope.models.run import masking, weights
 from fusescope.models.run.build import Model
+from fusescope.ops.attention import attention, attention_varlen, prepare
+from fusescope.ops.dense.layernorm import layernorm
+from fusescope.ops.layer import padding
+from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
+from fusescope.ops.layer.embedding_layernorm import embedding_layernorm
+from fusescope.ops.layer.linear import linear
 
 PACKABLE = ("full", "causal")
 Record = Callable[[str, Any], None]
@@ -47,6 +55,10 @@ class FusedEncoder:
         """Whether padding is removed for these inputs."""
         return inputs["mask"].name in PACKABLE and any(n != self.case["seq"] for n in inputs["lengths"])
 
+    def plan(self, inputs: Mapping[str, Any]):
+        """The plan of a mask that the packed kernel does not take; None for the others."""
+        return None if inputs["mask"].name in PACKABLE else masking.plan_of(inputs, self.device)
+
     def __call__(
         self,
         inputs: Mapping[str, Any],
@@ -57,37 +69,28 @@ class FusedEncoder:
     ):
         """Hidden states (B, S, width) of the last layer; zeros in the padding where it was removed.
 
-        record(name, tensor) is told outputs by the name of the Hugging Face module that has the same, in
-        order; mark(part) is told after each operation which layer part it belonged to. total: rows to pack
-        into (the sum of the lengths where None, read from the list); plan: of masking.plan_of, made here
-        where None.
+        record(name, tensor) gets every output, in order, under the name of the Hugging Face module that has the
+        same; mark(part) is called after each operation with its layer part. total: rows to pack into (the sum
+        of the lengths where None); plan: of ``plan``, made here where None.
         """
-        import torch
-
-        told, mark = record or (lambda name, tensor: None), mark or (lambda part: None)
+        given, mark = record or (lambda name, tensor: None), mark or (lambda part: None)
 
         def record(step: str, tensor, layer: int | None = None) -> None:
             if step in self.modules:
-                told(self.modules[step].replace("{i}", str(layer)), tensor)
+                given(self.modules[step].replace("{i}", str(layer)), tensor)
 
         with torch.no_grad():
-            if plan is None:
-                plan = masking.plan_of(inputs, self.device) if inputs["mask"].name not in PACKABLE else None
+            plan = plan or self.plan(inputs)
             x = self._embed(inputs)
             record("embedded", x)
             mark("embedding")
             batch, seq = self.case["batch"], self.case["seq"]
-            packed = self.packs(inputs)
-            if packed:
-                from fusescope.ops.layer import padding
-
-                x, offsets, _ = padding.pack(
-                    x, inputs["lengths_tensor"], total=total or sum(inputs["lengths"])
-                )
+            offsets = None
+            if packed := self.packs(inputs):
+                total = total or sum(inputs["lengths"])
+                x, offsets, _ = padding.pack(x, inputs["lengths_tensor"], total=total)
                 mark("embedding")
-            else:
-                offsets = self._offsets(torch, batch, seq)
-            attend = self._attend(inputs, plan, offsets, packed)
+            attend = self.attention(inputs, plan, offsets)
             layer = self._norm_after if self.structure == "norm after" else self._norm_before
             for i in range(self.config.layers):
                 x = layer(i, x, attend, record, mark)
@@ -100,13 +103,13 @@ class FusedEncoder:
                 mark("embedding")
             return x
 
-    def _attend(self, inputs, plan, offsets, packed: bool):
-        """attend(qkv) -> context (…, heads · head_dim) of the product (…, 3 · heads · head_dim)."""
-        from fusescope.ops.attention import attention, attention_varlen
-
+    def attention(self, inputs: Mapping[str, Any], plan=None, offsets=None):
+        """attend(qkv) -> context (…, heads · head_dim) of the product (…, 3 · heads · head_dim). offsets:
+        cu_seqlens of packed tokens, None where they are not packed."""
         heads, dim, mask = self.config.heads, self.config.head_dim, inputs["mask"].name
-        seq = self.case["seq"]
-        if packed or (self.by_rows and mask in PACKABLE):
+        batch, seq = self.case["batch"], self.case["seq"]
+        if offsets is not None or (self.by_rows and mask in PACKABLE):
+            offsets = self._offsets(batch, seq) if offsets is None else offsets
 
             def by_rows(qkv):
                 q, k, v = qkv.reshape(-1, 3, heads, dim).unbind(1)
@@ -115,22 +118,16 @@ class FusedEncoder:
 
             return by_rows
         if mask == "causal" and plan is None:
-            from fusescope.ops.attention import prepare
-
             plan = prepare(inputs["mask"], seq, seq, self.device)
 
         def by_heads(qkv):
             q, k, v = qkv.view(*qkv.shape[:2], 3, heads, dim).permute(2, 0, 3, 1, 4)
-            return (
-                attention(q, k, v, plan, out_bshd=True).transpose(1, 2).reshape(*qkv.shape[:2], heads * dim)
-            )  # a view
+            out = attention(q, k, v, plan, out_bshd=True)
+            return out.transpose(1, 2).reshape(*qkv.shape[:2], heads * dim)  # a view
 
         return by_heads
 
     def _norm_after(self, i: int, x, attend, record: Record, mark: Mark):
-        from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
-        from fusescope.ops.layer.linear import linear
-
         w, at, eps = self.weights, f"layers.{i}", self.config.eps
         qkv = linear(x, w[f"{at}.qkv.weight"], w[f"{at}.qkv.bias"], settled=True)
         mark("qkv")
@@ -158,8 +155,6 @@ class FusedEncoder:
         return x
 
     def _norm_before(self, i: int, x, attend, record: Record, mark: Mark):
-        from fusescope.ops.layer.linear import linear
-
         w, at = self.weights, f"layers.{i}"
         before = self._layernorm(x, f"{at}.norm1")
         record("before", before, i)
@@ -187,26 +182,18 @@ class FusedEncoder:
         return x
 
     def _layernorm(self, x, name: str):
-        from fusescope.ops.dense.layernorm import layernorm
-
         return layernorm(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], self.config.eps)
 
     def _embed(self, inputs):
         w, eps = self.weights, self.config.eps
         if self.config.patch:
             return self._patches(inputs["pixel_values"])
-        from fusescope.ops.layer.embedding_layernorm import embedding_layernorm
-
         tables = (w["word"], w["position"], w.get("type"), w["norm.weight"], w["norm.bias"])
         return embedding_layernorm(inputs["input_ids"], None, None, *tables, eps)
 
     def _patches(self, pixels):
         """(B, C, side, side) -> (B, patches + 1, width): each patch one row of a product, the class token
         first, positions added."""
-        import torch
-
-        from fusescope.ops.layer.linear import linear
-
         w, edge, width = self.weights, self.config.patch, self.config.hidden
         batch, channels, side, _ = pixels.shape
         count = side // edge
@@ -221,7 +208,7 @@ class FusedEncoder:
         torch.add(tokens, w["position"][:, 1:], out=x[:, 1:])
         return x
 
-    def _offsets(self, torch, batch: int, seq: int):
+    def _offsets(self, batch: int, seq: int):
         """cu_seqlens of whole sequences; made once, because a captured graph must not make it."""
         if not hasattr(self, "_whole"):
             self._whole = torch.arange(0, (batch + 1) * seq, seq, dtype=torch.int32, device=self.device)

@@ -1,13 +1,16 @@
-"""The way "fused": the fused encoder, on CUDA as one captured graph per shape bucket."""
+"""The mode "fused": the fused encoder, on CUDA as one captured graph per shape bucket."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fusescope.models.run import masking
+import torch
+
+from fusescope.core.errors import Unsupported
 from fusescope.models.run.build import Model
-from fusescope.models.run.fused_encoder import PACKABLE, FusedEncoder
+from fusescope.models.run.capture import captured, plain
+from fusescope.models.run.fused_encoder import FusedEncoder
 
 # of a (batch, seq): at most so many graphs, and on average half a step of 3 % of the padded tokens too many
 _BUCKETS = 32
@@ -24,36 +27,22 @@ def bucket(tokens: int, batch: int, seq: int) -> int:
 
 
 def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """run() of the fused encoder on these inputs; see running.make."""
+    """run() of the fused encoder on these inputs; see modes.make."""
     encoder = FusedEncoder(model, inputs["case"])
-    if not model.device.startswith("cuda"):
+    plan, cuda = encoder.plan(inputs), model.device.startswith("cuda")
+    if not cuda:
         encoder.by_rows = False
-        plan = masking.plan_of(inputs, model.device) if inputs["mask"].name not in PACKABLE else None
-
-        def run():
-            return encoder(inputs, plan=plan)
-
-        run.graph = False
-        return run
-    from fusescope.models.run.modes import captured
-
-    plan = masking.plan_of(inputs, model.device) if inputs["mask"].name not in PACKABLE else None
+        return plain(lambda: encoder(inputs, plan=plan))
     if plan is None and not encoder.packs(inputs):
         encoder.by_rows = _rows_are_faster(encoder, inputs)
     model.choices[choice(inputs)] = encoder.by_rows
-    graphs: dict[int, Callable[[], Any]] = {}
+    graphs: dict[int | None, Callable[[], Any]] = {}
 
     def graph():
         """The graph of the bucket that the lengths fall into now; captured at its first use."""
-        total = (
-            bucket(sum(inputs["lengths"]), inputs["case"]["batch"], inputs["case"]["seq"])
-            if encoder.packs(inputs)
-            else 0
-        )
+        total = rows(encoder, inputs)
         if total not in graphs:
-            graphs[total] = captured(
-                lambda: encoder(inputs, total=total or None, plan=plan), inputs, model.device
-            )
+            graphs[total] = captured(lambda: encoder(inputs, total=total, plan=plan), model.device)
         return graphs[total]
 
     first = graph()
@@ -65,6 +54,12 @@ def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     return run
 
 
+def rows(encoder: FusedEncoder, inputs: Mapping[str, Any]) -> int | None:
+    """Rows of the bucket that the tokens are packed into; None where they are not packed."""
+    case = inputs["case"]
+    return bucket(sum(inputs["lengths"]), case["batch"], case["seq"]) if encoder.packs(inputs) else None
+
+
 def choice(inputs: Mapping[str, Any]) -> tuple:
     """The key of ``Model.choices`` under which the attention of this shape is noted."""
     case = inputs["case"]
@@ -74,27 +69,19 @@ def choice(inputs: Mapping[str, Any]) -> tuple:
 def _rows_are_faster(encoder: FusedEncoder, inputs: Mapping[str, Any]) -> bool:
     """Whether attention by the packed kernel, heads side by side, beats the padded one with its copy,
     measured on this shape."""
-    import torch
-
-    from fusescope.core.errors import Unsupported
-
     config, case = encoder.config, encoder.case
     weight = next(iter(encoder.weights.values()))
-    qkv = torch.randn(
-        case["batch"], case["seq"], 3 * config.inner, dtype=torch.float32, device=weight.device
-    ).to(weight.dtype)
-    offsets, took = encoder._offsets(torch, case["batch"], case["seq"]), {}
-    for rows in (True, False):
-        encoder.by_rows = rows
-        attend = encoder._attend(inputs, None, offsets, False)
+    shape, took = (case["batch"], case["seq"], 3 * config.inner), {}
+    qkv = torch.randn(shape, dtype=torch.float32, device=weight.device).to(weight.dtype)
+    for by_rows in (True, False):
+        encoder.by_rows = by_rows
+        attend = encoder.attention(inputs)
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         try:
             with torch.no_grad():
                 for _ in range(3):
                     attend(qkv)
-                torch.cuda._sleep(
-                    _QUEUING
-                )  # the launches queue up behind it: the kernels' own time is compared
+                torch.cuda._sleep(_QUEUING)  # the launches queue up behind it: kernel times are compared
                 start.record()
                 for _ in range(_TRIALS):
                     attend(qkv)
@@ -102,5 +89,5 @@ def _rows_are_faster(encoder: FusedEncoder, inputs: Mapping[str, Any]) -> bool:
         except Unsupported:
             continue
         end.synchronize()
-        took[rows] = start.elapsed_time(end)
+        took[by_rows] = start.elapsed_time(end)
     return took.get(True, float("inf")) <= took.get(False, float("inf"))

@@ -1,4 +1,4 @@
-"""A KV cache of fixed place and length: what every way of a comparison prefills or decodes over, capturable
+"""A KV cache of fixed place and length: what every mode of a comparison prefills or decodes over, capturable
 and repeatable.
 
 Hugging Face's own caches move on with every call; a measured call must do the same work each time. This one
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 
 @dataclass
@@ -31,8 +33,6 @@ class FixedCache:
     def of(cls, model, case, generator=None, counts=None) -> FixedCache:
         """For a case: empty to prefill (generator None), or holding seq random tokens (counts: so many of
         each sequence) to decode one more."""
-        import torch
-
         config, dtype = model.config, getattr(torch, model.dtype)
         start = case["seq"] if generator is not None else 0
         shape = (

@@ -1,10 +1,16 @@
-"""A case's mask and lengths in the forms that ways take: bool, additive, plan, BlockMask. All made outside
+"""A case's mask and lengths in the forms that modes take: bool, additive, plan, BlockMask. All made outside
 the call."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask
+
+from fusescope import masks
+from fusescope.ops.attention import prepare
 
 
 def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, Any]:
@@ -13,11 +19,6 @@ def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, An
     causal: a decoder's own mask, which is told by module.is_causal; padding at the end of a sequence needs no
     mask then, because only padding sees it.
     """
-    import torch
-
-    from fusescope import masks
-    from fusescope.ops.attention import prepare
-
     mask, seq, device = masks.parse(case["mask"]), case["seq"], model.device
     whole = all(n == seq for n in lengths)
     if (
@@ -26,7 +27,7 @@ def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, An
         keep = (
             torch.arange(seq + 1, device=device) <= torch.tensor(lengths, device=device)[:, None, None, None]
         )
-        return {"mask": mask, "keep": keep, "additive": _additive(torch, keep, model.dtype), "causal": False}
+        return {"mask": mask, "keep": keep, "additive": _additive(keep, model.dtype), "causal": False}
     own_causal = model.family.KIND == "decoder" and mask.name == "causal"
     if own_causal or (mask.name == "full" and whole):
         return {"mask": mask, "keep": None, "additive": None, "causal": own_causal}
@@ -40,10 +41,10 @@ def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, An
         ):  # its own masks are made from the two-dimensional one, in both stacks
             return {"mask": mask, "keep": there, "additive": there.long(), "causal": False}
         keep = there[:, None, None, :] if keep is None else keep & there[:, None, None, :]
-    return {"mask": mask, "keep": keep, "additive": _additive(torch, keep, model.dtype), "causal": False}
+    return {"mask": mask, "keep": keep, "additive": _additive(keep, model.dtype), "causal": False}
 
 
-def _additive(torch, keep, dtype: str):
+def _additive(keep, dtype: str):
     dtype = getattr(torch, dtype)
     return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(
         ~keep, torch.finfo(dtype).min
@@ -54,8 +55,6 @@ def plan_of(inputs: Mapping[str, Any], device):
     """What ``register.masked`` takes for these inputs: the plan of our kernels, to decode caches of different
     lengths the keys of each sequence (int32 (B,)); None where every key is live or the module itself says
     causal."""
-    from fusescope.ops.attention import prepare
-
     if inputs["keep"] is None or inputs["keep"].dim() == 2:
         return None
     case, seq = inputs["case"], inputs["case"]["seq"]
@@ -68,9 +67,6 @@ def plan_of(inputs: Mapping[str, Any], device):
 
 def block_mask_of(inputs: Mapping[str, Any], device):
     """FlexAttention's BlockMask of mask and lengths; None where every key is live and nothing is causal."""
-    import torch
-    from torch.nn.attention.flex_attention import create_block_mask
-
     case = inputs["case"]
     seq, mask = case["seq"], inputs["mask"]
     whole = all(n == seq for n in inputs["lengths"])

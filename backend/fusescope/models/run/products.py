@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from fusescope.models.run import weights
 from fusescope.models.run.build import Model
 
@@ -12,8 +14,6 @@ from fusescope.models.run.build import Model
 def of(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     """run() of QKV, output and both FFN products of every layer on the padded tokens, by torch (cuBLAS), on
     fixed random rows."""
-    import torch
-
     config, case = model.config, inputs["case"]
     ours = weights.ours(model.family, config, model.module)
     rows = case["batch"] * case["seq"]

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from fusescope.models.run import build
 from fusescope.models.run.build import Model
 from fusescope.ops.base import Tolerance
@@ -45,8 +47,6 @@ def allowed_norm(layers: int, dtype: str) -> float:
 def reference(model: Model, inputs: Mapping[str, Any], dtype=None):
     """The model in float64 (or another torch dtype), attention as matmul and softmax, in pieces of the
     batch."""
-    import torch
-
     dtype = dtype or torch.float64
     module, case = model.reference(dtype), inputs["case"]
     scores = model.config.heads * (1 if case.get("phase") == "decode" else case["seq"]) * case["seq"]
@@ -84,8 +84,6 @@ def part(inputs: Mapping[str, Any], first: int, last: int, dtype) -> dict[str, A
 def valid(inputs: Mapping[str, Any], out):
     """Bool (B, S) of the tokens that are there, or None where all are: T5's decoder has no padding of its
     own, and every sequence decodes one token."""
-    import torch
-
     case = inputs["case"]
     if (
         "decoder_input_ids" in inputs

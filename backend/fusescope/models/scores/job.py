@@ -10,10 +10,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from fusescope.analysis import scores
+from fusescope.core import environment
 from fusescope.models.accuracy import exact as accuracy_exact
 from fusescope.models.accuracy import hooks
 from fusescope.models.describe import cases, catalog
+from fusescope.models.run import build
 from fusescope.models.scores import input
 
 SCHEMA = 1
@@ -23,9 +27,6 @@ _DECADES = 12.0
 
 def run(spec: Mapping[str, Any], reporter) -> None:
     """The job kind `scores`: artifacts/scores.json.gz; see jobs/kinds/scores.py for the spec."""
-    from fusescope.core import environment
-    from fusescope.models.run import build
-
     reporter.environment(**environment.collect(spec["device"]))
     case, ids = dict(spec["case"]), None
     if spec["input"] != "random":
@@ -86,10 +87,6 @@ def look(
     counted as that dtype rounds them. Sequences of a batch are counted together, their real tokens alone; the
     heat map is of the first. Dropped rows and columns of padding do not count.
     """
-    import torch
-
-    from fusescope.models.run import build
-
     module = model.view("eager")
     names = {id(m): n for n, m in module.named_modules()}
     lengths, seq, found = [int(n) for n in inputs["lengths"]], inputs["case"]["seq"], []

@@ -1,4 +1,4 @@
-"""The ways to run a model, as a list with the reason where one cannot be had. No torch; running.py makes
+"""The execution modes of a model, with the reason where one is not available. No torch; run/modes.py makes
 them."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fusescope.ops.base import Implementation
 
 
 @dataclass(frozen=True)
-class Way:
+class Mode:
     """kind: "ours" or "peer"; attention: Hugging Face's attn_implementation, None for our own encoder; graph:
     calls replay a CUDA graph of their own; compile: torch.compile's mode, None where it is not used; devices:
     device types it exists on."""
@@ -25,24 +25,24 @@ class Way:
 
 
 _CUDA = ("cuda",)
-WAYS = {
-    w.name: w
-    for w in (
-        Way("eager", "peer", "Hugging Face with attention as matmul + softmax + matmul", "eager"),
-        Way(
+MODES = {
+    m.name: m
+    for m in (
+        Mode("eager", "peer", "Hugging Face with attention as matmul + softmax + matmul", "eager"),
+        Mode(
             "sdpa",
             "peer",
             "Hugging Face with scaled_dot_product_attention, the mask prepared outside the call",
             "sdpa",
         ),
-        Way(
+        Mode(
             "flex",
             "peer",
             "Hugging Face with FlexAttention, compiled, BlockMask made outside the call",
             "flex_attention",
         ),
-        Way("compile-default", "peer", "sdpa through torch.compile", "sdpa", compile="default"),
-        Way(
+        Mode("compile-default", "peer", "sdpa through torch.compile", "sdpa", compile="default"),
+        Mode(
             "compile-reduce-overhead",
             "peer",
             "sdpa through torch.compile, mode reduce-overhead (CUDA graphs)",
@@ -51,7 +51,7 @@ WAYS = {
             "reduce-overhead",
             _CUDA,
         ),
-        Way(
+        Mode(
             "compile-max-autotune",
             "peer",
             "sdpa through torch.compile, mode max-autotune (templates timed, CUDA graphs)",
@@ -60,7 +60,7 @@ WAYS = {
             "max-autotune",
             _CUDA,
         ),
-        Way(
+        Mode(
             "sdpa-graph",
             "peer",
             "sdpa captured in a CUDA graph, called so that a fused backend takes its mask",
@@ -68,7 +68,7 @@ WAYS = {
             True,
             devices=_CUDA,
         ),
-        Way(
+        Mode(
             "sdpa-graph-trap",
             "peer",
             "sdpa captured as it comes: Hugging Face builds a mask and SDPA may take its math path",
@@ -76,9 +76,11 @@ WAYS = {
             True,
             devices=_CUDA,
         ),
-        Way("fusescope", "ours", 'Hugging Face with attn_implementation="fusescope"', "fusescope"),
-        Way("fusescope-graph", "ours", "the same captured in a CUDA graph", "fusescope", True, devices=_CUDA),
-        Way(
+        Mode("fusescope", "ours", 'Hugging Face with attn_implementation="fusescope"', "fusescope"),
+        Mode(
+            "fusescope-graph", "ours", "the same captured in a CUDA graph", "fusescope", True, devices=_CUDA
+        ),
+        Mode(
             "fused",
             "ours",
             "every kernel of the layer fused, padding removed, one CUDA graph per shape bucket",
@@ -93,28 +95,28 @@ COMPILES = {
     "compile-reduce-overhead": {"cuda": 25.0},
     "compile-max-autotune": {"cuda": 90.0},
 }
-"""Seconds that a way spends in a compiler for a new case: first guesses for the cost line."""
+"""Seconds that a mode spends in a compiler for a new case: first guesses for the cost line."""
 
 
-def ways(name: str, device: str = "cpu") -> list[Implementation]:
-    """Every way for a model on a device ("cpu", "cuda" or "cuda:1"); those that it does not have carry the
+def modes(name: str, device: str = "cpu") -> list[Implementation]:
+    """Every mode of a model on a device ("cpu", "cuda" or "cuda:1"); those that are not available carry the
     reason."""
     module, kind = catalog.family(name), device.split(":")[0]
     found = []
-    for way in WAYS.values():
+    for mode in MODES.values():
         reason = None
-        if kind not in way.devices:
-            reason = f"{way.name} exists on {' and '.join(way.devices)}; the device is {device}"
-        elif way.attention is None and module.STRUCTURE is None:
-            reason = f"{way.name} is for encoders of the structure of BERT or ViT; {name} is of the kind {module.KIND}"
-        elif way.attention == "flex_attention" and module.KIND == "encoder-decoder":
-            reason = f"{way.name} does not take the position biases that {name} adds to its scores"
+        if kind not in mode.devices:
+            reason = f"{mode.name} exists on {' and '.join(mode.devices)}; the device is {device}"
+        elif mode.attention is None and module.STRUCTURE is None:
+            reason = f"{mode.name} is for encoders of the structure of BERT or ViT; {name} is of the kind {module.KIND}"
+        elif mode.attention == "flex_attention" and module.KIND == "encoder-decoder":
+            reason = f"{mode.name} does not take the position biases that {name} adds to its scores"
         found.append(
             Implementation(
-                way.name,
-                way.kind,
-                way.idea,
-                way.devices,
+                mode.name,
+                mode.kind,
+                mode.idea,
+                mode.devices,
                 "backend/fusescope/models/run/modes.py",
                 None,
                 reason,
@@ -123,9 +125,9 @@ def ways(name: str, device: str = "cpu") -> list[Implementation]:
     return found
 
 
-def way(name: str, way_name: str, device: str = "cpu") -> Implementation:
-    """One way of a model by name; ValueError naming what there is."""
-    for item in ways(name, device):
-        if item.name == way_name:
+def mode(name: str, mode_name: str, device: str = "cpu") -> Implementation:
+    """One mode of a model by name; ValueError naming what there is."""
+    for item in modes(name, device):
+        if item.name == mode_name:
             return item
-    raise ValueError(f"{name} has no way {way_name!r}; it has {', '.join(WAYS)}")
+    raise ValueError(f"{name} has no execution mode {mode_name!r}; it has {', '.join(MODES)}")

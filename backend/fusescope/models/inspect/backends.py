@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 _KERNELS = (
     (
         r"\b(attention|varlen|decode)_(rowwise|blockwise|hopper|scheduled|items|warp_keys|tensor_core)\w*",
@@ -31,18 +33,14 @@ def ran(run: Callable[[], Any], device: str) -> str | None:
     """The attention of one call of ``run``: "fusescope attention_hopper", "flash_attention", "math" …,
     several joined by " and "; "matmul, softmax, matmul" where only a softmax was seen; "inductor" where all
     that is seen is compiled code (FlexAttention on the CPU), None where nothing is that is known."""
-    import torch
-
     events = profiled(run, device)
     operators = {e.name for e in events if e.device_type == torch.autograd.DeviceType.CPU}
     kernels = {e.name for e in events if e.device_type == torch.autograd.DeviceType.CUDA}
-    return told(kernels, operators)
+    return named(kernels, operators)
 
 
 def profiled(run: Callable[[], Any], device: str) -> list:
     """torch.profiler's events of one warm call, with the kernels on CUDA."""
-    import torch
-
     cuda = device.startswith("cuda")
     activities = [torch.profiler.ProfilerActivity.CPU] + (
         [torch.profiler.ProfilerActivity.CUDA] if cuda else []
@@ -57,7 +55,7 @@ def profiled(run: Callable[[], Any], device: str) -> list:
     return profile.events()
 
 
-def told(kernels: set[str], operators: set[str]) -> str | None:
+def named(kernels: set[str], operators: set[str]) -> str | None:
     """From names of kernels (none on the CPU) and operators. A fused operator's own softmax is inside its
     kernel, so a softmax beside one is said as the math path only where no fused kernel was seen."""
     found = _matches(_KERNELS, kernels) or _matches(

@@ -1,4 +1,4 @@
-"""Where the time of a compiled way goes, by layer part: its modules are gone, but the order of its products
+"""Where the time of a compiled mode goes, by layer part: its modules are gone, but the order of its products
 and attentions is the model's.
 
 What lies between two of them belongs to the part that the place says: behind a layer's output product its
@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from fusescope.core.errors import Unsupported
-from fusescope.models.run import backends
+from fusescope.models.inspect import backends
 
 _KERNEL_PRODUCT = re.compile(
     r"^triton_tem_\w*mm|^(?!triton_)(?!.*(fprop|conv)).*(gemm|gemv|nvjet|xmma|cutlass|dot_kernel)",
@@ -84,8 +86,6 @@ def _blocks(kinds: list[str]) -> list[int]:
 
 
 def _steps(run: Callable[[], Any], device: str) -> Iterable[Step]:
-    import torch
-
     def call() -> None:
         with torch.profiler.record_function(_CALL):
             run()

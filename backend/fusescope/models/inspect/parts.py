@@ -1,7 +1,7 @@
 """Where the time of a call goes, by layer part: one pass with marks in it, for shares only, never a latency.
 
 On CUDA the marks are events, and a kernel that waits is queued first, so that the launches run ahead and the
-gaps between them are not counted; on the CPU they are clock readings. A captured way is looked at through the
+gaps between them are not counted; on the CPU they are clock readings. A captured mode is looked at through the
 same operations launched one by one, a compiled one through the order of its kernels (parts_order.py).
 """
 
@@ -12,11 +12,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from fusescope.models import register
-from fusescope.models.describe import listing, parts_order
 from fusescope.models.describe.family import PARTS
-from fusescope.models.run import build, masking
+from fusescope.models.describe.modes import MODES, Mode
+from fusescope.models.inspect import parts_order
+from fusescope.models.run import build, masking, modes
 from fusescope.models.run.build import Model
+from fusescope.models.run.fused_encoder import FusedEncoder
+from fusescope.models.run.fused_run import choice
 
 _RULES = (
     (
@@ -41,25 +46,24 @@ def part_of(name: str) -> str | None:
 
 
 def measure(
-    way_name: str, model: Model, inputs: Mapping[str, Any], run: Callable[[], Any]
+    mode_name: str, model: Model, inputs: Mapping[str, Any], run: Callable[[], Any]
 ) -> dict[str, dict[str, float]]:
-    """{part: {"ms", "share"}} of one pass of the way; run: one call of it, as made. Unsupported where its
+    """{part: {"ms", "share"}} of one pass of the mode; run: one call of it, as made. Unsupported where its
     parts cannot be told apart."""
-    way = listing.WAYS[way_name]
-    if (
-        way.compile or way.name == "sdpa-graph-trap"
-    ):  # whose masks, and with them its attention, are those of a capture alone
-        found = parts_order.measure(run, model.device, head=inputs["case"].get("phase") == "decode")
+    mode = MODES[mode_name]
+    if mode.compile or mode.name == "sdpa-graph-trap":  # whose masks, and so its attention, a capture decides
+        took = parts_order.measure(run, model.device, head=inputs["case"].get("phase") == "decode")
     else:
         marks = _Marks(model.device)
-        passed = _fused(model, inputs, marks) if way.attention is None else _hooked(way, model, inputs, marks)
-        passed()  # warm
+        look = _fused if mode.attention is None else _hooked
+        once = look(mode, model, inputs, marks)
+        once()  # warm
         marks.begin()
-        passed()
-        found = marks.end()
-    total = sum(found.values())
+        once()
+        took = marks.end()
+    total = sum(took.values())
     return {
-        part: {"ms": found.get(part, 0.0), "share": found.get(part, 0.0) / total if total else 0.0}
+        part: {"ms": took.get(part, 0.0), "share": took.get(part, 0.0) / total if total else 0.0}
         for part in PARTS
     }
 
@@ -73,20 +77,14 @@ class _Marks:
     def begin(self) -> None:
         self.taken, self.names, self.on = [], [], True
         if self.cuda:
-            import torch
-
             torch.cuda.synchronize()
-            torch.cuda._sleep(
-                200_000_000
-            )  # cycles: some 0.1 s, in which the launches of a whole pass are queued
+            torch.cuda._sleep(200_000_000)  # some 0.1 s, in which the launches of a whole pass are queued
         self.mark(None)
 
     def mark(self, part: str | None) -> None:
         if not self.on:
             return
         if self.cuda:
-            import torch
-
             event = torch.cuda.Event(enable_timing=True)
             event.record()
             self.taken.append(event)
@@ -106,29 +104,23 @@ class _Marks:
         return found
 
 
-def _fused(model: Model, inputs, marks: _Marks):
-    from fusescope.models.run.fused_encoder import PACKABLE, FusedEncoder
-    from fusescope.models.run.fused_run import choice
-
+def _fused(mode: Mode, model: Model, inputs, marks: _Marks):
     encoder = FusedEncoder(model, inputs["case"])
-    plan = masking.plan_of(inputs, model.device) if inputs["mask"].name not in PACKABLE else None
+    plan = encoder.plan(inputs)
     encoder.by_rows = model.choices.get(choice(inputs), model.device.startswith("cuda"))
     return lambda: encoder(inputs, mark=marks.mark, plan=plan)
 
 
-def _hooked(way, model: Model, inputs, marks: _Marks):
-    """One pass of the way's module with a mark at the start and the end of every module."""
-    import torch
-
-    names = {"sdpa": register.SDPA, "flex_attention": register.FLEX}
+def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
+    """One pass of the mode's module with a mark at the start and the end of every module."""
     register.register_peers()
     register.register_attention()
-    module = model.fresh(names.get(way.attention, way.attention))
-    plan = masking.plan_of(inputs, model.device) if way.attention == "fusescope" else None
+    module = model.fresh(modes.view(mode))
+    plan = masking.plan_of(inputs, model.device) if mode.attention == "fusescope" else None
     given = dict(inputs)
-    if way.attention == "flex_attention":
+    if mode.attention == "flex_attention":
         plan = masking.block_mask_of(inputs, model.device)
-    if way.attention == "flex_attention" or plan is not None:
+    if mode.attention == "flex_attention" or plan is not None:
         given["additive"] = None
     open_parts: list[str | None] = [None]
     for name, part_module in module.named_modules():

@@ -1,0 +1,63 @@
+"""A call as a CUDA graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fusescope.core.errors import Unsupported
+
+_WARM_UP = 3  # calls before a capture, on the capturing stream: workspaces, plans, lazy loading
+
+
+def plain(call: Callable[[], Any]) -> Callable[[], Any]:
+    """``call`` without gradients, launched as it is."""
+
+    def run():
+        with torch.no_grad():
+            return call()
+
+    run.graph = False
+    return run
+
+
+def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
+    """``call`` in a CUDA graph on its own tensors: whoever writes new values into them gets new results.
+
+    ``run.graph_bytes``: what the capture took of the graph's memory pool at most. Raises Unsupported with the
+    first line of the reason where it cannot be captured.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
+    with torch.no_grad(), torch.cuda.device(device):
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                call()
+        torch.cuda.synchronize()
+        # cuBLAS then takes its workspace from the graph's own pool. One from the common pool could be freed
+        # while the graph lives (torch.compile's graphs free them all), and replays would write into whatever
+        # lies there next.
+        torch._C._cuda_clearCublasWorkspaces()
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        try:
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                out = call()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            line = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
+            raise Unsupported(f"it cannot be captured in a CUDA graph: {line}") from error
+        finally:
+            torch._C._cuda_clearCublasWorkspaces()  # nobody else is to use the pool's
+        size = torch.cuda.max_memory_allocated(device) - before
+
+    def run():
+        graph.replay()
+        return out
+
+    run.graph, run.replay, run.graph_bytes = True, graph.replay, size
+    run.call = call  # the graph reads tensors that only this holds: masks and plans made beside the inputs
+    return run
