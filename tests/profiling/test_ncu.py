@@ -106,7 +106,7 @@ def test_program_output_and_missing_values(tmp_path):
     summary, rows = load(tmp_path / "a.csv", tmp_path / "out")
     row = rows["ncu_kernels"][0]
     assert (row["duration_ns"], row["measured_occupancy"], row["grid_x"]) == (1_000_500.0, None, None)
-    assert any("2 lines between the rows" in n for n in summary["notes"])
+    assert any("2 lines of program output" in n for n in summary["notes"])
 
 
 def test_without_a_details_page_the_metrics_stay(tmp_path):

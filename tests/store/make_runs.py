@@ -103,7 +103,7 @@ def measure(home: Path) -> None:
         count = found[1] if isinstance(found, tuple) else len(found)
         print(f"{time.perf_counter() - begin:7.3f} s  {what}: {count}")
 
-    library.index.connect().close()  # importing duckdb is no part of a query
+    library.database.connect().close()  # importing duckdb is no part of a query
     shutil.rmtree(home / ".index", ignore_errors=True)
     say("first listing, no index", library.runs)
     say("listing", library.runs)

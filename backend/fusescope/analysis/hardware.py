@@ -39,7 +39,10 @@ def _tensor(half: float, tf32: float | None, bfloat16: bool = True) -> dict[str,
     return {"float16": half} | ({"bfloat16": half} if bfloat16 else {}) | ({"tf32": tf32} if tf32 else {})
 
 
-_TURING = "NVIDIA Turing GPU Architecture whitepaper (WP-09183-001): 64 FMA a tensor core and clock, halved with fp32 accumulation"
+_TURING = (
+    "NVIDIA Turing GPU Architecture whitepaper (WP-09183-001): "
+    "64 FMA per tensor core and clock, halved with fp32 accumulation"
+)
 _GA100 = "NVIDIA A100 Tensor Core GPU data sheet"
 _GA102 = "NVIDIA Ampere GA102 GPU Architecture whitepaper, appendix A"
 _ADA = "NVIDIA Ada GPU Architecture whitepaper, appendix A"
@@ -130,7 +133,9 @@ _KNOWN: tuple[tuple[str, Peaks], ...] = (
             432.0,
             33.9,
             _tensor(67.7, 33.9),
-            "computed from the published configuration: 58 SMs of 128 cores, 512 dense fp16 FLOP a clock and SM with fp32 accumulation, 2.28 GHz (the highest boost of 1.35–2.28); GDDR6 18 Gb/s × 192 bit",
+            "computed from the published configuration: 58 SMs of 128 cores, "
+            "512 dense fp16 FLOP per clock and SM with fp32 accumulation, "
+            "2.28 GHz (the highest boost of 1.35–2.28); GDDR6 18 Gb/s × 192 bit",
         ),
     ),
     (r"RTX 4080(?! SUPER)", Peaks("GeForce RTX 4080", "8.9", 16, 716.8, 48.7, _tensor(97.5, 48.7), _ADA)),

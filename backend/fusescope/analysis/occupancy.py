@@ -7,9 +7,10 @@ account. High occupancy hides latency better; alone it is no sign of speed.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from fusescope.core.schema import check_int
 
 REGISTERS_PER_SM = 65536
 REGISTER_UNIT = 256  # registers are allocated to a warp in units of this many
@@ -73,9 +74,12 @@ def theoretical(cc, block: int, registers: int, static_smem: int = 0, dynamic_sm
     compute capability that is not in LIMITS and for numbers that are not whole, below 1 (block) or below 0.
     """
     limits = LIMITS[capability(cc)]
-    block = _whole("block", block, 1)
-    registers = _whole("registers", registers, 0)
-    static_smem, dynamic_smem = _whole("static_smem", static_smem, 0), _whole("dynamic_smem", dynamic_smem, 0)
+    block = check_int("block", block, 1)
+    registers = check_int("registers", registers, 0)
+    static_smem, dynamic_smem = (
+        check_int("static_smem", static_smem, 0),
+        check_int("dynamic_smem", dynamic_smem, 0),
+    )
 
     warps = -(-block // 32)
     by: dict[str, int | None] = dict.fromkeys(LIMITERS)
@@ -96,7 +100,8 @@ def theoretical(cc, block: int, registers: int, static_smem: int = 0, dynamic_sm
     if refused:
         return Occupancy(0, 0, 0.0, "unlaunchable", by, refused)
     limiter = next(name for name in LIMITERS if by[name] == active)
-    reason = f"{limiter} allow{'s' if limiter == 'shared memory' else ''} {active} block{'s' if active > 1 else ''} on an SM"
+    verb = "allows" if limiter == "shared memory" else "allow"
+    reason = f"{limiter} {verb} {active} block{'s' if active > 1 else ''} on an SM"
     return Occupancy(active, active * warps, active * warps / limits.warps, limiter, by, reason)
 
 
@@ -127,15 +132,3 @@ def _refused(block: int, registers: int, shared: int, limits: Limits, by: Mappin
 
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
-
-
-def _whole(name: str, value, low: int) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} is a whole number, not {value!r}") from None
-    if number < low:
-        raise ValueError(f"{name} is at least {low}, not {number}")
-    return number

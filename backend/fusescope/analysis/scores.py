@@ -14,6 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fusescope.core.schema import Parameter
+
 THRESHOLDS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 BINS = tuple(-12 + 0.5 * i for i in range(25))
 """Edges of the histogram of log10 p: -12, -11.5, … , 0. What is smaller is in the first bin, zeros are
@@ -111,9 +113,7 @@ def padding(lengths: Sequence[int], seq: int) -> dict[str, float]:
     """What padding every sequence of a batch to ``seq`` wastes: shares (0 … 1) of tokens, which is that of
     all matrix products with weights, and of score elements. ValueError where a length is not within 1 …
     seq."""
-    bad = next((n for n in lengths if not 1 <= n <= seq), None)
-    if bad is not None or not lengths:
-        raise ValueError(f"lengths are whole numbers between 1 and {seq}, at least one, not {bad}")
+    lengths = Parameter("lengths", "ints", low=1, high=seq).check(lengths)
     b = len(lengths)
     return {
         "tokens": 1 - sum(lengths) / (b * seq),

@@ -99,7 +99,8 @@ def _of_kernels(
         )
         numbers |= {"sm_percent": sm, "memory_percent": memory}
         because.append(
-            f"Nsight Compute: SM {sm:.3g} % and memory {memory:.3g} % of speed of light over {len(rows)} launches, by their time"
+            f"Nsight Compute: SM {sm:.3g} % and memory {memory:.3g} % of speed of light "
+            f"over {len(rows)} launches, weighted by time"
         )
         if max(sm, memory) < HIGH:
             because.append(
@@ -115,7 +116,8 @@ def _of_kernels(
         }
         lacks = [word for key, word in wanted.items() if not any(_known(r, key) for r in ncu)]
         because.append(
-            f"Nsight Compute's report has no {' and no '.join(lacks) or 'launch with all metrics'} (its set basic has them)"
+            f"Nsight Compute's report has no {' and no '.join(lacks) or 'launch with all metrics'} "
+            "(its set basic has them)"
         )
     if intensity is not None and ridge is not None:
         numbers |= {"intensity": intensity, "ridge": ridge}

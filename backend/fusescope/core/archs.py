@@ -10,7 +10,8 @@ def capability(arch: str) -> tuple[int, int]:
     match = re.fullmatch(r"sm_(\d+)(\d)[af]?", arch)
     if not match:
         raise ValueError(
-            f"an architecture is written sm_ and its compute capability, such as sm_80 or sm_90a, not {arch!r}"
+            "an architecture is written sm_ and its compute capability, "
+            f"such as sm_80 or sm_90a, not {arch!r}"
         )
     return int(match[1]), int(match[2])
 

@@ -86,9 +86,7 @@ def compile_objects(
                 folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder)
             )
             if torn := _drop_torn(chain, folder, missing):
-                raise BuildError(
-                    f"edited while they were compiled: {', '.join(i.title for i in torn)}; build again"
-                )
+                raise BuildError(f"edited while they were compiled: {_titles(torn)}; build again")
     return {i.file: report.status_of(folder, i)[1] for i in items}
 
 
@@ -104,6 +102,10 @@ def _drop_torn(chain: Toolchain, folder: Path, compiled: list[plan.Object]) -> l
     return torn
 
 
+def _titles(items: list[plan.Object]) -> str:
+    return ", ".join(sorted({i.title for i in items}))
+
+
 def default_archs() -> tuple[str, ...]:
     """Architectures of the GPUs of this machine, by NVML; none without a driver."""
     from fusescope.core.environment import gpus
@@ -117,7 +119,8 @@ def _architectures(chain: Toolchain, archs, log) -> tuple[str, ...]:
         found = default_archs()
         if found and chain.nvcc is None:
             log(
-                f"no nvcc: the CUDA kernels are not built for {', '.join(found)} (python -m fusescope doctor says how to get it)"
+                f"no nvcc: the CUDA kernels are not built for {', '.join(found)} "
+                "(python -m fusescope doctor says how to get it)"
             )
             return ()
         return found
@@ -174,9 +177,7 @@ def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> tup
         torn = _drop_torn(chain, folder, missing)
         if not torn:
             return items, compiled
-        log(
-            f"edited while they were compiled, so compiled again: {', '.join(sorted({i.title for i in torn}))}"
-        )
+        log(f"edited while they were compiled, so compiled again: {_titles(torn)}")
     raise BuildError(
         "the sources changed during three attempts to build them; build again when they are at rest"
     )
@@ -251,7 +252,7 @@ def _summary(result: BuildReport) -> str:
     if result.reused and result.ok:
         return f"nothing to do: all {len(result.variants)} objects are built"
     built = sum(v.status == "built" for v in result.variants)
-    text = f"built {built} of {len(result.variants)} objects ({result.compiled} compiled) in {result.seconds:.1f} s"
-    return text + "".join(
+    text = f"built {built} of {len(result.variants)} objects ({result.compiled} compiled)"
+    return f"{text} in {result.seconds:.1f} s" + "".join(
         f"\nfailed: {v.family}/{v.variant} {v.arch or v.device}: {v.error}" for v in result.failed
     )

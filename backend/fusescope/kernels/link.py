@@ -128,10 +128,12 @@ def _dispatcher(chain: Toolchain, folder: Path, kernels: list[Object], library: 
             )
             tests.append(f"  if ({meets}) return {item.keep}(args, stream);")
         text += "".join(f"const char* {i.keep}(const void*, void*);\n" for i in items)
-        text += f'__attribute__((visibility("default"))) const char* {symbol}(const void* args, void* stream) {{\n'
+        text += '__attribute__((visibility("default")))\n'
+        text += f"const char* {symbol}(const void* args, void* stream) {{\n"
         text += "  int cc = 0;\n  if (const char* error = capability(&cc)) return error;\n" + "\n".join(tests)
         built = ", ".join(sorted(i.arch for i in items))
-        text += f'\n  return "unsupported: this GPU\'s architecture (this kernel is built for {built}; python -m fusescope build)";\n}}\n'
+        reason = f"this GPU's architecture (this kernel is built for {built}; python -m fusescope build)"
+        text += f'\n  return "unsupported: {reason}";\n}}\n'
     text += '}  // extern "C"\n'
     source = folder / f"{library}.dispatch.cpp"
     source.write_text(text)
@@ -151,7 +153,7 @@ def _dispatcher(chain: Toolchain, folder: Path, kernels: list[Object], library: 
     return out
 
 
-_DISPATCH_HEAD = r"""// Generated: for each kernel the entry point that picks the object made for the current GPU.
+_DISPATCH_HEAD = r"""// Generated: each kernel's entry point picks the object made for the current GPU.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -164,7 +166,8 @@ static const char* capability(int* cc) {
   if (status != cudaSuccess) return cudaGetErrorString(status);
   if (device < 64 && (*cc = known[device].load(std::memory_order_relaxed)) != 0) return nullptr;
   status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (status == cudaSuccess) status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  if (status == cudaSuccess)
+    status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
   if (status != cudaSuccess) return cudaGetErrorString(status);
   *cc = 10 * major + minor;
   if (device < 64) known[device].store(*cc, std::memory_order_relaxed);

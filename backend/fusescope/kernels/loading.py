@@ -37,7 +37,8 @@ def load(device_type: str) -> None:
 
     if device_type == "cuda" and not torch.cuda.is_available():
         raise Unsupported(
-            f"no CUDA device: torch {torch.__version__} sees no usable GPU (python -m fusescope doctor says why)"
+            f"no CUDA device: torch {torch.__version__} sees no usable GPU "
+            "(python -m fusescope doctor says why)"
         )
     for unit in ("cpu", "cuda") if device_type == "cuda" else ("cpu",):
         if unit in _loaded:
@@ -98,7 +99,8 @@ def _load_unit(torch, unit: str) -> None:
     archs = _load_archs(chain) if unit == "cuda" else ()
     if unit == "cuda" and chain.nvcc is None:
         raise BuildError(
-            "nvcc, the CUDA compiler, is missing: the CUDA kernels cannot be built (python -m fusescope doctor)"
+            "nvcc, the CUDA compiler, is missing: the CUDA kernels cannot be built "
+            "(python -m fusescope doctor)"
         )
     found = report.assemble(chain, archs, (unit,))
     if found is None or any(v.status == "not built" for v in found.variants) or unit not in found.libraries:
@@ -139,7 +141,8 @@ def _check_unchanged(unit: str) -> None:
     )
     if changed:
         raise BuildError(
-            f"the kernel sources changed after this process loaded them ({', '.join(changed[:3])}{' …' if len(changed) > 3 else ''}); "
+            "the kernel sources changed after this process loaded them "
+            f"({', '.join(changed[:3])}{' …' if len(changed) > 3 else ''}); "
             "it goes on running the old ones: start a new process to measure the new"
         )
 
@@ -164,7 +167,8 @@ def _resolve(op: str, kind: str) -> Callable:
         ]
         if failed:
             raise BuildError(
-                f"operator fusescope::{op} is not there; its binding may be one that failed to build: {'; '.join(failed)}"
+                f"operator fusescope::{op} is not there; its binding may be one that failed to build: "
+                + "; ".join(failed)
             )
         raise ValueError(f"there is no operator fusescope::{op}")
     _calls[op, kind] = packet.default

@@ -104,7 +104,8 @@ def _command(chain: Toolchain, item: Object) -> str:
         f" && objcopy --keep-global-symbol={item.keep or 'nothing'} {out}.whole {out}.part && rm {out}.whole"
     )
     log = Path(out).with_suffix(".log")
-    return f"if {{ {compile_}; }} > {log} 2>&1; then mv {out}.part {out}; else cat {log}; rm -f {out}.*; exit 1; fi"
+    failed = f"cat {log}; rm -f {out}.*; exit 1"
+    return f"if {{ {compile_}; }} > {log} 2>&1; then mv {out}.part {out}; else {failed}; fi"
 
 
 def _escape(text: str) -> str:

@@ -30,7 +30,8 @@ def detect(path: Path) -> str:
         return "ncu-rep"
     if path.suffix in (".nsys-rep", ".qdrep"):
         raise ValueError(
-            f"{path.name} is a report of Nsight Systems: nsys export --type sqlite {path.name}, then import that"
+            f"{path.name} is a report of Nsight Systems: "
+            f"nsys export --type sqlite {path.name}, then import that"
         )
     if zipfile.is_zipfile(path):
         raise ValueError(

@@ -94,7 +94,7 @@ def lines(path: Path) -> Iterator[dict]:
                     )
                 if torn:
                     raise RunError(
-                        f"{path}: line {torn} is not JSON though more follow; the file was changed by something else"
+                        f"{path}: line {torn} is not JSON though more follow; something else changed the file"
                     )
                 try:
                     data = json.loads(line)
@@ -163,7 +163,7 @@ def take_lock(folder: Path, wait_s: float = 0.0) -> int | None:
         except OSError as e:
             os.close(fd)
             raise RunError(
-                f"{folder} lies where files cannot be locked ({e.strerror}); set FUSESCOPE_PROFILES to a local disk"
+                f"files in {folder} cannot be locked ({e.strerror}); set FUSESCOPE_PROFILES to a local disk"
             ) from e
 
 

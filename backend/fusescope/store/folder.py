@@ -180,7 +180,8 @@ def _run_json(path: Path) -> dict:
     schema = data.get("schema", 0)
     if not isinstance(schema, int) or schema > SCHEMA_VERSION:
         raise RunError(
-            f"{path.name} was written by a newer version (run schema {schema}, this one reads up to {SCHEMA_VERSION}); "
+            f"{path.name} was written by a newer version "
+            f"(run schema {schema}, this one reads up to {SCHEMA_VERSION}); "
             "update FuseScope to open it"
         )
     return data

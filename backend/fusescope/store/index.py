@@ -15,74 +15,19 @@ import fcntl
 import hashlib
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
-from fusescope.store import files, folder
+from fusescope.store import database, files, folder
 
 VERSION = 1  # another schema, another folder
 _SETTLED_NS = 100_000_000  # a folder changed less than this ago may change again within its clock's tick
 _BATCHES = 24  # so many, and they are merged into one
 
-MODES = ("eager", "eager_cold", "graph", "graph_cold")
-_TIME = "STRUCT(median DOUBLE, low DOUBLE, high DOUBLE, n BIGINT, converged BOOLEAN)"
-_LINE = {  # a line of results.jsonl: the schema is given, so that no odd line can change it
-    **dict.fromkeys(("op", "impl"), "VARCHAR"),
-    "case": "JSON",
-    **dict.fromkeys(("dtype", "device", "status", "reason"), "VARCHAR"),
-    "accuracy": "STRUCT(max_abs DOUBLE, max_rel DOUBLE, cosine DOUBLE)",
-    "time_ms": f"STRUCT(first DOUBLE, eager {_TIME}, eager_cold {_TIME}, graph {_TIME}, graph_cold {_TIME})",
-    "speedup": 'STRUCT("of" VARCHAR, median DOUBLE, low DOUBLE, high DOUBLE, verdict VARCHAR)',
-    "tflops": "STRUCT(effective DOUBLE, executed DOUBLE)",
-    "gbps": "DOUBLE",
-    "throttled": "BOOLEAN",
-    "resources": "STRUCT(registers BIGINT, shared BIGINT, spills BIGINT, occupancy DOUBLE)",
-    **dict.fromkeys(("backend", "source_hash"), "VARCHAR"),
-}
-_FLAT = ", ".join(
-    [
-        'op, impl, "case"::VARCHAR AS "case", dtype, device, status, reason, accuracy.max_abs, accuracy.max_rel, accuracy.cosine'
-    ]
-    + ["time_ms.first AS first_ms"]
-    + [
-        f"time_ms.{mode}.median AS {mode}_ms, time_ms.{mode}.low AS {mode}_low_ms, time_ms.{mode}.high AS {mode}_high_ms, "
-        f"time_ms.{mode}.n AS {mode}_n, time_ms.{mode}.converged AS {mode}_converged"
-        for mode in MODES
-    ]
-    + [
-        'speedup."of" AS speedup_of, speedup.median AS speedup, speedup.low AS speedup_low, speedup.high AS speedup_high'
-    ]
-    + [
-        "speedup.verdict, tflops.effective AS tflops_effective, tflops.executed AS tflops_executed, gbps, throttled"
-    ]
-    + ["resources.registers, resources.shared, resources.spills, resources.occupancy, backend, source_hash"]
-)
-
-
 _ORDER = "ORDER BY op, impl, run"  # so that a filter by operator reads few of the file's row groups
-
-
-_database: dict = {}
-_opening = threading.Lock()
-
-
-def connect():
-    """A DuckDB connection of its own, of one database in memory: opening that takes 20 ms. RunError naming
-    what to install where there is none."""
-    try:
-        import duckdb
-        import pyarrow  # noqa: F401
-    except ImportError as e:
-        raise RunError(f"queries over all runs need {e.name}: pip install duckdb pyarrow") from None
-    with _opening:
-        if _database.get("pid") != os.getpid():  # a forked child shares no native state with its parent
-            _database.update(pid=os.getpid(), root=duckdb.connect())
-            _database["root"].execute("SET enable_progress_bar = false")
-        return _database["root"].cursor()
 
 
 def place() -> Path:
@@ -248,20 +193,9 @@ def _write_batch(connection, sources: list[str], target: Path) -> None:
 
 def _copy_lines(connection, sources: list[str], target: Path) -> None:
     part = target.with_suffix(".part")
-    query = f"SELECT * FROM ({line_query(sources)}) {_ORDER}"
+    query = f"SELECT * FROM ({database.line_query(sources)}) {_ORDER}"
     connection.sql(query, params={"sources": sources} if sources else None).write_parquet(str(part))
     os.replace(part, target)
-
-
-def line_query(sources: list[str]) -> str:
-    """SQL that gives a row a record of results files, with the parameter $sources (none where the list is
-    empty)."""
-    if not sources:
-        blank = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _LINE.items())
-        return f"SELECT NULL::VARCHAR AS run, {_FLAT} FROM (SELECT {blank}) LIMIT 0"
-    columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in _LINE.items())
-    lines = f"read_json($sources, format='newline_delimited', columns={{{columns}}}, ignore_errors=true, filename='file')"
-    return f"SELECT split_part(file, '/', -2) AS run, {_FLAT} FROM {lines} WHERE op IS NOT NULL AND impl IS NOT NULL"
 
 
 def _is_readable(path: Path) -> bool:
@@ -278,7 +212,8 @@ def _merge(connection, where: Path, state, target: Path) -> None:
     batches = [str(where / f"records-{n}.parquet") for n in sorted(set(state["batch"].to_pylist()))]
     part = target.with_suffix(".part")
     connection.sql(
-        "SELECT r.* EXCLUDE (filename) FROM read_parquet($batches, filename=true) r JOIN state s ON r.run = s.run "
+        "SELECT r.* EXCLUDE (filename) FROM read_parquet($batches, filename=true) r "
+        "JOIN state s ON r.run = s.run "
         f"AND parse_filename(r.filename) = 'records-' || s.batch || '.parquet' {_ORDER}",
         params={"batches": batches},
     ).write_parquet(str(part))

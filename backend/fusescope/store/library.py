@@ -8,7 +8,7 @@ from pathlib import Path
 from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
-from fusescope.store import folder, index
+from fusescope.store import database, folder, index
 
 
 def find(run_id: str) -> Path:
@@ -25,7 +25,8 @@ def find(run_id: str) -> Path:
         return find(found[0])
     if found:
         raise RunError(
-            f"{run_id} is the beginning of {len(found)} runs, {', '.join(sorted(found)[:3])} among them; give more of it"
+            f"{run_id} is the beginning of {len(found)} runs "
+            f"({', '.join(sorted(found)[:3])} among them): give more of it"
         )
     raise RunError(f"there is no run {run_id} in {homes[0]}")
 
@@ -56,8 +57,9 @@ def runs(
     for n, word in enumerate((text or "").lower().split()):
         conditions.append(f"contains(words, $word{n})")
         values[f"word{n}"] = word
-    with index.connect() as connection:
-        table = f"FROM read_parquet('{_quoted(index.refresh_runs(index.place(), index.run_folders()))}') WHERE {' AND '.join(conditions)}"
+    with database.connect() as connection:
+        runs = _quoted(index.refresh_runs(index.place(), index.run_folders()))
+        table = f"FROM read_parquet('{runs}') WHERE {' AND '.join(conditions)}"
         counted = {k: v for k, v in values.items() if k not in ("limit", "offset")}
         total = connection.execute(f"SELECT count(*) {table}", counted).fetchone()[0]
         page = connection.execute(
@@ -68,7 +70,7 @@ def runs(
 
 def broken() -> list[tuple[str, str]]:
     """Run folders that cannot be read: (id, reason)."""
-    with index.connect() as connection:
+    with database.connect() as connection:
         table = _quoted(index.refresh_runs(index.place(), index.run_folders()))
         return connection.execute(
             f"SELECT id, broken FROM read_parquet('{table}') WHERE broken IS NOT NULL ORDER BY id"
@@ -90,19 +92,24 @@ def records(
     if run is not None:
         return _of_one(find(run), op, impl, device_name)
     place, there = index.place(), index.run_folders()
-    with index.connect() as connection:
+    with database.connect() as connection:
         about = _quoted(index.refresh_runs(place, there))
         state = _quoted(index.refresh_records(place, there, connection))
         batches = [str(p) for p in sorted(place.glob("records-*.parquet"))]
         if not batches:
             return connection.execute(
-                f"SELECT run, 0.0 AS created, '' AS device_name, * EXCLUDE run FROM ({index.line_query([])})"
+                "SELECT run, 0.0 AS created, '' AS device_name, * EXCLUDE run "
+                f"FROM ({database.line_query([])})"
             ).df()
         conditions, values = _matching(op, impl, device_name)
         return connection.execute(
-            f"SELECT r.run, u.created, u.device_name, r.* EXCLUDE (run, filename) FROM read_parquet($batches, filename=true) r "
-            f"JOIN read_parquet('{state}') s ON r.run = s.run AND parse_filename(r.filename) = 'records-' || s.batch || '.parquet' "
-            f"JOIN (SELECT id, created, device_name FROM read_parquet('{about}') WHERE broken IS NULL) u ON r.run = u.id WHERE {conditions} ORDER BY r.run",
+            f"""SELECT r.run, u.created, u.device_name, r.* EXCLUDE (run, filename)
+            FROM read_parquet($batches, filename=true) r
+            JOIN read_parquet('{state}') s
+            ON r.run = s.run AND parse_filename(r.filename) = 'records-' || s.batch || '.parquet'
+            JOIN (SELECT id, created, device_name FROM read_parquet('{about}') WHERE broken IS NULL) u
+            ON r.run = u.id
+            WHERE {conditions} ORDER BY r.run""",
             values | {"batches": batches},
         ).df()
 
@@ -115,10 +122,10 @@ def _of_one(path: Path, op: str | None, impl: str | None, device_name: str | Non
     values |= {"created": about.created, "name": about.device_name} | (
         {"sources": sources} if sources else {}
     )
-    with index.connect() as connection:
+    with database.connect() as connection:
         return connection.execute(
             f"SELECT * FROM (SELECT run, $created::DOUBLE AS created, $name AS device_name, * EXCLUDE run "
-            f"FROM ({index.line_query(sources)})) WHERE {conditions}",
+            f"FROM ({database.line_query(sources)})) WHERE {conditions}",
             values,
         ).df()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fusescope.core.errors import RunError
-from fusescope.store import files, index
+from fusescope.store import database, files
 
 SCHEMA = 1
 MOST_ROWS = 1000
@@ -94,7 +94,7 @@ def page(
     texts = [c for c, kind in known.items() if kind == "text"]
     where, values = "", {"file": str(_file(run, name))}
     ordered = f" ORDER BY {_quoted(order)} {'DESC' if descending else 'ASC'} NULLS LAST" if order else ""
-    with index.connect() as connection:
+    with database.connect() as connection:
         try:
             if text.strip():
                 where = " WHERE " + _holding(connection, texts, text.strip().lower(), values)

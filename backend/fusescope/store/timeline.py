@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fusescope.store import index, profile
+from fusescope.store import database, profile
 
 FEW = 2000
 """Events in view up to which each is given by itself."""
@@ -52,7 +52,7 @@ def distinct(run: Path, table: str, *columns: str) -> list[tuple]:
     """The combinations of values there are in some columns, sorted; none where the table is not there."""
     if table not in profile.names(run):
         return []
-    with index.connect() as connection:
+    with database.connect() as connection:
         file = str(Path(run) / "artifacts" / f"{table}.parquet")
         found = connection.execute(
             f"SELECT DISTINCT {', '.join(columns)} FROM read_parquet($file)", {"file": file}
@@ -157,7 +157,7 @@ def tree(
     if unknown := [c for c in (*by, time) if c not in known]:
         raise ValueError(f"{table} have {', '.join(known)}, not {', '.join(unknown)}")
     chosen = ", ".join(f"coalesce({c}, '{missing.get(c, '(no name)')}')" for c in by)
-    with index.connect() as connection:
+    with database.connect() as connection:
         found = connection.execute(
             f"SELECT {chosen}, sum({time})::BIGINT AS ns, count(*) AS calls FROM read_parquet($file) "
             f"GROUP BY ALL ORDER BY ns DESC, {', '.join(str(n + 1) for n in range(len(by)))}",
@@ -183,9 +183,10 @@ def series(
     )
     source = f"read_parquet($file) WHERE {where}"
     values = {"file": str(Path(run) / "artifacts" / f"{table}.parquet")} | (only or {})
-    with index.connect() as connection:
+    with database.connect() as connection:
         rows = connection.execute(
-            f'SELECT min(ts_ns), max("{column}") FROM (SELECT ts_ns, "{column}", ntile({int(points)}) OVER (ORDER BY ts_ns) AS part '
+            f'SELECT min(ts_ns), max("{column}") FROM '
+            f'(SELECT ts_ns, "{column}", ntile({int(points)}) OVER (ORDER BY ts_ns) AS part '
             f"FROM {source}) GROUP BY part ORDER BY part",
             values,
         ).fetchall()

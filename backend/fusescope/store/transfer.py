@@ -148,7 +148,8 @@ def _unpack(file: Path, hidden: Path) -> None:
             inner = _inner(name)
             if inner in seen or len(seen) >= MAX_FILES:
                 raise ValueError(
-                    f"{file.name}: {'two files named ' + str(inner) if inner in seen else f'more than {MAX_FILES} files'}"
+                    f"{file.name}: "
+                    + (f"two files named {inner}" if inner in seen else f"more than {MAX_FILES} files")
                 )
             seen.add(inner)
             target = hidden / inner
@@ -158,7 +159,8 @@ def _unpack(file: Path, hidden: Path) -> None:
                     total += len(chunk)
                     if total > budget:
                         raise ValueError(
-                            f"{file.name} unpacks to more than {budget >> 20} MiB, {MAX_RATIO} times its size; refused"
+                            f"{file.name} unpacks to more than {budget >> 20} MiB, "
+                            f"{MAX_RATIO} times its size; refused"
                         )
                     out.write(chunk)
     except (

@@ -198,7 +198,8 @@ class Writer:
             ours = False
         if not ours:
             raise RunError(
-                f"{self.path} was moved, deleted or taken over while this worker was stopped; it writes no more"
+                f"{self.path} was moved, deleted or taken over while this worker was stopped; "
+                "it writes no more"
             )
 
     def _stamp(self) -> tuple[int, int]:

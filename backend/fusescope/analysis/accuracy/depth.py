@@ -36,8 +36,8 @@ def reason(dtype: str) -> str:
     """Why the limit of that dtype is what it is, as one sentence."""
     bits = round(-math.log2(unit_roundoff(dtype)))
     return (
-        f"{CONSTANTS[dtype]:g} · u · √n after n rounded results, u = 2^-{bits} being {dtype}'s unit roundoff: independent rounding errors "
-        "add up with the square root of their number"
+        f"{CONSTANTS[dtype]:g} · u · √n after n rounded results, u = 2^-{bits} being {dtype}'s "
+        "unit roundoff: independent rounding errors add up with the square root of their number"
     )
 
 

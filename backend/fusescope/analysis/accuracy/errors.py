@@ -69,7 +69,8 @@ def errors(out, ref, dtype: str, xp=np) -> Errors:
     other shapes."""
     if tuple(out.shape) != tuple(ref.shape):
         raise ValueError(
-            f"a result is compared with a reference of its shape, not {tuple(out.shape)} with {tuple(ref.shape)}"
+            "a result is compared with a reference of its shape, "
+            f"not {tuple(out.shape)} with {tuple(ref.shape)}"
         )
     out, ref = out.reshape(-1), ref.reshape(-1)
     total = int(ref.shape[0])

@@ -32,7 +32,10 @@ def coverage(chain: Toolchain, present: list[dict]) -> Finding | None:
     built = tuple(_last_report(chain).get("archs", ()))
     bare = [a for a in archs if not runs_on(built, a)]
     if built and bare:
-        says = f"compute capability not covered by the build: {', '.join(bare)} is here, built is {', '.join(built)}"
+        says = (
+            "compute capability not covered by the build: "
+            f"{', '.join(bare)} is here, built is {', '.join(built)}"
+        )
         return Finding(
             "architecture",
             "warn",
@@ -88,7 +91,7 @@ def cache(chain: Toolchain) -> Finding:
         )
     others = [p.parent for p in sorted(root.glob("*/report.json")) if p.parent.name != chain.key]
     if others:
-        says = f"stale cache: {len(others)} folder(s) of other torch versions or CPUs lie in {root}; they are not used"
+        says = f"stale cache: {len(others)} folder(s) of other torch versions or CPUs in {root} are not used"
         return Finding("build cache", "warn", says, shlex.join(["rm", "-r", *map(str, others)]))
     return Finding("build cache", "ok", str(root))
 
@@ -137,7 +140,10 @@ def space() -> Finding:
     says = f"{least / 1e9:.1f} GB free at {folder}"
     if least >= ENOUGH_BYTES:
         return Finding("space", "ok", says)
-    fix = "python -m fusescope build --clean, python -m fusescope runs delete RUN, or FUSESCOPE_BUILD and FUSESCOPE_PROFILES on a larger disk"
+    fix = (
+        "python -m fusescope build --clean, python -m fusescope runs delete RUN, "
+        "or FUSESCOPE_BUILD and FUSESCOPE_PROFILES on a larger disk"
+    )
     return Finding(
         "space",
         "fail" if least < LITTLE_BYTES else "warn",

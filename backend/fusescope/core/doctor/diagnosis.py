@@ -30,7 +30,8 @@ def _space(match) -> Finding:
         "space",
         "fail",
         f"no space left where the build writes ({where})",
-        f"free some space (python -m fusescope build --clean empties the build cache), or FUSESCOPE_BUILD=/a/larger/disk; see: df -h {where}",
+        "free some space (python -m fusescope build --clean empties the build cache), "
+        f"or FUSESCOPE_BUILD=/a/larger/disk; see: df -h {where}",
     )
 
 
@@ -50,7 +51,8 @@ def _host_too_new(match) -> Finding:
         "host compiler",
         "fail",
         f"the host compiler is too new: this nvcc takes gcc up to {newest}",
-        f"{install(f'g++-{newest}', f'gcc-toolset-{newest}-gcc-c++')} && CXX=g++-{newest} python -m fusescope build",
+        f"{install(f'g++-{newest}', f'gcc-toolset-{newest}-gcc-c++')} && "
+        f"CXX=g++-{newest} python -m fusescope build",
     )
 
 
@@ -58,7 +60,8 @@ def _apart(match) -> Finding:
     return Finding(
         "gcc and g++",
         "fail",
-        "gcc has no C++ part of its own version (cc1plus is missing): gcc and g++ come from different versions",
+        "gcc has no C++ part of its own version (cc1plus is missing): "
+        "gcc and g++ come from different versions",
         f"{install('g++', 'gcc-c++')}, or CXX=/path/to/the/g++/that/works python -m fusescope build",
     )
 
@@ -66,7 +69,8 @@ def _apart(match) -> Finding:
 def _header(match) -> Finding:
     name = match[1].strip()
     source = re.search(
-        rf"(\S+?):(\d+)(?::\d+)?: fatal error: {re.escape(name)}|(\S+?)\((\d+)\): (?:fatal|catastrophic) error",
+        rf"(\S+?):(\d+)(?::\d+)?: fatal error: {re.escape(name)}"
+        r"|(\S+?)\((\d+)\): (?:fatal|catastrophic) error",
         match.string,
     )
     where = f" (included at {source[1] or source[3]}:{source[2] or source[4]})" if source else ""
@@ -90,7 +94,7 @@ def _header(match) -> Finding:
     if re.match(
         r"(cuda|cublas|cudnn|nv|crt/|device_|vector_|driver_types|curand|cooperative_groups|mma\.h)", name
     ):
-        return Finding("header", "fail", f"{says}: it belongs to the CUDA toolkit", _toolkit())
+        return Finding("header", "fail", f"{says}: it belongs to the CUDA toolkit", toolkit_fix())
     if re.match(r"(c?std\w+|string|vector|type_traits|atomic|algorithm|omp)(\.h)?$", name):
         return Finding("header", "fail", f"{says}: it belongs to the C++ compiler", install("g++", "gcc-c++"))
     return Finding(
@@ -123,7 +127,8 @@ def _unknown_arch(match) -> Finding:
         "architecture",
         "fail",
         f"this nvcc does not know the architecture {match[1]}",
-        "python -m fusescope build --arch with one that nvcc --list-gpu-arch names, or install a newer CUDA toolkit",
+        "python -m fusescope build --arch with one that nvcc --list-gpu-arch names, "
+        "or install a newer CUDA toolkit",
     )
 
 
@@ -150,7 +155,8 @@ def _mismatch(match) -> Finding:
         "CUDA versions",
         "fail",
         f"nvcc's CUDA and torch's CUDA differ: {match[0].strip()}",
-        "install the toolkit of torch's CUDA version and point CUDACXX at its nvcc, or a torch of the toolkit's CUDA",
+        "install the toolkit of torch's CUDA version and point CUDACXX at its nvcc, "
+        "or a torch of the toolkit's CUDA",
     )
 
 
@@ -159,7 +165,8 @@ def _driver(match) -> Finding:
         "driver",
         "fail",
         f"the NVIDIA driver is missing or too old: {match[0].strip()}",
-        f"{install('nvidia-driver', 'nvidia-driver')} (or a newer one), then restart; in a container start it with --gpus all",
+        f"{install('nvidia-driver', 'nvidia-driver')} (or a newer one), then restart; "
+        "in a container start it with --gpus all",
     )
 
 
@@ -176,8 +183,10 @@ def _tool(check: str, says: str, fix: Callable[[], str]) -> Callable[[re.Match],
     return lambda match: Finding(check, "fail", says, fix())
 
 
-def _toolkit() -> str:
-    return f"{install('nvidia-cuda-toolkit', 'cuda-toolkit')} (12.8 to 13.x; or NVIDIA's own package), or CUDA_HOME=/where/it/is"
+def toolkit_fix() -> str:
+    """How to get the CUDA toolkit."""
+    packages = install("nvidia-cuda-toolkit", "cuda-toolkit")
+    return f"{packages} (12.8 to 13.x; or NVIDIA's own package), or CUDA_HOME=/where/it/is"
 
 
 _RULES: tuple[tuple[str, Callable[[re.Match], Finding]], ...] = (
@@ -204,17 +213,19 @@ _RULES: tuple[tuple[str, Callable[[re.Match], Finding]], ...] = (
         _mismatch,
     ),
     (
-        r"CUDA driver version is insufficient[^\n]*|no CUDA-capable device is detected|NVML Shared Library Not Found",
+        r"CUDA driver version is insufficient[^\n]*|no CUDA-capable device is detected"
+        r"|NVML Shared Library Not Found",
         _driver,
     ),
     (r"Driver/library version mismatch", _driver),
     (
-        r"ninja(?:: command)? (?:is missing|not found)|No such file or directory: '[^']*ninja'|ninja: not found",
+        r"ninja(?:: command)? (?:is missing|not found)"
+        r"|No such file or directory: '[^']*ninja'|ninja: not found",
         _tool("ninja", "ninja is missing", lambda: pip("ninja")),
     ),
     (
         r"nvcc(?:: command)?:? (?:is missing|not found)",
-        _tool("nvcc", "nvcc, the CUDA compiler, is missing", _toolkit),
+        _tool("nvcc", "nvcc, the CUDA compiler, is missing", toolkit_fix),
     ),
     (
         r"(?:g\+\+|c\+\+)(?:: command)?:? (?:is missing|not found)",
@@ -226,11 +237,11 @@ _RULES: tuple[tuple[str, Callable[[re.Match], Finding]], ...] = (
     ),
     (
         r"(?:cicc|ptxas|fatbinary|cudafe\+\+)(?:: command)?:? not found",
-        _tool("CUDA toolkit", "the CUDA toolkit is incomplete: a part of nvcc is missing", _toolkit),
+        _tool("CUDA toolkit", "the CUDA toolkit is incomplete: a part of nvcc is missing", toolkit_fix),
     ),
     (
         r"cannot find -lcudart_static",
-        _tool("CUDA toolkit", "the CUDA toolkit lacks libcudart_static.a", _toolkit),
+        _tool("CUDA toolkit", "the CUDA toolkit lacks libcudart_static.a", toolkit_fix),
     ),
     (r"Killed signal terminated program|(?:^|\n)Killed|cicc[^\n]*[Kk]illed", _memory),
 )

@@ -21,11 +21,15 @@ import torch
 from fusescope.core import environment, paths
 
 _HOW = {
-    "copy_gbps": "bytes read + written by a copy (or negation, the faster) of fp32 buffers far larger than the caches",
+    "copy_gbps": "bytes read + written by a copy (or negation, the faster) of fp32 buffers "
+    "far larger than the caches",
     "read_gbps": "bytes read by the sum of such a buffer",
-    "l2_gbps": "bytes read + written by a negation of fp32 that fits in the last-level cache, best over sizes",
-    "matrix_tflops": "torch.matmul of square matrices, per dtype; float32 on a GPU with TF32, which is its tensor cores' format",
-    "vector_tflops": "fp32 torch.matmul without TF32: multiply-adds of the vector units, in which the 16-bit dtypes are computed too",
+    "l2_gbps": "bytes read + written by a negation of fp32 that fits in the last-level cache, "
+    "best over sizes",
+    "matrix_tflops": "torch.matmul of square matrices, per dtype; float32 on a GPU with TF32, "
+    "which is its tensor cores' format",
+    "vector_tflops": "fp32 torch.matmul without TF32: multiply-adds of the vector units, "
+    "in which the 16-bit dtypes are computed too",
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fusescope.profiling import profile
 from fusescope.profiling.chrome import parallel
 from fusescope.profiling.chrome.events import Decoder
-from fusescope.profiling.chrome.sort_events import TABLES
+from fusescope.profiling.columns import TABLES
 from fusescope.profiling.derive import launches
 
 
@@ -46,7 +46,8 @@ def load(
     version = trace.metadata.get("schemaVersion")
     if version not in (None, 1):
         trace.notes.append(
-            f"the trace has schema version {str(version)[:20]!r}; it was read as version 1, the only one known here"
+            f"the trace has schema version {str(version)[:20]!r}; "
+            "it was read as version 1, the only one known here"
         )
     facts = {
         "source": "chrome",

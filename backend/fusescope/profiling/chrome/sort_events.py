@@ -1,10 +1,5 @@
 """Sorting the events of a Chrome trace into tables, run by run: kernels, operators, launches, copies, ranges,
-memory, counters.
-
-Categories are those of torch.profiler of any age (Kernel, Operator, Runtime … before 1.11; none at all in the
-autograd profiler's traces, where the process is called "CPU functions" or "CUDA functions"). What fits
-nowhere else is a range.
-"""
+memory, counters."""
 
 from __future__ import annotations
 
@@ -16,28 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from fusescope.profiling.chrome import exact
+from fusescope.profiling.chrome.categories import direction, table_of, table_of_category
 from fusescope.profiling.chrome.events import ARGS, Run, event, plain
+from fusescope.profiling.columns import TABLES, empty
 from fusescope.profiling.table import ABSENT, Coded, Texts, distinct, real, triples, whole
 
-TABLES = ("kernels", "operators", "launches", "copies", "ranges")
-_TABLE_OF = {
-    "kernel": "kernels",
-    "cpu_op": "operators",
-    "operator": "operators",
-    "runtime": "launches",
-    "cuda_runtime": "launches",
-    "cuda_driver": "launches",
-    "hip_runtime": "launches",
-    "xpu_runtime": "launches",
-    "xpu_driver": "launches",
-    "mtia_runtime": "launches",
-    "privateuse1_runtime": "launches",
-    "privateuse1_driver": "launches",
-    "gpu_memcpy": "copies",
-    "gpu_memset": "copies",
-    "memcpy": "copies",
-    "memset": "copies",
-}
 _GROUP_OF = {
     "X": "complete",
     "B": "pairs",
@@ -56,7 +34,6 @@ _GROUPS = [
     "complete",
 ]  # "": not taken; "complete": into one of the tables
 _COMPLETE = _GROUPS.index("complete")
-_TABLE_OF_PROCESS = {"CPU functions": "operators", "CUDA functions": "kernels"}
 _NOTHING = SimpleNamespace(**dict.fromkeys(ARGS) | {"shapes": b"", "types": b""})
 
 
@@ -104,9 +81,9 @@ class Collector:
         rows = np.flatnonzero(groups == _COMPLETE)
         found = list(map(events.__getitem__, rows.tolist()))
         categories, which = distinct([e.cat for e in found])
-        groups[rows] = np.array([_GROUPS.index(_table_of_category(c)) for c in categories])[which]
+        groups[rows] = np.array([_GROUPS.index(table_of_category(c)) for c in categories])[which]
         for row in rows[which == categories.index(None)].tolist() if None in categories else ():
-            groups[row] = _GROUPS.index(_table_of(events[row]))
+            groups[row] = _GROUPS.index(table_of(events[row]))
         return groups
 
     def finish(self, metadata: dict) -> dict[str, dict]:
@@ -201,7 +178,7 @@ class Collector:
             put["reported_occupancy"].append(real([a.estimate for a in args]) / 100)
         elif table == "copies":
             put["bytes"].append(_first([a.bytes_ for a in args], lambda rows: [args[r].size for r in rows]))
-            self._coded(table, "kind", [_direction(e.name, a.kind) for e, a in zip(events, args)])
+            self._coded(table, "kind", [direction(e.name, a.kind) for e, a in zip(events, args)])
         elif table == "operators":
             self._coded(table, "shapes", list(map(bytes, [a.shapes for a in args])))
             self._coded(table, "types", list(map(bytes, [a.types for a in args])))
@@ -257,7 +234,7 @@ class Collector:
                 self.malformed += 1
             else:
                 began, first = stack.pop()
-                for column, value in zip(found[_table_of(first)], (first, began, ts - began)):
+                for column, value in zip(found[table_of(first)], (first, began, ts - began)):
                     column.append(value)
         self.malformed += sum(map(len, stacks.values()))
         self._pairs = []
@@ -283,53 +260,3 @@ def _float(value) -> float:
         return float(value)
     except OverflowError:  # a whole number with more than 308 digits
         return np.inf if value > 0 else -np.inf
-
-
-def _table_of(e) -> str:
-    if e.cat is None:
-        return _TABLE_OF_PROCESS.get(str(e.pid), "ranges")
-    return _table_of_category(e.cat)
-
-
-def _table_of_category(category) -> str:
-    return _TABLE_OF.get(str(category).lower(), "ranges")
-
-
-def _direction(name, kind) -> str | None:
-    """HtoD, DtoH, DtoD, PtoP, HtoH or "memset", from the kind that AMD traces give or from the name."""
-    if isinstance(kind, str) and kind[1:3] == "to":
-        return kind
-    text = str(name)
-    if text.lower().startswith("memset"):
-        return "memset"
-    return next((d for d in ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH") if d in text), None)
-
-
-def empty(name: str) -> dict:
-    """The columns of a table without rows, as they would be with some."""
-    none, text = np.zeros(0, np.int64), Coded(np.zeros(0, np.int32), [])
-    if name == "memory":
-        return {
-            c: none for c in ("ts_ns", "addr", "bytes", "allocated", "reserved", "device_type", "device_id")
-        }
-    if name == "counters":
-        return {"ts_ns": none, "name": text, "series": text, "value": np.zeros(0)}
-    columns: dict = {"ts_ns": none, "dur_ns": none, "name": text, "cat": text, "lane": np.zeros(0, np.int32)}
-    columns |= {"external_id": none, "pid": text, "tid": text}
-    if name in ("kernels", "launches", "copies"):
-        columns["correlation"] = none
-    if name in ("kernels", "copies"):
-        columns |= {c: none for c in ("device", "stream", "graph", "graph_node")}
-    if name in ("kernels", "launches"):
-        columns |= {
-            "grid": np.zeros((0, 3), np.int64),
-            "block": np.zeros((0, 3), np.int64),
-            "shared_bytes": none,
-        }
-    if name == "kernels":
-        columns |= {"registers": none, "reported_occupancy": np.zeros(0)}
-    if name == "copies":
-        columns |= {"bytes": none, "kind": text}
-    if name == "operators":
-        columns |= {"shapes": text, "types": text, "sequence": none, "hierarchy": text}
-    return columns

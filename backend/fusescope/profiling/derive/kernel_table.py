@@ -70,7 +70,8 @@ def complaint(found: dict, on_gpu: bool) -> str | None:
     if on_gpu and not found["kernels"]:
         return "the trace holds no GPU kernel: another profiler may hold the device's one CUPTI subscription"
     if on_gpu and len(set(counts)) > 1:
-        return f"the steps launched different numbers of kernels ({', '.join(map(str, counts))}): the call was not yet settled"
+        launched = ", ".join(map(str, counts))
+        return f"the steps launched different numbers of kernels ({launched}): more warm-up is needed"
     return None
 
 

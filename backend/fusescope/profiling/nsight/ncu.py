@@ -111,13 +111,9 @@ def load(
     for name, data in found.items():
         if data:
             table.write(target(f"{name}.parquet"), _columns(data))
-    notes += [
-        "times under ncu are no latencies: every launch is serialised, caches are flushed, and passes are replayed"
-    ]
+    notes += ["times under ncu are no latencies: launches are serialised, caches flushed and passes replayed"]
     if report.skipped:
-        notes.append(
-            f"{report.skipped} lines between the rows are no part of the table (program output) and were left out"
-        )
+        notes.append(f"{report.skipped} lines of program output between the rows were skipped")
     summary = {
         "source": "ncu",
         "schema": SCHEMA,
@@ -255,7 +251,8 @@ def _binary(path: Path) -> Report:
         reader = importlib.import_module("ncu_report")
     except ModuleNotFoundError:
         raise ValueError(
-            f"{path.name} is a binary report: pip install ncu-report reads it, or ncu --import {path.name} --page raw --csv "
+            f"{path.name} is a binary report: pip install ncu-report reads it, or "
+            f"ncu --import {path.name} --page raw --csv "
             "writes a table to import"
         ) from None
     launches = []

@@ -87,7 +87,8 @@ def parse(text: str, name: str) -> Report:
         form = "wide"
     else:
         raise ValueError(
-            f"{name} has a header of Nsight Compute without any metric: run ncu with --csv and --page raw or details"
+            f"{name} has a header of Nsight Compute without any metric: "
+            "run ncu with --csv and --page raw or details"
         )
     units = (
         dict(zip(header, rows.pop(0))) if form == "wide" and rows and not any(rows[0][: len(_FIXED)]) else {}
@@ -114,7 +115,8 @@ def parse(text: str, name: str) -> Report:
             _long(launch, cells, "Average" if form == "summary" else "Metric Value")
     if not launches:
         raise ValueError(
-            f"{name} has the header of Nsight Compute's table and no kernel under it: {complaint(text) or 'nothing was profiled'}"
+            f"{name} has the header of Nsight Compute's table and no kernel under it: "
+            + (complaint(text) or "nothing was profiled")
         )
     return Report(form, list(launches.values()), skipped)
 
@@ -163,7 +165,8 @@ def complaint(text: str) -> str | None:
     """ncu's own words on why it measured nothing."""
     if "ERR_NVGPUCTRPERM" in text:
         return (
-            "this user may not read the GPU's performance counters (ERR_NVGPUCTRPERM): an administrator allows it with the driver "
+            "this user may not read the GPU's performance counters (ERR_NVGPUCTRPERM): "
+            "an administrator allows it with the driver "
             "option NVreg_RestrictProfilingToAdminUsers=0, or run as root"
         )
     found = re.search(r"^==(?:ERROR|WARNING)== (.+)$", text, re.MULTILINE)

@@ -1,6 +1,5 @@
 """Import of an Nsight Systems export (nsys export --type sqlite): the same tables as from a trace.
 
-Tables are there only where there was data, and columns change between versions: both are looked up by name.
 The file is opened read-only. NVTX push/pop ranges take the place of operators; categories are kernel, memcpy,
 memset, runtime, nvtx, sync, graph, osrt and overhead.
 """
@@ -16,10 +15,10 @@ from urllib.parse import quote
 import numpy as np
 
 from fusescope.profiling import profile
-from fusescope.profiling.chrome.sort_events import empty
+from fusescope.profiling.columns import empty, stack
+from fusescope.profiling.nsight.nsys_export import Export
 from fusescope.profiling.table import ABSENT, Coded, same
 
-SCHEMAS = (2, 3)  # major versions of the export's schema
 _PROCESS = ~0xFFFFFF  # of a globalTid: what is left is the globalPid
 _COPY_KINDS = {
     1: "HtoD",
@@ -58,92 +57,23 @@ def load(
         with closing(
             sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)
         ) as con:
-            return _load(_Export(con, path.name), path, target, progress, captured)
+            return _load(Export(con, path.name), path, target, progress, captured)
     except sqlite3.DatabaseError as error:
         raise ValueError(f"{path.name} is a damaged or truncated SQLite file ({error})") from None
 
 
-_TIMES, _LONGEST = ("start", "end", "utcEpochNs"), 1 << 61
-_OF_EVENTS = (
-    "CUPTI_ACTIVITY_KIND_",
-    "NVTX_EVENTS",
-    "CUDA_GPU_MEMORY_USAGE_EVENTS",
-    "OSRT_API",
-    "PROFILER_OVERHEAD",
-)
-
-
-class _Export:
-    """Tables by name, columns by name."""
-
-    def __init__(self, con: sqlite3.Connection, name: str):
-        self.con, self.name = con, name
-        con.execute("PRAGMA trusted_schema = OFF")
-        con.text_factory = lambda raw: raw.decode(errors="replace")
-        self.tables = {row[0] for row in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if "META_DATA_EXPORT" not in self.tables:
-            raise ValueError(
-                f"{name} is SQLite but no export of Nsight Systems: it has no table META_DATA_EXPORT"
-            )
-        self.facts = {str(k): v for k, v in con.execute("SELECT name, value FROM META_DATA_EXPORT")}
-        major = str(
-            self.facts.get("EXPORT_SCHEMA_VERSION_MAJOR", self.facts.get("EXPORT_SCHEMA_VERSION", ""))
-        ).split(".")[0]
-        if not (major.isascii() and major.isdigit()) or int(major) not in SCHEMAS:
-            known = " and ".join(map(str, SCHEMAS))
-            raise ValueError(
-                f"{name} has export schema {major or 'unknown'}; {known} can be read: export it with another nsys"
-            )
-        self.strings = (
-            dict(con.execute("SELECT id, value FROM StringIds")) if "StringIds" in self.tables else {}
-        )
-
-    def read(self, table: str, *columns: str) -> dict[str, np.ndarray]:
-        """``rows`` as int64 columns; ABSENT where there is no such column, table or value, or a time beyond
-        73 years."""
-        rows = self.rows(table, *columns)
-        found = np.array([[ABSENT if not isinstance(v, int) else v for v in row] for row in rows], np.int64)
-        found = found.reshape(len(rows), len(columns))
-        for i in (i for i, c in enumerate(columns) if c in _TIMES):
-            found[(found[:, i] < -_LONGEST) | (found[:, i] > _LONGEST), i] = ABSENT
-        return {c: found[:, i].copy() for i, c in enumerate(columns)}
-
-    def rows(self, table: str, *columns: str) -> list[tuple]:
-        """The same as they stand in the file; of a table of events those that say when they began."""
-        if table not in self.tables:
-            return []
-        there = {row[1] for row in self.con.execute(f'PRAGMA table_info("{table}")')}
-        chosen = ", ".join(f'"{c}"' if c in there else "NULL" for c in columns)
-        if table.startswith(_OF_EVENTS) and "start" not in there:
-            raise ValueError(
-                f"{self.name}: its table {table} has no column start, as every export of Nsight Systems has it"
-            )
-        sound = (
-            f" WHERE typeof(start) = 'integer' AND start BETWEEN {-_LONGEST} AND {_LONGEST}"
-            if "start" in there
-            else ""
-        )
-        return self.con.execute(f'SELECT {chosen} FROM "{table}"{sound}').fetchall()
-
-    def text(self, ids: np.ndarray) -> Coded:
-        """The strings that ids stand for."""
-        distinct, codes = np.unique(ids, return_inverse=True)
-        values = [str(self.strings.get(i, f"string {i}")) for i in distinct.tolist()]
-        return Coded(np.where(ids == ABSENT, -1, codes.reshape(-1)).astype(np.int32), values)
-
-
-def _load(export: _Export, path: Path, target, progress, captured) -> dict:
+def _load(export: Export, path: Path, target, progress, captured) -> dict:
     progress(0.1, "reading kernels and copies")
     tables = {
         name: empty(name)
         for name in ("kernels", "operators", "launches", "copies", "ranges", "memory", "counters")
     }
     tables["kernels"] = _kernels(export)
-    tables["copies"] = _stack([_copies(export, "MEMCPY"), _copies(export, "MEMSET")])
+    tables["copies"] = stack([_copies(export, "MEMCPY"), _copies(export, "MEMSET")])
     progress(0.3, "reading API calls and ranges")
     tables["launches"] = _launches(export)
     tables["operators"], ranges = _nvtx(export)
-    tables["ranges"] = _stack([ranges, *_others(export)])
+    tables["ranges"] = stack([ranges, *_others(export)])
     tables["memory"] = _memory(export)
     _scope(tables)
     clock = export.read("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")["utcEpochNs"]
@@ -159,8 +89,8 @@ def _load(export: _Export, path: Path, target, progress, captured) -> dict:
     whole = int(tables["ranges"]["cat"].mask(lambda cat: cat == "graph").sum())
     if whole:
         notes.append(
-            f"{whole} launches of CUDA graphs were traced as a whole: their kernels are not in the file, and the device looks idle "
-            "meanwhile; nsys profile --cuda-graph-trace=node records them"
+            f"{whole} launches of CUDA graphs were traced as a whole: their kernels are not in the file, "
+            "and the device looks idle meanwhile; nsys profile --cuda-graph-trace=node records them"
         )
     facts = {
         "source": "nsys",
@@ -174,10 +104,10 @@ def _load(export: _Export, path: Path, target, progress, captured) -> dict:
             if k in export.facts
         },
     }
-    return profile.save(tables, target, facts, _gpus(export), lambda text: progress(0.7, text), captured)
+    return profile.save(tables, target, facts, export.gpus(), lambda text: progress(0.7, text), captured)
 
 
-def _span(export: _Export, found: dict, names: Coded, cat: str, lane: np.ndarray, pid, tid) -> dict:
+def _span(export: Export, found: dict, names: Coded, cat: str, lane: np.ndarray, pid, tid) -> dict:
     """The columns that every table of spans has. Spans that never ended last until they began."""
     dur = np.where(found["end"] == ABSENT, 0, found["end"] - found["start"])
     count = len(dur)
@@ -200,7 +130,7 @@ def _numbers(values: np.ndarray) -> Coded:
     )
 
 
-def _on_device(export: _Export, table: str, extra: tuple[str, ...], names, cat: str) -> tuple[dict, dict]:
+def _on_device(export: Export, table: str, extra: tuple[str, ...], names, cat: str) -> tuple[dict, dict]:
     common = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId", "graphNodeId")
     found = export.read(f"CUPTI_ACTIVITY_KIND_{table}", *common, *extra)
     lane = found["deviceId"] * 4096 + found["streamId"]
@@ -213,7 +143,7 @@ def _on_device(export: _Export, table: str, extra: tuple[str, ...], names, cat: 
     }, found
 
 
-def _kernels(export: _Export) -> dict:
+def _kernels(export: Export) -> dict:
     shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
     extra = (
         *shape,
@@ -238,7 +168,7 @@ def _kernels(export: _Export) -> dict:
     return row
 
 
-def _copies(export: _Export, table: str) -> dict:
+def _copies(export: Export, table: str) -> dict:
     def names(found: dict) -> Coded:
         kinds, codes = np.unique(found["copyKind"], return_inverse=True)
         texts = [
@@ -252,7 +182,7 @@ def _copies(export: _Export, table: str) -> dict:
     return row | {"bytes": found["bytes"], "kind": Coded(row["name"].codes, plain)}
 
 
-def _launches(export: _Export) -> dict:
+def _launches(export: Export) -> dict:
     found = export.read("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "globalTid", "correlationId", "nameId")
     row = _span(export, found, export.text(found["nameId"]), "runtime", *_thread(found["globalTid"]))
     count = len(found["start"])
@@ -266,7 +196,7 @@ def _thread(global_tid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return global_tid, (global_tid >> 24) & 0xFFFFFF, global_tid & 0xFFFFFF
 
 
-def _nvtx(export: _Export) -> tuple[dict, dict]:
+def _nvtx(export: Export) -> tuple[dict, dict]:
     """(push/pop ranges as operators, start/end ranges)."""
     found = export.read("NVTX_EVENTS", "start", "end", "eventType", "globalTid", "textId")
     names = export.text(found["textId"])
@@ -291,7 +221,7 @@ def _nvtx(export: _Export) -> tuple[dict, dict]:
     return operators, pick(_START_END)
 
 
-def _others(export: _Export) -> list[dict]:
+def _others(export: Export) -> list[dict]:
     found = export.read(
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "start", "end", "deviceId", "streamId", "syncType"
     )
@@ -311,7 +241,7 @@ def _others(export: _Export) -> list[dict]:
     return parts
 
 
-def _memory(export: _Export) -> dict:
+def _memory(export: Export) -> dict:
     """Allocations (+) and releases (−) of device memory, where nsys was asked for them."""
     found = export.read(
         "CUDA_GPU_MEMORY_USAGE_EVENTS", "start", "memoryOperationType", "bytes", "address", "deviceId"
@@ -342,39 +272,3 @@ def _scope(tables: dict[str, dict]) -> None:
         codes = np.where(ids == ABSENT, ABSENT, codes.reshape(-1))
         for t, part in zip(parts, np.split(codes, np.cumsum([len(t["ts_ns"]) for t in parts])[:-1])):
             t["correlation"] = part
-
-
-def _stack(parts: list[dict]) -> dict:
-    """Tables of the same columns below each other."""
-    found = {}
-    for column, first in parts[0].items():
-        if isinstance(first, Coded):
-            values, codes = [], []
-            for part in parts:
-                own = part[column]
-                codes.append(np.where(own.codes < 0, -1, own.codes + len(values)).astype(np.int32))
-                values += own.values
-            found[column] = Coded(np.concatenate(codes), values)
-        else:
-            found[column] = np.concatenate([part[column] for part in parts])
-    return found
-
-
-def _gpus(export: _Export) -> list[dict]:
-    """GPUs by the CUDA ids that kernels carry."""
-    if "TARGET_INFO_GPU" not in export.tables:
-        return []
-    there = {row[1] for row in export.con.execute("PRAGMA table_info(TARGET_INFO_GPU)")}
-    wanted = ("id", "name", "computeMajor", "computeMinor", "smCount")
-    chosen = ", ".join(f'"{c}"' if c in there else "NULL" for c in wanted)
-    pairs = export.read("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId")
-    cuda = dict(zip(pairs["gpuId"].tolist(), pairs["cudaId"].tolist()))
-    return [
-        {
-            "id": cuda.get(gpu, gpu),
-            "name": name,
-            "cc": f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None,
-            "sms": sms if isinstance(sms, int) and sms > 0 else None,
-        }
-        for gpu, name, major, minor, sms in export.con.execute(f"SELECT {chosen} FROM TARGET_INFO_GPU")
-    ]
