@@ -86,10 +86,10 @@ def test_what_cannot_be_launched(launch, says):
     [
         (((6, 1), 256, 32), "known for compute capability 7.5, 8.0, 8.6, 8.9, 9.0, 10.0, 12.0, not (6, 1)"),
         (("9", 256, 32), "not '9'"),
-        (((9, 0), 0, 32), "block is at least 1, not 0"),
-        (((9, 0), 256, -1), "registers is at least 0, not -1"),
-        (((9, 0), 25.5, 32), "block is a whole number, not 25.5"),
-        (((9, 0), 256, 32, -4), "static_smem is at least 0, not -4"),
+        (((9, 0), 0, 32), "block must be an integer of at least 1, not 0"),
+        (((9, 0), 256, -1), "registers must be an integer of at least 0, not -1"),
+        (((9, 0), 25.5, 32), "block must be an integer of at least 1, not 25.5"),
+        (((9, 0), 256, 32, -4), "static_smem must be an integer of at least 0, not -4"),
     ],
 )
 def test_wrong_arguments(arguments, says):

@@ -227,8 +227,8 @@ def test_lengths_of_a_case():
     assert max(drawn) == 1000 and min(drawn) == 200 and abs(sum(drawn) / 16 - 600) < 1
     for text, said in (
         ("3+5", "one length for each of 16"),
-        ("often", "full, drawn, or whole numbers"),
-        ("2000" + "+1" * 15, "between 0 and"),
+        ("often", "full, drawn, or integers"),
+        ("2000" + "+1" * 15, "from 0 to 1000"),
     ):
         with pytest.raises(ValueError, match=said):
             OP.validate({"batch": 16, "seq_max": 1000, "lengths": text})

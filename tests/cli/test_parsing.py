@@ -110,11 +110,11 @@ def test_defaults_with_a_gpu(monkeypatch):
 def test_a_swept_kernel_without_values_names_all_its_choices(monkeypatch):
     swept = [Implementation(f"v2_x:TILE={t}", "ours", "", ("cpu",)) for t in (32, 64)]
     monkeypatch.setattr(ops, "implementations", lambda *a, **k: swept)
-    assert [i.name for i in cases.implementations("add", ["v2_x"], "cpu", None)] == [
+    assert [i.name for i in ops.chosen("add", ["v2_x"], "cpu", None)] == [
         "v2_x:TILE=32",
         "v2_x:TILE=64",
     ]
-    assert [i.name for i in cases.implementations("add", ["v2_x:TILE=64"], "cpu", None)] == ["v2_x:TILE=64"]
+    assert [i.name for i in ops.chosen("add", ["v2_x:TILE=64"], "cpu", None)] == ["v2_x:TILE=64"]
 
 
 def test_a_users_file(tmp_path):
@@ -137,15 +137,15 @@ def test_a_users_file(tmp_path):
         (["attention", "--mask", "padding:lengths=4+5"], "lengths for 2 sequences, batch is 1"),
         (["attention", "--device", "cuda:9"], "there is no device cuda:9 here; there is"),
         (["attention", "--device", "tpu"], "a device is cpu, cuda or cuda:N, not 'tpu'"),
-        (["attention", "--head-dim", "33"], "head_dim is a multiple of 8 from 32 to 256, not 33"),
-        (["attention", "--heads", "12", "--kv-heads", "5"], "heads is a multiple of kv_heads"),
+        (["attention", "--head-dim", "33"], "head_dim must be a multiple of 8 from 32 to 256, not 33"),
+        (["attention", "--heads", "12", "--kv-heads", "5"], "heads must be a multiple of kv_heads"),
         (["attention", "--seq", "1,,2"], "a value is empty"),
-        (["attention", "--seq", "x"], "seq is a whole number, not 'x'"),
+        (["attention", "--seq", "x"], "seq must be an integer from 1 to 1048576, not 'x'"),
         (["attention", "--case", "sq=5"], "the keys are batch"),
         (["attention", "--case", "seq=5,6"], "'6' is not of the form key=value"),
         (["attention", "--case", "seq=5,seq=6"], "seq is given twice"),
         (["attention", "--m", "5"], "unrecognized arguments: --m 5"),
-        (["gemm", "--m", "0"], "m lies between 1 and"),
+        (["gemm", "--m", "0"], "m must be an integer from 1 to"),
         (["gemm", "--dtype", "float8"], "invalid choice: 'float8'"),
         (["gemm", "--cache", "hot"], "invalid choice: 'hot'"),
         (["gemm", "--budget", "-1"], "budget_s is a number above 0, not -1.0"),

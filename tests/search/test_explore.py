@@ -79,7 +79,7 @@ def test_what_is_no_search():
         explore.replay({"21845": 1.0}, "greedy")
     with pytest.raises(ValueError, match="no candidate"):
         explore.replay({}, "random")
-    with pytest.raises(ValueError, match="evaluations is a whole number from 1, not 0"):
+    with pytest.raises(ValueError, match="evaluations must be an integer of at least 1, not 0"):
         explore.replay({"21845": 1.0}, "random", 0)
 
 

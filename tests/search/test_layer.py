@@ -250,10 +250,10 @@ def test_float32_is_near_float64(device):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Sizes(0, 8), "batch of a layer is a whole number from 1, not 0"),
-        (lambda: Sizes(1, 8, heads="12"), "heads of a layer is a whole number from 1, not '12'"),
-        (lambda: Sizes(1, 8.0), "seq of a layer is a whole number from 1, not 8.0"),
-        (lambda: Sizes(1, 8, ffn=True), "ffn of a layer"),
+        (lambda: Sizes(0, 8), "batch must be an integer of at least 1, not 0"),
+        (lambda: Sizes(1, 8, heads="12"), "heads must be an integer of at least 1, not '12'"),
+        (lambda: Sizes(1, 8.0), "seq must be an integer of at least 1, not 8.0"),
+        (lambda: Sizes(1, 8, ffn=True), "ffn must be an integer"),
         (lambda: Sizes(1, 8, density=0.0), "above 0 and at most 1"),
         (lambda: cost([0], ODD, "int8"), "one of float64, float32, float16, bfloat16, not 'int8'"),
         (lambda: cost([2, 1], ODD, "float16"), "ascending numbers from 0 to 14"),

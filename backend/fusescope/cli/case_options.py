@@ -10,7 +10,7 @@ from fusescope.cli import cases as _cases
 from fusescope.core import environment
 from fusescope.core.archs import arch_of
 from fusescope.core.records import DTYPES
-from fusescope.ops.base import Parameter
+from fusescope.core.schema import Parameter
 
 
 def add(parser, words, whole_models: bool = False) -> None:

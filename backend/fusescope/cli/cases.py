@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from fusescope import ops
-from fusescope.ops.base import Parameter
+from fusescope.core.schema import Parameter
 
 
 def parse_case(text: str, parameters: Sequence[Parameter]) -> dict[str, str]:

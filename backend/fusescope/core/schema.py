@@ -45,6 +45,10 @@ class Parameter:
         absent = self.default is None or self.default is REQUIRED
         return self.default_help or ("none" if absent else self.write(self.default))
 
+    def default_for(self, keys: int) -> Any:
+        """The default on so many keys, checked where it is a function of them."""
+        return self.check(self.default(keys)) if callable(self.default) else self.default
+
     @property
     def rule(self) -> str:
         """What is supported, such as "an integer from 1 to 4096"."""
@@ -169,6 +173,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(_integer(value))
 
 
+def _mask(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
 def _integers(value: Any) -> tuple[int, ...]:
     """A list of integers, or one alone; TypeError, ValueError where it is none or empty."""
     if not _is_list(value):
@@ -232,7 +242,7 @@ _RULES = {
     "float": "a number{}",
     "bool": "true or false",
     "text": "a text",
-    "mask": "a mask as text",
+    "mask": "a mask such as causal or bigbird:window=64,seed=1",
     "ints": "a list of one or more integers{} such as 3+5+9",
     "ints/": "a list of one or more integers{} such as 3+5+9, or one list per sequence such as 3+5/4+4",
     "names": "a list of one or more names",
@@ -245,7 +255,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "float": _real,
     "bool": _truth,
     "text": _text,
-    "mask": _text,
+    "mask": _mask,
     "ints": _integers,
     "ints/": _lists,
     "names": _all(str),

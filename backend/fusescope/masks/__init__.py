@@ -5,7 +5,8 @@ A mask is one file here with NAME, FORMULA (in positions q and k), DESCRIPTION, 
 k, p, batch)``; ``p`` holds the resolved parameters as plain numbers and, where the file defines
 ``tables(values, seq_q, seq_k)``, what that gives: arrays (of the same library and device as q and k) and
 further numbers. A file whose masks may differ per sequence also defines ``sequences(values)``: how many
-sequences they are written for, or None where all are alike. A file may say how its mask falls apart,
+sequences they are written for, or None where all are alike. EVERY_ROW_LIVE = True says that each query sees
+a key whatever the size. A file may say how its mask falls apart,
 ``parts(p)``: tuples (modulus of the rows' order, of the keys', predicate), disjoint and together the mask
 (see Mask.parts).
 """
@@ -17,14 +18,12 @@ import sys
 from fusescope.core.discovery import module_names
 from fusescope.masks.common.bound import Bound
 from fusescope.masks.common.dense import DenseMask, from_dense, from_file
-from fusescope.masks.common.mask import NOT_MASKS, Mask, Part, definition, load
-from fusescope.masks.common.parameter import Parameter
+from fusescope.masks.common.mask import NOT_MASKS, Mask, Part, definition, load, of_values
 
 __all__ = [
     "Bound",
     "DenseMask",
     "Mask",
-    "Parameter",
     "Part",
     "definition",
     "from_dense",
@@ -53,10 +52,8 @@ def parse(text: str) -> Mask:
     name, _, rest = text.strip().partition(":")
     if name == "file":
         return from_file(rest)
-    module = definition(name)
     if not rest and text.strip().endswith(":"):
         raise ValueError(f"{text!r} ends with a colon; a mask is written name or name:key=value,…")
-    known = {p.name: p for p in module.PARAMETERS}
     values = {}
     for item in rest.split(",") if rest else ():
         key, equals, value = (part.strip() for part in item.partition("="))
@@ -64,5 +61,5 @@ def parse(text: str) -> Mask:
             raise ValueError(f"{text!r}: {item!r} is not of the form key=value")
         if key in values:
             raise ValueError(f"{text!r} gives {key} twice")
-        values[key] = known[key].read(value) if key in known else value
-    return load(name, **values)
+        values[key] = value
+    return of_values(name, values, text=True)

@@ -4,41 +4,28 @@ import numpy as np
 
 from fusescope.masks import longformer
 from fusescope.masks.common import defaults
-from fusescope.masks.common.draw import SEED_BITS, score
-from fusescope.masks.common.parameter import Parameter
+from fusescope.masks.common.defaults import positions
+from fusescope.masks.common.draw import SEED, score
 
 NAME = "bigbird"
 FORMULA = "longformer or the block (q div block, k div block) is drawn"
-DESCRIPTION = "Window, global tokens, and in each block row a few blocks drawn at random: the smallest scores (BigBird)."
+DESCRIPTION = (
+    "Window, global tokens, and a few blocks per block row drawn at random: the smallest scores (BigBird)."
+)
 PARAMETERS = (
     *longformer.PARAMETERS,
-    Parameter(
-        "random_blocks",
-        "int",
-        lambda seq: 3,
-        "3",
-        "blocks drawn in each block row",
-        typical=(0, 1, 2, 3, 4, 8),
-    ),
-    Parameter(
+    positions("random_blocks", 3, "blocks drawn in each block row", typical=(0, 1, 2, 3, 4, 8)),
+    positions(
         "block",
-        "int",
         defaults.block,
-        "64 (16 where S < 512)",
         "side of a drawn block",
+        "64 (16 where S < 512)",
         low=1,
         typical=(16, 32, 64, 128),
     ),
-    Parameter(
-        "seed",
-        "int",
-        lambda seq: 0,
-        "0",
-        "seed of the draws",
-        high=(1 << SEED_BITS) - 1,
-        typical=(0, 1, 2, 3),
-    ),
+    SEED,
 )
+EVERY_ROW_LIVE = True
 
 
 def tables(values, seq_q, seq_k):

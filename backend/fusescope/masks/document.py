@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from fusescope.masks.common.parameter import Parameter
+from fusescope.core.schema import Parameter
+from fusescope.masks.common.defaults import LARGEST
 
 NAME = "document"
 FORMULA = "q and k in the same document (and k ≤ q where causal)"
 DESCRIPTION = (
-    "Documents packed one after another; a query sees its own only. Positions after the last document belong to none. "
-    "Lengths may differ per sequence of the batch: 3+5/4+4."
+    "Documents packed one after another; a query sees only its own. Positions after the last document "
+    "belong to none. Lengths may differ per sequence of the batch: 3+5/4+4."
 )
 
 
@@ -22,17 +23,14 @@ PARAMETERS = (
         "lengths",
         "ints/",
         _quarters,
-        "4 equal parts",
-        "length of each document, such as 3+5+9; one list a sequence as 3+5/4+4",
+        "length of each document, such as 3+5+9; one list per sequence as 3+5/4+4",
+        0,
+        LARGEST,
+        default_help="4 equal parts",
     ),
-    Parameter(
-        "causal",
-        "bool",
-        lambda seq: False,
-        "false",
-        "whether a query sees only what came before it in its document",
-    ),
+    Parameter("causal", "bool", False, "whether a query sees only what came before it in its document"),
 )
+EVERY_ROW_LIVE = True
 
 
 def sequences(values):

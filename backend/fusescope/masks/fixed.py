@@ -1,7 +1,7 @@
 """The own block and the summary columns of earlier ones."""
 
 from fusescope.masks.common import defaults
-from fusescope.masks.common.parameter import Parameter
+from fusescope.masks.common.defaults import positions
 
 NAME = "fixed"
 FORMULA = "k ≤ q and (q div block = k div block or k mod block ≥ block − summary)"
@@ -9,18 +9,16 @@ DESCRIPTION = (
     "Causal: the keys of the own block and the last few of every earlier block (Sparse Transformer, fixed)."
 )
 PARAMETERS = (
-    Parameter(
-        "block", "int", defaults.window, "w", "positions in a block", low=1, typical=(16, 32, 64, 128, 256)
-    ),
-    Parameter(
+    positions("block", defaults.window, "positions in a block", "w", low=1, typical=(16, 32, 64, 128, 256)),
+    positions(
         "summary",
-        "int",
         lambda seq: defaults.window(seq) // 8,
-        "w / 8",
         "last positions of a block that all later queries see",
+        "w / 8",
         typical=(1, 2, 4, 8, 16, 32),
     ),
 )
+EVERY_ROW_LIVE = True
 
 
 def predicate(q, k, p, batch):

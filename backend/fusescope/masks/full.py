@@ -4,6 +4,7 @@ NAME = "full"
 FORMULA = "always"
 DESCRIPTION = "Every query sees every key: dense attention."
 PARAMETERS = ()
+EVERY_ROW_LIVE = True
 
 
 def predicate(q, k, p, batch):

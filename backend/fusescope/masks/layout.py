@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fusescope.core.schema import check_int
 from fusescope.masks.common.bound import Bound
 from fusescope.masks.common.mask import Mask
 
@@ -92,10 +93,9 @@ class Tiles:
     def coarser(self, factor: int) -> Tiles:
         """The same mask in tiles of ``factor`` times the side, without looking at it again. ValueError for
         less than 1."""
-        if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)) or factor < 1:
-            raise ValueError(f"factor is a whole number of at least 1, not {factor!r}")
+        factor = check_int("factor", factor, 1)
         counts, sizes = (_merged(_merged(a, factor, -2), factor, -1) for a in (self.counts, self.sizes))
-        return Tiles(self.tile * int(factor), self.seq_q, self.seq_k, counts, sizes, self.row_counts)
+        return Tiles(self.tile * factor, self.seq_q, self.seq_k, counts, sizes, self.row_counts)
 
     def lists(self) -> list[TileList]:
         """The live tiles of each tile row, as CSR over tiles; one list a sequence (one in all where all are
@@ -129,8 +129,7 @@ def tiles(mask: Mask | Bound, seq_q: int | None = None, seq_k: int | None = None
     Raises ValueError for a tile side outside 1 … 65535, and what ``Mask.bind`` raises.
     """
     bound = _bound(mask, seq_q, seq_k)
-    if isinstance(tile, bool) or not isinstance(tile, (int, np.integer)) or not 1 <= tile <= 65535:
-        raise ValueError(f"tile is a whole number from 1 to 65535, not {tile!r}")
+    tile = check_int("tile", tile, 1, 65535)
     lead = (bound.sequences,) if bound.per_sequence else ()
     rows, columns = -(-bound.seq_q // tile), -(-bound.seq_k // tile)
     counts = np.empty((*lead, rows, columns), np.int32)

@@ -2,16 +2,25 @@
 
 import numpy as np
 
-from fusescope.masks.common.parameter import Parameter
+from fusescope.core.schema import Parameter
+from fusescope.masks.common.defaults import LARGEST
 
 NAME = "padding"
 FORMULA = "k < length of the sequence"
-DESCRIPTION = "Each sequence of the batch has its own length; keys after it are not seen. Rows after it see the kept keys too."
+DESCRIPTION = (
+    "Each sequence of the batch has its own length; keys after it are not seen. Rows after it see the kept "
+    "keys too."
+)
 PARAMETERS = (
     Parameter(
-        "lengths", "ints", None, "none", "real length of each sequence of the batch, such as lengths=3+5+9"
+        "lengths",
+        "ints",
+        help="real length of each sequence of the batch, such as lengths=3+5+9",
+        low=0,
+        high=LARGEST,
     ),
 )
+EVERY_ROW_LIVE = True
 
 
 def sequences(values):

@@ -1,7 +1,7 @@
 """A band around the diagonal."""
 
 from fusescope.masks.common import defaults
-from fusescope.masks.common.parameter import Parameter
+from fusescope.masks.common.defaults import positions
 
 NAME = "sliding_window"
 FORMULA = "−left ≤ k − q ≤ right"
@@ -9,18 +9,14 @@ DESCRIPTION = (
     "A query sees its neighbours, so many to the left and to the right; right = 0 makes it causal (Mistral)."
 )
 PARAMETERS = (
-    Parameter(
-        "left", "int", defaults.window, "w", "keys kept before the query", typical=(16, 32, 64, 128, 256, 512)
+    positions(
+        "left", defaults.window, "keys kept before the query", "w", typical=(16, 32, 64, 128, 256, 512)
     ),
-    Parameter(
-        "right",
-        "int",
-        defaults.window,
-        "w",
-        "keys kept after the query",
-        typical=(0, 16, 32, 64, 128, 256, 512),
+    positions(
+        "right", defaults.window, "keys kept after the query", "w", typical=(0, 16, 32, 64, 128, 256, 512)
     ),
 )
+EVERY_ROW_LIVE = True
 
 
 def predicate(q, k, p, batch):

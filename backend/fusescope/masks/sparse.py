@@ -86,5 +86,5 @@ def to_bsr(dense: np.ndarray, block: int = 64) -> BSR:
 def _check(dense) -> None:
     if not isinstance(dense, np.ndarray) or dense.dtype != np.bool_ or dense.ndim != 2:
         raise ValueError(
-            f"a boolean matrix is needed, not {getattr(dense, 'dtype', type(dense).__name__)} {np.shape(dense)}"
+            f"not a boolean matrix: {getattr(dense, 'dtype', type(dense).__name__)} {np.shape(dense)}"
         )

@@ -1,23 +1,23 @@
 """The recent keys and every stride-th before them."""
 
 from fusescope.masks.common import defaults
-from fusescope.masks.common.parameter import Parameter
+from fusescope.masks.common.defaults import positions
 
 NAME = "strided"
 FORMULA = "k ≤ q and (q − k < window or (q − k) mod stride = 0)"
 DESCRIPTION = "Causal: the last few keys and every stride-th one before them (Sparse Transformer, strided)."
 PARAMETERS = (
-    Parameter("window", "int", defaults.window, "w", "recent keys kept", typical=(16, 32, 64, 128, 256)),
-    Parameter(
+    positions("window", defaults.window, "recent keys kept", "w", typical=(16, 32, 64, 128, 256)),
+    positions(
         "stride",
-        "int",
         defaults.window,
-        "w",
         "distance between the older kept keys",
+        "w",
         low=1,
         typical=(16, 32, 64, 128, 256),
     ),
 )
+EVERY_ROW_LIVE = True
 
 
 def predicate(q, k, p, batch):

@@ -32,7 +32,7 @@ PARTS = (
 NAME        "softmax", the module's own name and the word on the command line
 TITLE       "Softmax", for people; SUMMARY one sentence with the formula
 FAMILY      the folder under cuda/ that holds our kernels
-PARAMETERS  tuple[Parameter, ...]: the keys of a case, in the order shown
+PARAMETERS  tuple[core.schema.Parameter, ...]: the keys of a case, in the order shown
 DTYPES      tuple of names out of core.records.DTYPES
 TOLERANCE   {dtype: Tolerance}
 PEERS       {name: Peer}: what a user could pick instead; "eager" first and always there
@@ -62,26 +62,6 @@ prepared(inputs, impl) -> (ms, bytes)   what is held ready for a kernel outside 
 auto(inputs) -> str                     the kernel that impl="auto" means for these inputs; without it
                                         kernels.choose(FAMILY, device)
 """
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One key of a case. kind: "int", "choice", "mask" or "text"; None as default = derived (help says from
-    what).
-
-    low/high bound what validate takes; typical lists the values a slider offers; sweep = it makes sense to
-    sweep over it.
-    """
-
-    name: str
-    kind: str
-    default: Any
-    help: str
-    low: int | None = None
-    high: int | None = None
-    typical: tuple = ()
-    choices: tuple[str, ...] = ()
-    sweep: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,19 +124,3 @@ class Implementation:
     source: str | None = None
     source_hash: str | None = None
     reason: str | None = None
-
-
-def check_int(parameter: Parameter, value: Any) -> int:
-    """The value as an int within the parameter's bounds; ValueError names the rule, the value and the
-    bounds."""
-    try:
-        number = int(value)
-        if isinstance(value, bool) or number != float(value):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ValueError(f"{parameter.name} is a whole number, not {value!r}") from None
-    if (parameter.low is not None and number < parameter.low) or (
-        parameter.high is not None and number > parameter.high
-    ):
-        raise ValueError(f"{parameter.name} lies between {parameter.low} and {parameter.high}, not {number}")
-    return number

@@ -3,7 +3,6 @@ FlexAttention."""
 
 from __future__ import annotations
 
-import operator
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -13,25 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from fusescope.masks.common.parameter import LARGEST
+from fusescope.core.schema import check_int
+from fusescope.masks.common.defaults import LARGEST
 
 _PIECE = 1 << 18  # elements evaluated at a time: temporaries of 1 MB stay in the cache
 
 
 def check_sizes(seq_q: int, seq_k: int | None) -> tuple[int, int]:
     """Both sizes as ints; seq_k is seq_q where None. ValueError outside 1 … 2^20."""
-    sizes = []
-    for name, size in (("seq_q", seq_q), ("seq_k", seq_q if seq_k is None else seq_k)):
-        try:
-            if isinstance(size, bool):
-                raise TypeError
-            size = operator.index(size)
-        except TypeError:
-            raise ValueError(f"{name} is a whole number from 1 to {LARGEST}, not {size!r}") from None
-        if not 1 <= size <= LARGEST:
-            raise ValueError(f"{name} is a whole number from 1 to {LARGEST}, not {size}")
-        sizes.append(size)
-    return sizes[0], sizes[1]
+    queries = check_int("seq_q", seq_q, 1, LARGEST)
+    return queries, queries if seq_k is None else check_int("seq_k", seq_k, 1, LARGEST)
 
 
 class _Grid:
@@ -157,7 +147,8 @@ class Bound:
         if batch is None:
             if self.sequences > 1:
                 raise ValueError(
-                    f"{self.mask} differs among {self.sequences} sequences: predicate needs batch, the sequence's number"
+                    f"{self.mask} differs among {self.sequences} sequences: predicate needs batch, the "
+                    "index of the sequence"
                 )
             return 0
         return batch

@@ -1,7 +1,28 @@
-"""Default parameters that depend on the number of keys S; the performance goals of the kernels are stated
-with them."""
+"""Parameters that count positions, and defaults that depend on the number of keys S; the performance goals of
+the kernels are stated with them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusescope.core.schema import Parameter
+
+LARGEST = 1 << 20
+"""No length or window above this: the number of a drawn cell holds 20 bits of row and of column."""
+
+
+def positions(
+    name: str,
+    default: int | Callable[[int], int],
+    help: str,
+    default_help: str = "",
+    low: int = 0,
+    high: int = LARGEST,
+    typical: tuple[int, ...] = (),
+) -> Parameter:
+    """A mask's parameter that is an integer, by default 0 … 2^20. default_help says in words what a default
+    gives that is a function of S."""
+    return Parameter(name, "int", default, help, low, high, typical, default_help=default_help)
 
 
 def window(seq: int) -> int:

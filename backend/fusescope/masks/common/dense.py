@@ -31,6 +31,10 @@ class DenseMask(Mask):
     def sequences(self) -> int | None:
         return self.array.shape[0] if self.array.ndim == 3 else None
 
+    @property
+    def every_row_live(self) -> bool:
+        return False
+
     def resolved(self, seq_k: int) -> Mask:
         return self
 

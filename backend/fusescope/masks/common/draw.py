@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fusescope.masks.common.defaults import positions
+
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _TOP = 1 << 63
-SEED_BITS = 24
+SEED = positions("seed", 0, "seed of the draws", high=(1 << 24) - 1, typical=(0, 1, 2, 3))
 """Seeds have 24 bits: with 20 bits of row and of column they fill the 64 bits of a cell's number."""
 
 

@@ -139,7 +139,8 @@ def _mtx(data: bytes) -> np.ndarray:
         or symmetry not in ("general", "symmetric")
     ):
         raise ValueError(
-            f"is {form} {field} {symmetry}; coordinate or array, real, integer or pattern, general or symmetric are read"
+            f"is {form} {field} {symmetry}; supported are coordinate or array, real, integer or "
+            "pattern, general or symmetric"
         )
     while rest.lstrip().startswith(b"%"):
         rest = rest.lstrip().partition(b"\n")[2]
@@ -150,7 +151,8 @@ def _mtx(data: bytes) -> np.ndarray:
         or not ((given >= 0) & (given < 2**53) & (np.floor(given) == given)).all()
     ):
         raise ValueError(
-            f"has sizes {sizes[:40].decode(errors='replace').strip()!r}; rows, columns and, for coordinate, entries are needed"
+            f"has sizes {sizes[:40].decode(errors='replace').strip()!r}; it needs rows, columns "
+            "and, for coordinate, entries"
         )
     rows, columns = int(given[0]), int(given[1])
     _checked_count((rows, columns))

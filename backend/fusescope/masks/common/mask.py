@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fusescope.core.discovery import load_part
+from fusescope.core.schema import complete
 from fusescope.masks.common.bound import Bound, check_sizes
 
 PARTS = ("NAME", "FORMULA", "DESCRIPTION", "PARAMETERS", "predicate")
@@ -34,16 +35,13 @@ def load(name: str, **values: Any) -> Mask:
     Raises ValueError for an unknown name or parameter, a missing one that has no default, or a value out of
     bounds.
     """
-    module = definition(name)
-    known = {p.name: p for p in module.PARAMETERS}
-    for key in values:
-        if key not in known:
-            takes = ", ".join(known) if known else "no parameters"
-            raise ValueError(f"mask {name} takes {takes}, not {key!r}")
-    for p in module.PARAMETERS:
-        if p.default is None and p.name not in values:
-            raise ValueError(f"mask {name} needs {p.name}: {p.help}")
-    return Mask(name, tuple((key, p.check(values[key])) for key, p in known.items() if key in values))
+    return of_values(name, values)
+
+
+def of_values(name: str, values: Mapping[str, Any], text: bool = False) -> Mask:
+    """``load`` of values by name, which may be written as text where ``text`` is true."""
+    checked = complete(f"mask {name}", definition(name).PARAMETERS, values, text)
+    return Mask(name, tuple((key, value) for key, value in checked.items() if values.get(key) is not None))
 
 
 @dataclass(frozen=True)
@@ -81,18 +79,19 @@ class Mask:
         return count(dict(self.given)) if count else None
 
     @property
+    def every_row_live(self) -> bool:
+        """Whether every query is known to see a key, whatever the size: itself or the first one."""
+        return getattr(definition(self.name), "EVERY_ROW_LIVE", False)
+
+    @property
     def per_sequence(self) -> bool:
         """Whether it differs among the sequences of a batch: ``dense`` is then (batch, seq_q, seq_k)."""
         return self.sequences is not None
 
     def resolved(self, seq_k: int) -> Mask:
         """The same mask with every default written out for seq_k keys."""
-        known = definition(self.name).PARAMETERS
-        given = dict(self.given)
-        return Mask(
-            self.name,
-            tuple((p.name, given[p.name] if p.name in given else p.check(p.default(seq_k))) for p in known),
-        )
+        values = {p.name: p.default_for(seq_k) for p in definition(self.name).PARAMETERS}
+        return Mask(self.name, tuple((values | dict(self.given)).items()))
 
     def bind(self, seq_q: int, seq_k: int | None = None) -> Bound:
         """The mask on seq_q queries and seq_k keys (as many as queries where left out), defaults resolved.

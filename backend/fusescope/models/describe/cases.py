@@ -9,24 +9,14 @@ from typing import Any
 import numpy as np
 
 from fusescope import masks
+from fusescope.core.schema import Parameter, check_int, complete
 from fusescope.models.describe import catalog
 from fusescope.models.describe.family import Config
-from fusescope.ops.base import check_int
 
-_DIAGONAL = (
-    "full",
-    "causal",
-    "sliding_window",
-    "dilated",
-    "strided",
-    "fixed",
-    "longformer",
-    "bigbird",
-    "prefix_lm",
-    "document",
-    "padding",
+UNIFORM = (
+    Parameter("low", "float", 0.2, "shortest length as a share of seq", above=0, high=1),
+    Parameter("seed", "int", 0, "seed of the order of the lengths"),
 )
-"""Masks in which every token sees at least one: itself, or the first."""
 _ROWS = 256
 _FORWARD = 64  # rows looked at for keys ahead of the query
 
@@ -39,17 +29,10 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
     model cannot take.
     """
     module = catalog.family(name)
-    known = {p.name: p for p in catalog.parameters(name)}
-    unknown = set(case) - set(known)
-    if unknown:
-        raise ValueError(f"{name} takes {', '.join(known)}, not {', '.join(sorted(unknown))}")
     own = {key: value for key, value in case.items() if value is not None and value != ""}
-    found: dict[str, Any] = {key: own.get(key, p.default) for key, p in known.items()}
-    for key in ("batch", "seq", "layers", "heads", "head_dim"):
-        if key in own or key in ("batch", "seq"):
-            found[key] = check_int(known[key], found[key])
-    if module.PHASES and found["phase"] not in module.PHASES:
-        raise ValueError(f"phase is {' or '.join(module.PHASES)}, not {found['phase']!r}")
+    if isinstance(own.get("lengths"), list | tuple):
+        own["lengths"] = "+".join(map(str, own["lengths"]))
+    found = complete(name, catalog.parameters(name), own, text=True)
     asked = {key: found[key] for key in ("layers", "heads", "head_dim") if key in own}
     config = catalog.config(name, {**asked, "seq": found["seq"], "phase": found.get("phase")}, checkpoint)
     found |= {"layers": config.layers, "heads": config.heads, "head_dim": config.head_dim}
@@ -67,46 +50,31 @@ def lengths(case: Mapping[str, Any]) -> list[int]:
     return _lengths(case["lengths"], case["batch"], case["seq"])[1]
 
 
-def _lengths(text: Any, batch: int, seq: int) -> tuple[str, list[int]]:
-    if isinstance(text, list | tuple):
-        text = "+".join(map(str, text))
-    word, _, settings = str(text).strip().partition(":")
+def _lengths(text: str, batch: int, seq: int) -> tuple[str, list[int]]:
+    word, _, settings = text.strip().partition(":")
     if word == "fixed" and not settings:
         return "fixed", [seq] * batch
     if word == "uniform":
         return _uniform(settings, batch, seq)
     try:
-        counts = [int(piece) for piece in str(text).split("+")]
+        counts = [int(piece) for piece in text.split("+")]
     except ValueError:
         raise ValueError(
-            f"lengths are fixed, uniform[:low=0.2,seed=0] or one whole number a sequence such as 100+37, not {text!r}"
+            "lengths must be fixed, uniform[:low=0.2,seed=0] or one integer per sequence such as 100+37, "
+            f"not {text!r}"
         ) from None
     if len(counts) != batch:
         raise ValueError(f"lengths give {len(counts)} sequences, batch is {batch}")
-    wrong = [n for n in counts if not 1 <= n <= seq]
-    if wrong:
-        raise ValueError(f"a length lies between 1 and seq {seq}, not {wrong[0]}")
+    for count in counts:
+        check_int("a length", count, 1, seq)
     return "+".join(map(str, counts)), counts
 
 
 def _uniform(settings: str, batch: int, seq: int) -> tuple[str, list[int]]:
     """Even steps from low·seq to seq in an order drawn by seed: the mean is (1 + low) / 2 of seq, whatever
     the batch from 2 on."""
-    values = {"low": 0.2, "seed": 0}
-    for piece in filter(None, settings.split(",")):
-        key, equals, value = piece.partition("=")
-        if key not in values or not equals:
-            raise ValueError(
-                f"lengths uniform takes low and seed, as in uniform:low=0.2,seed=0, not {piece!r}"
-            )
-        try:
-            values[key] = type(values[key])(value)
-        except ValueError:
-            raise ValueError(f"{key} of uniform lengths is a number, not {value!r}") from None
-    if not 0 < values["low"] <= 1:
-        raise ValueError(
-            f"low of uniform lengths is a share of seq above 0 and at most 1, not {values['low']:g}"
-        )
+    given = dict(piece.partition("=")[::2] for piece in filter(None, settings.split(",")))
+    values = complete("lengths uniform", UNIFORM, given, text=True)
     steps = np.linspace(values["low"], 1.0, batch) if batch > 1 else np.ones(1)
     counts = [max(1, round(float(share) * seq)) for share in steps]
     random.Random(values["seed"]).shuffle(counts)
@@ -131,7 +99,7 @@ def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: boo
         )
     if mask.sequences is not None and not whole:
         raise ValueError(f"mask {mask} differs per sequence: lengths is fixed with it, not {case['lengths']}")
-    if mask.name not in _DIAGONAL and (row := _dead_row(bound, seq)) is not None:
+    if not mask.every_row_live and (row := _dead_row(bound, seq)) is not None:
         raise ValueError(
             f"mask {mask} leaves token {row} without any to attend to; a model needs at least one for each"
         )

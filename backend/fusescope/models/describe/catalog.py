@@ -12,12 +12,13 @@ from types import ModuleType
 from typing import Any
 
 from fusescope.core.discovery import load_part, module_names
+from fusescope.core.schema import Parameter, check_int
 from fusescope.models import families
 from fusescope.models.describe import settings
 from fusescope.models.describe.family import COMMON, DEFINES, PHASE, Config
-from fusescope.ops.base import Parameter
 
 _PREFIX = "model:"
+_SIZES = ("seq", "layers", "heads", "head_dim")
 
 
 @cache
@@ -90,8 +91,9 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
     """Sizes for a case (missing keys: the model's own). With a checkpoint its config.json says them, and a
     case that asks for other ones, or for more positions than it has, is a ValueError."""
     module, case = family(name), dict(case or {})
-    layers, heads, head_dim = (_whole(key, case.get(key)) for key in ("layers", "heads", "head_dim"))
-    seq = _whole("seq", case.get("seq")) or getattr(module, "SEQ", 1)
+    given = {key: check_int(key, case[key], 1) for key in _SIZES if case.get(key) is not None}
+    layers, heads, head_dim = (given.get(key) for key in ("layers", "heads", "head_dim"))
+    seq = given.get("seq", getattr(module, "SEQ", 1))
     if checkpoint is None:
         own = module.NAMES[name]
         asked = (None if heads == own.heads else heads, None if head_dim == own.head_dim else head_dim)
@@ -113,18 +115,6 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
             f"the checkpoint {checkpoint} has positions for {word} {found.positions} tokens; {needed} were asked for"
         )
     return replace(found, name=name)
-
-
-def _whole(key: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    try:
-        number = int(value)
-        if isinstance(value, bool) or number != float(value) or number < 1:
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ValueError(f"{key} is a whole number from 1, not {value!r}") from None
-    return number
 
 
 def _of_checkpoint(module: ModuleType, folder: str) -> Config:

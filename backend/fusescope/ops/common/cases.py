@@ -6,25 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusescope.ops.base import Parameter, check_int
+from fusescope.core.schema import Parameter, complete
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Largest relative error of rounding to nearest: half the distance between neighbours just above a power of
 two."""
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-
-
-def complete(op: str, parameters: tuple[Parameter, ...], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Every parameter's value, defaults filled in and whole numbers checked; ValueError for keys the operator
-    does not have."""
-    unknown = set(values) - {p.name for p in parameters}
-    if unknown:
-        raise ValueError(
-            f"{op} takes {', '.join(p.name for p in parameters)}, not {', '.join(sorted(unknown))}"
-        )
-    found = {p.name: values.get(p.name, p.default) for p in parameters}
-    return {p.name: check_int(p, found[p.name]) if p.kind == "int" else found[p.name] for p in parameters}
 
 
 def check_tensors(op: str, dtypes: tuple[str, ...], **tensors: Any) -> None:
@@ -48,10 +36,10 @@ def check_tensors(op: str, dtypes: tuple[str, ...], **tensors: Any) -> None:
             )
 
 
-def complete_rows(op, parameters, values) -> dict:
+def complete_rows(op: str, parameters: tuple[Parameter, ...], values: Mapping[str, Any]) -> dict[str, Any]:
     """``complete`` for an operator over rows x cols, whose product is at most 2^33 elements; ValueError
     beyond."""
-    values = complete(op, parameters, values)
+    values = complete(op, parameters, values, text=True)
     if values["rows"] * values["cols"] > 1 << 33:
         raise ValueError(f"rows times cols is at most 2^33, not {values['rows']} x {values['cols']}")
     return values

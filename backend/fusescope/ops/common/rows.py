@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusescope.ops.base import Parameter
+from fusescope.core.schema import Parameter
 from fusescope.ops.common.cases import check_tensors
 
 

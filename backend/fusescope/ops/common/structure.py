@@ -6,19 +6,19 @@ What the lists are is defined in cuda/sddmm/sddmm.cuh and cuda/spmm/spmm.cuh.
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fusescope import masks
+from fusescope.core.bounded_cache import BoundedCache
 from fusescope.core.errors import Unsupported
+from fusescope.core.schema import Parameter, complete
 from fusescope.masks import Mask, layout
 from fusescope.ops.attention.plan.tiles import evaluate, row_steps
-from fusescope.ops.base import Cost, Parameter, check_int
+from fusescope.ops.base import Cost
 from fusescope.ops.common.cases import BYTES, check_tensors
 
 LONG = 512
@@ -77,9 +77,7 @@ PARAMETERS = (
 )
 """The keys of a case that SDDMM and SpMM share."""
 
-_KEPT = 16  # structures in the cache; the least recently used goes first
-_cache: OrderedDict[tuple, Structure] = OrderedDict()
-_lock = threading.Lock()
+_cache: BoundedCache[Structure] = BoundedCache(16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,30 +192,14 @@ def prepare(mask, seq_q: int, seq_k: int | None = None, device="cpu", block: int
     if not isinstance(mask, Mask):
         raise TypeError(f"a mask is a Mask or a bool tensor, not {type(mask).__name__}")
     key = (mask, seq_q, seq_k, str(device), block)
-    with _lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            return _cache[key]
-    made = _of_mask(mask, seq_q, seq_k, device, block)
-    with _lock:
-        _cache[key] = made
-        while len(_cache) > _KEPT:
-            _cache.popitem(last=False)
-    return made
+    return _cache.get_or_make(key, lambda: _of_mask(mask, seq_q, seq_k, device, block))
 
 
 def validate(op: str, values, parameters: tuple[Parameter, ...] = PARAMETERS) -> dict:
     """The complete case of a sparse operator; mask in its canonical text. Raises ValueError as every
     operator's validate does."""
-    known = {p.name: p for p in parameters}
-    unknown = set(values) - set(known)
-    if unknown:
-        raise ValueError(f"{op} takes {', '.join(known)}, not {', '.join(sorted(unknown))}")
-    case = {name: p.default if values.get(name) is None else values[name] for name, p in known.items()}
-    case["seq_k"] = case["seq"] if case["seq_k"] is None else case["seq_k"]
-    case |= {name: check_int(p, case[name]) for name, p in known.items() if p.kind == "int"}
-    if "format" in known and case["format"] not in known["format"].choices:
-        raise ValueError(f"format is {' or '.join(known['format'].choices)}, not {case['format']!r}")
+    case = complete(op, parameters, values, text=True)
+    case["seq_k"] = case["seq_k"] or case["seq"]
     mask = masks.parse(case["mask"])
     mask.bind(case["seq"], case["seq_k"])
     _refuse_sequences(mask)

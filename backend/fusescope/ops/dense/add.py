@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance, check_int
+from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.peers import COMPILES, compiled
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -32,12 +33,7 @@ TOLERANCE = {
 
 
 def validate(values):
-    unknown = set(values) - {p.name for p in PARAMETERS}
-    if unknown:
-        raise ValueError(
-            f"add takes {', '.join(p.name for p in PARAMETERS)}, not {', '.join(sorted(unknown))}"
-        )
-    return {"n": check_int(PARAMETERS[0], values.get("n", PARAMETERS[0].default))}
+    return complete(NAME, PARAMETERS, values, text=True)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):

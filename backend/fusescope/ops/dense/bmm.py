@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from math import prod
 
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter
+from fusescope.ops.base import Cost
 from fusescope.ops.common import matmul
-from fusescope.ops.common.cases import BYTES, check_tensors, complete
+from fusescope.ops.common.cases import BYTES, check_tensors
 from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance, chosen
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -75,7 +76,7 @@ def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def validate(values):
-    values = complete(NAME, PARAMETERS, values)
+    values = complete(NAME, PARAMETERS, values, text=True)
     a, b = batch_shape(values["batch_a"]), batch_shape(values["batch_b"])
     broadcast(a, b)
     return values | {"batch_a": "x".join(map(str, a)) or "none", "batch_b": "x".join(map(str, b)) or "none"}

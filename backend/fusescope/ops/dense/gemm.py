@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter
+from fusescope.ops.base import Cost
 from fusescope.ops.common import matmul
-from fusescope.ops.common.cases import BYTES, check_tensors, complete
+from fusescope.ops.common.cases import BYTES, check_tensors
 from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance, chosen
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -29,7 +30,7 @@ def tolerance(values, dtype):
 
 
 def validate(values):
-    return complete(NAME, PARAMETERS, values)
+    return complete(NAME, PARAMETERS, values, text=True)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance
+from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete_rows
 from fusescope.ops.common.peers import COMPILES, compiled
 from fusescope.ops.common.tensors import generator_for, random_tensor

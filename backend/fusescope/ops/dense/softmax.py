@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Parameter, Peer
+from fusescope.ops.base import Peer
 from fusescope.ops.common import softmax_rows
 from fusescope.ops.common.cases import check_tensors, complete_rows
 from fusescope.ops.common.peers import COMPILES, compiled

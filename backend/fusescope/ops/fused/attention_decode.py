@@ -7,10 +7,11 @@ import warnings
 from functools import partial
 
 from fusescope.core.errors import Unsupported
+from fusescope.core.schema import Parameter
 from fusescope.ops.attention.decode import attention_decode, choose
 from fusescope.ops.attention.describe import lengths as length_texts
-from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE
-from fusescope.ops.base import Cost, Parameter, Peer, check_int
+from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
+from fusescope.ops.base import Cost, Peer
 from fusescope.ops.common.peers import plain
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -53,23 +54,14 @@ PARAMETERS = (
     ),
     Parameter("lengths", "text", "full", length_texts.HELP, typical=("full", "drawn")),
 )
-_KNOWN = {p.name: p for p in PARAMETERS}
 
 
 def validate(values):
     """The complete case, kv_heads filled in. ValueError for unknown keys, sizes out of bounds, and what does
     not fit together."""
-    if unknown := set(values) - set(_KNOWN):
-        raise ValueError(f"{NAME} takes {', '.join(_KNOWN)}, not {', '.join(sorted(unknown))}")
-    case = {name: p.default if values.get(name) is None else values[name] for name, p in _KNOWN.items()}
-    case["kv_heads"] = case["heads"] if case["kv_heads"] is None else case["kv_heads"]
-    case |= {name: check_int(p, case[name]) for name, p in _KNOWN.items() if p.kind == "int"}
-    if case["heads"] % case["kv_heads"]:
-        raise ValueError(f"heads is a multiple of kv_heads; {case['heads']} is not one of {case['kv_heads']}")
-    if case["head_dim"] % 8:
-        raise ValueError(f"head_dim is a multiple of 8 from 32 to 256, not {case['head_dim']}")
+    case = complete_heads(NAME, PARAMETERS, values)
     _lengths(case)
-    return case | {"lengths": str(case["lengths"])}
+    return case
 
 
 def _lengths(values) -> tuple[int, ...]:

@@ -8,10 +8,11 @@ from functools import partial
 from itertools import accumulate
 
 from fusescope.core.errors import Unsupported
+from fusescope.core.schema import Parameter
 from fusescope.ops.attention.describe import lengths as length_texts
-from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE
+from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
 from fusescope.ops.attention.varlen import attention_varlen, choose
-from fusescope.ops.base import Cost, Parameter, Peer, check_int
+from fusescope.ops.base import Cost, Peer
 from fusescope.ops.common.peers import plain
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -61,27 +62,16 @@ PARAMETERS = (
         choices=("no", "yes"),
     ),
 )
-_KNOWN = {p.name: p for p in PARAMETERS}
 _PIECE = 1 << 25  # scores held at once by the reference: 256 MB of float64
 
 
 def validate(values):
     """The complete case, kv_heads filled in. ValueError for unknown keys, sizes out of bounds, and what does
     not fit together."""
-    if unknown := set(values) - set(_KNOWN):
-        raise ValueError(f"{NAME} takes {', '.join(_KNOWN)}, not {', '.join(sorted(unknown))}")
-    case = {name: p.default if values.get(name) is None else values[name] for name, p in _KNOWN.items()}
-    case["kv_heads"] = case["heads"] if case["kv_heads"] is None else case["kv_heads"]
-    case |= {name: check_int(p, case[name]) for name, p in _KNOWN.items() if p.kind == "int"}
-    if case["heads"] % case["kv_heads"]:
-        raise ValueError(f"heads is a multiple of kv_heads; {case['heads']} is not one of {case['kv_heads']}")
-    if case["head_dim"] % 8:
-        raise ValueError(f"head_dim is a multiple of 8 from 32 to 256, not {case['head_dim']}")
-    if case["causal"] not in ("no", "yes"):
-        raise ValueError(f"causal is no or yes, not {case['causal']!r}")
+    case = complete_heads(NAME, PARAMETERS, values)
     if not any(_lengths(case)):
         raise ValueError(f"at least one sequence has a row, but lengths is {case['lengths']}")
-    return case | {"lengths": str(case["lengths"])}
+    return case
 
 
 def _lengths(values) -> tuple[int, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance
+from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common import rows
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, complete_rows
 from fusescope.ops.common.peers import COMPILES, compiled
@@ -46,9 +47,7 @@ TOLERANCE = {d: tolerance({}, d) for d in DTYPES}
 
 
 def validate(values):
-    values = complete_rows(NAME, PARAMETERS, values)
-    _check_form(values["approximate"])
-    return values
+    return complete_rows(NAME, PARAMETERS, values)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
@@ -108,13 +107,9 @@ def bias_gelu(x, bias, approximate="none", *, impl="auto"):
     from fusescope import kernels
 
     rows.check(NAME, DTYPES, x, {}, {"bias": bias})
-    _check_form(approximate)
-    return kernels.call(NAME, x, bias, approximate == "tanh", impl=impl)
-
-
-def _check_form(approximate) -> None:
     if approximate not in FORMS:
-        raise ValueError(f"approximate is {' or '.join(FORMS)}, not {approximate!r}")
+        raise ValueError(f"approximate must be {' or '.join(FORMS)}, not {approximate!r}")
+    return kernels.call(NAME, x, bias, approximate == "tanh", impl=impl)
 
 
 def _fake(x, bias, tanh, impl):

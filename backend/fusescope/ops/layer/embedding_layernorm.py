@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance
-from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete
+from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
 from fusescope.ops.common.peers import COMPILES, compiled
 from fusescope.ops.common.tensors import awkward, generator_for, random_tensor, scale_tensor
 
@@ -61,7 +62,7 @@ TOLERANCE = {
 
 
 def validate(values):
-    values = complete(NAME, PARAMETERS, values)
+    values = complete(NAME, PARAMETERS, values, text=True)
     tokens = values["batch"] * values["seq"]
     if (tokens + values["seq"] + values["vocab"]) * values["cols"] > 1 << 33:
         raise ValueError(

@@ -3,9 +3,10 @@ measurement."""
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance
-from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete
+from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
 from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance
 from fusescope.ops.common.peers import AUTOTUNES, COMPILES, compiled, plain
 from fusescope.ops.common.tensors import generator_for, random_tensor
@@ -84,11 +85,7 @@ TOLERANCE = {
 
 
 def validate(values):
-    values = complete(NAME, PARAMETERS, values)
-    for p in PARAMETERS[3:]:
-        if values[p.name] not in p.choices:
-            raise ValueError(f"{p.name} is {' or '.join(p.choices)}, not {values[p.name]!r}")
-    return values
+    return complete(NAME, PARAMETERS, values, text=True)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):

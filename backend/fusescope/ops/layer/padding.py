@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from functools import lru_cache
 
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance
-from fusescope.ops.common.cases import BYTES, complete
+from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.common.cases import BYTES
 from fusescope.ops.common.peers import COMPILES, compiled
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -56,9 +57,7 @@ TOLERANCE = {d: Tolerance(0.0, 2.0**-40, "elements are moved, not changed") for 
 
 
 def validate(values):
-    values = complete(NAME, PARAMETERS, values)
-    if values["direction"] not in DIRECTIONS:
-        raise ValueError(f"direction is {' or '.join(DIRECTIONS)}, not {values['direction']!r}")
+    values = complete(NAME, PARAMETERS, values, text=True)
     if (
         values["batch"] * values["seq"] >= 1 << 31
         or values["batch"] * values["seq"] * values["cols"] > 1 << 33

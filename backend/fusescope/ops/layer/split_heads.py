@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance, check_int
-from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete
+from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
 from fusescope.ops.common.peers import COMPILES, compiled
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -47,10 +48,8 @@ TOLERANCE = {d: tolerance({}, d) for d in DTYPES}
 
 
 def validate(values):
-    if values.get("kv_heads") is None:
-        values = {**values, "kv_heads": values.get("heads") or PARAMETERS[2].default}
-        values["kv_heads"] = check_int(PARAMETERS[2], values["kv_heads"])
-    return complete(NAME, PARAMETERS, values)
+    values = complete(NAME, PARAMETERS, values, text=True)
+    return values | {"kv_heads": values["kv_heads"] or values["heads"]}
 
 
 def inputs(values, dtype, device, seed, contiguous=True):

@@ -7,9 +7,10 @@ import math
 from functools import lru_cache
 
 from fusescope import masks
+from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
 from fusescope.masks import layout
-from fusescope.ops.base import Cost, Parameter, Peer, Tolerance, check_int
+from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common import structure as _structure
 from fusescope.ops.common.cases import BYTES
 from fusescope.ops.common.structure import Structure, prepare
@@ -50,7 +51,6 @@ PARAMETERS = (
         "the graph: which nodes j (columns) are neighbours of node i (rows)",
     ),
 )
-_KNOWN = {p.name: p for p in PARAMETERS}
 DTYPES = ("float32", "float16", "bfloat16")
 SLOPE = 0.2  # of the paper
 
@@ -75,11 +75,7 @@ def _fewest(mask: str, nodes: int) -> int:
 
 
 def validate(values):
-    unknown = set(values) - set(_KNOWN)
-    if unknown:
-        raise ValueError(f"gat takes {', '.join(_KNOWN)}, not {', '.join(sorted(unknown))}")
-    case = {name: p.default if values.get(name) is None else values[name] for name, p in _KNOWN.items()}
-    case |= {name: check_int(p, case[name]) for name, p in _KNOWN.items() if p.kind == "int"}
+    case = complete(NAME, PARAMETERS, values, text=True)
     mask = masks.parse(case["mask"])
     mask.bind(case["seq"])
     if mask.sequences not in (None, 1):

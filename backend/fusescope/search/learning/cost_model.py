@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fusescope.core.schema import check_int
 from fusescope.search import encoding
 from fusescope.search.learning import boosted, pairs
 from fusescope.search.learning.additive import Additive
@@ -126,8 +127,7 @@ def train(
         raise ValueError(
             f"a surrogate learns from at least {FEWEST} distinct schemes, not from {len(merged)}"
         )
-    if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= 20:
-        raise ValueError(f"folds is a whole number from 2 to 20, not {folds!r}")
+    check_int("folds", folds, 2, 20)
     codes, y = list(merged), np.log(list(merged.values()))
     fold = np.random.default_rng(seed).permutation(len(codes)) % folds
     sums, trees, doubts = np.empty((3, len(codes)))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fusescope.core.schema import check_int
 from fusescope.search import encoding
 
 STRATEGIES = {
@@ -119,10 +120,8 @@ def replay(
     one seed give the same steps. ValueError as ``make``, and for no pairs.
     """
     truth = {encoding.canonical(c): ms for c, ms in pairs.items()}
-    if evaluations is not None and (
-        isinstance(evaluations, bool) or not isinstance(evaluations, int) or evaluations < 1
-    ):
-        raise ValueError(f"evaluations is a whole number from 1, not {evaluations!r}")
+    if evaluations is not None:
+        check_int("evaluations", evaluations, 1)
     chooser, history = make(strategy, truth, seed), History()
     limit = len(truth) if evaluations is None else min(evaluations, len(truth))
     while (left := limit - len(history.steps)) > 0 and (some := chooser.ask(min(BATCH, left))):

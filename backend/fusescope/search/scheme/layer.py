@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fusescope.core.schema import check_int
 from fusescope.ops.base import Cost
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -33,9 +34,7 @@ class Sizes:
         for name in ("batch", "seq", "heads", "head_dim", "ffn"):
             if name == "ffn" and self.ffn is None:
                 object.__setattr__(self, "ffn", 4 * self.hidden)
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise ValueError(f"{name} of a layer is a whole number from 1, not {number!r}")
+            check_int(name, getattr(self, name), 1)
         if self.density is not None and not 0 < self.density <= 1:
             raise ValueError(
                 f"density of a layer's mask is above 0 and at most 1, or None without a mask; not {self.density!r}"

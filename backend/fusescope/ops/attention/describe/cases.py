@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fusescope import masks
+from fusescope.core.schema import Parameter, complete
 from fusescope.masks import layout
-from fusescope.ops.base import Cost, Parameter, Tolerance, check_int
+from fusescope.ops.base import Cost, Tolerance
 
 _DIMS = (32, 40, 64, 80, 96, 128, 160, 192, 256)
 _SEQS = tuple(1 << k for k in range(7, 15))
@@ -60,7 +61,6 @@ PARAMETERS = (
         choices=("none", "head"),
     ),
 )
-_KNOWN = {p.name: p for p in PARAMETERS}
 
 DTYPES = ("float32", "float16", "bfloat16")
 _ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -92,6 +92,20 @@ def tolerance(values, dtype):
     return Tolerance(units * size, units, f"{_WHY[dtype]}; rows with {fewest} live keys and more")
 
 
+def complete_heads(op: str, parameters: tuple[Parameter, ...], values) -> dict:
+    """The case of an attention operator, kv_heads filled in. ValueError as of ``schema.complete``, for heads
+    that are no multiple of kv_heads, and for a head size that is no multiple of 8."""
+    case = complete(op, parameters, values, text=True)
+    case["kv_heads"] = case["kv_heads"] or case["heads"]
+    if case["heads"] % case["kv_heads"]:
+        raise ValueError(
+            f"heads must be a multiple of kv_heads; {case['heads']} is not one of {case['kv_heads']}"
+        )
+    if case["head_dim"] % 8:
+        raise ValueError(f"head_dim must be a multiple of 8 from 32 to 256, not {case['head_dim']}")
+    return case
+
+
 def validate(values):
     """The complete case. kv_heads and seq_k are filled in; mask is its canonical text with the parameters
     given, no more.
@@ -100,19 +114,8 @@ def validate(values):
     size that is no multiple of 8, a mask that cannot be read or does not fit the sizes, and lengths for
     another number of sequences.
     """
-    unknown = set(values) - set(_KNOWN)
-    if unknown:
-        raise ValueError(f"attention takes {', '.join(_KNOWN)}, not {', '.join(sorted(unknown))}")
-    case = {name: p.default if values.get(name) is None else values[name] for name, p in _KNOWN.items()}
-    case["kv_heads"] = case["heads"] if case["kv_heads"] is None else case["kv_heads"]
-    case["seq_k"] = case["seq"] if case["seq_k"] is None else case["seq_k"]
-    case |= {name: check_int(p, case[name]) for name, p in _KNOWN.items() if p.kind == "int"}
-    if case["heads"] % case["kv_heads"]:
-        raise ValueError(f"heads is a multiple of kv_heads; {case['heads']} is not one of {case['kv_heads']}")
-    if case["head_dim"] % 8:
-        raise ValueError(f"head_dim is a multiple of 8 from 32 to 256, not {case['head_dim']}")
-    if case["bias"] not in _KNOWN["bias"].choices:
-        raise ValueError(f"bias is {' or '.join(_KNOWN['bias'].choices)}, not {case['bias']!r}")
+    case = complete_heads("attention", PARAMETERS, values)
+    case["seq_k"] = case["seq_k"] or case["seq"]
     mask = masks.parse(case["mask"])
     mask.bind(case["seq"], case["seq_k"])
     if mask.sequences not in (None, case["batch"]):

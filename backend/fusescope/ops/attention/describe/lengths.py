@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fusescope.core.schema import Parameter
 from fusescope.ops.attention.describe.cases import TOLERANCE
 from fusescope.ops.base import Tolerance
 
@@ -30,14 +31,10 @@ def of(text: str, count: int, longest: int) -> tuple[int, ...]:
     try:
         given = tuple(int(part) for part in str(text).split("+"))
     except ValueError:
-        raise ValueError(f"lengths is full, drawn, or whole numbers joined by +, not {text!r}") from None
+        raise ValueError(f"lengths must be full, drawn, or integers joined by +, not {text!r}") from None
     if len(given) != count:
         raise ValueError(f"lengths lists one length for each of {count} sequences, not {len(given)}")
-    if wrong := [n for n in given if not 0 <= n <= longest]:
-        raise ValueError(
-            f"a length lies between 0 and {longest}, the longest there is room for, not {wrong[0]}"
-        )
-    return given
+    return Parameter("lengths", "ints", low=0, high=longest).check(given)
 
 
 def tolerance(fewest: int, dtype: str) -> Tolerance:
