@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from shlex import quote
 from typing import Any
 
-from fusescope.core import paths
+from fusescope.core.doctor.requirements import requirement
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,13 +55,8 @@ def missing_package(what: str, error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name in ("", "fusescope"):
         return str(error)
-    pinned = re.search(rf"^{re.escape(name)}==\S+", _requirements(), re.MULTILINE)
-    return f"{what} needs {name}, which is not installed here: python -m pip install {pinned[0] if pinned else name}"
-
-
-def _requirements() -> str:
-    file = Path(paths.ROOT, "requirements.txt")
-    return file.read_text() if file.is_file() else ""
+    line = f"python -m pip install {quote(requirement(name))}"
+    return f"{what} needs {name}, which is not installed here: {line}"
 
 
 def _plain(value: Any) -> Any:

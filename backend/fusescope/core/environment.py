@@ -7,18 +7,17 @@ only.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
 import re
 import subprocess
 import sys
-import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import fusescope
 from fusescope.core import nvml, paths, toolchain
 from fusescope.core.archs import arch_of
 
@@ -55,7 +54,7 @@ def collect(device: str = "cpu") -> dict[str, Any]:
         "llc_bytes": _last_level_cache(),
         "git_commit": commit,
         "git_dirty": dirty,
-        "app_version": _app_version(),
+        "app_version": fusescope.__version__,
     }
 
 
@@ -195,14 +194,3 @@ def _git() -> tuple[str | None, bool | None]:
     if commit in (None, "(initial)"):  # git's word for a checkout without a commit
         return None, None
     return commit, any(not line.startswith("#") for line in lines)
-
-
-@lru_cache(maxsize=1)
-def _app_version() -> str | None:
-    file = paths.ROOT / "pyproject.toml"
-    if file.is_file():
-        return tomllib.loads(file.read_text())["project"]["version"]
-    try:
-        return importlib.metadata.version("fusescope")
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -98,9 +98,8 @@ def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
 
 
 def chosen(op: str, names: Sequence[str], device: str, arch: str | None) -> list[Implementation]:
-    """The implementations that ``names`` mean, in their order. "all": everything that can run on the device; a
-    swept kernel's name without its values: every choice of them. ValueError for a name that the operator does
-    not have."""
+    """The implementations that ``names`` mean, in their order. "all": everything that can run on the device;
+    a swept kernel's name without its values: every choice of them. ValueError for an unknown name."""
     if not names:
         raise ValueError(f"name at least one implementation of {op}, or all")
     listed = implementations(op, device, arch)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 from dataclasses import dataclass
 
 
@@ -28,6 +30,4 @@ def install(apt: str, dnf: str) -> str:
 
 def pip(*packages: str) -> str:
     """The line that installs Python packages into the environment that runs this."""
-    import sys
-
-    return f"{sys.executable} -m pip install {' '.join(packages)}"
+    return shlex.join([sys.executable, "-m", "pip", "install", *packages])

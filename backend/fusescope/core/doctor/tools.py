@@ -11,7 +11,7 @@ import sysconfig
 from pathlib import Path
 
 from fusescope.core import nvml, paths
-from fusescope.core.doctor.diagnosis import CUDA_TOOLS, CUTLASS, diagnose
+from fusescope.core.doctor.diagnosis import CUDA_TOOLS, CUTLASS, diagnose, toolkit_fix
 from fusescope.core.doctor.findings import Finding, install, pip
 from fusescope.core.doctor.requirements import needed, requirement
 from fusescope.core.toolchain import Toolchain, find_cuda_tool
@@ -40,7 +40,8 @@ def driver(present: list[dict]) -> Finding:
         "driver",
         "warn",
         f"{says}: CUDA kernels compile but do not run; CPU kernels and recorded runs work",
-        f"on a machine with an NVIDIA GPU: {install('nvidia-driver', 'nvidia-driver')}; in a container start it with --gpus all",
+        f"on a machine with an NVIDIA GPU: {install('nvidia-driver', 'nvidia-driver')}; "
+        "in a container start it with --gpus all",
     )
 
 
@@ -76,7 +77,7 @@ def packages() -> Finding:
 
 
 def nvcc(chain: Toolchain, present: list[dict]) -> Finding:
-    toolkit = f"{install('nvidia-cuda-toolkit', 'cuda-toolkit')} (12.8 to 13.x; or NVIDIA's own package), or CUDA_HOME=/where/it/is"
+    toolkit = toolkit_fix()
     if chain.nvcc is None:
         named = f" (CUDACXX={os.environ['CUDACXX']} is no program)" if os.environ.get("CUDACXX") else ""
         says = f"nvcc, the CUDA compiler, is missing{named}: CUDA kernels are not compiled"
@@ -108,10 +109,16 @@ def versions_agree(chain: Toolchain) -> Finding | None:
     ours, torchs, drivers = chain.nvcc.version, _numbers(chain.torch_cuda), _numbers(nvml.versions()[1])
     if torchs and torchs[0] != version[0]:
         says = f"nvcc is of CUDA {ours}, torch of CUDA {chain.torch_cuda}: their major versions differ"
-        fix = f"install the CUDA {chain.torch_cuda} toolkit and set CUDACXX=/usr/local/cuda-{chain.torch_cuda}/bin/nvcc"
+        fix = (
+            f"install the CUDA {chain.torch_cuda} toolkit and set "
+            f"CUDACXX=/usr/local/cuda-{chain.torch_cuda}/bin/nvcc"
+        )
         return Finding("CUDA versions", "fail", says, fix)
     if drivers and drivers[0] < version[0]:
-        says = f"nvcc is of CUDA {ours}, the driver runs CUDA up to {nvml.versions()[1]}: kernels built here would not start"
+        says = (
+            f"nvcc is of CUDA {ours}, the driver runs CUDA up to {nvml.versions()[1]}: "
+            "kernels built here would not start"
+        )
         return Finding(
             "CUDA versions",
             "fail",
@@ -140,8 +147,12 @@ def gxx(chain: Toolchain) -> Finding:
             install("g++-12", "gcc-toolset-12"),
         )
     if newest and major > newest:
-        says = f"host compiler g++ {chain.gxx.version} is too new: nvcc {chain.nvcc.version if chain.nvcc else ''} takes gcc up to {newest}"
-        fix = f"{install(f'g++-{newest}', f'gcc-toolset-{newest}-gcc-c++')} && CXX=g++-{newest} python -m fusescope build"
+        nvcc_version = chain.nvcc.version if chain.nvcc else ""
+        says = (
+            f"host compiler g++ {chain.gxx.version} is too new: nvcc {nvcc_version} takes gcc up to {newest}"
+        )
+        older = install(f"g++-{newest}", f"gcc-toolset-{newest}-gcc-c++")
+        fix = f"{older} && CXX=g++-{newest} python -m fusescope build"
         return Finding("g++", "fail", says, fix)
     return Finding(
         "g++", "ok", f"g++ {chain.gxx.version}" + (f" (nvcc takes up to {newest})" if newest else "")
@@ -154,7 +165,10 @@ def gcc_and_gxx(chain: Toolchain) -> Finding | None:
         return None
     if gcc.major == gxx.major:
         return Finding("gcc and g++", "ok", f"both {gxx.major}")
-    says = f"gcc is {gcc.version}, g++ is {gxx.version}: the build uses g++, but torch.compile and Triton mix the two"
+    says = (
+        f"gcc is {gcc.version}, g++ is {gxx.version}: "
+        "the build uses g++, but torch.compile and Triton mix the two"
+    )
     return Finding(
         "gcc and g++",
         "warn",

@@ -1,0 +1,156 @@
+"""``bench``: the comparison of the job of that name inside the caller's process, without a run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from fusescope import masks, ops
+from fusescope.core import environment
+from fusescope.core.archs import arch_of
+from fusescope.core.records import BenchSpec, Record
+from fusescope.core.reporter import Collect
+from fusescope.jobs.kinds import bench as kind
+from fusescope.jobs.process.gpu_lock import Ticket
+from fusescope.ops.base import Implementation
+
+_MASKS = (masks.Mask, masks.DenseMask)
+_POLL_S = 0.2
+
+
+def bench(
+    op: str,
+    impls: str | Callable | Iterable[str | Callable] = "all",
+    cases: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    baseline: str = "eager",
+    cache: str = "warm",
+    budget_s: float = 5.0,
+    seed: int = 0,
+    log: Callable[[str], None] | None = None,
+    **values: Any,
+) -> list[Record]:
+    """Check implementations of an operator against its float64 reference, time the correct ones in turn, and
+    return one Record for each implementation and case.
+
+        records = fusescope.bench("softmax", ["cpu", my_softmax], rows=4096, cols=[1000, 4096])
+
+    op        an operator, such as "attention" or "gemm" (``fusescope bench --help`` lists them)
+    impls     "all" that run on the device; names ("cpu", "v3_hopper", "sdpa", "file.py:function"); functions
+              with the operator's Python signature (docs/own-kernel.md), recorded under their ``__name__``
+    cases     complete or partial cases as dictionaries; the operator's defaults fill in the rest
+    values    parameters of the case by keyword; a list means each of its values (the cross product); a mask
+              is a text or a Mask
+    dtype     "float32", "float16", "bfloat16" or torch's; default float16 on a GPU, float32 on the CPU
+    device    "cuda:0", "cpu" or a torch.device; default: the first GPU, else the CPU
+    baseline  the implementation that Record.speedup is over; it is measured too
+    cache     "warm", "cold" or "both": the state of the caches before a sample
+    budget_s  the most seconds of sampling for one implementation, case and mode
+    log       called with each message of progress and of the log
+
+    Times are milliseconds: ``record.ms`` is the median of the headline mode (graph replay on a GPU, eager on
+    the CPU), ``record.time_ms`` has every mode with its 95 % interval. A record that is not "ok" has a reason
+    and no time. The device's lock is held meanwhile, so jobs of the app and other users wait. Raises
+    ValueError or TypeError for an operator, implementation, case, dtype or device that does not exist. A
+    kernel that corrupts the CUDA context ends this process; ``fusescope bench`` runs it in one of its own.
+    """
+    from fusescope.measure.bench import Bench
+
+    where = kind.check_device(str(device or environment.devices()[0]))
+    gpu = environment.gpu_of(where)
+    arch = arch_of(*map(int, gpu["compute_capability"].split("."))) if gpu else None
+    given = [impls] if isinstance(impls, str) or callable(impls) else list(impls)
+    functions = {f.__name__: f for f in given if callable(f)}
+    texts = [name for name in given if not callable(name)]
+    if taken := {i.name for i in ops.implementations(op, where)} & functions.keys():
+        raise ValueError(f"{op} has a {min(taken)} of its own: give your function another __name__")
+    spec = kind.validate(
+        {
+            "op": op,
+            "impls": [i.name for i in ops.chosen(op, texts, where, arch)] if texts else [baseline],
+            "cases": [case for one in cases or ({},) for case in _crossed({**one, **values})],
+            "baseline": baseline,
+            "dtype": str(dtype).removeprefix("torch.") if dtype else "float16" if gpu else "float32",
+            "device": where,
+            "cache": cache,
+            "budget_s": budget_s,
+            "seed": seed,
+        }
+    )
+    reporter = _Listener(log or (lambda text: None))
+    whole = BenchSpec.from_json(spec | {"impls": [*spec["impls"], *functions]})
+    with _held(gpu["uuid"] if gpu else "cpu", reporter):
+        Bench(whole, reporter, _subject(op, functions)).run()
+    return reporter.records
+
+
+def _crossed(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every choice out of the values that are lists; masks as texts."""
+    axes = [v if isinstance(v, list | tuple) else [v] for v in values.values()]
+    for choice in itertools.product(*axes):
+        yield {
+            k: str(v) if isinstance(v, masks.Mask | masks.DenseMask) else v for k, v in zip(values, choice)
+        }
+
+
+def _subject(op: str, functions: Mapping[str, Callable]):
+    """The operator, with functions of the caller among its implementations."""
+    from fusescope.measure.subject import Operator
+
+    class WithFunctions(Operator):
+        def describe(self, impl: str, device: str) -> Implementation:
+            return _described(functions[impl]) if impl in functions else super().describe(impl, device)
+
+        def make(self, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+            if impl not in functions:
+                return super().make(impl, inputs)
+            args, kwargs = self.module.arguments(inputs)
+            return lambda: functions[impl](*args, **kwargs)
+
+    return WithFunctions(op)
+
+
+def _described(function: Callable) -> Implementation:
+    """As ops.common.user describes a file's function; without source text (a compiled one) it has no hash."""
+    name = function.__name__
+    try:
+        digest = hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
+    except (OSError, TypeError):
+        digest = None
+    return Implementation(name, "user", f"{name}, a function of the caller", ("cpu", "cuda"), None, digest)
+
+
+@contextmanager
+def _held(lock: str, reporter: _Listener) -> Iterator[None]:
+    """The device's place in the queue of all users, from the first try until the end."""
+    ticket = Ticket(lock, "fusescope.bench")
+    try:
+        while place := ticket.advance():
+            reporter.log(f"waiting for the device: place {place} in the queue")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        ticket.close()
+
+
+class _Listener(Collect):
+    """Keeps the records and hands each new message on."""
+
+    def __init__(self, say: Callable[[str], None]):
+        super().__init__()
+        self._say, self._last = say, ""
+
+    def progress(self, done, total, message, eta_s=None) -> None:
+        self.log(message)
+
+    def log(self, text: str) -> None:
+        if text != self._last:
+            self._say(text)
+        self._last = text

@@ -1,0 +1,105 @@
+"""``import fusescope``: the public names, loaded when used, and bench() in the caller's process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import fusescope
+from fusescope import masks
+from fusescope.core.records import DTYPES
+
+FACE = {
+    "attention",
+    "attention_varlen",
+    "attention_decode",
+    "prepare",
+    "masks",
+    "register_attention",
+    "bench",
+}
+
+
+def mine(x):
+    return x.softmax(-1)
+
+
+def wrong(x):
+    return x
+
+
+@pytest.fixture
+def softmax(monkeypatch):
+    """bench("softmax", …) on a device of absurd speed, so that no ceiling fails a time by chance."""
+    from fusescope.measure.device import ceilings
+
+    peak = dict.fromkeys(DTYPES, 1e9)
+    figures = {
+        "copy_gbps": 1e9,
+        "read_gbps": 1e9,
+        "l2_gbps": 1e9,
+        "matrix_tflops": peak,
+        "vector_tflops": peak,
+    }
+    monkeypatch.setattr(ceilings, "measure", lambda device, dtypes, refresh=False: dict(figures))
+    return lambda *words, **values: fusescope.bench("softmax", *words, device="cpu", budget_s=0.05, **values)
+
+
+def test_the_face_is_complete_and_documented():
+    assert set(fusescope.__all__) == FACE | {"__version__"} == set(dir(fusescope))
+    for name in FACE:
+        assert getattr(fusescope, name).__doc__, name
+        assert name in fusescope.__doc__
+    with pytest.raises(AttributeError, match="no attribute 'atention'"):
+        getattr(fusescope, "atention")  # noqa: B009
+
+
+def test_importing_imports_neither_torch_nor_numpy():
+    code = "import sys, fusescope; sys.exit(bool({'torch', 'numpy', 'plotly'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_bench_measures_functions_beside_named_implementations(softmax):
+    said = []
+    records = softmax(["eager", mine, wrong], rows=8, cols=[16, 32], log=said.append)
+    found = {(r.impl, r.case["cols"]): r for r in records}
+    assert len(found) == 6 and "done" in said
+    assert (
+        found["mine", 16].ms > 0 and found["mine", 32].speedup.of == "eager" and found["mine", 16].source_hash
+    )
+    assert found["wrong", 16].status == "wrong" and found["wrong", 16].ms is None
+
+
+def test_bench_takes_one_function_dtypes_of_torch_and_partial_cases(softmax):
+    import torch
+
+    records = softmax(mine, [{"rows": 4, "cols": 8}], dtype=torch.bfloat16)
+    assert [r.impl for r in records] == ["eager", "mine"]
+    assert {r.dtype for r in records} == {"bfloat16"}
+
+
+def test_bench_refuses_by_name(softmax):
+    for words, values, said in (
+        (["v0_nothing"], {}, "v0_nothing"),
+        (["eager"], {"rows": 0}, "rows"),
+        (["eager"], {"dtype": "int8"}, "int8"),
+        (["eager"], {"colour": 3}, "colour"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            softmax(words, **values)
+
+    def eager(x):
+        return x
+
+    with pytest.raises(ValueError, match="__name__"):
+        softmax([eager])
+    with pytest.raises(ValueError, match="cuda:99"):
+        fusescope.bench("softmax", device="cuda:99")
+
+
+def test_a_mask_may_be_an_object():
+    """Only checked up to the case: the text of a mask is what a record holds."""
+    with pytest.raises(ValueError, match="head_dim"):
+        fusescope.bench("attention", mask=masks.load("causal"), head_dim=33, device="cpu")
