@@ -22,14 +22,17 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
+from fusescope.core.bounded_cache import BoundedCache
+
 NAME = "fusescope"
 _NOT_KEPT = (
     -1e30
 )  # fp32: far below any score, and finite, so that a row whose first tiles hold nothing stays finite
 _FEW = 16  # queries, as in decoding, for which lists of 64 x 64 tiles would cost more to build than they save
-_KEPT = 256
-_counts: dict = {}  # int32 lengths of decoding, by (batch, keys, device)
-_plans: dict = {}  # of causality, by (queries, keys, device)
+_plans: BoundedCache = BoundedCache(256)  # of causality, by (queries, keys, device)
+# int32 lengths of decoding, by (batch, keys, device): read while torch.compile traces, which knows dicts alone
+_counts: dict = {}
+_MOST_COUNTS = 256
 _held: list = [None]  # the plan of ``masked``; not a ContextVar, which torch.compile cannot trace
 
 
@@ -222,7 +225,7 @@ def _decode(torch, query, key, value, scaling):
     if lengths is None:
         lengths = torch.full(shape[:1], shape[1], dtype=torch.int32, device=query.device)
         if not torch.compiler.is_compiling() and not _capturing(torch, query.device):
-            if len(_counts) >= _KEPT:
+            if len(_counts) >= _MOST_COUNTS:
                 _counts.clear()
             _counts[shape] = lengths
     return attention_decode(query, key, value, lengths, scale=scaling)
@@ -270,11 +273,7 @@ def _causal(queries: int, keys: int, device):
     from fusescope.ops.attention import prepare
 
     sizes = (queries, keys, device)
-    if sizes not in _plans:
-        if len(_plans) >= _KEPT:
-            _plans.clear()
-        _plans[sizes] = prepare(masks.load("causal"), queries, keys, device)
-    return _plans[sizes]
+    return _plans.get_or_make(sizes, lambda: prepare(masks.load("causal"), queries, keys, device))
 
 
 _causal._dynamo_marked_constant = True  # torch.compiler.assume_constant_result, without importing torch here
