@@ -1,14 +1,25 @@
-"""The table of a recorded run for a ladder's README: kernel times by implementation and case.
+"""Writes the tables of cuda/*/README.md from recorded runs.
 
-    python3 scripts/ladder_table.py RUN KEY[,KEY] [IMPL,IMPL]     RUN: a run's id; KEY: the parameters that
-    head the columns
+    python3 scripts/ladder_table.py            rewrites each table between its marks
+    python3 scripts/ladder_table.py --check    names the READMEs that differ from the runs; exit code 1
 
-Times are medians of the warm graph time (eager where there is none) in µs; the share is that of the measured
-ceiling that binds.
+A table stands between two comments, of which the first says what it holds:
+
+    <!-- ladder: runs=RUN[,RUN] columns=KEY[,KEY] [impls=A,B] [share=bytes|flop] [where=KEY:VALUE] -->
+    <!-- /ladder -->
+
+One row for each implementation, one column for each case, named by the values of the keys; of several runs
+the last that has a case is taken. Cells are medians in µs of the warm graph time (eager on a CPU); ``share``
+adds how much of the ceiling measured in the same run is reached: of the copy rate, or of a large product.
+With ``grid=KEY,KEY`` the rows are shapes, the columns masks, and a cell is our fastest attention kernel with
+its time and, in brackets, its speed-up over the best of eager, SDPA and FlexAttention and over
+FlashAttention-4.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,28 +28,116 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 
 from fusescope.store import folder, library  # noqa: E402
 
+TABLE = re.compile(r"(<!-- ladder: (.*?) -->\n).*?(<!-- /ladder -->)", re.DOTALL)
+PEERS = ("eager", "sdpa", "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flex")
 
-def table(run: str, keys: list[str], impls: list[str] | None = None) -> str:
-    records = folder.records(library.find(run))
-    cases = list(dict.fromkeys(" × ".join(str(r.case[k]) for k in keys) for r in records))
-    rows: dict[str, dict[str, str]] = {}
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["--check"]):
+        sys.exit(__doc__)
+    stale = []
+    for readme in sorted(ROOT.glob("cuda/*/README.md")):
+        text = readme.read_text()
+        try:
+            new = TABLE.sub(lambda m: f"{m[1]}{section(m[2])}\n{m[3]}", text)
+        except (ValueError, KeyError) as error:
+            sys.exit(f"{readme.relative_to(ROOT)}: {error}")
+        if new != text:
+            stale.append(str(readme.relative_to(ROOT)))
+            if not arguments:
+                readme.write_text(new)
+    if arguments and stale:
+        print(
+            f"not what the recorded runs say: {', '.join(stale)}; run scripts/ladder_table.py",
+            file=sys.stderr,
+        )
+    return int(bool(arguments and stale))
+
+
+def section(spec: str) -> str:
+    """A table and the line that says where its figures come from."""
+    options = dict(item.split("=", 1) for item in shlex.split(spec))
+    runs = [library.find(name) for name in options["runs"].split(",")]
+    facts = folder.read(runs[-1]).environment
+    cells: dict[str, list] = {}
+    for run in runs:
+        fresh: dict[str, list] = {}
+        for record in folder.records(run):
+            fresh.setdefault(record.case_key, []).append(record)
+        cells |= fresh
+    wanted = dict(pair.split(":", 1) for pair in options["where"].split(",")) if "where" in options else {}
+    records = [
+        r for found in cells.values() for r in found if all(str(r.case[k]) == v for k, v in wanted.items())
+    ]
+    if not records:
+        raise ValueError(f"no record: {spec}")
+    if "grid" in options:
+        lines = grid(records, options["grid"].split(","), options["columns"].split(","))
+    else:
+        lines = ladder(records, options, facts["ceilings"])
+    return "\n".join(["", *lines, "", source(records, [r.name for r in runs], facts), ""])
+
+
+def ladder(records: list, options: dict[str, str], ceilings: dict) -> list[str]:
+    impls = options["impls"].split(",") if "impls" in options else None
+    cases, rows = {}, {}
     for r in records:
         if impls is None or r.impl in impls:
-            column = " × ".join(str(r.case[k]) for k in keys)
-            rows.setdefault(r.impl, {})[column] = cell(r)
-    lines = ["| µs | " + " | ".join(cases) + " |", "|---|" + "---:|" * len(cases)]
-    lines += [f"| {impl} | " + " | ".join(row.get(c, "") for c in cases) + " |" for impl, row in rows.items()]
-    return "\n".join(lines)
+            column = " × ".join(str(r.case[key]) for key in options["columns"].split(","))
+            cases[column] = None
+            rows.setdefault(r.impl, {})[column] = cell(r, options.get("share"), ceilings)
+    return table("µs" + (" (% of ceiling)" if "share" in options else ""), cases, rows)
 
 
-def cell(r) -> str:
+def grid(records: list, keys: list[str], masks: list[str]) -> list[str]:
+    cells: dict[tuple[tuple, str], dict] = {}
+    for r in records:
+        cells.setdefault((tuple(r.case[k] for k in keys), r.case["mask"]), {})[r.impl] = r
+    rows: dict[str, dict[str, str]] = {}
+    for (shape, mask), found in sorted(cells.items(), key=lambda item: item[0][0][::-1]):
+        ms = {impl: r.ms for impl, r in found.items() if r.status == "ok"}
+        ours = min((impl for impl in ms if re.match(r"v\d", impl)), key=ms.__getitem__)
+        peer = min(ms[impl] for impl in PEERS if impl in ms)
+        over = [peer, ms["flash4"]] if "flash4" in ms else [peer]
+        ratios = ", ".join(f"{other / ms[ours]:.2f}" for other in over)
+        text = f"{ours.split('_')[0]} {microseconds(ms[ours])} ({ratios})"
+        rows.setdefault(", ".join(map(str, shape)), {})[mask] = text
+    return table(", ".join(keys), masks, rows)
+
+
+def table(corner: str, columns, rows: dict[str, dict[str, str]]) -> list[str]:
+    head = [f"| {corner} | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    return head + [
+        f"| {name} | {' | '.join(row.get(c, '') for c in columns)} |" for name, row in rows.items()
+    ]
+
+
+def cell(r, share: str | None, ceilings: dict) -> str:
     if r.status != "ok":
         return r.status
-    us = r.ms * 1e3
+    if share is None:
+        return microseconds(r.ms)
+    reached = r.gbps / ceilings["copy_gbps"] if share == "bytes" else None
+    if share == "flop":
+        unit = "vector_tflops" if r.dtype == "float32" else "matrix_tflops"  # ours use no TF32
+        reached = r.tflops.effective / ceilings[unit][r.dtype]
+    return f"{microseconds(r.ms)} ({100 * reached:.0f})"
+
+
+def microseconds(ms: float) -> str:
+    us = ms * 1e3
     return f"{us:.0f}" if us >= 100 else f"{us:.3g}"
 
 
+def source(records: list, runs: list[str], facts: dict) -> str:
+    dtypes = ", ".join(dict.fromkeys(r.dtype for r in records))
+    versions = (
+        f"driver {facts['driver']}, torch {facts['torch']}"
+        if facts.get("driver")
+        else f"torch {facts['torch']}"
+    )
+    return f"{facts['device_name']}, {dtypes}, {versions}; run{'s' if runs[1:] else ''} {', '.join(runs)}."
+
+
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4):
-        sys.exit(__doc__)
-    print(table(sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(",") if len(sys.argv) == 4 else None))
+    sys.exit(main(sys.argv[1:]))
