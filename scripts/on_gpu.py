@@ -41,7 +41,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backend"), str(ROOT / "scripts")]
 import recordings  # noqa: E402  beside this file
 import sharing  # noqa: E402
 
-from fusescope.core import environment  # noqa: E402
+from fusescope.core import environment, paths  # noqa: E402
+
+os.environ["PYTHONPATH"] = paths.python_path()  # the box has no installed package; every command is a child
 
 STEPS = ("build", "test", "sanitize", "record")
 STOP_S = 12.0
