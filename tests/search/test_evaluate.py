@@ -14,7 +14,7 @@ from fusescope.core.reporter import Collect
 from fusescope.jobs.kinds import search as search_kind
 from fusescope.jobs.kinds import traverse as traverse_kind
 from fusescope.search import encoding, runtime, sessions
-from fusescope.search.measuring import baselines, evaluate, loader, segment_times
+from fusescope.search.measuring import baselines, evaluate, group, loader, segment_times
 from fusescope.search.scheme import codegen
 from fusescope.search.scheme.setting import FINAL, OP, SEGMENT, Setting
 from fusescope.search.sweeps import exhaustive, search_job
@@ -249,12 +249,12 @@ def test_calls_settle_before_they_are_sampled():
 
         return one
 
-    evaluate.settle([call([0.1, 0.05, 0.01]), call([0.001])], lambda: now[0])
+    group.settle([call([0.1, 0.05, 0.01]), call([0.001])], lambda: now[0])
     assert len(calls) == 2 * 6, "three rounds that get faster, three that do not"
     calls.clear()
-    evaluate.settle([call([1.0 - 0.1 * i for i in range(9)])], lambda: now[0])
+    group.settle([call([1.0 - 0.1 * i for i in range(9)])], lambda: now[0])
     assert len(calls) == 3, "2 s are over"
-    evaluate.settle([], lambda: now[0])
+    group.settle([], lambda: now[0])
 
 
 def test_which_codes_a_traverse_takes():
@@ -333,13 +333,13 @@ def test_a_search_begun_again_repeats_no_code(profiles, monkeypatch):
         (traverse_kind, {"ranges": [[5, 3]]}, "from the smaller value to the larger one, not from 5 to 3"),
         (traverse_kind, {"ranges": [["011", "3"]]}, "a code is exactly 16 characters"),
         (traverse_kind, {"ranges": []}, "ranges is a list"),
-        (traverse_kind, {"limit": 0}, "limit is a whole number from 1, not 0"),
+        (traverse_kind, {"limit": 0}, "limit must be an integer of at least 1, not 0"),
         (traverse_kind, {"budget_s": -1}, "budget_s is a number of seconds above 0"),
         (traverse_kind, {"after": 3}, "after is ids of runs with commas"),
         (traverse_kind, {"steps": 1}, "this job takes batch, seq"),
         (traverse_kind, {"device": "cuda:7"}, "there is no device 'cuda:7' here"),
         (search_kind, {"strategy": "greedy"}, "a strategy is one of guided"),
-        (search_kind, {"evaluations": 1.5}, "evaluations is a whole number"),
+        (search_kind, {"evaluations": 1.5}, "evaluations must be an integer"),
         (search_kind, {"replay": 3}, "replay is a run's id"),
     ],
 )

@@ -28,7 +28,8 @@ from fusescope.measure.model_subject import ModelSubject
 from fusescope.measure.timing import graph
 from fusescope.measure.timing.replays import Replays
 from fusescope.measure.trial import Trial
-from fusescope.models.run import backends, capture, parts, products
+from fusescope.models.inspect import backends, parts
+from fusescope.models.run import capture, products
 
 _PRODUCT_SAMPLES = 30
 

@@ -50,6 +50,7 @@ class Trial:
         self.key = case_key(spec.op, values, spec.dtype, spec.device)
         self.cuda = spec.device.startswith("cuda")
         self.inputs: dict[str, Any] | None = None
+        self._state: Callable[[], dict | None] | None = None  # reads the device's state, once a round
 
     def check(self, candidates: list[Candidate], step: Callable[[str], None]) -> None:
         """Set ``run``, ``first_ms`` and ``accuracy`` of every candidate that is correct, ``status`` and
@@ -102,8 +103,9 @@ class Trial:
             self.reporter.check()
             self._doing(by_name[name])
 
+        self._state = self._state or self._state_reader()
         stop = self._stop(len(samplers))
-        sampled = compare.rounds(samplers, stop, self.spec.seed, turn, self._state_reader(), self.turn_ms)
+        sampled = compare.rounds(samplers, stop, self.spec.seed, turn, self._state, self.turn_ms)
         for name, series in sampled.items():
             if series.failure is not None:
                 by_name[name].fail(*failures.cause(series.failure))

@@ -52,8 +52,8 @@ class Case:
         self.inputs = self.module.inputs(
             self.values, self.dtype, self.device, self.seed, contiguous=self.contiguous
         )
-        self.tolerance = self.allowed()
         self._settle()
+        self.tolerance = self.allowed()
 
     def allowed(self) -> Tolerance:
         """The error that an element may have."""

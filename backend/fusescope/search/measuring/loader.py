@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from fusescope.core.errors import BuildError
 from fusescope.core.records import case_key
 from fusescope.core.reporter import Reporter
+from fusescope.measure import failures, machine
 from fusescope.search.measuring import baselines, compile_ahead
-from fusescope.search.measuring.candidate import cause
 from fusescope.search.measuring.segments import Segments
 from fusescope.search.scheme import codegen
 from fusescope.search.scheme.setting import SEGMENT, Setting
@@ -18,7 +17,7 @@ DEADLINE_S = 300.0  # one segment or code on its way, compilation included
 
 
 class Loader:
-    """Fills ``segments`` on demand and tells ``reporter``."""
+    """Fills ``segments`` on demand; progress and failures go to ``reporter``."""
 
     def __init__(self, setting: Setting, reporter: Reporter, segments: Segments):
         self.setting, self.reporter, self.segments = setting, reporter, segments
@@ -26,14 +25,8 @@ class Loader:
 
     def kernels(self, say: Callable[[str], None]) -> None:
         """Load our kernels; where they cannot be built, the segments that need them fail with the reason."""
-        from fusescope import kernels
-
         say("loading our kernels (building what is not built)")
-        try:
-            kernels.load(self.setting.device.split(":")[0])
-        except BuildError as e:
-            self.unbuilt = f"the kernels could not be built: {e}"
-            self.reporter.log(f"{self.unbuilt}\n{e.log}")
+        self.unbuilt = machine.load_kernels(self.setting.device, self.reporter)
 
     def load(self, names: Iterable[str], say: Callable[[str], None]) -> None:
         """Every segment that these codes and baselines need and that is not there yet; compiled in parallel
@@ -87,7 +80,7 @@ class Loader:
             if why:
                 self.segments.fail(s, why, "wrong")
         except Exception as e:
-            status, reason = cause(e)
+            status, reason = failures.cause(e)
             self.segments.fail(s, reason, status)
 
     def _free_bytes(self) -> int | None:

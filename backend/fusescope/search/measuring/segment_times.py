@@ -4,14 +4,24 @@ each."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 from fusescope.core.records import Record, Times
-from fusescope.search import runtime
-from fusescope.search.measuring.candidate import Trial, cause
-from fusescope.search.measuring.evaluate import GROUP, TURN_MS, Evaluator
+from fusescope.measure.candidate import Candidate
+from fusescope.ops.base import Implementation
+from fusescope.search.measuring.evaluate import GROUP, Evaluator
+from fusescope.search.measuring.group import Group
 from fusescope.search.scheme import codegen
 from fusescope.search.scheme.layer import cost
 from fusescope.search.scheme.setting import SEGMENT
+
+
+class _Segments(Group):
+    """A group of segments, each with a case of its own. ``keys``: by the candidate's name."""
+
+    def _doing(self, c: Candidate) -> None:
+        self.reporter.doing(self.keys[c.name], c.info.idea, self.spec.case_deadline_s)
 
 
 def measure(evaluator: Evaluator, codes: Iterable[str], say: Callable[[str], None]) -> None:
@@ -20,8 +30,8 @@ def measure(evaluator: Evaluator, codes: Iterable[str], say: Callable[[str], Non
     import torch
 
     known = evaluator.reporter.skip()
-    found = {s.operators: s for c in codes for s in codegen.plan(c, evaluator.setting)}
-    due = [s for s in found.values() if (evaluator.loader.key(s), s.how) not in known]
+    segments = {s.operators: s for c in codes for s in codegen.plan(c, evaluator.setting)}
+    due = [s for s in segments.values() if (evaluator.loader.key(s), s.how) not in known]
     with torch.no_grad():
         for start in range(0, len(due), GROUP):
             say(f"segments on their own, {start} of {len(due)}")
@@ -30,48 +40,26 @@ def measure(evaluator: Evaluator, codes: Iterable[str], say: Callable[[str], Non
 
 
 def _group(evaluator: Evaluator, some: list[codegen.Segment]) -> None:
-    from fusescope.measure import compare
-
-    trials = {s: Trial(s.span) for s in some}
-    samplers = {}
-    for s, t in trials.items():
-        evaluator.reporter.doing(evaluator.loader.key(s), s.how, 120.0)
-        try:
-            function, given = evaluator.segments.function(s), evaluator.segments.arguments(s)
-            samplers[s.span] = runtime.sampler(
-                _call(function, given), evaluator.setting.device, evaluator.pool
-            )
-        except Exception as e:
-            t.fail(*cause(e))
-    stop = compare.Stop(0.01, 10, evaluator.budget_s / 3, evaluator.budget_s * max(1, len(samplers)))
-    series = compare.rounds(
-        samplers, stop, evaluator.seed, lambda name: evaluator.reporter.check(), turn_ms=TURN_MS
-    )
-    for s, t in trials.items():
-        if t.status is None and series[s.span].failure is not None:
-            t.fail(*cause(series[s.span].failure))
-        _record(evaluator, s, t, series.get(s.span))
+    group = evaluator.group(SEGMENT, evaluator.budget_s, _Segments)
+    group.keys = {s.span: evaluator.loader.key(s) for s in some}
+    several = [Candidate(Implementation(s.span, "segment", s.how, (evaluator.setting.device,))) for s in some]
+    for s, c in zip(some, several):
+        c.run = c.attempt(lambda s=s: _call(evaluator, s))
+    group.sample_all(several)
+    for s, c in zip(some, several):
+        evaluator.reporter.record(_record(evaluator, s, c))
 
 
-def _call(function, given) -> Callable:
-    return lambda: function(*given)
+def _call(evaluator: Evaluator, s: codegen.Segment) -> Callable[[], Any]:
+    return partial(evaluator.segments.function(s), *evaluator.segments.arguments(s))
 
 
-def _record(evaluator: Evaluator, s: codegen.Segment, t: Trial, series) -> None:
+def _record(evaluator: Evaluator, s: codegen.Segment, c: Candidate) -> Record:
     setting = evaluator.setting
-    common = {
-        "op": SEGMENT,
-        "impl": s.how,
-        "case": evaluator.loader.case(s),
-        "dtype": setting.dtype,
-        "device": setting.device,
-    }
-    common |= {"backend": ", ".join(s.names)}
-    if t.status is not None:
-        evaluator.reporter.record(Record(status=t.status, reason=t.reason, **common))
-        return
-    time = series.time()
+    common = {"op": SEGMENT, "impl": s.how, "case": evaluator.loader.case(s), "dtype": setting.dtype}
+    common |= {"device": setting.device, "backend": ", ".join(s.names)}
+    if c.status is not None:
+        return Record(status=c.status, reason=c.reason, **common)
+    ((mode, time),) = c.times().items()
     moved = cost(s.operators, setting.sizes(), setting.dtype).bytes
-    evaluator.reporter.record(
-        Record(status="ok", time_ms=Times(**{series.mode: time}), gbps=moved / time.median / 1e6, **common)
-    )
+    return Record(status="ok", time_ms=Times(**{mode: time}), gbps=moved / time.median / 1e6, **common)

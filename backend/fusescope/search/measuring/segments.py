@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fusescope.core import paths
+from fusescope.measure.checking import check
+from fusescope.measure.checking.poison import poisoned
+from fusescope.measure.failures import Failed
 from fusescope.search.measuring import inputs
 from fusescope.search.scheme import codegen, unfused
 from fusescope.search.scheme.codegen import Segment
@@ -20,13 +23,9 @@ from fusescope.search.scheme.setting import Setting
 _CHECKED_ELEMENTS = 1 << 25  # of one output: of scores that are larger only the first sequences are compared
 
 
-class SegmentError(RuntimeError):
+class SegmentError(Failed):
     """A segment that cannot be used; the text names it and says why. status: of the records of schemes that
     have it."""
-
-    def __init__(self, text: str, status: str = "error"):
-        super().__init__(text)
-        self.status = status
 
 
 class Segments:
@@ -73,16 +72,11 @@ class Segments:
     def wrong(self, s: Segment) -> str | None:
         """What is wrong with the segment's result on memory poisoned before, against its operators in
         float64; None where it is right. Large outputs are compared for the first sequences only."""
-        from fusescope.measure.checking import check
-        from fusescope.measure.checking.poison import poisoned
-
         function, given = self.function(s), self.arguments(s)
         got = function(*given)  # compiles, and puts blocks of the right sizes into the allocator
         size = _tuple(got)[0].nbytes
         del got
-        if (
-            self.setting.cuda
-        ):  # on the CPU small outputs would be filled by a mode that compiles everything again
+        if self.setting.cuda:  # on the CPU the mode that fills small outputs compiles everything again
             with poisoned(self.setting.device, size):
                 got = _tuple(function(*given))
         else:

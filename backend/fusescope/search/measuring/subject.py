@@ -1,0 +1,93 @@
+"""A layer's fusion schemes and baselines as measure's trial asks about them (measure/subject.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fusescope.core.records import Record
+from fusescope.measure.checking.check import Case, Judgement
+from fusescope.measure.subject import Subject
+from fusescope.ops.base import Cost, Implementation, Tolerance
+from fusescope.search.measuring import baselines, inputs, segments
+from fusescope.search.scheme import codegen
+from fusescope.search.scheme.layer import cost
+from fusescope.search.scheme.setting import OP, Setting
+
+_DIGITS = {"first": 3, "max_abs": 3, "max_rel": 3, "cosine": 6}
+
+
+class LayerCase(Case):
+    """The layer's inputs with its output in float64."""
+
+    def allowed(self) -> Tolerance:
+        return inputs.tolerance(self.module.setting, range(15), self.reference)
+
+    def joined(self, out: Any) -> Any:
+        return out
+
+    def judge(self, out: Any) -> Judgement:
+        judgement = super().judge(out)
+        if judgement.reason:
+            return replace(judgement, reason=f"{judgement.reason}; each segment on its own is correct")
+        return judgement
+
+
+class Schemes(Subject):
+    """Schemes (by canonical code) and baselines (by name) of one setting, over shared ``segments``. Segments
+    are checked on poisoned memory before any scheme has them (loader.py), so a scheme is checked once."""
+
+    NAME, poisoned = OP, False
+
+    def __init__(self, setting: Setting, seed: int):
+        """Raises torch.OutOfMemoryError where the setting does not fit the device."""
+        self.setting = setting
+        self.held = LayerCase(self, setting.case(), setting.dtype, setting.device, seed)
+        self.segments = segments.Segments(setting, self.held.inputs)
+
+    def renews(self, info: Implementation) -> bool:
+        return False
+
+    def implementations(self, device: str, arch: str | None) -> list[Implementation]:
+        return [self.describe(name, device) for name in baselines.BASELINES]
+
+    def describe(self, impl: str, device: str) -> Implementation:
+        devices = (device.split(":")[0],)
+        if impl in baselines.BASELINES:
+            return Implementation(impl, "baseline", baselines.BASELINES[impl], devices)
+        source = segments.source_hash(codegen.generate(impl, self.setting))
+        words = codegen.words(impl, self.setting)
+        return Implementation(impl, "scheme", words, devices, source_hash=source)
+
+    def case(self, values: Mapping[str, Any], dtype: str, device: str, seed: int, contiguous: bool) -> Case:
+        return self.held
+
+    def inputs(self, values, dtype: str, device: str, seed: int, contiguous: bool = True) -> dict[str, Any]:
+        return inputs.make(self.setting, seed)
+
+    def reference(self, values: Mapping[str, Any]) -> Any:
+        return inputs.reference(values)["out"]
+
+    def make(self, impl: str, given: Mapping[str, Any]) -> Callable[[], Any]:
+        if impl in baselines.BASELINES:
+            return baselines.make(impl, self.setting, given, self.segments)
+        layer, arguments = segments.scheme(impl, self.setting, self.segments), inputs.arguments(given)
+        return lambda: layer(**arguments)
+
+    def cost(self, values: Mapping[str, Any], dtype: str) -> Cost:
+        return cost(range(15), self.setting.sizes(), dtype)
+
+    def complete(self, trial, candidate, record: Record) -> Record:
+        """With the scheme in words as what ran, and numbers of few digits: thousands of records are half the
+        size."""
+        if record.status == "ok":
+            record = replace(record, backend=candidate.info.idea, gbps=None)
+        return Record.from_json(_short(record.to_json()))
+
+
+def _short(value: Any, name: str = "") -> Any:
+    """JSON values with numbers of five digits, below any clock's resolution, or as _DIGITS says."""
+    if isinstance(value, dict):
+        return {k: _short(v, k) for k, v in value.items()}
+    return float(f"{value:.{_DIGITS.get(name, 5)}g}") if isinstance(value, float) else value
