@@ -155,7 +155,7 @@ def test_a_checkpoint_is_measured(measured, tmp_path):
         ({"impls": []}, "missing: impls"),
         ({"cases": [{"heads": 7}]}, "heads divides the width 768"),
         ({"cases": ["bert"]}, "an object of parameter and value"),
-        ({"cases": [{"batch": 2, "lengths": "3+999"}]}, "a length lies between 1 and seq 128, not 999"),
+        ({"cases": [{"batch": 2, "lengths": "3+999"}]}, "a length must be an integer from 1 to 128, not 999"),
         ({"dtype": "float8"}, "takes float32, float16, bfloat16, not 'float8'"),
         ({"device": "cuda:7"}, "there is no device 'cuda:7' here"),
         ({"checkpoint": "/nowhere"}, "there is no /nowhere/config.json"),

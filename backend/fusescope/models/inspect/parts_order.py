@@ -138,5 +138,5 @@ def operators(events: list[tuple[str, float, float]]) -> Iterable[Step]:
 
 def _fused(name: str, operator: bool = False) -> bool:
     """Whether it is one of the fused attentions."""
-    found = backends.told(*((set(), {name}) if operator else ({name}, set())))
+    found = backends.named(*((set(), {name}) if operator else ({name}, set())))
     return found is not None and found.endswith("attention")
