@@ -24,7 +24,7 @@ _spec = importlib.util.spec_from_file_location("on_gpu", ROOT / "scripts" / "on_
 on_gpu = importlib.util.module_from_spec(_spec)
 sys.modules["on_gpu"] = on_gpu  # where the processes that join look for it
 _spec.loader.exec_module(on_gpu)
-recordings, sharing = sys.modules["recordings"], sys.modules["sharing"]
+record_step, recordings, sharing = (sys.modules[n] for n in ("record_step", "recordings", "sharing"))
 TINY = [
     "--batch",
     "1",
@@ -113,7 +113,7 @@ def test_a_traverse_goes_on_after_what_is_recorded(tmp_path, monkeypatch):
     command = entry.words(60, 5.0)
     assert command[command.index("--after") + 1] == writer.path.name and "--deadline" in command
     assert other.before == [] and other.share == 1.0, "another setting's sitting is none of this one"
-    text = on_gpu.plan(options(tmp_path, budget_s=100.0))
+    text = record_step.plan(options(tmp_path, budget_s=100.0))
     assert "in 1 sittings" in text and "beyond the time" in text and text.count("traverse") == 2
 
 
@@ -125,7 +125,7 @@ def test_what_is_whole_is_left_out(tmp_path, monkeypatch):
     (run / "run.json").write_text(json.dumps({"status": "cancelled"}))
 
     def titles(**changes):
-        return [e.title for e in on_gpu.asked(options(tmp_path, **changes))]
+        return [e.title for e in record_step.wanted(options(tmp_path, **changes))]
 
     assert titles() == ["Adding"]
     (run / "run.json").write_text(json.dumps({"status": "done"}))
@@ -189,7 +189,7 @@ def test_a_short_traverse_is_not_cut_to_pieces(monkeypatch, tmp_path):
 def test_each_worker_has_a_gpu_and_cores_of_its_own(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     asked = options(tmp_path, gpus=2, device="cuda:0")
-    first, second = (on_gpu.Worker(i, None, asked, 0.0).environment() for i in range(2))
+    first, second = (record_step.Worker(i, None, asked, 0.0).environment() for i in range(2))
     assert (first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]) == ("0", "1")
     assert (
         first["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -197,8 +197,8 @@ def test_each_worker_has_a_gpu_and_cores_of_its_own(tmp_path, monkeypatch):
     )
     assert int(first["OMP_NUM_THREADS"]) >= 1 and first["FUSESCOPE_JOBS"] == first["OMP_NUM_THREADS"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert on_gpu.Worker(1, None, asked, 0.0).environment()["CUDA_VISIBLE_DEVICES"] == "5"
-    alone = on_gpu.Worker(0, None, options(tmp_path, device="cuda:0"), 0.0).environment()
+    assert record_step.Worker(1, None, asked, 0.0).environment()["CUDA_VISIBLE_DEVICES"] == "5"
+    alone = record_step.Worker(0, None, options(tmp_path, device="cuda:0"), 0.0).environment()
     assert alone["CUDA_VISIBLE_DEVICES"] == "3,5", "a single worker leaves the choice as it is"
 
 
@@ -215,7 +215,7 @@ def test_two_workers_record_a_traverse_and_it_comes_back_as_one(tmp_path, monkey
     )
     asked = options(tmp_path, gpus=2, budget_s=150.0, only="T,wrong")
     asked.out.mkdir()
-    text = on_gpu.record(asked)
+    text = record_step.record(asked)
     assert "-- Wrong" in text and "done" in text, text
     with tarfile.open(asked.out / "recorded.tar.gz") as archive:
         archive.extractall(profiles / "recorded", filter="data")
@@ -256,7 +256,7 @@ def test_parts_are_joined_with_the_sittings_before(tmp_path, profiles):
 
     before = run(codes[:2])
     parts = [run(codes[2:3], part=[2, 3], after=before.name), run(codes[3:], part=[3, 4], after=before.name)]
-    text = "\n".join(on_gpu.join(parts, [before], "T"))
+    text = "\n".join(record_step.merge_parts(parts, [before], "T"))
     (path,) = (p for p in profiles.glob("2*") if p != before)
     assert (
         f"what {before.name} hold: delete these" in text
