@@ -1,4 +1,4 @@
-"""Shared by all tests: runs and locks go to a folder of this test run; GPU tests skip with a reason without a GPU."""
+"""Shared by all tests: runs and locks go to a folder of this test run; without a GPU, GPU tests skip."""
 
 from __future__ import annotations
 
