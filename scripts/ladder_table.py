@@ -1,7 +1,7 @@
-"""Writes the tables of cuda/*/README.md from recorded runs.
+"""Writes the tables of cuda/*/README.md and NOTES.md from recorded runs.
 
     python3 scripts/ladder_table.py            rewrites each table between its marks
-    python3 scripts/ladder_table.py --check    names the READMEs that differ from the runs; exit code 1
+    python3 scripts/ladder_table.py --check    names the files that differ from the runs; exit code 1
 
 A table stands between two comments, of which the first says what it holds:
 
@@ -36,16 +36,16 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     stale = []
-    for readme in sorted(ROOT.glob("cuda/*/README.md")):
-        text = readme.read_text()
+    for file in sorted(ROOT.glob("cuda/*/*.md")):
+        text = file.read_text()
         try:
             new = TABLE.sub(lambda m: f"{m[1]}{section(m[2])}\n{m[3]}", text)
         except (ValueError, KeyError) as error:
-            sys.exit(f"{readme.relative_to(ROOT)}: {error}")
+            sys.exit(f"{file.relative_to(ROOT)}: {error}")
         if new != text:
-            stale.append(str(readme.relative_to(ROOT)))
+            stale.append(str(file.relative_to(ROOT)))
             if not arguments:
-                readme.write_text(new)
+                file.write_text(new)
     if arguments and stale:
         print(
             f"not what the recorded runs say: {', '.join(stale)}; run scripts/ladder_table.py",
@@ -83,7 +83,7 @@ def ladder(records: list, options: dict[str, str], ceilings: dict) -> list[str]:
     cases, rows = {}, {}
     for r in records:
         if impls is None or r.impl in impls:
-            column = " × ".join(str(r.case[key]) for key in options["columns"].split(","))
+            column = " × ".join(named(r.case[key]) for key in options["columns"].split(","))
             cases[column] = None
             rows.setdefault(r.impl, {})[column] = cell(r, options.get("share"), ceilings)
     return table("µs" + (" (% of ceiling)" if "share" in options else ""), cases, rows)
@@ -110,6 +110,12 @@ def table(corner: str, columns, rows: dict[str, dict[str, str]]) -> list[str]:
     return head + [
         f"| {name} | {' | '.join(row.get(c, '') for c in columns)} |" for name, row in rows.items()
     ]
+
+
+def named(value) -> str:
+    """A value of a case as a heading; of a mask from a file the file's name."""
+    text = str(value)
+    return Path(text).stem if text.startswith("file:") else text
 
 
 def cell(r, share: str | None, ceilings: dict) -> str:
