@@ -43,7 +43,7 @@ def usual_arch(variant) -> str:
 @cache
 def compiled(archs: tuple[str, ...], usual: bool) -> dict:
     """{(family, kernel, arch): first error or None}, all of them in one parallel build."""
-    items = [i for i in plan.of_units(CHAIN, ("cuda",), archs) if i.name]
+    items = [i for i in plan.objects(CHAIN, ("cuda",), archs) if i.name]
     if usual:
         chosen = {(v.family, v.name): usual_arch(v) for v in KERNELS}
         items = [i for i in items if chosen[i.family, i.name] == i.arch]
@@ -72,7 +72,8 @@ def check_machine_code(variant, arch: str) -> None:
         )
         # What starts behind it relies on this one's having waited for all before it (common/dependent.cuh).
         assert "PREEXIT" not in body or "ACQBULK" in body, (
-            f"{name(variant)} for {arch} lets the next kernel start and waits for none before it: {body.splitlines()[0]}"
+            f"{name(variant)} for {arch} lets the next kernel start and waits for none before it: "
+            + body.splitlines()[0]
         )
     for mnemonic in variant.expects:
         used = any(re.search(rf"\b{re.escape(mnemonic)}\b", body) for body in functions)
@@ -88,7 +89,8 @@ def test_compiles_without_spills(variant):
     assert figures and all(r.registers > 0 for r in figures)
     spilled = {r.name: r.spills for r in figures if r.spills}
     assert not spilled or spills_documented(variant), (
-        f"{name(variant)} spills on {arch}, and its family's README has no line '- spills of `{variant.path.stem}`: why': {spilled}"
+        f"{name(variant)} spills on {arch}, and its family's README has no line "
+        f"'- spills of `{variant.path.stem}`: why': {spilled}"
     )
 
 
@@ -109,8 +111,10 @@ def test_every_claim_holds(arch, variant):
 def test_a_kernel_compiled_into_a_trap_is_caught(project):
     """The check itself: a kernel whose body exists from sm_80 on only, and which claims more."""
     (project.add / "v3_trap.cu").write_text(
-        '// Uses what sm_75 lacks.\n// archs: sm_75 sm_80\n// expects: HMMA\n#include "../common/launch.cuh"\n#include "add.cuh"\n'
-        "__global__ void trap(float* out) {\n#if __CUDA_ARCH__ >= 800\n  *out = 1;\n#else\n  __trap();\n#endif\n}\n"
+        "// Uses what sm_75 lacks.\n// archs: sm_75 sm_80\n// expects: HMMA\n"
+        '#include "../common/launch.cuh"\n#include "add.cuh"\n'
+        "__global__ void trap(float* out) {\n"
+        "#if __CUDA_ARCH__ >= 800\n  *out = 1;\n#else\n  __trap();\n#endif\n}\n"
         "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n"
         "  trap<<<1, 1, 0, (cudaStream_t)stream>>>((float*)args->out);\n  return launch_error();\n}\n"
     )

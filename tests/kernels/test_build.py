@@ -10,7 +10,7 @@ import pytest
 from fusescope.core import toolchain
 from fusescope.core.errors import BuildError
 from fusescope.core.sources import families
-from fusescope.kernels import plan, report
+from fusescope.kernels import figures, plan, report
 from fusescope.kernels.build import build
 
 
@@ -42,9 +42,9 @@ def test_an_edit_is_rebuilt_whatever_its_time_stamp_and_reverting_it_finds_the_o
 
 def test_a_header_counts_as_source(project):
     chain = toolchain.detect()
-    before = {i.title: i.key for i in plan.objects(chain, "cpu")}
+    before = {i.title: i.key for i in plan.objects(chain, ("cpu",))}
     project.edit(project.cuda / "common" / "interface.h", "FS_BFLOAT16 = 2", "FS_BFLOAT16 = 2 ")
-    after = {i.title: i.key for i in plan.objects(chain, "cpu")}
+    after = {i.title: i.key for i in plan.objects(chain, ("cpu",))}
     assert before.keys() == after.keys() and all(before[k] != after[k] for k in before)
 
 
@@ -52,13 +52,13 @@ def test_flags_compiler_torch_cpu_and_architecture_count(project):
     import dataclasses
 
     chain = toolchain.detect()
-    keys = lambda c, unit="cpu", archs=(): {i.key for i in plan.objects(c, unit, archs)}  # noqa: E731
+    keys = lambda c, unit="cpu", archs=(): {i.key for i in plan.objects(c, (unit,), archs)}  # noqa: E731
     compiler = dataclasses.replace(chain, gxx=toolchain.Tool("/usr/bin/g++", "99.1"))
     assert not keys(chain) & keys(compiler)
     other_torch = dataclasses.replace(chain, torch_version="2.99")
     assert len(keys(chain) & keys(other_torch)) == 1  # the kernel knows no torch
     assert other_torch.key != chain.key != dataclasses.replace(chain, cpu="another CPU").key
-    both = plan.objects(chain, "cuda", ("sm_80", "sm_90a"))
+    both = plan.objects(chain, ("cuda",), ("sm_80", "sm_90a"))
     assert len({i.key for i in both}) == len(both) == 1 + 2 * len(families()["add"].variants[:-1])
 
 
@@ -80,7 +80,10 @@ def test_a_broken_kernel_is_reported_and_the_others_are_built(project):
         "error": wrong.error,
         "archs": {"cpu": "failed"},
     }
-    code = "from fusescope import kernels; import torch; a = torch.ones(3); print(kernels.call('add', a, a, impl='IMPL'))"
+    code = (
+        "from fusescope import kernels; import torch; a = torch.ones(3)\n"
+        "print(kernels.call('add', a, a, impl='IMPL'))"
+    )
     assert "tensor([2., 2., 2.])" in project.python(code.replace("IMPL", "cpu")).stdout
     asked = project.python(code.replace("IMPL", "cpu_wrong"))
     assert "BuildError: add/cpu_wrong failed to build" in asked.stderr and "nonsense" in asked.stderr
@@ -101,7 +104,8 @@ def test_a_function_declared_and_defined_nowhere_is_named_with_the_file_that_dec
     )
     (project.add / "cpu_calls.cpp").write_text(
         '// Calls what nobody wrote.\n#include "../common/cpu.h"\n#include "add.cuh"\n'
-        "FUSESCOPE_KERNEL(const AddArgs* args, void*) {\n  return promised(1.f, 2) > 0 ? nullptr : nullptr;\n}\n"
+        "FUSESCOPE_KERNEL(const AddArgs* args, void*) {\n"
+        "  return promised(1.f, 2) > 0 ? nullptr : nullptr;\n}\n"
     )
     result = cpu(project)
     error = status(result, "add", "cpu_calls").error
@@ -117,7 +121,8 @@ def test_two_kernels_may_use_the_same_names(project):
         '// Adds a constant instead.\n// sweep: K=1,2\n#include "../common/cpu.h"\n#include "add.cuh"\n'
         "template <typename T> T constant() { return T(K); }\nint counter = K;\n"
         "FUSESCOPE_KERNEL(const AddArgs* args, void*) {\n"
-        "  for (int64_t i = 0; i < args->n; ++i) ((float*)args->out)[i] = constant<float>() + counter;\n  return nullptr;\n}\n"
+        "  for (int64_t i = 0; i < args->n; ++i) ((float*)args->out)[i] = constant<float>() + counter;\n"
+        "  return nullptr;\n}\n"
     )
     assert cpu(project).ok
     code = (
@@ -138,7 +143,8 @@ def test_two_bindings_may_use_the_same_names(project):
     result = cpu(project)
     assert result.ok and "cpu" in result.libraries, project.text
     done = project.python(
-        "from fusescope import kernels; import torch; kernels.load('cpu'); print(torch.ops.fusescope.more.default._schema)"
+        "from fusescope import kernels; import torch; kernels.load('cpu')\n"
+        "print(torch.ops.fusescope.more.default._schema)"
     )
     assert "fusescope::more(Tensor a" in done.stdout, done.stderr
 
@@ -156,7 +162,7 @@ def test_the_cache_keeps_the_current_objects_and_drops_old_ones(project, monkeyp
     monkeypatch.setenv("FUSESCOPE_BUILD_GB", "0.000001")
     cpu(project)
     kept = {p.name for p in folder.glob("*.o")}
-    assert kept == {i.file for i in plan.objects(toolchain.detect(), "cpu")}
+    assert kept == {i.file for i in plan.objects(toolchain.detect(), ("cpu",))}
     assert cpu(project).reused
     monkeypatch.setenv("FUSESCOPE_BUILD_GB", "a lot")
     with pytest.raises(ValueError, match=r"FUSESCOPE_BUILD_GB is a number of gigabytes, not 'a lot'"):
@@ -205,6 +211,20 @@ ptxas info    : Function properties for second
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 16 registers, 380 bytes cmem[0]
 """
-    first, second = report.parse_ptxas(text)
-    assert first == report.KernelResources("first", 168, 49152, 32, 16, 2)
-    assert second == report.KernelResources("second", 16, 0, 0, 0, 0)
+    first, second = figures.parse_ptxas(text)
+    assert first == figures.KernelResources("first", 168, 49152, 32, 16, 2)
+    assert second == figures.KernelResources("second", 16, 0, 0, 0, 0)
+
+
+def test_one_family_alone_is_built(project):
+    import shutil
+
+    shutil.copytree(project.add, project.cuda / "more")
+    result = cpu(project, families=("add",))
+    assert result.ok and result.compiled == 0 and {v.family for v in result.variants} == {"add"}
+    assert report.state()["more"]["cpu"]["status"] == "not built"  # and what add was is not forgotten
+    project.edit(project.cuda / "more" / "cpu.cpp", "return nullptr;", "return nonsense;")
+    assert not cpu(project, families=("more",)).ok
+    assert {v.family for v in report.saved(toolchain.detect()).variants} == {"add", "more"}
+    with pytest.raises(ValueError, match="no kernel family addd; known: add, more"):
+        cpu(project, families=("addd",))

@@ -19,7 +19,10 @@ from fusescope.core.errors import BuildError
 from fusescope.kernels import report
 from fusescope.kernels.build import build
 
-EXAMINE = "import json, dataclasses; from fusescope.core.doctor import examine; print(json.dumps([dataclasses.asdict(f) for f in examine()]))"
+EXAMINE = (
+    "import json, dataclasses; from fusescope.core.doctor import examine\n"
+    "print(json.dumps([dataclasses.asdict(f) for f in examine()]))"
+)
 needs_nvcc = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 
 FAKE_NVML = """
@@ -113,9 +116,12 @@ def test_no_ninja_and_no_packages(project):
     for tool in ("g++", "gcc", "ld", "objcopy", "nm", "c++filt"):
         (project.bin / tool).symlink_to(shutil.which(tool))
     environment = project.environment(PATH=str(project.bin), PYTHONNOUSERSITE="1")
-    run = lambda code: subprocess.run(
-        [python, "-S", "-c", code], env=environment, capture_output=True, text=True, timeout=60
-    )
+
+    def run(code: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [python, "-S", "-c", code], env=environment, capture_output=True, text=True, timeout=60
+        )
+
     findings = {f["check"]: f for f in json.loads(run(EXAMINE).stdout)}
     assert findings["ninja"]["status"] == "fail" and findings["ninja"]["fix"].endswith("-m pip install ninja")
     assert findings["packages"]["status"] == "warn" and "streamlit" in findings["packages"]["says"]
@@ -188,7 +194,10 @@ def test_a_torch_that_is_too_old_and_one_without_cuda(project):
 def test_a_host_compiler_too_new_for_nvcc(project, monkeypatch):
     newest = toolchain.detect().max_gcc
     real = shutil.which("g++")
-    too_new = f'case "$1" in --version) echo "g++ (Future) {newest + 1}.1.0"; exit;; esac\nexec {real} -U__GNUC__ -D__GNUC__={newest + 1} "$@"'
+    too_new = (
+        f'case "$1" in --version) echo "g++ (Future) {newest + 1}.1.0"; exit;; esac\n'
+        f'exec {real} -U__GNUC__ -D__GNUC__={newest + 1} "$@"'
+    )
     monkeypatch.setenv("CXX", str(project.program("g++", too_new)))
     found = finding("g++")
     assert (
@@ -313,7 +322,8 @@ def test_undefined_function_on_the_device(project):
     (project.add / "v3_calls.cu").write_text(
         '// Calls what nobody wrote.\n#include "../common/launch.cuh"\n#include "add.cuh"\n'
         "__global__ void calls(float* out) { *out = promised(*out); }\n"
-        "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n  calls<<<1, 1>>>((float*)args->out);\n  return launch_error();\n}\n"
+        "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n"
+        "  calls<<<1, 1>>>((float*)args->out);\n  return launch_error();\n}\n"
     )
     result = build(archs=["sm_80"], units=("cuda",), log=project.log)
     (failed,) = result.failed

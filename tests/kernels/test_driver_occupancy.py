@@ -32,7 +32,7 @@ def cuda_objects(arch: str) -> list:
     chain = toolchain.detect()
     if chain.nvcc is None:
         pytest.skip("no nvcc on this machine")
-    return [o for o in plan.objects(chain, "cuda", (arch,)) if o.name is not None]
+    return [o for o in plan.objects(chain, ("cuda",), (arch,)) if o.name is not None]
 
 
 class Driver:
@@ -117,7 +117,8 @@ def test_blocks_on_an_sm_are_those_of_the_driver(tmp_path):
                         compared += 1
                         if ours != theirs:
                             wrong.append(
-                                f"{item.title} {name}: block {block}, {registers} registers, {static} + {dynamic} bytes: {ours}, driver {theirs}"
+                                f"{item.title} {name}: block {block}, {registers} registers, "
+                                f"{static} + {dynamic} bytes: {ours}, driver {theirs}"
                             )
     assert compared > 500 and not wrong, f"{len(wrong)} of {compared} differ:\n" + "\n".join(wrong[:20])
 

@@ -62,7 +62,8 @@ def three(monkeypatch):
 def test_the_cpu_is_described_fully_and_without_torch():
     code = (
         "import json, sys; from fusescope.core import environment; facts = environment.collect()\n"
-        "print(json.dumps([facts, environment.devices(), environment.gpus(), [m for m in ('torch', 'numpy') if m in sys.modules]]))"
+        "heavy = [m for m in ('torch', 'numpy') if m in sys.modules]\n"
+        "print(json.dumps([facts, environment.devices(), environment.gpus(), heavy]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     facts, devices, gpus, imported = json.loads(done.stdout)

@@ -50,7 +50,7 @@ def test_a_kernel_that_does_not_compile_gives_the_compilers_error(project):
 def test_missing_tools_name_what_to_install(project, monkeypatch):
     monkeypatch.setattr(inspect, "find_cuda_tool", lambda chain, name: None)
     with pytest.raises(
-        BuildError, match=r"cuobjdump and nvdisasm missing.*pip install nvidia-cuda-cuobjdump"
+        BuildError, match=r"cuobjdump and nvdisasm missing.*pip install '?nvidia-cuda-cuobjdump"
     ):
         inspect.sass("add", "v1_one_element", "sm_80")
     monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")

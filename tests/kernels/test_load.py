@@ -19,7 +19,8 @@ def run(project, code: str, **environment: str) -> str:
 def test_importing_and_reading_reports_needs_no_torch(project):
     code = (
         "import sys\nfrom fusescope import kernels\nfrom fusescope.kernels import build, report, inspect\n"
-        "kernels.register_fakes({}); report.state(); report.latest()\nprint([m for m in ('torch', 'numpy', 'pandas') if m in sys.modules])"
+        "kernels.register_fakes({}); report.state(); report.latest()\n"
+        "print([m for m in ('torch', 'numpy', 'pandas') if m in sys.modules])"
     )
     done = project.python(code)
     assert done.stdout == "[]\n", done.stderr
@@ -137,7 +138,8 @@ def test_fake_kernels_make_the_operator_traceable(project):
         print(type(out).__name__, tuple(out.shape), out.dtype)
         b = torch.ones(7)
         for impl in ("cpu", "auto"):
-            compiled = torch.compile(lambda x, impl=impl: kernels.call("add", x, x, impl=impl) * 2, backend="eager", fullgraph=True)
+            twice = lambda x, impl=impl: kernels.call("add", x, x, impl=impl) * 2
+            compiled = torch.compile(twice, backend="eager", fullgraph=True)
             print(compiled(b).sum().item())
         """,
     )
@@ -155,7 +157,8 @@ def test_the_cuda_library_is_built_for_this_gpu_and_runs(project):
         for impl in (*names, "auto"):
             assert torch.equal(kernels.call("add", a, b, impl=impl), a + b), impl
         from fusescope.kernels import report
-        print(kernels.choose("add", "cuda") == names[-1], all(report.state()["add"][n]["status"] == "built" for n in names))
+        built = all(report.state()["add"][n]["status"] == "built" for n in names)
+        print(kernels.choose("add", "cuda") == names[-1], built)
         """,
     )
     assert out == "True True\n"

@@ -59,7 +59,8 @@ def _unit(unit: int, ts: int, layers: int, totals: dict) -> tuple[list[str], int
         row["events"] += 1
         row["total_ns"] += length
         rows.append(
-            f'  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": {pid}, "tid": {tid},\n    "ts": {_us(start)}, '
+            f'  {{\n    "ph": "X", "cat": "{cat}", "name": "{name}", "pid": {pid}, "tid": {tid},\n    '
+            f'"ts": {_us(start)}, '
             f'"dur": {_us(length)},\n    "args": {{\n      {args}\n    }}\n  }}'
         )
 
@@ -85,9 +86,12 @@ def _unit(unit: int, ts: int, layers: int, totals: dict) -> tuple[list[str], int
         link = f'"External id": {first + 3}, "cbid": 211, "correlation": {call}'
         x("cuda_runtime", "cudaLaunchKernel", launch, 4_321, link)
         kernel = (
-            f'"External id": {first + 3}, "queued": 0, "device": 0, "context": 1,\n      "stream": 7, "correlation": {call},\n      '
-            f'"registers per thread": {32 + 8 * (unit % 12)},\n      "shared memory": {1024 * (unit % 60)},\n      '
-            f'"blocks per SM": 7.757576,\n      "warps per SM": 31.030304,\n      "grid": [{132 + unit % 900}, 1, 1],\n      '
+            f'"External id": {first + 3}, "queued": 0, "device": 0, "context": 1,\n      '
+            f'"stream": 7, "correlation": {call},\n      '
+            f'"registers per thread": {32 + 8 * (unit % 12)},\n      '
+            f'"shared memory": {1024 * (unit % 60)},\n      '
+            f'"blocks per SM": 7.757576,\n      "warps per SM": 31.030304,\n      '
+            f'"grid": [{132 + unit % 900}, 1, 1],\n      '
             f'"block": [128, 1, 1],\n      "est. achieved occupancy %": 0'
         )
         x("kernel", _KERNELS[(unit + n) % len(_KERNELS)], launch + 9_000, dur, kernel, "0", "7")
@@ -97,10 +101,15 @@ def _unit(unit: int, ts: int, layers: int, totals: dict) -> tuple[list[str], int
             f'  {{\n    "ph": "f", {flow}, "pid": 0, "tid": 7, "ts": {_us(launch + 9_000)}, "bp": "e"\n  }}'
         )
     x("cpu_op", "aten::empty", at + 40_000, 1_500, f'"External id": {first + 4}, "Ev Idx": {unit}')
-    memory = f'"Total Reserved": 2097152, "Total Allocated": {4096 * (unit % 100)}, "Bytes": 4096, "Addr": {140000000 + unit}'
+    memory = (
+        f'"Total Reserved": 2097152, "Total Allocated": {4096 * (unit % 100)}, "Bytes": 4096, '
+        f'"Addr": {140000000 + unit}'
+    )
     rows.append(
-        f'  {{\n    "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 4242, "tid": 4242,\n    '
-        f'"ts": {_us(at + 41_000)},\n    "args": {{\n      {memory}, "Device Type": 1, "Device Id": 0\n    }}\n  }}'
+        f'  {{\n    "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", '
+        f'"pid": 4242, "tid": 4242,\n    '
+        f'"ts": {_us(at + 41_000)},\n    "args": {{\n      {memory}, '
+        f'"Device Type": 1, "Device Id": 0\n    }}\n  }}'
     )
     return rows, ts + 61_000 + unit % 7
 

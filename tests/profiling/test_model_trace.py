@@ -94,9 +94,7 @@ def test_parts_of_the_fused_encoder_are_named_by_layer():
     from fusescope.jobs.profiled import eager_form
 
     names = eager_form.learn(_parts, "F")
-    layer = [
-        ["F.encoder.layer.%d.%s" % (i, p) for p in ("qkv", "attention", "output", "norm")] for i in range(2)
-    ]
+    layer = [[f"F.encoder.layer.{i}.{p}" for p in ("qkv", "attention", "output", "norm")] for i in range(2)]
     assert names == ["F.embedding", *layer[0], *layer[1]]
     vit = eager_form.learn(
         lambda record, mark: (record("layers.3.layernorm_before", None), mark("norm")), "F"

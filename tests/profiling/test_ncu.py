@@ -10,8 +10,14 @@ from fusescope.profiling.nsight import ncu, ncu_table
 
 REAL = DATA / "nsight"
 needs_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real reports at {REAL}")
-LONG = '"ID","Process ID","Kernel Name","Block Size","Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"\n'
-WIDE = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",'
+LONG = (
+    '"ID","Process ID","Kernel Name","Block Size","Grid Size","Device","CC",'
+    '"Section Name","Metric Name","Metric Unit","Metric Value"\n'
+)
+WIDE = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream",'
+    '"Block Size","Grid Size","Device","CC",'
+)
 
 
 def load(path, out):
@@ -20,7 +26,8 @@ def load(path, out):
 
 
 def long(section, metric, unit, value, launch=0) -> str:
-    return f'"{launch}","9","k<1>(int)","(128, 1, 1)","(1,000, 1, 1)","0","9.0","{section}","{metric}","{unit}","{value}"\n'
+    shape = '"(128, 1, 1)","(1,000, 1, 1)"'
+    return f'"{launch}","9","k<1>(int)",{shape},"0","9.0","{section}","{metric}","{unit}","{value}"\n'
 
 
 @needs_data
@@ -120,9 +127,13 @@ def test_without_a_details_page_the_metrics_stay(tmp_path):
 
 
 def test_the_summary_form(tmp_path):
-    text = '"Process ID","Process Name","Host Name","Kernel Name","Device","CC","Invocations","Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
+    text = (
+        '"Process ID","Process Name","Host Name","Kernel Name","Device","CC","Invocations",'
+        '"Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'
+    )
     for kernel, calls, value in (("a(int)", "1,200", "10"), ("b(int)", "3", "20")):
-        text += f'"9","python","host","{kernel}","0","9.0","{calls}","GPU Speed Of Light Throughput","Duration","us","1","99","{value}"\n'
+        text += f'"9","python","host","{kernel}","0","9.0","{calls}",'
+        text += f'"GPU Speed Of Light Throughput","Duration","us","1","99","{value}"\n'
     (tmp_path / "a.csv").write_text(text)
     summary, rows = load(tmp_path / "a.csv", tmp_path / "out")
     assert summary["form"] == "summary"
@@ -147,7 +158,10 @@ def test_stall_reasons_of_the_raw_page(tmp_path):
     ]
 
 
-FORBIDDEN = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
+FORBIDDEN = (
+    "==ERROR== ERR_NVGPUCTRPERM - "
+    "The user does not have permission to access NVIDIA GPU Performance Counters\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,10 @@ def export(path, *, version="3.20.2", rows=(), more=()):
     return path
 
 
-KERNEL = "start, end, deviceId, streamId, correlationId, globalPid, shortName, registersPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory"
+KERNEL = (
+    "start, end, deviceId, streamId, correlationId, globalPid, shortName, registersPerThread, "
+    "gridX, gridY, gridZ, blockX, blockY, blockZ, staticSharedMemory, dynamicSharedMemory"
+)
 ONE_KERNEL = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     KERNEL,
@@ -75,7 +78,8 @@ def test_a_real_export_has_the_totals_of_sql(tmp_path):
             f"SELECT COUNT(*), SUM(end - start) FROM {table}"
         ).fetchone()
     by_name = con.execute(
-        "SELECT s.value, COUNT(*), SUM(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds s ON s.id = demangledName GROUP BY s.value"
+        "SELECT s.value, COUNT(*), SUM(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL "
+        "JOIN StringIds s ON s.id = demangledName GROUP BY s.value"
     ).fetchall()
     assert {(r["name"], r["calls"], r["total_ns"]) for r in rows["kernel_summary"]} == set(by_name)
     linked = con.execute(

@@ -224,7 +224,7 @@ def test_profile_with_torch_and_memory(home, call):
         (("--tool", "ncu", "--metrics", "everything"), "metrics is one of light"),
         (("--tool", "perf"), "invalid choice"),
         (("--impl", "nothing"), "nothing"),
-        (("--active", "0"), "active is a whole number"),
+        (("--active", "0"), "active must be an integer"),
     ],
 )
 def test_profile_refuses_in_one_sentence(words, says, home, call):

@@ -16,7 +16,7 @@ from fusescope.core import toolchain
 from fusescope.core.doctor import diagnose, examine
 from fusescope.core.errors import BuildError
 from fusescope.core.toolchain import Toolchain, known_archs
-from fusescope.kernels import cache, ninja, plan, report
+from fusescope.kernels import cache, figures, ninja, plan, report
 from fusescope.kernels.link import link
 from fusescope.kernels.lock import builder
 from fusescope.kernels.report import BuildReport
@@ -32,17 +32,21 @@ def build(
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
     units: tuple[str, ...] = ("cpu", "cuda"),
+    families: tuple[str, ...] | None = None,
 ) -> BuildReport:
     """Build the CPU library and, for the given architectures (default: those of the GPUs present), the CUDA
-    one.
+    one; of all families, or of the named ones alone.
 
-    A source that does not compile or link is left out and reported as failed; the others are built. One
-    builder at a time: a second one waits and reuses. Raises ValueError for an architecture nvcc does not
-    know, BuildError (with causes) where a tool is missing or nothing can be linked, Cancelled when
-    cancelled() says so. clean: forget everything built with this toolchain.
+    A library of some families tells whether they compile and link. What a process loads holds all, and takes
+    over the objects that are there. A source that does not compile or link is left out and reported as
+    failed; the others are built. One builder at a time: a second one waits and reuses. clean: forget
+    everything built with this toolchain. Raises ValueError for an architecture nvcc does not know and for an
+    unknown family, BuildError (with causes) where a tool is missing or nothing can be linked, Cancelled when
+    cancelled() says so.
     """
     chain = toolchain.detect()
     archs = _architectures(chain, archs, log) if "cuda" in units else ()
+    families = None if families is None else tuple(families)
     _require(chain, archs)
     folder = report.folder_of(chain)
     start = time.monotonic()
@@ -51,12 +55,12 @@ def build(
             if clean:
                 cache.empty(folder)
             cache.sweep(folder)
-            items, compiled = _compile(chain, folder, units, archs, log, cancelled, progress)
+            items, compiled = _compile(chain, folder, units, archs, families, log, cancelled, progress)
             linked = _link(chain, folder, units, items, log)
             result = _report(chain, archs, units, items, time.monotonic() - start, compiled, linked)
-            saved = _with_other_units(chain, result, units)
+            saved = _with_earlier(chain, result, units, families)
             report.save(chain, saved)
-            cache.prune(folder, keep=plan.of_units(chain, ("cpu", "cuda"), saved.archs) + items, log=log)
+            cache.prune(folder, keep=plan.objects(chain, ("cpu", "cuda"), saved.archs) + items, log=log)
     except OSError as error:
         if error.errno not in _DISK:
             raise
@@ -82,9 +86,7 @@ def compile_objects(
         missing = [i for i in items if not (folder / i.file).is_file()]
         if missing:
             ninja.compile_missing(chain, folder, missing, log, cancelled, progress)
-            report.write_figures(
-                folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder)
-            )
+            figures.write(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
             if torn := _drop_torn(chain, folder, missing):
                 raise BuildError(f"edited while they were compiled: {_titles(torn)}; build again")
     return {i.file: report.status_of(folder, i)[1] for i in items}
@@ -94,7 +96,7 @@ def _drop_torn(chain: Toolchain, folder: Path, compiled: list[plan.Object]) -> l
     """Throw away the objects whose source no longer is what their name says: the compiler may have read it
     half new."""
     archs = tuple(sorted({i.arch for i in compiled if i.arch}))
-    now = {i.file for unit in {i.unit for i in compiled} for i in plan.objects(chain, unit, archs)}
+    now = {i.file for i in plan.objects(chain, tuple({i.unit for i in compiled}), archs)}
     torn = [i for i in compiled if i.file not in now]
     for item in torn:
         for suffix in (".o", ".log", ".json", ".failed"):
@@ -154,7 +156,9 @@ def _error(message: str, checks: tuple[str, ...]) -> BuildError:
     return BuildError(message + (f"; fix: {fixes}" if fixes else ""), causes)
 
 
-def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> tuple[list[plan.Object], int]:
+def _compile(
+    chain, folder: Path, units, archs, families, log, cancelled, progress
+) -> tuple[list[plan.Object], int]:
     """Compile until every object of the current sources exists or has failed; returns them and how many were
     compiled.
 
@@ -163,16 +167,14 @@ def _compile(chain, folder: Path, units, archs, log, cancelled, progress) -> tup
     """
     compiled = 0
     for _ in range(3):
-        items = plan.of_units(chain, units, archs)
+        items = plan.objects(chain, units, archs, families)
         missing = [i for i in items if not (folder / i.file).is_file()]
         if not missing:
             return items, compiled
         log(f"compiling {len(missing)} of {len(items)} objects into {folder.name}")
         progress(0, len(missing), "compiling")
         ninja.compile_missing(chain, folder, _longest_first(chain, missing), log, cancelled, progress)
-        report.write_figures(
-            folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder)
-        )
+        figures.write(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
         compiled += len(missing)
         torn = _drop_torn(chain, folder, missing)
         if not torn:
@@ -234,17 +236,25 @@ def _report(chain, archs, units, items, seconds: float, compiled: int, linked: i
     )
 
 
-def _with_other_units(chain, result: BuildReport, units) -> BuildReport:
-    """What is kept as the last build: one for the CPU alone does not forget for which GPUs was built before,
-    and what."""
+def _with_earlier(chain, result: BuildReport, units, families) -> BuildReport:
+    """What is kept as the last build: one of the CPU alone, or of some families, does not forget what else
+    was built before, and for which GPUs."""
     earlier = report.saved(chain)
-    if earlier is None or ("cuda" in units and "cpu" in units):
+    if earlier is None or ("cuda" in units and "cpu" in units and families is None):
         return result
-    variants = result.variants + tuple(v for v in earlier.variants if v.device not in units)
-    archs = result.archs if "cuda" in units else earlier.archs
-    ok = result.ok and all(v.status == "built" for v in variants)
+    built = {(v.family, v.device) for v in result.variants}
+    variants = result.variants + tuple(
+        v
+        for v in earlier.variants
+        if v.device not in units or (families is not None and (v.family, v.device) not in built)
+    )
+    libraries = earlier.libraries | (result.libraries if families is None else {})
     return dataclasses.replace(
-        result, ok=ok, variants=variants, archs=archs, libraries=earlier.libraries | result.libraries
+        result,
+        ok=result.ok and all(v.status == "built" for v in variants),
+        variants=variants,
+        archs=result.archs if "cuda" in units and families is None else earlier.archs,
+        libraries=libraries,
     )
 
 

@@ -15,7 +15,7 @@ from fusescope.core.errors import BuildError
 from fusescope.core.sources import families
 from fusescope.core.symbols import demangle_text
 from fusescope.core.toolchain import Toolchain, find_cuda_tool
-from fusescope.kernels import plan, report
+from fusescope.kernels import figures, plan, report
 from fusescope.kernels.build import compile_objects
 from fusescope.kernels.plan import Object
 
@@ -86,7 +86,7 @@ def _find(family: str, impl: str, arch: str) -> tuple[Toolchain, Object]:
     if arch not in (known := toolchain.known_archs(chain)):
         raise ValueError(f"nvcc {chain.nvcc.version} does not know {arch}; it knows {', '.join(known)}")
     return chain, next(
-        i for i in plan.objects(chain, "cuda", (arch,)) if (i.family, i.name) == (family, impl)
+        i for i in plan.objects(chain, ("cuda",), (arch,)) if (i.family, i.name) == (family, impl)
     )
 
 
@@ -119,5 +119,5 @@ def _run(command: list[str], extra: dict[str, str] | None = None) -> str:
     )
     if done.returncode != 0:
         output = done.stdout + done.stderr
-        raise BuildError(f"{Path(command[0]).name} failed: {report.first_error(output)}", log=output)
+        raise BuildError(f"{Path(command[0]).name} failed: {figures.first_error(output)}", log=output)
     return done.stdout

@@ -135,7 +135,7 @@ def _archs_by_torch() -> tuple[str, ...]:
 
 def _check_unchanged(unit: str) -> None:
     archs, keys = _loaded[unit]
-    now = plan.of_units(toolchain.detect(), (unit,), archs)
+    now = plan.objects(toolchain.detect(), (unit,), archs)
     changed = sorted({i.title for i in now if i.key not in keys}) or (
         ["a kernel was removed"] if len(now) < len(keys) else []
     )

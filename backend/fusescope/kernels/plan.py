@@ -85,32 +85,27 @@ def entry(variant: Variant, arch: str) -> str:
     return f"{variant.symbol}__{arch}"
 
 
-def objects(chain: Toolchain, unit: str, archs: tuple[str, ...] = ()) -> list[Object]:
-    """The objects of a unit, in a fixed order. "cuda" for the given architectures."""
-    return _objects(chain, unit, archs, families(), {})
-
-
-def _objects(chain, unit, archs, known, hashes) -> list[Object]:
-    found = []
-    for family in known.values():
-        found.append(_binding(chain, unit, family, hashes))
-        for v in family.variants:
-            if v.device == "cpu" == unit:
-                found.append(_cpu(chain, v, hashes))
-            elif v.device == "cuda" == unit:
-                found += [_cuda(chain, v, arch, hashes) for arch in archs if claims(v, arch)]
+def objects(
+    chain: Toolchain,
+    units: tuple[str, ...],
+    archs: tuple[str, ...] = (),
+    only: tuple[str, ...] | None = None,
+) -> list[Object]:
+    """The objects of some units ("cpu", "cuda") in a fixed order, of all families or of those named in
+    ``only``. "cuda" is for the given architectures, and has none without one. ValueError for a family that
+    does not exist."""
+    known, hashes, found = families(), {}, []
+    if unknown := set(only or ()) - set(known):
+        raise ValueError(f"there is no kernel family {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+    for unit in units if archs else [u for u in units if u != "cuda"]:
+        for family in (f for name, f in known.items() if only is None or name in only):
+            found.append(_binding(chain, unit, family, hashes))
+            for v in (v for v in family.variants if v.device == unit):
+                if unit == "cpu":
+                    found.append(_cpu(chain, v, hashes))
+                else:
+                    found += [_cuda(chain, v, arch, hashes) for arch in archs if claims(v, arch)]
     return found
-
-
-def of_units(chain: Toolchain, units: tuple[str, ...], archs: tuple[str, ...]) -> list[Object]:
-    """The objects of several units; "cuda" has none without an architecture."""
-    known, hashes = families(), {}
-    return [
-        item
-        for unit in units
-        if unit == "cpu" or archs
-        for item in _objects(chain, unit, archs, known, hashes)
-    ]
 
 
 def _binding(chain, unit, family, hashes) -> Object:

@@ -3,10 +3,8 @@ compiler's figures."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,25 +12,11 @@ from pathlib import Path
 from fusescope.core import paths, toolchain
 from fusescope.core.archs import normal
 from fusescope.core.sources import families
-from fusescope.core.symbols import demangle
 from fusescope.core.toolchain import Toolchain
-from fusescope.kernels import plan
+from fusescope.kernels import figures, plan
+from fusescope.kernels.figures import KernelResources
 from fusescope.kernels.link import library_name
 from fusescope.kernels.plan import Object
-
-
-@dataclass(frozen=True)
-class KernelResources:
-    """What ptxas says of one __global__ function: registers a thread, static shared memory a block (bytes;
-    dynamic shared memory is known to the launcher only), spill stores + loads and stack (bytes a thread),
-    barriers."""
-
-    name: str
-    registers: int
-    shared: int
-    spills: int
-    stack: int
-    barriers: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +83,7 @@ def resources(family: str, impl: str, arch: str) -> list[KernelResources]:
     for that."""
     chain = toolchain.detect()
     folder = folder_of(chain)
-    for item in plan.objects(chain, "cuda", (normal(arch),)):
+    for item in plan.objects(chain, ("cuda",), (normal(arch),)):
         if (item.family, item.name) == (family, impl):
             return list(_describe(folder, item).resources)
     return []
@@ -121,7 +105,7 @@ def state() -> dict[str, dict[str, dict]]:
     answer: dict[str, dict[str, dict]] = {name: {} for name in families()}
     for name, family in families().items():
         answer[name] = {v.name: {"status": "not built", "error": None, "archs": {}} for v in family.variants}
-    for item in plan.of_units(chain, ("cpu", "cuda"), archs):
+    for item in plan.objects(chain, ("cpu", "cuda"), archs):
         status, error = status_of(folder, item)
         if status == "not built" and item.file.rpartition("-")[0] in before:
             status = "stale"
@@ -149,7 +133,7 @@ def assemble(
     """A report out of what lies in the build folder for these objects (default: those of the current
     sources); status "not built" where nothing lies. None without any of them there."""
     if items is None:
-        items = plan.of_units(chain, units, archs)
+        items = plan.objects(chain, units, archs)
     folder, libraries = folder_of(chain), {}
     variants = [_describe(folder, i) for i in items]
     made = [i for i, v in zip(items, variants) if v.status == "built"]
@@ -211,101 +195,23 @@ def save(chain: Toolchain, report: BuildReport) -> Path:
     return file
 
 
-def write_figures(folder: Path, items: list[Object], seconds: dict[str, float]) -> None:
-    """Keep what the compiler said of freshly built objects beside them, demangled once. ``seconds`` by file
-    name."""
-    for item in items:
-        _write_figures(folder, item, seconds.get(item.file))
-
-
-def _write_figures(folder: Path, item: Object, seconds: float | None) -> dict:
-    text = _read((folder / item.file).with_suffix(".log"))
-    found = parse_ptxas(text)
-    names = demangle([r.name for r in found]) if found else []
-    data = {
-        "seconds": seconds,
-        "resources": [dataclasses.asdict(r) | {"name": name} for r, name in zip(found, names)],
-        "warnings": [
-            line.strip()
-            for line in text.splitlines()
-            if re.search(r"warning|Performance Loss", line, re.IGNORECASE)
-        ][:20],
-    }
-    part = (folder / item.file).with_suffix(f".json.{os.getpid()}.part")
-    with contextlib.suppress(OSError):  # a full disk costs the next reader time, nothing else
-        part.write_text(json.dumps(data))
-        part.replace((folder / item.file).with_suffix(".json"))
-    return data
-
-
-def _figures(folder: Path, item: Object) -> dict:
-    """What ``write_figures`` kept; made anew where the builder was stopped between compiling and writing
-    it."""
-    try:
-        return json.loads((folder / item.file).with_suffix(".json").read_text())
-    except (OSError, ValueError):
-        return _write_figures(folder, item, None)
-
-
-_ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
-_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers(?:, used (\d+) barriers)?")
-_SHARED = re.compile(r"(\d+) bytes smem")
-
-
-def parse_ptxas(text: str) -> list[KernelResources]:
-    """Figures of every entry function in the output of ptxas -v (names as in the output, mangled)."""
-    found, name, stack = [], None, (0, 0, 0)
-    for line in text.splitlines():
-        if match := _ENTRY.search(line):
-            name, stack = match[1], (0, 0, 0)
-        elif name and (match := _STACK.search(line)):
-            stack = tuple(int(g) for g in match.groups())
-        elif name and (match := _USED.search(line)):
-            shared = _SHARED.search(line)
-            found.append(
-                KernelResources(
-                    name,
-                    int(match[1]),
-                    int(shared[1]) if shared else 0,
-                    stack[1] + stack[2],
-                    stack[0],
-                    int(match[2] or 0),
-                )
-            )
-            name = None
-    return found
-
-
-def first_error(output: str) -> str:
-    """The line of a compiler's output that says what is wrong."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    wanted = (
-        r"\bfatal error\b|\bfatal\s*:|\berror\b\s*[:#]|error:",
-        r"\berror\b|No space left|not found|Killed",
-    )
-    for pattern in wanted:
-        for line in lines:
-            if re.search(pattern, line):
-                return line
-    return lines[-1] if lines else "the compiler said nothing"
-
-
 def status_of(folder: Path, item: Object) -> tuple[str, str | None]:
     """("built" | "failed" | "not built", first error) of one object."""
     file = folder / item.file
     if file.is_file():
         return "built", None
     failed = file.with_suffix(".failed")
-    return ("failed", first_error(_read(failed))) if failed.is_file() else ("not built", None)
+    return (
+        ("failed", figures.first_error(figures.text_of(failed))) if failed.is_file() else ("not built", None)
+    )
 
 
 def _describe(folder: Path, item: Object) -> VariantBuild:
     status, error = status_of(folder, item)
-    output = _read((folder / item.file).with_suffix(".failed")) if status == "failed" else ""
-    figures = _figures(folder, item) if status == "built" else {}
-    made = tuple(KernelResources(**r) for r in figures.get("resources", ()))
-    warnings = tuple(figures.get("warnings", ()))
+    output = figures.text_of((folder / item.file).with_suffix(".failed")) if status == "failed" else ""
+    said = figures.read(folder, item) if status == "built" else {}
+    made = tuple(KernelResources(**r) for r in said.get("resources", ()))
+    warnings = tuple(said.get("warnings", ()))
     label = item.name or "binding.cpp"
     return VariantBuild(
         item.family,
@@ -313,7 +219,7 @@ def _describe(folder: Path, item: Object) -> VariantBuild:
         item.unit,
         item.arch,
         status,
-        figures.get("seconds"),
+        said.get("seconds"),
         error,
         output,
         item.key,
@@ -325,7 +231,3 @@ def _describe(folder: Path, item: Object) -> VariantBuild:
 def _variant(data: dict) -> VariantBuild:
     made = tuple(KernelResources(**r) for r in data["resources"])
     return VariantBuild(**data | {"resources": made, "warnings": tuple(data["warnings"])})
-
-
-def _read(file: Path) -> str:
-    return file.read_text(errors="replace") if file.is_file() else ""
