@@ -1,9 +1,10 @@
-"""Which device is this, is everything in order, what was measured last, and where to start."""
+"""Which device is this, does everything work, what was measured last, and where to start?"""
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages._ui.app import downloads, perfetto, warm
+from pages._ui.app import warm
+from pages._ui.routes import downloads, perfetto
 
 if get_script_run_ctx(suppress_warning=True) is None:
     # Imported by the server, not run for a visitor: the application and its own routes.

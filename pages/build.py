@@ -1,9 +1,11 @@
-"""Does the extension build, what does the compiler say of each kernel, and what would fit on an SM?"""
+"""Does the extension build, what does the compiler say about each kernel, and what would fit on an SM?"""
 
 import streamlit as st
 
 from pages._ui.app import frame
 from pages._ui.build import occupancy, page, source
+
+ORDER = 1
 
 with frame.page(__file__, __doc__) as state:
     left, right = st.columns([1, 2.35], gap="medium", wrap=False)

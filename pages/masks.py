@@ -1,10 +1,12 @@
-"""What does a mask look like, what does it cost to store, how much can it save, and how much of that do we
-get?"""
+"""What does a mask look like, what does it cost to store, how much can it save, and how much of it do we
+achieve?"""
 
 import streamlit as st
 
 from pages._ui.app import frame
 from pages._ui.masks import page
+
+ORDER = 3
 
 with frame.page(__file__, __doc__) as state:
     page.gallery()
@@ -13,4 +15,4 @@ with frame.page(__file__, __doc__) as state:
         choice = page.form(state)
     with right.container(key="result"):
         if choice:
-            page.answer(state, choice)
+            page.result(state, choice)

@@ -1,14 +1,16 @@
-"""How fast is a whole model in every way to run it, how exact is each, and where do time and parameters
+"""How fast is a whole model in every execution mode, how accurate is each, and where do time and parameters
 go?"""
 
 import streamlit as st
 
 from pages._ui.app import frame
-from pages._ui.models import page
+from pages._ui.models import form, page
+
+ORDER = 4
 
 with frame.page(__file__, __doc__) as state:
     left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True, key="form"):
-        choice = page.form(state)
+        choice = form.draw(state)
     with right.container(key="result"):
         page.result(state, choice)

@@ -46,8 +46,8 @@ def test_a_cell_is_our_best_against_the_best_peer():
     ]
     assert attention_grid.geometric_mean(found) == pytest.approx((1.5 * 0.8) ** 0.5)
     assert attention_grid.cells(records, "eager")[0].tflops == 1.5, "the record's rate is of the graph's time"
-    assert "slower in 1, at worst 0.8" in attention_grid.words(found)
-    assert "no cell is slower" in attention_grid.words(found[:1])
+    assert "slower in 1, at worst 1.25" in attention_grid.summary(found)
+    assert "no cell is slower" in attention_grid.summary(found[:1])
 
 
 @pytest.mark.parametrize("theme", ("light", "dark"))
@@ -65,7 +65,7 @@ def test_charts_of_the_recorded_runs(theme):
     assert len(attention_grid.rates(found, 777.0, "H200", theme).data) == 2
     for draw in (attention_grid.by_mask_and_shape, attention_grid.worst_first):
         assert "No case yet" in draw([], "", theme).layout.annotations[0].text
-    assert "No case yet" in attention_grid.words([])
+    assert "No case yet" in attention_grid.summary([])
 
 
 def test_the_script_lists_ten_shapes_of_eight_masks():

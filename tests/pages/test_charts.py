@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import synthetic as s
 
-from fusescope.charts import colours, numbers, report, tables, template
+from fusescope.charts import axes, captions, colours, numbers, report, tables, template
 from fusescope.charts.bench import (
     accuracy,
     distribution,
@@ -24,7 +24,7 @@ from fusescope.charts.bench import (
 from fusescope.charts.masks import thumbnail
 from fusescope.charts.profile import occupancy
 
-SUBTITLE = template.context(s.run())
+SUBTITLE = captions.context(s.run())
 
 
 def words(fig) -> str:
@@ -315,7 +315,7 @@ def test_every_curve_keeps_its_name_inside_the_axis_where_ends_meet():
 
 def test_ratio_ticks_keep_their_distance_and_always_name_one():
     for values in ([0.126, 7.64], [0.02, 900.0], [0.97, 1.03], [1.2, 1.4], [0.5, 2.0]):
-        axis = template.ratio_axis(values)
+        axis = axes.ratio(values)
         low, high = axis["range"]
         places = [np.log10(t) for t in axis["tickvals"]]
         assert "1×" in axis["ticktext"] and 2 <= len(places) <= 7
@@ -390,6 +390,6 @@ def test_what_a_run_found_in_a_few_words():
 def test_words_above_rows_keep_what_was_written_before():
     fig = template.figure("t", "", "light", 200)
     fig.add_annotation(text="before")
-    template.row_words(fig, {"a": ("left", "right"), "b": ("l", "r")}, 10, "light")
+    axes.row_labels(fig, {"a": ("left", "right"), "b": ("l", "r")}, 10, "light")
     assert [a.text for a in fig.layout.annotations] == ["before", "left", "right", "l", "r"]
     assert [a.y for a in fig.layout.annotations[1:]] == ["a", "a", "b", "b"]

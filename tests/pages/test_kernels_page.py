@@ -235,10 +235,12 @@ def test_the_command_line_of_a_run_asks_for_the_same_cases():
 
 def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
     at = press(draw("kernels", op="add"), "Run")
-    from pages._ui.answer import runs
+    from pages._ui.app import run_data
 
     monkeypatch.setattr(
-        runs, "read", lambda run_id, real=runs.read: dataclasses.replace(real(run_id), status="running")
+        run_data,
+        "read",
+        lambda run_id, real=run_data.read: dataclasses.replace(real(run_id), status="running"),
     )
     press(at, "Run")
     assert len(asked) == 1
@@ -277,14 +279,13 @@ def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
 
 
 def test_a_throttled_gpu_is_said_by_its_reasons(monkeypatch):
-    import pynvml
-
+    from fusescope.core import nvml
     from pages._ui.app import device
 
-    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", lambda uuid: uuid)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x1 | 0x4 | 0x40)
-    assert device.throttled("GPU-1") == ["power cap", "hardware thermal"] and device.throttled(None) == []
+    assert device.throttled(None) == device.throttled("GPU-1") == []
+    monkeypatch.setattr(nvml.Reader, "__init__", lambda self, uuid: None)
+    monkeypatch.setattr(nvml.Reader, "reasons", lambda self: 0x1 | 0x4 | 0x40)
+    assert device.throttled("GPU-1") == ["power cap", "hardware thermal slowdown"]
 
 
 def test_an_empty_page_shows_the_recorded_case_nearest_to_what_is_chosen(draw, profiles):

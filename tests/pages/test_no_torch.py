@@ -17,7 +17,10 @@ from streamlit.testing.v1 import AppTest
 
 few = folders.few(Path({profiles!r}))
 from fusescope import ops
-from pages._ui import frame, models_views, views
+from pages._ui.answer import views
+from pages._ui.app import frame
+from pages._ui.models import views as models_views
+from pages._ui.profiler.views import choice as profiler_views
 
 def draw(page, **query):
     at = AppTest.from_file({app!r}, default_timeout=120)
@@ -40,7 +43,6 @@ draw("masks", view="Scores", seq="64")
 for part in ("Traverse", "Surrogate", "Search"):
     draw("fusion", part=part)
 import profiles_on_disk
-from pages._ui import profiler_views
 
 traced = profiles_on_disk.trace(Path({profiles!r}), "20261120-120000-trace-aaaaaa").name
 for view in profiler_views.NAMES:

@@ -9,7 +9,7 @@ import synthetic
 from drawn_page import calm, query, said, tables
 
 from pages._ui.app import frame, url
-from pages._ui.widgets.text import device_words
+from pages._ui.widgets.text import device_text
 
 PAGES = list(frame.pages())
 
@@ -89,7 +89,7 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
     ],
 )
 def test_devices_by_what_tells_them_apart(name, shown):
-    assert device_words(name) == shown
+    assert device_text(name) == shown
 
 
 def test_a_recorded_run_is_shown_badged_where_nothing_else_was_measured(draw, profiles):

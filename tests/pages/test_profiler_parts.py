@@ -13,8 +13,8 @@ from fusescope.charts import escape
 from fusescope.charts.profile import memory_time, moved_bytes, ncu, steps, telemetry, time_breakdown, timeline
 from fusescope.jobs import submit
 from fusescope.store import timeline as binned
-from pages._ui.app import perfetto
 from pages._ui.profiler import importing
+from pages._ui.routes import perfetto
 
 TRACE, OTHER, NCU = (
     "20261120-120000-trace-aaaaaa",

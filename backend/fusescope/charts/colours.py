@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import zlib
 
+from fusescope.core.records import short as short
+
 _OURS = ("#C97B2C", "#E0761A", "#D55E00", "#B5651D", "#C24A12", "#B83A1B", "#A8501F")
 _CPU = "#E0761A"
 _AUTO = "#D55E00"
@@ -59,8 +61,3 @@ def colour(impl: str) -> str:
         return _CPU
     # A stable hash: Python's own differs from process to process.
     return _KNOWN_PEERS.get(impl) or _OTHER_PEERS[zlib.crc32(impl.encode()) % len(_OTHER_PEERS)]
-
-
-def short(impl: str) -> str:
-    """The name as a label: a user's file without its folders."""
-    return impl.rpartition("/")[2] if kind(impl) == "user" else impl

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from fusescope.charts import numbers, tables, template
+from fusescope.charts import captions, numbers, tables, template
 from fusescope.charts.bench import accuracy, distribution, overview, roofline, speedup, sweep
 from fusescope.charts.fusion import report
 from fusescope.core.records import Record, Run
@@ -45,7 +45,7 @@ def page(
     baseline = str(run.spec.get("baseline") or (records[0].impl if records else ""))
     parts = [
         f"<h1>{_text(title or run.title or run.id)}</h1>",
-        f"<p class='muted'>{_text(template.context(run))} · run {_text(run.id)}</p>",
+        f"<p class='muted'>{_text(captions.context(run))} · run {_text(run.id)}</p>",
     ]
     if run.recorded:
         parts.append(f"<p><span class='badge'>recorded on {_text(run.device_name)}</span></p>")
@@ -75,7 +75,7 @@ def _contents(
         yield from _sections(run, records, list(samples), baseline, unit)
         return
     for number, (title, content) in enumerate(
-        report.sections(run.kind, records, html.escape(template.context(run)))
+        report.sections(run.kind, records, html.escape(captions.context(run)))
     ):
         if isinstance(content, go.Figure):
             yield title, _chart(content, f"{run.id}-{number}")
@@ -86,7 +86,7 @@ def _contents(
 def _sections(
     run: Run, records: list[Record], samples: list[dict], baseline: str, unit: str
 ) -> Iterable[tuple[str, str]]:
-    subtitle = html.escape(template.context(run))
+    subtitle = html.escape(captions.context(run))
     if not records:
         yield "Records", "<p>This run has no record.</p>"
         return

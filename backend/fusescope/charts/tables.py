@@ -11,7 +11,7 @@ import pandas as pd
 from fusescope.charts import numbers
 from fusescope.charts.bench.speedup import verdict
 from fusescope.charts.colours import short
-from fusescope.core.records import MODES, Record
+from fusescope.core.records import MODES, Record, varying_values
 
 
 def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
@@ -139,23 +139,6 @@ def _remark(record: Record, time) -> str:
 def varying(records: list[Record]) -> list[str]:
     """The case keys that differ among the records: the only ones a table need show."""
     return list(varying_values([dict(r.case) for r in records]))
-
-
-def varying_values(cases: list[dict]) -> dict[str, list]:
-    """{key: its distinct values, in the order met} for the keys that differ among cases."""
-    values: dict[str, list] = {}
-    for one in cases:
-        for k, v in one.items():
-            if v not in values.setdefault(k, []):
-                values[k].append(v)
-    changing: dict[str, list] = {}
-    for k, seen in values.items():
-        alike = any(
-            all(one.get(k) == one.get(other) for one in cases) for other in changing
-        )  # seq_k that follows seq
-        if len(seen) > 1 and not alike:
-            changing[k] = seen
-    return changing
 
 
 def cases(records: list[Record]) -> dict[str, list[Record]]:

@@ -1,5 +1,4 @@
-"""The Grid view: attention over all masks and shapes that were measured on a device, whatever sitting they
-are from."""
+"""The Grid view: attention over all masks and shapes measured on a device, in whichever run."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ import streamlit as st
 from fusescope.charts.bench import attention_grid
 from fusescope.core.records import Record, Run
 from fusescope.store import library
-from pages._ui.answer import runs
-from pages._ui.app import cached_chart
+from pages._ui.app import cached_chart, run_data
 from pages._ui.widgets import elements
+from pages._ui.widgets.text import plural
 
-_MOST = 60  # runs looked through, the newest
-_CHARTS = ("times as fast", "worst first", "rates")
+_MOST = 60  # newest runs that are read
+_CHARTS = ("speed-up", "worst first", "rates")
 _MODES = {"kernel time": "graph", "eager call": "eager"}
 
 
@@ -25,11 +24,11 @@ def draw(run: Run, baseline_subtitle: str, theme: str) -> None:
     type."""
     if run.spec.get("op") != "attention":
         st.caption(
-            "The grid is of attention: open one of its runs to see our best kernel against the best peer of each mask and shape."
+            "The grid compares our best attention kernel with the best peer for each mask and shape; open an attention run."
         )
         return
-    sittings = _sittings(run)
-    choices = st.container(horizontal=True, gap="medium")  # one below the other where the page is narrow
+    found = _runs(run)
+    choices = st.container(horizontal=True, gap="medium")
     chart = (
         choices.segmented_control("chart", _CHARTS, default=_CHARTS[0], key="grid/chart", required=True)
         or _CHARTS[0]
@@ -41,19 +40,19 @@ def draw(run: Run, baseline_subtitle: str, theme: str) -> None:
         else "eager call"
     )
     mode = _MODES[time or "kernel time"]
-    records = [r for r in _records(sittings) if r.dtype == run.spec.get("dtype")]
+    records = [r for r in _records(found) if r.dtype == run.spec.get("dtype")]
     cells = attention_grid.cells(records, mode)
-    key = ("grid", chart, mode, theme, run.id, tuple(s.id for s in sittings), len(records))
+    key = ("grid", chart, mode, theme, run.id, tuple(s.id for s in found), len(records))
     fig = cached_chart.once(key, lambda: _figure(chart, cells, run, baseline_subtitle, theme))
     elements.chart(fig, f"{run.id}-grid", lambda: _table(cells))
     elements.note(
-        f"{attention_grid.words(cells)} Of {len(sittings)} runs on {run.device_name or 'this device'}; of several records of a kernel "
-        "on a case the newest counts."
+        f"{attention_grid.summary(cells)} From {plural(len(found), 'run')} on {run.device_name}; of several results for a "
+        "kernel and case the newest counts."
     )
 
 
 def _figure(chart: str, cells, run: Run, subtitle: str, theme: str):
-    if chart == "times as fast":
+    if chart == "speed-up":
         return attention_grid.by_mask_and_shape(cells, subtitle, theme)
     if chart == "worst first":
         return attention_grid.worst_first(cells, subtitle, theme)
@@ -61,15 +60,15 @@ def _figure(chart: str, cells, run: Run, subtitle: str, theme: str):
     return attention_grid.rates(cells, rates.get(run.spec.get("dtype")), subtitle, theme)
 
 
-def _sittings(run: Run) -> list[Run]:
+def _runs(run: Run) -> list[Run]:
     """Runs of attention on the same device, oldest first, this one among them."""
-    found, _ = library.runs(kind="bench", op="attention", limit=_MOST)
-    same = {r.id: r for r in found if r.device_name == run.device_name} | {run.id: run}
+    listed, _ = library.runs(kind="bench", op="attention", limit=_MOST)
+    same = {r.id: r for r in listed if r.device_name == run.device_name} | {run.id: run}
     return sorted(same.values(), key=lambda r: (r.created or 0, r.id))
 
 
-def _records(sittings: list[Run]) -> list[Record]:
-    return [r for s in sittings for r in runs.records(s.id)]
+def _records(found: list[Run]) -> list[Record]:
+    return [r for s in found for r in run_data.records(s.id)]
 
 
 def _table(cells) -> pd.DataFrame:

@@ -1,17 +1,17 @@
-"""What one case can be asked besides its time: a Chrome trace of it, and compute-sanitizer around it."""
+"""Actions on one case of a run: collect a Chrome trace, or run compute-sanitizer."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from fusescope.charts import numbers, template
+from fusescope.charts import captions, numbers
 from fusescope.charts.colours import kind, short
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
 from fusescope.store import library
-from pages._ui.answer import runs
-from pages._ui.app import callbacks, device, downloads, jobs, redraw, url
-from pages._ui.widgets.text import md, status_words
+from pages._ui.app import callbacks, device, jobs, run_data, url
+from pages._ui.routes import downloads
+from pages._ui.widgets.text import md, status_text
 
 _TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
@@ -23,10 +23,7 @@ def draw(run: Run, case: list[Record]) -> None:
     impl = st.selectbox("implementation", [r.impl for r in case], format_func=short, key="extras/impl")
     record = next(r for r in case if r.impl == impl)
     spec = {"op": record.op, "impl": impl, "case": dict(record.case), "dtype": record.dtype, "device": where}
-    st.caption(
-        f"{template.case_words(record)} · {record.dtype} on {where}"
-        + ("" if here else ", this machine's device")
-    )
+    st.caption(f"{captions.case(record)} · {record.dtype} on {where}" + ("" if here else " (this machine)"))
     left, right = st.columns(2)
     with left:
         st.button(
@@ -35,9 +32,9 @@ def draw(run: Run, case: list[Record]) -> None:
             on_click=callbacks.careful(_submit),
             args=("trace", spec),
             width="stretch",
-            help="Five calls under torch.profiler, in a process of their own; no time from it is a latency",
+            help="Five calls under torch.profiler in a separate process; profiled times are not latencies",
         )
-        found(spec, "trace")
+        reports(spec, "trace")
     with right:
         reason = _why_not(record, where)
         tool = st.session_state.get("extras/tool") or _TOOLS[0]
@@ -62,23 +59,23 @@ def draw(run: Run, case: list[Record]) -> None:
         if reason:
             st.caption(reason)
         else:
-            found(spec, "sanitize")
+            reports(spec, "sanitize")
 
 
-def found(spec: dict, kind_of_job: str) -> None:
-    """Jobs of that kind on this very case, newest first, with what they left to download."""
+def reports(spec: dict, kind_of_job: str) -> None:
+    """Jobs of that kind on this case, newest first, with their downloads."""
+    page = "profiler" if kind_of_job == "trace" else "runs"
     for r in _same(spec, kind_of_job)[:3]:
-        when = template.date(r.finished or r.started or r.created)
         if r.live:
-            _progress(r.id)
+            jobs.follow(r.id)
             continue
         st.markdown(
-            f"{status_words(r.status)} · {when} · [open]({url.link('profiler' if kind_of_job == 'trace' else 'runs', run=r.id)})"
+            f"{status_text(r.status)} · {captions.when(r)} · [open]({url.link(page, run=r.id)})"
             + (f" · {md(r.reason)}" if r.reason else "")
         )
         if kind_of_job == "sanitize":
             st.caption(md(r.progress.message))
-        for path, size in runs.artifacts(r.id):
+        for path, size in run_data.artifacts(r.id):
             if path.endswith(("trace.json.gz", "sanitizer.txt")):
                 what = "Chrome trace" if path.endswith(".gz") else "sanitizer report"
                 st.link_button(
@@ -93,20 +90,11 @@ def _same(spec: dict, kind_of_job: str) -> list[Run]:
     return [r for r in listed if all(r.spec.get(k) == spec[k] for k in ("impl", "case", "dtype", "device"))]
 
 
-@st.fragment(run_every=1.0)
-def _progress(run_id: str) -> None:
-    run = runs.read(run_id)
-    if not run.live:
-        redraw.whole_page()
-    p = run.progress
-    st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
-
-
 def _why_not(record: Record, where: str) -> str | None:
     if where == "cpu":
         return "compute-sanitizer checks CUDA kernels; this needs a CUDA device"
     if kind(record.impl) == "peer":
-        return "choose a kernel of ours or yours; peers are not ours to check"
+        return "compute-sanitizer checks our kernels and yours, not peers"
     return None
 
 

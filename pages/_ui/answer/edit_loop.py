@@ -1,21 +1,19 @@
-"""The edit loop: a kernel's source changed on disk since the run on show; one click rebuilds, re-runs and
-compares."""
+"""The edit loop: a kernel's source changed on disk since the run; one click rebuilds, re-runs and compares."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from fusescope import ops
-from fusescope.charts import tables, template
+from fusescope.charts import captions, tables
 from fusescope.charts.bench import edits
 from fusescope.charts.bench.history import Edit
 from fusescope.charts.colours import kind, short
 from fusescope.core.records import Record, Run, case_key
 from fusescope.jobs import submit
 from fusescope.store import library
-from pages._ui.answer import runs
-from pages._ui.app import callbacks, device, redraw, style
-from pages._ui.widgets import elements
+from pages._ui.app import callbacks, device, redraw, run_data
+from pages._ui.widgets import elements, style
 
 
 def changed(run: Run, records: list[Record]) -> list[str]:
@@ -34,8 +32,7 @@ def changed(run: Run, records: list[Record]) -> list[str]:
 
 
 def banner(run: Run) -> None:
-    """Say that a source changed, with the one click, as soon as it is saved; for runs made on this machine's
-    devices."""
+    """Say that a source changed, as soon as it is saved, with the button; for runs of this machine's devices."""
     if not (run.live or run.recorded) and run.spec.get("device") in device.devices():
         _watch(run.id)
 
@@ -45,11 +42,11 @@ def _watch(run_id: str) -> None:
     if st.session_state.get("kernels/run_id") not in (None, run_id):
         redraw.whole_page()  # the button below started the next run
         return
-    run, records = runs.read(run_id), runs.records(run_id)
+    run, records = run_data.read(run_id), run_data.records(run_id)
     names = changed(run, records)
     if not names:
         return
-    clock = template.date(run.finished or run.started).rpartition(" ")[2]
+    clock = captions.date(run.finished or run.started).rpartition(" ")[2]
     left, right = st.columns([3, 1], vertical_alignment="center")
     left.info(f"**{', '.join(map(short, names))}** changed on disk since this run ({clock}).")
     right.button(
@@ -64,7 +61,7 @@ def _watch(run_id: str) -> None:
 
 def _again(run_id: str) -> None:
     """Measure the same cases again; the job builds what changed before it measures."""
-    old = runs.read(run_id)
+    old = run_data.read(run_id)
     new = submit.submit("bench", {k: v for k, v in old.spec.items() if k != "deadline_s"})
     st.session_state["kernels/run_id"] = new
     st.session_state["kernels/before"] = run_id
@@ -72,7 +69,7 @@ def _again(run_id: str) -> None:
 
 def comparison(run: Run, records: list[Record], before: str) -> None:
     """New against old for every kernel whose source differs between the two runs."""
-    old_run, old = runs.read(before), runs.records(before)
+    old_run, old = run_data.read(before), run_data.records(before)
     pairs = {(r.impl, r.case_key): r for r in old}
     moved = [
         r
@@ -81,21 +78,20 @@ def comparison(run: Run, records: list[Record], before: str) -> None:
     ]
     if not moved:
         if not run.live:
-            st.caption(f"No source differs from the run of {template.date(old_run.finished)}.")
+            st.caption(f"All sources are the same as in the run of {captions.date(old_run.finished)}.")
         return
     for group, rows in tables.cases(moved).items():
         for r in rows:
-            words = template.context(run) + (f" · {group}" if group != "the case" else "")
-            fig = edits.bars([r], [pairs[r.impl, r.case_key]], old_run, r.impl, words, style.theme())
+            subtitle = captions.context(run) + (f" · {group}" if group != "the case" else "")
+            fig = edits.bars([r], [pairs[r.impl, r.case_key]], old_run, r.impl, subtitle, style.theme())
             fig.update_layout(
-                title_text=f"<b>{short(r.impl)}: now against before the edit</b><br><span style='font-size:12px'>{words}</span>"
+                title_text=f"<b>{short(r.impl)}: after vs before the edit</b><br>"
+                f"<span style='font-size:12px'>{subtitle}</span>"
             )
             elements.chart(
                 fig, f"{run.id}-edit-{short(r.impl)}-{group}", tables.tidy([r, pairs[r.impl, r.case_key]])
             )
-    elements.note(
-        "The two were not sampled in turn, so the interval is the widest that both intervals allow."
-    )
+    elements.note("The two runs were not interleaved; the interval is the widest that both intervals allow.")
 
 
 def earlier(run: Run, record: Record) -> list[Edit]:
@@ -109,7 +105,9 @@ def earlier(run: Run, record: Record) -> list[Edit]:
             continue
         wanted = case_key(record.op, record.case, record.dtype, str(other.spec.get("device")))
         found += [
-            Edit(other, r) for r in runs.records(other.id) if r.impl == record.impl and r.case_key == wanted
+            Edit(other, r)
+            for r in run_data.records(other.id)
+            if r.impl == record.impl and r.case_key == wanted
         ]
     return found
 

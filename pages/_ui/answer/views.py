@@ -1,4 +1,4 @@
-"""The views under the headline chart: one function each, drawn only when it is the one looked at."""
+"""The views under the headline chart: one function each, drawn only when chosen."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from fusescope.charts.bench import accuracy, distribution, history, roofline, sw
 from fusescope.charts.colours import kind, short
 from fusescope.core import command
 from fusescope.core.records import Record, Run
-from pages._ui.answer import attention_grid, case_actions, runs
+from pages._ui.answer import attention_grid, case_actions
 from pages._ui.answer.edit_loop import earlier
-from pages._ui.app import cached_chart
+from pages._ui.app import cached_chart, run_data
 from pages._ui.widgets import elements
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a view draws from: all records of the run, those of the chosen case, and how the charts are to
-    look."""
+    """What a view draws from: all records of the run, those of the chosen case, subtitle and theme."""
 
     run: Run
     records: list[Record]
@@ -35,17 +34,17 @@ class Look:
 
     @property
     def rows(self) -> list[Record]:
-        """The records that are looked at: of the case, or all."""
+        """The records on show: of the case, or all."""
         return self.case if self.one_case else self.records
 
     @property
     def key(self) -> tuple:
-        """Everything that a chart of this look depends on: records are only ever added to a run."""
-        words = (self.baseline, self.subtitle, self.theme, self.one_case)
-        return self.run.id, len(self.records), self.case[0].case_key, *words
+        """Everything that a chart depends on: records are only ever added to a run."""
+        look = (self.baseline, self.subtitle, self.theme, self.one_case)
+        return self.run.id, len(self.records), self.case[0].case_key, *look
 
     def tidy(self) -> pd.DataFrame:
-        """What is looked at as CSV has it."""
+        """The records on show as a table for CSV."""
         return tables.tidy(self.rows, self.baseline)
 
     def name(self, view: str) -> str:
@@ -65,8 +64,8 @@ def _table(look: Look) -> None:
 
 def _times(look: Look) -> None:
     if not look.one_case:
-        st.caption(f"Samples of the last case: choose one above. {_words(look)}")
-    raw = runs.samples(look.run.id, look.case[0].case_key)
+        st.caption(f"Samples of the last case{_case(look)}; choose another above.")
+    raw = run_data.samples(look.run.id, look.case[0].case_key)
     modes = {s["mode"] for s in raw}
     pair = ("graph", "graph_cold") if "graph" in modes or "graph_cold" in modes else ("eager", "eager_cold")
     fig = cached_chart.once(
@@ -76,17 +75,15 @@ def _times(look: Look) -> None:
     rows = lambda: pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=columns)  # noqa: E731
     elements.chart(fig, look.name("samples"), rows)
     elements.note(
-        "Every dot is a sample, in the order of sampling from top to bottom; the outline is the histogram of all of them, "
-        "the line the median. Open circles: cold cache."
+        "Each dot is a sample, in sampling order from top to bottom; the outline is their histogram, the line the median. "
+        "Open circles: cold cache."
     )
 
 
 def _sweep(look: Look) -> None:
     key = sweep.swept_key(look.records)
     if key is None:
-        st.caption(
-            "No one number was swept here; choose a parameter under “sweep over” and run to see curves."
-        )
+        st.caption("This run is not a sweep; choose a parameter under Sweep and run to see curves.")
         return
     quantity = st.segmented_control(
         "quantity", list(sweep.QUANTITIES), default="latency", key="views/quantity", required=True
@@ -112,8 +109,8 @@ def _roofline(look: Look) -> None:
     )
     elements.chart(fig, look.name("roofline"), look.tidy)
     elements.note(
-        "Ceilings are measured on the device of the run, not taken from a data sheet. Bytes are the least any kernel must "
-        "move, so a point above the slope was served by a cache."
+        "Ceilings are measured on the run's device, not taken from a data sheet. Bytes = minimum (compulsory) traffic, "
+        "so a point above the slope was served by a cache."
     )
 
 
@@ -126,10 +123,11 @@ def _accuracy(look: Look) -> None:
     )
     elements.chart(fig, look.name("accuracy"), lambda: tables.tidy(look.case, look.baseline))
     elements.note(
-        f"Worst over fresh random inputs, contiguous and not, the output poisoned beforehand. Tolerance: {allowed.reason}."
+        "Worst over fresh random inputs, contiguous and strided, with the output pre-filled with NaN. "
+        f"Tolerance: {allowed.reason}."
     )
     if not look.one_case:
-        elements.note(f"Shown for the last case. {_words(look)}")
+        elements.note(f"Shown for the last case{_case(look)}.")
 
 
 def _resources(look: Look) -> None:
@@ -149,24 +147,25 @@ def _resources(look: Look) -> None:
             }
         )
     if not rows:
-        st.caption("No kernel of ours in this run; peers' compiler figures are not known.")
+        st.caption("This run has no kernel of ours; compiler figures of peers are unknown.")
         return
     table = tables.whole(pd.DataFrame(rows), "registers", "static shared (B)", "spills (B)")
     reason = (
-        "a CPU kernel has no registers a thread and shares no memory on chip"
+        "CPU kernels have no registers per thread and no shared memory"
         if str(look.run.spec.get("device")) == "cpu"
-        else "the kernel was not built for this device where the run was made"
+        else "the kernel was not built for this device"
     )
     elements.table(table, look.name("resources"), why=dict.fromkeys(table.columns, reason))
     elements.note(
-        "Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. What-if sliders are on the Build page."
+        "Low occupancy limits latency hiding; high occupancy alone does not mean fast. The Build page has an occupancy "
+        "calculator."
     )
 
 
 def _history(look: Look) -> None:
     ours = [r for r in look.case if kind(r.impl) != "peer"]
     if not ours:
-        st.caption("History follows our kernels and yours by their source; this case has none.")
+        st.caption("History follows our kernels and yours by source; this case has none.")
         return
     impl = st.selectbox("kernel", [r.impl for r in ours], format_func=short, key="views/history")
     record = next(r for r in ours if r.impl == impl)
@@ -176,13 +175,12 @@ def _history(look: Look) -> None:
     for e in edits:
         if previous and previous.record.source_hash == e.record.source_hash:
             continue
-        t = getattr(e.record.time_ms, e.record.main_mode) if e.record.main_mode else None
         changed = history.resource_changes(previous.record, e.record) if previous else []
         lines.append(
             {
                 "source": e.record.source_hash,
                 "first run": e.run.id,
-                "median (ms)": t and t.median,
+                "median (ms)": e.record.ms,
                 "status": e.record.status,
                 "compiler": ", ".join(changed) or history.resources_words(e.record),
             }
@@ -193,13 +191,13 @@ def _history(look: Look) -> None:
         elements.table(
             table,
             look.name("edits"),
-            why=lambda row, column: f"this source was {table['status'][row]}: it has no latency",
+            why=lambda row, column: f"{table['status'][row]}, so it has no latency",
         )
 
 
 def _reproduce(look: Look) -> None:
     st.code(command.bench(look.run.spec), language="bash", wrap_lines=True)
-    with st.expander("The whole specification and environment"):
+    with st.expander("Full configuration and environment"):
         st.json({"spec": dict(look.run.spec), "environment": dict(look.run.environment)}, expanded=1)
 
 
@@ -207,9 +205,9 @@ def _trace(look: Look) -> None:
     case_actions.draw(look.run, look.case)
 
 
-def _words(look: Look) -> str:
+def _case(look: Look) -> str:
     keys = tables.varying(look.records)
-    return "It is " + ", ".join(f"{k}={look.case[0].case.get(k)}" for k in keys) + "."
+    return " (" + ", ".join(f"{k}={look.case[0].case.get(k)}" for k in keys) + ")"
 
 
 @st.cache_data(max_entries=256, show_spinner=False)

@@ -5,18 +5,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fusescope.core import environment
+from fusescope.core import environment, nvml
 from fusescope.jobs import submit
-from pages._ui.app import style, url
-
-_FAULTS = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "software thermal",
-    0x40: "hardware thermal",
-    0x80: "power brake",
-}
-"""NVML clocks-event reasons that lower a measurement."""
+from pages._ui.app import url
+from pages._ui.widgets import style
+from pages._ui.widgets.text import escape
 
 
 @st.cache_data(ttl=60, show_spinner=False)
@@ -48,9 +41,7 @@ def panel(state: url.State) -> None:
         try:
             st.session_state["device"] = url.one_of(known)(state.query["device"])
         except ValueError as error:
-            state.problems.append(
-                f"In the URL, device={state.query['device'][:40]} was not taken: {error}; {current()} is used instead."
-            )
+            state.ignored("device", f"{error}; {current()} is used instead")
     st.divider()
     if len(known) > 1:
         st.session_state["device/widget"] = current()
@@ -76,14 +67,14 @@ def status() -> None:
     busy = [job for job in submit.queue() if job["device"] == device and job["place"] == 0]
     faults = throttled(facts(device).get("device_uuid"))
     if faults:
-        words = style.dot("throttled", f"throttled: {', '.join(faults)}")
+        text = style.dot("throttled", f"throttled: {', '.join(faults)}")
     elif busy:
-        words = style.dot("measuring", "measuring")
+        text = style.dot("measuring", "measuring")
     else:
-        words = style.dot("free", "free")
+        text = style.dot("free", "free")
     name = facts(device).get("device_name") or device
     st.html(
-        f'<div class="fs-small"><b>{_escape(str(name))}</b><br>{words}<span class="fs-muted"> · {device}</span></div>'
+        f'<div class="fs-small"><b>{escape(name)}</b><br>{text}<span class="fs-muted"> · {device}</span></div>'
     )
 
 
@@ -91,14 +82,10 @@ def throttled(uuid: str | None) -> list[str]:
     """Why the GPU runs below its clocks now, by NVML; empty on the CPU and where NVML does not answer."""
     if not uuid:
         return []
-    import pynvml
-
     try:
-        pynvml.nvmlInit()
-        bits = pynvml.nvmlDeviceGetCurrentClocksEventReasons(pynvml.nvmlDeviceGetHandleByUUID(uuid))
-    except pynvml.NVMLError:
+        return nvml.faults(nvml.Reader(uuid).reasons() or 0)
+    except nvml.NvmlError:
         return []
-    return [name for bit, name in _FAULTS.items() if bits & bit]
 
 
 def _picked() -> None:
@@ -107,7 +94,3 @@ def _picked() -> None:
 
 def _short(known: dict) -> str:
     return str(known.get("device_name") or "").removeprefix("NVIDIA ").removeprefix("GeForce ")[:24]
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")

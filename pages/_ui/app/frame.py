@@ -1,8 +1,9 @@
-"""The one frame of every page: links, device and queue at the left; title and question on top; mistakes as
-one sentence."""
+"""The frame of every page: links, device and queue in the sidebar; title and question on top; errors as one
+sentence."""
 
 from __future__ import annotations
 
+import ast
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +13,24 @@ from pathlib import Path
 import streamlit as st
 
 from fusescope.core.paths import ROOT
-from pages._ui.app import callbacks, device, jobs, style, url
+from pages._ui.app import callbacks, device, jobs, url
+from pages._ui.widgets import style
 from pages._ui.widgets.text import md, sentence
 
-_ORDER = ("build", "kernels", "masks", "models", "profiler", "fusion", "runs")
 _LOG = logging.getLogger("fusescope")
 
 
 @cache
 def pages() -> dict[str, str]:
     """Name → file of every page, home first: a new file in pages/ is in the frame without being listed."""
-    found = sorted(
-        (f.stem for f in (ROOT / "pages").glob("[!_]*.py")),
-        key=lambda n: (_ORDER.index(n) if n in _ORDER else 99, n),
-    )
-    return {"app": "app.py"} | {name: f"pages/{name}.py" for name in found}
+    files = sorted((ROOT / "pages").glob("[!_]*.py"), key=lambda f: (_order(f), f.stem))
+    return {"app": "app.py"} | {f.stem: f"pages/{f.name}" for f in files}
+
+
+def _order(file: Path) -> int:
+    """The page's ORDER, read without running it; pages without one come last."""
+    names = (n for n in ast.parse(file.read_text()).body if isinstance(n, ast.Assign))
+    return next((n.value.value for n in names if getattr(n.targets[0], "id", "") == "ORDER"), 1000)
 
 
 def title_of(name: str) -> str:
@@ -52,7 +56,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         st.title(title_of(name) if name != "app" else "FuseScope", anchor=False)
         st.caption(" ".join((doc or "").partition("\n\n")[0].split()))
     with st.sidebar:
-        st.html('<div class="fs-brand">FuseScope<span>kernels, checked and timed</span></div>')
+        st.html('<div class="fs-brand">FuseScope<span>Correctness and timing for CUDA kernels</span></div>')
         for other, path in pages().items():
             st.page_link(path, label=title_of(other), query_params=url.last(other) if other != name else None)
         device.panel(state)
@@ -70,5 +74,5 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         problems.warning(md(problem))
     device.keep(state)
     state.commit()
-    with corner.popover("Copy link", help="The address of this page with everything chosen on it"):
+    with corner.popover("Copy link", help="The address of this page with all its settings"):
         st.code(url.here(state), language=None, wrap_lines=True)

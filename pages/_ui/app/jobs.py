@@ -1,7 +1,8 @@
-"""Running jobs in the frame of every page: progress, ETA, cancel; and the word that one has finished,
-wherever the user is."""
+"""Running jobs in the frame of every page: progress, time left, cancel; and a notice when one has finished."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -9,10 +10,8 @@ from fusescope.charts import numbers
 from fusescope.core.errors import RunError
 from fusescope.core.records import Progress, Run
 from fusescope.jobs import submit
-from fusescope.store import folder, library
-from pages._ui.answer import runs
-from pages._ui.app import callbacks, redraw, url
-from pages._ui.widgets.text import md, run_name, status_words
+from pages._ui.app import callbacks, redraw, run_data, url
+from pages._ui.widgets.text import escape, md, run_name, status_text
 
 _TOASTS = "jobs/toasts"
 _LIVE = "jobs/live"
@@ -47,82 +46,88 @@ def panel() -> None:
 def _one(job: dict) -> None:
     progress, place = job["progress"], job["place"]
     try:
-        name = run_name(folder.read(library.find(job["id"])))
+        name = run_name(run_data.read(job["id"]))
     except RunError:
         return  # it was deleted between listing and drawing
     with st.container(border=True, gap="xsmall"):
         st.html(
-            f'<div class="fs-small"><a href="{url.link("runs", run=job["id"])}" target="_self"><b>{_safe(name)}</b></a></div>'
+            f'<div class="fs-small"><a href="{url.link("runs", run=job["id"])}" target="_self">'
+            f"<b>{escape(name)}</b></a></div>"
         )
         if place == 0:
-            share = min(1.0, progress.done / progress.total) if progress.total else 0.0
-            st.progress(share, text=f":small[{progress_words(progress)}]")
+            bar(progress, small=True)
         else:
             st.html(
-                f'<div class="fs-small fs-muted">{"starting" if place is None else f"queued, {place} before it"}</div>'
+                f'<div class="fs-small fs-muted">{"starting" if place is None else f"queued, {place} ahead"}</div>'
             )
         st.button("Cancel", key=f"cancel/{job['id']}", on_click=_cancel, args=(job["id"],), type="tertiary")
 
 
-def bar(progress: Progress) -> None:
-    """How far a job is, as a bar with its words."""
-    st.progress(
-        min(1.0, progress.done / progress.total) if progress.total else 0.0, text=progress_words(progress)
-    )
+def bar(progress: Progress, small: bool = False) -> None:
+    """How far a job is, as a bar with its text."""
+    text = progress_text(progress)
+    share = min(1.0, progress.done / progress.total) if progress.total else 0.0
+    st.progress(share, text=f":small[{text}]" if small else text)
 
 
 @st.fragment(run_every=1.0)
-def follow(run_id: str) -> None:
-    """The progress of one run where its result will stand, renewed on its own; when it ends, the whole page
-    is drawn once more."""
-    run = runs.read(run_id)
+def follow(
+    run_id: str,
+    head: Callable[[Run], None] | None = None,
+    body: Callable[[Run], None] | None = None,
+    cancel: bool = False,
+) -> None:
+    """The progress of one run, updated on its own, between what ``head`` and ``body`` draw; when the run ends,
+    the whole page is drawn once more."""
+    run = run_data.read(run_id)
     if not run.live:
         redraw.whole_page()
-    bar(run.progress)
+    if head:
+        head(run)
+    if run.status == "queued":
+        st.info(md(run.progress.message) or "Queued; it starts when the device is free.")
+    else:
+        bar(run.progress)
+    if cancel:
+        st.button("Cancel", key="run/cancel", on_click=callbacks.careful(submit.cancel), args=(run_id,))
+    if body:
+        body(run)
 
 
 def resume(run: Run, key: str) -> None:
-    """The button that goes on with a run that ended before it was done; nothing where there is no going
-    on."""
-    if run.live or run.status == "done" or run.recorded:
-        return
-    st.button(
-        "Resume",
-        on_click=callbacks.careful(submit.resume),
-        args=(run.id,),
-        key=key,
-        help="Measure what has no record yet",
-    )
+    """The button that continues a run that ended before it was done; nothing where it cannot be continued."""
+    if not (run.live or run.status == "done" or run.recorded):
+        st.button(
+            "Resume",
+            on_click=callbacks.careful(submit.resume),
+            args=(run.id,),
+            key=key,
+            help="Measure what has no result yet",
+        )
 
 
-def progress_words(progress: Progress) -> str:
+def progress_text(progress: Progress) -> str:
     """ "3 of 24 · v2_blockwise, seq=512 · about 20 s left"."""
     parts = [
         f"{progress.done} of {progress.total}" if progress.total else "",
         md((progress.message or "")[:90]),
+        f"about {numbers.seconds(progress.eta_s)} left" if progress.eta_s is not None else "",
     ]
-    if progress.eta_s is not None:
-        parts.append(f"about {numbers.seconds(progress.eta_s)} left")
     return " · ".join(p for p in parts if p) or "working"
 
 
 def _cancel(run_id: str) -> None:
     try:
         submit.cancel(run_id)
-        st.toast("Asked it to stop; what is measured stays.")
+        st.toast("Cancelling; results so far are kept.")
     except RunError as error:
         st.toast(str(error))
 
 
 def _farewell(run_id: str) -> str:
     try:
-        run = folder.read(library.find(run_id))
+        run = run_data.read(run_id)
     except RunError as error:
         return str(error)
-    return f"**{md(run_name(run))}**: {status_words(run.status)}" + (
-        f" · {md(run.reason)}" if run.reason else ""
-    )
-
-
-def _safe(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    reason = f" · {md(run.reason)}" if run.reason else ""
+    return f"**{md(run_name(run))}**: {status_text(run.status)}{reason}"

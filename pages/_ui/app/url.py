@@ -2,8 +2,8 @@
 included.
 
 A page seeds its widgets through ``State.seed`` before drawing them and names what belongs into the URL with
-``State.keep``; ``commit`` (called by the frame) writes it. Values that do not parse become one sentence each
-and the default is taken.
+``State.keep``; ``commit`` (called by the frame) writes it. A value that does not parse
+becomes one sentence, and the default is used.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 import streamlit as st
 
 _ECHO_S = 10.0
-"""A quick second click can still carry the query string from before the first: within this time it is no
-navigation."""
+"""A quick second click can still carry the query string from before the first: for this long such a query is
+not a navigation."""
 
 
 class State:
@@ -28,16 +28,14 @@ class State:
         self.query = {k: st.query_params[k] for k in st.query_params}
         self.out: dict[str, str] = {}
         self.problems: list[str] = []
-        self.scope = (
-            ""  # what the URL's parameters belong to, where a page has several sets of them (the operator)
-        )
+        self.scopes = {""}
+        """What the URL's parameters belong to, where a page has several sets of them (one per operator)."""
         history = st.session_state.get(f"url/{page}", [])
         recent = [q for when, q in history if time.time() - when < _ECHO_S] + [q for _, q in history[-1:]]
         self.opened = self.query not in recent
         """True where the URL came from outside: first visit, a link, the back button."""
         if self.opened:
-            # Said at once: a click during this very run cuts it short, and must not be undone by reading the
-            # URL again.
+            # Noted at once: a click during this run cuts it short and must not be undone by reading the URL again.
             st.session_state[f"url/{page}"] = [*history, (time.time(), dict(self.query))]
 
     def seed(self, name: str, default: Any, read: Callable[[str], Any] = str, scope: str = "") -> str:
@@ -45,20 +43,22 @@ class State:
         where it says nothing.
 
         ``read`` turns the URL's text into the widget's value and raises ValueError with a sentence where it
-        cannot. Widgets of a scope other than the URL's own keep their values apart and do not read it.
+        cannot. Widgets of a scope that is not in ``scopes`` have values of their own and do not read the URL.
         """
         key = f"{self.page}/{scope}/{name}" if scope else f"{self.page}/{name}"
         if self.opened or key not in st.session_state:
             value = default
-            if name in self.query and scope in ("", self.scope, "occ"):
+            if name in self.query and scope in self.scopes:
                 try:
                     value = read(self.query[name])
                 except (ValueError, TypeError) as error:
-                    self.problems.append(
-                        f"In the URL, {name}={self.query[name][:80]} was not taken: {error}."
-                    )
+                    self.ignored(name, error)
             st.session_state[key] = value
         return key
+
+    def ignored(self, name: str, why: object) -> None:
+        """Say that a parameter of the URL was ignored; ``why`` is its rule."""
+        self.problems.append(f"Ignored {name}={self.query[name][:80]} from the URL: {why}.")
 
     def keep(self, name: str, value: Any, default: Any = None) -> None:
         """Write ``name=value`` into the URL unless it is the default, None or empty."""
@@ -94,11 +94,11 @@ def here(state: State) -> str:
 
 
 def one_of(allowed: list[str] | tuple[str, ...]) -> Callable[[str], str]:
-    """A reader that takes only these words."""
+    """A reader that accepts only these values."""
 
     def read(text: str) -> str:
         if text not in allowed:
-            raise ValueError(f"it is one of {', '.join(map(str, allowed))}")
+            raise ValueError(f"must be one of {', '.join(map(str, allowed))}")
         return text
 
     return read
@@ -111,9 +111,9 @@ def whole(low: int | None = None, high: int | None = None) -> Callable[[str], in
         try:
             number = int(text)
         except ValueError:
-            raise ValueError("it is a whole number") from None
+            raise ValueError("must be a whole number") from None
         if (low is not None and number < low) or (high is not None and number > high):
-            raise ValueError(f"it lies between {low} and {high}")
+            raise ValueError(f"must be {low} to {high}")
         return number
 
     return read

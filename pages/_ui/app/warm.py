@@ -67,8 +67,7 @@ def _charts() -> None:
 
 
 def _machine() -> None:
-    from pages._ui.app import device
-    from pages._ui.home import findings
+    from pages._ui.app import device, findings
 
     for name in device.devices():
         device.facts(name)

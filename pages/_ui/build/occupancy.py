@@ -1,98 +1,32 @@
-"""Occupancy what-if: sliders seeded by what the compiler said of the chosen kernel, the limiter named, the
-staircase around it."""
+"""The occupancy calculator on the Build page, started from the compiler's figures of the chosen kernel."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from fusescope.analysis.occupancy import LIMITS, theoretical
-from fusescope.charts import numbers
-from fusescope.charts.profile import occupancy as stairs
 from fusescope.kernels import report
-from pages._ui.app import style, url
+from pages._ui.app import url
 from pages._ui.build.source import Kernel
-
-_CCS = [f"{a}.{b}" for a, b in LIMITS]
-_BLOCKS = list(range(32, 1025, 32))
-_REGISTERS = list(range(16, 256, 1))
+from pages._ui.forms import occupancy
 
 
 @st.cache_data(ttl=3, show_spinner=False)
 def _compiled(family: str, name: str, arch: str) -> tuple[int, int] | None:
-    """(registers, static shared bytes) of the kernel's hungriest function; None where it is not built."""
+    """(registers, static shared bytes) of the kernel's function that uses most; None where it is not built."""
     found = report.resources(family, name, arch)
     return (max(r.registers for r in found), max(r.shared for r in found)) if found else None
 
 
 def draw(state: url.State, kernel: Kernel) -> None:
-    """The sliders, started from what the compiler said of the kernel."""
-    with st.expander("Occupancy, what if", expanded=True):
+    """The sliders, started from the compiler's figures of the kernel."""
+    with st.expander("Occupancy calculator", expanded=True):
         if not kernel.arch:
-            st.caption(
-                "A CPU kernel has no occupancy; choose a CUDA kernel to start from its figures, or move the sliders."
-            )
-        what_if(state, *_compiled_start(kernel))
-
-
-def what_if(state: url.State, start: dict, label: str) -> None:
-    """Sliders, the answer in words, and two staircases.
-
-    start: cc, block, registers, static, dynamic (some of them) to begin with, and again whenever ``label``
-    names another kernel.
-    """
-    key = _seed(state, start, label)
-    a, b, c, d, e = st.columns((5, 5, 5, 6, 6), gap="small")  # six digits beside the steppers at 1024 px
-    with a:
-        cc = st.selectbox("compute capability", _CCS, key=f"{key}/cc")
-    limits = LIMITS[tuple(int(x) for x in cc.split("."))]
-    with b:
-        block = st.select_slider("threads a block", _BLOCKS, key=f"{key}/block")
-    with c:
-        registers = st.slider("registers a thread", 16, 255, key=f"{key}/registers")
-    with d:
-        static = st.number_input("static shared (B)", 0, limits.opt_in, step=1024, key=f"{key}/static")
-    with e:
-        dynamic = st.number_input("dynamic shared (B)", 0, limits.opt_in, step=1024, key=f"{key}/dynamic")
-    for name, value in (
-        ("cc", cc),
-        ("block", block),
-        ("registers", registers),
-        ("static", static),
-        ("dynamic", dynamic),
-    ):
-        state.keep(name, value)
-    now = theoretical(cc, block, registers, static, dynamic)
-    st.markdown(
-        f"**{numbers.percent(now.occupancy)}** theoretical occupancy: {now.active_blocks} block{'' if now.active_blocks == 1 else 's'}, {now.active_warps} of {limits.warps} warps "
-        f"on an SM; limited by **{now.limiter}**" + (f" ({now.reason})" if now.reason else "") + "."
-    )
-    _stairs(cc, block, registers, static, dynamic)
-    st.caption(
-        "Low occupancy hurts latency hiding; high occupancy alone is no sign of speed. Clusters, extra barriers and a custom "
-        "shared-memory carve-out are left out."
-    )
-
-
-def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> None:
-    subtitle = f"compute capability {cc}, {block} threads, {registers} registers, {numbers.size(static + dynamic)} shared"
-    left, right = st.columns(2)
-    by_registers = [theoretical(cc, block, r, static, dynamic).occupancy for r in _REGISTERS]
-    by_block = [theoretical(cc, b, registers, static, dynamic).occupancy for b in _BLOCKS]
-    settings = dict(theme=None, width="stretch", config={"displayModeBar": False})
-    left.plotly_chart(
-        stairs.stairs(_REGISTERS, by_registers, registers, "registers", "a thread", subtitle, style.theme()),
-        key="occ/registers",
-        **settings,
-    )
-    right.plotly_chart(
-        stairs.stairs(_BLOCKS, by_block, block, "threads", "a block", subtitle, style.theme()),
-        key="occ/block",
-        **settings,
-    )
+            st.caption("Choose a CUDA kernel above to start from its figures, or move the sliders.")
+        occupancy.what_if(state, *_compiled_start(kernel))
 
 
 def _compiled_start(kernel: Kernel) -> tuple[dict, str]:
-    """What the compiler said of a kernel, as a start of the sliders, and the label of that start."""
+    """The compiler's figures of a kernel to start the sliders from, and the label of that start."""
     figures = _compiled(kernel.family, kernel.name, kernel.arch) if kernel.arch else None
     start = {}
     if figures:
@@ -101,32 +35,3 @@ def _compiled_start(kernel: Kernel) -> tuple[dict, str]:
         digits = kernel.arch.removeprefix("sm_").rstrip("af")
         start["cc"] = f"{digits[:-1]}.{digits[-1]}"
     return start, f"{kernel.family}/{kernel.name}/{kernel.arch}/{figures}"
-
-
-def _seed(state: url.State, start: dict, label: str) -> str:
-    """Start from the URL, and from the kernel's own figures whenever another kernel is chosen. Gives the
-    beginning of the keys."""
-    home = f"{state.page}/occ"
-    begin = {"cc": "9.0", "block": 256, "registers": 64, "static": 0, "dynamic": 0} | {
-        k: v for k, v in start.items() if v is not None
-    }
-    begin["cc"] = begin["cc"] if begin["cc"] in _CCS else "9.0"
-    begin["registers"] = min(255, max(16, int(begin["registers"])))
-    another = st.session_state.get(f"{home}/kernel") not in (None, label)
-    st.session_state[f"{home}/kernel"] = label
-    readers = {
-        "cc": url.one_of(_CCS),
-        "block": url.whole(32, 1024),
-        "registers": url.whole(16, 255),
-        "static": url.whole(0, 232448),
-        "dynamic": url.whole(0, 232448),
-    }
-    for name, value in begin.items():
-        key = state.seed(name, value, readers[name], "occ")
-        if another and name in start:
-            st.session_state[key] = value
-    most = LIMITS[tuple(int(x) for x in st.session_state[f"{home}/cc"].split("."))].opt_in
-    for name in ("static", "dynamic"):
-        st.session_state[f"{home}/{name}"] = min(int(st.session_state[f"{home}/{name}"]), most)
-    st.session_state[f"{home}/block"] = min(_BLOCKS, key=lambda b: abs(b - st.session_state[f"{home}/block"]))
-    return home

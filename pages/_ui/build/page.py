@@ -1,26 +1,24 @@
-"""The Build page's work: start a build, follow its log, and read what the compiler said of every kernel."""
+"""The Build page: start a build, follow its log, and read the compiler's figures for every kernel."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import numbers, template
+from fusescope.charts import captions, numbers
 from fusescope.core import doctor, toolchain
 from fusescope.core.sources import ARCHS
 from fusescope.jobs import submit
 from fusescope.kernels import report
-from pages._ui.answer import runs
-from pages._ui.app import callbacks, device, jobs, redraw, url
-from pages._ui.home import findings
+from pages._ui.app import callbacks, device, findings, jobs, redraw, run_data, url
+from pages._ui.forms import fields
 from pages._ui.widgets import elements
-from pages._ui.widgets.text import md, status_words
+from pages._ui.widgets.text import md, status_text
 
 
 @st.cache_data(ttl=120, show_spinner=False)
 def known_archs() -> list[str]:
-    """What this machine's nvcc compiles for, and our kernels claim; all claimed ones where there is no nvcc
-    to ask."""
+    """The architectures of our kernels that this machine's nvcc supports; all of them without nvcc."""
     known = toolchain.known_archs(toolchain.detect())
     return [a for a in ARCHS if not known or a in known] + [a for a in known if a not in ARCHS]
 
@@ -40,21 +38,17 @@ def built() -> report.BuildReport | None:
 
 
 def controls(state: url.State) -> None:
-    """Architectures, clean, the button, and the state of the build now."""
+    """Architectures, from scratch, the button, and the current state."""
     key = state.seed("archs", [], lambda text: [url.one_of(known_archs())(a) for a in text.split(",")])
     archs = st.multiselect(
         "architectures",
         known_archs(),
         key=key,
-        placeholder="those of the GPUs present"
-        if device.devices()[0] != "cpu"
-        else "none: CPU kernels alone",
-        help="What CUDA kernels are compiled for; no GPU is needed. Several: one object each, in one build",
+        placeholder="those of the GPUs present" if device.devices()[0] != "cpu" else "CPU only",
+        help="Targets of the CUDA kernels; no GPU is needed to compile",
     )
     state.keep("archs", ",".join(archs))
-    clean = st.checkbox(
-        "from scratch", key="build/clean", help="Compile everything again instead of what changed"
-    )
+    clean = st.checkbox("from scratch", key="build/clean", help="Recompile everything, not only what changed")
     live = _live()
     st.button(
         "Build",
@@ -68,8 +62,7 @@ def controls(state: url.State) -> None:
     )
     counts = pd.Series([k["status"] for family in states().values() for k in family.values()]).value_counts()
     st.caption(
-        " · ".join(f"{n} {status}" for status, n in counts.items())
-        + ". An edited source is always rebuilt, an unchanged one never."
+        " · ".join(f"{n} {status}" for status, n in counts.items()) + ". Only changed sources are rebuilt."
     )
     chain = toolchain.detect()
     versions = {
@@ -93,7 +86,7 @@ def _live() -> str | None:
 def _shown() -> str | None:
     """The build to follow: one that runs, else the last one that this visitor started."""
     run_id = _live() or st.session_state.get("build/run")
-    return run_id if run_id and runs.exists(run_id) else None
+    return run_id if run_id and run_data.exists(run_id) else None
 
 
 @st.fragment(run_every=1.0)
@@ -102,7 +95,7 @@ def progress() -> None:
     run_id = _shown()
     if run_id is None:
         return
-    run = runs.read(run_id)
+    run = run_data.read(run_id)
     was_live = st.session_state.get("build/was_live")
     st.session_state["build/was_live"] = run.live
     if was_live and not run.live:
@@ -110,9 +103,9 @@ def progress() -> None:
         built.clear()
         redraw.whole_page()
     if run.live:
-        p = run.progress
         left, right = st.columns([5, 1], vertical_alignment="center")
-        left.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
+        with left:
+            jobs.bar(run.progress)
         right.button("Cancel", key="build/cancel", on_click=callbacks.careful(submit.cancel), args=(run_id,))
     else:
         took = (
@@ -121,19 +114,19 @@ def progress() -> None:
             else numbers.NA
         )
         st.markdown(
-            f"{status_words(run.status)} in {took} · {template.date(run.finished)}"
+            f"{status_text(run.status)} in {took} · {captions.date(run.finished)}"
             + (f" · {md(run.reason)}" if run.reason else "")
         )
-    log = runs.log(run_id)
+    log = run_data.log(run_id)
     with st.expander("Log", expanded=run.live or run.status == "failed"):
-        st.code(log or "nothing yet", language=None, height=260, wrap_lines=True)
+        st.code(log or "empty", language=None, height=260, wrap_lines=True)
     if run.status == "failed":
         causes = doctor.diagnose(log)
         findings.listed({"check": f.check, "status": f.status, "says": f.says, "fix": f.fix} for f in causes)
 
 
 def verdict() -> None:
-    """What stands between this machine and a build, with the fix."""
+    """What keeps this machine from building, with the fix."""
     found = findings.examined()
     if any(f["status"] != "ok" for f in found):
         findings.verdict(found)
@@ -141,7 +134,7 @@ def verdict() -> None:
 
 
 def resources(state: url.State) -> None:
-    """Registers, shared memory, spills, stack of every kernel and architecture; what is not built is said."""
+    """Registers, shared memory, spills, stack of every kernel and architecture; kernels that are not built are named."""
     done = built()
     rows = []
     for v in done.variants if done else ():
@@ -159,7 +152,7 @@ def resources(state: url.State) -> None:
                     "barriers": r.barriers,
                 }
             )
-    st.subheader("What the compiler says", anchor=False)
+    st.subheader("Compiler figures", anchor=False)
     failed = [
         (f, k, s) for f, family in states().items() for k, s in family.items() if s["status"] == "failed"
     ]
@@ -173,24 +166,17 @@ def resources(state: url.State) -> None:
     ]
     if waiting:
         st.info(
-            f"Not built as the sources stand: {', '.join(waiting[:6])}{' …' if len(waiting) > 6 else ''}. Press Build."
+            f"Out of date or not built: {', '.join(waiting[:6])}{' …' if len(waiting) > 6 else ''}. Press Build."
         )
     if not rows:
-        st.caption(
-            "No CUDA kernel is built: choose an architecture (no GPU is needed to compile) and press Build."
-        )
+        st.caption("No CUDA kernel is built. Choose an architecture (no GPU is needed) and press Build.")
         return
     data = pd.DataFrame(rows)
-    families = ["all", *sorted(data["family"].unique())]
-    key = state.seed("family", "all", url.one_of(families))
-    if st.session_state[key] not in families:
-        st.session_state[key] = "all"
-    family = st.segmented_control("family", families, key=key, label_visibility="collapsed", required=True)
-    state.keep("family", family, "all")
-    shown = data if family in (None, "all") else data[data["family"] == family]
+    family = fields.view(state, "family", ["all", *sorted(data["family"].unique())])
+    shown = data if family == "all" else data[data["family"] == family]
     elements.table(shown, "resources", height=min(420, 40 + 36 * len(shown)))
     elements.note(
-        "From ptxas, per __global__ function. Dynamic shared memory is known to the launcher only and in no static report."
+        "From ptxas, per __global__ function. Dynamic shared memory is set at launch and not included."
     )
 
 

@@ -1,4 +1,4 @@
-"""A kernel's source, PTX and SASS, in tabs that are made only when they are looked at."""
+"""A kernel's source, PTX and SASS, each made only when shown."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fusescope.core.sources import families
 from fusescope.kernels import inspect
 from pages._ui.app import url
 from pages._ui.build.page import known_archs
+from pages._ui.forms import fields
 
 _MOST = 200_000
 """Characters shown of a listing; the download has all of it."""
@@ -33,17 +34,13 @@ def choose(state: url.State) -> Kernel:
     known = families()
     a, b, c = st.columns([1, 2, 1])
     first = "attention" if "attention" in known else next(iter(known))
-    with a:
-        family = st.selectbox("family", list(known), key=state.seed("of", first, url.one_of(list(known))))
-        state.keep("of", family, first)
+    family = fields.pick(state, "of", "family", known, first, box=a)
     names = [v.name for v in known[family].variants]
     with b:
         key = state.seed("kernel", names[0])
         if st.session_state[key] not in names:
             if state.opened and "kernel" in state.query:
-                state.problems.append(
-                    f"In the URL, kernel={st.session_state[key][:60]} is none of {family}: {', '.join(names)}."
-                )
+                state.ignored("kernel", f"must be one of {', '.join(names)}")
             st.session_state[key] = names[0]
         name = st.selectbox("kernel", names, key=key)
         state.keep("kernel", name, names[0])
@@ -51,24 +48,15 @@ def choose(state: url.State) -> Kernel:
     arch = ""
     if variant.device == "cuda":
         archs = [x for x in known_archs() if x in variant.archs] or list(variant.archs)
-        with c:
-            key = state.seed("arch", archs[-1])
-            if st.session_state[key] not in archs:
-                st.session_state[key] = archs[-1]
-            arch = st.selectbox("architecture", archs, key=key)
-            state.keep("arch", arch, archs[-1])
+        arch = fields.pick(state, "arch", "architecture", archs, archs[-1], box=c)
     st.caption(variant.idea)
     return Kernel(family, name, arch, variant.idea)
 
 
 def draw(state: url.State, kernel: Kernel) -> None:
-    """The listing that is looked at, with its download."""
-    options = list(_WHAT if kernel.arch else _WHAT[:1])
-    key = state.seed("listing", "Source", url.one_of(_WHAT))
-    if st.session_state[key] not in options:
-        st.session_state[key] = "Source"
-    what = st.segmented_control("Listing", options, key=key, label_visibility="collapsed", required=True)
-    state.keep("listing", what, "Source")
+    """The chosen listing with its download."""
+    options = _WHAT if kernel.arch else _WHAT[:1]
+    what = fields.view(state, "listing", options)
     try:
         with st.spinner(f"{what} of {kernel.name}", show_time=True):
             text = _listing(what, kernel)
@@ -78,9 +66,7 @@ def draw(state: url.State, kernel: Kernel) -> None:
     suffix = {"Source": "cu" if kernel.arch else "cpp", "PTX": "ptx", "SASS": "sass"}[what]
     st.code(text[:_MOST], language="cpp" if what == "Source" else "nasm", line_numbers=True, height=480)
     if len(text) > _MOST:
-        st.caption(
-            f"The first {_MOST:,} of {len(text):,} characters; the download has all.".replace(",", " ")
-        )
+        st.caption(f"The first {_MOST:,} of {len(text):,} characters; the download has all.")
     st.download_button(
         f"Download {what}",
         data=text,

@@ -1,5 +1,5 @@
-"""Strategies of search replayed on a recorded traverse: how soon each comes near the best there is. Nothing
-is measured."""
+"""Search strategies replayed on a recorded sweep: how soon each approaches the best scheme. Nothing is
+measured."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ import streamlit as st
 from fusescope.charts.fusion import progress
 from fusescope.search.learning import explore
 from fusescope.search.scheme.setting import Setting
-from pages._ui.app import background, cached_chart, style, url
+from pages._ui.app import background, cached_chart, url
 from pages._ui.fusion import runs
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, style
 
 _FEWEST = 40  # schemes: a search among fewer says nothing
 
 
 def draw(state: url.State, setting: Setting) -> None:
     """Folded away until asked for."""
-    with st.expander(
-        "Compare strategies on schemes already measured", expanded=bool(state.query.get("replay"))
-    ):
-        run = runs.choose(state, "replay", "truth", ("traverse",), setting, largest=True)
+    with st.expander("Compare strategies on recorded times", expanded=bool(state.query.get("replay"))):
+        run = runs.choose(state, "replay", "sweep", ("traverse",), setting, largest=True)
         if run is None:
-            st.caption("There is no traverse yet whose times could be the truth.")
+            st.caption("No sweep yet.")
             return
         truth = runs.known_pairs(run.id)
         if len(truth) < _FEWEST:
-            st.caption(f"{len(truth)} schemes are too few to compare searches on; it takes {_FEWEST}.")
+            st.caption(f"At least {_FEWEST} measured schemes needed (you have {len(truth)}).")
             return
         a, b, c = st.columns([3, 1, 1], vertical_alignment="bottom")
         chosen = a.multiselect(
@@ -51,16 +49,16 @@ def draw(state: url.State, setting: Setting) -> None:
             return
         tracks = background.result(
             ("replay", *mark),
-            "searching among the recorded times",
+            "replaying searches",
             lambda say: _tracks(truth, chosen, most, seed, say),
         )
         if tracks is None:
             return
-        theme, words = style.theme(), runs.setting_words(run)
+        theme, caption = style.theme(), runs.caption(run)
         best = min(truth.values())
         fig = cached_chart.once(
             ("replayed", *mark, theme),
-            lambda: progress.best_so_far(tracks, {}, f"replayed: {words}", theme, best),
+            lambda: progress.best_so_far(tracks, {}, f"replayed: {caption}", theme, best),
         )
         elements.chart(fig, f"{run.id}-replay", lambda: _table(tracks))
 

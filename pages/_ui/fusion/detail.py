@@ -1,4 +1,4 @@
-"""A traverse or a search on the Runs page: its schemes, and the way to the page that shows all of it."""
+"""A sweep or a search on the Runs page: its schemes, and a link to the page that shows all of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS = runs.KINDS
 
 
 def button(run: Run) -> None:
-    """Open the run where it is drawn in full, with its layer in the form."""
+    """Open the run on the Fusion page, with its layer in the form."""
     if st.button("Open in Fusion", key="run/open"):
         setting = of_spec(run.spec)
         query = {k: str(v) for k, v in setting.spec().items() if k != "device"}
@@ -23,11 +23,11 @@ def button(run: Run) -> None:
 
 
 def draw(run: Run) -> None:
-    """The charts of the Fusion page, as long as nothing is being measured."""
+    """The charts of the Fusion page, once the run has ended."""
     if not run.live:
         (sweep.schemes if run.kind == "traverse" else search.found)(run, here=False)
 
 
 def records(run: Run) -> list[Record]:
-    """Of the run and the sittings before it."""
+    """Of the run and the sessions before it."""
     return sessions.records(run.id)

@@ -1,5 +1,4 @@
-"""The surrogate: trained on a run or on somebody's text file, how well it knows the landscape, and what it
-says of a code."""
+"""The cost model: trained on a run or on a text file, how accurate it is, and what it predicts for a code."""
 
 from __future__ import annotations
 
@@ -11,42 +10,40 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import numbers
-from fusescope.charts.fusion import cost_model as cost_model_charts
+from fusescope.charts.fusion import predictions
 from fusescope.search.learning import cost_model, pairs
 from fusescope.search.scheme.setting import Setting
-from pages._ui.app import background, cached_chart, style, url
+from pages._ui.app import background, cached_chart, url
 from pages._ui.fusion import runs, scheme
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, style
 
 _RUN, _FILE = "a run", "a file"
 
 
 def draw(state: url.State, setting: Setting) -> None:
     """Where the pairs come from, the button, and what was learned."""
-    known, words, context = _source(state, setting)
+    known, caption, context = _source(state, setting)
     if known is None:
         return
     if len(known) < cost_model.FEWEST:
         st.info(
-            f"{len(known)} schemes with a time are too few to learn from; it takes {cost_model.FEWEST}. Traverse more of them first."
+            f"At least {cost_model.FEWEST} measured schemes needed (you have {len(known)}). Run a sweep first."
         )
         return
     mark = _mark(known)
-    st.caption(
-        f"{len(known):,} schemes with a time; a fifth of them is held out at a time, to see how well the others foretell it."
-    )
-    if st.button("Train the surrogate", type="primary", key="fusion/train"):
+    st.caption(f"{len(known):,} measured schemes; validated by five-fold cross-validation.")
+    if st.button("Train cost model", type="primary", key="fusion/train"):
         st.session_state["fusion/trained"] = mark
     if st.session_state.get("fusion/trained") != mark:
-        st.caption("Nothing was learned from these pairs yet.")
+        st.caption("No cost model has been trained on these pairs yet.")
         return
     model = background.result(
-        ("surrogate", mark),
-        f"learning from {len(known):,} schemes",
+        ("cost model", mark),
+        f"training on {len(known):,} schemes",
         lambda say: cost_model.train(known, context=context, say=say),
     )
     if model is not None:
-        _learned(state, model, mark, words)
+        _learned(state, model, mark, caption)
 
 
 def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None, str, dict]:
@@ -58,49 +55,47 @@ def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None
     state.keep("pairs", kind, _RUN)
     if kind == _FILE:
         upload = st.file_uploader(
-            "bits, a tab, milliseconds: a line a scheme; or a saved surrogate (JSON)",
+            "one scheme per line: bits, tab, milliseconds; or a saved cost model (JSON)",
             key="fusion/upload",
             type=["tsv", "txt", "csv", "json"],
         )
         if upload is None:
             st.caption(
-                "Such a file comes from “Pairs” of a traverse, or from measurements of your own; of a saved surrogate its pairs are taken."
+                "Use “Pairs” of a sweep, your own measurements, or a saved cost model (its pairs are used)."
             )
             return None, "", {}
         text = upload.getvalue().decode(errors="replace")
         if text.lstrip().startswith("{"):
             known, context = cost_model.saved_pairs(text, upload.name)
-            return known, f"{upload.name}, {context.get('device', 'device not known')}", context
-        return pairs.parse(text, upload.name), f"{upload.name}, device not known", {"file": upload.name}
+            return known, f"{upload.name}, {context.get('device', 'unknown device')}", context
+        return pairs.parse(text, upload.name), f"{upload.name}, unknown device", {"file": upload.name}
     run = runs.choose(state, "data", "run", setting=setting, largest=True)
     if run is None:
-        st.markdown(
-            "**There is no run to learn from yet.** Traverse some schemes, or take a file of bits and milliseconds."
-        )
+        st.markdown("**No run to train on yet.** Run a sweep, or upload a file of bits and milliseconds.")
         return None, "", {}
     known, all_of_it = runs.comparable_pairs(run.id), len(runs.known_pairs(run.id))
     if len(known) < all_of_it:
         st.caption(
-            f"Of its {all_of_it:,} schemes those that were measured on one machine: on another torch.compile makes other kernels of the "
-            "same segments."
+            f"Only those of its {all_of_it:,} schemes that one machine measured: on another, torch.compile generates different "
+            "kernels."
         )
-    return known, runs.setting_words(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
+    return known, runs.caption(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
 
 
-def _learned(state: url.State, model: cost_model.Surrogate, mark: str, words: str) -> None:
+def _learned(state: url.State, model: cost_model.CostModel, mark: str, caption: str) -> None:
     seen = model.validation
     times = list(model.known.values())
     unit, factor = numbers.time_unit(times)
     figures = (
         (
-            "error, held out",
+            "error (held out)",
             numbers.percent(seen["error_percent"] / 100),
             "Mean of |predicted / measured − 1|",
         ),
-        ("rank correlation", numbers.three(seen["rank_correlation"]), "Spearman's, on schemes held out"),
-        ("root mean square error", numbers.time(seen["rmse_ms"]), "Of the predictions of schemes held out"),
+        ("rank correlation", numbers.three(seen["rank_correlation"]), "Spearman's, on held-out schemes"),
+        ("root mean square error", numbers.time(seen["rmse_ms"]), "On held-out schemes"),
         (
-            "in the interval",
+            "interval coverage",
             numbers.percent(seen["coverage"]),
             "Share of held-out schemes inside the 95 % interval",
         ),
@@ -116,18 +111,18 @@ def _learned(state: url.State, model: cost_model.Surrogate, mark: str, words: st
         points = seen["points"]
         fig = cached_chart.once(
             ("against", mark, round(threshold, 6), theme),
-            lambda: cost_model_charts.against_measured(points, threshold, words, theme),
+            lambda: predictions.against_measured(points, threshold, caption, theme),
         )
-        elements.chart(fig, f"surrogate-{mark}-points", lambda: pd.DataFrame(points))
+        elements.chart(fig, f"cost-model-{mark}-points", lambda: pd.DataFrame(points))
     with row, st.container(width=385):
         fig = cached_chart.once(
-            ("importance", mark, theme), lambda: cost_model_charts.importance(model.importance, words, theme)
+            ("importance", mark, theme), lambda: predictions.importance(model.importance, caption, theme)
         )
-        elements.chart(fig, f"surrogate-{mark}-importance", lambda: pd.DataFrame(model.importance))
+        elements.chart(fig, f"cost-model-{mark}-importance", lambda: pd.DataFrame(model.importance))
     st.download_button(
-        "Save the surrogate",
+        "Save cost model",
         data=lambda: json.dumps(model.to_json(), allow_nan=False),
-        file_name=f"surrogate-{mark}.json",
+        file_name=f"cost-model-{mark}.json",
         mime="application/json",
         on_click="ignore",
         key="fusion/save",
@@ -136,7 +131,7 @@ def _learned(state: url.State, model: cost_model.Surrogate, mark: str, words: st
 
 
 def _threshold(
-    state: url.State, model: cost_model.Surrogate, times: list[float], unit: str, factor: float
+    state: url.State, model: cost_model.CostModel, times: list[float], unit: str, factor: float
 ) -> float:
     """The movable line between High and Low, in ms."""
     low, start = min(times) * factor, model.threshold_ms * factor
@@ -145,13 +140,13 @@ def _threshold(
     if not low <= st.session_state[key] <= high:
         st.session_state[key] = start
     value = st.slider(
-        f"High performance (1) is at most … {unit}",
+        f"High performance (1) up to … {unit}",
         low,
         high,
         key=key,
         step=(high - low) / 200 or None,
         format="%.4g",
-        help="The median of the times to begin with",
+        help="Initially the median of the times",
     )
     state.keep("threshold", f"{value:.6g}", f"{start:.6g}")
     share = statistics.fmean(t * factor <= value for t in times)
@@ -159,22 +154,22 @@ def _threshold(
     return value / factor
 
 
-def _predicted(state: url.State, model: cost_model.Surrogate, threshold: float) -> None:
-    """What it says of the code of the page."""
+def _predicted(state: url.State, model: cost_model.CostModel, threshold: float) -> None:
+    """The prediction for the code of the page."""
     code = scheme.code_of(state)
-    said = model.predict([code], threshold)[0]
-    word = "High (1)" if said.performance else "Low (0)"
+    predicted = model.predict([code], threshold)[0]
+    word = "High (1)" if predicted.performance else "Low (0)"
     text = (
-        f"`{code}`: **{numbers.time(said.ms)}** [{numbers.time(said.low)}, {numbers.time(said.high)}], **{word}**, "
-        f"probability of High {_share(said.probability)}"
+        f"`{code}`: **{numbers.time(predicted.ms)}** [{numbers.time(predicted.low)}, {numbers.time(predicted.high)}], **{word}**, "
+        f"probability of High {_share(predicted.probability)}"
     )
-    measured = model.known.get(said.code)
-    st.markdown(text + (f"; measured {numbers.time(measured)}" if measured else "; not among the pairs"))
-    st.caption("The code is the one of the part Scheme.")
+    measured = model.known.get(predicted.code)
+    st.markdown(text + (f"; measured {numbers.time(measured)}" if measured else "; not measured"))
+    st.caption("The code on the Scheme tab.")
 
 
 def _share(probability: float) -> str:
-    """In words where the normal distribution's tails would give figures that nobody can know."""
+    """In caption where the normal distribution's tails would give figures that nobody can know."""
     if probability < 0.001:
         return "below 0.1 %"
     return "above 99.9 %" if probability > 0.999 else numbers.percent(probability)

@@ -1,15 +1,15 @@
-"""The Fusion page put together: the layer at the left; at the right one scheme, a traverse, the surrogate, or
-a search."""
+"""The Fusion page: the layer in the form; beside it one scheme, an exhaustive sweep, the cost model or a
+search."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from fusescope.ops.base import Parameter
+from fusescope.core.schema import Parameter
 from fusescope.search.scheme.setting import COMPILERS, Setting
 from pages._ui.app import device, url
+from pages._ui.forms import fields, mask_picker, parameters
 from pages._ui.fusion import learn, scheme, search, sweep
-from pages._ui.kernels import mask_picker, parameters
 from pages._ui.widgets.text import md, sentence
 
 _SCOPE = "layer"
@@ -23,8 +23,8 @@ _OWN = {
 
 
 def form(state: url.State) -> Setting | None:
-    """The layer, its mask, dtype and compiler; None (with a sentence) while they do not fit together."""
-    state.scope = _SCOPE
+    """The layer, its mask, dtype and compiler; None (with a sentence) while they are inconsistent."""
+    state.scopes.add(_SCOPE)
     st.markdown("**The layer**")
     place: list = []
     try:
@@ -36,27 +36,20 @@ def form(state: url.State) -> Setting | None:
     if place:
         with place[0]:
             mask_picker.thumbnail(setting.mask, setting.seq, setting.seq)
-    st.caption(md(f"{setting}. Times are compared within one such setting only."))
+    st.caption(md(f"{setting}. Only times of the same setting are compared."))
     return setting
 
 
 def result(state: url.State, setting: Setting | None) -> None:
-    """The part that is looked at."""
-    names = list(_PARTS)
-    key = state.seed("part", names[0], url.one_of(names))
-    part = (
-        st.segmented_control("part", names, key=key, label_visibility="collapsed", required=True) or names[0]
-    )
-    state.keep("part", part, names[0])
+    """The chosen part."""
+    part = fields.view(state, "part", _PARTS)
     for other, owned in _OWN.items():
         for name in owned:
             if other != part and name in state.query:
-                state.keep(
-                    name, state.query[name]
-                )  # what the other parts were left with stays in the address
+                state.keep(name, state.query[name])  # the settings of the other parts stay in the URL
     state.keep("code", scheme.code_of(state), scheme.START)
     if setting is None:
-        st.caption("The layer at the left does not fit together yet.")
+        st.caption("The layer settings are inconsistent.")
         return
     _PARTS[part](state, setting)
 
@@ -65,14 +58,14 @@ def _parameters() -> tuple[Parameter, ...]:
     """The widgets of a Setting; BERT-base's layer to begin with."""
     dtypes = ("float16", "bfloat16", "float32") if device.is_gpu() else ("float32", "float16", "bfloat16")
     compilers = tuple(COMPILERS) if device.is_gpu() else tuple(COMPILERS)[::-1]
-    said = "; ".join(f"{name}: {what}" for name, what in COMPILERS.items())
+    help_text = "; ".join(f"{name}: {what}" for name, what in COMPILERS.items())
     return (
         Parameter("batch", "int", 1, "sequences", 1, 4096, (1, 2, 4, 8, 16, 32)),
-        Parameter("seq", "int", 128, "tokens a sequence", 1, 16384, (32, 64, 128, 256, 512, 1024, 2048)),
+        Parameter("seq", "int", 128, "tokens per sequence", 1, 16384, (32, 64, 128, 256, 512, 1024, 2048)),
         Parameter("heads", "int", 12, "heads", 1, 256, (1, 2, 4, 8, 12, 16)),
         Parameter("head_dim", "int", 64, "head size", 8, 256, (32, 64, 128)),
         Parameter("mask", "mask", "full", "which keys a query sees"),
         Parameter("dtype", "choice", dtypes[0], "of activations and weights", choices=dtypes),
-        Parameter("compiler", "choice", compilers[0], said, choices=compilers),
-        Parameter("ffn", "int", None, "width of the FFN; four times the layer's where left out", 1, 1 << 17),
+        Parameter("compiler", "choice", compilers[0], help_text, choices=compilers),
+        Parameter("ffn", "int", None, "width of the FFN; default four times the layer's", 1, 1 << 17),
     )

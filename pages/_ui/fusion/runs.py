@@ -7,15 +7,15 @@ from pathlib import Path
 
 import streamlit as st
 
-from fusescope.charts import template
+from fusescope.charts import captions
 from fusescope.core.errors import RunError
 from fusescope.core.records import Record, Run
 from fusescope.search import sessions
 from fusescope.search.learning import pairs
 from fusescope.search.scheme.setting import FINAL, OP, Setting, of_record, of_spec
 from fusescope.store import folder, library
-from pages._ui.answer import runs
-from pages._ui.app import url, warm
+from pages._ui.app import run_data, url, warm
+from pages._ui.widgets.text import run_name
 
 _LARGE = 2000  # records
 KINDS = ("traverse", "search")
@@ -28,53 +28,41 @@ def listed() -> list[Run]:
     return sorted(found, key=lambda r: r.created or 0, reverse=True)
 
 
-def label(run_id: str) -> str:
+def line(run_id: str) -> str:
     """A run as one line of a list."""
-    run = runs.read(run_id)
-    when = template.date(run.finished or run.started or run.created)
-    return f"{run.title or name(run)} · {run.device_name} · {when}"
-
-
-def name(run: Run) -> str:
-    """ "traverse of batch 1, seq 128, full mask, float16"."""
-    s = run.spec
-    return f"{run.kind} of batch {s.get('batch')}, seq {s.get('seq')}, {s.get('mask')}, {s.get('dtype')}"
+    run = run_data.read(run_id)
+    return f"{run_name(run)} · {run.device_name} · {captions.when(run)}"
 
 
 def choose(
     state: url.State,
     key: str,
-    words: str,
+    label: str,
     kinds: tuple[str, ...] = KINDS,
     setting: Setting | None = None,
     largest: bool = False,
 ) -> Run | None:
-    """One of the runs of these kinds: the URL's, else the one looked at in the part Traverse, else the newest
-    (or that with most schemes) of this setting, else the newest recorded one, else the newest, None where
-    there is none."""
+    """One of the runs of these kinds: the URL's, else the sweep on show, else the newest (or the largest) of this
+    setting, else the newest recorded one, else the newest; None without any."""
     offered = [r.id for r in listed() if r.kind in kinds]
     slot = f"{state.page}/{key}"
     if state.opened and state.query.get(key):
         if state.query[key] in offered:
             st.session_state[slot] = state.query[key]
         else:
-            state.problems.append(
-                f"In the URL, {key}={state.query[key][:60]} is no {' or '.join(kinds)} run that is here."
-            )
+            state.ignored(key, f"no {' or '.join(kinds)} run here has this id")
     if not offered:
         return None
     if st.session_state.get(slot) not in offered:
-        looked_at = st.session_state.get(
-            f"{state.page}/traverse"
-        )  # what was just looked at is what one goes on with
+        last = st.session_state.get(f"{state.page}/traverse")  # continue with the sweep on show
         mine = [r.id for r in listed() if r.kind in kinds and setting is not None and same(r, setting)]
         if largest:
             mine.sort(key=lambda i: -len(layers(i)[0]))
-        near = [looked_at] if looked_at in offered else mine
-        st.session_state[slot] = (near or [i for i in offered if runs.read(i).recorded] or offered)[0]
-    chosen = st.selectbox(words, offered, key=slot, format_func=label)
+        near = [last] if last in offered else mine
+        st.session_state[slot] = (near or [i for i in offered if run_data.read(i).recorded] or offered)[0]
+    chosen = st.selectbox(label, offered, key=slot, format_func=line)
     state.keep(key, chosen)
-    return runs.read(chosen)
+    return run_data.read(chosen)
 
 
 def show(state: url.State, key: str, run_id: str) -> None:
@@ -84,28 +72,23 @@ def show(state: url.State, key: str, run_id: str) -> None:
 
 
 def same(run: Run, setting: Setting) -> bool:
-    """Whether the run is of this very setting, on this machine."""
+    """Whether the run is of exactly this setting, on this machine."""
     try:
         return not run.recorded and of_spec(run.spec) == setting
     except (ValueError, TypeError):
         return False
 
 
-def ms(record: Record) -> float:
-    """The time of a record that is ok."""
-    return getattr(record.time_ms, record.main_mode).median
-
-
 def layers(run_id: str) -> tuple[list[Record], list[Record]]:
     """(records of schemes, of baselines) of a run, in the order of measuring."""
     path = library.find(run_id)
-    return _records(str(path), runs.stamp(path, "results.jsonl"))[:2]
+    return _records(str(path), run_data.stamp(path, "results.jsonl"))[:2]
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _records(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Record], list[Record]]:
-    """(of schemes, of baselines, of baselines beside the best schemes). Read once and kept as they are, not
-    copied for each drawing: a traverse may hold 16,000."""
+    """(of schemes, of baselines, of baselines timed with the best schemes). Not copied for each drawing: a sweep
+    may hold 16,000."""
     records = sessions.records(Path(path).name)
     layers, final = (
         [r for r in records if r.op == OP],
@@ -118,29 +101,29 @@ def _records(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Reco
 
 
 def baselines(run_id: str) -> dict[str, float]:
-    """ms by baseline: as measured with the full budget beside the best schemes where that was done, else at
-    the start."""
+    """ms by baseline: as measured with the full budget beside the best schemes where available, else at the
+    start."""
     path = library.find(run_id)
-    _, first, final = _records(str(path), runs.stamp(path, "results.jsonl"))
-    return {r.impl: ms(r) for r in (*first, *final) if r.status == "ok"}
+    _, first, final = _records(str(path), run_data.stamp(path, "results.jsonl"))
+    return {r.impl: r.ms for r in (*first, *final) if r.status == "ok"}
 
 
 def fastest(run_id: str) -> dict[str, tuple[float, Record]]:
-    """{code: (ms, record)} of the schemes that are right, fastest first."""
+    """{code: (ms, record)} of the correct schemes, fastest first."""
     path = library.find(run_id)
-    return _fastest(str(path), runs.stamp(path, "results.jsonl"))
+    return _fastest(str(path), run_data.stamp(path, "results.jsonl"))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _fastest(path: str, stamp: tuple[int, int]) -> dict[str, tuple[float, Record]]:
-    found = {r.impl: (ms(r), r) for r in _records(path, stamp)[0] if r.status == "ok"}
+    found = {r.impl: (r.ms, r) for r in _records(path, stamp)[0] if r.status == "ok"}
     return dict(sorted(found.items(), key=lambda item: item[1][0]))
 
 
 def known_pairs(run_id: str) -> dict[str, float]:
-    """{code: ms} of a run's right schemes: what a search is replayed on."""
+    """{code: ms} of a run's correct schemes: what a search is replayed on."""
     path = library.find(run_id)
-    return _pairs(str(path), runs.stamp(path, "results.jsonl"))
+    return _pairs(str(path), run_data.stamp(path, "results.jsonl"))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -150,20 +133,20 @@ def _pairs(path: str, stamp: tuple[int, int]) -> dict[str, float]:
 
 def comparable_pairs(run_id: str) -> dict[str, float]:
     """{code: ms} of the schemes that one box measured (of several the one with the most), beside the unfused
-    layer: what a surrogate learns from."""
+    layer: what a cost model learns from."""
     path = library.find(run_id)
-    return _comparable(str(path), runs.stamp(path, "results.jsonl"))
+    return _comparable(str(path), run_data.stamp(path, "results.jsonl"))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _comparable(path: str, stamp: tuple[int, int]) -> dict[str, float]:
     about = folder.read(Path(path)).environment.get("sittings", ())
-    boxes = sessions.boxes(about, _records(path, stamp)[0])
+    boxes = sessions.machines(about, _records(path, stamp)[0])
     return pairs.beside_unfused(boxes[0]) if boxes else {}
 
 
 def records_of(setting: Setting, code: str) -> list[tuple[Run, Record]]:
-    """What runs say of one scheme in one setting, newest run first."""
+    """Records of one scheme in one setting, newest run first."""
     found = []
     for run in listed():
         if same(run, setting):
@@ -171,21 +154,24 @@ def records_of(setting: Setting, code: str) -> list[tuple[Run, Record]]:
     return found
 
 
-def setting_words(run: Run) -> str:
+def caption(run: Run) -> str:
     """Setting, device and date: what stands under each chart's title."""
     records = layers(run.id)[0]
     try:
         setting = of_record(records[0]) if records else of_spec(run.spec)
-        what = (
-            f"batch {setting.batch}, seq {setting.seq}, {setting.heads} × {setting.head_dim}, {setting.mask}"
-        )
+        what = layer_text(setting)
     except (ValueError, TypeError):
-        what = name(run)
-    return f"{template.context(run)}<br>{what}"
+        what = run_name(run)
+    return f"{captions.context(run)}<br>{what}"
+
+
+def layer_text(setting: Setting) -> str:
+    """The layer in a few words."""
+    return f"batch {setting.batch}, seq {setting.seq}, {setting.heads} × {setting.head_dim}, {setting.mask}"
 
 
 def artifact(run_id: str, name_: str) -> dict | None:
-    """A JSON file of the run, None where it is not there yet; RunError where it is torn."""
+    """A JSON file of the run, None where it does not exist yet; RunError where it is damaged."""
     file = library.find(run_id) / "artifacts" / name_
     if not file.is_file():
         return None

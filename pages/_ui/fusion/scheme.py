@@ -1,4 +1,4 @@
-"""One fusion scheme: its 16 bits, the layer cut accordingly, what translate says, and the Python module it
+"""One fusion scheme: its 16 bits, the layer cut accordingly, its translation, and the Python module it
 becomes."""
 
 from __future__ import annotations
@@ -7,24 +7,24 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import numbers
-from fusescope.charts.fusion import layer as fusion_layer
+from fusescope.charts.fusion import graph
 from fusescope.jobs import submit
 from fusescope.search import encoding
 from fusescope.search.scheme import codegen, layer
 from fusescope.search.scheme.setting import Setting
-from pages._ui.app import cached_chart, callbacks, style, url
+from pages._ui.app import cached_chart, callbacks, url
 from pages._ui.fusion import runs
-from pages._ui.widgets import elements
-from pages._ui.widgets.text import md, sentence
+from pages._ui.widgets import elements, html_table, style
+from pages._ui.widgets.text import md, plural, sentence
 
 START = "0001101010101010"
 _CODE, _ATTENTION, _BITS = "fusion/code", "fusion/attention", "fusion/bits"
-_VALID, _BAD = "fusion/valid", "fusion/bad"  # the last right code; what was typed since that is none, and why
+_VALID, _BAD = "fusion/valid", "fusion/bad"  # the last valid code; an invalid one typed since, and why
 _NAMES = [f"{o.number} {o.name}" for o in layer.OPERATORS]
 
 
 def draw(state: url.State, setting: Setting) -> None:
-    """The bits on top, the layer left, what it means right, and the code below."""
+    """The bits on top, the layer, its meaning and times, and the code below."""
     code = _bits(state)
     canonical = encoding.canonical(code)
     segments = codegen.plan(code, setting)
@@ -33,41 +33,37 @@ def draw(state: url.State, setting: Setting) -> None:
             _graph(segments, canonical, setting)
         with st.container(width=310):
             _meaning(code, canonical)
-            _measured(setting, canonical)
+            _results(setting, canonical)
     _module(code, canonical, setting)
 
 
 def _graph(segments, canonical: str, setting: Setting) -> None:
     look = (canonical, setting, style.theme())
-    parts = [
-        fusion_layer.Part(list(s.operators), s.names, s.how, *_cost(s.operators, setting)) for s in segments
-    ]
+    parts = [graph.Part(list(s.operators), s.names, s.how, *_cost(s.operators, setting)) for s in segments]
     fig = cached_chart.once(
         ("layer", *look),
-        lambda: fusion_layer.graph(parts, layer.edges(), 9, _title(segments), _where(setting), look[2]),
+        lambda: graph.draw(parts, layer.edges(), 9, _title(segments), _where(setting), look[2]),
     )
     elements.chart(fig, f"layer-{canonical}", lambda: _table(segments, setting))
-    colours = fusion_layer.legend(look[2]).items()
+    colours = graph.legend(look[2]).items()
     dots = [f"<span class='fs-dot' style='background:{c}'></span>{words}" for words, c in colours]
-    st.html(
-        f"<div class='fs-small'>{' &nbsp; '.join(dots)}<br>MB: what a segment moves to and from memory at least</div>"
-    )
+    st.html(f"<div class='fs-small'>{' &nbsp; '.join(dots)}<br>MiB: minimum memory traffic of a kernel</div>")
 
 
 def code_of(state: url.State) -> str:
-    """The code of the page, as 16 bits; a bad one in the URL is said and the start taken."""
+    """The code of the page, as 16 bits; an invalid one in the URL is reported and ignored."""
     if state.opened or _VALID not in st.session_state:
         text = state.query.get("code", START)
         try:
             put(encoding.bits(text))
         except (ValueError, TypeError) as error:
-            state.problems.append(f"In the URL, code={text[:40]} was not taken: {error}.")
+            state.ignored("code", error)
             put(START)
     return st.session_state[_VALID]
 
 
 def _bits(state: url.State) -> str:
-    """The code, typed or toggled bit by bit: whichever moved last decides."""
+    """The code, typed or toggled bit by bit; the last change wins."""
     code = code_of(state)
     bad = st.session_state.get(_BAD)
     st.session_state[_CODE] = bad[0] if bad else code
@@ -86,41 +82,27 @@ def _bits(state: url.State) -> str:
     if bad:
         st.error(md(bad[1]))
     st.pills(
-        "bits 1 to 15, one an operator: a marked one is 1, and neighbours with equal bits are one segment",
+        "Adjacent operators with the same colour are fused; click to toggle.",
         _NAMES,
         selection_mode="multi",
         key=_BITS,
         on_change=_toggled,
     )
     with st.container(horizontal=True, gap="small"):
-        st.button(
-            "Complement",
-            on_click=put,
-            args=(encoding.complement(code),),
-            type="tertiary",
-            help="The same scheme, bits 1 to 15 inverted",
-        )
-        st.button(
-            "Canonical form",
-            on_click=put,
-            args=(encoding.canonical(code),),
-            type="tertiary",
-            help="The one code that a scheme is stored under",
-        )
-        st.button("All apart", on_click=put, args=(encoding.encode(False, range(14)),), type="tertiary")
-        st.button("All in one", on_click=put, args=(encoding.encode(False, ()),), type="tertiary")
-        st.button(
-            "As fused by hand",
-            on_click=put,
-            args=(encoding.encode(True, (1, 7, 8, 10, 12, 13)),),
-            type="tertiary",
-            help="GEMMs, the hand-written attention, bias + GELU, bias + residual + LayerNorm",
-        )
+        hand = "GEMMs, the hand-written attention, bias + GELU, bias + residual + LayerNorm"
+        for label, other, help_text in (
+            ("Complement", encoding.complement(code), "The same scheme with bits 1 to 15 inverted"),
+            ("Canonical form", encoding.canonical(code), "The code under which a scheme is stored"),
+            ("Fully unfused", encoding.encode(False, range(14)), None),
+            ("Fully fused", encoding.encode(False, ()), None),
+            ("Hand-fused", encoding.encode(True, (1, 7, 8, 10, 12, 13)), hand),
+        ):
+            st.button(label, on_click=put, args=(other,), type="tertiary", help=help_text)
     return code
 
 
 def put(code: str) -> None:
-    """Show this code (a callback of other parts, too)."""
+    """Show this code (a callback)."""
     st.session_state[_VALID] = code
     st.session_state[_BAD] = None
 
@@ -130,7 +112,7 @@ def _typed() -> None:
     try:
         put(encoding.bits(text))
     except (ValueError, TypeError) as error:
-        st.session_state[_BAD] = (text, f"{sentence(error)}. Below still stands the scheme before.")
+        st.session_state[_BAD] = (text, f"{sentence(error)}. Showing the previous scheme.")
 
 
 def _toggled() -> None:
@@ -144,7 +126,7 @@ def _toggled() -> None:
 def _meaning(code: str, canonical: str) -> None:
     st.markdown(
         "**translate**",
-        help="Value, bit 0, number of runs of two or more equal bits among positions 1 to 15, then start and end of each",
+        help="Value, bit 0, the number of runs of two or more equal bits in positions 1 to 15, start and end of each",
     )
     st.code(encoding.translate(code), language=None)
     rows = [
@@ -153,18 +135,15 @@ def _meaning(code: str, canonical: str) -> None:
         ("complement", f"{encoding.complement(code)} = {encoding.value(encoding.complement(code))}"),
         ("cut after operators", ", ".join(map(str, encoding.boundaries(code))) or "none"),
     ]
-    cells = "".join(
-        f"<tr><td class='fs-muted' style='padding-right:1rem'>{k}</td><td>{v}</td></tr>" for k, v in rows
-    )
-    st.html(f"<table class='fs-small'>{cells}</table>")
+    html_table.facts(rows)
     if encoding.attention(code):
         st.caption(
-            "The hand-written attention is operators 2 to 7, whatever their bits say; nothing is fused with it."
+            "The hand-written attention is operators 2 to 7 whatever their bits; nothing is fused with it."
         )
 
 
-def _measured(setting: Setting, canonical: str) -> None:
-    """What is known of this scheme, and the button that measures it."""
+def _results(setting: Setting, canonical: str) -> None:
+    """Times of this scheme, and the button that measures it."""
     st.markdown("**Measured**")
     known = runs.records_of(setting, canonical)
     for run, r in known[:3]:
@@ -173,16 +152,16 @@ def _measured(setting: Setting, canonical: str) -> None:
             continue
         gain = f", {numbers.ratio(r.speedup.median)} over unfused: {r.speedup.verdict}" if r.speedup else ""
         st.markdown(
-            f"**{numbers.time(runs.ms(r))}**{gain} · {md(run.device_name)} · [run]({url.link('runs', run=run.id)})"
+            f"**{numbers.time(r.ms)}**{gain} · {md(run.device_name)} · [run]({url.link('runs', run=run.id)})"
         )
     if not known:
         st.caption("Not in this setting yet.")
     st.button(
-        "Check and time it",
+        "Check and time",
         key="fusion/measure",
         on_click=callbacks.careful(_measure),
         args=(setting, canonical),
-        help="Against the unfused layer in float64 first; then beside the baselines",
+        help="Check against the unfused layer in float64, then time it with the baselines",
     )
 
 
@@ -203,7 +182,7 @@ def _module(code: str, canonical: str, setting: Setting) -> None:
             mime="text/x-python",
             on_click="ignore",
             key="fusion/module",
-            help="Runs alone: python FILE checks it against the unfused layer and times it",
+            help="Standalone: python FILE checks it against the unfused layer and times it",
         )
         st.code(text, language="python", height=420)
 
@@ -220,8 +199,8 @@ def _table(segments, setting: Setting) -> pd.DataFrame:
 
 def _title(segments) -> str:
     count = len(segments)
-    return f"{count} segment{'s' if count > 1 else ''}, {sum(len(s.operators) > 1 for s in segments)} of several operators"
+    return f"{plural(count, 'kernel')}, {sum(len(s.operators) > 1 for s in segments)} of them fused"
 
 
 def _where(setting: Setting) -> str:
-    return f"batch {setting.batch}, seq {setting.seq}, {setting.heads} × {setting.head_dim}, {setting.mask}, {setting.dtype}"
+    return f"{runs.layer_text(setting)}, {setting.dtype}"

@@ -1,5 +1,5 @@
-"""Search: the best scheme with few evaluations, live; what it gains over what one could use instead; and
-which boundaries matter."""
+"""Search: the best scheme found with few evaluations, its speed-ups over the alternatives, and which boundaries
+matter."""
 
 from __future__ import annotations
 
@@ -15,37 +15,33 @@ from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.search.learning import explore
 from fusescope.search.scheme.setting import Setting
-from pages._ui.answer import answer, runs
-from pages._ui.app import cached_chart, jobs, redraw, style, url
-from pages._ui.fusion import compare, scheme
-from pages._ui.fusion import runs as fusion_runs
-from pages._ui.widgets import elements
+from pages._ui.answer import answer
+from pages._ui.app import cached_chart, jobs, url
+from pages._ui.fusion import compare, runs, scheme
+from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
-_TELLING = 20  # schemes: the attention and 14 places to cut are told apart by more schemes than that
+_FEWEST = 20  # schemes: fewer cannot separate the attention and 14 boundaries
 _GAINS = {
     "unfused": "15 calls of PyTorch functions",
     "compile": "torch.compile of the whole layer",
     "compile_sdpa": "the layer with scaled_dot_product_attention, compiled",
-    "hand_fused": "our kernels, as fused by hand",
+    "hand_fused": "our kernels, hand-fused",
 }
 
 
 def draw(state: url.State, setting: Setting) -> None:
-    """What is to be searched on top; below, a search and what it found; last, strategies compared on recorded
-    truth."""
-    _request(state, setting)
-    run = fusion_runs.choose(state, "search", "run", ("search",), setting)
+    """The request on top; below, a search and its result; last, strategies compared on recorded times."""
+    _form(state, setting)
+    run = runs.choose(state, "search", "run", ("search",), setting)
     if run is None:
-        st.markdown(
-            "**Nothing was searched here yet.** A search finds a fast scheme while measuring a few per cent of them."
-        )
+        st.markdown("**No search yet.** A search finds a fast scheme by measuring a few per cent of them.")
     else:
         result(run)
     compare.draw(state, setting)
 
 
-def _request(state: url.State, setting: Setting) -> None:
+def _form(state: url.State, setting: Setting) -> None:
     names = list(explore.STRATEGIES)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         key = state.seed("strategy", names[0], url.one_of(names))
@@ -53,12 +49,10 @@ def _request(state: url.State, setting: Setting) -> None:
         strategy = st.selectbox("strategy", names, key=key, help=said, width=170)
         key = state.seed("evaluations", 100, url.whole(1, 1 << 15))
         evaluations = st.number_input(
-            "evaluations", 1, 1 << 15, key=key, help="Schemes measured at most", width=140
+            "evaluations", 1, 1 << 15, key=key, help="Most schemes to measure", width=140
         )
         key = state.seed("seconds", 0, url.whole(0, 36_000))
-        seconds = st.number_input(
-            "seconds", 0, 36_000, key=key, help="Or as long as this; 0: no limit of time", width=140
-        )
+        seconds = st.number_input("seconds", 0, 36_000, key=key, help="Time limit; 0: none", width=140)
         pressed = st.button("Search", type="primary", key="fusion/search_go", shortcut="Ctrl+Enter")
     for name, value, default in (
         ("strategy", strategy, names[0]),
@@ -72,13 +66,13 @@ def _request(state: url.State, setting: Setting) -> None:
         "seconds": float(seconds) if seconds else None,
     }
     if pressed:
-        fusion_runs.show(state, "search", submit.submit("search", spec))
+        runs.show(state, "search", submit.submit("search", spec))
 
 
 def result(run: Run) -> None:
     """Progress and best so far while it runs; then the scheme, its speed-ups, and why."""
     if run.live:
-        _live(run.id)
+        jobs.follow(run.id, answer.heading, _track)
         return
     answer.heading(run)
     jobs.resume(run, "fusion/search_resume")
@@ -86,25 +80,14 @@ def result(run: Run) -> None:
 
 
 def found(run: Run, here: bool = True) -> None:
-    """The scheme, its speed-ups, the way to it, and why; what there is of them. ``here``: on the Fusion page,
-    which can show the scheme itself."""
-    left = fusion_runs.artifact(run.id, "search.json")
+    """The scheme, its speed-ups, how it was found, and why it is fast. ``here``: on the Fusion page, which can
+    show the scheme itself."""
+    left = runs.artifact(run.id, "search.json")
     if left and left.get("result"):
         _result(run, left, here)
     _track(run, left)
     if left:
         _explained(run, left)
-
-
-@st.fragment(run_every=1.0)
-def _live(run_id: str) -> None:
-    run = runs.read(run_id)
-    if not run.live:
-        redraw.whole_page()
-    answer.heading(run)
-    p = run.progress
-    jobs.bar(p)
-    _track(run)
 
 
 def track(times: Sequence[float | None]) -> list[tuple[int, float, float]]:
@@ -118,19 +101,17 @@ def track(times: Sequence[float | None]) -> list[tuple[int, float, float]]:
 
 
 def _track(run: Run, found: dict | None = None) -> None:
-    schemes, _ = fusion_runs.layers(run.id)
-    order = [(r.impl, fusion_runs.ms(r) if r.status == "ok" else None) for r in schemes]
-    order = order or [
-        (s["code"], s["ms"]) for s in (found or {}).get("history", ())
-    ]  # a replay has no records of its own
+    schemes, _ = runs.layers(run.id)
+    order = [(r.impl, r.ms) for r in schemes]
+    order = order or [(s["code"], s["ms"]) for s in (found or {}).get("history", ())]
     line = track([ms for _, ms in order])
     if not line:
         st.caption("No scheme has a time yet.")
         return
-    beside = fusion_runs.baselines(run.id)
+    beside = runs.baselines(run.id)
     theme, words, strategy = (
         style.theme(),
-        fusion_runs.setting_words(run),
+        runs.caption(run),
         str(run.spec.get("strategy", "search")),
     )
     fig = cached_chart.once(
@@ -152,17 +133,17 @@ def _result(run: Run, found: dict, here: bool) -> None:
     best = found["result"]
     row = st.container(horizontal=True, gap="medium", vertical_alignment="center")
     with row, st.container(width=230):
-        st.metric("the scheme found", numbers.time(best["ms"]), help="Median time of the layer")
+        st.metric("Best scheme", numbers.time(best["ms"]), help="Median time of the layer")
         st.code(best["code"], language=None)
         if here:
-            st.button("Show it as a scheme", key="fusion/found", on_click=_open, args=(best["code"],))
+            st.button("Show scheme", key="fusion/found", on_click=_open, args=(best["code"],))
         count = len(found["history"])
         st.caption(f"{count:,} schemes measured by {md(str(run.spec.get('strategy')))} search.")
     with row, st.container(width=520):
         gains = best.get("speedups") or {}
         fig = cached_chart.once(
             ("gains", run.id, str(gains), style.theme()),
-            lambda: explain.gains(gains, _GAINS, fusion_runs.setting_words(run), style.theme()),
+            lambda: explain.gains(gains, _GAINS, runs.caption(run), style.theme()),
         )
         elements.chart(
             fig, f"{run.id}-gains", lambda: pd.DataFrame([{"over": n, **s} for n, s in gains.items() if s])
@@ -171,12 +152,12 @@ def _result(run: Run, found: dict, here: bool) -> None:
 
 def _explained(run: Run, found: dict) -> None:
     rows = found.get("boundaries") or []
-    if len(found["history"]) < _TELLING:
+    if len(found["history"]) < _FEWEST:
         st.caption(
-            f"Which boundaries matter is told from at least {_TELLING} schemes; this search measured {len(found['history'])}."
+            f"Which boundaries matter needs at least {_FEWEST} measured schemes (this search has {len(found['history'])})."
         )
     elif rows:
-        words = f"{fusion_runs.setting_words(run)}<br>a cut there, or the attention, against none, all else equal; 95 % intervals"
+        words = f"{runs.caption(run)}<br>a cut there (or the attention) against none, all else equal; 95 % intervals"
         fig = cached_chart.once(
             ("boundaries", run.id, len(rows), style.theme()),
             lambda: explain.boundaries(rows, words, style.theme()),
@@ -184,13 +165,13 @@ def _explained(run: Run, found: dict) -> None:
         elements.chart(fig, f"{run.id}-boundaries", lambda: pd.DataFrame(rows))
     costs = found.get("segments") or []
     if costs:
-        with st.expander("What each segment costs, fitted to all schemes measured"):
+        with st.expander("Cost of each segment, fitted to all measured schemes"):
             unit, factor = numbers.time_unit([c["ms"] for c in costs if c["ms"] > 0])
             table = pd.DataFrame(
                 {
                     "operators": [_span(c) for c in costs],
                     f"cost ({unit})": [c["ms"] * factor for c in costs],
-                    "schemes that have it": [c["count"] for c in costs],
+                    "schemes with it": [c["count"] for c in costs],
                 }
             )
             elements.table(table, f"{run.id}-segments", lambda: pd.DataFrame(costs), height=360, why={})

@@ -1,5 +1,5 @@
-"""Home: where to start, the last answer (or one recorded on a GPU), the device, the doctor's verdict, the
-last runs."""
+"""Home: where to start, the last result (or one recorded on a GPU), the device, the doctor's checks, recent
+runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.store import library
-from pages._ui.answer import answer, runs
-from pages._ui.app import device, url
-from pages._ui.home import findings
-from pages._ui.runs import run_table
+from pages._ui.answer import answer, run_table
+from pages._ui.app import device, findings, run_data, url
+from pages._ui.widgets import html_table
 from pages._ui.widgets.text import md
 
 _SHOWN = {"batch": 16, "heads": 12, "seq": 2048, "head_dim": 64, "mask": "bigbird"}
@@ -31,8 +30,8 @@ def draw(state: url.State) -> None:
             findings.everything(found)
     with right:
         _start()
-        _answer()
-    _last()
+        _latest()
+    _recent()
 
 
 def _device() -> None:
@@ -49,15 +48,7 @@ def _device() -> None:
         ("torch", facts.get("torch")),
         ("nvcc", facts.get("nvcc")),
     ]
-    st.html(
-        "<table class='fs-small'>"
-        + "".join(
-            f"<tr><td class='fs-muted' style='padding-right:1rem'>{k}</td><td>{v}</td></tr>"
-            for k, v in rows
-            if v
-        )
-        + "</table>"
-    )
+    html_table.facts((k, v) for k, v in rows if v)
 
 
 def _start() -> None:
@@ -66,7 +57,7 @@ def _start() -> None:
         st.subheader("Start here", anchor=False)
         if total:
             st.markdown(
-                "Change a kernel, compare again, and see whether it is still right and by how much it got faster."
+                "Change a kernel, compare again, and see whether it is still correct and how much faster it is."
             )
             st.page_link(
                 "pages/kernels.py",
@@ -75,37 +66,36 @@ def _start() -> None:
             )
         else:
             st.markdown(
-                "Pick attention and a mask, press Run, and see which implementation is right and fastest on this device."
+                "Choose attention and a mask, press Run, and see which implementation is correct and fastest here."
             )
             st.page_link("pages/kernels.py", label="**Run a first comparison →**")
-        st.page_link("pages/build.py", label="Build the kernels and see what the compiler says")
-        recorded = runs.recorded(limit=1)
+        st.page_link("pages/build.py", label="Build the kernels and see the compiler's figures")
+        recorded = run_data.recorded(limit=1)
         if recorded:
             st.page_link(
                 "pages/runs.py",
-                label="Look at runs recorded on other hardware",
+                label="Browse runs recorded on other hardware",
                 query_params={"recorded": "yes"},
             )
 
 
-def _answer() -> None:
-    """The newest comparison made here; before the first one what was recorded for attention on other
-    hardware."""
-    own = runs.newest("bench", recorded=False)
-    if own and runs.records(own.id):
+def _latest() -> None:
+    """The newest comparison on this machine; before the first one a recorded one."""
+    own = run_data.newest("bench", recorded=False)
+    if own and run_data.records(own.id):
         answer.brief(own.id)
-    elif near := runs.nearest("attention", _SHOWN):
-        st.caption("Nothing was compared here yet. Such an answer, measured on other hardware:")
+    elif near := run_data.nearest("attention", _SHOWN):
+        st.caption("No comparisons on this machine yet. Example from recorded hardware:")
         answer.brief(*near)
 
 
-def _last() -> None:
+def _recent() -> None:
     own, total = library.runs(recorded=False, limit=8)
     if own:
-        st.subheader("Last runs", anchor=False)
+        st.subheader("Recent runs", anchor=False)
         run_table.draw(own, "home/own")
-        st.page_link("pages/runs.py", label=f"All {total} runs" if total > 1 else "Open it among all runs")
-    recorded = runs.recorded(limit=8)
+        st.page_link("pages/runs.py", label=f"All {total} runs" if total > 1 else "All runs")
+    recorded = run_data.recorded(limit=8)
     if recorded:
         names = ", ".join(sorted({r.device_name for r in recorded}))
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):

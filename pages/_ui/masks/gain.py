@@ -1,4 +1,4 @@
-"""What was gained by a mask in every run there is, against the 1 / density that skipping could gain."""
+"""Measured speed-up of masks over all runs, against the ideal 1 / density of skipping."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fusescope import ops
 from fusescope.charts.masks import gain
 from fusescope.store import library
 from pages._ui.app import url
+from pages._ui.forms import fields, mask_files
 from pages._ui.masks import stats
 from pages._ui.widgets import elements
 
@@ -19,33 +20,25 @@ _MOST = 3000  # records drawn; the newest count
 
 
 def draw(state: url.State, look) -> None:
-    """The chart, its table, and what was left out and why."""
+    """The chart, its table, and what was excluded and why."""
     with_masks = [op for op in ops.names() if any(p.kind == "mask" for p in ops.load(op).PARAMETERS)]
     a, b, c = st.columns(3)
-    op = a.selectbox("operator", with_masks, key=state.seed("op", with_masks[0], url.one_of(with_masks)))
-    against = b.selectbox(
-        "faster than",
-        list(_AGAINST),
-        key=state.seed("against", "full", url.one_of(list(_AGAINST))),
-        format_func=_AGAINST.get,
-    )
-    state.keep("op", op, with_masks[0])
-    state.keep("against", against, "full")
+    title = {op: ops.load(op).TITLE for op in with_masks}
+    op = fields.pick(state, "op", "operator", with_masks, box=a, format_func=title.get)
+    against = fields.pick(state, "against", "relative to", _AGAINST, box=b, format_func=_AGAINST.get)
     table = records(op)
     if table.empty:
         _nothing(op, look)
         return
     devices = list(dict.fromkeys(table.device_name[::-1]))
-    device = c.selectbox("measured on", devices, key=state.seed("on", devices[0], url.one_of(devices)))
-    state.keep("on", device, devices[0])
-    only = st.toggle("only the masks above", key=state.seed("only", False, lambda t: t == "yes"))
-    state.keep("only", "yes" if only else "")
+    device = fields.pick(state, "on", "measured on", devices, box=c)
+    only = fields.yes(state, "only", "only the masks above")
     table = table[table.device_name == device]
     points, missing = gains(table, against)
     if only:
         points = points[points["mask"].isin(look.texts)]
     if points.empty:
-        st.caption(f"No record of {ops.load(op).TITLE} on {device} to draw here. " + _why(missing, against))
+        st.caption(f"No results of {ops.load(op).TITLE} on {device} to show. " + _why(missing, against))
         return
     what = "Speed-up over the full mask" if against == "full" else "Speed-up over the run's baseline"
     fig = gain.against_density(points, f"{what}, by density", f"{device} · {gain.words(points)}", look.theme)
@@ -69,13 +62,14 @@ def draw(state: url.State, look) -> None:
     elements.chart(fig, f"mask-gain-{op}-{against}", data)
     elements.table(data.sort_values("density"), f"mask-gain-{op}-{against}-table", height=260)
     elements.note(
-        f"{len(points)} records. {_why(missing, against)} Times are medians of the kernel by graph replay where there is one, else of the eager call."
+        f"{len(points)} results. {_why(missing, against)} Times are medians of the kernel (graph replay) where measured, "
+        "else of the eager call."
     )
 
 
 @st.cache_data(ttl=20, show_spinner=False)
 def records(op: str) -> pd.DataFrame:
-    """Right records of the operator, newest last, with the case's keys as columns, the mode that counts and
+    """Correct records of the operator, newest last, with the case's keys as columns, the mode that counts and
     its time."""
     table = library.records(op=op)
     table = table[table.status == "ok"].tail(_MOST)
@@ -92,8 +86,8 @@ def records(op: str) -> pd.DataFrame:
 
 
 def gains(table: pd.DataFrame, against: str) -> tuple[pd.DataFrame, int]:
-    """(records with gain, density and label; how many had nothing to be compared with). Full masks themselves
-    are left out."""
+    """(records with gain, density and label; how many had nothing to compare with). Full masks
+    are excluded."""
     same = [
         c for c in ("batch", "heads", "kv_heads", "seq", "seq_k", "head_dim", "bias", "format") if c in table
     ]
@@ -118,10 +112,10 @@ def gains(table: pd.DataFrame, against: str) -> tuple[pd.DataFrame, int]:
 
 
 def _density(mask: str, seq_q: int, seq_k: int) -> float | None:
-    """None for a mask that this machine cannot make (a file that is not here)."""
+    """None for a mask that this machine does not have (a file)."""
     try:
         stats.check(int(seq_q), int(seq_k))
-        return stats.density(mask, int(seq_q), int(seq_k), stats.stamp(mask))
+        return stats.density(mask, int(seq_q), int(seq_k), mask_files.stamp(mask))
     except (ValueError, OSError):
         return None
 
@@ -139,13 +133,13 @@ def _why(missing: int, against: str) -> str:
     lacks = (
         "the same case on the full mask was not measured"
         if against == "full"
-        else "they are a baseline, or were not compared with one"
+        else "they are baselines, or have none"
     )
-    return f"{missing} are left out: {lacks}, or the mask's file is not here."
+    return f"{missing} excluded: {lacks}, or the mask's file is not on this machine."
 
 
 def _nothing(op: str, look) -> None:
-    st.markdown(f"**{ops.load(op).TITLE}** was not measured with a mask here yet.")
+    st.markdown(f"**{ops.load(op).TITLE}** has not been measured with a mask here yet.")
     st.page_link(
         "pages/kernels.py",
         label="**Measure this mask on the Kernels page →**",

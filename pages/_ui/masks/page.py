@@ -1,4 +1,4 @@
-"""The Masks page: what a mask looks like, and beside it another one."""
+"""The Masks page: what a mask looks like, alone or compared with another one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import streamlit as st
 
 from fusescope import masks
 from fusescope.charts import numbers
-from fusescope.charts.masks import picture as mask_picture
-from fusescope.charts.masks import thumbnail as small
-from pages._ui.app import style, url
-from pages._ui.masks import picker, stats, upload, views
+from fusescope.charts.masks import picture, thumbnail
+from fusescope.core.schema import REQUIRED
+from pages._ui.app import url
+from pages._ui.forms import fields, mask_files, mask_picker
+from pages._ui.masks import stats, upload, views
+from pages._ui.widgets import html_table, style
 
 _SEQS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _START = "sliding_window"
@@ -33,26 +35,26 @@ class Choice:
 def form(state: url.State) -> Choice | None:
     """Sizes and masks; None while no mask is chosen."""
     seq_q = _size(state, "seq", "queries", 4096)
-    equal = st.toggle("as many keys as queries", key=state.seed("square", "seq_k" not in state.query))
+    equal = st.toggle("keys = queries", key=state.seed("square", "seq_k" not in state.query))
     seq_k = seq_q if equal else _size(state, "seq_k", "keys", seq_q)
     if not equal:
         state.keep("seq_k", seq_k)
-    first = picker.choose(state, "mask", "mask", seq_k, _START)
-    second = picker.choose(state, "with", "beside it", seq_k, picker.NONE)
+    first, _ = mask_picker.choose(state, "mask", seq_k, _START)
+    second, _ = mask_picker.choose(state, "with", seq_k, mask_picker.NONE, "Compare with")
     with st.expander("Upload a matrix"):
-        upload.draw(picker.take_file)
+        upload.draw(partial(mask_picker.take_file, "masks", "mask"))
     if first is None:
         return None
-    own = stats.shape(first, stats.stamp(first))
+    own = mask_files.shape(first, mask_files.stamp(first))
     if own and own != (seq_q, seq_k):
-        st.caption(f"The file is {own[0]:,} queries × {own[1]:,} keys; these sizes are used.")
+        st.caption(f"Sizes are those of the file: {own[0]:,} queries × {own[1]:,} keys.")
         seq_q, seq_k = own
     stats.check(seq_q, seq_k)
     return Choice((first, second) if second else (first,), seq_q, seq_k)
 
 
 def gallery() -> None:
-    """Every mask with its defaults as a small picture, and a button that takes it."""
+    """Every mask with its defaults as a small picture, and a button that chooses it."""
     with st.container(horizontal=True, gap="xsmall", key="gallery"):
         for name in masks.names():
             with st.container(width=86, gap="small", horizontal_alignment="center"):
@@ -61,8 +63,8 @@ def gallery() -> None:
                     name.replace("_", " "),
                     key=f"gallery/{name}",
                     type="tertiary",
-                    on_click=picker.pick,
-                    args=(name,),
+                    on_click=mask_picker.pick,
+                    args=("masks", "mask", name),
                     help=masks.definition(name).DESCRIPTION,
                 )
 
@@ -74,8 +76,10 @@ def pictures(state: url.State, choice: Choice) -> None:
     single = len(choice.texts) == 1
     with st.container(horizontal=True, gap="medium"):
         for number, text in enumerate(choice.texts):
-            shares, rows, keys = stats.pixels(text, choice.seq_q, choice.seq_k, region, stats.stamp(text))
-            fig = mask_picture.picture(shares, rows, keys, title(text), style.theme())
+            shares, rows, keys = stats.pixels(
+                text, choice.seq_q, choice.seq_k, region, mask_files.stamp(text)
+            )
+            fig = picture.picture(shares, rows, keys, title(text), style.theme())
             key = f"masks/picture/{number}/{region}"
             with st.container(width=480 if single else 385):
                 st.plotly_chart(
@@ -97,13 +101,13 @@ def pictures(state: url.State, choice: Choice) -> None:
             st.button("Whole mask", on_click=_look, args=(None,), key="masks/whole")
             st.button("Zoom out", on_click=_look, args=(_wider(region, choice),), key="masks/wider")
         st.caption(
-            f"Draw a box on a picture to zoom in; up to {mask_picture.PIXELS} elements a side each pixel is one element."
+            f"Draw a box to zoom in. Up to {picture.PIXELS} × {picture.PIXELS} elements, each pixel is one element."
         )
 
 
 def facts(text: str, choice: Choice) -> None:
     """The figures everybody asks for first."""
-    known = stats.of(text, choice.seq_q, choice.seq_k, stats.stamp(text))
+    known = stats.of(text, choice.seq_q, choice.seq_k, mask_files.stamp(text))
     rows, cut = known["row_counts"], known["sides"][64]
     left, right = st.columns(2)
     left.metric("elements kept", numbers.percent(known["density"]))
@@ -116,8 +120,8 @@ def facts(text: str, choice: Choice) -> None:
     )
     lines = [
         ("kept", f"{known['kept']:,} of {known['elements']:,}"),
-        ("live keys a query", f"{numbers.three(float(rows.mean()))} ({rows.min():,} to {rows.max():,})"),
-        ("queries without a key", f"{int(np.count_nonzero(rows == 0)):,}"),
+        ("keys per query", f"{numbers.three(float(rows.mean()))} ({rows.min():,} to {rows.max():,})"),
+        ("queries without keys", f"{int(np.count_nonzero(rows == 0)):,}"),
         (
             "live tiles of 64 × 64",
             f"{numbers.percent(cut['live_share'])}: {cut['full']:,} full, {cut['partial']:,} partial",
@@ -125,24 +129,14 @@ def facts(text: str, choice: Choice) -> None:
     ]
     if known["sequences"]:
         lines.append(("sequences", f"{known['sequences']}; the picture is of the first"))
-    cells = "".join(
-        f"<tr><td class='fs-muted' style='padding-right:1rem'>{k}</td><td>{v}</td></tr>" for k, v in lines
-    )
-    st.html(f"<table class='fs-small'>{cells}</table>")
+    html_table.facts(lines)
     st.code(known["resolved"], language=None, wrap_lines=True)
 
 
-def answer(state: url.State, choice: Choice) -> None:
-    """Everything right of the form."""
+def result(state: url.State, choice: Choice) -> None:
+    """Everything to the right of the form."""
     pictures(state, choice)
-    view = st.segmented_control(
-        "view",
-        views.NAMES,
-        key=state.seed("view", views.NAMES[0], url.one_of(views.NAMES)),
-        label_visibility="collapsed",
-        required=True,
-    )
-    state.keep("view", view, views.NAMES[0])
+    view = fields.view(state, "view", views.NAMES)
     look = views.Look(
         choice.texts,
         choice.seq_q,
@@ -161,13 +155,7 @@ def title(text: str) -> str:
 
 def _size(state: url.State, name: str, label: str, default: int) -> int:
     key = state.seed(name, default, url.whole(1, 1 << 17))
-    options = sorted({*_SEQS, st.session_state[key]})
-    st.session_state[f"{key}/slider"] = st.session_state[key]
-    left, right = st.columns([5, 3], vertical_alignment="bottom", gap="small", wrap=False)
-    with left:
-        st.select_slider(label, options, key=f"{key}/slider", on_change=_copy, args=(f"{key}/slider", key))
-    with right:
-        value = st.number_input(label, 1, 1 << 17, step=1, key=key, label_visibility="collapsed")
+    value = fields.slider(label, _SEQS, key, 1, 1 << 17)
     if name != "seq_k":
         state.keep(name, value, default)
     return value
@@ -231,17 +219,15 @@ def _look(region) -> None:
     st.session_state["masks/region"] = "-".join(map(str, region)) if region else ""
 
 
-def _copy(source: str, target: str) -> None:
-    st.session_state[target] = st.session_state[source]
-
-
 @st.cache_data(max_entries=64, show_spinner=False)
 def _thumb(name: str, theme: str) -> np.ndarray:
     """RGB picture (uint8) of a mask with its defaults; a few lengths where it needs some."""
-    given = {p.name: [_GALLERY_SEQ * 6 // 10] for p in masks.definition(name).PARAMETERS if p.default is None}
+    given = {
+        p.name: [_GALLERY_SEQ * 6 // 10] for p in masks.definition(name).PARAMETERS if p.default is REQUIRED
+    }
     kept = masks.load(name, **given).dense(_GALLERY_SEQ)
-    shares = small.shrink(kept[0] if kept.ndim == 3 else kept, _THUMB)[..., None]
+    shares = thumbnail.shrink(kept[0] if kept.ndim == 3 else kept, _THUMB)[..., None]
     paper = np.array([0xE4, 0xE7, 0xEB] if theme == "light" else [0x33, 0x3A, 0x45])
     ink = np.array([0x00, 0x72, 0xB2])
-    picture = (paper + (ink - paper) * np.sqrt(shares)).astype(np.uint8)
-    return picture.repeat(4, axis=0).repeat(4, axis=1)
+    pixels = (paper + (ink - paper) * np.sqrt(shares)).astype(np.uint8)
+    return pixels.repeat(4, axis=0).repeat(4, axis=1)

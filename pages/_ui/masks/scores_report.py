@@ -1,5 +1,5 @@
-"""What a look at attention scores found: by layer and head, one head in detail, tiles that could be skipped,
-and padding."""
+"""The report on attention scores: by layer and head, one head in detail, tiles that could be skipped, and
+padding."""
 
 from __future__ import annotations
 
@@ -9,34 +9,31 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import numbers, template
+from fusescope.charts import captions, numbers
 from fusescope.charts.masks import scores
 from fusescope.core.records import Run
-from pages._ui.app import cached_chart, style, url
-from pages._ui.widgets import elements
+from pages._ui.app import cached_chart, url
+from pages._ui.forms import fields
+from pages._ui.widgets import elements, style
 
 _QUANTITIES = ("below the threshold (%)", "exact zeros (%)", "entropy (bits)", "tiles skipped (%)")
 
 
 def draw(state: url.State, run: Run, report: dict[str, Any]) -> None:
-    """Everything under the report's name."""
+    """Figures, charts and tables of the report."""
     case = report["case"]
-    subtitle = f"{run.device_name} · {report['model']}, {report['dtype']}, mask {case['mask']} · {template.date(run.finished)}"
+    subtitle = f"{run.device_name} · {report['model']}, {report['dtype']}, mask {case['mask']} · {captions.date(run.finished)}"
     theme, layers = style.theme(), report["layers"]
     everything = [h for layer in layers for h in layer["heads"]]
     thresholds = report["thresholds"]
-    words = [f"{t:.0e}".replace("e-0", "e-") for t in thresholds]
+    names = [f"{t:.0e}".replace("e-0", "e-") for t in thresholds]
     a, b = st.columns(2)
-    at = words.index(a.selectbox("threshold", words, key=_seed(state, "s_at", words[2], words)))
-    quantity = b.selectbox(
-        "in each cell", _QUANTITIES, key=_seed(state, "s_cell", _QUANTITIES[0], _QUANTITIES)
-    )
-    state.keep("s_at", words[at], words[2])
-    state.keep("s_cell", quantity, _QUANTITIES[0])
+    at = names.index(fields.pick(state, "s_at", "threshold", names, names[2], box=a))
+    quantity = fields.pick(state, "s_cell", "quantity", _QUANTITIES, box=b)
     _figures(report, everything, at)
     values = [[_value(h, quantity, at) for h in layer["heads"]] for layer in layers]
     title = f"{quantity.capitalize()}" + (
-        f", {words[at]}" if quantity != _QUANTITIES[1] and quantity != _QUANTITIES[2] else ""
+        f", {names[at]}" if quantity != _QUANTITIES[1] and quantity != _QUANTITIES[2] else ""
     )
     fig = cached_chart.once(
         ("cells", run.id, quantity, at, theme), lambda: scores.cells(layers, values, title, subtitle, theme)
@@ -49,7 +46,7 @@ def draw(state: url.State, run: Run, report: dict[str, Any]) -> None:
 
 
 def table(report: dict[str, Any]) -> pd.DataFrame:
-    """A row a layer and head: shares in per cent of the kept elements."""
+    """One row per layer and head: shares in per cent of the kept elements."""
     lines = []
     for i, layer in enumerate(report["layers"]):
         for number, h in enumerate(layer["heads"]):
@@ -65,7 +62,7 @@ def table(report: dict[str, Any]) -> pd.DataFrame:
                 f"below {t:g} (%)": 100 * n / live
                 for t, n in zip(report["thresholds"], h["below"], strict=True)
             }
-            line |= {"entropy (bits)": h["entropy"], "even (bits)": h["most_bits"]}
+            line |= {"entropy (bits)": h["entropy"], "uniform (bits)": h["most_bits"]}
             line |= {
                 f"tiles below {t:g} (%)": 100 * _share(s)
                 for t, s in zip(report["thresholds"], h["skip"], strict=True)
@@ -90,7 +87,7 @@ def _figures(report: dict[str, Any], everything: list[dict], at: int) -> None:
         (
             "below the threshold",
             numbers.percent(sum(h["below"][at] for h in everything) / live),
-            "of the elements that the mask keeps",
+            "of the elements the mask keeps",
         ),
         (
             "exactly zero",
@@ -98,9 +95,9 @@ def _figures(report: dict[str, Any], everything: list[dict], at: int) -> None:
             f"in {report['dtype']}",
         ),
         (
-            "keys that count",
+            "effective keys",
             numbers.three(keys),
-            "2 to the entropy, mean over heads: over how many keys an even attention of that entropy spreads",
+            "2^entropy, mean over heads: the number of keys of a uniform attention with that entropy",
         ),
         (
             "tiles skippable",
@@ -114,11 +111,11 @@ def _figures(report: dict[str, Any], everything: list[dict], at: int) -> None:
     waste = report["padding"]
     if waste["tokens"]:
         st.caption(
-            f"Padding to {report['case']['seq']} wastes {numbers.percent(waste['tokens'])} of the tokens, hence of all products with weights, and "
-            f"{numbers.percent(waste['scores'])} of the score elements; none of it is counted above."
+            f"Padding to {report['case']['seq']} wastes {numbers.percent(waste['tokens'])} of the tokens (and of every GEMM with "
+            f"weights) and {numbers.percent(waste['scores'])} of the scores; it is not counted above."
         )
     else:
-        st.caption("No sequence of this batch is padded, so padding wastes nothing.")
+        st.caption("No sequence in this batch is padded.")
 
 
 def _skipping(run: Run, report: dict[str, Any], everything: list[dict], subtitle: str, theme: str) -> None:
@@ -129,34 +126,31 @@ def _skipping(run: Run, report: dict[str, Any], everything: list[dict], subtitle
         [statistics.median(s["error"] for s in c) for c in columns],
     )
     lost = [sum(s["lost"] for s in c) for c in columns]
-    words = f"{subtitle} · tiles of {report['tile']}"
+    below = f"{subtitle} · tiles of {report['tile']}"
     fig = cached_chart.once(
         ("skip", run.id, theme),
-        lambda: scores.skipping(report["thresholds"], skipped, worst, typical, words, theme),
+        lambda: scores.skipping(report["thresholds"], skipped, worst, typical, below, theme),
     )
     data = {
         "threshold": report["thresholds"],
         "tiles skipped (%)": [100 * s for s in skipped],
         "worst error": worst,
         "median error": typical,
-        "queries without a key": lost,
+        "queries without keys": lost,
     }
     elements.chart(fig, f"{run.id}-skipping", pd.DataFrame(data))
     elements.note(
-        "The error is that of a head's output, ‖out' − out‖₂ / ‖out‖₂, the keys that are left sharing the whole weight. A calculation from "
-        "these probabilities: a kernel would have to know them beforehand."
+        "Error of a head's output, ‖out' − out‖₂ / ‖out‖₂, with the remaining keys renormalised. Calculated from these "
+        "probabilities; a kernel would have to know them in advance."
     )
 
 
 def _one_head(state: url.State, run: Run, report: dict[str, Any], subtitle: str, theme: str) -> None:
     names = [layer["name"] for layer in report["layers"]]
     a, b = st.columns([3, 1])
-    name = a.selectbox("attention", names, key=_seed(state, "s_layer", names[0], names))
+    name = fields.pick(state, "s_layer", "attention", names, box=a)
     layer = report["layers"][names.index(name)]
-    heads = [str(i) for i in range(len(layer["heads"]))]
-    number = int(b.selectbox("head", heads, key=_seed(state, "s_head", "0", heads)))
-    state.keep("s_layer", name, names[0])
-    state.keep("s_head", str(number), "0")
+    number = fields.pick(state, "s_head", "head", range(len(layer["heads"])), box=b)
     h, title = layer["heads"][number], f"head {number}"
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=385):
@@ -169,11 +163,12 @@ def _one_head(state: url.State, run: Run, report: dict[str, Any], subtitle: str,
                 {"from": report["bins"][:-1], "to": report["bins"][1:], "elements": h["histogram"]}
             )
             fig = scores.histogram(
-                h["histogram"], h["zeros"], report["bins"], f"Sizes in {title}", subtitle, theme
+                h["histogram"], h["zeros"], report["bins"], f"Distribution in {title}", subtitle, theme
             )
             elements.chart(fig, f"{run.id}-sizes-{name}-{number}", counts)
             st.caption(
-                f"Entropy {numbers.three(h['entropy'])} bits of at most {numbers.three(h['most_bits'])}. The picture is of the first sequence."
+                f"Entropy {numbers.three(h['entropy'])} of at most {numbers.three(h['most_bits'])} bits. "
+                "The picture shows the first sequence."
             )
 
 
@@ -186,11 +181,3 @@ def _value(h: dict, quantity: str, at: int) -> float:
 
 def _share(entry: dict) -> float:
     return entry["skipped"] / entry["tiles"] if entry["tiles"] else 0.0
-
-
-def _seed(state: url.State, name: str, default: str, options) -> str:
-    """The key of a choice among options that depend on the report."""
-    key = state.seed(name, default)
-    if st.session_state[key] not in options:
-        st.session_state[key] = default
-    return key

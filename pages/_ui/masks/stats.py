@@ -1,10 +1,8 @@
-"""What the Masks page knows of a mask, computed once: one pass over its elements in tiles of 8, everything
-else from that."""
+"""Figures of a mask, computed once: one pass over its elements in tiles of 8, the rest from the counts."""
 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import streamlit as st
@@ -15,39 +13,19 @@ from fusescope.masks import layout
 
 SIDES = (8, 16, 32, 64, 128, 256)
 MOST = 1 << 30
-"""Most elements of a mask that the page looks at."""
+"""Most elements of a mask that the page draws."""
 _EXACT = 1 << 24  # up to here the picture is made from the elements; above, the whole from the tiles of 8
 
 
-def stamp(text: str) -> str:
-    """Changes when a mask's file does; "" for formulas."""
-    if not text.startswith("file:"):
-        return ""
-    try:
-        s = Path(text.removeprefix("file:")).expanduser().stat()
-    except OSError:
-        return ""
-    return f"{s.st_size}/{s.st_mtime_ns}"
-
-
 def check(seq_q: int, seq_k: int) -> None:
-    """ValueError for more elements than are looked at here."""
+    """ValueError for more elements than the page draws."""
     if seq_q * seq_k > MOST:
-        raise ValueError(f"a mask of at most 2^30 elements is drawn here, not {seq_q:,} × {seq_k:,}")
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def shape(text: str, stamp: str) -> tuple[int, int] | None:
-    """(queries, keys) of a mask from a file, None for a formula, which fits any; ValueError where it cannot
-    be read."""
-    given = masks.parse(text)
-    return given.array.shape[-2:] if isinstance(given, masks.DenseMask) else None
+        raise ValueError(f"the largest mask drawn here has 2^30 elements; {seq_q:,} × {seq_k:,} is more")
 
 
 @st.cache_data(max_entries=48, show_spinner="Counting elements …")
 def of(text: str, seq_q: int, seq_k: int, stamp: str) -> dict:
-    """Plain values of one mask: see the keys. ``sides``: {tile side: figures of the mask cut into tiles of
-    it}."""
+    """Figures of one mask as plain values; ``sides``: {tile side: figures of the mask cut into such tiles}."""
     bound = masks.parse(text).bind(seq_q, seq_k)
     fine = layout.tiles(bound, tile=SIDES[0])
     cuts = {SIDES[0]: fine}

@@ -1,5 +1,5 @@
-"""Uploading a boolean matrix: checked, then kept as a .npy file beside the runs, so that file:… names it
-everywhere."""
+"""Uploading a boolean matrix: checked, then kept as a .npy file beside the runs, so that file:… works on every
+page."""
 
 from __future__ import annotations
 
@@ -13,26 +13,15 @@ import numpy as np
 import streamlit as st
 
 from fusescope import masks
-from fusescope.core import paths
+from pages._ui.forms import mask_files
 
 TYPES = ("npy", "npz", "csv", "mtx")
 MOST_MIB = 300
-"""Largest file that is taken: a 16384 × 16384 .npy has 256 MiB."""
-
-
-def folder() -> Path:
-    """Where uploaded masks are kept."""
-    return paths.profiles() / "masks"
-
-
-def saved() -> list[str]:
-    """Paths of the masks uploaded so far, newest first."""
-    found = [f for f in folder().glob("*.npy") if f.is_file()] if folder().is_dir() else []
-    return [str(f) for f in sorted(found, key=lambda f: -f.stat().st_mtime_ns)]
+"""Largest file accepted: a 16384 × 16384 .npy has 256 MiB."""
 
 
 def draw(take: Callable[[str], None]) -> None:
-    """The uploader; of a good file ``take(path)`` is offered, a wrong one gets one sentence."""
+    """The uploader; a good file offers ``take(path)``, a bad one gets one sentence."""
     file = st.file_uploader(
         "Upload a boolean matrix",
         type=TYPES,
@@ -51,7 +40,7 @@ def draw(take: Callable[[str], None]) -> None:
         st.error(str(error).replace("file:", ""))
         return
     st.session_state["masks/uploaded"] = file.file_id
-    st.button(f"Look at {path.name}", type="primary", on_click=take, args=(str(path),))
+    st.button(f"Show {path.name}", type="primary", on_click=take, args=(str(path),))
 
 
 def keep(name: str, data) -> Path:
@@ -61,9 +50,9 @@ def keep(name: str, data) -> Path:
     if ending.lstrip(".") not in TYPES:
         raise ValueError(f"{name} is none of {', '.join('.' + t for t in TYPES)}")
     if len(data) > MOST_MIB << 20:
-        raise ValueError(f"{name} has {len(data) >> 20} MiB; at most {MOST_MIB} MiB are taken")
-    folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder(), prefix=".upload-") as work:
+        raise ValueError(f"{name} has {len(data) >> 20} MiB; the limit is {MOST_MIB} MiB")
+    mask_files.folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=mask_files.folder(), prefix=".upload-") as work:
         raw = Path(work) / f"upload{ending}"
         raw.write_bytes(data)
         try:
@@ -72,7 +61,7 @@ def keep(name: str, data) -> Path:
             raise ValueError(str(error).replace(str(raw), name)) from None
         digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()[:8]
         stem = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name).stem)[:40].strip("._") or "mask"
-        target = folder() / f"{stem}-{digest}.npy"
+        target = mask_files.folder() / f"{stem}-{digest}.npy"
         if not target.is_file():
             part = Path(work) / "part.npy"
             np.save(part, array)

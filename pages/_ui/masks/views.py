@@ -1,4 +1,4 @@
-"""The views of the Masks page under the pictures: tiles, balance, storage, and what was gained."""
+"""The views of the Masks page under the pictures: tiles, balance, storage, speed-up and scores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fusescope.analysis import hardware, waves
 from fusescope.charts import numbers
 from fusescope.charts.masks import balance, storage, tiles
 from pages._ui.app import url
+from pages._ui.forms import fields, mask_files
 from pages._ui.masks import gain, scores, stats
 from pages._ui.masks.stats import SIDES
 from pages._ui.widgets import elements
@@ -27,8 +28,8 @@ class Look:
     theme: str
 
     def known(self) -> dict[str, dict]:
-        """Mask → its figures (masks_stats.of)."""
-        return {t: stats.of(t, self.seq_q, self.seq_k, stats.stamp(t)) for t in self.texts}
+        """Mask → its figures (``stats.of``)."""
+        return {t: stats.of(t, self.seq_q, self.seq_k, mask_files.stamp(t)) for t in self.texts}
 
     def name(self, view: str) -> str:
         """The file name of what the view saves."""
@@ -41,11 +42,8 @@ def draw(view: str, state: url.State, look: Look) -> None:
 
 
 def side(state: url.State) -> int:
-    """The tile's side that a view is about."""
-    key = state.seed("tile", 64, lambda text: int(url.one_of([str(s) for s in SIDES])(text)))
-    value = st.segmented_control("side of a tile", SIDES, key=key, required=True)
-    state.keep("tile", value, 64)
-    return value
+    """The tile size of a view."""
+    return fields.segments(state, "tile", "tile size", SIDES, 64)
 
 
 def _tiles(state: url.State, look: Look) -> None:
@@ -62,16 +60,16 @@ def _tiles(state: url.State, look: Look) -> None:
                     "partial": cut["partial"],
                     "live (%)": 100 * cut["live_share"],
                     "in live tiles (%)": 100 * cut["executed"] / about["elements"],
-                    "work / kept (×)": cut["executed"] / about["kept"] if about["kept"] else None,
+                    "computed / kept (×)": cut["executed"] / about["kept"] if about["kept"] else None,
                 }
             )
     data = pd.DataFrame(rows)
-    data["work / kept (×)"] = data["work / kept (×)"].astype(float)
+    data["computed / kept (×)"] = data["computed / kept (×)"].astype(float)
     shown = data if len(known) > 1 else data.drop(columns="mask")
     shares = {t: [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()}
     densities = {t: k["density"] for t, k in known.items()}
     elements.chart(tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
-    elements.table(shown, look.name("tiles"), data, why={"work / kept (×)": "the mask keeps no element"})
+    elements.table(shown, look.name("tiles"), data, why={"computed / kept (×)": "the mask keeps no element"})
     elements.note(
         "In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles need no bitmap."
     )
@@ -85,10 +83,10 @@ def _balance(state: url.State, look: Look) -> None:
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=385):
             table = pd.concat(
-                [pd.DataFrame({"mask": t, "row": range(len(v)), "live keys": v}) for t, v in rows.items()]
+                [pd.DataFrame({"mask": t, "row": range(len(v)), "keys": v}) for t, v in rows.items()]
             )
             elements.chart(
-                balance.along(rows, "live keys of a query", 1, look.subtitle, look.theme),
+                balance.along(rows, "keys per query", 1, look.subtitle, look.theme),
                 look.name("keys"),
                 table,
             )
@@ -99,24 +97,20 @@ def _balance(state: url.State, look: Look) -> None:
                     for t, v in tile_rows.items()
                 ]
             )
-            fig = balance.along(tile_rows, f"live tiles of {tile} queries", tile, look.subtitle, look.theme)
+            fig = balance.along(
+                tile_rows, f"live tiles per row of {tile} queries", tile, look.subtitle, look.theme
+            )
             elements.chart(fig, look.name("tile-rows"), table)
     _waves(state, look, tile, rows, tile_rows)
 
 
 def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
-    """What the imbalance costs where one block works through one tile row."""
+    """What the imbalance costs where one block processes one tile row."""
     names = [p.name for p in hardware.known() if p.name in waves.SMS]
     a, b, c = st.columns(3)
-    gpu = a.selectbox("GPU", names, key=state.seed("gpu", "H200 SXM", url.one_of(names)))
-    places = b.number_input(
-        "blocks a multiprocessor holds", 1, 32, key=state.seed("blocks", 2, url.whole(1, 32))
-    )
-    heads = c.number_input(
-        "heads, all sequences together", 1, 4096, key=state.seed("heads", 12, url.whole(1, 4096))
-    )
-    for name, value, default in (("gpu", gpu, "H200 SXM"), ("blocks", places, 2), ("heads", heads, 12)):
-        state.keep(name, value, default)
+    gpu = fields.pick(state, "gpu", "GPU", names, "H200 SXM", box=a)
+    places = fields.whole(state, "blocks", "blocks per multiprocessor", 1, 32, 2, box=b)
+    heads = fields.whole(state, "heads", "heads × sequences", 1, 4096, 12, box=c)
     lines = []
     for text, lengths in tile_rows.items():
         one = [int(n) for n in lengths]
@@ -130,20 +124,21 @@ def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
             lines.append(
                 {
                     "mask": text,
-                    "order of blocks": order,
+                    "block order": order,
                     "waves": plan.waves,
-                    "least": plan.even,
-                    "with waiting": plan.makespan,
-                    "busy (%)": 100 * plan.busy,
-                    "tile rows max/mean": max(one) * len(one) / max(1, sum(one)),
-                    "queries max/mean": float(keys.max() / keys.mean()) if keys.any() else 0.0,
+                    "lower bound": plan.even,
+                    "with dependencies": plan.makespan,
+                    "slots in use (%)": 100 * plan.busy,
+                    "load imbalance (max/mean)": max(one) * len(one) / max(1, sum(one)),
+                    "keys per query (max/mean)": float(keys.max() / keys.mean()) if keys.any() else 0.0,
                 }
             )
     data = pd.DataFrame(lines)
     elements.table(data if len(tile_rows) > 1 else data.drop(columns="mask"), look.name("waves"), data)
     elements.note(
-        f"A block a row of {tile}-tiles and head, as long as its live tiles, handed out to {waves.SMS[gpu]} multiprocessors × {places} "
-        "as places fall free: a calculation, not a measurement. Least and with waiting in tiles one after another; busy: the share of that time in which places work."
+        f"A calculation, not a measurement: one block per row of {tile}-tiles and head, as long as its live tiles, scheduled on "
+        f"{waves.SMS[gpu]} multiprocessors × {places} as slots free up. Lower bound and with dependencies count tiles one after "
+        "another; slots in use is the share of slots in use over that time."
     )
 
 
@@ -163,9 +158,9 @@ def _storage(state: url.State, look: Look) -> None:
                     "bytes": count,
                     "size": numbers.size(count),
                     "of dense (%)": 100 * count / cut["storage"]["dense"],
-                    "below dense up to": _share(form, dense),
-                    "below bitmap up to": _share(form, bits),
-                    "now": numbers.percent(
+                    "smaller than dense up to": _share(form, dense),
+                    "smaller than bitmap up to": _share(form, bits),
+                    "this mask": numbers.percent(
                         cut["live_share"] if form in ("bsr", "tiles") else about["density"]
                     ),
                 }
@@ -174,8 +169,8 @@ def _storage(state: url.State, look: Look) -> None:
     elements.chart(storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
     elements.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data)
     elements.note(
-        "The pattern only, no values; indices of 32 bits (64 from 2^31 elements on). BSR keeps its tiles as bytes; tiles is the list with a "
-        "flag a tile and a bitmap for the partial ones. Their break-even counts every live tile as partial."
+        "The pattern only, no values; 32-bit indices (64-bit from 2^31 elements on). BSR stores its tiles as bytes; tiles is a "
+        "tile list with one flag per tile and a bitmap for each partial one. Break-even counts every live tile as partial."
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a model's parameters are: exact counts from its table of weights, without building it."""
+"""Where a model's parameters are: exact counts from its table of weights."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import streamlit as st
 from fusescope import models
 from fusescope.charts import numbers
 from fusescope.charts.models import anatomy
-from pages._ui.app import cached_chart, style
+from pages._ui.app import cached_chart
 from pages._ui.models.form import Choice
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, style
 
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def draw(choice: Choice) -> None:
-    """Nested areas and a table, of the sizes chosen (or the model's own where these are not valid)."""
+    """Nested areas and a table for the chosen sizes."""
     case = choice.cases[-1] if choice.cases else {}
     sizes = {k: case[k] for k in ("seq", "layers", "heads", "head_dim", "phase") if k in case}
     try:
         nodes = models.anatomy(choice.model, sizes, choice.checkpoint)
     except ValueError:
-        elements.note("The choice is not valid; the form says why.")
+        elements.note("The settings are invalid; see the form.")
         return
     total = nodes[0].count
     deepest = next((n for n in nodes if n.label.startswith("layer ")), None)
@@ -30,12 +30,12 @@ def draw(choice: Choice) -> None:
         st.metric("parameters", f"{total:,}", width="content")
         st.metric(f"weights in {choice.dtype}", numbers.size(total * _BYTES[choice.dtype]), width="content")
         if deepest:
-            st.metric("a layer", f"{deepest.count:,}", width="content")
+            st.metric("per layer", f"{deepest.count:,}", width="content")
     theme = style.theme()
     key = ("anatomy", choice.model, choice.checkpoint, tuple(sorted(sizes.items())), theme)
     title = f"Parameters of {models.title(choice.model)}"
     fig = cached_chart.once(
-        key, lambda: anatomy.areas(nodes, title, "exact counts; a click looks into a part", theme)
+        key, lambda: anatomy.areas(nodes, title, "exact counts; click a part to zoom in", theme)
     )
     data = pd.DataFrame(
         [

@@ -1,32 +1,31 @@
-"""Runs about a model on the Runs page: their answer in short, and the way to the page that shows all of
-it."""
+"""Runs of models on the Runs page: a short result, and a link to the page that shows all of it."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from fusescope.core.records import Run
-from pages._ui.answer import answer, runs
-from pages._ui.models import page as models
+from pages._ui.answer import answer
+from pages._ui.app import run_data
 from pages._ui.models import views
 
 KINDS = ("model", "accuracy", "scores")
 
 
 def button(run: Run) -> None:
-    """Open the run where it is drawn in full."""
+    """Open the run on its own page."""
     page, query = _place(run)
     if st.button(f"Open in {page.capitalize()}", key="run/open"):
         st.switch_page(f"pages/{page}.py", query_params=query)
 
 
 def draw(run: Run) -> None:
-    """The bars of a comparison; of the others their last word stands under the heading already."""
-    records = runs.records(run.id) if run.kind == "model" else []
+    """The bars of a comparison; other kinds have none."""
+    records = run_data.records(run.id) if run.kind == "model" else []
     if records and not run.live:
-        look = models.look(run, records, None)
+        look = answer.look(run, records, answer.ALL)
         answer.headline(look)
-        views.remarks(look)
+        views.warnings(look)
 
 
 def _place(run: Run) -> tuple[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""The controls of the Models page: which model, how large, run in which ways, and what pressing Run will
+"""The controls of the Models page: which model, how large, run in which execution modes, and what pressing Run will
 cost."""
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from fusescope.analysis import estimate
 from fusescope.charts import numbers
 from fusescope.core.records import DTYPES, BenchSpec
 from pages._ui.app import device, url
-from pages._ui.kernels import bench_form, mask_picker, parameters
-from pages._ui.models import modes
-from pages._ui.widgets.text import md
+from pages._ui.forms import fields, implementations, mask_picker, parameters, run_panel
 
+_USUAL = ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")
 _OWN = ("lengths", "phase")  # drawn here, not by the common widgets
 _SIZES = ("layers", "heads", "head_dim")
-_LENGTHS = {"fixed": "all full", "uniform": "uniform", "list": "a list"}
+_LENGTHS = {"fixed": "full", "uniform": "uniform", "list": "a list"}
 _BOTH = "both"
-_BUILD_S = 8.0  # building a model and its float64 reference, a first guess
+_BUILD_S = 8.0  # building a model and its float64 reference, an estimate
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Choice:
     model: str
     dtype: str
     checkpoint: str | None = None
-    ways: list[str] = field(default_factory=list)
+    modes: list[str] = field(default_factory=list)
     cases: list[dict[str, Any]] = field(default_factory=list)
     spec: dict[str, Any] | None = None
     pressed: bool = False
@@ -48,55 +47,36 @@ def draw(state: url.State) -> Choice:
     names = models.names()
     default = "bert-base" if "bert-base" in names else names[0]
     asked = state.query.get("model", default)
-    state.scope = asked if asked in names else default
+    state.scopes.add(asked if asked in names else default)
     top = st.container()
     left, right = st.columns([3, 2], gap="small", wrap=False)
     with left:
-        name = st.selectbox(
-            "model", names, key=state.seed("model", default, url.one_of(names)), format_func=models.title
-        )
-        state.keep("model", name, default)
+        name = fields.pick(state, "model", "model", names, default, format_func=models.title)
     with right:
         usual = "float16" if device.is_gpu() else "float32"
-        dtype = st.selectbox("dtype", DTYPES, key=state.seed("dtype", usual, url.one_of(DTYPES), name))
-        state.keep("dtype", dtype, usual)
+        dtype = fields.pick(state, "dtype", "dtype", DTYPES, usual, name)
     choice = Choice(name, dtype)
-    with bench_form.collect(problems):
-        choice.ways = modes.choose(state, name)
+    with run_panel.collect(problems):
+        listed = models.modes(name, device.current())
+        choice.modes = implementations.choose(state, name, listed, "execution modes", _USUAL)
     left, right = st.columns(2, gap="small", wrap=False)
     with left:
-        baseline = modes.baseline(state, name, choice.ways)
+        baseline = implementations.baseline(state, name, choice.modes)
     with right:
-        key = state.seed("cache", "warm", url.one_of(["warm", "cold", "both"]))
-        cache = st.selectbox(
-            "cache",
-            ["warm", "cold", "both"],
-            key=key,
-            help="Cold: the last-level cache is flushed between samples",
-        )
-        state.keep("cache", cache, "warm")
+        cold = "Cold: the last-level cache is flushed between samples"
+        cache = fields.pick(state, "cache", "cache", ("warm", "cold", "both"), help=cold)
     choice.checkpoint = _checkpoint(state, name)
-    with bench_form.collect(problems):
+    with run_panel.collect(problems):
         choice.cases = _cases(state, name, choice.checkpoint)
-    if choice.cases and choice.ways and not problems:
+    cost = ""
+    if choice.cases and choice.modes and not problems:
         spec = BenchSpec(
-            choice.op, tuple(choice.ways), tuple(choice.cases), baseline, dtype, device.current(), cache
+            choice.op, tuple(choice.modes), tuple(choice.cases), baseline, dtype, device.current(), cache
         )
         choice.spec = spec.to_json() | {"checkpoint": choice.checkpoint, "parts": True}
+        cost = _cost(spec)
     with top:
-        choice.pressed = st.button(
-            "Run",
-            type="primary",
-            disabled=choice.spec is None,
-            width="stretch",
-            key="models/run",
-            shortcut="Ctrl+Enter",
-        )
-        for problem in problems:
-            st.error(md(problem))
-        if choice.spec:
-            st.caption(_cost(spec))
-        bench_form.neighbours()
+        choice.pressed = run_panel.draw("models/run", problems, cost)
     return choice
 
 
@@ -122,23 +102,17 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
     phases: tuple[str | None, ...] = (None,)
     if phase:
         choices = (*phase.choices, _BOTH)
-        key = state.seed("phase", phase.default, url.one_of(choices), name)
-        chosen = st.segmented_control("phase", choices, key=key, required=True, help=phase.help)
-        state.keep("phase", chosen, phase.default)
+        chosen = fields.segments(state, "phase", "phase", choices, phase.default, name, help=phase.help)
         phases = phase.choices if chosen == _BOTH else (chosen,)
     swept = parameters.sweep(state, name, shown)
     place: list = []
     values = parameters.draw(state, name, shown, swept, place.append)
     batch = values["batch"]
     picked["lengths"] = _lengths(state, name, batch[0] if len(batch) == 1 else None)
-    several = next((k for k, v in values.items() if len(v) > 1), None)
-    single = {k: v[0] for k, v in values.items()} | picked
     cases = [
-        models.validate(
-            name, single | ({several: v} if several else {}) | ({"phase": p} if p else {}), checkpoint
-        )
+        models.validate(name, case | picked | ({"phase": p} if p else {}), checkpoint)
         for p in phases
-        for v in (values[several] if several else [None])
+        for case in run_panel.swept(values)
     ]
     if place and cases:
         with place[0]:
@@ -148,7 +122,7 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
 
 def _lengths(state: url.State, name: str, batch: int | None) -> str:
     """Tokens of each sequence: all full, spread evenly, or a list."""
-    given = state.query.get("lengths", "fixed") if name == state.scope else "fixed"
+    given = state.query.get("lengths", "fixed") if name in state.scopes else "fixed"
     form = given.partition(":")[0]
     kind_key = state.seed("lengths_kind", form if form in _LENGTHS else "list", scope=name)
     low_key = state.seed("lengths_low", 0.2, scope=name)
@@ -160,25 +134,23 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
             st.session_state[low_key] = min(1.0, max(0.05, float(said.get("low", 0.2))))
             st.session_state[seed_key] = max(0, int(said.get("seed", 0)))
         except ValueError:
-            state.problems.append(
-                f"In the URL, lengths={given[:40]} was not taken: low is a share of the sequence, seed a whole number."
-            )
+            state.ignored("lengths", "low must be a share of the sequence, seed a whole number")
     kind = st.segmented_control(
         "lengths",
         list(_LENGTHS),
         key=kind_key,
         format_func=_LENGTHS.get,
         required=True,
-        help="How long the sequences of a batch are: padding beyond a length is real padding, which some ways remove",
+        help="Lengths of the sequences in a batch; the rest is padding, which some execution modes remove",
     )
     if kind == "uniform":
-        low = st.slider("shortest, as a share of the sequence", 0.05, 1.0, step=0.05, key=low_key)
+        low = st.slider("shortest (share of the sequence)", 0.05, 1.0, step=0.05, key=low_key)
         seed = st.session_state[seed_key]
         settings = [f"low={low:g}"] * (low != 0.2) + [f"seed={seed}"] * (seed != 0)
         text = "uniform" + (":" + ",".join(settings) if settings else "")
     elif kind == "list":
         text = st.text_input(
-            "one a sequence",
+            "one per sequence",
             key=list_key,
             placeholder="100+37" if batch is None else f"{batch} numbers joined by +",
         ).strip()
@@ -191,15 +163,13 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
 
 
 def _cost(spec: BenchSpec) -> str:
-    from fusescope.models.describe.listing import COMPILES
+    from fusescope.models.describe.modes import COMPILES
 
     place = spec.device.split(":")[0]
     compiling = sum(COMPILES.get(w, {}).get(place, 0.0) for w in dict.fromkeys((spec.baseline, *spec.impls)))
     seconds = estimate.seconds(spec, compiling) + _BUILD_S * len(spec.cases)
-    count = f"{len(spec.cases)} case{'s' if len(spec.cases) != 1 else ''} × {len(spec.impls)} way{'s' if len(spec.impls) != 1 else ''}"
-    where = device.facts(spec.device).get("device_name") or spec.device
     work = models.cost(spec.op.removeprefix("model:"), dict(spec.cases[0]), spec.dtype).flop_effective
-    return (
-        f"{count}, about {numbers.seconds(seconds)} on {where}; a call is {numbers.three(work / 1e9)} GFLOP"
-        + (", compilation included" if compiling else "")
+    text = run_panel.cost(len(spec.cases), len(spec.impls), "execution mode", seconds, spec.device)
+    return f"{text}; {numbers.three(work / 1e9)} GFLOP per call" + (
+        ", compilation included" if compiling else ""
     )

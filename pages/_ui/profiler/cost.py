@@ -1,5 +1,5 @@
-"""What the work of a run costs by its cost model (FLOP, least bytes, predicted memory; None for an import, of
-which nothing is known), and what its device allows."""
+"""The cost of a run's work by its cost model (FLOP, minimum traffic, predicted memory; None for an import), and
+the ceilings of its device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fusescope.store import library
 
 @dataclass(frozen=True)
 class Work:
-    """One call: what it is called, its cost, and the memory it should take by part, in bytes."""
+    """One call: its title, its cost, and the memory it should take by part, in bytes."""
 
     title: str
     dtype: str

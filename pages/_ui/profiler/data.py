@@ -1,5 +1,4 @@
-"""What the Profiler page reads of runs: cached by what lies on disk, so that a redraw of a large trace costs
-little."""
+"""Profiles as the page reads them: cached by what is on disk, so that redrawing a large trace is cheap."""
 
 from __future__ import annotations
 
@@ -15,6 +14,8 @@ from fusescope.store import folder, library, profile, timeline
 
 KINDS = ("trace", "import", "ncu", "nsys")
 """Job kinds that leave a profile."""
+LOOK = "Look at a profile"
+"""The page's mode that shows a profile."""
 TRACE = "artifacts/trace.json.gz"
 _EACH = 60  # of each kind, the newest, are offered
 
@@ -51,8 +52,14 @@ class Profile:
         return self.path / TRACE if (self.path / TRACE).is_file() else None
 
 
+def opened(run_id: str) -> None:
+    """Look at a run from the next drawing on (for callbacks)."""
+    st.session_state["profiler/run"] = run_id
+    st.session_state["profiler/do"] = LOOK
+
+
 def offered() -> list[str]:
-    """Ids of the runs that can be looked at, this machine's newest first, recorded ones last."""
+    """Ids of the runs that can be shown, this machine's newest first, recorded ones last."""
     home = paths.profiles()
     stamps = [p.stat().st_mtime_ns if p.is_dir() else 0 for p in (home, home / ".live", home / "recorded")]
     return _offered(str(home), tuple(stamps))
@@ -63,11 +70,11 @@ def _offered(home: str, stamps: tuple) -> list[str]:
     found = [r for kind in KINDS for r in library.runs(kind=kind, limit=_EACH)[0]]
     found = [r for r in found if r.live or r.status in ("done", "failed", "interrupted", "cancelled")]
     found.sort(key=lambda r: (r.recorded, -(r.created or 0)))
-    return [r.id for r in found if r.live or _worth(library.find(r.id))]
+    return [r.id for r in found if r.live or _has_profile(library.find(r.id))]
 
 
-def _worth(path: Path) -> bool:
-    """Whether a run left anything to look at."""
+def _has_profile(path: Path) -> bool:
+    """Whether a run left anything to show."""
     there = path / "artifacts"
     return any((there / f).is_file() for f in ("summary.json", "trace.json.gz", "telemetry.parquet"))
 
@@ -89,7 +96,7 @@ def count(path: str, table: str, stamp: str) -> int:
 
 @st.cache_data(max_entries=24, show_spinner=False)
 def small(path: str, table: str, stamp: str) -> pd.DataFrame:
-    """A whole table; for those that hold a row a name, not a row an event."""
+    """A whole table; for those with one row per name, not per event."""
     return profile.table(Path(path), table)
 
 
@@ -114,7 +121,7 @@ def lanes(path: str, stamp: str) -> dict[str, dict]:
 
 @st.cache_resource(max_entries=24, show_spinner=False)
 def events(path: str, lane: str, stamp: str) -> timeline.Events:
-    """The events of a lane, kept in this process: nobody changes them (16 bytes an event and copy)."""
+    """The events of a lane, kept uncopied in this process; read-only."""
     return timeline.events(Path(path), lanes(path, stamp)[lane])
 
 

@@ -7,16 +7,14 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
 
 from fusescope.core import paths
 from fusescope.jobs import submit
-from pages._ui.answer import runs
-from pages._ui.app import callbacks, url
-from pages._ui.profiler import data as profiler_data
+from pages._ui.app import callbacks, run_data, url
+from pages._ui.profiler import data
 from pages._ui.widgets.text import run_name
 
 TYPES = ("json", "gz", "sqlite", "csv", "ncu-rep", "pickle", "pkl")
@@ -30,16 +28,16 @@ def folder() -> Path:
     return paths.profiles() / ".uploads"
 
 
-def draw(state: url.State, opened: Callable[[str], None]) -> None:
+def draw(state: url.State) -> None:
     """The form; a file that is no profile is refused in one sentence before anything is started."""
     st.markdown(
-        "**Chrome traces** (torch.profiler of any age, AMD, triton; .json, .json.gz), **Nsight Systems** (.sqlite), "
+        "**Chrome traces** (torch.profiler any version, AMD, Triton; .json, .json.gz), **Nsight Systems** (.sqlite), "
         "**Nsight Compute** (.csv, .ncu-rep) and torch's **memory snapshots** (.pickle). Nothing in a file is executed."
     )
     left, right = st.columns(2, gap="medium")
     with left:
         upload = st.file_uploader(
-            f"a file from your computer, up to {MOST_MIB} MB",
+            f"a file from your computer, up to {MOST_MIB} MiB",
             type=TYPES,
             max_upload_size=MOST_MIB,
             key="profiler/upload",
@@ -47,16 +45,16 @@ def draw(state: url.State, opened: Callable[[str], None]) -> None:
     with right:
         key = state.seed("file", "")
         path = st.text_input(
-            "or a path on this machine, of any size",
+            "or a path on this machine, any size",
             key=key,
             placeholder="/path/to/trace.json.gz",
             help="A gigabyte (4 million events) takes about half a minute",
         ).strip()
         state.keep("file", path)
         keep = st.toggle(
-            "keep the file in the run even if it is large",
+            "keep the file in the run even if large",
             key="profiler/keep",
-            help="Perfetto opens the file itself. Packed files, and others up to 256 MiB, are kept in any case",
+            help="Perfetto opens the kept file. Compressed files, and others up to 256 MiB, are always kept",
         )
         captured = _captured()
     st.button(
@@ -65,40 +63,40 @@ def draw(state: url.State, opened: Callable[[str], None]) -> None:
         key="profiler/import",
         disabled=upload is None and not path,
         on_click=callbacks.careful(_submit),
-        args=(upload, path, keep, captured, opened),
+        args=(upload, path, keep, captured),
     )
 
 
 def _captured() -> str | None:
     """The eager run that a trace's CUDA graphs were captured from, for linking their kernels."""
-    with st.expander("The file is of replayed CUDA graphs"):
-        options = [_NONE, *(i for i in profiler_data.offered() if "kernels" in profiler_data.load(i).tables)]
-        names = {i: _NONE if i == _NONE else f"{run_name(runs.read(i))} ({i})" for i in options}
+    with st.expander("The file contains replayed CUDA graphs"):
+        options = [_NONE, *(i for i in data.offered() if "kernels" in data.load(i).tables)]
+        names = {i: _NONE if i == _NONE else f"{run_name(run_data.read(i))} ({i})" for i in options}
         chosen = st.selectbox(
-            "the eager run they were captured from",
+            "eager run they were captured from",
             options,
             key="profiler/captured",
             format_func=names.get,
-            help="Replayed kernels name no operator; they get theirs from that run, by order",
+            help="Replayed kernels name no operator; they take it from that run, in order",
         )
     return None if chosen == _NONE else chosen
 
 
-def _submit(upload, path: str, keep: bool, captured: str | None, opened: Callable[[str], None]) -> None:
+def _submit(upload, path: str, keep: bool, captured: str | None) -> None:
     spec = {"keep": keep or None, "captured": captured}
     if upload is None:
-        opened(submit.submit("import", spec | {"file": path}, title=Path(path).name))
+        data.opened(submit.submit("import", spec | {"file": path}, title=Path(path).name))
         return
     file = receive(upload.name, upload.getbuffer())
     try:
-        opened(submit.submit("import", spec | {"file": str(file), "discard": True}, title=upload.name))
+        data.opened(submit.submit("import", spec | {"file": str(file), "discard": True}, title=upload.name))
     except BaseException:
         shutil.rmtree(file.parent, ignore_errors=True)
         raise
 
 
 def receive(name: str, data) -> Path:
-    """The bytes of an upload as a file that waits for its import; what was left there a day ago is
+    """The bytes of an upload as a file that waits for its import; leftovers of a day ago are
     removed."""
     home = folder()
     home.mkdir(parents=True, exist_ok=True)

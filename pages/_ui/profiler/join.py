@@ -1,5 +1,4 @@
-"""Two profiles of the same work beside each other: a trace for the times, a report of Nsight Compute for the
-counters."""
+"""Two profiles of the same work joined: a trace for the times, a Nsight Compute report for the counters."""
 
 from __future__ import annotations
 
@@ -7,14 +6,13 @@ import streamlit as st
 
 from fusescope.analysis.kernel_names import match
 from fusescope.store import profile
-from pages._ui.answer import runs
-from pages._ui.app import url
+from pages._ui.app import run_data, url
 from pages._ui.profiler import data, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets.text import run_name
 
 NONE = "none"
-_MOST = 20_000  # launches of a trace that are looked at for a partner
+_MOST = 20_000  # launches of a trace that are matched
 _COLUMNS = ["name", "dur_ns", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
 
 
@@ -28,15 +26,17 @@ def choose(state: url.State, found: Profile) -> tuple[Profile | None, Profile | 
         return None, None
     wanted = "kernels" if own_ncu else "ncu_kernels"
     options = [i for i in data.offered() if i != found.id and wanted in data.load(i).tables]
-    options.sort(key=lambda i: _distance(runs.read(i).spec, found.run.spec))
-    usual = options[0] if options and _distance(runs.read(options[0]).spec, found.run.spec) < _OTHER else NONE
+    options.sort(key=lambda i: _distance(run_data.read(i).spec, found.run.spec))
+    usual = (
+        options[0] if options and _distance(run_data.read(options[0]).spec, found.run.spec) < _OTHER else NONE
+    )
     key = state.seed("with", usual, url.one_of([NONE, *options]), found.id)
     if st.session_state[key] not in (NONE, *options):
         st.session_state[key] = usual
-    names = {i: NONE if i == NONE else f"{run_name(runs.read(i))} ({i})" for i in (NONE, *options)}
-    what = "joined with the trace" if own_ncu else "joined with the report of Nsight Compute"
+    names = {i: NONE if i == NONE else f"{run_name(run_data.read(i))} ({i})" for i in (NONE, *options)}
+    label = "joined with the trace" if own_ncu else "joined with the Nsight Compute report"
     chosen = st.selectbox(
-        what,
+        label,
         [NONE, *options],
         key=key,
         format_func=names.get,
@@ -48,8 +48,8 @@ def choose(state: url.State, found: Profile) -> tuple[Profile | None, Profile | 
 
 
 def counters(found: Profile) -> list[dict]:
-    """Launches of Nsight Compute for a profile: its own, else those of the newest report over the very same
-    work; none where there is none."""
+    """Launches of Nsight Compute for a profile: its own, else those of the newest report on exactly the same
+    work."""
     if found.has("ncu_kernels"):
         return sentences.rows(found, "ncu_kernels")
     for i in data.offered():
@@ -60,8 +60,7 @@ def counters(found: Profile) -> list[dict]:
 
 
 def other_work(a: Profile, b: Profile) -> bool:
-    """Whether two runs are known to have done different work, so that the time of one says nothing of the
-    bytes of the other."""
+    """Whether two runs are known to have done different work, so that their times and bytes do not combine."""
     return all(p.run.spec.get("op") for p in (a, b)) and _distance(a.run.spec, b.run.spec) > 0
 
 
@@ -79,7 +78,7 @@ def _distance(a, b) -> int:
 
 
 def partners(trace: Profile | None, report: Profile | None) -> list[int | None]:
-    """For each launch of the report the row of its launch in the trace."""
+    """For each launch of the report its row in the trace."""
     if trace is None or report is None:
         return [None] * (report.rows("ncu_kernels") if report else 0)
     return _partners(str(trace.path), trace.stamp, str(report.path), report.stamp)

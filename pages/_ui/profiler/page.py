@@ -1,26 +1,27 @@
-"""The Profiler page put together: a profile to look at, a file to import, or something to profile now."""
+"""The Profiler page: a profile to show, a file to import, or something to profile now."""
 
 from __future__ import annotations
 
 import streamlit as st
 
+from fusescope.charts import captions
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.store import library
-from pages._ui.answer import answer, runs
-from pages._ui.app import callbacks, device, jobs, redraw, url
+from pages._ui.answer import answer
+from pages._ui.app import callbacks, device, jobs, run_data, url
 from pages._ui.profiler import collecting, data, importing
 from pages._ui.profiler.views import choice
 from pages._ui.widgets.text import md, run_name, sentence
 
-LOOK, IMPORT, NOW = "Look at a profile", "Import a file", "Profile something now"
+LOOK, IMPORT, NOW = data.LOOK, "Import a file", "Profile something now"
 MODES = {LOOK: "", IMPORT: "import", NOW: "now"}
 _CASE = {"batch": 1, "seq": 512, "heads": 12, "head_dim": 64}
 
 
 def mode(state: url.State) -> str:
-    """Which of the three is wanted."""
+    """Which of the three is chosen."""
     words = {v: k for k, v in MODES.items()}
     key = state.seed("do", LOOK, lambda text: words[url.one_of(list(words))(text)])
     chosen = st.segmented_control("do", list(MODES), key=key, label_visibility="collapsed", required=True)
@@ -29,19 +30,13 @@ def mode(state: url.State) -> str:
 
 
 def draw(state: url.State, what: str) -> None:
-    """What the mode asks for."""
+    """The chosen mode."""
     if what == IMPORT:
-        importing.draw(state, opened)
+        importing.draw(state)
     elif what == NOW:
-        collecting.draw(state, opened)
+        collecting.draw(state)
     else:
         _look(state)
-
-
-def opened(run_id: str) -> None:
-    """Look at a run from the next drawing on (for callbacks)."""
-    st.session_state["profiler/run"] = run_id
-    st.session_state["profiler/do"] = LOOK
 
 
 def _look(state: url.State) -> None:
@@ -57,10 +52,10 @@ def _look(state: url.State) -> None:
     key = "profiler/run"
     if st.session_state.get(key) not in options:
         st.session_state[key] = wanted or options[0]
-    names = {i: _words(_run(i)) for i in options}
+    names = {i: _line(_run(i)) for i in options}
     chosen = st.session_state[key]
-    # the widget has a key of its own: a line changes while its job runs, and a browser that still sends the
-    # old one must choose nothing
+    # the widget has its own key: a line changes while its job runs, and a browser that still sends the old one
+    # must not change the choice
     widget = f"{key}/widget"
     st.session_state[widget] = chosen
     st.selectbox(
@@ -75,9 +70,9 @@ def _look(state: url.State) -> None:
     state.keep("run", chosen)
     run = _run(chosen)
     if run.live:
-        _live(chosen)
+        jobs.follow(chosen, lambda run: st.markdown(f"**{md(run_name(run))}**"), cancel=True)
         return
-    _heading(run)
+    answer.heading(run)
     choice.draw(state, data.load(chosen))
 
 
@@ -101,47 +96,29 @@ def _wanted(state: url.State) -> str | None:
 
 
 def _run(run_id: str) -> Run:
-    return runs.read(run_id)
+    return run_data.read(run_id)
 
 
-def _words(run: Run) -> str:
+def _line(run: Run) -> str:
     """A run as one line of the picker, in plain text; lines must differ, so that each has the end of its
     id."""
-    from fusescope.charts import template
-
     where = f"recorded on {run.device_name}" if run.recorded else run.device_name
-    when = template.date(run.finished or run.started or run.created)
+    when = captions.when(run)
     return " · ".join(p for p in (run_name(run), where, when, run.id.rpartition("-")[2]) if p)
-
-
-def _heading(run: Run) -> None:
-    answer.heading(run)
-
-
-@st.fragment(run_every=1.0)
-def _live(run_id: str) -> None:
-    """A job that is still at work: progress, cancel, and the page drawn again when it has ended."""
-    run = runs.read(run_id)
-    if not run.live:
-        redraw.whole_page()
-    p = run.progress
-    st.markdown(f"**{md(run_name(run))}**")
-    st.progress(min(1.0, p.done / p.total) if p.total else 0.0, text=jobs.progress_words(p))
-    st.button("Cancel", key="profiler/cancel", on_click=callbacks.careful(submit.cancel), args=(run_id,))
 
 
 def _nothing() -> None:
     """The empty state: one sentence, one button, and below it a recording."""
     where = device.facts(device.current()).get("device_name") or device.current()
     st.markdown(
-        f"Nothing was profiled on this machine yet. One press traces our attention on {md(str(where))} and shows what limits it."
+        f"No profile on this machine yet. Trace our attention on {md(str(where))} to see what limits it."
     )
     st.button("Profile attention", type="primary", key="profiler/first", on_click=callbacks.careful(_first))
     if data.offered():
-        st.caption("Meanwhile, a profile that was recorded on other hardware:")
+        st.caption("A recorded profile:")
 
 
 def _first() -> None:
     spec = {"op": "attention", "impl": "auto", "case": _CASE, "device": device.current()}
     spec |= {"dtype": "float16" if device.is_gpu() else "float32", "memory": device.is_gpu()}
-    opened(submit.submit("trace", spec, title="Attention, a first profile"))
+    data.opened(submit.submit("trace", spec, title="Attention, first profile"))

@@ -1,4 +1,4 @@
-"""Small sentences and units that the views of a profile share."""
+"""Subtitles, units and reasons for missing values that the views of a profile share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import numbers, template
+from fusescope.charts import captions, numbers
 from fusescope.jobs import submit
 from pages._ui.app import callbacks
-from pages._ui.profiler import data as profiler_data
+from pages._ui.profiler import data
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets.text import md
 
@@ -25,14 +25,14 @@ def subtitle(found: Profile) -> str:
     words = [
         gpu or found.run.device_name,
         str(found.run.spec.get("dtype") or ""),
-        template.date(found.run.finished or found.run.created),
+        captions.date(found.run.finished or found.run.created),
     ]
     return " · ".join(w for w in words if w)
 
 
 def lacks(what: str, how: str) -> None:
-    """One sentence on what this profile does not hold, and how to get it."""
-    st.info(f"This profile holds no {what}. {how}")
+    """One sentence on what this profile lacks, and how to get it."""
+    st.info(f"This profile has no {what}. {how}")
 
 
 def tables_missing(found: Profile) -> bool:
@@ -43,7 +43,7 @@ def tables_missing(found: Profile) -> bool:
     if found.trace is None:
         lacks("trace", "Choose another one, or profile something now.")
         return True
-    st.info("This run holds a trace, but not its tables: pyarrow was not installed where it was collected.")
+    st.info("This run has a trace but no tables: pyarrow was not installed where it was collected.")
     st.button(
         "Import the trace",
         type="primary",
@@ -55,17 +55,15 @@ def tables_missing(found: Profile) -> bool:
 
 
 def _import(file: str, title: str) -> None:
-    from pages._ui.profiler import page
-
-    page.opened(submit.submit("import", {"file": file}, title=title))
+    data.opened(submit.submit("import", {"file": file}, title=title))
 
 
-def units(data: pd.DataFrame, zero_ns: int | None = None) -> pd.DataFrame:
-    """A table for the eyes: ns as µs, bytes as KiB, shares of 0 … 1 as %, starts as ms since the profile's
+def units(table: pd.DataFrame, zero_ns: int | None = None) -> pd.DataFrame:
+    """A readable table: ns as µs, bytes as KiB, shares of 0 … 1 as %, starts as ms since the profile's
     first event."""
     shown = {}
-    for column in data.columns:
-        values, name = data[column], column.replace("_", " ")
+    for column in table.columns:
+        values, name = table[column], column.replace("_", " ")
         if column == "ts_ns":
             values, name = (values - (zero_ns or 0)) / 1e6, "start (ms)"
         elif column.endswith("_ns"):
@@ -84,48 +82,51 @@ def units(data: pd.DataFrame, zero_ns: int | None = None) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
+_OPERATOR = (
+    "no operator was open on the launching thread, or a CUDA graph was replayed whose capture was not traced"
+)
+_SM = "the file lacks registers, block or shared memory, or the GPU is unknown"
+_GRID = "the file lacks grid, registers, block or shared memory, or the number of SMs"
 _WHY = {
-    "step": "launched outside the steps that the profiler marked",
-    "module": "the profile names no module around it: hooks or stacks do, in a profile made here or with with_stack",
-    "operator": "no operator was open on the launching thread, or a CUDA graph was replayed whose capture was not traced",
-    "operator name": "no operator was open on the launching thread, or a CUDA graph was replayed whose capture was not traced",
-    "operator link": "no operator was found for it",
-    "launch delay": "the file holds no launch of it",
-    "occupancy": "the file lacks the launch's registers, block or shared memory, or the GPU is none that it is known for",
-    "grid occupancy": "the file lacks the launch's grid, registers, block or shared memory, or the GPU's number of SMs",
-    "theoretical": "the file lacks the launch's registers, block or shared memory, or the GPU is none that it is known for",
-    "grid-limited": "the file lacks the launch's grid, registers, block or shared memory, or the GPU's number of SMs",
-    "active blocks": "the file lacks the launch's registers, block or shared memory, or the GPU is none that it is known for",
-    "limiter": "the occupancy is not known",
-    "measured": "only Nsight Compute measures it: no report is joined here, or no launch of it is in the report",
-    "measured occupancy": "Nsight Compute was not asked for sm__warps_active",
+    "step": "launched outside the profiler's steps",
+    "module": "no module recorded around it; profiles made here, or with with_stack, record them",
+    "operator": _OPERATOR,
+    "operator name": _OPERATOR,
+    "operator link": "no operator found for it",
+    "launch delay": "the file has no launch of it",
+    "occupancy": _SM,
+    "grid occupancy": _GRID,
+    "theoretical": _SM,
+    "grid-limited": _GRID,
+    "active blocks": _SM,
+    "limiter": "the occupancy is unknown",
+    "measured": "only Nsight Compute measures it: no report is joined, or it lacks this kernel",
+    "measured occupancy": "sm__warps_active was not collected",
     "ncu's theoretical": "the report lacks the section Occupancy",
-    "reported occupancy": "the profiler wrote no estimate of its own",
-    "trace time": "no launch of the trace has this name, grid and block at this place in the order",
+    "reported occupancy": "the profiler wrote no estimate",
+    "trace time": "no launch of the trace matches by name, grid, block and order",
     "graph": "not launched by a CUDA graph, or the profiler does not number graphs",
     "graph node": "not launched by a CUDA graph, or the profiler does not number its nodes",
     "shapes": "shapes were not recorded (record_shapes), or it has no tensors",
     "types": "shapes were not recorded (record_shapes), or it has no tensors",
-    "gbps": "the file does not say how many bytes, or the copy took no time",
-    "b / a": "one of the two has none of it, so there is nothing to divide",
-    "throttled": "the device ran as fast as its settings allow, or NVML did not say",
-    "where": "the snapshot holds no Python frame of it",
+    "gbps": "the file has no byte count, or the copy took no time",
+    "b / a": "only one of the two profiles has it",
+    "throttled": "not throttled, or NVML did not report it",
+    "where": "the snapshot has no Python frame of it",
     "unit": "a plain number",
 }
 """Column, without its unit, → why a value is not there."""
 _OF_TABLE = {
-    "telemetry": "the device does not have this reading, or it failed",
-    "ncu_kernels": "Nsight Compute was not asked for it: another set of metrics has it",
-    "ncu_stalls": "Nsight Compute was not asked for it: another set of metrics has it",
-    "gaps": "the file does not name what ran there",
+    "telemetry": "the device lacks this reading, or it failed",
+    "ncu_kernels": "not collected; choose another set of metrics",
+    "ncu_stalls": "not collected; choose another set of metrics",
+    "gaps": "the file does not name it",
 }
 
 
 def why(table: str = "") -> Callable[[int, str], str]:
-    """Why a cell of a table of that name is empty, for ``show.table``."""
-    return lambda row, column: _WHY.get(
-        column.partition(" (")[0], _OF_TABLE.get(table, "the file does not say")
-    )
+    """Why a cell of a table of that name is empty, for ``elements.table``."""
+    return lambda row, column: _WHY.get(column.partition(" (")[0], _OF_TABLE.get(table, "not in the file"))
 
 
 def share(value: float | None) -> str:
@@ -133,14 +134,14 @@ def share(value: float | None) -> str:
 
 
 def notes(found: Profile) -> None:
-    """What the importer says of the file."""
+    """The importer's notes on the file."""
     for note in (found.summary or {}).get("notes", ()):
         st.caption(f"! {md(str(note))}")
 
 
 def frame(found: Profile, table: str) -> pd.DataFrame:
-    return profiler_data.small(str(found.path), table, found.stamp)
+    return data.small(str(found.path), table, found.stamp)
 
 
 def rows(found: Profile, table: str) -> list[dict]:
-    return profiler_data.rows(str(found.path), table, found.stamp)
+    return data.rows(str(found.path), table, found.stamp)

@@ -1,5 +1,4 @@
-"""Two runs side by side: first what differs about how they were taken, then the ratio of every pair of
-records."""
+"""Two runs side by side: first how their conditions differ, then the ratio of every pair of records."""
 
 from __future__ import annotations
 
@@ -8,13 +7,13 @@ import json
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import numbers, tables, template
+from fusescope.charts import captions, numbers, tables
 from fusescope.charts.bench import pairs
 from fusescope.core.errors import RunError
 from fusescope.store import compare, library
-from pages._ui.answer import answer, runs
-from pages._ui.app import style, url
-from pages._ui.widgets import elements
+from pages._ui.answer import answer
+from pages._ui.app import run_data, url
+from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, sentence
 
 
@@ -37,44 +36,44 @@ def draw(state: url.State, a: str, b: str) -> None:
     """The comparison: b against a."""
     state.keep("compare", f"{a},{b}")
     st.page_link("pages/runs.py", label="‹ All runs")
-    left, right = runs.read(a), runs.read(b)
+    left, right = run_data.read(a), run_data.read(b)
     for name, run in (("A", left), ("B", right)):
         answer.heading(run, f"{name}: ")
     found = compare.differences(a, b)
     if found:
         st.warning(
-            "**Not taken under the same conditions.** What differs:\n\n"
-            + "\n".join(f"- {md(line)}" for line in found)
+            "**Measured under different conditions:**\n\n" + "\n".join(f"- {md(line)}" for line in found)
         )
     else:
-        st.success("Taken under the same conditions, as far as both runs recorded them.")
+        st.success("Measured under the same conditions, as far as both runs recorded them.")
     data = compare.pairs(a, b)
     if data.empty:
-        st.info("Neither run has a record to compare.")
+        st.info("Neither run has a result to compare.")
         return
-    subtitle = f"A: {template.context(left)} · B: {template.context(right)}"
+    subtitle = f"A: {captions.context(left)} · B: {captions.context(right)}"
     elements.chart(pairs.bars(data, subtitle, style.theme()), f"compare-{a}-{b}", data)
     elements.table(
         _readable(data), f"compare-table-{a}-{b}", data, why=lambda row, column: _why(data.iloc[row], column)
     )
     elements.note(
-        "The two runs were not sampled in turn: “faster” needs 95 % intervals that do not meet, which is weaker than a verdict within one run."
+        "The two runs were not interleaved: “faster” means that the 95 % intervals do not overlap, which is weaker "
+        "evidence than a comparison within one run."
     )
 
 
 def _why(row: pd.Series, column: str) -> str:
     """Why a cell is empty: a side is missing, has no latency, or is no kernel with a source."""
     if column == "same source":
-        return "the source of one of them is not known: a peer, or there is no record"
+        return "the source of one of them is unknown: a peer, or no result"
     for side in column[0] if column[1:3] == " (" else "AB":
         status = row[f"{side.lower()}_status"]
         if status != "ok":
             return (
-                f"{side} has no record of this"
+                f"{side} has no such result"
                 if status == "missing"
                 else f"{side} is {status}, so it has no latency"
             )
-    return "the two have no time of the same kind: eager or graph, cold or warm"
+    return "they have no time in the same mode: eager or graph, cold or warm"
 
 
 def _readable(data: pd.DataFrame) -> pd.DataFrame:
@@ -85,7 +84,7 @@ def _readable(data: pd.DataFrame) -> pd.DataFrame:
         {
             "implementation": data["impl"],
             "case": [", ".join(f"{k}={one.get(k)}" for k in keys) or "the case" for one in cases],
-            "B is": data["verdict"],
+            "verdict (B vs A)": data["verdict"],
             "A / B (×)": data["ratio"],
             f"A ({unit})": data["a_ms"] * factor,
             f"B ({unit})": data["b_ms"] * factor,

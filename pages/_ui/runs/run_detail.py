@@ -1,25 +1,26 @@
-"""One run opened: its answer, notes, environment, log, files, and what can be done with it."""
+"""One run: its result, notes, environment, log, files, and what can be done with it."""
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
 import streamlit as st
 
 from fusescope import ops
-from fusescope.charts import numbers, report, template
+from fusescope.charts import captions, numbers, report
 from fusescope.core import command
 from fusescope.core.errors import RunError
-from fusescope.core.records import Run
+from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
 from fusescope.store import folder, library, transfer
-from pages._ui.answer import answer, runs
-from pages._ui.app import callbacks, downloads, jobs, url
+from pages._ui.answer import answer
+from pages._ui.app import callbacks, jobs, run_data, url
 from pages._ui.fusion import detail as fusion_detail
 from pages._ui.models import detail as models_detail
 from pages._ui.profiler import data
+from pages._ui.routes import downloads
+from pages._ui.widgets import html_table
 from pages._ui.widgets.text import md, run_name, sentence
 
 _TRACE = "artifacts/trace.json.gz"
@@ -41,7 +42,7 @@ def draw(state: url.State, run_id: str) -> None:
     """The page of one run."""
     state.keep("run", run_id)
     st.page_link("pages/runs.py", label="‹ All runs")
-    run = runs.read(run_id)
+    run = run_data.read(run_id)
     _actions(run)
     if run.kind == "bench":
         answer.draw(state, run_id, link=False)
@@ -58,13 +59,13 @@ def draw(state: url.State, run_id: str) -> None:
         _facts(run)
     with right:
         _files(run)
-    log = runs.log(run_id)
+    log = run_data.log(run_id)
     with st.expander("Log"):
         st.code(log or "The log is empty.", language=None, height=300 if log else "content", wrap_lines=True)
 
 
 def _actions(run: Run) -> None:
-    """Open in Kernels, go on, stop, export, report, delete."""
+    """Open in a page, resume, cancel, export, report, delete."""
     with st.container(horizontal=True, gap="small"):
         if run.kind == "bench":
             query = {"run": run.id, "op": str(run.spec.get("op"))} | _form(run)
@@ -86,7 +87,7 @@ def _actions(run: Run) -> None:
                 file_name=f"{run.id}.fsrun.tar.gz",
                 on_click="ignore",
                 key="run/export",
-                help="The whole run as one file that can be imported elsewhere",
+                help="The whole run as one file, to be imported elsewhere",
             )
         if run.kind in ("bench", "model", *fusion_detail.KINDS) and not run.live:
             st.download_button(
@@ -96,15 +97,15 @@ def _actions(run: Run) -> None:
                 mime="text/html",
                 on_click="ignore",
                 key="run/report",
-                help="One HTML file that opens offline, charts included",
+                help="One HTML file with live charts that opens offline",
             )
-        if run.kind == "trace" and _TRACE in dict(runs.artifacts(run.id)):
+        if run.kind == "trace" and _TRACE in dict(run_data.artifacts(run.id)):
             st.link_button(
                 "Download Chrome trace", downloads.address(run.id, _TRACE), type="primary", key="run/trace"
             )
         if not run.recorded and not run.live:
             with st.popover("Delete"):
-                st.markdown(f"Delete **{run.id}** with all its files? There is no way back.")
+                st.markdown(f"Delete **{run.id}** and all its files? This cannot be undone.")
                 if st.button("Delete it", type="primary", key="run/delete"):
                     transfer.delete(run.id)
                     st.session_state.setdefault("jobs/toasts", []).append(f"Deleted {run.id}.")
@@ -140,7 +141,7 @@ def _form(run: Run) -> dict[str, str]:
 
 
 def _other(run: Run) -> None:
-    """A run that is no benchmark: progress or its last word."""
+    """A run that is not a benchmark: its progress or last message."""
     if run.live:
         jobs.follow(run.id)
     elif run.progress.message:
@@ -151,16 +152,16 @@ def _notes(run: Run) -> None:
     """Title, tags and notes, editable unless the run is a recording."""
     with st.expander("Title, tags, notes", expanded=bool(run.notes)):
         if run.recorded:
-            st.caption("A recorded run is read-only; download and import it to annotate the copy.")
+            st.caption("A recorded run is read-only; download and import it to annotate a copy.")
             st.markdown(md(run.notes) or "_no notes_")
             return
         with st.form(f"notes/{run.id}", border=False):
             title = st.text_input("title", value=run.title)
-            tags = st.text_input("tags", value=", ".join(run.tags), help="separated by commas")
+            tags = st.text_input("tags", value=", ".join(run.tags), help="comma-separated")
             notes = st.text_area("notes", value=run.notes)
             if st.form_submit_button("Save"):
-                words = [t.strip() for t in tags.split(",") if t.strip()]
-                folder.write_notes(library.find(run.id), title=title.strip(), tags=words, notes=notes)
+                names = [t.strip() for t in tags.split(",") if t.strip()]
+                folder.write_notes(library.find(run.id), title=title.strip(), tags=names, notes=notes)
                 st.session_state.setdefault("jobs/toasts", []).append("Saved.")
                 st.rerun()
 
@@ -168,65 +169,46 @@ def _notes(run: Run) -> None:
 def _facts(run: Run) -> None:
     with st.expander("Environment", expanded=False):
         rows = {k: v for k, v in run.environment.items() if not isinstance(v, dict | list)}
-        st.html(
-            "<table class='fs-small'>"
-            + "".join(
-                f"<tr><td class='fs-muted' style='padding-right:1rem'>{_safe(k)}</td><td>{_safe(v)}</td></tr>"
-                for k, v in rows.items()
-            )
-            + "</table>"
-        )
+        html_table.facts(rows.items())
         nested = {k: v for k, v in run.environment.items() if isinstance(v, dict | list)}
         if nested:
             st.json(nested, expanded=1)
-    with st.expander("What was asked"):
+    with st.expander("Configuration"):
         if run.kind == "bench":
             st.code(command.bench(run.spec), language="bash", wrap_lines=True)
         elif run.kind == "model":
             st.code(command.model(run.spec), language="bash", wrap_lines=True)
         st.json(dict(run.spec), expanded=2)
     took = (run.finished or 0) - (run.started or 0) if run.finished and run.started else None
-    st.caption(f"Created {template.date(run.created) or numbers.NA}; took {numbers.seconds(took)}.")
+    st.caption(f"Created {captions.date(run.created) or numbers.NA}; took {numbers.seconds(took)}.")
 
 
 def _files(run: Run) -> None:
     with st.expander("Files", expanded=run.kind in ("trace", "sanitize")):
-        for path, size in runs.artifacts(run.id):
+        for path, size in run_data.artifacts(run.id):
             st.markdown(f"[{md(path)}]({downloads.address(run.id, path)}) · {numbers.size(size)}")
 
 
 def _bundle(run_id: str) -> bytes:
-    """The export as bytes; benchmark runs are small, and traces have links of their own that stream."""
+    """The export as bytes; large traces have links of their own that stream."""
     with tempfile.TemporaryDirectory() as home:
         return transfer.export(run_id, Path(home)).read_bytes()
 
 
 def _report(run_id: str) -> str:
-    run = runs.read(run_id)
+    run, samples = run_data.read(run_id), folder.samples(library.find(run_id))
     if run.kind in fusion_detail.KINDS:
-        return report.page(
-            run, fusion_detail.records(run), (), command.layer(run.kind, run.spec), title=run_name(run)
-        )
-    records = runs.records(run_id)
-    if run.kind == "model":
-        return report.page(
-            run,
-            records,
-            folder.samples(library.find(run_id)),
-            command.model(run.spec),
-            "matrix",
-            run_name(run),
-        )
-    first = records[0] if records else None
-    unit = (
-        ops.load(first.op).cost(json.loads(json.dumps(dict(first.case))), first.dtype).unit
-        if first
-        else "matrix"
-    )
-    return report.page(
-        run, records, folder.samples(library.find(run_id)), command.bench(run.spec), unit, run_name(run)
-    )
+        records, samples, unit = fusion_detail.records(run), (), "matrix"
+        again = command.layer(run.kind, run.spec)
+    else:
+        records = run_data.records(run_id)
+        unit = _unit(run, records)
+        again = command.model(run.spec) if run.kind == "model" else command.bench(run.spec)
+    return report.page(run, records, samples, again, unit, run_name(run))
 
 
-def _safe(value) -> str:
-    return str(numbers.NA if value is None else value).replace("&", "&amp;").replace("<", "&lt;")
+def _unit(run: Run, records: list[Record]) -> str:
+    """Which of the device's rates bounds the run's work: "matrix" or "vector"."""
+    if run.kind == "model" or not records:
+        return "matrix"
+    return ops.load(records[0].op).cost(dict(records[0].case), records[0].dtype).unit

@@ -1,5 +1,4 @@
-"""The library of runs: filters, one page of the list at a time, two ticked runs compared, a bundle
-imported."""
+"""The library of runs: filters, one page of the list at a time, two selected runs compared, a run imported."""
 
 from __future__ import annotations
 
@@ -13,13 +12,14 @@ from fusescope.core.errors import RunError
 from fusescope.core.records import RUN_STATES
 from fusescope.jobs import kinds
 from fusescope.store import library, transfer
+from pages._ui.answer import run_table
 from pages._ui.app import url
-from pages._ui.runs import run_table
-from pages._ui.widgets.text import md, sentence
+from pages._ui.forms import fields
+from pages._ui.widgets.text import md, plural, sentence
 
 _PAGE = 25
 _ANY = "any"
-_WHERE = {_ANY: None, "no": False, "yes": True}
+_SOURCES = {_ANY: "any", "no": "this machine", "yes": "recorded"}
 
 
 def draw(state: url.State) -> None:
@@ -34,8 +34,8 @@ def draw(state: url.State) -> None:
     if not total:
         _nothing(filters)
     else:
-        ticked = run_table.select(found, "runs/table")
-        _below(state, page, last, total, ticked)
+        selected = run_table.select(found, "runs/table")
+        _below(state, page, last, total, selected)
     for run_id, reason in library.broken():
         st.warning(f"**{md(run_id)}** cannot be read: {md(reason)}")
     _import()
@@ -46,31 +46,36 @@ def _filters(state: url.State) -> dict:
         "kind": [_ANY, *kinds.names()],
         "status": [_ANY, *RUN_STATES],
         "op": [_ANY, *ops.names()],
-        "recorded": list(_WHERE),
+        "recorded": list(_SOURCES),
     }
-    labels = {"op": "operator", "recorded": "recorded"}
+    labels = {"op": "operator", "recorded": "source"}
     boxes = st.columns([1, 1, 1, 1, 2], gap="small")
     chosen = {}
     for box, (name, options) in zip(boxes, names.items(), strict=False):
-        with box:
-            key = state.seed(name, _ANY, url.one_of(options))
-            value = st.selectbox(labels.get(name, name), options, key=key, on_change=_first_page)
-            state.keep(name, value, _ANY)
-            chosen[name] = None if value == _ANY else value
-    with boxes[-1]:
-        text = st.text_input(
-            "words",
-            key=state.seed("text", ""),
-            placeholder="title, tag, device, implementation …",
+        value = fields.pick(
+            state,
+            name,
+            labels.get(name, name),
+            options,
+            box=box,
             on_change=_first_page,
-            help="Every word must occur in id, title, notes, tags, device, operator, implementations, dtype or status",
+            format_func=_SOURCES.get if name == "recorded" else str,
         )
-        state.keep("text", text.strip())
-    chosen["recorded"] = _WHERE[chosen["recorded"] or _ANY]
-    return chosen | {"text": text.strip() or None}
+        chosen[name] = None if value == _ANY else value
+    text = fields.text(
+        state,
+        "text",
+        "Search",
+        box=boxes[-1],
+        placeholder="title, tag, device, implementation …",
+        on_change=_first_page,
+        help="Each word in id, title, notes, tags, device, operator, implementations, dtype or status",
+    )
+    chosen["recorded"] = {"yes": True, "no": False}.get(chosen["recorded"])
+    return chosen | {"text": text or None}
 
 
-def _below(state: url.State, page: str, last: int, total: int, ticked: list) -> None:
+def _below(state: url.State, page: str, last: int, total: int, selected: list) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button(
             "‹ newer", disabled=st.session_state[page] <= 1, on_click=_turn, args=(page, -1), key="runs/newer"
@@ -83,19 +88,19 @@ def _below(state: url.State, page: str, last: int, total: int, ticked: list) -> 
             key="runs/older",
         )
         st.caption(
-            f"{total} run{'s' if total != 1 else ''}, page {st.session_state[page]} of {last}",
+            f"{plural(total, 'run')}, page {st.session_state[page]} of {last}",
             width="stretch",
         )
-        if len(ticked) == 2:
-            a, b = sorted(ticked, key=lambda r: r.created or 0)
-            if st.button("Compare the two", type="primary", key="runs/compare"):
+        if len(selected) == 2:
+            a, b = sorted(selected, key=lambda r: r.created or 0)
+            if st.button("Compare", type="primary", key="runs/compare"):
                 st.switch_page("pages/runs.py", query_params={"compare": f"{a.id},{b.id}"})
         else:
             st.button(
-                "Compare the two",
+                "Compare",
                 disabled=True,
                 key="runs/compare_off",
-                help="Tick exactly two runs at the left edge of the table",
+                help="Select two runs in the table",
             )
     state.keep("page", st.session_state[page], 1)
 
@@ -103,16 +108,18 @@ def _below(state: url.State, page: str, last: int, total: int, ticked: list) -> 
 def _nothing(filters: dict) -> None:
     if any(v is not None for v in filters.values()):
         st.info("No run matches these filters.")
-        if st.button("Clear the filters", type="primary", key="runs/clear"):
+        if st.button("Clear filters", type="primary", key="runs/clear"):
             st.switch_page("pages/runs.py")
         return
-    st.markdown("Nothing was measured in this checkout yet, and no recorded run ships with it.")
+    st.markdown("Nothing has been measured here yet, and no recorded runs ship with this checkout.")
     st.page_link("pages/kernels.py", label="**Run a first comparison →**")
 
 
 def _import() -> None:
-    with st.expander("Import a run that somebody exported"):
-        upload = st.file_uploader("run file (.fsrun.tar.gz or .zip)", key="runs/upload", type=["gz", "zip"])
+    with st.expander("Import a run"):
+        upload = st.file_uploader(
+            "exported run (.fsrun.tar.gz or .zip)", key="runs/upload", type=["gz", "zip"]
+        )
         if upload is None:
             return
         if st.button("Import", type="primary", key="runs/import"):

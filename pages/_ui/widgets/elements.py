@@ -1,16 +1,14 @@
-"""Charts and tables as every page shows them: the common look, CSV beside each, images as PNG or SVG, "n/a"
-for the unknown."""
+"""Charts and tables with their downloads: CSV for each, images as PNG or SVG, "n/a" for the unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
 from fusescope.charts import numbers, template
-from pages._ui.app import style
 from pages._ui.widgets import html_table
 
 _IMAGE = "image_format"
@@ -29,24 +27,22 @@ def chart(fig: go.Figure, name: str, table: Table | None = None) -> None:
             horizontal=True, horizontal_alignment="right", gap="small", vertical_alignment="center"
         ):
             csv(table, name)
-            if image == "png":
-                st.button(
-                    "Images as SVG",
-                    key=f"svg/{name}",
-                    type="tertiary",
-                    on_click=_image,
-                    args=("svg",),
-                    help="What the camera button on every chart saves; now PNG",
-                )
-            else:
-                st.button(
-                    "Images as PNG",
-                    key=f"png/{name}",
-                    type="tertiary",
-                    on_click=_image,
-                    args=("png",),
-                    help="What the camera button on every chart saves; now SVG",
-                )
+            other = "svg" if image == "png" else "png"
+            st.button(
+                f"Images as {other.upper()}",
+                key=f"{other}/{name}",
+                type="tertiary",
+                on_click=_image,
+                args=(other,),
+                help=f"Format of the images that the camera button saves; now {image.upper()}",
+            )
+
+
+def metrics(figures: Iterable[tuple], columns: Iterable | None = None) -> None:
+    """A row of (label, value) or (label, value, help)."""
+    figures = list(figures)
+    for box, (label, value, *text) in zip(columns or st.columns(len(figures)), figures, strict=True):
+        box.metric(label, value, help=text[0] if text else None)
 
 
 def table(
@@ -57,11 +53,10 @@ def table(
     why: html_table.Why | None = None,
     **settings,
 ) -> None:
-    """A table with its CSV (``csv_data`` where the file holds more than the eyes see): three digits, unknown
-    values "n/a".
+    """A table with its CSV (``csv_data`` where the file holds more than is shown): three digits, unknown values
+    "n/a".
 
-    ``why`` says why a value is unknown, by column or by (row number, column); it is shown where the mouse
-    rests on it.
+    ``why`` says why a value is unknown, by column or by (row number, column); it is shown on hover.
     """
     if why is not None and len(data) <= html_table.MOST:
         html_table.draw(data, why, name, height if isinstance(height, int) else html_table.TALL)
@@ -94,17 +89,13 @@ def csv(data: Table, name: str) -> None:
         key=f"csv/{name}",
         on_click="ignore",
         type="tertiary",
-        help="Download these numbers, unrounded where they were measured",
+        help="Download these numbers, unrounded",
     )
 
 
 def note(text: str) -> None:
     """A quiet line."""
     st.caption(text)
-
-
-def theme() -> str:
-    return style.theme()
 
 
 def _image(form: str) -> None:

@@ -1,20 +1,20 @@
-"""A short table as HTML: numbers at the right with three digits, and on each "n/a" the reason why nothing is
-there."""
+"""A short table as HTML: numbers right-aligned with three digits, and on each "n/a" the reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from html import escape
+from collections.abc import Callable, Iterable, Mapping
+from html import escape as quoted
 
 import pandas as pd
 import streamlit as st
 
 from fusescope.charts import numbers, template
-from pages._ui.app import style
+from pages._ui.widgets import style
+from pages._ui.widgets.text import escape
 
 MOST = 300
-"""Rows; a longer table is for st.dataframe, which draws what is in sight only."""
-_LONG = 70  # letters after which a text ends in dots, and is whole where the mouse rests on it
+"""Rows; a longer table is for st.dataframe, which draws only what is visible."""
+_LONG = 70  # characters shown of a text; all of it on hover
 TALL = 560  # pixels after which a table scrolls under its headings
 Why = Mapping[str, str] | Callable[[int, str], str]
 """Why a cell is empty: by column, or by (row number, column)."""
@@ -40,15 +40,30 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> N
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     with st.container(key=f"table-{key}"):
         st.html(
-            f"<div class='fs-table'{limit} tabindex='0'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            f"<div class='fs-table'{limit} tabindex='0'><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table></div>"
         )
+
+
+def facts(rows: Iterable[tuple]) -> None:
+    """Short lines of (name, value) or (name, value, remark) without borders."""
+    columns = ("fs-muted", "", "fs-muted")
+    lines = (
+        "".join(
+            f"<td class='{c}' style='padding-right:1rem'>{escape(v)}</td>"
+            for c, v in zip(columns, row, strict=False)
+        )
+        for row in rows
+    )
+    st.html(f"<table class='fs-small'>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
 
 
 def _cell(value, number: int, column: str, why: Why) -> str:
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):
         reason = why.get(column, "") if isinstance(why, Mapping) else why(number, column)
-        return f"<abbr title='{escape(reason or 'not known')}'>{numbers.NA}</abbr>"
+        return f"<abbr title='{quoted(reason or 'unknown')}'>{numbers.NA}</abbr>"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = escape(numbers.three(value) if isinstance(value, float) else str(value))
-    return f"<span class='fs-long' title='{text}'>{text}</span>" if len(text) > _LONG else text
+    text = numbers.three(value) if isinstance(value, float) else str(value)
+    shown = escape(text)
+    return f"<span class='fs-long' title='{quoted(text)}'>{shown}</span>" if len(text) > _LONG else shown

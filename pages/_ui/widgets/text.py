@@ -1,9 +1,11 @@
-"""How runs are called and what their states are called, the same on every page."""
+"""Names of runs, states and devices, and text that is safe inside Markdown and HTML."""
 
 from __future__ import annotations
 
+import html
 import re
 
+from fusescope.charts import numbers
 from fusescope.charts.colours import short
 from fusescope.charts.tables import varying_values
 from fusescope.core.records import Run
@@ -24,12 +26,22 @@ def md(text: str | None) -> str:
     return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:-])", r"\\\1", text or "").replace("\n", " ")
 
 
-def status_words(status: str) -> str:
+def escape(value: object) -> str:
+    """Text as plain characters inside HTML; "n/a" for None."""
+    return html.escape(numbers.NA if value is None else str(value), quote=False)
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 case", "12 cases"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def status_text(status: str) -> str:
     """A run's state with a sign and a word."""
     return _STATUS.get(status, status)
 
 
-def device_words(name: str) -> str:
+def device_text(name: str) -> str:
     """A device's name without what every name of its maker has: "Intel Xeon" of "Intel(R) Xeon(R)
     Processor"."""
     return re.sub(r"\((?:R|TM)\)|\s(?:Processor|CPU)\b|\s@\s.*", "", name).strip()
@@ -86,8 +98,6 @@ def _cases(spec) -> str:
 def sentence(error: BaseException) -> str:
     """An error as the one sentence a person can act on."""
     text = str(error).strip()
-    first = text.partition(" ")[0]
-    named = any(
-        mark in first.rstrip(".,") for mark in "_/:."
-    )  # a parameter, a path, a file.py:function: written as it is
+    first = text.partition(" ")[0].rstrip(".,")
+    named = any(mark in first for mark in "_/:.")  # a parameter or a path is written as it is
     return (text if named else text[:1].upper() + text[1:]) or type(error).__name__

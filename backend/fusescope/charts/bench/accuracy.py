@@ -7,7 +7,7 @@ import math
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.bench.speedup import STATUS_WORDS
 from fusescope.charts.colours import colour, short
 from fusescope.core.records import Record
@@ -59,7 +59,7 @@ def dots(
         name = f"<s>{short(record.impl)}</s>" if record.status == "wrong" else short(record.impl)
         figures = f"{word} · abs {numbers.three(record.accuracy.max_abs)} · rel {numbers.three(record.accuracy.max_rel)}"
         named[record.impl] = name, figures
-    template.row_words(fig, named, 16, theme)
+    axes.row_labels(fig, named, 16, theme)
     names = [r.impl for r in rows]
     fig.update_yaxes(
         categoryorder="array",

@@ -1,5 +1,4 @@
-"""Attention over many masks and shapes: our best kernel against the best peer of each cell, the worst cells
-first."""
+"""Attention over many masks and shapes: our best kernel against the best peer of each cell."""
 
 from __future__ import annotations
 
@@ -10,16 +9,17 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.colours import kind, short
 from fusescope.core.records import Record
 
-_ROW, _MOST = 24, 60  # pixels a cell of the list; cells in it
+_ROW, _MOST = 24, 60  # pixels per cell of the list; most cells in it
 _SCALES = {  # blue, the page, orange, as on the overview of a run
     "light": ((0.0, "#8DBBE0"), (0.5, "#FFFFFF"), (1.0, "#F5AE6E")),
     "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
 }
 _DENSE = ("full", "causal")
+_NONE = "No case yet with times of both our kernels and a peer."
 _NOT_PEERS = ("composed",)  # made of this project's own operators
 
 
@@ -104,14 +104,14 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
     """A table of ratios in colour, masks down and shapes across: how many times as fast as the best peer,
     around 1.0."""
     if not some:
-        return template.empty("No case yet that one of ours and a peer were both measured on.", theme)
+        return template.empty(_NONE, theme)
     rows, columns = (
         list(dict.fromkeys(_short_mask(c.mask) for c in some)),
         list(dict.fromkeys(c.shape for c in some)),
     )
     at = {(_short_mask(c.mask), c.shape): c for c in some}
     grid = [[at.get((row, column)) for column in columns] for row in rows]
-    fig = template.figure("Times as fast as the best peer", subtitle, theme, height=150 + 34 * len(rows))
+    fig = template.figure("Speed-up over the best peer", subtitle, theme, height=150 + 34 * len(rows))
     fig.add_heatmap(
         x=columns,
         y=rows,
@@ -143,11 +143,11 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
 def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
     """A dot a cell, the lowest ratio on top, named with the two implementations; at most 60 cells."""
     if not some:
-        return template.empty("No case yet that one of ours and a peer were both measured on.", theme)
+        return template.empty(_NONE, theme)
     chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
     c = template.THEMES[theme]
     names = [f"{_short_mask(i.mask)}  {i.shape}" for i in chosen]
-    fig = template.figure("The worst cells first", subtitle, theme, height=120 + _ROW * len(chosen))
+    fig = template.figure("Worst cells first", subtitle, theme, height=120 + _ROW * len(chosen))
     fig.add_scatter(
         x=[i.ratio for i in chosen],
         y=names,
@@ -164,10 +164,10 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         ),
     )
     fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5), layer="below")
-    axis = template.ratio_axis(
+    axis = axes.ratio(
         [*(i.ratio for i in chosen), 1.6 * max(i.ratio for i in chosen)]
     )  # names stand right of their dots
-    fig.update_xaxes(**axis, title_text="times as fast as the best peer (log)")
+    fig.update_xaxes(**axis, title_text="speed-up over the best peer (log)")
     fig.update_yaxes(autorange="reversed", automargin=True, type="category")
     return fig
 
@@ -176,7 +176,7 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
     """TFLOP/s of our best kernel a cell, over live elements and over executed tiles, against the measured
     matrix rate (TFLOP/s)."""
     if not some:
-        return template.empty("No case yet that one of ours and a peer were both measured on.", theme)
+        return template.empty(_NONE, theme)
     names = [f"{_short_mask(i.mask)}  {i.shape}" for i in some]
     c = template.THEMES[theme]
     fig = template.figure("Rate of our best kernel", subtitle, theme, height=130 + _ROW * len(some))
@@ -196,9 +196,9 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
     top = max(i.executed_tflops for i in some)
     if ceiling:
         fig.add_vline(x=ceiling, line=dict(color=c["ink"], width=1.5, dash="dash"))
-        said = f"measured in a large product: {numbers.three(ceiling)} TFLOP/s"
+        label = f"measured in a large GEMM: {numbers.three(ceiling)} TFLOP/s"
         fig.add_annotation(
-            x=ceiling, y=1, yref="paper", text=said, showarrow=False, xanchor="right", yanchor="bottom"
+            x=ceiling, y=1, yref="paper", text=label, showarrow=False, xanchor="right", yanchor="bottom"
         )
     fig.update_xaxes(range=[0, 1.08 * max(top, ceiling or 0)], title_text="TFLOP/s")
     fig.update_yaxes(autorange="reversed", automargin=True, type="category")
@@ -206,22 +206,26 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
     return fig
 
 
-def words(some: list[Cell]) -> str:
+def summary(some: list[Cell]) -> str:
     """Geometric means of all cells and of masks that leave elements out, cells lost, and the worst of them in
     one sentence."""
     if not some:
-        return "No case yet that one of ours and a peer were both measured on."
+        return _NONE
     lost = sorted((c for c in some if c.ratio < 1), key=lambda c: c.ratio)
     sparse = [c for c in some if c.mask.split(" + ")[0] not in _DENSE]
-    text = f"{numbers.ratio(geometric_mean(some))} in the geometric mean over {len(some)} cells"
+    text = f"Geometric mean {numbers.ratio(geometric_mean(some))} over {len(some)} cells"
     if 0 < len(sparse) < len(some):
-        text += f", {numbers.ratio(geometric_mean(sparse))} over the {len(sparse)} of masks other than {' and '.join(_DENSE)}"
+        dense = " and ".join(_DENSE)
+        text += (
+            f", {numbers.ratio(geometric_mean(sparse))} over the {len(sparse)} with masks other than {dense}"
+        )
     if not lost:
         return text + "; no cell is slower than its best peer."
     worst = lost[0]
     return (
         text
-        + f"; slower in {len(lost)}, at worst {numbers.ratio(worst.ratio)} ({worst.mask}, {worst.shape}, against {short(worst.peer)})."
+        + f"; slower in {len(lost)}, at worst {numbers.ratio(1 / worst.ratio)} slower "
+        + f"({worst.mask}, {worst.shape}, than {short(worst.peer)})."
     )
 
 
@@ -237,6 +241,6 @@ def _hover(c: Cell) -> str:
     ]
     lines += [
         f"best peer: {short(c.peer)} {numbers.time(c.peer_ms)}",
-        f"{numbers.ratio(c.ratio)}, {template.mode_words(c.mode)}",
+        f"{numbers.ratio(c.ratio)}, {captions.mode(c.mode)}",
     ]
     return "<br>".join(lines)

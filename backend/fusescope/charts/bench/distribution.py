@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.colours import colour, short
 
 _MOST_DOTS = 400
@@ -53,7 +53,7 @@ def strips(
             marker=dict(
                 color=colour(row["impl"]), size=5, opacity=0.65, symbol="circle-open" if cold else "circle"
             ),
-            hovertemplate=f"<b>{short(row['impl'])}</b> {template.mode_words(row['mode'])}<br>%{{x:.4g}} {unit}, n = {len(values)}<extra></extra>",
+            hovertemplate=f"<b>{short(row['impl'])}</b> {captions.mode(row['mode'])}<br>%{{x:.4g}} {unit}, n = {len(values)}<extra></extra>",
         )
         middle = float(np.median(values))
         fig.add_scatter(
@@ -65,11 +65,11 @@ def strips(
         )
         name = f"{short(row['impl'])} {'cold' if cold else 'warm'}"
         named[y] = name, f"{numbers.three(middle)} {unit}"
-    template.row_words(fig, named, round(0.52 * _ROW), theme)
+    axes.row_labels(fig, named, round(0.52 * _ROW), theme)
     fig.update_yaxes(showticklabels=False, range=[-0.45, len(rows) - 0.35], showgrid=False, ticks="")
     fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
     everything = np.concatenate([np.asarray(s["ms"], float) * factor for s in rows])
-    fig.update_xaxes(**template.plain_log(float(everything.min()), float(everything.max())))
+    fig.update_xaxes(**axes.log(float(everything.min()), float(everything.max())))
     fig.update_layout(margin=dict(l=8, r=16, b=50))
     return fig
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import plotly.graph_objects as go
 
-from fusescope.charts import template
+from fusescope.charts import captions, template
 from fusescope.charts.bench import speedup
 from fusescope.charts.colours import short
 from fusescope.core.records import Record, Run, Speedup
@@ -16,7 +16,7 @@ _SURE = 0.01
 
 def names(old_run: Run, impl: str) -> tuple[str, str]:
     """What the two are called: ("v3_x now", "v3_x 10:42")."""
-    clock = template.date(old_run.finished or old_run.started or old_run.created).rpartition(" ")[2]
+    clock = captions.when(old_run).rpartition(" ")[2]
     return f"{short(impl)} now", f"{short(impl)} {clock}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import captions, numbers, template
 from fusescope.charts.colours import colour, short
 from fusescope.core.records import Record, Run
 
@@ -57,7 +57,7 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
             arrayminus=[(t.median - t.low) * factor for t in times],
         ),
         hovertext=[
-            f"<b>{short(impl)}</b> {e.record.source_hash or 'no hash'}<br>{template.date(e.when)}<br>median {numbers.three(t.median * factor)} {unit} "
+            f"<b>{short(impl)}</b> {e.record.source_hash or 'no hash'}<br>{captions.date(e.when)}<br>median {numbers.three(t.median * factor)} {unit} "
             f"[{numbers.three(t.low * factor)}, {numbers.three(t.high * factor)}], n = {t.n}<br>{resources_words(e.record)}"
             for e, t in zip(rows, times, strict=True)
         ],
@@ -99,7 +99,7 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
 
 
 def _tick(edit: Edit) -> str:
-    day, _, clock = template.date(edit.when).rpartition(" ")
+    day, _, clock = captions.date(edit.when).rpartition(" ")
     return f"{day[:-5]} {clock}<br>{(edit.record.source_hash or '')[:8]}"
 
 

@@ -8,7 +8,7 @@ import re
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import captions, numbers, template
 from fusescope.charts.bench.speedup import hover, verdict
 from fusescope.charts.colours import short
 from fusescope.charts.tables import cases, varying
@@ -69,7 +69,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     else:
         rows, columns = labels, names
     mode = next((r.speedup.of for r in records if r.speedup), None)
-    told = " · ".join(p for p in (subtitle, template.mode_words(mode) if mode else "") if p)
+    told = " · ".join(p for p in (subtitle, captions.mode(mode) if mode else "") if p)
     lines = [told, _same(records, keys), "▲ faster, ▼ slower, ≈ cannot tell, ✗ wrong, – unsupported"]
     by = f" by {', '.join(keys) if len(keys) <= _NAMED else 'case'}" if keys else ""
     tall = _ROW + 15 * max(n.count("<br>") for n in rows)
@@ -164,4 +164,4 @@ def _same(records: list[Record], keys: list[str]) -> str:
     """What all cases have in common, in words."""
     first = dict(records[0].case)
     alike = {k: v for k, v in first.items() if k not in keys and all(r.case.get(k) == v for r in records)}
-    return template.case_words_of(alike)
+    return captions.case_of(alike)

@@ -8,7 +8,7 @@ import json
 import pandas as pd
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import colour, short
 
 _MOST = 60
@@ -49,7 +49,7 @@ def bars(data: pd.DataFrame, subtitle: str = "", theme: str = "light") -> go.Fig
             font=dict(size=12),
             text=f"<b>{sign}{numbers.ratio(row['ratio'])} {row['verdict']}</b>",
         )
-    fig.update_xaxes(**template.ratio_axis(list(known["ratio"])), title_text="time in A over time in B (log)")
+    fig.update_xaxes(**axes.ratio(list(known["ratio"])), title_text="time in A over time in B (log)")
     fig.update_yaxes(tickvals=rows, ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
     fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5))
     fig.update_layout(margin=dict(l=8, r=150, b=50))

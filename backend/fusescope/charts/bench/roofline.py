@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.analysis import roofline as analysis
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.bench.speedup import hover
 from fusescope.charts.colours import colour
 from fusescope.core.records import Record
@@ -118,7 +118,7 @@ def plot(
     best: dict[str, float] = {}
     for r, p in placed:
         best[r.impl] = max(best.get(r.impl, 0.0), p.tflops)
-    template.end_labels(fig, [(rate, impl, "●") for impl, rate in best.items()], bottom, most)
+    axes.end_labels(fig, [(rate, impl, "●") for impl, rate in best.items()], bottom, most)
     fig.update_layout(margin=dict(r=132))
     return fig
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.colours import colour, short
 from fusescope.core.records import Record
 
@@ -51,7 +51,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
     mode = next((r.speedup.of for r in rows if r.speedup), rows[-1].main)
     fig = template.figure(
         f"Speed-up over {short(baseline)}",
-        _subtitle(subtitle, template.mode_words(mode), rows),
+        _subtitle(subtitle, captions.mode(mode), rows),
         theme,
         height=122 + _ROW * len(rows),
     )
@@ -86,9 +86,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
                     width=5,
                 ),
             )
-    axis = template.ratio_axis(
-        ratios, [v for r in rows if r.speedup for v in (r.speedup.low, r.speedup.high)]
-    )
+    axis = axes.ratio(ratios, [v for r in rows if r.speedup for v in (r.speedup.low, r.speedup.high)])
     fig.update_xaxes(**axis, title_text=f"times as fast as {short(baseline)} (log)")
     fig.update_yaxes(
         categoryorder="array",
@@ -104,7 +102,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         r.impl: (_label(r, baseline), _words(r, v, baseline, unit, factor))
         for r, v in zip(rows, ratios, strict=True)
     }
-    template.row_words(fig, named, _ABOVE, theme)
+    axes.row_labels(fig, named, _ABOVE, theme)
     for record in rows:
         if said := _instead(record):
             fig.add_annotation(
@@ -124,7 +122,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
 
 def hover(record: Record, baseline: str) -> str:
     """Median, interval, n and status of a record, as lines for a hover box."""
-    lines = [f"<b>{short(record.impl)}</b> {verdict(record, baseline)}", template.case_words(record)]
+    lines = [f"<b>{short(record.impl)}</b> {verdict(record, baseline)}", captions.case(record)]
     t = record.time
     if t:
         unit, factor = numbers.time_unit([t.median])
@@ -187,7 +185,7 @@ def _instead(record: Record) -> str:
 def _subtitle(subtitle: str, mode: str, rows: list[Record]) -> str:
     """Device, dtype and date with what the number is; the case under it, and what the mark of throttled ones
     means."""
-    lines = [" · ".join(p for p in (subtitle, mode) if p), template.case_words(rows[0])]
+    lines = [" · ".join(p for p in (subtitle, mode) if p), captions.case(rows[0])]
     if any(r.throttled for r in rows):
         lines.append("† the device throttled")
     return "<br>".join(line for line in lines if line)

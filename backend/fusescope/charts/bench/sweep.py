@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.bench.speedup import STATUS_WORDS, hover
 from fusescope.charts.colours import colour, kind, short
 from fusescope.charts.tables import varying_values
@@ -42,7 +42,7 @@ def curves(
     mode = next((r.main for r in records if r.main), None)
     fig = template.figure(
         f"{title} by {key}",
-        " · ".join(p for p in (subtitle, template.mode_words(mode)) if p),
+        " · ".join(p for p in (subtitle, captions.mode(mode)) if p),
         theme,
         height=440,
     )
@@ -84,12 +84,10 @@ def curves(
     if not ends:
         words = sorted({STATUS_WORDS[r.status] for r in records})
         return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
-    low, high = template.within(middles, bounds)
-    template.end_labels(
-        fig, ends, *((min(low, 0.8), max(high, 1.25)) if quantity == "speed-up" else (low, high))
-    )
-    fig.update_xaxes(**template.log_ticks([r.case[key] for r in records]), title_text=f"{key} (log)")
-    y = template.ratio_axis(middles, bounds) if quantity == "speed-up" else template.plain_log(low, high)
+    low, high = axes.within(middles, bounds)
+    axes.end_labels(fig, ends, *((min(low, 0.8), max(high, 1.25)) if quantity == "speed-up" else (low, high)))
+    fig.update_xaxes(**axes.ticks_at([r.case[key] for r in records]), title_text=f"{key} (log)")
+    y = axes.ratio(middles, bounds) if quantity == "speed-up" else axes.log(low, high)
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
         fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))

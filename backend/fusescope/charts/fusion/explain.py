@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.fusion.ranks import BASELINE_COLOURS
 
 _COSTS, _SAVES = "#7D8590", "#D55E00"
@@ -93,10 +93,10 @@ def gains(
         sign = {"faster": "▲ ", "slower": "▼ "}.get(s["verdict"], "≈ ")
         said = f"<b>{sign}{numbers.ratio(s['median'])} {s['verdict']}</b> [{numbers.three(s['low'])}, {numbers.three(s['high'])}]"
         named[name] = f"over {name}", said
-    template.row_words(fig, named, 18, theme)
+    axes.row_labels(fig, named, 18, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]
     fig.update_xaxes(
-        **template.ratio_axis([known[n]["median"] for n in names], ends), title_text="times as fast (log)"
+        **axes.ratio([known[n]["median"] for n in names], ends), title_text="times as fast (log)"
     )
     fig.update_yaxes(
         showticklabels=False,

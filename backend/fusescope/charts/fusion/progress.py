@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.fusion.ranks import MANY, baseline_lines, near
 
 _COLOURS = {
@@ -65,9 +65,7 @@ def best_so_far(
         lines = {"best there is": target * factor, "3 % above it": 1.03 * target * factor}
         baseline_lines(fig, lines, low, high, theme)
     fig.update_xaxes(title_text="schemes measured", rangemode="tozero")
-    fig.update_yaxes(
-        **template.plain_log(low * 0.97, high * 1.03), title_text=f"time of the layer ({unit}), log"
-    )
+    fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"time of the layer ({unit}), log")
     fig.update_layout(
         margin=dict(l=8, r=130, b=50),
         showlegend=not single,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 
 OURS, PLAIN = "#D55E00", "#0072B2"
 """Schemes with the hand-written attention, and without."""
@@ -59,9 +59,7 @@ def ranks(
     low, high = min(every) * factor, max(every) * factor
     baseline_lines(fig, {n: ms * factor for n, ms in baselines.items()}, low, high, theme)
     fig.update_xaxes(title_text="rank, fastest first", range=[0, len(order) * 1.02 + 1])
-    fig.update_yaxes(
-        **template.plain_log(low * 0.97, high * 1.03), title_text=f"time of the layer ({unit}), log"
-    )
+    fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"time of the layer ({unit}), log")
     fig.update_layout(
         margin=dict(l=8, r=130, b=50),
         showlegend=True,
@@ -91,4 +89,4 @@ def baseline_lines(fig: go.Figure, values: Mapping[str, float], low: float, high
     for name, value in values.items():
         fig.add_hline(y=value, line=dict(color=BASELINE_COLOURS.get(name, "#7D8590"), width=1.6, dash="dash"))
     if values and high > low:
-        template.end_labels(fig, [(v, name, "┅") for name, v in values.items()], low, high)
+        axes.end_labels(fig, [(v, name, "┅") for name, v in values.items()], low, high)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import colour, kind, short
 
 
@@ -54,10 +54,10 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
     )
     gains = [float(g) for g in points.gain]
     fig.update_xaxes(
-        **template.plain_log(100 * low, 100) | {"range": [np.log10(90 * low), 2.05]},
+        **axes.log(100 * low, 100) | {"range": [np.log10(90 * low), 2.05]},
         title_text="elements kept (%, log)",
     )
-    fig.update_yaxes(**template.ratio_axis([*gains, 1 / low]), title_text="times as fast (log)")
+    fig.update_yaxes(**axes.ratio([*gains, 1 / low]), title_text="times as fast (log)")
     fig.add_hline(y=1, line=dict(color=c["line"], width=1))
     fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.2))
     return fig

@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from fusescope.analysis.accuracy.depth import first_divergence
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import colour
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -21,13 +21,13 @@ LEVELS = {"module": "modules", "kernel": "kernels", "inside": "inside attention"
 def curves(
     entries: Sequence[Mapping[str, Any]], own: bool = False, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """``entries``: of an accuracy report (way, dtype, rows, and "label" where another run's stand beside).
+    """``entries``: of an accuracy report (way: the execution mode, dtype, rows, and "label" where another run's stand beside).
     ``own``: a kernel's own error instead of what has come together up to there; places that one run does not
     have are gaps in its curve.
     """
     drawn = [e for e in entries if e["rows"]]
     if not drawn:
-        return template.empty("No way was judged here.", theme)
+        return template.empty("No execution mode was checked here.", theme)
     c = template.THEMES[theme]
     order = _order(drawn)
     at = {name: i for i, name in enumerate(order)}
@@ -89,7 +89,7 @@ def curves(
                 text=f"acceptable in {d}",
                 font=dict(size=11, color=c["muted"]),
             )
-    low, high = template.within(values)
+    low, high = axes.within(values)
     low, high = min(values + [low]), max(values + [high])
     _ends(fig, ends, low, high)
     fig.update_yaxes(

@@ -1,4 +1,4 @@
-"""Where the time of a model goes by part of a layer: a bar a way, its parts one after another."""
+"""Where the time of a model goes by part of a layer: a bar per execution mode, its parts one after another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import short
 from fusescope.core.records import Record
 
@@ -31,7 +31,7 @@ def bars(
     instead of ms."""
     rows = [(r, parts) for r in records if (parts := of(r))]
     if not rows:
-        return template.empty("No way of this run was looked at part by part.", theme)
+        return template.empty("No execution mode of this run was measured part by part.", theme)
     rows.reverse()
     unit, factor = numbers.time_unit(sum(p["ms"] for p in parts.values()) for _, parts in rows)
     what = "share of a profiled pass" if share else "a profiled pass, not a latency"
@@ -66,7 +66,7 @@ def bars(
         impl: (f"<b>{short(impl)}</b>", f"{numbers.three(total)} {unit} in all")
         for impl, total in totals.items()
     }
-    template.row_words(fig, named, 23, theme)
+    axes.row_labels(fig, named, 23, theme)
     fig.update_layout(
         barmode="stack",
         showlegend=True,

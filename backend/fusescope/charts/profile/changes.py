@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from fusescope.analysis.profile_diff import Difference
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.escape import label, plain
 
 COLOURS = {"faster": "#0072B2", "gone": "#5C9CC5", "slower": "#D55E00", "new": "#E39A5B", "same": "#8A9199"}
@@ -67,12 +67,12 @@ def bars(
         )
         words[n] = (f"{_MARK[r.state]} {name}{detail}", f"{r.state} {value}")
     if relative:
-        axis = template.ratio_axis(ratio)
+        axis = axes.ratio(ratio)
         fig.update_xaxes(**axis, title_text="time of b / time of a (log)")
         fig.add_vline(x=1, line=dict(color=c["line"], width=1))
     else:
         fig.update_xaxes(title_text=f"time of b − time of a, a step ({unit})")
         fig.add_vline(x=0, line=dict(color=c["line"], width=1))
     fig.update_yaxes(range=[len(shown) - 0.6, -0.85], visible=False)
-    template.row_words(fig, words, 17, theme)
+    axes.row_labels(fig, words, 17, theme)
     return fig

@@ -1,5 +1,5 @@
-"""The roofline of a profiled call: at the bytes it must move, and at the bytes that Nsight Compute saw it
-move."""
+"""The roofline of a profiled call: at its minimum traffic, and at the traffic that Nsight Compute
+measured."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from fusescope.analysis.roofline import Ceiling
+from fusescope.analysis.roofline import Ceiling, attainable
 from fusescope.charts import numbers, template
 from fusescope.charts.escape import plain
 
 
 @dataclass(frozen=True)
 class Point:
-    """flop and bytes of one call, its time in ns; what: "requested" or "moved"; name: whose call."""
+    """flop and bytes of one call, its time in ns; what: "minimum" or "actual" traffic; name: whose call."""
 
     name: str
     what: str
@@ -34,7 +34,7 @@ class Point:
         return self.flop / self.ns / 1e3
 
 
-MARKS = {"requested": ("circle", "#D55E00"), "moved": ("diamond", "#0072B2")}
+MARKS = {"minimum": ("circle", "#D55E00"), "actual": ("diamond", "#0072B2")}
 
 
 def plot(
@@ -44,7 +44,7 @@ def plot(
     good = [p for p in points if p.flop > 0 and p.bytes > 0 and p.ns > 0]
     if not good:
         return template.empty(
-            "FLOP, bytes and a time are needed to place a call, and one of them is not known here.", theme
+            "FLOP, traffic and time are needed to place a call; one of them is unknown.", theme
         )
     c = template.THEMES[theme]
     fig = template.figure("Roofline", subtitle, theme, height=470)
@@ -76,13 +76,11 @@ def plot(
     most = max(p.intensity for p in good)
     for p in good:
         symbol, colour = MARKS[p.what]
-        side = (
-            "right" if p.intensity == most else "left"
-        )  # the two stand side by side and may be near each other
+        side = "right" if p.intensity == most else "left"
         share = (
             ""
             if first is None
-            else f"<br>{numbers.percent(p.tflops / min(first.tflops, p.intensity * first.bandwidth_gbps / 1e3))} of the first ceiling above it"
+            else f"<br>{numbers.percent(p.tflops / attainable(p.intensity, first))} of the first ceiling above it"
         )
         fig.add_scatter(
             x=[p.intensity],
@@ -92,8 +90,9 @@ def plot(
             textposition=f"bottom {side}",
             textfont=dict(size=12),
             marker=dict(size=13, symbol=symbol, color=colour, line=dict(color=c["paper"], width=1)),
-            hovertemplate=f"<b>{plain(p.name, 120)}</b>, {p.what}<br>{numbers.size(p.bytes)}, {numbers.three(p.flop / 1e9)} GFLOP in {numbers.time(p.ns / 1e6)}"
-            f"<br>{numbers.three(p.tflops)} TFLOP/s at {numbers.three(p.intensity)} FLOP/B, {numbers.three(p.bytes / p.ns)} GB/s{share}<extra></extra>",
+            hovertemplate=f"<b>{plain(p.name, 120)}</b>, {p.what} traffic<br>{numbers.size(p.bytes)}, "
+            f"{numbers.three(p.flop / 1e9)} GFLOP in {numbers.time(p.ns / 1e6)}<br>{numbers.three(p.tflops)} TFLOP/s at "
+            f"{numbers.three(p.intensity)} FLOP/B, {numbers.three(p.bytes / p.ns)} GB/s{share}<extra></extra>",
         )
     fig.update_xaxes(
         type="log",

@@ -1,4 +1,4 @@
-"""The device while the job ran: clocks, power, temperature, use, and when it was throttled."""
+"""The device while the job ran: clocks, power, temperature, utilisation, and throttling."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.profile import telemetry
-from pages._ui.app import style, url
+from pages._ui.app import url
 from pages._ui.profiler import sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
 
@@ -26,12 +26,11 @@ def draw(state: url.State, found: Profile) -> None:
     columns = {c: data[c].astype(object).where(data[c].notna(), None).tolist() for c in data.columns}
     figures = [
         ("samples", f"{len(data):,}"),
-        ("samples a second", numbers.three(facts.get("hz"))),
+        ("samples/s", numbers.three(facts.get("hz"))),
         ("throttled", sentences.share(facts.get("throttled"))),
-        ("from", {"nvml": "NVML", "process": "the process"}.get(str(facts.get("source")), numbers.NA)),
+        ("source", {"nvml": "NVML", "process": "the process"}.get(str(facts.get("source")), numbers.NA)),
     ]
-    for box, (label, value) in zip(st.columns(len(figures)), figures, strict=True):
-        box.metric(label, value)
+    elements.metrics(figures)
     elements.chart(
         telemetry.panels(columns, sentences.subtitle(found), style.theme()), found.name("telemetry"), data
     )
@@ -40,9 +39,7 @@ def draw(state: url.State, found: Profile) -> None:
         st.caption(md(note[:1].upper() + note[1:]) + ".")
     reasons = facts.get("reasons") or []
     elements.note(
-        "Shaded: "
-        + ", ".join(md(str(r)) for r in reasons)
-        + ". Times measured then are those of a slower device."
+        "Shaded: " + ", ".join(md(str(r)) for r in reasons) + ". Times measured then are of a slower device."
         if reasons
-        else "Shaded bands would mark throttling (power cap, slowdowns by heat or hardware)."
+        else "Not throttled. Shaded bands would mark throttling (power cap, thermal or hardware slowdown)."
     )

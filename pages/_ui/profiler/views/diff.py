@@ -11,11 +11,11 @@ from fusescope.analysis import profile_diff
 from fusescope.charts import numbers
 from fusescope.charts.profile import changes
 from fusescope.core.records import Run
-from pages._ui.answer import runs
-from pages._ui.app import cached_chart, style, url
+from pages._ui.app import cached_chart, run_data, url
+from pages._ui.forms import fields
 from pages._ui.profiler import data, sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, run_name
 
 _AS = {"time": False, "ratio": True}
@@ -27,46 +27,39 @@ def draw(state: url.State, found: Profile) -> None:
         return
     options = [i for i in data.offered() if i != found.id and _comparable(data.load(i))]
     if not options:
-        sentences.lacks("partner to compare with", "Profile or import a second one.")
+        sentences.lacks("other profile to compare with", "Profile or import a second one.")
         return
-    names = {i: f"{run_name(runs.read(i))} ({i})" for i in options}
+    names = {i: f"{run_name(run_data.read(i))} ({i})" for i in options}
     left, middle, right = st.columns([3, 1.4, 1])
-    options.sort(key=lambda i: _unlike(runs.read(i), found.run))
-    key = state.seed("against", options[0], url.one_of(options), found.id)
-    if st.session_state[key] not in options:
-        st.session_state[key] = options[0]
-    other = left.selectbox("compared with (a)", options, key=key, format_func=names.get)
+    options.sort(key=lambda i: _unlike(run_data.read(i), found.run))
+    other = left.selectbox(
+        "compare with (a)",
+        options,
+        key=fields.seeded(state, "against", options, options[0], found.id),
+        format_func=names.get,
+    )
     state.keep("against", other)
     a, b = data.load(other), found
     kinds = [by for by, (table, *_) in profile_diff.BY.items() if a.has(table) and b.has(table)]
     if not kinds:
-        st.info("The two hold no table in common: one is of another profiler.")
+        st.info("Different profilers: nothing to compare.")
         return
-    key = state.seed("by", kinds[0], url.one_of(list(profile_diff.BY)), found.id)
-    if st.session_state[key] not in kinds:
-        st.session_state[key] = kinds[0]
-    by = middle.selectbox("by", kinds, key=key)
-    how = right.segmented_control(
-        "as", list(_AS), key=state.seed("as", "time", url.one_of(list(_AS))), required=True
-    )
-    state.keep("by", by, kinds[0])
-    state.keep("as", how, "time")
+    by = fields.pick(state, "by", "by", kinds, scope=found.id, box=middle)
+    how = fields.segments(state, "as", "as", _AS, box=right)
     rows, steps = _rows(a, b, by)
     _totals(rows, by)
-    words = f"a: {run_name(a.run)}, b: {run_name(b.run)}"
+    both = f"a: {run_name(a.run)}, b: {run_name(b.run)}"
     if a.run.device_name != b.run.device_name:
-        st.warning(
-            f"a is of {md(a.run.device_name)}, b of {md(b.run.device_name)}: what differs may be the device."
-        )
+        st.warning(f"Different devices: a is {md(a.run.device_name)}, b is {md(b.run.device_name)}.")
     table = pd.DataFrame([asdict(r) for r in rows])
-    subtitle = f"{changes.plain(words)} · {steps[0]} and {steps[1]} steps"
+    subtitle = f"{changes.plain(both)} · {steps[0]} and {steps[1]} steps"
     fig = cached_chart.once(
-        ("changes", a.id, a.stamp, b.id, b.stamp, by, how, words, style.theme()),
+        ("changes", a.id, a.stamp, b.id, b.stamp, by, how, both, style.theme()),
         lambda: changes.bars(rows, by, _AS[how], subtitle, style.theme()),
     )
     elements.chart(fig, b.name("changes"), table)
     if len(table):
-        shown = sentences.units(table).rename(columns={"state": "b is", "ratio": "b / a"})
+        shown = sentences.units(table).rename(columns={"state": "change", "ratio": "b / a"})
         for column in ("a calls", "b calls"):
             if (shown[column] % 1 == 0).all():
                 shown[column] = shown[column].astype("int64")
@@ -78,12 +71,13 @@ def draw(state: url.State, found: Profile) -> None:
             why=sentences.why(),
         )
     elements.note(
-        "Times are a step of each profile. Profiled times are no latencies: differences up to 2 % count as the same; compare benchmarks for a verdict."
+        "Times are per step. Differences up to 2 % count as the same. Profiled times are not latencies: compare benchmarks "
+        "for a verdict."
     )
 
 
 def _unlike(other: Run, run: Run) -> tuple[bool, ...]:
-    """What comes first when sorted by it: the same work, on the same device, then the newest."""
+    """A sort key: the same work first, then the same device, then the newest."""
     return (
         *(other.spec.get(k) != run.spec.get(k) for k in ("op", "case")),
         other.device_name != run.device_name,
@@ -107,14 +101,14 @@ def _totals(rows: list[profile_diff.Difference], by: str) -> None:
     before, after = sum(r.a_ns for r in outermost), sum(r.b_ns for r in outermost)
     boxes = st.columns(len(totals) + 1)
     boxes[0].metric(
-        "all, b / a",
+        "total, b / a",
         numbers.ratio(after / before) if before and after else numbers.NA,
-        help=f"{numbers.time(before / 1e6)} → {numbers.time(after / 1e6)} a step",
+        help=f"{numbers.time(before / 1e6)} → {numbers.time(after / 1e6)} per step",
     )
     for box, (state, t) in zip(boxes[1:], totals.items(), strict=True):
         sign = "+" if t["delta_ns"] > 0 else "−" if t["delta_ns"] < 0 else ""
         box.metric(
             state,
             f"{t['rows']}",
-            help=f"{sign}{numbers.time(abs(t['delta_ns']) / 1e6)} a step" if t["rows"] else None,
+            help=f"{sign}{numbers.time(abs(t['delta_ns']) / 1e6)} per step" if t["rows"] else None,
         )

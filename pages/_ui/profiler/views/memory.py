@@ -1,5 +1,4 @@
-"""Memory over time: allocator, NVML and prediction on one axis; the largest allocations; what a snapshot held
-at its end."""
+"""Memory over time: allocator, NVML and prediction on one axis; the peaks; the segments of a snapshot."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ import streamlit as st
 from fusescope.charts import numbers
 from fusescope.charts.profile import memory_time
 from fusescope.store import timeline
-from pages._ui.app import cached_chart, style, url
+from pages._ui.app import cached_chart, url
 from pages._ui.profiler import cost, sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, style
 
 _TELEMETRY = {
     "allocated_bytes": "allocated (sampled)",
@@ -24,7 +23,7 @@ _TELEMETRY = {
     "memory_used_bytes": "NVML, whole device",
     "rss_bytes": "process (CPU memory)",
 }
-_SAME_CLOCK_S = 3600  # a trace whose times are further from the telemetry's than this has another clock
+_SAME_CLOCK_S = 3600  # a trace whose times are further from the telemetry's than this uses another clock
 
 
 def draw(state: url.State, found: Profile) -> None:
@@ -90,7 +89,7 @@ def _peaks(found: Profile, series: dict, predicted: dict) -> None:
         )
     if predicted:
         elements.note(
-            "Predicted from sizes alone: operands, or weights, the activations of one layer and the KV cache; allocators round up."
+            "Predicted from sizes alone: operands, or weights, activations of one layer and the KV cache. Allocators round up."
         )
     if peaks.get("note"):
         elements.note(f"{peaks['note'][:1].upper()}{peaks['note'][1:]}.")

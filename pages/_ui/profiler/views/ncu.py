@@ -1,5 +1,4 @@
-"""What Nsight Compute measured: speed of light, stall reasons and advice, each launch joined to the
-trace's."""
+"""Nsight Compute: speed of light, warp stall reasons and advice, each launch joined to the trace's."""
 
 from __future__ import annotations
 
@@ -7,20 +6,20 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts.profile import ncu
-from pages._ui.app import style, url
+from pages._ui.app import url
 from pages._ui.profiler import join, sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
-_HOW = "Profile with the tool Nsight Compute, or import its .csv or .ncu-rep; for a trace, choose such a run of the same work to join with."
+_HOW = "Profile with Nsight Compute, import a .csv or .ncu-rep, or join this trace with such a run of the same work."
 
 
 def draw(state: url.State, found: Profile) -> None:
     """Charts and tables of the report; of a trace, those of the report that it is joined with."""
     trace, report = join.choose(state, found)
     if report is None:
-        sentences.lacks("measurement of Nsight Compute", _HOW)
+        sentences.lacks("Nsight Compute counters", _HOW)
         return
     rows = sentences.rows(report, "ncu_kernels")
     subtitle = sentences.subtitle(report)
@@ -39,21 +38,21 @@ def draw(state: url.State, found: Profile) -> None:
     elements.table(data, report.name("ncu"), height=400, why=sentences.why("ncu_kernels"))
     joined = data["trace time (µs)"].notna().sum() if "trace time (µs)" in data else 0
     elements.note(
-        f"{joined} of {len(rows)} launches joined to the trace by name, grid, block and order. Times under Nsight Compute are no latencies; "
-        "those of the trace are of kernels that ran one after another undisturbed."
-        if trace is not None
-        else "Times under Nsight Compute are no latencies: launches are serialised, caches flushed, passes replayed."
+        "Times under Nsight Compute are not latencies: launches are serialised, caches flushed, passes replayed."
+        + (
+            f" {joined} of {len(rows)} launches joined to the trace by name, grid, block and order."
+            if trace is not None
+            else ""
+        )
     )
     if report.has("ncu_rules"):
-        with st.expander("What Nsight Compute advises"):
+        with st.expander("Advice of Nsight Compute"):
             for r in sentences.rows(report, "ncu_rules")[:40]:
-                st.markdown(
-                    f"**{r['launch']}: {md(str(r.get('rule') or r.get('name') or ''))}** {md(str(r.get('says') or ''))}"
-                )
+                st.markdown(f"**{r['launch']}: {md(r.get('rule') or r.get('name'))}** {md(r.get('says'))}")
 
 
 def table(trace: Profile | None, report: Profile, rows: list[dict]) -> pd.DataFrame:
-    """A row a launch of the report, with its time in the trace where there is one; columns without a value
+    """One row per launch of the report, with its time in the trace where there is one; columns without a value
     are left out."""
     there = join.launches(str(trace.path), trace.stamp) if trace is not None else []
     lines = []
@@ -68,7 +67,7 @@ def table(trace: Profile | None, report: Profile, rows: list[dict]) -> pd.DataFr
             "measured occupancy (%)": _known(r.get("measured_occupancy"), 100),
             "waves": _known(r.get("waves")),
         }
-        line["DRAM read (MB)"], line["DRAM written (MB)"] = (_known(v, 1e-6) for v in moved)
+        line["DRAM read (MiB)"], line["DRAM written (MiB)"] = (_known(v, 2**-20) for v in moved)
         lines.append(line)
     data = pd.DataFrame(lines)
     for column in data.columns[2:]:

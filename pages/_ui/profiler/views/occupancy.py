@@ -1,12 +1,11 @@
-"""Occupancy of a profile's kernels by its three names, and the what-if sliders started from one of them."""
+"""Occupancy of a profile's kernels theoretical, grid-limited and measured, and the calculator started from one of them."""
 
 from __future__ import annotations
 
 import pandas as pd
-import streamlit as st
 
 from pages._ui.app import url
-from pages._ui.build import occupancy
+from pages._ui.forms import fields, occupancy
 from pages._ui.profiler import join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements
@@ -18,7 +17,7 @@ def draw(state: url.State, found: Profile) -> None:
     """A table of kernels, and the sliders."""
     if not found.has("kernel_summary") and not found.has("ncu_kernels"):
         sentences.tables_missing(found) or sentences.lacks(
-            "kernels of a GPU", "Occupancy is that of CUDA kernels."
+            "GPU kernels", "Only CUDA kernels have an occupancy."
         )
         return
     trace, report = join.choose(state, found)
@@ -30,15 +29,11 @@ def draw(state: url.State, found: Profile) -> None:
         why=sentences.why("" if found.has("kernel_summary") else "ncu_kernels"),
     )
     elements.note(
-        "Theoretical: what the launch allows on one SM. Grid-limited: no more blocks than the grid has for each SM. Measured: by Nsight Compute "
-        "alone. Kineto's own estimate is 0 for kernels with more than 48 KB of shared memory, and is not used."
+        "Theoretical: what the launch configuration allows per SM. Grid-limited: with no more blocks than the grid has per SM. "
+        "Measured: by Nsight Compute. Kineto's own estimate is not used: it is 0 above 48 KiB of shared memory."
     )
     names = list(starts)
-    key = state.seed("kernel", names[0], url.one_of(names), found.id)
-    if st.session_state[key] not in names:
-        st.session_state[key] = names[0]
-    chosen = st.selectbox("What if, starting from", names, key=key)
-    state.keep("kernel", chosen, names[0])
+    chosen = fields.pick(state, "kernel", "Occupancy calculator: start from", names, scope=found.id)
     cc = next((g.get("cc") for g in (found.summary or {}).get("gpus", ()) if g.get("cc")), None)
     occupancy.what_if(
         state, {"cc": starts[chosen].pop("cc", None) or cc} | starts[chosen], f"{found.id}/{chosen}"

@@ -1,5 +1,4 @@
-"""What limits it, in one look: the verdict with its numbers, the steps, the links, the idle time and the
-longest kernels."""
+"""The overview: the verdict with its numbers, steps, links, idle time and the longest kernels."""
 
 from __future__ import annotations
 
@@ -10,31 +9,29 @@ from fusescope.analysis.roofline import attainable
 from fusescope.analysis.verdict import verdict
 from fusescope.charts import numbers
 from fusescope.charts.profile import steps
-from pages._ui.app import downloads, style, url
-from pages._ui.profiler import cost, join, sentences
-from pages._ui.profiler import data as profiler_data
+from pages._ui.app import url
+from pages._ui.profiler import cost, data, join, sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.profiler.views import ncu as profiler_ncu
-from pages._ui.widgets import elements
-from pages._ui.widgets.text import md
+from pages._ui.profiler.views import ncu
+from pages._ui.routes import downloads
+from pages._ui.widgets import elements, html_table, style
+from pages._ui.widgets.text import md, plural
 
 _TOP = 12
 _UNDER_NCU = "under ncu (µs)"
 _CAUSES = {
-    "host": "the host had not launched yet",
-    "synchronised": "the host waited for the device, then launched",
-    "launched": "launched before: latency, or a dependency",
-    "profiler": "the profiler's own work",
+    "host": "host had not launched yet",
+    "synchronised": "host synchronised, then launched",
+    "launched": "already launched: launch latency or a dependency",
+    "profiler": "profiler overhead",
     "unknown": "no launch known",
 }
 
 
 def draw(state: url.State, found: Profile) -> None:
-    """Everything that fits on one screen."""
+    """The verdict and the main figures."""
     if found.trace is not None:
-        st.link_button(
-            "Download Chrome trace", downloads.address(found.id, profiler_data.TRACE), key="profiler/trace"
-        )
+        st.link_button("Download Chrome trace", downloads.address(found.id, data.TRACE), key="profiler/trace")
     if sentences.tables_missing(found):
         return
     summary = found.summary or {}
@@ -45,16 +42,10 @@ def draw(state: url.State, found: Profile) -> None:
     left, right = st.columns([1.5, 1], gap="medium")
     with left:
         if found.has("steps"):
-            data = sentences.frame(found, "steps")
-            elements.chart(
-                steps.bars(sentences.rows(found, "steps"), sentences.subtitle(found), style.theme()),
-                found.name("steps"),
-                data,
-            )
+            fig = steps.bars(sentences.rows(found, "steps"), sentences.subtitle(found), style.theme())
+            elements.chart(fig, found.name("steps"), sentences.frame(found, "steps"))
         elif found.has("kernels"):
-            st.caption(
-                "The trace names no steps; with torch.profiler's schedule each step would have a bar here."
-            )
+            st.caption("The trace has no steps; torch.profiler's schedule marks them.")
     with right:
         _coverage(summary)
         _idle(summary)
@@ -64,12 +55,12 @@ def draw(state: url.State, found: Profile) -> None:
 
 
 def _verdict(found: Profile, summary: dict) -> None:
-    ncu = join.counters(found)
+    counters = join.counters(found)
     work = cost.work(found.run)
     intensity = work.cost.flop_effective / work.cost.bytes if work and work.cost.bytes else None
     roofs = cost.ceilings(found.run.device_name, summary, work)[0] if work else {}
     roof = next(iter(roofs.values()), None)
-    judged = verdict(summary, ncu, intensity, roof and roof.ridge, _reached(found, work, roof))
+    judged = verdict(summary, counters, intensity, roof and roof.ridge, _reached(found, work, roof))
     devices = summary.get("devices") or ()
     span = sum(d["last_ns"] - d["first_ns"] for d in devices)
     busy = sum(d["busy_ns"] for d in devices)
@@ -85,14 +76,14 @@ def _verdict(found: Profile, summary: dict) -> None:
     if devices:
         figures = [
             ("on the device", numbers.time(span / 1e6), "first to last activity"),
-            ("device busy", numbers.percent(busy / span) if span else numbers.NA, "union over its streams"),
+            ("device busy", numbers.percent(busy / span) if span else numbers.NA, "union over streams"),
             ("kernels", f"{rows.get('kernels', 0):,}", None),
             ("operators", f"{rows.get('operators', 0):,}", "on the host"),
-            ("copies and fills", f"{rows.get('copies', 0):,}", None),
+            ("memcpy/memset", f"{rows.get('copies', 0):,}", None),
         ]
     else:
-        figures = [("kernels", f"{len(ncu):,}", "launches profiled")] + [
-            (word, _mean(ncu, key, factor), "mean over the launches, by their time under Nsight Compute")
+        figures = [("kernels", f"{len(counters):,}", "profiled launches")] + [
+            (word, _mean(counters, key, factor), "mean over launches, weighted by time")
             for word, key, factor in (
                 ("SM", "sm_percent", 0.01),
                 ("memory", "memory_percent", 0.01),
@@ -100,8 +91,7 @@ def _verdict(found: Profile, summary: dict) -> None:
                 ("measured occupancy", "measured_occupancy", 1.0),
             )
         ]
-    for box, (label, value, text) in zip(st.columns(len(figures)), figures, strict=True):
-        box.metric(label, value, help=text)
+    elements.metrics(figures)
 
 
 def _reached(found: Profile, work, roof) -> float | None:
@@ -131,30 +121,28 @@ def _of_host(found: Profile, rows: dict) -> None:
     if table:
         first = max(table, key=lambda r: r["self_host_ns"])
         st.markdown(
-            f"The host's operators took {numbers.time(own / 1e6)}, of it {md(first['name'])} {numbers.percent(first['self_host_ns'] / max(1, own))} by itself."
+            f"The host's operators took {numbers.time(own / 1e6)}; {md(first['name'])} accounts for "
+            f"{numbers.percent(first['self_host_ns'] / max(1, own))}."
         )
     figures = [
         ("operators", f"{rows.get('operators', 0):,}"),
-        ("their own time", numbers.time(own / 1e6)),
+        ("self time", numbers.time(own / 1e6)),
         ("steps", f"{found.rows('steps'):,}"),
     ]
-    for box, (label, value) in zip(st.columns(len(figures)), figures, strict=True):
-        box.metric(label, value)
+    elements.metrics(figures)
 
 
 def _snapshot(summary: dict) -> None:
     memory = summary.get("memory") or {}
-    for box, (label, key) in zip(
-        st.columns(3),
-        (
+    elements.metrics(
+        (label, numbers.size(memory.get(key)))
+        for label, key in (
             ("reserved at the end", "reserved_bytes"),
             ("allocated at the end", "allocated_bytes"),
             ("peak of the history", "history_peak_bytes"),
-        ),
-        strict=True,
-    ):
-        box.metric(label, numbers.size(memory.get(key)))
-    st.caption("A memory snapshot: its time line is under Memory.")
+        )
+    )
+    st.caption("A memory snapshot; its timeline is under Memory.")
 
 
 def _coverage(summary: dict) -> None:
@@ -172,60 +160,51 @@ def _coverage(summary: dict) -> None:
         ),
         ("a module", sentences.share(covered.get("module")), "hooks or stacks in the trace"),
     ]
-    _lines(lines)
+    html_table.facts(lines)
 
 
 def _idle(summary: dict) -> None:
     idle = {k: v for k, v in (summary.get("idle") or {}).items() if v.get("gaps")}
     if not idle:
         return
-    st.markdown("**Idle because**")
-    _lines(
+    st.markdown("**Idle time by cause**")
+    html_table.facts(
         [
             (
                 _CAUSES.get(cause, cause),
                 numbers.time(row["total_ns"] / 1e6),
-                f"{row['gaps']:,} gap{'' if row['gaps'] == 1 else 's'}",
+                plural(row["gaps"], "gap"),
             )
             for cause, row in sorted(idle.items(), key=lambda i: -i[1]["total_ns"])
         ]
     )
 
 
-def _lines(lines: list[tuple[str, str, str]]) -> None:
-    cells = "".join(
-        f"<tr><td style='padding-right:1rem'>{a}</td><td class='fs-right' style='padding-right:1rem;white-space:nowrap'><b>{b}</b></td>"
-        f"<td class='fs-muted'>{c}</td></tr>"
-        for a, b, c in (map(_safe, line) for line in lines)
-    )
-    st.html(f"<table class='fs-small'>{cells}</table>")
-
-
 def _kernels(found: Profile) -> None:
     if found.has("ncu_kernels") and not found.has("kernel_summary"):
-        data = profiler_ncu.table(None, found, sentences.rows(found, "ncu_kernels"))
-        if _UNDER_NCU in data:
-            data = data.sort_values(_UNDER_NCU, ascending=False)
+        table = ncu.table(None, found, sentences.rows(found, "ncu_kernels"))
+        if _UNDER_NCU in table:
+            table = table.sort_values(_UNDER_NCU, ascending=False)
         st.markdown("**Longest launches**")
-        elements.table(data.head(_TOP), found.name("longest"), data, why=sentences.why("ncu_kernels"))
+        elements.table(table.head(_TOP), found.name("longest"), table, why=sentences.why("ncu_kernels"))
         return
     if not found.has("kernel_summary"):
         if found.has("operator_summary"):
-            data = (
+            table = (
                 sentences.frame(found, "operator_summary")
                 .sort_values("self_host_ns", ascending=False)
                 .head(_TOP)
             )
             st.markdown("**Longest operators**")
             elements.table(
-                sentences.units(data[["name", "shapes", "calls", "host_ns", "self_host_ns"]]),
+                sentences.units(table[["name", "shapes", "calls", "host_ns", "self_host_ns"]]),
                 found.name("longest"),
-                data,
+                table,
                 why=sentences.why(),
             )
         return
-    data = sentences.frame(found, "kernel_summary").head(_TOP)
-    wanted = [
+    table = sentences.frame(found, "kernel_summary").head(_TOP)
+    columns = [
         "name",
         "calls",
         "total_ns",
@@ -238,22 +217,18 @@ def _kernels(found: Profile) -> None:
         "module",
     ]
     st.markdown("**Longest kernels**")
-    elements.table(sentences.units(data[wanted]), found.name("longest"), data, why=sentences.why())
+    elements.table(sentences.units(table[columns]), found.name("longest"), table, why=sentences.why())
 
 
 def _totals(found: Profile, summary: dict) -> None:
     totals = summary.get("totals") or {}
     if not totals:
         return
-    with st.expander("Sums by category, as the file names them"):
-        data = pd.DataFrame(
+    with st.expander("Totals by category"):
+        table = pd.DataFrame(
             [
                 {"category": k or "(none)", "events": v["events"], "total_ns": v["total_ns"]}
                 for k, v in totals.items()
             ]
         )
-        elements.table(data, found.name("totals"))
-
-
-def _safe(text: str) -> str:
-    return str(text).replace("&", "&amp;").replace("<", "&lt;")
+        elements.table(table, found.name("totals"))

@@ -1,14 +1,15 @@
-"""The tables of a profile, a page at a time: sorted and searched on the server, whole as CSV."""
+"""The tables of a profile, a page at a time: sorted and searched on the server, complete as CSV."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from pages._ui.app import perfetto, url
-from pages._ui.profiler import data as profiler_data
-from pages._ui.profiler import sentences
+from pages._ui.app import url
+from pages._ui.forms import fields
+from pages._ui.profiler import data, sentences
 from pages._ui.profiler.data import Profile
+from pages._ui.routes import perfetto
 from pages._ui.widgets import html_table
 
 _TITLES = {
@@ -17,7 +18,7 @@ _TITLES = {
     "module_summary": "Modules",
     "steps": "Steps",
     "kernels": "Kernel launches",
-    "copies": "Copies",
+    "copies": "Memcpy/memset",
     "launches": "API calls",
     "gaps": "Gaps",
     "operators": "Operator calls",
@@ -47,7 +48,7 @@ _FIRST = {
     "steps": "ts_ns",
     "segments": "bytes",
 }
-"""What a table is ordered by at first, largest first."""
+"""The initial order of a table, largest first."""
 _HIDDEN = {
     "external_id",
     "correlation",
@@ -70,55 +71,34 @@ def draw(state: url.State, found: Profile) -> None:
     if not there:
         sentences.tables_missing(found) or sentences.lacks("tables", "Choose another profile.")
         return
-    key = state.seed("table", there[0], url.one_of(list(_TITLES)))
-    if st.session_state[key] not in there:
-        st.session_state[key] = there[0]
-    table = st.segmented_control(
-        "table", there, key=key, format_func=_TITLES.get, label_visibility="collapsed", required=True
+    table = fields.segments(
+        state, "table", "table", there, format_func=_TITLES.get, label_visibility="collapsed"
     )
-    state.keep("table", table, there[0])
-    state.scope = table
-    columns = list(profiler_data.columns(str(found.path), table, found.stamp))
+    state.scopes.add(table)
+    columns = list(data.columns(str(found.path), table, found.stamp))
     first = _FIRST.get(table) if _FIRST.get(table) in columns else columns[0]
     a, b, c, d = st.columns([2, 1.4, 0.8, 0.7], vertical_alignment="bottom", gap="small")
-    words = a.text_input(
-        "search", key=state.seed("find", ""), placeholder="part of a name", on_change=_begin
-    ).strip()
-    order = b.selectbox(
-        "order by",
-        columns,
-        key=state.seed("order", first, url.one_of(columns), table),
-        format_func=_plain,
-        on_change=_begin,
+    text = fields.text(state, "find", "search", box=a, placeholder="part of a name", on_change=_begin)
+    order = fields.pick(
+        state, "order", "order by", columns, first, table, b, format_func=_plain, on_change=_begin
     )
-    rising = c.toggle(
-        "smallest first", key=state.seed("rising", False, lambda t: t == "yes", table), on_change=_begin
-    )
-    size = d.selectbox(
-        "rows",
-        _SIZES,
-        key=state.seed("rows", _SIZES[1], lambda t: int(url.one_of([str(s) for s in _SIZES])(t))),
-        on_change=_begin,
-    )
-    state.keep("find", words)
-    state.keep("order", order, first)
-    state.keep("rising", "yes" if rising else "")
-    state.keep("rows", size, _SIZES[1])
+    rising = fields.yes(state, "rising", "ascending", table, c, on_change=_begin)
+    size = fields.pick(state, "rows", "rows", _SIZES, _SIZES[1], box=d, on_change=_begin)
     number = state.seed("page", 1, url.whole(1, 10**9), table)
-    data, total = _page(found, table, order, not rising, words, size, st.session_state[number])
+    page, total = _page(found, table, order, not rising, text, size, st.session_state[number])
     last = max(1, -(-total // size))
     if st.session_state[number] > last:
         st.session_state[number] = last
-        data, total = _page(found, table, order, not rising, words, size, last)
+        page, total = _page(found, table, order, not rising, text, size, last)
     state.keep("page", st.session_state[number], 1)
-    shown = data.drop(columns=[c for c in data.columns if c in _HIDDEN])
+    shown = page.drop(columns=[c for c in page.columns if c in _HIDDEN])
     if not ((found.summary or {}).get("coverage") or {}).get("module"):
         shown = shown.drop(columns=[c for c in ("module",) if c in shown and table != "module_summary"])
     if not found.has("steps"):
         shown = shown.drop(columns=[c for c in ("step",) if c in shown])
-    told = [c for c in shown if shown[c].notna().any()]
-    rest = [c for c in shown if c not in told]  # of which this page knows nothing: last
-    shown = shown[[*(c for c in _LEAD if c in told), *(c for c in told if c not in _LEAD), *rest]]
+    known = [c for c in shown if shown[c].notna().any()]
+    rest = [c for c in shown if c not in known]  # empty on this page: last
+    shown = shown[[*(c for c in _LEAD if c in known), *(c for c in known if c not in _LEAD), *rest]]
     zero = ((found.summary or {}).get("span_ns") or [None])[0]
     html_table.draw(_readable(sentences.units(shown, zero)), sentences.why(table), f"profile-{table}", 640)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -147,18 +127,16 @@ def draw(state: url.State, found: Profile) -> None:
         )
 
 
-def _page(found: Profile, table: str, order: str, falling: bool, words: str, size: int, number: int):
-    return profiler_data.page(
-        str(found.path), table, order, falling, words, size, (number - 1) * size, found.stamp
-    )
+def _page(found: Profile, table: str, order: str, falling: bool, text: str, size: int, number: int):
+    return data.page(str(found.path), table, order, falling, text, size, (number - 1) * size, found.stamp)
 
 
-def _readable(data: pd.DataFrame) -> pd.DataFrame:
+def _readable(table: pd.DataFrame) -> pd.DataFrame:
     """Counts as whole numbers though some are missing, and starts to a tenth of a µs, which three digits
     would not tell apart."""
     found = {}
-    for column in data.columns:
-        values = data[column]
+    for column in table.columns:
+        values = table[column]
         if column == "start (ms)":
             values = values.map("{:.4f}".format, na_action="ignore")
         elif values.dtype.kind == "f" and "(" not in column and (values.dropna() % 1 == 0).all():

@@ -1,4 +1,4 @@
-"""Where the time went, the time line, and the whole trace in Perfetto."""
+"""The time breakdown, the timeline, and the whole trace in Perfetto."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import streamlit as st
 from fusescope.charts import numbers
 from fusescope.charts.profile import time_breakdown, timeline
 from fusescope.store import chrome
-from pages._ui.app import cached_chart, downloads, perfetto, style, url
-from pages._ui.profiler import data as profiler_data
-from pages._ui.profiler import sentences
+from pages._ui.app import cached_chart, url
+from pages._ui.forms import fields
+from pages._ui.profiler import data, sentences
 from pages._ui.profiler.data import TRACE, Profile
-from pages._ui.widgets import elements
+from pages._ui.routes import downloads, perfetto
+from pages._ui.widgets import elements, style
 
 _BY = {
     "module → operator → kernel": (("module", "operator_name", "name"), ("module", "operator", "kernel")),
@@ -23,75 +24,60 @@ _BY = {
     "kernel": (("name",), ("kernel",)),
 }
 _MOST_LANES = 12
-_OFFERED = 400  # lanes in the list; a longer one is no help, and every drawing sends it
+_OFFERED = 400  # lanes in the list, which every drawing sends
 _BINS = 800
-_EACH = 700  # events of a lane up to which each is drawn by itself
+_EACH = 700  # most events of a lane that are drawn one by one
 
 
-def where(state: url.State, found: Profile) -> None:
+def breakdown(state: url.State, found: Profile) -> None:
     """Icicle or sunburst of the device's time; of the host's where there is no device."""
     if sentences.tables_missing(found):
         return
     a, b = st.columns([2, 1])
-    by = a.segmented_control(
-        "by", list(_BY), key=state.seed("by", next(iter(_BY)), url.one_of(list(_BY))), required=True
-    )
-    shape = b.segmented_control(
-        "as",
-        time_breakdown.SHAPES,
-        key=state.seed("shape", "icicle", url.one_of(time_breakdown.SHAPES)),
-        required=True,
-    )
-    state.keep("by", by, next(iter(_BY)))
-    state.keep("shape", shape, "icicle")
+    by = fields.segments(state, "by", "by", _BY, box=a)
+    shape = fields.segments(state, "shape", "as", time_breakdown.SHAPES, box=b)
     columns, levels = _BY[by]
-    of = "time on the device"
+    kind = "device time"
     if found.has("kernels"):
-        rows = profiler_data.tree(str(found.path), columns, found.stamp)
+        rows = data.tree(str(found.path), columns, found.stamp)
     elif found.has("operators"):
-        of = "time on the host"
+        kind = "host time"
         kept = [
             (c, w) for c, w in (("module", "module"), ("name", "operator")) if w in levels or w == "operator"
         ]
         levels = tuple(w for _, w in kept)
-        rows = profiler_data.tree(
-            str(found.path), tuple(c for c, _ in kept), found.stamp, "operators", "self_ns"
-        )
+        rows = data.tree(str(found.path), tuple(c for c, _ in kept), found.stamp, "operators", "self_ns")
     else:
         sentences.lacks(
-            "kernels and no operators", "Nsight Compute's reports hold launches only: see that view."
+            "kernels and no operators", "Reports of Nsight Compute have launches only; see that view."
         )
         return
     fig = cached_chart.once(
-        ("where", found.id, found.stamp, by, shape, style.theme()),
+        ("breakdown", found.id, found.stamp, by, shape, style.theme()),
         lambda: time_breakdown.picture(
-            time_breakdown.nodes(rows, levels), shape, of, sentences.subtitle(found), style.theme()
+            time_breakdown.nodes(rows, levels), shape, kind, sentences.subtitle(found), style.theme()
         ),
     )
-    data = pd.DataFrame(
+    table = pd.DataFrame(
         [{**dict(zip(levels, r["path"], strict=True)), "ns": r["ns"], "calls": r["calls"]} for r in rows]
     )
-    elements.chart(fig, found.name("where-time"), data)
+    elements.chart(fig, found.name("time-breakdown"), table)
     elements.note(
-        "Click a box to look into it. Times of kernels that ran at once on several streams add up to more than the clock's."
+        "Click a box to zoom in. Concurrent kernels on several streams add up to more than wall time."
     )
 
 
 def line(state: url.State, found: Profile) -> None:
-    """Lanes of streams and threads over a span; a box drawn on them is looked at closer."""
+    """Lanes of streams and threads over a span; drawing a box zooms in."""
     if sentences.tables_missing(found):
         return
-    lanes = (
-        profiler_data.lanes(str(found.path), found.stamp)
-        if found.has("kernels") or found.has("operators")
-        else {}
-    )
+    lanes = data.lanes(str(found.path), found.stamp) if found.has("kernels") or found.has("operators") else {}
     if not lanes:
-        sentences.lacks("time line", "Traces and Nsight Systems exports have one.")
+        sentences.lacks("timeline", "Traces and Nsight Systems exports have one.")
         return
     if len(lanes) > _OFFERED:
         st.caption(
-            f"The file has {len(lanes):,} lanes; the first {_OFFERED} are offered, all of them stand in the tables."
+            f"The file has {len(lanes):,} lanes; the first {_OFFERED} are offered here, all of them in the tables."
         )
         lanes = dict(islice(lanes.items(), _OFFERED))
     usual = _usual(lanes)
@@ -108,7 +94,7 @@ def line(state: url.State, found: Profile) -> None:
     zero = min(whole[0], ((found.summary or {}).get("span_ns") or whole)[0])
     begin, end = _span(state, found, whole, zero)
     views = {
-        n: profiler_data.window(
+        n: data.window(
             str(found.path), n, begin, end, _BINS, _EACH if len(chosen) < 5 else _EACH // 2, found.stamp
         )
         for n in chosen
@@ -125,15 +111,13 @@ def line(state: url.State, found: Profile) -> None:
         config={
             "displaylogo": False,
             "modeBarButtons": [["toImage", "select2d"]],
-            "toImageButtonOptions": {"filename": found.name("time-line")},
+            "toImageButtonOptions": {"filename": found.name("timeline")},
         },
     )
     _controls(found, begin, end, whole, zero)
     with st.container(horizontal=True, horizontal_alignment="right"):
-        elements.csv(partial(_table, views), found.name("time-line"))
-    elements.note(
-        "Draw a box to zoom in; the server counts again for what is in view. Colours are those of the kernel or operator."
-    )
+        elements.csv(partial(_table, views), found.name("timeline"))
+    elements.note("Draw a box to zoom in. Each kernel or operator has its own colour.")
 
 
 def _table(views: dict[str, dict]) -> pd.DataFrame:
@@ -157,21 +141,21 @@ def perfetto_view(state: url.State, found: Profile) -> None:
     if found.trace is not None:
         perfetto.embed(downloads.address(found.id, TRACE))
         elements.note(
-            f"The trace is {numbers.size(found.trace.stat().st_size)}. W and S zoom, A and D move. Nothing is sent anywhere."
+            f"{numbers.size(found.trace.stat().st_size)}. W and S zoom, A and D pan. No data leaves this machine."
         )
         return
     count = chrome.events(found.path)
     if not count or count > chrome.MOST:
         sentences.lacks(
             "Chrome trace",
-            f"It has {count:,} events, and up to {chrome.MOST:,} are made into one; the time line shows them all."
+            f"Its {count:,} events exceed the limit of {chrome.MOST:,}; the timeline shows them all."
             if count
-            else "Perfetto opens traces and exports of Nsight Systems.",
+            else "Perfetto opens traces and Nsight Systems exports.",
         )
         return
     perfetto.embed(perfetto.trace_address(found.id))
     elements.note(
-        f"A Chrome trace of {count:,} events made of the tables: the run keeps none. W and S zoom, A and D move. Nothing is sent anywhere."
+        f"{count:,} events, made from the tables. W and S zoom, A and D pan. No data leaves this machine."
     )
     st.link_button("Download as Chrome trace", perfetto.trace_address(found.id), key="profiler/made")
 
@@ -190,7 +174,7 @@ def _usual(lanes: dict) -> list[str]:
 
 
 def _whole(found: Profile, chosen: list[str]) -> tuple[int, int]:
-    spans = [profiler_data.events(str(found.path), n, found.stamp) for n in chosen]
+    spans = [data.events(str(found.path), n, found.stamp) for n in chosen]
     spans = [e for e in spans if len(e.starts)]
     begin, end = min(int(e.starts[0]) for e in spans), max(int(e.reach[-1]) for e in spans)
     return begin, max(end, begin + 1)
@@ -257,7 +241,7 @@ def _step(names: dict, whole: tuple[int, int], zero: int, run_id: str) -> None:
 
 
 def _zoom(chart: str, begin: int, end: int, whole: tuple[int, int], zero: int, run_id: str) -> None:
-    """A box was drawn on the time line (a callback)."""
+    """A box was drawn on the timeline (a callback)."""
     boxes = ((st.session_state.get(chart) or {}).get("selection") or {}).get("box") or []
     if boxes:
         low, high = sorted(float(v) for v in boxes[0]["x"])
@@ -265,8 +249,7 @@ def _zoom(chart: str, begin: int, end: int, whole: tuple[int, int], zero: int, r
 
 
 def _look(span, whole: tuple[int, int], zero: int, run_id: str) -> None:
-    """Look at a span of absolute ns from the next drawing on; None: at everything. At least ten ns, and
-    within the whole."""
+    """Show a span of absolute ns from the next drawing on; None: everything. At least ten ns, within the whole."""
     key = f"profiler/{run_id}/span"
     if span is None:
         st.session_state[key] = ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.fusion.ranks import BITS, as_numbers
 
 HIGH, LOW = "#D55E00", "#7D8590"
@@ -50,8 +50,8 @@ def against_measured(
             **{"x" if add == fig.add_vline else "y": threshold_ms * factor},
             line=dict(color=c["muted"], width=1, dash="dot"),
         )
-    fig.update_xaxes(title_text=f"measured ({unit}), log", **template.plain_log(low, high))
-    fig.update_yaxes(title_text=f"predicted ({unit}), log", **template.plain_log(low, high))
+    fig.update_xaxes(title_text=f"measured ({unit}), log", **axes.log(low, high))
+    fig.update_yaxes(title_text=f"predicted ({unit}), log", **axes.log(low, high))
     fig.update_layout(
         margin=dict(l=8, r=16, b=50), showlegend=True, legend=dict(x=0.02, y=0.98, bgcolor="rgba(0,0,0,0)")
     )

@@ -28,7 +28,7 @@ class Part:
     bytes: float
 
 
-def graph(
+def draw(
     parts: Sequence[Part],
     edges: Sequence[tuple[int, int, str]],
     residual: int,

@@ -1,4 +1,4 @@
-"""A list of runs as a table, a click opening one."""
+"""A list of runs as a table whose lines open a run."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.analysis.verdict import in_short, verdict
-from fusescope.charts import tables, template
+from fusescope.charts import captions, tables
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import library, profile
-from pages._ui.answer import runs
-from pages._ui.app import url
-from pages._ui.widgets.text import device_words, run_name, status_words
+from pages._ui.app import run_data, url
+from pages._ui.widgets.text import device_text, run_name, status_text
 
 
 def frame(found: list[Run]) -> pd.DataFrame:
-    """One line a run; the first column is a link to it."""
+    """One line per run; the first column is a link to it."""
     return pd.DataFrame(
         [
             {
                 "open": url.link("runs", run=r.id),
-                "status": status_words(r.status),
+                "status": status_text(r.status),
                 "what": run_name(r),
-                "answer": _answer(r),
-                "when": template.date(r.finished or r.started or r.created),
-                "device": device_words(r.device_name),
+                "answer": _result(r),
+                "when": captions.when(r),
+                "device": device_text(r.device_name),
                 "kind": r.kind,
                 "tags": ", ".join(r.tags),
             }
@@ -36,20 +35,20 @@ def frame(found: list[Run]) -> pd.DataFrame:
     )
 
 
-def _answer(run: Run) -> str:
-    """What a comparison found, or what limits a profiled program; other kinds have no one line."""
+def _result(run: Run) -> str:
+    """What a comparison found, or what limits a profiled program; "" for other kinds."""
     try:
         path = library.find(run.id)
     except RunError:
         return ""  # it was deleted between listing and drawing
     if run.kind in ("bench", "model"):
-        return _said(run.id, str(run.spec.get("baseline") or ""), runs.stamp(path, "results.jsonl"))
-    return _limit(str(path), runs.stamp(path, "artifacts/summary.json"))
+        return _comparison(run.id, str(run.spec.get("baseline") or ""), run_data.stamp(path, "results.jsonl"))
+    return _limit(str(path), run_data.stamp(path, "artifacts/summary.json"))
 
 
 @st.cache_data(max_entries=2000, show_spinner=False)
-def _said(run_id: str, baseline: str, stamp: tuple[int, int]) -> str:
-    records = runs.records(run_id)
+def _comparison(run_id: str, baseline: str, stamp: tuple[int, int]) -> str:
+    records = run_data.records(run_id)
     return tables.answer(records, baseline or records[0].impl) if records else ""
 
 
@@ -64,7 +63,7 @@ def _limit(path: str, stamp: tuple[int, int]) -> str:
 
 
 def draw(found: list[Run], key: str) -> None:
-    """The table without choosing: every line links to its run."""
+    """The table without a selection."""
     data = frame(found).drop(columns=["tags", "kind"])
     st.dataframe(
         data,
@@ -78,7 +77,7 @@ def draw(found: list[Run], key: str) -> None:
 
 
 def select(found: list[Run], key: str) -> list[Run]:
-    """The table with lines to tick (two of them to compare)."""
+    """The table with lines to select; the selected runs."""
     event = st.dataframe(
         frame(found),
         hide_index=True,
@@ -97,7 +96,7 @@ def columns() -> dict:
     return {
         "open": st.column_config.LinkColumn("", display_text="open", width=56),
         "what": st.column_config.TextColumn("run", width=412),
-        "answer": st.column_config.TextColumn("found", width=245),
+        "answer": st.column_config.TextColumn("result", width=245),
         "device": st.column_config.TextColumn("device", width=110),
         "status": st.column_config.TextColumn("status", width=90),
         "when": st.column_config.TextColumn("when", width=130),

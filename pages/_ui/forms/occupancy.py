@@ -1,0 +1,102 @@
+"""The occupancy calculator: sliders, the limiter by name, and the staircase around the chosen point."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fusescope.analysis.occupancy import LIMITS, theoretical
+from fusescope.charts import numbers
+from fusescope.charts.profile import occupancy as stairs
+from pages._ui.app import url
+from pages._ui.widgets import style
+from pages._ui.widgets.text import plural
+
+_CCS = [f"{a}.{b}" for a, b in LIMITS]
+_BLOCKS = list(range(32, 1025, 32))
+_REGISTERS = list(range(16, 256))
+_SCOPE = "occ"
+
+
+def what_if(state: url.State, start: dict, label: str) -> None:
+    """Sliders, the result in a sentence, and two staircases.
+
+    start: cc, block, registers, static, dynamic (some of them) to begin with, and again whenever ``label``
+    names another kernel.
+    """
+    state.scopes.add(_SCOPE)
+    key = _seed(state, start, label)
+    a, b, c, d, e = st.columns((5, 5, 5, 6, 6), gap="small")
+    with a:
+        cc = st.selectbox("compute capability", _CCS, key=f"{key}/cc")
+    limits = LIMITS[tuple(int(x) for x in cc.split("."))]
+    with b:
+        block = st.select_slider("threads per block", _BLOCKS, key=f"{key}/block")
+    with c:
+        registers = st.slider("registers per thread", 16, 255, key=f"{key}/registers")
+    with d:
+        static = st.number_input("static shared (B)", 0, limits.opt_in, step=1024, key=f"{key}/static")
+    with e:
+        dynamic = st.number_input("dynamic shared (B)", 0, limits.opt_in, step=1024, key=f"{key}/dynamic")
+    for name in ("cc", "block", "registers", "static", "dynamic"):
+        state.keep(name, st.session_state[f"{key}/{name}"])
+    now = theoretical(cc, block, registers, static, dynamic)
+    st.markdown(
+        f"**{numbers.percent(now.occupancy)}** theoretical occupancy: {plural(now.active_blocks, 'block')}, "
+        f"{now.active_warps} of {limits.warps} warps per SM; limited by **{now.limiter}**"
+        + (f" ({now.reason})" if now.reason else "")
+        + "."
+    )
+    _stairs(cc, block, registers, static, dynamic)
+    st.caption(
+        "Low occupancy limits latency hiding; high occupancy alone does not mean fast. Clusters, extra barriers and a custom "
+        "shared-memory carve-out are not modelled."
+    )
+
+
+def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> None:
+    subtitle = f"compute capability {cc}, {block} threads, {registers} registers, {numbers.size(static + dynamic)} shared"
+    left, right = st.columns(2)
+    by_registers = [theoretical(cc, block, r, static, dynamic).occupancy for r in _REGISTERS]
+    by_block = [theoretical(cc, b, registers, static, dynamic).occupancy for b in _BLOCKS]
+    settings = dict(theme=None, width="stretch", config={"displayModeBar": False})
+    left.plotly_chart(
+        stairs.stairs(
+            _REGISTERS, by_registers, registers, "registers", "per thread", subtitle, style.theme()
+        ),
+        key="occ/registers",
+        **settings,
+    )
+    right.plotly_chart(
+        stairs.stairs(_BLOCKS, by_block, block, "threads", "per block", subtitle, style.theme()),
+        key="occ/block",
+        **settings,
+    )
+
+
+def _seed(state: url.State, start: dict, label: str) -> str:
+    """Start from the URL, and from the kernel's own figures whenever another kernel is chosen. Gives the
+    beginning of the keys."""
+    home = f"{state.page}/{_SCOPE}"
+    begin = {"cc": "9.0", "block": 256, "registers": 64, "static": 0, "dynamic": 0} | {
+        k: v for k, v in start.items() if v is not None
+    }
+    begin["cc"] = begin["cc"] if begin["cc"] in _CCS else "9.0"
+    begin["registers"] = min(255, max(16, int(begin["registers"])))
+    another = st.session_state.get(f"{home}/kernel") not in (None, label)
+    st.session_state[f"{home}/kernel"] = label
+    readers = {
+        "cc": url.one_of(_CCS),
+        "block": url.whole(32, 1024),
+        "registers": url.whole(16, 255),
+        "static": url.whole(0, 232448),
+        "dynamic": url.whole(0, 232448),
+    }
+    for name, value in begin.items():
+        key = state.seed(name, value, readers[name], _SCOPE)
+        if another and name in start:
+            st.session_state[key] = value
+    most = LIMITS[tuple(int(x) for x in st.session_state[f"{home}/cc"].split("."))].opt_in
+    for name in ("static", "dynamic"):
+        st.session_state[f"{home}/{name}"] = min(int(st.session_state[f"{home}/{name}"]), most)
+    st.session_state[f"{home}/block"] = min(_BLOCKS, key=lambda b: abs(b - st.session_state[f"{home}/block"]))
+    return home

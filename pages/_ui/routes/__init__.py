@@ -1,0 +1,1 @@
+"""Files, tables and traces over HTTP, and the Perfetto UI."""
