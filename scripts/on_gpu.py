@@ -7,14 +7,14 @@ Needs torch >= 2.11 with CUDA, nvcc and ninja; none of the app's own packages. W
 DIR/recorded.tar.gz, to be unpacked under profiles/recorded/; logs beside it. A step that fails is reported
 and the next one goes on.
 
-Recording takes as many sittings as it takes, on any box of the same kind: a traverse goes on after the
-sittings that lie in --resume's folder (profiles/recorded/, where each archive is unpacked), and with
---missing nothing else is recorded twice. So every sitting is
+Recording takes as many sessions as it takes, on any box of the same kind: a traverse goes on after the
+sessions that lie in --resume's folder (profiles/recorded/, where each archive is unpacked), and with
+--missing nothing else is recorded twice. So every session is
 
     python3 scripts/on_gpu.py --out DIR --steps build,record --missing --budget-s 560 [--gpus 8]
 
 With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its
-order, which is drawn by chance, and the parts that come back are joined into one run that says which scheme
+order, which is drawn by chance, and the parts that come back are merged into one run that says which scheme
 was measured on which GPU.
 """
 
@@ -134,7 +134,7 @@ def main() -> int:
         type=int,
         default=1,
         metavar="N",
-        help="record side by side on so many GPUs, traverses in parts that are joined (default 1)",
+        help="record side by side on so many GPUs, traverses in parts that are merged (default 1)",
     )
     parser.add_argument(
         "--device", default="cuda:0", help="cpu: entries for the processor, and trials of all others"

@@ -75,10 +75,10 @@ def record(options) -> str:
         with environ(FUSESCOPE_PROFILES=str(workers[0].home)):
             table.append(trace())
     if options.gpus > 1:
-        with environ(FUSESCOPE_PROFILES=str(work / "joined")):
+        with environ(FUSESCOPE_PROFILES=str(work / "merged")):
             table += merged(workers)
     table += [
-        f"-- {e.title}: about {seconds:.0f} s are left for another sitting" for e, seconds in queue.rest()
+        f"-- {e.title}: about {seconds:.0f} s are left for another session" for e, seconds in queue.rest()
     ]
     with (options.out / "record.log").open("ab") as log:
         for worker in workers:
@@ -166,7 +166,7 @@ def schemes(path: Path) -> int:
 
 
 def merged(workers: list[Worker]) -> list[str]:
-    """The parts of each traverse and the sittings before made one run; parts that cannot be joined stay as
+    """The parts of each traverse and the sessions before made one run; parts that cannot be merged stay as
     they are."""
     parts: dict[recordings.Entry, list[Path]] = {}
     for worker in workers:
@@ -187,12 +187,12 @@ def merged(workers: list[Worker]) -> list[str]:
 
 
 def merge_parts(parts: list[Path], before: list[Path], title: str) -> list[str]:
-    """One traverse's parts made one compressed run with the sittings before; the lines of the table about
+    """One traverse's parts made one compressed run with the sessions before; the lines of the table about
     it."""
     from fusescope.search.sweeps import merge
     from fusescope.store import folder
 
-    path = merge.join([*before, *sorted(parts, key=lambda part: part.name)], title)
+    path = merge.merge([*before, *sorted(parts, key=lambda part: part.name)], title)
     run = folder.read(path)
     compress(path)
     for part in parts:
@@ -225,7 +225,7 @@ def plan(options) -> str:
         entry, until = share.entry, min(begin + share.seconds, queue.seconds)
         ends = max(ends, until)
         part = f"  {share.schemes} of {len(entry.codes)} schemes" if share.part else ""
-        there = f"  {1 - entry.share:.0%} are there, in {len(entry.before)} sittings" if entry.before else ""
+        there = f"  {1 - entry.share:.0%} are there, in {len(entry.before)} sessions" if entry.before else ""
         lines.append(f"{worker:3} {begin:6.0f} to {until:5.0f} s  {entry.verb:9} {entry.title}{part}{there}")
     left = [f"      about {seconds:5.0f} s  {e.verb:9} {e.title}" for e, seconds in queue.rest()]
     lines += [f"beyond the time, {sum(s for _, s in queue.rest()):.0f} s of one GPU:", *left] if left else []

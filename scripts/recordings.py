@@ -66,14 +66,14 @@ class Entry:
 
     @cached_property
     def codes(self) -> list[str]:
-        """The schemes of a traverse in the order of measuring."""
-        from fusescope.search.sweeps import exhaustive as traverse
+        """The schemes of a sweep in the order of measuring."""
+        from fusescope.search.sweeps import exhaustive
 
-        return traverse.codes(self.spec["ranges"], self.spec["limit"], self.spec["seed"])
+        return exhaustive.codes(self.spec["ranges"], self.spec["limit"], self.spec["seed"])
 
     @cached_property
     def before(self) -> list[Path]:
-        """The sittings of a traverse that are recorded. What counts is the setting, not the title."""
+        """The sessions of a sweep that are recorded. What counts is the setting, not the title."""
         from fusescope.search.scheme.setting import of_spec
         from fusescope.store import folder
 
@@ -82,7 +82,7 @@ class Entry:
 
     @cached_property
     def due(self) -> list[int]:
-        """The positions in ``codes`` of the schemes that no sitting has settled."""
+        """The positions in ``codes`` of the schemes that no session has settled."""
         from fusescope.search import sessions
         from fusescope.store import folder
 

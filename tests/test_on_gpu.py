@@ -112,9 +112,9 @@ def test_a_traverse_goes_on_after_what_is_recorded(tmp_path, monkeypatch):
     assert entry.before == [writer.path] and entry.share == pytest.approx(1 - (len(codes) // 2) / len(codes))
     command = entry.words(60, 5.0)
     assert command[command.index("--after") + 1] == writer.path.name and "--deadline" in command
-    assert other.before == [] and other.share == 1.0, "another setting's sitting is none of this one"
+    assert other.before == [] and other.share == 1.0, "another setting's session is none of this one"
     text = record_step.plan(options(tmp_path, budget_s=100.0))
-    assert "in 1 sittings" in text and "beyond the time" in text and text.count("traverse") == 2
+    assert "in 1 sessions" in text and "beyond the time" in text and text.count("traverse") == 2
 
 
 def test_what_is_whole_is_left_out(tmp_path, monkeypatch):
@@ -203,7 +203,7 @@ def test_each_worker_has_a_gpu_and_cores_of_its_own(tmp_path, monkeypatch):
 
 
 def test_two_workers_record_a_traverse_and_it_comes_back_as_one(tmp_path, monkeypatch, profiles):
-    """The whole step on the CPU: parts measured, one command that fails, joined, packed; unpacked it is one
+    """The whole step on the CPU: parts measured, one command that fails, merged, packed; unpacked it is one
     run of all schemes."""
     monkeypatch.setattr(recordings, "START_S", 0.1)
     words = ["32768", "33000", "--limit", "12", "--budget", "0.002", "--no-segments", *TINY]
@@ -241,7 +241,7 @@ def test_two_workers_record_a_traverse_and_it_comes_back_as_one(tmp_path, monkey
     assert left == ["Wrong"], "nothing of the traverse is left"
 
 
-def test_parts_are_joined_with_the_sittings_before(tmp_path, profiles):
+def test_parts_are_merged_with_the_sessions_before(tmp_path, profiles):
     spec = recordings.Entry({"title": "T", "traverse": ["--limit", "4", *TINY]}, tmp_path, "cpu").spec
     spec, codes = submit.validate("traverse", spec), exhaustive.codes(None, 4, 0)
     case = {k: spec[k] for k in ("batch", "seq", "heads", "head_dim", "ffn", "mask", "compiler")}

@@ -191,13 +191,13 @@ def test_the_job_leaves_a_report_and_a_way_that_fails_is_a_result(tmp_path, monk
 @pytest.mark.parametrize(
     "change, says",
     [
-        ({"entries": []}, "at least one"),
-        ({"entries": [["eager"]]}, "an entry is"),
+        ({"entries": []}, "one or more"),
+        ({"entries": [["eager"]]}, "an entry must be"),
         ({"entries": [["eager", "int8"]]}, "int8"),
         ({"entries": [["nothing", "float32"]]}, "nothing"),
         ({"entries": [["eager", "float32"]] * 2}, "once"),
         ({"model": "bort"}, "bort"),
-        ({"model": None}, "model is one of"),
+        ({"model": None}, "needs model"),
         ({"case": {"heads": 7}}, "7"),
         ({"case": {"batch": 64, "seq": 16384}}, "64 GiB"),
         ({"device": "cuda:9"}, "cuda:9"),

@@ -135,7 +135,7 @@ def test_a_file_that_would_run_code_does_not(tmp_path):
 @pytest.mark.parametrize(
     "change, says",
     [
-        ({"tile": 7}, "16, 32, 64, 128"),
+        ({"tile": 7}, "tile must be 16, 32, 64 or 128"),
         ({"dtype": "int8"}, "int8"),
         ({"input": "poem"}, "poem"),
         ({"input": {"text": "x"}}, "input is"),

@@ -178,7 +178,9 @@ def test_generating_needs_no_torch():
     code = (
         "import sys\nfrom fusescope.cli import main\n"
         "assert main('generate 16022 --mask bigbird --device cpu'.split()) == 0\n"
-        "from fusescope.search import pairs, features, additive, surrogate, explore, explain, guided, boosted, evolve\n"
+        "from fusescope.search import sessions\n"
+        "from fusescope.search.learning import additive, boosted, cost_model, evolve, explain, explore\n"
+        "from fusescope.search.learning import features, guided, pairs\n"
         "from fusescope.jobs.kinds import traverse, search\n"
         "print(sorted({'torch', 'transformers', 'pandas', 'xgboost', 'duckdb'} & set(sys.modules)))"
     )
@@ -257,7 +259,7 @@ def test_a_compiler_that_dies_is_said(monkeypatch):
 
 
 def test_a_segment_is_compiled_by_one_process_at_a_time(tmp_path, monkeypatch):
-    """Traverses of one setting on several GPUs would each compile everything."""
+    """Sweeps of one setting on several GPUs would each compile everything."""
     monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path))
     began, order = threading.Event(), []
 
@@ -301,13 +303,13 @@ def test_how_many_processes(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"batch": 0}, "batch of a layer is a whole number from 1, not 0"),
-        ({"dtype": "int8"}, "dtype is one of float32, float16, bfloat16, not 'int8'"),
+        ({"batch": 0}, "batch must be an integer from 1 to 65536, not 0"),
+        ({"dtype": "int8"}, "dtype must be float32, float16 or bfloat16, not 'int8'"),
         ({"device": "tpu"}, "cpu or cuda:N, not 'tpu'"),
-        ({"compiler": "gcc"}, "inductor, none, not 'gcc'"),
+        ({"compiler": "gcc"}, "compiler must be inductor or none, not 'gcc'"),
         ({"mask": "padding:lengths=3+4+5"}, "written for 3 sequences, the batch is 2"),
         ({"mask": "nothing"}, "unknown mask 'nothing'"),
-        ({"mask": 3}, "mask of a layer is a text"),
+        ({"mask": 3}, "mask must be a mask such as causal"),
     ],
 )
 def test_what_is_no_setting(change, says):
@@ -326,7 +328,7 @@ def test_settings_come_back_from_what_is_stored():
     )
     record = Record("layer", "unfused", setting.case(), "float32", "cpu", "error", "x")
     assert of_record(record) == setting
-    with pytest.raises(TypeError, match="missing: seq"):
+    with pytest.raises(ValueError, match="a layer needs seq"):
         of_spec({"batch": 1})
     with pytest.raises(ValueError, match="not 'gemm'"):
         of_record(Record("gemm", "v1", {}, "float32", "cpu", "error", "x"))

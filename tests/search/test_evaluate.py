@@ -1,4 +1,4 @@
-"""From codes to records, in this process: groups, failures, segments' times, traverse and search with what
+"""From codes to records, in this process: groups, failures, segments' times, sweep and search with what
 they repeat."""
 
 import json
@@ -189,7 +189,7 @@ class _Stopping(Collect):
             raise Cancelled
 
 
-def test_a_traverse_goes_on_where_it_was():
+def test_a_sweep_goes_on_where_it_was():
     spec = traverse_kind.validate(
         TINY | {"ranges": [["32768", "32900"]], "limit": 14, "budget_s": 0.002, "segments": False}
     )
@@ -211,7 +211,7 @@ def test_a_traverse_goes_on_where_it_was():
     assert any(eta for *_, eta in reporter.steps)
 
 
-def test_a_further_sitting_measures_the_rest(profiles):
+def test_a_further_session_measures_the_rest(profiles):
     """Two runs, as of two machines of one kind: no code twice, and together they are one landscape."""
     few = TINY | {"ranges": [[32768, 32900]], "limit": 3, "budget_s": 0.002, "segments": False}
     first = folder.Writer(folder.create("traverse", traverse_kind.validate(few)))
@@ -228,7 +228,7 @@ def test_a_further_sitting_measures_the_rest(profiles):
     assert len(one) == 3 and len(other) == 4 and not one & other
     both = sessions.records(second.path.name)
     assert {r.impl for r in both if r.op == OP} == one | other | set(baselines.BASELINES)
-    truth, setting = search_job.truth_of(second.path.name)
+    truth, setting = sessions.times(second.path.name)
     assert set(truth) == one | other and setting == Setting(**TINY)
     with pytest.raises(ValueError, match="goes on after one of the same"):
         traverse_kind.validate(few | {"seq": 32, "after": first.path.name})
@@ -257,7 +257,7 @@ def test_calls_settle_before_they_are_sampled():
     group.settle([], lambda: now[0])
 
 
-def test_which_codes_a_traverse_takes():
+def test_which_codes_a_sweep_takes():
     everything = exhaustive.codes(None, None, 0)
     assert len(everything) == len(set(everything)) == 128 + 8192 and all(
         c == encoding.canonical(c) for c in everything
@@ -332,15 +332,15 @@ def test_a_search_begun_again_repeats_no_code(profiles, monkeypatch):
     [
         (traverse_kind, {"ranges": [[5, 3]]}, "from the smaller value to the larger one, not from 5 to 3"),
         (traverse_kind, {"ranges": [["011", "3"]]}, "a code is exactly 16 characters"),
-        (traverse_kind, {"ranges": []}, "ranges is a list"),
+        (traverse_kind, {"ranges": []}, "ranges must be a list"),
         (traverse_kind, {"limit": 0}, "limit must be an integer of at least 1, not 0"),
-        (traverse_kind, {"budget_s": -1}, "budget_s is a number of seconds above 0"),
-        (traverse_kind, {"after": 3}, "after is ids of runs with commas"),
+        (traverse_kind, {"budget_s": -1}, "budget_s must be a number above 0"),
+        (traverse_kind, {"after": ["x"]}, "after must be a text"),
         (traverse_kind, {"steps": 1}, "this job takes batch, seq"),
         (traverse_kind, {"device": "cuda:7"}, "there is no device 'cuda:7' here"),
-        (search_kind, {"strategy": "greedy"}, "a strategy is one of guided"),
+        (search_kind, {"strategy": "greedy"}, "strategy must be guided, "),
         (search_kind, {"evaluations": 1.5}, "evaluations must be an integer"),
-        (search_kind, {"replay": 3}, "replay is a run's id"),
+        (search_kind, {"replay": ["x"]}, "replay must be a text"),
     ],
 )
 def test_bad_specs(kind, change, says):
@@ -374,7 +374,7 @@ def test_schemes_on_the_gpu(dtype, mask):
 
 
 @pytest.mark.gpu
-def test_a_traverse_on_the_gpu():
+def test_a_sweep_on_the_gpu():
     """Several groups: graphs as long as the first ones say, one pool for all; every scheme right."""
     spec = traverse_kind.validate(
         {"batch": 1, "seq": 128, "dtype": "float16", "device": "cuda:0", "limit": 20}

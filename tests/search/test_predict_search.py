@@ -37,7 +37,7 @@ def measured(tmp_path):
 def test_predict(capsys, measured, tmp_path):
     file, times = measured
     code = next(iter(times))
-    saved = tmp_path / "surrogate.json"
+    saved = tmp_path / "cost_model.json"
     assert main(["predict", code, "--data", str(file), "--json", "--save", str(saved)]) == 0
     data = json.loads(capsys.readouterr().out)
     _valid("predict", data)

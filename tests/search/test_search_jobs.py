@@ -128,7 +128,10 @@ def test_generate(capsys, tmp_path):
         (["generate", "1", "--device", "cpu", "--mask", "nothing"], "unknown mask 'nothing'"),
         (["traverse", "1"], "in pairs, not by 1 codes"),
         (["traverse", "9", "1", "--device", "cpu"], "not from 9 to 1"),
-        (["traverse", "1", "9", "--device", "cpu", "--limit", "0"], "limit is a whole number from 1, not 0"),
+        (
+            ["traverse", "1", "9", "--device", "cpu", "--limit", "0"],
+            "limit must be an integer of at least 1, not 0",
+        ),
         (
             ["traverse", "1", "9", "--device", "cpu", "--deadline", "-1"],
             "deadline_s is a positive number of seconds, not -1.0",
@@ -167,8 +170,8 @@ def test_what_slows_the_unfused_layer_too_is_no_property_of_a_scheme():
 
 
 def test_pairs_come_from_records_of_one_setting(profiles):
+    from fusescope.search import sessions
     from fusescope.search.learning import pairs
-    from fusescope.search.sweeps.search_job import truth_of
 
     setting = Setting(1, 16, 2, 32, dtype="float32")
 
@@ -194,14 +197,15 @@ def test_pairs_come_from_records_of_one_setting(profiles):
         writer.state("done")
         writer.close()
         made.append(writer.path.name)
-    assert truth_of(",".join(made[:2])) == ({"0101010101010101": 2.0, "0101010101010110": 1.5}, setting), (
-        "two sittings"
-    )
+    assert sessions.times(",".join(made[:2])) == (
+        {"0101010101010101": 2.0, "0101010101010110": 1.5},
+        setting,
+    ), "two sessions"
     with pytest.raises(ValueError, match="2 kinds of device"):
-        truth_of(f"{made[0]}, {made[2]}")
+        sessions.times(f"{made[0]}, {made[2]}")
     path = folder.create("traverse", setting.spec())
     with pytest.raises(ValueError, match="holds no time of a scheme"):
-        truth_of(path.name)
+        sessions.times(path.name)
 
 
 def test_without_xgboost(monkeypatch, capsys, tmp_path):

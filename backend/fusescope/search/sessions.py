@@ -1,5 +1,5 @@
-"""A traverse in several sittings: a run that goes on after others holds what they left to be measured, and
-all together are one."""
+"""An exhaustive sweep in several sessions: a run that goes on after others measures what they left, and all
+together are one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from fusescope.core.errors import RunError
 from fusescope.core.records import Record
+from fusescope.search.learning import pairs
 from fusescope.search.scheme.setting import OP, Setting, of_spec
 
 
@@ -16,16 +17,16 @@ def ids(after: str | None) -> list[str]:
 
 
 def check(after: str, setting: Setting) -> str:
-    """The ids, if all are traverses of this setting. RunError for no such run, ValueError for one of
+    """The ids, if all are sweeps of this setting. RunError for no such run, ValueError for one of
     something else."""
     from fusescope.store import folder, library
 
     for run_id in ids(after):
         run = folder.read(library.find(run_id))
         if run.kind != "traverse" or (found := of_spec(run.spec)) != setting:
-            what = f"a traverse of {found}" if run.kind == "traverse" else f"a {run.kind}"
+            what = f"a sweep of {found}" if run.kind == "traverse" else f"a {run.kind}"
             raise ValueError(
-                f"a traverse of {setting} goes on after one of the same, not after {run.id}, {what}"
+                f"a sweep of {setting} goes on after one of the same, not after {run.id}, {what}"
             )
     return ",".join(ids(after))
 
@@ -41,38 +42,61 @@ def earlier(after: str | None, device_name: str | None) -> set[str]:
     for run_id in ids(after):
         run = folder.read(library.find(run_id))
         if run.device_name != device_name:
-            raise ValueError(
-                f"{run.id} was measured on {run.device_name}, here is {device_name}; times of one device are compared"
-            )
+            where = f"{run.id} was measured on {run.device_name}, here is {device_name}"
+            raise ValueError(f"{where}; times of one device are compared")
         found |= settled(records(run_id))
     return found
 
 
 def settled(records: Iterable[Record]) -> set[str]:
-    """The codes and baselines that no further sitting has to measure: those that have a record, but for what
-    found no memory, which may have been another process's or the run's own doing."""
+    """The codes and baselines that no further session has to measure: those that have a record, unless it is
+    out of memory, which another process may have caused."""
     return {r.impl for r in records if r.op == OP and r.status != "oom"}
 
 
-def boxes(about: Iterable[Mapping], records: Iterable[Record]) -> list[list[Record]]:
-    """The records by the box that measured them, the most first. ``about``: environment["sittings"] of a
-    joined run; without, all are of one box. Sittings that overlap in time are taken for those of one box's
-    GPUs.
+def machines(about: Iterable[Mapping], records: Iterable[Record]) -> list[list[Record]]:
+    """The records by the machine that measured them, the most first. ``about``: environment["sittings"] of a
+    merged run; without, all are of one machine. Sessions that overlap in time count as GPUs of one machine.
 
-    Of one segment torch.compile makes other kernels on another box, since it chooses among them by measuring
-    once a box: recorded times differ by up to 8 % of the layer, so schemes are compared, and learned from,
-    within one.
+    torch.compile chooses among its kernels by measuring, once per machine: recorded times of a layer differ
+    by up to 8 %, so schemes are compared, and learned from, within one machine.
     """
     place: dict[str, int] = {}
     number, until = 0, float("-inf")
-    for sitting in sorted(about, key=lambda s: s["started"]):
-        number += sitting["started"] > until
-        until = max(until, sitting["finished"])
-        place[sitting["run"]] = number
+    for session in sorted(about, key=lambda s: s["started"]):
+        number += session["started"] > until
+        until = max(until, session["finished"])
+        place[session["run"]] = number
     found: dict[int, list[Record]] = {}
     for r in records:
         found.setdefault(place.get((r.extra or {}).get("sitting"), 0), []).append(r)
     return sorted(found.values(), key=len, reverse=True)
+
+
+def times(run_ids: str) -> tuple[dict[str, float], Setting]:
+    """({code: ms}, setting) of a recorded sweep or search, or of several sessions of one: ids with commas
+    between.
+
+    RunError for no such run, ValueError where one holds no scheme's time, or where they are of several
+    settings or devices.
+    """
+    from fusescope.store import folder, library
+
+    several, devices, setting = [], set(), None
+    for run_id in ids(run_ids):
+        path = library.find(run_id)
+        some, run = records(path.name), folder.read(path)
+        if not pairs.of_records(some):
+            raise ValueError(f"{run.id} holds no time of a scheme; a search is replayed on a sweep")
+        several += some
+        devices.add(run.device_name)
+        setting = of_spec(run.spec)
+    if len(devices) > 1:
+        names = ", ".join(sorted(devices))
+        raise ValueError(
+            f"the runs are of {len(devices)} kinds of device ({names}); times of one are compared"
+        )
+    return pairs.of_records(several), setting
 
 
 def records(run_id: str) -> list[Record]:

@@ -1,10 +1,9 @@
-"""A code's time predicted from pairs that are known: XGBoost over features of the scheme, beside additive
-segment costs.
+"""A scheme's time predicted from known pairs: XGBoost over features of the scheme, and additive segment costs.
 
-Both predict the logarithm of the time; the share of each is what cross-validation likes best (0: additive
+Both predict the logarithm of the time; the share of each is the best in cross-validation (0: additive
 alone, 1: XGBoost alone). The interval is that of the cross-validated errors, so it holds 95 in 100 codes like
-those learned from; where the segment costs are less sure than they were of the codes held out it is wider.
-Saved as JSON of our own form, XGBoost's trees within.
+those learned from, and is wider where segment costs are less certain than for the held-out codes. Saved as
+JSON, XGBoost's trees within.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Prediction:
     probability: float
 
 
-class Surrogate:
+class CostModel:
     """What was learned from ``known`` pairs. Made by ``train`` and ``load``."""
 
     def __init__(self, known: Mapping[str, float], trees: boosted.Boosted, facts: Mapping[str, Any]):
@@ -87,9 +86,9 @@ class Surrogate:
         return found
 
     def log_ms(self, codes: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """(logarithm of ms, the segment costs' doubt of it) of canonical codes."""
-        mean, doubt = _sums(self._additive, codes)
-        return (1 - self.share) * mean + self.share * self.trees.log_ms(codes), doubt
+        """(logarithm of ms, its deviation by segment costs) of canonical codes."""
+        mean, deviation = _sums(self._additive, codes)
+        return (1 - self.share) * mean + self.share * self.trees.log_ms(codes), deviation
 
     def to_json(self) -> dict:
         facts = {
@@ -111,9 +110,9 @@ def train(
     folds: int = 5,
     context: Mapping | None = None,
     say: Callable[[int, int], None] = lambda done, total: None,
-) -> Surrogate:
+) -> CostModel:
     """Learn from {code: ms} of one setting; ``context``: what describes it (Setting.spec()), kept with the
-    model; ``say`` is told how many of how many trainings are done.
+    model; ``say(done, total)`` counts the trainings.
 
     threshold_ms: between High and Low performance; the median of the times where None. ValueError under 20
     distinct schemes or for times that are not above 0; ModuleNotFoundError without xgboost.
@@ -125,16 +124,16 @@ def train(
         merged[encoding.canonical(code)] = float(ms)
     if len(merged) < FEWEST:
         raise ValueError(
-            f"a surrogate learns from at least {FEWEST} distinct schemes, not from {len(merged)}"
+            f"a cost model learns from at least {FEWEST} distinct schemes, not from {len(merged)}"
         )
     check_int("folds", folds, 2, 20)
     codes, y = list(merged), np.log(list(merged.values()))
     fold = np.random.default_rng(seed).permutation(len(codes)) % folds
-    sums, trees, doubts = np.empty((3, len(codes)))
+    sums, trees, spreads = np.empty((3, len(codes)))
     for k in range(folds):
         held, rest = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
         learned, some = {codes[i]: merged[codes[i]] for i in rest}, [codes[i] for i in held]
-        sums[held], doubts[held] = _sums(Additive(learned), some)
+        sums[held], spreads[held] = _sums(Additive(learned), some)
         trees[held] = boosted.train(learned, seed).log_ms(some)
         say(k + 1, folds + 1)
     share = min(_SHARES, key=lambda s: float(np.mean(((1 - s) * sums + s * trees - y) ** 2)))
@@ -144,29 +143,29 @@ def train(
         if threshold_ms is None
         else check_threshold(threshold_ms),
         "share": share,
-        "spread": float(np.quantile(doubts, 0.9)),
+        "spread": float(np.quantile(spreads, 0.9)),
         "quantile": float(np.quantile(np.abs(predicted - y), 0.95)),
         "context": dict(context or {}),
         "validation": _validation(codes, y, predicted, fold, folds),
         "seed": seed,
         "prior": Additive(merged).prior,
     }
-    return Surrogate(merged, boosted.train(merged, seed), facts)
+    return CostModel(merged, boosted.train(merged, seed), facts)
 
 
-def load(path: str | Path) -> Surrogate:
-    """A saved surrogate; ValueError where the file is none or of another version. Its trees are XGBoost's own
+def load(path: str | Path) -> CostModel:
+    """A saved cost model; ValueError where the file is none or of another version. Its trees are XGBoost's own
     form, which XGBoost trusts: of a stranger's file take the ``saved_pairs`` and train."""
     path = Path(path)
     if path.stat().st_size > _MOST_BYTES:
-        raise ValueError(f"{path} is larger than {_MOST_BYTES >> 20} MiB and no surrogate of FuseScope")
+        raise ValueError(f"{path} is larger than {_MOST_BYTES >> 20} MiB and no cost model of FuseScope")
     with _readable(str(path)):
         data = _saved(path.read_text())
-        return Surrogate(_pairs_in(data), boosted.from_json(data["trees"]), data)
+        return CostModel(_pairs_in(data), boosted.from_json(data["trees"]), data)
 
 
 def saved_pairs(text: str, name: str) -> tuple[dict[str, float], dict[str, Any]]:
-    """(pairs, context) of a saved surrogate's text; nothing but numbers and words is read. ValueError as of
+    """(pairs, context) of a saved cost model's text; nothing but numbers and words is read. ValueError as of
     ``load``."""
     with _readable(name):
         data = _saved(text)
@@ -197,13 +196,13 @@ def _readable(name: str):
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise ValueError(
-            f"{name} is no surrogate that can be read: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
+            f"{name} is no cost model that can be read: {type(e).__name__}: {' '.join(str(e).split())[:200]}"
         ) from None
 
 
 def predict(code: str | int, data: str | Path, threshold_ms: float | None = None) -> dict[str, Any]:
     """What the verb ``predict`` prints: the prediction for a code from a file, either pairs
-    ``bits<TAB>milliseconds`` (a surrogate is trained on them) or a saved surrogate. "measured_ms" is the
+    ``bits<TAB>milliseconds`` (a cost model is trained on them) or a saved cost model. "measured_ms" is the
     pair's own time where the file holds that scheme."""
     text = Path(data).open("rb").read(1)
     model = load(data) if text == b"{" else train(pairs.read(data))

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from fusescope.search import encoding
 
-_FIRST = 24  # drawn blindly
+_FIRST = 24  # drawn at random
 _PARENTS = 12  # the best so far, from which parents are taken
 _FLIPS = 1.5 / (encoding.OPERATORS - 1)  # probability that a cut is flipped
-_TRIES = 200  # for a child that is a candidate and new; then one is drawn blindly
+_TRIES = 200  # for a child that is a candidate and new; then one is drawn at random
 
 
 class Evolutionary:

@@ -1,28 +1,25 @@
-"""Ways to look for the fastest scheme among candidates, told apart from where the times come from: a device
-or a recorded traverse.
-
-A strategy is asked for codes and told their times: ``ask(count)`` gives canonical codes that were not asked
-for before, none when all were; ``tell({code: ms or None})`` takes the answers, None where a scheme failed.
-"""
+"""Searching for the fastest scheme among candidates, whether the times come from a device or from a recorded
+sweep (see strategy.py)."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from fusescope.core.schema import check_int
 from fusescope.search import encoding
+from fusescope.search.learning.evolve import Evolutionary
+from fusescope.search.learning.guided import Guided
+from fusescope.search.learning.strategy import BATCH, Listed, Strategy
 
 STRATEGIES = {
-    "guided": "a surrogate (additive segment costs and XGBoost), proposing what may be fastest and what it is unsure of",
+    "guided": "a cost model (additive segment costs and XGBoost) proposes what may be fastest and what it is unsure of",
     "additive": "the same with segment costs alone; needs no xgboost",
     "evolutionary": "the best so far are crossed and mutated at their cuts",
-    "random": "drawn without repeating any",
+    "random": "drawn at random, none twice",
     "exhaustive": "every candidate, in the order of the codes",
 }
-BATCH = 8  # codes asked for at a time: what is measured together
 
 
 @dataclass(frozen=True)
@@ -36,14 +33,6 @@ class Step:
     best_ms: float | None
 
 
-class Strategy(Protocol):
-    def ask(self, count: int) -> list[str]:
-        """At most ``count`` canonical codes, new ones."""
-
-    def tell(self, times: Mapping[str, float | None]) -> None:
-        """The times in ms, None where a scheme failed."""
-
-
 def make(strategy: str, candidates: Iterable[str | int], seed: int = 0) -> Strategy:
     """A strategy over the distinct schemes among the candidates. ValueError for an unknown name or no
     candidate; ModuleNotFoundError where it needs a package that is not here."""
@@ -52,18 +41,14 @@ def make(strategy: str, candidates: Iterable[str | int], seed: int = 0) -> Strat
     if not distinct:
         raise ValueError("there is no candidate to choose from")
     if strategy in ("guided", "additive"):
-        from fusescope.search.learning.guided import Guided
-
-        return Guided(distinct, seed, boosted=strategy == "guided")
+        return Guided(distinct, seed, trees=strategy == "guided")
     if strategy == "evolutionary":
-        from fusescope.search.learning.evolve import Evolutionary
-
         return Evolutionary(distinct, seed)
     if strategy == "random":
         random.Random(seed).shuffle(distinct)
     else:
         distinct.sort(key=encoding.value)
-    return _Listed(distinct)
+    return Listed(distinct)
 
 
 def check(strategy: str) -> str:
@@ -71,21 +56,6 @@ def check(strategy: str) -> str:
     if strategy not in STRATEGIES:
         raise ValueError(f"a strategy is one of {', '.join(STRATEGIES)}, not {strategy!r}")
     return strategy
-
-
-class _Listed:
-    """The candidates in their order."""
-
-    def __init__(self, order: Sequence[str]):
-        self._order, self._next = order, 0
-
-    def ask(self, count: int) -> list[str]:
-        some = list(self._order[self._next : self._next + count])
-        self._next += len(some)
-        return some
-
-    def tell(self, times: Mapping[str, float | None]) -> None:
-        """Answers change nothing."""
 
 
 class History:
@@ -113,8 +83,7 @@ def replay(
     seed: int = 0,
     until_ms: float | None = None,
 ) -> list[Step]:
-    """Let a strategy loose on recorded times instead of a device: only codes of ``pairs`` are candidates,
-    each answer is its time.
+    """Run a strategy on recorded times instead of a device: the candidates are the codes of ``pairs``.
 
     evaluations: how many at most, all where None; until_ms: stop once a time is at most that. Two calls with
     one seed give the same steps. ValueError as ``make``, and for no pairs.

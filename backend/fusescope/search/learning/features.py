@@ -1,4 +1,4 @@
-"""A fusion scheme as numbers: where it is cut, which parts it has, and what kinds of work its parts join."""
+"""A fusion scheme as numbers: where it is cut, which parts it has, and what kinds of work its parts fuse."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def _counted(attention: bool) -> np.ndarray:
     found = np.zeros((len(_PARTS), len(_COUNTS)), np.float32)
     for row, part in zip(found, _PARTS):
         written, gemms = templates.match(part, attention) is not None, len(_GEMMS & set(part))
-        joined = len(part) > 1 and not written
+        fused = len(part) > 1 and not written
         row[:] = (
             1,
             len(part) == 1,
             0,
-            joined and gemms > 1,
-            joined and gemms == 1,
-            joined and gemms == 0,
+            fused and gemms > 1,
+            fused and gemms == 1,
+            fused and gemms == 0,
             written,
         )
     return found

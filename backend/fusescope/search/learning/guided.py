@@ -1,9 +1,9 @@
-"""Search led by what is believed of the candidates: the lower the predicted time and the larger the doubt,
-the sooner it is tried.
+"""Search by predictions: the lower the predicted time and the larger its uncertainty, the sooner a scheme is
+tried.
 
-Additive segment costs are the prior (they know how sure they are); XGBoost, trained on what is known so far,
+Additive segment costs are the prior (with a deviation each); XGBoost, trained on what is known so far,
 corrects them where cross-validation says that it does better. Of each batch most are the lowest lower bounds,
-some the minimum under costs drawn from the belief (Thompson, Biometrika 25, 1933), one is drawn blindly.
+some the minimum under costs drawn from the posterior (Thompson, Biometrika 25, 1933), one is drawn at random.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fusescope.search.learning import explore, features
+from fusescope.search.learning import boosted, features
 from fusescope.search.learning.additive import Additive, columns
+from fusescope.search.learning.strategy import BATCH
 
-_FIRST = 16  # drawn blindly: as many as there are places to cut, and two
+_FIRST = 16  # drawn before anything is known: as many as there are places to cut, and two
 _BOOSTED_FROM = 48  # evaluations below which trees know nothing that the sums do not
 _LEARN_AGAIN = 1.25  # times as many evaluations as at the last training of the trees
 _WEIGH_AGAIN = 1.33  # likewise for the prior of the segment costs
-_DOUBT = (0.5, 2.0)  # deviations by which a bound lies below the mean, drawn for each batch
+_DEVIATIONS = (0.5, 2.0)  # deviations by which a bound lies below the mean, drawn for each batch
 
 
 class Guided:
-    """A ``Strategy`` over distinct canonical codes; ``boosted``: with XGBoost, else with segment costs
+    """A ``Strategy`` over distinct canonical codes; ``trees``: with XGBoost, else with segment costs
     alone."""
 
-    def __init__(self, candidates: Sequence[str], seed: int, boosted: bool = True):
+    def __init__(self, candidates: Sequence[str], seed: int, trees: bool = True):
         self._rng, self._numbers, self._seed = random.Random(seed), np.random.default_rng(seed), seed
         shuffled = self._rng.sample(list(candidates), len(candidates))
         self._codes = _spread(shuffled, min(_FIRST, len(shuffled)), self._rng)
@@ -35,11 +36,9 @@ class Guided:
         self._open = np.ones(len(self._codes), bool)  # not asked for yet
         self._known: dict[str, float] = {}
         self._prior, self._weighed, self._trained = None, 0, 0
-        self._trees, self._share, self._boosted = None, 0.0, boosted
-        if boosted:
-            from fusescope.search.learning.boosted import require
-
-            require()  # what is missing is said now, not in the middle of a search
+        self._trees, self._share, self._with_trees = None, 0.0, trees
+        if trees:
+            boosted.require()  # what is missing is said now, not in the middle of a search
 
     def ask(self, count: int) -> list[str]:
         left = np.flatnonzero(self._open)
@@ -60,9 +59,9 @@ class Guided:
         sums = self._sums()
         mean, deviation = sums.predict(rows)
         moved = self._corrected(mean, left)
-        bound = moved - self._rng.uniform(*_DOUBT) * deviation
+        bound = moved - self._rng.uniform(*_DEVIATIONS) * deviation
         drawn = sums.draw(rows, self._numbers) + (moved - mean)
-        blind, thompson = int(count >= explore.BATCH), count // 4
+        blind, thompson = int(count >= BATCH), count // 4
         picks = list(np.argpartition(bound, min(count, len(left) - 1))[:count])
         picks = sorted(picks, key=lambda i: bound[i])[: count - thompson - blind]
         for i in np.argsort(drawn, kind="stable")[:count]:
@@ -83,8 +82,8 @@ class Guided:
         return Additive(self._known, self._prior)
 
     def _corrected(self, mean: np.ndarray, left: np.ndarray) -> np.ndarray:
-        """The additive means, moved towards the trees' by the share that held-out codes speak for."""
-        if not self._boosted or len(self._known) < _BOOSTED_FROM:
+        """The additive means, moved towards the trees' by the share that is best on held-out codes."""
+        if not self._with_trees or len(self._known) < _BOOSTED_FROM:
             return mean
         if len(self._known) >= _LEARN_AGAIN * self._trained:
             self._learn()
@@ -94,8 +93,6 @@ class Guided:
         return mean ** (1 - self._share) * np.exp(trees) ** self._share
 
     def _learn(self) -> None:
-        from fusescope.search.learning import boosted
-
         codes = self._rng.sample(list(self._known), len(self._known))
         held, rest = codes[: len(codes) // 4], {c: self._known[c] for c in codes[len(codes) // 4 :]}
         truth = np.log([self._known[c] for c in held])

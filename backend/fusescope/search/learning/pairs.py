@@ -1,4 +1,4 @@
-"""(code, milliseconds) pairs: what a surrogate learns from, out of records or of text files of
+"""(code, milliseconds) pairs: what the cost model learns from, out of records or of text files of
 ``bits<TAB>milliseconds`` lines."""
 
 from __future__ import annotations

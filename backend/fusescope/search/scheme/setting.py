@@ -11,6 +11,7 @@ from typing import Any
 
 from fusescope import masks
 from fusescope.core.records import DTYPES, Record
+from fusescope.core.schema import REQUIRED, Parameter, complete
 from fusescope.search.scheme.layer import Sizes
 
 OP = "layer"
@@ -22,6 +23,33 @@ COMPILERS = {
     "inductor": "torch.compile for segments that no hand-written kernel matches",
     "none": "such segments stay plain torch: nothing is compiled, for trials on a CPU",
 }
+
+
+def _device(name: str) -> str:
+    name = "cuda:0" if name == "cuda" else name
+    if not re.fullmatch(r"cpu|cuda:\d+", name):
+        raise ValueError(f"a layer's device must be cpu or cuda:N, not {name!r}")
+    return name
+
+
+PARAMETERS = (
+    Parameter("batch", "int", REQUIRED, "sequences", 1, 1 << 16, (1, 2, 4, 8, 16, 32)),
+    Parameter("seq", "int", REQUIRED, "tokens per sequence", 1, 1 << 17, (32, 64, 128, 256, 512, 1024, 2048)),
+    Parameter("heads", "int", 12, "heads", 1, 1 << 12, (1, 2, 4, 8, 12, 16)),
+    Parameter("head_dim", "int", 64, "head size", 1, 1 << 12, (32, 64, 128)),
+    Parameter("mask", "mask", "full", "which keys a query sees"),
+    Parameter("dtype", "choice", "float16", "of activations and weights", choices=DTYPES),
+    Parameter(
+        "compiler",
+        "choice",
+        "inductor",
+        "; ".join(f"{name}: {what}" for name, what in COMPILERS.items()),
+        choices=tuple(COMPILERS),
+    ),
+    Parameter("ffn", "int", None, "width of the FFN; four times the layer's where left out", 1, 1 << 20),
+    Parameter("device", "text", "cpu", further=_device),
+)
+"""The keys of a Setting, as JSON and on pages."""
 _CASE = ("batch", "seq", "heads", "head_dim", "ffn", "mask", "compiler")
 
 
@@ -30,8 +58,7 @@ class Setting:
     """One layer on one device. ffn defaults to 4 * heads * head_dim; mask: text as masks.parse reads it,
     "full" = no mask.
 
-    ValueError (TypeError for values of the wrong kind) naming the rule, the value given and what is
-    supported.
+    ValueError naming the rule, the value given and what is supported.
     """
 
     batch: int
@@ -45,21 +72,9 @@ class Setting:
     compiler: str = "inductor"
 
     def __post_init__(self):
-        sizes = Sizes(self.batch, self.seq, self.heads, self.head_dim, self.ffn)
-        object.__setattr__(self, "ffn", sizes.ffn)
-        for name in ("mask", "dtype", "device", "compiler"):
-            if not isinstance(getattr(self, name), str):
-                raise TypeError(f"{name} of a layer is a text, not {getattr(self, name)!r}")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"a layer's dtype is one of {', '.join(DTYPES)}, not {self.dtype!r}")
-        if self.compiler not in COMPILERS:
-            raise ValueError(
-                f"the compiler of segments is one of {', '.join(COMPILERS)}, not {self.compiler!r}"
-            )
-        device = "cuda:0" if self.device == "cuda" else self.device
-        if not re.fullmatch(r"cpu|cuda:\d+", device):
-            raise ValueError(f"a layer's device is cpu or cuda:N, not {self.device!r}")
-        object.__setattr__(self, "device", device)
+        for name, value in complete("a layer", PARAMETERS, vars(self)).items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "ffn", self.ffn or 4 * self.heads * self.head_dim)
         mask = masks.parse(self.mask).resolved(self.seq)
         if mask.sequences not in (None, self.batch):
             raise ValueError(
@@ -103,11 +118,10 @@ class Setting:
 
 
 def of_spec(spec: Mapping[str, Any]) -> Setting:
-    """The setting in a job's spec, other keys ignored; TypeError where batch or seq is missing."""
-    missing = [name for name in ("batch", "seq") if name not in spec]
-    if missing:
-        raise TypeError(f"a layer is given at least by batch and seq; missing: {', '.join(missing)}")
-    return Setting(**{name: spec[name] for name in Setting.__dataclass_fields__ if name in spec})
+    """The setting in a job's spec, other keys ignored; ValueError where batch or seq is missing."""
+    return Setting(
+        **{"batch": None, "seq": None} | {p.name: spec[p.name] for p in PARAMETERS if p.name in spec}
+    )
 
 
 def of_record(record: Record) -> Setting:

@@ -17,7 +17,7 @@ from fusescope.search.scheme.setting import of_spec
 
 def codes(ranges: Sequence[Sequence[int]] | None, limit: int | None, seed: int) -> list[str]:
     """The canonical codes to measure, in the order of measuring: drawn by the seed, so that what is there of
-    an unfinished traverse is a fair sample.
+    an unfinished sweep is a fair sample.
 
     ranges: [first, last] values, both counted in; None = those of ``encoding.DEFAULT_RANGES``. limit: so
     many, evenly from the ranges (from those that hold fewer, all).

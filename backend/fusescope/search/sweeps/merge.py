@@ -1,5 +1,5 @@
-"""The parts of a traverse that several GPUs measured at one time, made one run that says which scheme was
-measured where."""
+"""Merge the parts of a sweep that several GPUs measured at one time into one run, which says where each scheme
+was measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusescope.search.scheme.setting import OP, SEGMENT, of_spec
 from fusescope.search.sweeps import exhaustive
 
 
-def join(paths: Sequence[Path], title: str = "") -> Path:
+def merge(paths: Sequence[Path], title: str = "") -> Path:
     """A new run of all records of these runs of one setting, with the request of the last: done where no
     scheme of that is left, else interrupted. Runs that hold no record (they failed before) count for nothing;
     those that these go on after stay named if they are here.
@@ -51,10 +51,10 @@ def join(paths: Sequence[Path], title: str = "") -> Path:
             for line in folder.samples(path):
                 if origin.get((line["case_key"], line["impl"])) == run.id:
                     writer.samples(*(line[name] for name in ("case_key", "impl", "mode", "ms", "state")))
-        writer.progress(len(wanted) - left, len(wanted), f"joined from {len(runs)} runs")
+        writer.progress(len(wanted) - left, len(wanted), f"merged from {len(runs)} runs")
         writer.flush_progress(now=True)
         if left:
-            writer.state("interrupted", f"{left} of {len(wanted)} schemes are left for another sitting")
+            writer.state("interrupted", f"{left} of {len(wanted)} schemes are left for another session")
         else:
             writer.state("done")
     finally:
@@ -64,7 +64,7 @@ def join(paths: Sequence[Path], title: str = "") -> Path:
 
 def _check(runs: list[Run]) -> None:
     if not runs:
-        raise ValueError("none of the runs holds a record: there is nothing to join")
+        raise ValueError("none of the runs holds a record: there is nothing to merge")
     last = runs[-1]
     for run in runs:
         if (
@@ -72,7 +72,7 @@ def _check(runs: list[Run]) -> None:
             or of_spec(run.spec) != of_spec(last.spec)
             or run.device_name != last.device_name
         ):
-            raise ValueError(f"{run.id} and {last.id} are no traverses of one setting on one kind of device")
+            raise ValueError(f"{run.id} and {last.id} are not sweeps of one setting on one kind of device")
 
 
 def _is_here(run_id: str) -> bool:
@@ -103,8 +103,8 @@ def _one(found: list[tuple[str, Record]]) -> tuple[str, Record]:
 
 
 def _environment(runs: list[Run], records: dict[str, list[Record]]) -> dict:
-    """The last run's; device_uuid only where all have the same. Of runs that were joined before, their own
-    sittings."""
+    """The last run's; device_uuid only where all have the same. Of runs that were merged before, their own
+    sessions."""
     facts = dict(runs[-1].environment)
     if len({run.environment.get("device_uuid") for run in runs}) > 1:
         facts["device_uuid"] = None

@@ -1,5 +1,5 @@
-"""The search for the fastest scheme of a setting: on the device, resumable, or offline on a recorded
-traverse."""
+"""The search for the fastest scheme of a setting: on the device, resumable, or replayed on a recorded
+sweep."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fusescope.core.records import Record
 from fusescope.core.reporter import Reporter
 from fusescope.search import sessions
 from fusescope.search.learning import explain, explore, pairs
+from fusescope.search.learning.strategy import BATCH
 from fusescope.search.measuring import baselines
 from fusescope.search.measuring.evaluate import Evaluator
 from fusescope.search.scheme import codegen
@@ -24,7 +25,7 @@ _FEWEST = 64
 
 
 def run(spec: Mapping, reporter: Reporter) -> None:
-    """The job kind ``search``; leaves artifacts/search.json (see ARCHITECTURE.md), pairs.tsv and the best
+    """The job kind ``search``; leaves artifacts/search.json, pairs.tsv and the best
     scheme's module.
 
     Raises ValueError where no scheme could be measured at all.
@@ -33,86 +34,51 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     if spec["replay"]:
         return _offline(spec, setting, reporter)
     candidates = exhaustive.codes(spec["ranges"], None, spec["seed"])
-    limit = spec["evaluations"] or (
-        len(candidates) if spec["seconds"] else max(_FEWEST, int(_SHARE * len(candidates)))
-    )
-    limit = min(limit, len(candidates))
+    share = len(candidates) if spec["seconds"] else max(_FEWEST, int(_SHARE * len(candidates)))
+    limit = min(spec["evaluations"] or share, len(candidates))
     evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
     known = {r.impl: r.ms for r in _recorded(reporter) if r.case_key == evaluator.key}
-    chooser, history, begun, fresh = (
-        explore.make(spec["strategy"], candidates, spec["seed"]),
-        explore.History(),
-        time.monotonic(),
-        0,
-    )
+    strategy = explore.make(spec["strategy"], candidates, spec["seed"])
+    history, begun, fresh = explore.History(), time.monotonic(), 0
 
     def say(text: str) -> None:
         reporter.check()
-        reporter.progress(
-            len(history.steps), limit, text, _eta(begun, fresh, limit - len(history.steps), spec["seconds"])
-        )
+        done = len(history.steps)
+        reporter.progress(done, limit, text, _eta(begun, fresh, limit - done, spec["seconds"]))
 
     say("starting")
     evaluator.prepare(say)
-    if (
-        setting.cuda
-    ):  # any segment may be needed, and many are compiled at once sooner than a few in every batch
+    if setting.cuda:  # any segment may be needed, and all at once compile sooner than a few per batch
         evaluator.loader.load([*candidates, *baselines.BASELINES], say)
     evaluator.baselines(say)
     begun = time.monotonic()
     while (left := limit - len(history.steps)) > 0 and not _over(begun, spec["seconds"]):
-        some = chooser.ask(min(explore.BATCH, left))
+        some = strategy.ask(min(BATCH, left))
         if not some:
             break
         due = [c for c in some if c not in known]
         known |= evaluator.evaluate(due, say)
         fresh += len(due)
-        answers = {c: known[c] for c in some}
-        chooser.tell(answers)
-        history.add(answers)
+        times = {c: known[c] for c in some}
+        strategy.tell(times)
+        history.add(times)
         say(_words(history))
         _write(reporter, spec, setting, len(candidates), history, None)
     best = sorted((ms, c) for c, ms in known.items() if ms is not None)
     if not best:
         raise ValueError("no scheme could be measured; the records say why of each")
     say("measuring the best beside the baselines")
-    found = evaluator.final([c for _, c in best[:FINALISTS]], say)
-    result = _result(found, best[0][1], best[0][0], setting)
+    final = evaluator.final([c for _, c in best[:FINALISTS]], say)
+    result = _result(final, best[0][1], best[0][0], setting)
     _write(reporter, spec, setting, len(candidates), history, result)
     module = reporter.artifact(f"generated/{result['code']}.py")
     module.write_text(codegen.generate(result["code"], setting))
-    reporter.progress(
-        len(history.steps), len(history.steps), f"fastest: {result['code']} with {result['ms']:.4g} ms"
-    )
-
-
-def truth_of(run_ids: str) -> tuple[dict[str, float], Setting]:
-    """Pairs and setting of a recorded traverse or search, or of several sittings of one: ids with commas
-    between.
-
-    RunError for no such run, ValueError where one holds no scheme's time, or where they are of several
-    settings or devices.
-    """
-    from fusescope.store import folder, library
-
-    records, devices, setting = [], set(), None
-    for run_id in run_ids.split(","):
-        path = library.find(run_id.strip())
-        some, run = sessions.records(path.name), folder.read(path)
-        if not pairs.of_records(some):
-            raise ValueError(f"{run.id} holds no time of a scheme; a search is replayed on a traverse")
-        records += some
-        devices.add(run.device_name)
-        setting = of_spec(run.spec)
-    if len(devices) > 1:
-        raise ValueError(
-            f"the runs are of {len(devices)} kinds of device ({', '.join(sorted(devices))}); times of one are compared"
-        )
-    return pairs.of_records(records), setting
+    done = len(history.steps)
+    reporter.progress(done, done, f"fastest: {result['code']} with {result['ms']:.4g} ms")
 
 
 def _offline(spec: Mapping, setting: Setting, reporter: Reporter) -> None:
-    truth, _ = truth_of(spec["replay"])
+    truth, _ = sessions.times(spec["replay"])
     limit = min(len(truth), spec["evaluations"] or max(_FEWEST, int(_SHARE * len(truth))))
     reporter.progress(0, limit, f"replaying on {len(truth)} schemes of {spec['replay']}")
     history = explore.History()

@@ -11,15 +11,15 @@ bigbird:window=128,global_tokens=64,random_blocks=3,block=64,seed=0, float16 on 
     13-14  inductor                 FFN GEMM 2, bias + residual + LayerNorm
 
 `python FILE` checks it against the unfused layer in float64 and times it; FuseScope is installed by `pip install -e .`
-in its folder, which is the supported way to import backend from anywhere.
+in its folder, which is the supported way to import fusescope from anywhere.
 """
 
 import torch
 import torch.nn.functional as F
 
-from backend.ops.attention import attention
-from backend.ops.linear import linear
-from backend.search.runtime import compiled, main
+from fusescope.ops.attention import attention
+from fusescope.ops.layer.linear import linear
+from fusescope.search.runtime import compiled, main
 
 HEADS, HEAD_DIM, EPS = 12, 64, 1e-12
 

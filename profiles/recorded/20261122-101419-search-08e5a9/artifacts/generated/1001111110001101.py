@@ -12,16 +12,16 @@ bigbird:window=32,global_tokens=32,random_blocks=3,block=16,seed=0, float16 on c
     14     bias_residual_layernorm  bias + residual + LayerNorm
 
 `python FILE` checks it against the unfused layer in float64 and times it; FuseScope is installed by `pip install -e .`
-in its folder, which is the supported way to import backend from anywhere.
+in its folder, which is the supported way to import fusescope from anywhere.
 """
 
 import torch
 import torch.nn.functional as F
 
-from backend.ops.attention import attention
-from backend.ops.bias_residual_layernorm import bias_residual_layernorm
-from backend.ops.linear import linear
-from backend.search.runtime import compiled, main
+from fusescope.ops.attention import attention
+from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
+from fusescope.ops.layer.linear import linear
+from fusescope.search.runtime import compiled, main
 
 HEADS, HEAD_DIM, EPS = 12, 64, 1e-12
 

@@ -1,4 +1,4 @@
-"""What is learned from pairs: segment costs, the surrogate, its files."""
+"""What is learned from pairs: segment costs, the cost model, its files."""
 
 import json
 
@@ -61,8 +61,8 @@ def test_importance_adds_up_and_names_features(learned):
     assert all(i["feature"] in features.NAMES for i in learned.importance)
 
 
-def test_a_saved_surrogate_predicts_the_same(learned, tmp_path):
-    file = tmp_path / "surrogate.json"
+def test_a_saved_cost_model_predicts_the_same(learned, tmp_path):
+    file = tmp_path / "cost_model.json"
     learned.save(file)
     again = cost_model.load(file)
     codes = list(encoding.schemes(True))
@@ -77,8 +77,8 @@ def test_a_saved_surrogate_predicts_the_same(learned, tmp_path):
         ({"version": 1}, "older version"),
         ({"prior": [0.1, 0.0]}, "above 0"),
         ({"trees": data["trees"] | {"features": ["a"]}}, "other features"),
-        ({"trees": data["trees"] | {"booster": {"learner": 1}}}, "no surrogate that can be read"),
-        ({"threshold_ms": "x"}, "no surrogate that can be read"),
+        ({"trees": data["trees"] | {"booster": {"learner": 1}}}, "no cost model that can be read"),
+        ({"threshold_ms": "x"}, "no cost model that can be read"),
     ):
         file.write_text(json.dumps(data | change))
         with pytest.raises(ValueError, match=says):
@@ -87,10 +87,10 @@ def test_a_saved_surrogate_predicts_the_same(learned, tmp_path):
     assert cost_model.saved_pairs(file.read_text(), "a file") == (learned.known, {"batch": 1}), (
         "no tree is looked at"
     )
-    with pytest.raises(ValueError, match="a file is no surrogate that can be read"):
+    with pytest.raises(ValueError, match="a file is no cost model that can be read"):
         cost_model.saved_pairs('{"pairs": {}}', "a file")
     file.write_bytes(b"\x80\x04}")
-    with pytest.raises(ValueError, match="no surrogate that can be read"):
+    with pytest.raises(ValueError, match="no cost model that can be read"):
         cost_model.load(file)
 
 
@@ -102,7 +102,7 @@ def test_equivalent_codes_have_one_prediction(learned):
 
 def test_predict_from_a_file(truth, learned, tmp_path):
     text, model = tmp_path / "pairs.txt", tmp_path / "model.json"
-    text.write_text("# of a traverse\n\n" + pairs.text(dict(list(truth.items())[:60])))
+    text.write_text("# of a sweep\n\n" + pairs.text(dict(list(truth.items())[:60])))
     learned.save(model)
     code = next(iter(truth))
     for file, count in ((text, 60), (model, 300)):

@@ -1,4 +1,4 @@
-"""Parts of a traverse that several GPUs measured: one run that holds each scheme once and says where it was
+"""Parts of a sweep that several GPUs measured: one run that holds each scheme once and says where it was
 measured."""
 
 import shutil
@@ -38,7 +38,7 @@ def part(start, stop, unfused, device="GPU-0", fails=(), **changes):
 
 def test_parts_are_one_run_that_says_where_each_scheme_was_measured(profiles):
     parts = [part(0, 4, 1.0), part(4, 7, 1.2, "GPU-1", fails=CODES[4]), part(7, 10, 1.1, "GPU-2")]
-    path = merge.join(parts, "Ten")
+    path = merge.merge(parts, "Ten")
     run, records = folder.read(path), folder.records(path)
     assert (
         run.status == "done"
@@ -51,7 +51,7 @@ def test_parts_are_one_run_that_says_where_each_scheme_was_measured(profiles):
     assert len(by_code) == len(records) == 11 and by_code[CODES[4]].status == "error"
     where = {c: by_code[c].extra["sitting"] for c in CODES}
     assert [where[c] for c in CODES] == [parts[0].name] * 4 + [parts[1].name] * 3 + [parts[2].name] * 3
-    assert by_code["unfused"].time_ms.eager.median == 1.1, "the median of the sittings"
+    assert by_code["unfused"].time_ms.eager.median == 1.1, "the median of the sessions"
     said = run.environment["sittings"]
     assert [(s["device_uuid"], s["schemes"], s["baselines_ms"]["unfused"]) for s in said] == [
         ("GPU-0", 4, 1.0),
@@ -65,57 +65,57 @@ def test_parts_are_one_run_that_says_where_each_scheme_was_measured(profiles):
     assert len(samples) == 10 and sessions.records(path.name) == records
 
 
-def test_what_is_left_is_for_another_sitting(profiles):
-    path = merge.join([part(0, 4, 1.0), part(5, 10, 1.0)])
+def test_what_is_left_is_for_another_session(profiles):
+    path = merge.merge([part(0, 4, 1.0), part(5, 10, 1.0)])
     run = folder.read(path)
     assert run.status == "interrupted" and "1 of 10 schemes" in run.reason
     rest = part(4, 5, 1.0, after=path.name)
-    again = merge.join([rest])
+    again = merge.merge([rest])
     assert folder.read(again).status == "done", "with what it goes on after, all are there"
     assert len(sessions.records(again.name)) == 11
 
 
 def test_what_found_no_memory_is_tried_again(profiles):
-    """A scheme that failed otherwise has its record; the joined run keeps the one that is right."""
+    """A scheme that failed otherwise has its record; the merged run keeps the one that is right."""
     first = part(0, 10, 1.0, fails=CODES[:2])
     lines = (first / "results.jsonl").read_text().splitlines(keepends=True)
     failed = next(i for i, line in enumerate(lines) if CODES[1] in line)
     lines[failed] = lines[failed].replace('"error"', '"oom"')
     (first / "results.jsonl").write_text("".join(lines))
     assert sessions.earlier(first.name, "NVIDIA H200") == {*CODES, "unfused"} - {CODES[1]}
-    assert folder.read(merge.join([first])).reason.startswith("1 of 10 schemes")
-    path = merge.join([first, part(1, 2, 1.0, after=first.name)])
+    assert folder.read(merge.merge([first])).reason.startswith("1 of 10 schemes")
+    path = merge.merge([first, part(1, 2, 1.0, after=first.name)])
     assert folder.read(path).status == "done"
     assert {r.impl: r.status for r in folder.records(path)}[CODES[1]] == "ok"
 
 
 def test_a_part_that_failed_before_its_first_record_harms_nothing(profiles):
     empty = folder.create("traverse", kind.validate(SPEC | {"limit": 10, "part": [0, 4]}))
-    path = merge.join([empty, part(4, 10, 1.0)])
+    path = merge.merge([empty, part(4, 10, 1.0)])
     assert [s["schemes"] for s in folder.read(path).environment["sittings"]] == [6]
-    with pytest.raises(ValueError, match="nothing to join"):
-        merge.join([empty])
+    with pytest.raises(ValueError, match="nothing to merge"):
+        merge.merge([empty])
 
 
-def test_only_runs_of_one_setting_are_joined(profiles):
-    with pytest.raises(ValueError, match="no traverses of one setting"):
-        merge.join([part(0, 4, 1.0), part(4, 10, 1.0, seq=32)])
+def test_only_runs_of_one_setting_are_merged(profiles):
+    with pytest.raises(ValueError, match="not sweeps of one setting"):
+        merge.merge([part(0, 4, 1.0), part(4, 10, 1.0, seq=32)])
 
 
-def test_what_was_joined_is_joined_again(profiles):
-    """A first sitting of fewer schemes, a second of two parts, a third: one run that goes on after
+def test_what_was_merged_is_merged_again(profiles):
+    """A first session of fewer schemes, a second of two parts, a third: one run that goes on after
     nothing."""
     few = part(0, 2, 1.0, limit=2)
-    first = merge.join([few, *(part(a, b, 1.0, after=few.name) for a, b in ((2, 4), (4, 6)))])
+    first = merge.merge([few, *(part(a, b, 1.0, after=few.name) for a, b in ((2, 4), (4, 6)))])
     rest = part(6, 10, 1.3, "GPU-3", after=first.name)
-    path = merge.join([first, rest], "Whole")
+    path = merge.merge([first, rest], "Whole")
     run = folder.read(path)
     assert run.status == "done" and run.spec["after"] is None and run.spec["limit"] == 10
     assert [s["schemes"] for s in run.environment["sittings"]] == [2, 2, 2, 4]
     where = {r.impl: r.extra["sitting"] for r in folder.records(path)}
-    assert folder.read(merge.join([rest])).spec["after"] == first.name
+    assert folder.read(merge.merge([rest])).spec["after"] == first.name
     shutil.rmtree(first)
-    assert folder.read(merge.join([rest])).spec["after"] is None
+    assert folder.read(merge.merge([rest])).spec["after"] is None
     assert set(where) == {*CODES, "unfused"} and where[CODES[0]] == few.name and where[CODES[9]] == rest.name
 
 
@@ -125,7 +125,7 @@ def test_a_part_is_two_positions(bad):
         kind.validate(SPEC | {"part": bad})
 
 
-def test_sittings_at_one_time_are_of_one_box():
+def test_sessions_at_one_time_are_of_one_machine():
     case = {"batch": 1, "seq": 16, "heads": 2, "head_dim": 32, "ffn": 256, "mask": "full", "compiler": "none"}
 
     def record(code, sitting):
@@ -146,8 +146,8 @@ def test_sittings_at_one_time_are_of_one_box():
         {"run": "b", "started": 9.0, "finished": 15.0},
     ]
     some = [record(c, s) for c, s in zip(CODES, "cabcc")] + [record(CODES[5], "a"), record(CODES[6], "b")]
-    first, second = sessions.boxes(about, some)
+    first, second = sessions.machines(about, some)
     assert {r.extra["sitting"] for r in first} == {"a", "b"} and {r.extra["sitting"] for r in second} == {"c"}
     assert len(first) == 4 and len(second) == 3, "the most first"
-    assert sessions.boxes((), [record(c, None) for c in CODES]) == [[record(c, None) for c in CODES]]
-    assert sessions.boxes(about, []) == []
+    assert sessions.machines((), [record(c, None) for c in CODES]) == [[record(c, None) for c in CODES]]
+    assert sessions.machines(about, []) == []

@@ -1,4 +1,4 @@
-"""What the search promises, held against the traverses that ship with the project; several sittings of one
+"""What the search promises, held against the sweeps that ship with the project; several sessions of one
 setting count as one."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def boxes(name: str) -> list[dict[str, float]]:
     for path in SWEEPS[name]:
         run, records = folder.read(path), folder.records(path)
         parts = [
-            pairs.beside_unfused(p) for p in sessions.boxes(run.environment.get("sittings", ()), records)
+            pairs.beside_unfused(p) for p in sessions.machines(run.environment.get("sittings", ()), records)
         ]
         large = [known for known in parts if len(known) >= FEWEST] or [pairs.beside_unfused(records)]
         found += [known for known in large if len(known) >= FEWEST]
@@ -62,7 +62,7 @@ def test_guided_search_on_recorded_times(name):
 
 
 @each
-def test_surrogate_on_recorded_times(name):
+def test_cost_model_on_recorded_times(name):
     """Rank correlation of at least 0.9 on held-out codes with 300 pairs."""
     pytest.importorskip("xgboost")
     for truth in boxes(name):
@@ -75,7 +75,7 @@ def test_surrogate_on_recorded_times(name):
 
 @each
 def test_the_best_scheme_is_no_slower_than_compiling_the_whole_layer(name):
-    """Beside both forms of it, as the traverse itself measured them (of several sittings, the fastest)."""
+    """Beside both forms of it, as the sweep itself measured them (of several sessions, the fastest)."""
     ok = [r for r in recorded(name) if r.status == "ok"]
     compiled = [r.ms for r in ok if r.impl in ("compile", "compile_sdpa")]
     assert compiled and min(pairs.of_records(ok).values()) <= min(compiled)
