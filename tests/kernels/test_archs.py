@@ -136,18 +136,18 @@ def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
         check_machine_code(families()["add"].variant("v3_early"), "sm_90a")
 
 
-def test_the_architectures_of_the_compiler_are_accepted_and_others_named(project):
+def test_the_architectures_of_the_compiler_are_accepted_and_others_named(gpu_project):
     from fusescope.kernels.build import build
 
     newest = toolchain.known_archs(CHAIN)[-1]
-    result = build(archs=["sm_80", newest], log=project.log)
-    assert result.ok, project.text
+    result = build(archs=["sm_80", newest], log=gpu_project.log)
+    assert result.ok, gpu_project.text
     assert {v.arch for v in result.variants if v.variant == "v2_vectorised"} == {"sm_80", newest}
     assert all(report.resources("add", "v2_vectorised", a) for a in ("sm_80", newest))
     with pytest.raises(ValueError, match=r"nvcc \S+ does not know sm_42; it knows sm_75, sm_80.*sm_90a"):
-        build(archs=["sm_42"], log=project.log)
+        build(archs=["sm_42"], log=gpu_project.log)
     with pytest.raises(ValueError, match="an architecture is written sm_ and its compute capability"):
-        build(archs=["hopper"], log=project.log)
+        build(archs=["hopper"], log=gpu_project.log)
 
 
 def test_the_cuda_library_loads_without_a_driver_and_says_so(project):

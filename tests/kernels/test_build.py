@@ -82,10 +82,11 @@ def test_a_broken_kernel_is_reported_and_the_others_are_built(project):
     }
     code = (
         "from fusescope import kernels; import torch; a = torch.ones(3)\n"
-        "print(kernels.call('add', a, a, impl='IMPL'))"
+        "print(kernels.call('add', a, a, impl='cpu'))\n"
+        "kernels.call('add', a, a, impl='cpu_wrong')"
     )
-    assert "tensor([2., 2., 2.])" in project.python(code.replace("IMPL", "cpu")).stdout
-    asked = project.python(code.replace("IMPL", "cpu_wrong"))
+    asked = project.torch(code)
+    assert "tensor([2., 2., 2.])" in asked.stdout
     assert "BuildError: add/cpu_wrong failed to build" in asked.stderr and "nonsense" in asked.stderr
 
 
@@ -99,19 +100,18 @@ def test_a_broken_binding_does_not_block_other_families(project):
 
 
 def test_a_function_declared_and_defined_nowhere_is_named_with_the_file_that_declares_it(project):
-    project.edit(
-        project.add / "add.cuh", "struct AddArgs {", "float promised(float x, int n);\nstruct AddArgs {"
-    )
+    (project.add / "promised.h").write_text("#pragma once\nfloat promised(float x, int n);\n")
     (project.add / "cpu_calls.cpp").write_text(
-        '// Calls what nobody wrote.\n#include "../common/cpu.h"\n#include "add.cuh"\n'
+        '// Calls what nobody wrote.\n#include "../common/cpu.h"\n#include "add.cuh"\n#include "promised.h"\n'
         "FUSESCOPE_KERNEL(const AddArgs* args, void*) {\n"
         "  return promised(1.f, 2) > 0 ? nullptr : nullptr;\n}\n"
     )
     result = cpu(project)
     error = status(result, "add", "cpu_calls").error
-    assert "promised(float, int)" in error and "cuda/add/add.cuh:5" in error, error
+    assert "promised(float, int)" in error and "cuda/add/promised.h:2" in error, error
     assert (
-        result.causes[0]["check"] == "undefined symbol" and "cuda/add/add.cuh:5" in result.causes[0]["says"]
+        result.causes[0]["check"] == "undefined symbol"
+        and "cuda/add/promised.h:2" in result.causes[0]["says"]
     )
     assert status(result, "add", "cpu").status == "built" and "cpu" in result.libraries
 
@@ -129,7 +129,7 @@ def test_two_kernels_may_use_the_same_names(project):
         "from fusescope import kernels; import torch; a = torch.ones(1)\n"
         "print([kernels.call('add', a, a, impl=f'cpu_same:K={k}').item() for k in (1, 2)])"
     )
-    done = project.python(code)
+    done = project.torch(code)
     assert "[2.0, 4.0]" in done.stdout, done.stderr
 
 
@@ -142,7 +142,7 @@ def test_two_bindings_may_use_the_same_names(project):
     project.edit(project.cuda / "more" / "binding.cpp", 'm.impl("add"', 'm.impl("more"')
     result = cpu(project)
     assert result.ok and "cpu" in result.libraries, project.text
-    done = project.python(
+    done = project.torch(
         "from fusescope import kernels; import torch; kernels.load('cpu')\n"
         "print(torch.ops.fusescope.more.default._schema)"
     )
@@ -220,6 +220,7 @@ def test_one_family_alone_is_built(project):
     import shutil
 
     shutil.copytree(project.add, project.cuda / "more")
+    (project.cuda / "more" / "binding.cpp").write_text("// No operator.\n")
     result = cpu(project, families=("add",))
     assert result.ok and result.compiled == 0 and {v.family for v in result.variants} == {"add"}
     assert report.state()["more"]["cpu"]["status"] == "not built"  # and what add was is not forgotten

@@ -112,8 +112,8 @@ def test_cancel_ends_the_compilers_and_frees_the_lock(project, monkeypatch):
 
 
 @pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
-def test_figures_survive_a_builder_that_was_killed(project):
-    build(archs=["sm_80"], log=project.log)
+def test_figures_survive_a_builder_that_was_killed(gpu_project):
+    build(archs=["sm_80"], log=gpu_project.log)
     before = report.resources("add", "v2_vectorised", "sm_80")
     for sidecar in report.folder_of(toolchain.detect()).glob("add-v2_vectorised-*.json"):
         sidecar.unlink()  # as if it had been killed after the compiler and before writing them

@@ -249,10 +249,12 @@ def test_a_deleted_header_of_ours(project):
 
 
 @needs_nvcc
-def test_cutlass_missing(project, monkeypatch):
+def test_cutlass_missing(gpu_project, monkeypatch):
     if toolchain.detect().cutlass:
         pytest.skip("CUTLASS is installed here")
-    (project.add / "v3_cute.cu").write_text('// Uses CuTe.\n#include <cute/tensor.hpp>\n#include "add.cuh"\n')
+    (gpu_project.add / "v3_cute.cu").write_text(
+        '// Uses CuTe.\n#include <cute/tensor.hpp>\n#include "add.cuh"\n'
+    )
     found = finding("header")
     assert (
         found.status == "fail"
@@ -260,7 +262,7 @@ def test_cutlass_missing(project, monkeypatch):
         and "CUTLASS" in found.says
         and "nvidia-cutlass==" in found.fix
     )
-    result = build(archs=["sm_80"], units=("cuda",), log=project.log)
+    result = build(archs=["sm_80"], units=("cuda",), log=gpu_project.log)
     assert [c["fix"] for c in result.causes] == [found.fix]
 
 
@@ -313,25 +315,22 @@ def test_undefined_symbol_when_linking_and_when_loading(project, tmp_path):
 
 
 @needs_nvcc
-def test_undefined_function_on_the_device(project):
-    project.edit(
-        project.add / "add.cuh",
-        "struct AddArgs {",
-        "#ifdef __CUDACC__\n__device__ float promised(float x);\n#endif\nstruct AddArgs {",
-    )
-    (project.add / "v3_calls.cu").write_text(
-        '// Calls what nobody wrote.\n#include "../common/launch.cuh"\n#include "add.cuh"\n'
+def test_undefined_function_on_the_device(gpu_project):
+    (gpu_project.add / "promised.cuh").write_text("#pragma once\n__device__ float promised(float x);\n")
+    (gpu_project.add / "v3_calls.cu").write_text(
+        "// Calls what nobody wrote.\n"
+        '#include "../common/launch.cuh"\n#include "add.cuh"\n#include "promised.cuh"\n'
         "__global__ void calls(float* out) { *out = promised(*out); }\n"
         "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n"
         "  calls<<<1, 1>>>((float*)args->out);\n  return launch_error();\n}\n"
     )
-    result = build(archs=["sm_80"], units=("cuda",), log=project.log)
+    result = build(archs=["sm_80"], units=("cuda",), log=gpu_project.log)
     (failed,) = result.failed
     assert failed.variant == "v3_calls" and "promised" in failed.error
     (cause,) = result.causes
     assert (
         cause["check"] == "undefined symbol"
-        and "promised(float): declared in cuda/add/add.cuh:6" in cause["says"]
+        and "promised(float): declared in cuda/add/promised.cuh:2" in cause["says"]
     )
 
 
@@ -365,17 +364,17 @@ def test_a_stale_cache_of_another_torch(project):
 
 
 @needs_nvcc
-def test_a_gpu_that_the_build_does_not_cover(project):
-    build(archs=["sm_80"], log=project.log)
-    found = examined(project, "architecture", fake_gpu(project, (9, 0)))
+def test_a_gpu_that_the_build_does_not_cover(gpu_project):
+    build(archs=["sm_80"], log=gpu_project.log)
+    found = examined(gpu_project, "architecture", fake_gpu(gpu_project, (9, 0)))
     assert found["status"] == "warn" and "sm_90a is here, built is sm_80" in found["says"]
     assert found["fix"] == "python -m fusescope build --arch sm_80 sm_90a"
-    shutil.rmtree(project.build.parent / "gpu")
+    shutil.rmtree(gpu_project.build.parent / "gpu")
     assert (
-        examined(project, "architecture", fake_gpu(project, (8, 6)))["status"] == "ok"
+        examined(gpu_project, "architecture", fake_gpu(gpu_project, (8, 6)))["status"] == "ok"
     )  # sm_80 code runs on 8.6
-    shutil.rmtree(project.build.parent / "gpu")
-    found = examined(project, "architecture", fake_gpu(project, (42, 0)))
+    shutil.rmtree(gpu_project.build.parent / "gpu")
+    found = examined(gpu_project, "architecture", fake_gpu(gpu_project, (42, 0)))
     assert (
         found["status"] == "fail"
         and "does not know sm_420a" in found["says"]

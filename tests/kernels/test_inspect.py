@@ -20,7 +20,7 @@ def test_ptx_is_made_for_the_architecture_and_kept(project, monkeypatch):
     assert ".target sm_80" in inspect.ptx("add", "v1_one_element", "sm_80")
 
 
-def test_sass_has_readable_names(project):
+def test_sass_has_readable_names(gpu_project):
     text = inspect.sass("add", "v1_one_element", "sm_80")
     assert "add_one_element<float>(" in text and "FADD" in text and ".target\tsm_80" in text
 

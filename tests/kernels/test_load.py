@@ -9,7 +9,7 @@ import pytest
 
 
 def run(project, code: str, **environment: str) -> str:
-    done = project.python(
+    done = project.torch(
         "from fusescope import kernels\nimport torch\n" + textwrap.dedent(code), **environment
     )
     assert done.returncode == 0, done.stderr
