@@ -60,7 +60,7 @@ def tree(folder: Path, chain: toolchain.Toolchain, archs: tuple[str, ...]) -> Tr
     before = os.environ.get("FUSESCOPE_CUDA")
     os.environ["FUSESCOPE_CUDA"] = str(folder)
     try:
-        objects = [*plan.objects(chain, "cuda", archs), *plan.objects(chain, "cpu")]
+        objects = plan.objects(chain, ("cuda", "cpu"), archs)
         variants = [v for family in sources.families().values() for v in family.variants]
     finally:
         os.environ.pop("FUSESCOPE_CUDA")
@@ -167,25 +167,25 @@ def _functions(text: str) -> dict[str, list[str]]:
 
 def difference(old: dict[str, list[str]], new: dict[str, list[str]]) -> str | None:
     """The first difference in words; None where both hold the same functions, whatever their names."""
-    ours, theirs = (
-        {n: body for n, body in a.items() if b.get(n) != body} for a, b in ((old, new), (new, old))
-    )
-    bodies = list(theirs.values())
-    for name, body in ours.items():
+    bodies = list(new.values())
+    for name, body in old.items():
         if body in bodies:
-            bodies.remove(body)  # the same instructions under another name
-            continue
-        plain = demangle([name])[0]
-        if name not in new:
-            return f"{plain} is no longer there"
-        lines = zip([*body, "(end)"], [*new[name], "(end)"])
-        at = next(i for i, (a, b) in enumerate(lines) if a != b)
-        before = "".join(f"\n      {line}" for line in body[max(0, at - _CONTEXT) : at])
-        was, now = (text[at] if at < len(text) else "(end)" for text in (body, new[name]))
-        return (
-            f"{plain}, line {at + 1} of {len(body)} (now {len(new[name])}):{before}\n    - {was}\n    + {now}"
-        )
-    return f"{len(bodies)} functions more" if bodies else None
+            bodies.remove(body)  # perhaps under another name
+        elif name in new:
+            return _first_line(demangle([name])[0], body, new[name])
+    gone = {name: body for name, body in old.items() if body not in new.values()}
+    renamed = sorted(name for name in new if name not in old and new[name] in bodies)
+    for name, other in zip(sorted(gone), renamed):
+        return _first_line(" → ".join(demangle([name, other])), gone[name], new[other])
+    return f"{len(old)} functions, now {len(new)}" if bodies or gone else None
+
+
+def _first_line(name: str, old: list[str], new: list[str]) -> str:
+    """Where two bodies part, with the lines before it."""
+    at = next(i for i, pair in enumerate(zip([*old, "(end)"], [*new, "(end)"])) if pair[0] != pair[1])
+    before = "".join(f"\n      {line}" for line in old[max(0, at - _CONTEXT) : at])
+    was, now = ([*lines, "(end)"][at] for lines in (old, new))
+    return f"{name}, line {at + 1} of {len(old)} (now {len(new)}):{before}\n    - {was}\n    + {now}"
 
 
 def verdict(chain: toolchain.Toolchain, old: plan.Object, new: plan.Object) -> tuple[bool, str]:
