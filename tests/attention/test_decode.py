@@ -11,7 +11,6 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.measure.checking.check import Case, compare
 from fusescope.ops.attention import attention_decode
-from tests.attention import emulated_decode, emulation
 
 OP = ops.load("attention_decode")
 KERNELS = [
@@ -70,13 +69,6 @@ def test_kernels_on_many_blocks(impl, device):
         {"batch": 16, "heads": 32, "kv_heads": 8, "seq_max": 8192, "lengths": "drawn"},
     ):
         assert wrong(values, "float16", device, impl, True) is None, values
-
-
-@pytest.mark.parametrize(("blocks", "copies"), [("3", "late"), ("1", "early")])
-def test_cuda_kernels_emulated(blocks, copies):
-    results = emulation.results("emulated_decode", EMULATED_SMS=blocks, EMULATED_COPIES=copies)
-    assert len(results) == len(emulated_decode.KERNELS) * len(emulated_decode.CASES)
-    assert [r for r in results if r["wrong"]] == []
 
 
 def make(device="cpu", dtype=torch.float32, lengths=(7, 0)):

@@ -8,7 +8,6 @@ from fusescope import kernels, ops
 from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import attention_varlen
-from tests.attention import emulated_varlen, emulation
 from tests.attention.varlen_tools import make, wrong
 
 OP = ops.load("attention_varlen")
@@ -90,14 +89,6 @@ def test_a_sequence_does_not_see_its_neighbours(impl, device):
         k[70:100], v[70:100], q[70:100] = float("nan"), float("inf"), float("nan")
         out = run(impl, case)
         assert torch.equal(out[:70], right[:70]) and torch.equal(out[100:], right[100:])
-
-
-@pytest.mark.parametrize(("processors", "copies"), [("132", "late"), ("1", "early")])
-def test_cuda_kernels_emulated(processors, copies):
-    """v3 has one warpgroup a block where many multiprocessors wait for work, and two where one has it all."""
-    results = emulation.results("emulated_varlen", EMULATED_SMS=processors, EMULATED_COPIES=copies)
-    assert len(results) == sum(len(emulated_varlen.cases(impl)) for impl in emulated_varlen.KERNELS)
-    assert [r for r in results if r["wrong"]] == []
 
 
 def arguments(device="cpu", dtype="float32"):

@@ -1,99 +1,67 @@
-"""CUDA kernels on the CPU, thread for thread: the sources of cuda/ are compiled by g++ against stand-ins of CUDA's headers.
+"""CUDA kernels on the CPU, thread by thread: g++ compiles cuda/ against the stand-ins in include/.
 
-``build`` makes a library that holds the real binding of a family and its CUDA kernels as CPU implementations, so that
-torch.ops.fusescope.<family>(..., "v3_tensor_core") on CPU tensors runs the emulated kernel. It defines the operators a second
-time: load it in a process of its own.
+``build`` makes a library of a family's real binding and CUDA kernels, so that
+torch.ops.fusescope.<family>(..., "v3_tensor_core") on CPU tensors runs the emulated kernel. The library
+defines the operators a second time: load it in a process of its own (run.py does).
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import re
-import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 
-from fusescope.core import paths
-from fusescope.core.sources import families
+from fusescope.core import paths, toolchain
+from fusescope.core.sources import Variant, families, source_closure
 
-HERE = Path(__file__).resolve().parent
-STAND_INS = ("mma.cuh", "async_copy.cuh", "hopper.cuh", "warpgroup.cuh", "roles.cuh", "dependent.cuh")
-"""Headers of cuda/common that are wrappers of single GPU instructions or of how a kernel is launched, and are replaced."""
+INCLUDE = Path(__file__).resolve().parent / "include"
+"""Stand-ins of CUDA's headers, and of those headers of cuda/common that wrap single GPU instructions or how a
+kernel is launched."""
+
+_KERNEL = ("-std=c++20", "-O1", "-march=native", "-fPIC", "-w", "-fno-strict-aliasing", f"-I{INCLUDE}")
+_BINDING = ("-std=c++20", "-O0", "-fPIC", "-w", f"-I{INCLUDE}", "-DTORCH_TARGET_VERSION=0x020b000000000000")
 
 
-def build(names: dict[str, tuple[str, ...]], extra: dict[str, tuple[Path, ...]] | None = None) -> Path:
-    """A library with the given CUDA kernels ({family: names of implementations}) and further files ({family: paths}, each an
-    implementation of that file's name); rebuilt when any source has changed."""
+def emulated(family: str) -> list[Variant]:
+    """The family's CUDA kernels, but for those whose source says why they cannot be emulated."""
+    return [v for v in families()[family].variants if v.device == "cuda" and not v.not_emulated]
+
+
+def build(family: str, kernels: Iterable[Variant | Path]) -> Path:
+    """A library of the family's binding and these kernels; a path is a kernel elsewhere, an implementation
+    of its file's name. Objects are kept in the build cache by their content."""
     import torch
 
-    extra = extra or {}
+    tree, torch_dir = _translated(), Path(torch.__file__).parent
+    of_torch = re.findall(r"#include <torch/.*>", (tree / "common" / "binding.h").read_text())
+    binding = (*_BINDING, f"-I{torch_dir}/include")
+    header = _precompiled("\n".join(of_torch), binding, torch.__version__)
+    objects = [_object(f"binding_{family}", tree / family / "binding.cpp", (*binding, "-include", header))]
+    header = _precompiled("#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n", _KERNEL)
+    for kernel in kernels:
+        if isinstance(kernel, Path):
+            name, source, defines = f"fusescope_{family}__{kernel.stem}", tree / family / kernel.name, ()
+            _write(source, translate(kernel.read_text()))
+        else:
+            name, source, defines = kernel.symbol, tree / family / kernel.path.name, kernel.defines
+        flags = (f"-DFUSESCOPE_SYMBOL={name}", *(f"-D{key}={value}" for key, value in defines))
+        objects.append(_object(name, source, (*_KERNEL, "-include", header, *flags)))
+    library = _cache() / f"{family}-{_digest(objects)}.so"
+    return _made(library, ["g++", "-shared", *objects, f"-L{torch_dir}/lib", "-ltorch_cpu", "-lc10", "-ldl"])
 
-    sources = sorted(
-        f
-        for f in [*paths.cuda_sources().rglob("*"), *HERE.iterdir()]
-        if f.suffix in (".h", ".cuh", ".cu", ".cpp", ".py")
-    )
-    digest = hashlib.sha256(repr((names, extra, torch.__version__)).encode())
-    for file in (f for files in extra.values() for f in files):
-        digest.update(file.read_bytes())
-    for file in sources:
-        if file.parent.name in ("common", HERE.name, "gemm", *names):
-            digest.update(file.read_bytes())
-    folder = paths.build_cache() / "emulated" / digest.hexdigest()[:16]
-    library = folder / "emulated.so"
-    if library.is_file():
-        return library
-    shutil.rmtree(folder, ignore_errors=True)
-    _translated_tree(folder / "cuda")
-    torch_dir = Path(torch.__file__).parent
-    flags = [
-        "-std=c++20",
-        "-O1",
-        "-fPIC",
-        "-w",
-        "-fno-strict-aliasing",
-        f"-I{HERE}",
-        f"-I{torch_dir}/include",
-    ]
-    flags += ["-DTORCH_TARGET_VERSION=0x020b000000000000"]
-    known, jobs = families(), []
-    for family, impls in names.items():
-        jobs.append(([], folder / "cuda" / family / "binding.cpp"))
-        for impl in impls:
-            jobs.append(
-                (_as_kernel(family, impl), folder / "cuda" / family / known[family].variant(impl).path.name)
-            )
-        for file in extra.get(family, ()):
-            copy = folder / "cuda" / family / file.name
-            copy.write_text(translate(file.read_text()))
-            jobs.append((_as_kernel(family, file.stem), copy))
-    objects = [folder / f"{i}.o" for i in range(len(jobs))]
-    commands = [
-        ["g++", *flags, *extra, "-c", str(source), "-o", str(o)] for (extra, source), o in zip(jobs, objects)
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(_run, commands))
-    partial = folder / "partial.so"
-    _run(
-        [
-            "g++",
-            "-shared",
-            "-o",
-            str(partial),
-            *map(str, objects),
-            f"-L{torch_dir}/lib",
-            "-ltorch_cpu",
-            "-lc10",
-            "-ldl",
-        ]
-    )
-    partial.rename(library)
-    return library
+
+def cublaslt() -> Path:
+    """The stand-in for cuBLASLt, which FUSESCOPE_CUBLASLT names for cuda/linear."""
+    source = Path(__file__).with_name("fake_cublaslt.cpp")
+    target = _cache() / f"cublaslt-{_digest([source])}.so"
+    return _made(target, ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", source])
 
 
 def translate(text: str) -> str:
-    """CUDA C++ as plain C++: launches become calls of emulator::launch, dynamic shared memory the emulator's."""
+    """CUDA C++ as plain C++: launches call emulator::launch, dynamic shared memory is the emulator's."""
     text = re.sub(
         r"extern __shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\[\];",
         r"\1* const \2 = reinterpret_cast<\1*>(emulator::dynamic_memory);",
@@ -108,19 +76,6 @@ def translate(text: str) -> str:
     return text
 
 
-def _translated_tree(target: Path) -> None:
-    for file in paths.cuda_sources().rglob("*"):
-        if file.suffix in (".h", ".cuh", ".cu", ".cpp"):
-            copy = target / file.relative_to(paths.cuda_sources())
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            stand_in = file.parent.name == "common" and file.name in STAND_INS
-            copy.write_text((HERE / file.name).read_text() if stand_in else translate(file.read_text()))
-
-
-def _as_kernel(family: str, impl: str) -> list[str]:
-    return [f"-DFUSESCOPE_SYMBOL=fusescope_{family}__{re.sub(r'[^0-9A-Za-z]', '_', impl)}", "-x", "c++"]
-
-
 def _closing(text: str, opening: int) -> int:
     depth = 0
     for i in range(opening, len(text)):
@@ -130,7 +85,63 @@ def _closing(text: str, opening: int) -> int:
     raise ValueError("unbalanced parentheses in a launch")
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stderr[-4000:]}")
+def _cache() -> Path:
+    folder = paths.build_cache() / "emulated"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _translated() -> Path:
+    """cuda/ as plain C++, in a folder named by its content."""
+    root = paths.cuda_sources()
+    sources = sorted(f for f in root.rglob("*") if f.suffix in (".h", ".cuh", ".cu", ".cpp"))
+    tree = _cache() / f"tree-{_digest([*sources, *sorted(INCLUDE.iterdir()), Path(__file__)])}"
+    for file in sources if not (tree / "complete").exists() else ():
+        stand_in = INCLUDE / file.name
+        replaced = file.parent.name == "common" and stand_in.is_file()
+        _write(
+            tree / file.relative_to(root), stand_in.read_text() if replaced else translate(file.read_text())
+        )
+    _write(tree / "complete", "")
+    return tree
+
+
+def _object(name: str, source: Path, flags: tuple) -> Path:
+    """The compiled source; what is not in its text, such as torch, the flags name."""
+    key = _digest([*source_closure(source), *sorted(INCLUDE.iterdir())], flags, toolchain.cpu_identity())
+    return _made(_cache() / f"{name}-{key}.o", ["g++", *flags, "-x", "c++", "-c", source])
+
+
+def _precompiled(text: str, flags: tuple[str, ...], version: str = "") -> Path:
+    """A header of this text and, beside it, its precompiled form: sources begin with it by -include."""
+    key = _digest(sorted(INCLUDE.iterdir()), flags, text, version, toolchain.cpu_identity())
+    header = _cache() / f"header-{key}.h"
+    _write(header, text)
+    _made(header.with_suffix(".h.gch"), ["g++", *flags, "-x", "c++-header", header])
+    return header
+
+
+def _made(target: Path, command: list) -> Path:
+    """The file that the command leaves at -o; processes that want the same one wait for the first."""
+    with open(target.with_name(f"{target.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_file():
+            partial = target.with_name(f"{target.name}.partial")
+            done = subprocess.run([*map(str, command), "-o", str(partial)], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stderr[-4000:]}")
+            partial.rename(target)
+    return target
+
+
+def _write(file: Path, text: str) -> None:
+    if not file.is_file() or file.read_text() != text:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def _digest(files: list[Path], *more) -> str:
+    digest = hashlib.sha256(repr(more).encode())
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]

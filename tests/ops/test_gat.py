@@ -1,15 +1,9 @@
-"""Graph attention: against loops over edges, on awkward graphs, what it refuses, as a citizen of torch, and
-its CUDA kernel emulated."""
-
-import json
-import subprocess
-import sys
+"""Graph attention: against loops over edges, on awkward graphs, what it refuses, as a citizen of torch."""
 
 import pytest
 import torch
 
 from fusescope import kernels, ops
-from fusescope.core import paths
 from fusescope.core.errors import Unsupported
 from fusescope.measure.checking.check import Case
 from fusescope.ops.sparse.gat import gat, prepare
@@ -119,27 +113,3 @@ def test_opcheck(device):
         kernels.choose("gat", device),
     )
     assert set(torch.library.opcheck(torch.ops.fusescope.gat.default, arguments).values()) == {"SUCCESS"}
-
-
-_EMULATED = """
-import json, sys, torch
-from tests.emulator import build
-torch.ops.load_library(build({"gat": ("v1_warp_node",)}))
-from fusescope import ops
-from fusescope.measure.checking.check import Case
-OP = ops.load("gat")
-for number, values in enumerate(json.loads(sys.argv[1])):
-    for dtype, contiguous in (("float32", True), ("float16", number % 2 == 0)):
-        case = Case(OP, OP.validate(values), dtype, "cpu", seed=3, contiguous=contiguous)
-        x, left, right, s = (case.inputs[n] for n in ("x", "left", "right", "structure"))
-        run = lambda: torch.ops.fusescope.gat(x, left, right, s.row_offsets, s.columns, s.order, 0.2, "v1_warp_node")
-        print(json.dumps([values, dtype, case.verify(run).reason]))
-"""
-
-
-def test_the_cuda_kernel_emulated():
-    words = [sys.executable, "-c", _EMULATED, json.dumps(CASES)]
-    done = subprocess.run(words, cwd=paths.ROOT, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert len(results) == 2 * len(CASES) and [r for r in results if r[2]] == []

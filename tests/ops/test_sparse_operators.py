@@ -1,10 +1,5 @@
 """SDDMM and SpMM beyond what every operator is tried on: structures, empty and full ones, what is refused,
-peers, emulated kernels."""
-
-import json
-import os
-import subprocess
-import sys
+peers."""
 
 import numpy as np
 import pytest
@@ -12,7 +7,6 @@ import scipy.sparse
 import torch
 
 from fusescope import kernels, masks, ops
-from fusescope.core import paths
 from fusescope.core.errors import Unsupported
 from fusescope.masks.sparse import to_bsr
 from fusescope.measure.checking.check import Case
@@ -260,20 +254,3 @@ def test_what_does_not_fit_is_refused_by_name():
             ops.load(op).validate({"batch": 2, "seq": 8, "mask": "padding:lengths=3+4"})
         with pytest.raises(ValueError, match="format is csr"):
             ops.load(op).validate({"format": "ellpack"})
-
-
-def test_cuda_kernels_emulated():
-    from tests.ops import emulated_sparse
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.ops.emulated_sparse"],
-        cwd=paths.ROOT,
-        env=os.environ | {"EMULATED_SMS": "3"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(results) == 2 * (5 * len(emulated_sparse.CASES) + 2 * len(emulated_sparse.BLOCK_CASES))
-    assert [r for r in results if r["wrong"]] == []

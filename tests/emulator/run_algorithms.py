@@ -1,7 +1,7 @@
 """Has fusescope.ops.common.algorithms choose among the algorithms of the stand-in for cuBLASLt, by times that
-are given, and prints what came of it; started by test_emulated_layer.py.
+are given, and prints what came of it; started by test_algorithms.py.
 
-python emulated_algorithms_run.py LIBRARY < [milliseconds of algorithm 0, 1, 2]
+python -m tests.emulator.run_algorithms LIBRARY < [milliseconds of algorithm 0, 1, 2]
 """
 
 import contextlib

@@ -26,22 +26,18 @@ template <typename T> float element(uint32_t word, int which) {
 // (0 ... 3) of B in register e / 2 at row 2t + e % 2 + 8 (e / 2) and column g; element e of C at row g + 8 (e / 2),
 // column 2t + e % 2.
 template <typename T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  struct Operands {
-    uint32_t a[4], b[2];
-  } own{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  emulator::together(own, [&](auto of) {
-    const int g = emulator::lane() / 4, t = emulator::lane() % 4;
-    for (int e = 0; e < 4; ++e) {
-      const int row = g + 8 * (e / 2), col = 2 * t + e % 2;
-      float sum = 0.0f;
-      for (int k = 0; k < 16; ++k) {
-        const Operands left = of(row % 8 * 4 + k % 8 / 2), right = of(col * 4 + k % 8 / 2);
-        sum += element<T>(left.a[row / 8 + 2 * (k / 8)], k % 2) * element<T>(right.b[k / 8], k % 2);
-      }
-      d[e] += sum;
-    }
-    return 0;
-  });
+  emulator::Warp& w = emulator::warp();
+  const int g = emulator::lane() / 4, t = emulator::lane() % 4;
+  for (int e = 0; e < 8; ++e) w.a[g + 8 * (e / 2 % 2)][2 * t + e % 2 + 8 * (e / 4)] = element<T>(a[e / 2], e % 2);
+  for (int e = 0; e < 4; ++e) w.b[g][2 * t + e % 2 + 8 * (e / 2)] = element<T>(b[e / 2], e % 2);
+  emulator::warp_barrier();
+  for (int e = 0; e < 4; ++e) {
+    const float *row = w.a[g + 8 * (e / 2)], *column = w.b[2 * t + e % 2];
+    float sum = 0.0f;
+    for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
+    d[e] += sum;
+  }
+  emulator::warp_barrier();
 }
 
 // Lane i gives the address of row i % 8 of matrix i / 8. Rows of a matrix that share a 16-byte column of the banks are

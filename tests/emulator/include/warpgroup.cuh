@@ -4,6 +4,7 @@
 
 namespace hopper {
 
+inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 inline void warpgroup_barrier(int wg) {
   static int arrived[2];
   static unsigned generation[2];

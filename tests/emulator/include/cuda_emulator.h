@@ -1,11 +1,16 @@
-// Runs CUDA kernels on the CPU, thread for thread, so that their index arithmetic is tested on machines without a GPU.
+// Runs CUDA kernels on the CPU, thread by thread, so that their index arithmetic is tested on machines without a GPU.
 //
-// A block's threads are fibers (ucontext) of one OS thread; blocks run one after another. A fiber runs until it waits
-// for the others: at a block barrier, or at a warp operation (shuffle, ldmatrix, mma), which all living lanes of a warp
-// reach together. So a missing barrier shows as a wrong result, and one that not everybody reaches as "deadlock".
-// Dynamic shared memory is filled with NaN patterns before each block. Nothing here says how fast a kernel is, or
-// whether a compiler for GPUs takes it.
+// The threads of a block are fibers of one OS thread; blocks run one after another. A fiber runs until it waits for
+// others: at a block barrier, or at a warp operation (shuffle, ldmatrix, mma), which all active lanes of a warp reach
+// together. So a missing barrier shows as a wrong result, and one that some threads never reach is reported as a
+// deadlock. Dynamic shared memory is filled with NaN before each block. Nothing here says how fast a kernel is, or
+// whether nvcc accepts it.
+//
+// EMULATED_SMS: the number of multiprocessors that the device reports (132; at most 63 otherwise).
+// EMULATED_COPIES=late: asynchronous copies complete only when a thread waits for them (a kernel that reads too early
+// sees old data), else at once (a kernel that overwrites too early destroys data that others still read).
 #pragma once
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -62,44 +67,54 @@ inline dim3 blockDim, gridDim;
 
 namespace emulator {
 
+constexpr int kMaxThreads = 1024;
+
 struct Warp {
-  int living = 0, arrived = 0;
+  int active = 0, arrived = 0;
   unsigned generation = 0;
-  uint32_t slot[32][8];  // what each lane brings to a warp operation
+  uint32_t slot[32][8];       // what each lane contributes to a warp operation
+  float a[16][16], b[8][16];  // operands of mma.m16n8k16: a by rows, b by columns
 };
 
 struct Fiber {
-  ucontext_t context;
+  jmp_buf registers;
   std::unique_ptr<char[]> stack;
   bool done = false;
   const unsigned* waits_on = nullptr;  // runnable when this is no longer `seen`
   unsigned seen = 0;
-  std::vector<std::vector<std::function<void()>>> copies;  // groups of asynchronous copies that are still under way
+  std::vector<std::vector<std::function<void()>>> copies;  // committed groups of asynchronous copies, not yet complete
   std::vector<std::function<void()>> open;                 // copies not yet committed
 };
 
-inline std::vector<Fiber> fibers;
-inline std::vector<Warp> warps;
-inline int current = 0, block_living = 0, block_arrived = 0;
+inline Fiber fibers[kMaxThreads];
+inline Warp warps[kMaxThreads / 32];
+inline int current = 0, block_active = 0, block_arrived = 0;
 inline unsigned block_generation = 0;
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline std::function<void()> body;
 alignas(1024) inline unsigned char dynamic_memory[256 << 10];
 inline long bank_conflicts = 0;
+inline bool late_copies = false;
 
 [[noreturn]] inline void fail(const char* what) {
   std::fprintf(stderr, "emulator: %s (block %u, thread %u)\n", what, blockIdx.x, threadIdx.x);
   std::abort();
 }
 
-inline void wait_for(const unsigned* generation) {
-  fibers[current].waits_on = generation;
-  fibers[current].seen = *generation;
-  swapcontext(&fibers[current].context, &scheduler);
+// swapcontext without its two system calls.
+[[gnu::noinline]] inline void switch_to(jmp_buf& from, jmp_buf& to) {
+  if (!_setjmp(from)) _longjmp(to, 1);
 }
 
-inline void barrier(int& arrived, int living, unsigned& generation) {
-  if (++arrived == living) {
+inline void wait_for(const unsigned* generation) {
+  Fiber& f = fibers[current];
+  f.waits_on = generation;
+  f.seen = *generation;
+  switch_to(f.registers, scheduler);
+}
+
+inline void barrier(int& arrived, int active, unsigned& generation) {
+  if (++arrived == active) {
     arrived = 0;
     ++generation;
   } else {
@@ -109,9 +124,9 @@ inline void barrier(int& arrived, int living, unsigned& generation) {
 
 inline int lane() { return current % 32; }
 inline Warp& warp() { return warps[current / 32]; }
-inline void warp_barrier() { barrier(warp().arrived, warp().living, warp().generation); }
+inline void warp_barrier() { barrier(warp().arrived, warp().active, warp().generation); }
 
-// Every lane brings a value, then reads what others brought.
+// Every lane contributes a value, then reads those of others.
 template <typename T, typename Read> auto together(const T& value, Read read) {
   static_assert(sizeof(T) <= sizeof(Warp{}.slot[0]));
   std::memcpy(warp().slot[lane()], &value, sizeof(T));
@@ -128,40 +143,47 @@ template <typename T, typename Read> auto together(const T& value, Read read) {
 inline void leave() {
   fibers[current].done = true;
   Warp& w = warp();
-  --w.living;
-  --block_living;
-  if (w.living && w.arrived == w.living) w.arrived = 0, ++w.generation;
-  if (block_living && block_arrived == block_living) block_arrived = 0, ++block_generation;
+  --w.active;
+  --block_active;
+  if (w.active && w.arrived == w.active) w.arrived = 0, ++w.generation;
+  if (block_active && block_arrived == block_active) block_arrived = 0, ++block_generation;
 }
 
+// A fiber lives for the whole process and runs its thread of one block after another.
 inline void enter() {
-  body();
-  leave();
-  swapcontext(&fibers[current].context, &scheduler);
+  for (;;) {
+    body();
+    leave();
+    switch_to(fibers[current].registers, scheduler);
+  }
 }
 
-inline void run_block(int threads) {
-  constexpr size_t stack = 64 << 10;
-  if (int(fibers.size()) < threads) fibers.resize(threads);
-  warps.assign((threads + 31) / 32, Warp{});
-  block_living = threads;
+[[gnu::noinline]] inline void start_fiber(Fiber& f) {
+  constexpr size_t bytes = 64 << 10;
+  f.stack.reset(new char[bytes]);
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = f.stack.get();
+  context.uc_stack.ss_size = bytes;
+  context.uc_link = nullptr;
+  makecontext(&context, enter, 0);
+  if (!_setjmp(scheduler)) setcontext(&context);
+}
+
+inline void run_block(int threads, size_t dynamic) {
+  if (threads > kMaxThreads) fail("more threads than a block may have");
+  for (int w = 0; w < (threads + 31) / 32; ++w) warps[w].active = warps[w].arrived = 0;
+  block_active = threads;
   block_arrived = 0;
-  std::memset(dynamic_memory, 0xff, sizeof dynamic_memory);
+  std::memset(dynamic_memory, 0xff, dynamic);
   for (int t = 0; t < threads; ++t) {
-    Fiber& f = fibers[t];
-    if (!f.stack) f.stack.reset(new char[stack]);
-    f.done = false;
-    f.waits_on = nullptr;
-    f.copies.clear();
-    f.open.clear();
-    ++warps[t / 32].living;
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = stack;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, enter, 0);
+    fibers[t].done = false;
+    fibers[t].waits_on = nullptr;
+    fibers[t].copies.clear();
+    fibers[t].open.clear();
+    ++warps[t / 32].active;
   }
-  while (block_living) {
+  while (block_active) {
     bool moved = false;
     for (int t = 0; t < threads; ++t) {
       Fiber& f = fibers[t];
@@ -170,7 +192,10 @@ inline void run_block(int threads) {
       current = t;
       threadIdx = {unsigned(t), 0, 0};
       moved = true;
-      swapcontext(&scheduler, &f.context);
+      if (f.stack)
+        switch_to(scheduler, f.registers);
+      else
+        start_fiber(f);
     }
     if (!moved) fail("deadlock: some threads of the block never reach a barrier that others wait at");
   }
@@ -179,19 +204,21 @@ inline void run_block(int threads) {
 template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, void*, Kernel kernel) {
   if (grid.y * grid.z * block.y * block.z != 1) fail("only one-dimensional grids and blocks");
   if (dynamic > sizeof dynamic_memory) fail("more dynamic shared memory than is emulated");
+  const char* copies = std::getenv("EMULATED_COPIES");
+  late_copies = copies && !std::strcmp(copies, "late");
   gridDim = grid;
   blockDim = block;
   body = kernel;
   for (unsigned b = 0; b < grid.x; ++b) {
     blockIdx = {b, 0, 0};
-    run_block(int(block.x));
+    run_block(int(block.x), dynamic);
   }
 }
 
 }  // namespace emulator
 
 inline void __syncthreads() {
-  emulator::barrier(emulator::block_arrived, emulator::block_living, emulator::block_generation);
+  emulator::barrier(emulator::block_arrived, emulator::block_active, emulator::block_generation);
 }
 inline void __syncwarp(unsigned = ~0u) { emulator::warp_barrier(); }
 inline float __int_as_float(int bits) {
@@ -222,22 +249,27 @@ inline unsigned __brev(unsigned x) {
   for (int i = 0; i < 32; ++i) turned |= (x >> i & 1) << (31 - i);
   return turned;
 }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
-// The little of the runtime that launchers ask. EMULATED_SMS: how many multiprocessors the device claims to have (132).
+// The part of the runtime that launchers call. Launchers cache what they know of a device, so each number of
+// multiprocessors is another device: number 0 has 132.
 typedef int cudaError_t;
 typedef void* cudaStream_t;
 constexpr cudaError_t cudaSuccess = 0;
 enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySize };
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "error"; }
-inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) {
+inline cudaError_t cudaGetDevice(int* device) {
   const char* given = std::getenv("EMULATED_SMS");
-  return *value = given ? std::atoi(given) : 132, cudaSuccess;
+  const int count = given ? std::atoi(given) : 0;
+  return *device = count > 0 && count < 64 ? count : 0, cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, int, int device) {
+  return *value = device ? device : 132, cudaSuccess;
 }
 enum cudaStreamCaptureMode {
   cudaStreamCaptureModeGlobal,

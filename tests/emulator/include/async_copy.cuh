@@ -1,15 +1,8 @@
-// Stands in for cuda/common/async_copy.cuh. With EMULATED_COPIES=late a copy happens only when somebody waits for it (a
-// kernel that reads too early sees old data), else at once (a kernel that overwrites too early destroys data others
-// still read).
+// Stands in for cuda/common/async_copy.cuh.
 #pragma once
 #include "mma.cuh"
 
 namespace async_copy {
-
-inline bool late() {
-  const char* given = std::getenv("EMULATED_COPIES");
-  return given && !std::strcmp(given, "late");
-}
 
 inline void copy16_partial(uint32_t shared, const void* global, int bytes) {
   if (shared % 16 || reinterpret_cast<uintptr_t>(global) % 16)
@@ -20,8 +13,7 @@ inline void copy16_partial(uint32_t shared, const void* global, int bytes) {
     std::memset(to, 0, 16);
     std::memcpy(to, global, size_t(bytes));
   };
-  static const bool wait = late();
-  if (wait)
+  if (emulator::late_copies)
     emulator::fibers[emulator::current].open.push_back(copy);
   else
     copy();

@@ -1,8 +1,7 @@
 // Stands in for cuda/common/hopper.cuh: barriers of arrivals and bytes, TMA and wgmma, from the layouts of the PTX ISA.
 //
-// With EMULATED_COPIES=late what TMA was asked for arrives only when somebody waits for it, else at once. Products run
-// where they are started, once all four warps of the warpgroup have come to the same one; waiting for too few of them
-// does not show.
+// A TMA copy that is late arrives when a thread waits for its barrier. Products run where they are issued, once all
+// four warps of the warpgroup have issued the same one; waiting for too few of them does not show.
 #pragma once
 #include <map>
 #include <type_traits>
@@ -120,7 +119,7 @@ inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const 
     b.bytes -= m.box[2] * m.box[3] * m.box[4] * 2;
     b.check();
   };
-  if (async_copy::late() && !barriers.at(barrier).waiting)
+  if (emulator::late_copies && !barriers.at(barrier).waiting)
     barriers.at(barrier).late.push_back(copy);
   else
     copy();
@@ -143,7 +142,7 @@ inline void store_tile(const void* from, const CUtensorMap* map, int column, int
       if (offset >= 0) std::memcpy(const_cast<uint16_t*>(m.data) + offset, element, 2);
     });
   };
-  if (async_copy::late())
+  if (emulator::late_copies)
     emulator::fibers[emulator::current].open.push_back(copy);
   else
     copy();
@@ -174,69 +173,68 @@ template <typename T> float at(uint32_t address) {
   return tensor_core::to_fp32(value);
 }
 
-// A product belongs to a warpgroup: one that a warp alone asks for hangs on a GPU.
-inline void by_all_four_warps(uint64_t b) {
+// B of a product: 16 elements of each of up to 128 columns, as fp32.
+using Columns = float[128][16];
+
+// A product belongs to a warpgroup: one that a single warp issues hangs on a GPU. The last thread to arrive decodes B,
+// rows (n, k): rows of the tile are n (K-major), or k (MN-major), where columns from 64 on come from a second tile, as
+// far behind the first as the descriptor's leading offset says.
+template <typename T, bool RowsAreK> const Columns& arrive(uint64_t b, int columns) {
   static struct {
     int arrived;
     unsigned generation;
     uint64_t b;
-  } groups[8];
+    Columns columns;
+  } groups[emulator::kMaxThreads / 128];
   auto& group = groups[emulator::current / 128];
   if (group.arrived == 0)
     group.b = b;
   else if (group.b != b)
-    emulator::fail("the warps of a warpgroup ask for different products");
+    emulator::fail("the warps of a warpgroup issue different products");
+  if (group.arrived == 127) {
+    const uint32_t base = uint32_t(b & 0x3fff) << 4, lead = uint32_t(b >> 16 & 0x3fff) << 4;
+    for (int n = 0; n < columns; ++n)
+      for (int k = 0; k < 16; ++k)
+        group.columns[n][k] = at<T>(RowsAreK ? base + n / 64 * lead + k * 128 + n % 64 * 2 : base + n * 128 + k * 2);
+  }
   emulator::barrier(group.arrived, 128, group.generation);
+  return group.columns;
 }
 
-// Rows (n, k) of B: rows of the tile are n (K-major), or k (MN-major), where columns from 64 on come from a second
-// tile, as far behind the first as the descriptor's leading offset says. Elements of the operands are decoded once a
-// product.
-template <typename T, bool RowsAreK, int N>
-void multiply(float (&d)[N], const float (&a)[2][16], uint64_t b, bool accumulate) {
-  const uint32_t base = uint32_t(b & 0x3fff) << 4, lead = uint32_t(b >> 16 & 0x3fff) << 4;
+template <int N> void multiply(float (&d)[N], const float (&a)[2][16], const Columns& b, bool accumulate) {
   const int t = emulator::lane() % 4;
-  for (int i = 0; i < N; i += 4)
-    for (int c = 0; c < 2; ++c) {
-      const int n = 8 * (i / 4) + 2 * t + c;
-      float column[16];
-      for (int k = 0; k < 16; ++k)
-        column[k] = at<T>(RowsAreK ? base + n / 64 * lead + k * 128 + n % 64 * 2 : base + n * 128 + k * 2);
-      for (int r = 0; r < 2; ++r) {
-        float sum = accumulate ? d[i + 2 * r + c] : 0.0f;
-        for (int k = 0; k < 16; ++k) sum += a[r][k] * column[k];
-        d[i + 2 * r + c] = sum;
-      }
-    }
+  for (int i = 0; i < N; ++i) {
+    const float* column = b[8 * (i / 4) + 2 * t + i % 2];
+    float sum = accumulate ? d[i] : 0.0f;
+    for (int k = 0; k < 16; ++k) sum += a[i / 2 % 2][k] * column[k];
+    d[i] = sum;
+  }
 }
 
 // a (64 x 16) from registers.
 template <typename T, bool RowsAreK, int N>
 void from_registers(float (&d)[N], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
-  struct Operand {
-    uint32_t a[4];
-  } own{{a[0], a[1], a[2], a[3]}};
-  by_all_four_warps(b);
-  emulator::together(own, [&](auto of) {
-    float rows[2][16];
-    for (int h = 0; h < 2; ++h)
-      for (int k = 0; k < 16; ++k)
-        rows[h][k] = tensor_core::element<T>(of(emulator::lane() / 4 * 4 + k % 8 / 2).a[h + 2 * (k / 8)], k % 2);
-    multiply<T, RowsAreK>(d, rows, b, accumulate);
-    return 0;
-  });
+  auto& rows = emulator::warp().a;
+  const int g = emulator::lane() / 4, t = emulator::lane() % 4;
+  for (int e = 0; e < 8; ++e)
+    rows[g + 8 * (e / 2 % 2)][2 * t + e % 2 + 8 * (e / 4)] = tensor_core::element<T>(a[e / 2], e % 2);
+  const Columns& columns = arrive<T, RowsAreK>(b, 2 * N);
+  float own[2][16];
+  std::memcpy(own[0], rows[g], sizeof own[0]);
+  std::memcpy(own[1], rows[g + 8], sizeof own[1]);
+  multiply(d, own, columns, accumulate);
+  emulator::warp_barrier();
 }
 
 // a from shared memory, both operands K-major.
 template <typename T, int N> void from_shared(float (&d)[N], uint64_t a, uint64_t b, bool accumulate) {
-  by_all_four_warps(b);
-  emulator::warp_barrier();
+  const Columns& columns = arrive<T, false>(b, 2 * N);
   const uint32_t base = uint32_t(a & 0x3fff) << 4;
   float rows[2][16];
   for (int h = 0; h < 2; ++h)
     for (int k = 0; k < 16; ++k)
       rows[h][k] = at<T>(base + (16 * (emulator::current / 32 % 4) + emulator::lane() / 4 + 8 * h) * 128 + k * 2);
-  multiply<T, false>(d, rows, b, accumulate);
+  multiply(d, rows, columns, accumulate);
   emulator::warp_barrier();
 }
 

@@ -1,0 +1,230 @@
+"""Cases of the three attention operators: lengths, masks, head sizes and work items that no operator's own
+inputs have."""
+
+from __future__ import annotations
+
+import math
+import os
+from unittest import mock
+
+import torch
+
+from fusescope import ops
+from fusescope.measure.checking.check import compare
+from fusescope.ops.attention.plan import buffer, schedule
+from fusescope.ops.attention.work import items, parts
+from tests.attention import attention_tools, varlen_tools
+from tests.emulator.cases import Case, Emulation
+
+MASKED = (
+    {"seq": 1},
+    {"seq": 33, "seq_k": 200, "mask": "causal", "bias": "head", "heads": 2, "kv_heads": 1},
+    {"seq": 130, "seq_k": 65, "mask": "causal"},
+    {"seq": 70, "seq_k": 130, "mask": "random:density=0.03", "head_dim": 40},
+    {"seq": 65, "mask": "sliding_window:left=9,right=3", "head_dim": 96},
+    {"seq": 70, "mask": "document:lengths=20+40", "head_dim": 128},
+    {"seq": 65, "seq_k": 130, "mask": "padding:lengths=66", "head_dim": 136},
+    {"seq": 17, "seq_k": 70, "head_dim": 256},
+)
+HOPPER = (
+    {"seq": 65, "seq_k": 200, "head_dim": 64},
+    {"seq": 190, "mask": "causal", "head_dim": 64, "heads": 2, "kv_heads": 1},
+    {
+        "seq": 150,
+        "seq_k": 390,
+        "mask": "bigbird:window=5,global_tokens=3,block=64,random_blocks=1",
+        "head_dim": 96,
+    },
+    {"seq": 66, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "batch": 2, "head_dim": 128},
+    {"seq": 65, "heads": 133, "mask": "causal"},  # two warpgroups a block: more than 2 x 132 tiles
+)
+"""For kernels on Hopper's tensor cores: several steps of two KV tiles, warpgroups that share a query tile."""
+
+
+def _attention(impl):
+    for values, form, teams in _IN_PARTS if impl == "v5_parts" else ():
+        yield Case({"head_dim": 64} | values | {"form": form, "teams": teams})
+    for values in MASKED + HOPPER:
+        yield Case(values)
+        yield Case(values, copies="early")
+
+
+def _execute_attention(op, impl, values, dtype, contiguous, seed):
+    values, form, teams = dict(values), values.get("form"), values.get("teams")
+    case = attention_tools.case(
+        **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in ("form", "teams")}
+    )
+    inputs = attention_tools.OP.inputs(case, dtype, "cpu", seed, contiguous or form is not None)
+    if form:
+        return _in_parts(case, inputs, dtype, form, teams, seed)
+    plan = inputs["plan"]
+    if impl == "v5_parts":
+        given = parts.work(plan, inputs["q"], inputs["k"])
+        given = given.buffer, given.layout
+    else:
+        given = _scheduled(plan)
+    out_bshd = seed % 4 > 1
+    out = torch.ops.fusescope.attention(
+        inputs["q"], inputs["k"], inputs["v"], impl, *given, None, inputs["bias"], out_bshd
+    )
+    if not (out.transpose(1, 2) if out_bshd else out).is_contiguous():
+        return f"strides {out.stride()}"
+    return attention_tools.wrong(out.contiguous(), inputs, dtype)
+
+
+def _scheduled(plan):
+    """The plan's buffer and layout with the schedule that plans have on Hopper."""
+    if plan.row_ptr is None:
+        return plan.buffer, plan.layout
+    names = ("row_ptr", "tile_index", "tile_code", "bitmaps")
+    arrays = {name: getattr(plan, name) for name in names}
+    masks = plan.batch * plan.heads
+    built = schedule.build(*arrays.values(), masks, plan.seq_q, plan.seq_k)
+    arrays |= dict(zip(("schedule", "fragments"), built))
+    return buffer.join(arrays, (plan.seq_q, plan.seq_k, plan.batch, plan.heads), plan.device)[:2]
+
+
+# --- v5: a mask as one list of work items, or in parts; with lists that are split or not
+
+_BIGBIRD = "bigbird:window=5,global_tokens=3,block=64,random_blocks=3"
+_IN_PARTS = (
+    ({"seq": 256, "mask": "dilated:window=20,dilation=2"}, "one part", 1),
+    ({"seq": 512, "mask": "dilated:window=6,dilation=16", "head_dim": 40}, "one part", 1),
+    ({"seq": 256, "mask": "strided:window=16,stride=8", "heads": 2, "kv_heads": 1}, "parts", 1),
+    ({"seq": 256, "seq_k": 128, "mask": "strided:window=9,stride=4", "head_dim": 128}, "parts", 1),
+    ({"seq": 1024, "mask": "fixed:block=32,summary=10", "head_dim": 96}, "parts and pieces", 64),
+    ({"seq": 200, "mask": "dilated:window=9,dilation=3"}, "whole", 1),
+    ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "batch": 2}, "pieces", 64),
+    ({"seq": 330, "mask": _BIGBIRD.replace("=3", "=1"), "head_dim": 72}, "pieces", 64),
+    ({"seq": 65, "seq_k": 700, "head_dim": 128, "heads": 2, "kv_heads": 1}, "pieces", 64),
+    ({"seq": 390, "mask": "causal"}, "pieces", 64),
+    ({"seq": 150, "seq_k": 33, "mask": "causal"}, "whole", 1),
+    ({"seq": 64, "seq_k": 130, "mask": "padding:lengths=66+3", "batch": 2}, "whole", 1),
+    ({"seq": 600, "mask": _BIGBIRD}, "whole", 1),
+    ({"seq": 1}, "whole", 1),
+    ({"seq": 1300, "mask": _BIGBIRD}, "whole", 1),
+    ({"seq": 70, "seq_k": 2300, "heads": 2}, "whole", 1),
+    ({"seq": 200, "mask": "sliding_window:left=20,right=200", "head_dim": 128}, "whole", 1),
+    ({"seq": 260, "mask": "sliding_window:left=100,right=30"}, "whole", 1),
+    ({"seq": 300, "mask": "document:lengths=90+150+60", "head_dim": 128}, "whole", 1),
+    ({"seq": 900, "mask": "sliding_window:left=128,right=128"}, "whole", 1),
+    ({"seq": 900, "mask": "sliding_window:left=128,right=0", "head_dim": 128}, "whole", 1),
+    ({"seq": 900, "mask": "sliding_window:left=64,right=0"}, "whole", 2),
+    ({"seq": 900, "mask": "sliding_window:left=256,right=256"}, "whole", 1),
+    ({"seq": 700, "mask": "sliding_window:left=20,right=64", "heads": 2}, "whole", 2),
+    ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2}, "parts", 1),
+)
+"""(values, whether the mask is one list or in parts and whether lists are split into pieces, teams)."""
+
+
+def _in_parts(case, inputs, dtype, form, teams, seed):
+    """Neither when TMA delivers nor where results go changes a bit."""
+    if seed % 3 == 0:  # later tiles raise the maximum by more than 2^8, and in some by more than fp32's range
+        inputs["q"] *= (30, 300)[seed % 2]
+    q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
+    work = _work(plan, case, form, teams)
+    if (got := _form(work)) != form:
+        return f"the work is {got!r}, not {form!r}"
+    outs = []
+    for copies, out_bshd in (("late", False), ("early", True)):
+        os.environ["EMULATED_COPIES"] = copies
+        outs.append(
+            torch.ops.fusescope.attention(q, k, v, "v5_parts", work.buffer, work.layout, None, None, out_bshd)
+        )
+    if not torch.equal(*outs):
+        return "results differ with the time of copies"
+    return attention_tools.wrong(outs[0], inputs, dtype)
+
+
+def _work(plan, case, form: str, teams: int):
+    """The work items of a call where whole or parts is not left to the prediction, and pieces, where they are
+    wanted, cost nothing."""
+    made = parts.PlanItems(plan)
+    made.splits = [made.splits["part" in form]]
+    free = {n: 0.0 if "pieces" in form else getattr(items, n) for n in ("_ITEM", "_PIECE", "_JOIN")}
+    copies = case["batch"] * case["heads"] // (plan.batch * plan.heads)
+    with mock.patch.multiple(items, **free):
+        return made.make(copies, teams, parts.resident(1, case["head_dim"]))
+
+
+def _form(work) -> str:
+    rows = work.parts.tolist()
+    way = ["parts"] if len(rows) > 1 else ["one part"] if rows[0][1] > 1 else []
+    return " and ".join(way + ["pieces"] * any(row[6] for row in rows)) or "whole"
+
+
+# --- packed sequences
+
+_PACKED = (
+    {"queries": (1,), "keys": (1,)},
+    {"queries": (65, 0, 3, 130), "keys": (65, 0, 3, 130), "causal": True},
+    {"queries": (5, 70, 1), "keys": (80, 20, 0), "heads": (2, 1), "dim": 40, "causal": True},
+    {"queries": (3, 66), "keys": (100, 7), "heads": (3, 1), "dim": 64, "more": 7},
+    {"queries": (1,) * 45 + (20,), "keys": (2,) * 45 + (70,), "dim": 96, "causal": True},
+    {"queries": (0, 64, 33), "keys": (9, 128, 65), "dim": 128},
+    {"queries": (17,), "keys": (70,), "dim": 136, "causal": True},
+    {"queries": (20, 3), "keys": (5, 66), "dim": 256},
+    {"queries": (200, 90), "keys": (330, 100), "dim": 64, "causal": True, "more": 2},
+    {"queries": (150, 3), "keys": (90, 200), "dim": 128},
+)
+"""The last two: two warpgroups a block that stop at different tiles."""
+
+
+def _varlen(impl):
+    """With one multiprocessor v3 has two warpgroups a block from some 128 rows and heads on."""
+    for number, values in enumerate(_PACKED):
+        yield Case(values, sms=1 if number >= 8 else 132)
+        yield Case(values, copies="early", sms=132 if number >= 8 else 1)
+
+
+def _execute_varlen(op, impl, values, dtype, contiguous, seed):
+    case = varlen_tools.make(**values, dtype=dtype, strided=not contiguous)
+    out = torch.ops.fusescope.attention_varlen(*case.args, case.causal, case.scale, impl)
+    return varlen_tools.wrong(out, case, dtype)
+
+
+# --- decoding
+
+_CACHES = (
+    {"batch": 1, "heads": 1, "seq_max": 1},
+    {"batch": 3, "heads": 4, "kv_heads": 2, "seq_max": 300, "lengths": "300+0+65"},
+    {"batch": 2, "heads": 12, "kv_heads": 1, "seq_max": 130, "head_dim": 40, "lengths": "1+130"},
+    {
+        "batch": 40,
+        "heads": 1,
+        "seq_max": 3,
+        "head_dim": 64,
+        "lengths": "+".join(str(i % 4) for i in range(40)),
+    },
+    {"batch": 1, "heads": 20, "kv_heads": 1, "seq_max": 200, "head_dim": 96},
+    {"batch": 2, "heads": 8, "kv_heads": 4, "seq_max": 400, "head_dim": 128, "lengths": "399+17"},
+    {"batch": 1, "heads": 3, "kv_heads": 3, "seq_max": 100, "head_dim": 136},
+    {"batch": 2, "heads": 2, "kv_heads": 1, "seq_max": 66, "head_dim": 256, "lengths": "0+66"},
+    {"batch": 2, "heads": 1, "seq_max": 9, "lengths": "0+0"},
+)
+
+
+def _decode(impl):
+    """Few multiprocessors give long shares of the keys, many give partial results to merge."""
+    for values in _CACHES:
+        yield Case({"head_dim": 32} | values)
+        yield Case({"head_dim": 32} | values, copies="early", sms=1)
+
+
+def _execute_decode(op, impl, values, dtype, contiguous, seed):
+    module = ops.load(op)
+    case = module.validate(values)
+    inputs = module.inputs(case, dtype, "cpu", seed, contiguous)
+    reference = module.reference(inputs)
+    for i, n in enumerate(inputs["lengths"].tolist()):  # reading beyond a length spoils the result
+        for cache in (inputs["k"], inputs["v"]):
+            cache[i, :, n:] = math.nan
+    out = torch.ops.fusescope.attention_decode(*module.arguments(inputs)[0], case["head_dim"] ** -0.5, impl)
+    return compare(out, reference, module.tolerance(case, dtype)).reason
+
+
+EMULATIONS = {
+    "attention": Emulation(_attention, _execute_attention),
+    "attention_varlen": Emulation(_varlen, _execute_varlen),
+    "attention_decode": Emulation(_decode, _execute_decode),
+}
