@@ -73,7 +73,7 @@ def test_text_is_read_and_what_is_written_is_read_again(parameter, text, expecte
         (Parameter("x", "ints"), [], "x must be a list of one or more integers such as 3+5+9, not []"),
         (Parameter("x", "ints", low=0), [3, -1], "integers of at least 0 such as"),
         (Parameter("x", "ints/"), [[3], []], "or one list per sequence such as 3+5/4+4, not"),
-        (Parameter("x", "names"), "add", "x must be a list of one or more names, not 'add'"),
+        (Parameter("x", "names"), "add", "x must be a list of names, not 'add'"),
         (Parameter("x", "object"), [1], "x must be an object of keys and values, not [1]"),
         (Parameter("x", "objects"), [1], "x must be a list of one or more objects of keys and values, not"),
     ],

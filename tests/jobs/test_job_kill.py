@@ -155,5 +155,5 @@ def test_a_run_begun_elsewhere_is_not_mixed_with_this_machine(home):
     (path / "run.json").write_text(text.replace(f'"device_name": "{here}"', '"device_name": "NVIDIA H200"'))
     submit.resume(run_id)
     run = submit.wait(run_id, 30)
-    assert run.status == "failed" and "begun with device NVIDIA H200, here is" in run.reason
+    assert run.status == "failed" and "started with device NVIDIA H200, here is" in run.reason
     assert run.device_name == "NVIDIA H200" and len(folder.records(path)) == 1

@@ -121,13 +121,13 @@ def test_a_cancelled_run_can_be_resumed_and_a_done_one_cannot(home):
 def test_bad_specs_make_no_run(home):
     for spec, message in (
         ({"speps": []}, "takes no speps"),
-        ({"deadline_s": -1}, "deadline_s is a positive number"),
+        ({"deadline_s": -1}, "deadline_s must be a number above 0"),
     ):
         with pytest.raises(ValueError, match=message):
             submit.submit("steps", spec)
     with pytest.raises(ValueError, match="unknown job kind 'dance'"):
         submit.submit("dance", {})
-    with pytest.raises(TypeError, match="a spec is an object"):
+    with pytest.raises(ValueError, match="a spec must be an object"):
         submit.submit("steps", [])
     assert not home.exists() or list(home.iterdir()) == []
 

@@ -7,7 +7,8 @@ import sys
 
 from jobs_tools import until
 
-from fusescope.core import environment, paths
+from fusescope.core import paths
+from fusescope.core.machine import environment
 from fusescope.core.reporter import Collect
 from fusescope.jobs import submit
 from fusescope.jobs.process import body, gpu_lock

@@ -116,11 +116,11 @@ def test_where_it_cannot_be_used_the_reason_is_said(home, tmp_path, monkeypatch)
     with pytest.raises(Unsupported, match="checks CUDA kernels; the device is cpu"):
         submit.submit("sanitize", SPEC)
     with pytest.raises(
-        ValueError, match="tool is one of memcheck, racecheck, initcheck, synccheck, not 'speedcheck'"
+        ValueError, match="tool must be memcheck, racecheck, initcheck or synccheck, not 'speedcheck'"
     ):
         submit.submit("sanitize", SPEC | {"tool": "speedcheck"})
     monkeypatch.setattr(sanitize, "find_sanitizer", lambda: None)
-    monkeypatch.setattr(one_case, "validate", lambda spec, extra: extra | spec | {"device": "cuda:0"})
+    monkeypatch.setattr(one_case, "validate", lambda spec, extra: spec | {"device": "cuda:0"})
     with pytest.raises(Unsupported, match="compute-sanitizer is neither on PATH nor in the CUDA toolkit"):
         submit.submit("sanitize", SPEC)
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from fusescope.core import toolchain
 from fusescope.core.errors import BuildError, Cancelled
+from fusescope.core.machine import toolchain
 from fusescope.core.reporter import Collect
 from fusescope.jobs.kinds import build as kind
 
@@ -15,11 +15,11 @@ from fusescope.jobs.kinds import build as kind
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        ({"arch": ["sm_80"]}, ValueError, "a build takes archs and clean, not arch"),
-        ({"archs": "sm_80"}, TypeError, "archs is a list of names such as sm_80"),
-        ({"archs": [80]}, TypeError, "archs is a list of names such as sm_80"),
+        ({"arch": ["sm_80"]}, ValueError, "a build takes archs, clean, families, not arch"),
+        ({"archs": "sm_80"}, ValueError, "archs must be a list of names"),
+        ({"archs": [80]}, ValueError, "archs must be a list of names"),
         ({"archs": ["volta"]}, ValueError, "an architecture is written sm_"),
-        ({"clean": "yes"}, TypeError, "clean is true or false, not 'yes'"),
+        ({"clean": "yes"}, ValueError, "clean must be true or false, not 'yes'"),
     ],
 )
 def test_bad_specifications(spec, error, message):
@@ -28,8 +28,10 @@ def test_bad_specifications(spec, error, message):
 
 
 def test_specifications_are_completed():
-    assert kind.validate({}) == {"archs": None, "clean": False}
-    assert kind.validate({"archs": ["sm_90", "sm_80"]}) == {"archs": ["sm_80", "sm_90a"], "clean": False}
+    default = {"archs": None, "clean": False, "families": None}
+    assert kind.validate({}) == default
+    assert kind.validate({"archs": ["sm_90", "sm_80"]}) == default | {"archs": ["sm_80", "sm_90a"]}
+    assert kind.validate({"families": ["gemm", "add"]})["families"] == ["add", "gemm"]
     assert kind.device({}) is None
     if toolchain.detect().nvcc:
         with pytest.raises(ValueError, match="does not know sm_42; it knows sm_75"):

@@ -152,7 +152,7 @@ def test_a_checkpoint_is_measured(measured, tmp_path):
         ({"op": "bert-base"}, "a model's operator is written model:NAME"),
         ({"op": "model:bert-huge"}, "unknown model 'bert-huge'"),
         ({"impls": ["turbo"]}, "has no execution mode 'turbo'"),
-        ({"impls": []}, "impls must be a list of one or more names"),
+        ({"impls": []}, "impls must name one or more implementations"),
         ({"cases": [{"heads": 7}]}, "heads divides the width 768"),
         ({"cases": ["bert"]}, "cases must be a list of one or more objects"),
         ({"cases": [{"batch": 2, "lengths": "3+999"}]}, "a length must be an integer from 1 to 128, not 999"),
@@ -188,7 +188,8 @@ def test_the_verb_end_to_end(profiles, capsys):
     from fusescope.cli import main
     from tests.cli.conftest import SCHEMAS
 
-    words = "model bert-small --layers 1 --heads 2 --head-dim 32 --batch 2 --seq 16 --lengths 9+16 --impl eager,fused --device cpu --budget 0.3"
+    words = "model bert-small --layers 1 --heads 2 --head-dim 32 --batch 2 --seq 16 --lengths 9+16"
+    words += " --impl eager,fused --device cpu --budget 0.3"
     assert main([*words.split(), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     jsonschema = pytest.importorskip("jsonschema")

@@ -154,10 +154,10 @@ def test_a_broken_file_is_a_failed_run_with_its_reason(home, call, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "error", "says"),
     [
-        ({"file": 3}, TypeError, "file is a path"),
-        ({"keep": 1}, TypeError, "keep is true, false or null"),
-        ({"speed": 1}, ValueError, "an import takes file, keep and captured, not speed"),
-        ({"captured": 5}, TypeError, "captured is the id of a run"),
+        ({"file": ["x"]}, ValueError, "file must be a text"),
+        ({"keep": 1}, ValueError, "keep must be true or false"),
+        ({"speed": 1}, ValueError, "an import takes file, keep, captured, discard, form, not speed"),
+        ({"captured": 5}, ValueError, "no run"),
         ({"captured": "20200101-000000"}, ValueError, "20200101-000000"),
     ],
 )
@@ -221,7 +221,7 @@ def test_profile_with_torch_and_memory(home, call):
         (("--tool", "sanitizer"), "compute-sanitizer checks CUDA kernels; the device is cpu"),
         (("--tool", "ncu", "--memory"), "--memory goes with --tool torch"),
         (("--metrics", "full"), "--metrics goes with --tool ncu"),
-        (("--tool", "ncu", "--metrics", "everything"), "metrics is one of light"),
+        (("--tool", "ncu", "--metrics", "everything"), "metrics must be light"),
         (("--tool", "perf"), "invalid choice"),
         (("--impl", "nothing"), "nothing"),
         (("--active", "0"), "active must be an integer"),
@@ -235,7 +235,10 @@ def test_profile_refuses_in_one_sentence(words, says, home, call):
 def test_a_missing_tool_is_named_with_its_package(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(outside_tool, "find", lambda tool: None)
-    monkeypatch.setattr("fusescope.jobs.profiled.one_case.validate", lambda spec, extra: extra | spec)
+    monkeypatch.setattr(
+        "fusescope.jobs.profiled.one_case.validate",
+        lambda spec, extra: {p.name: p.default for p in extra} | spec,
+    )
     with pytest.raises(Unsupported, match="install nsight-compute"):
         ncu.validate({"device": "cuda:0"})
     with pytest.raises(Unsupported, match="install nsight-systems"):

@@ -134,7 +134,7 @@ def test_generate(capsys, tmp_path):
         ),
         (
             ["traverse", "1", "9", "--device", "cpu", "--deadline", "-1"],
-            "deadline_s is a positive number of seconds, not -1.0",
+            "deadline_s must be a number above 0, not -1.0",
         ),
     ],
 )

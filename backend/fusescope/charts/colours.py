@@ -34,7 +34,7 @@ _KNOWN_PEERS = {
     "sdpa-graph-trap": "#8A9199",
 }
 _OTHER_PEERS = ("#4F97C9", "#3F6FA0", "#7A8BA0", "#2F7FB8", "#6C87B8", "#4A86B0")
-_OUR_WAYS = {"fused": "#D55E00", "fusescope": "#E0761A", "fusescope-graph": "#B5651D"}  # to run a model
+_OUR_MODES = {"fused": "#D55E00", "fusescope": "#E0761A", "fusescope-graph": "#B5651D"}
 _LADDER = re.compile(r"^v(\d+)_")
 
 
@@ -43,7 +43,7 @@ def kind(impl: str) -> str:
     our execution modes of a model, file.py:function a user's."""
     if ".py:" in impl:
         return "user"
-    ours = impl == "auto" or impl.startswith("cpu") or impl in _OUR_WAYS or _LADDER.match(impl)
+    ours = impl == "auto" or impl.startswith("cpu") or impl in _OUR_MODES or _LADDER.match(impl)
     return "ours" if ours else "peer"
 
 
@@ -53,8 +53,8 @@ def colour(impl: str) -> str:
         return _USER
     if impl == "auto":
         return _AUTO
-    if impl in _OUR_WAYS:
-        return _OUR_WAYS[impl]
+    if impl in _OUR_MODES:
+        return _OUR_MODES[impl]
     if step := _LADDER.match(impl):
         return _OURS[min(int(step[1]), len(_OURS)) - 1]
     if kind(impl) == "ours":

@@ -67,7 +67,7 @@ def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
 
 
 def readable(records: list[Record], baseline: str) -> pd.DataFrame:
-    """The same for eyes: what matters, one unit a column (in its heading), None where a value does not
+    """The same, readable: the main figures, one unit per column (in its heading), None where a value does not
     apply."""
     unit, factor = numbers.time_unit(r.ms for r in records)
     keys = varying(records)
@@ -91,7 +91,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "GB/s": r.gbps,
                 "first call (ms)": r.time_ms.first if r.time_ms else None,
                 "samples": t.n if t else None,
-                "remark": r.reason or _remark(r, t),
+                "note": r.reason or _note(r, t),
                 "ran as": r.backend,
             }
         )
@@ -104,7 +104,7 @@ def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
     def reason(row: int, column: str) -> str:
         r = records[row]
         if column in r.case or column in varying(records):
-            return "this case does not say it: it follows from the others"
+            return "not given; derived from the other parameters"
         if r.status != "ok":
             return f"{verdict(r, baseline)}: {r.reason}"
         if column in ("low (×)", "high (×)", "speed-up (×)"):
@@ -114,14 +114,14 @@ def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
                 else f"no time of the baseline {short(baseline)} to compare with"
             )
         if column.startswith("warm"):
-            return "no warm time was asked for"
+            return "warm times were not requested"
         if column.startswith("cold"):
-            return "no cold time was asked for"
+            return "cold times were not requested"
         if column == "max abs error":
-            return "the run kept no check of it"
+            return "not recorded"
         if column in ("TFLOP/s effective", "GB/s"):
-            return "the operator's cost has no such figure for this case"
-        return "the run did not say"
+            return "the operator's cost has no such figure"
+        return "not recorded"
 
     return reason
 
@@ -131,7 +131,7 @@ def whole(data: pd.DataFrame, *columns: str) -> pd.DataFrame:
     return data.astype({c: "Int64" for c in columns if c in data.columns})
 
 
-def _remark(record: Record, time) -> str:
+def _note(record: Record, time) -> str:
     notes = ["did not converge"] if time and not time.converged else []
     return ", ".join(notes + ["throttled"] if record.throttled else notes)
 
@@ -152,7 +152,7 @@ def cases(records: list[Record]) -> dict[str, list[Record]]:
 
 
 def answer(records: list[Record], baseline: str) -> str:
-    """What a comparison found, in a few words: "v4_scheduled 4.56× sdpa", of several cases "v4_scheduled
+    """What a comparison found, in a few words: "v4_scheduled 4.56× over sdpa", of several cases "v4_scheduled
     fastest in 24 of 40 cases", and how many were wrong; "" where nothing was timed."""
     groups = cases(records).values()
     timed = [[r for r in rows if r.status == "ok" and r.ms] for rows in groups]
@@ -161,10 +161,10 @@ def answer(records: list[Record], baseline: str) -> str:
         return ""
     if len(best) > 1:
         impl, wins = Counter(r.impl for r in best).most_common(1)[0]
-        words = f"{short(impl)} fastest in {wins} of {len(best)} cases"
+        text = f"{short(impl)} fastest in {wins} of {len(best)} cases"
     elif best[0].impl != baseline and verdict(best[0], baseline) == "faster":
-        words = f"{short(best[0].impl)} {numbers.ratio(best[0].speedup.median)} {short(baseline)}"
+        text = f"{short(best[0].impl)} {numbers.ratio(best[0].speedup.median)} over {short(baseline)}"
     else:
-        words = f"none faster than {short(baseline)}"
+        text = f"none faster than {short(baseline)}"
     wrong = sum(r.status == "wrong" for r in records)
-    return words + (f", {wrong} wrong" if wrong else "")
+    return text + (f", {wrong} wrong" if wrong else "")

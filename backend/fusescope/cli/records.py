@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fusescope.charts.numbers import NA, percent, ratio, three, time_unit
 from fusescope.cli import roof as _roof
 from fusescope.cli.output import table
-from fusescope.core.records import Record
+from fusescope.core.records import Record, short
 
 _WORDS = {"oom": "out of memory", "timeout": "timed out"}
 
@@ -18,7 +17,7 @@ def show(records: Sequence[Record], baseline: str | None, environment: Mapping[s
     """One table a case, with the parameters that all cases share said once above and the device's ceilings
     below.
 
-    environment: that of the run (core.environment.collect, and the ceilings that were measured).
+    environment: that of the run (core.machine.environment.collect, and the ceilings that were measured).
     """
     if not records:
         return "no records"
@@ -38,12 +37,6 @@ def show(records: Sequence[Record], baseline: str | None, environment: Mapping[s
     roof = _roof.words(records, environment)
     lines += ["", roof] if roof else []
     return "\n".join(line for i, line in enumerate(lines) if line or i != 1)
-
-
-def short(impl: str) -> str:
-    """A user's file without its folders."""
-    path, colon, function = impl.rpartition(":")
-    return f"{Path(path).name}:{function}" if colon and path.endswith(".py") else impl
 
 
 def _case(case) -> str:

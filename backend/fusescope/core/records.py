@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 STATUSES = ("ok", "wrong", "unsupported", "oom", "timeout", "crashed", "error")
@@ -25,6 +26,28 @@ SCHEMA_VERSION = 1
 def case_key(op: str, case: Mapping[str, Any], dtype: str, device: str) -> str:
     """One string that names a case; equal for equal cases whatever the order of their keys."""
     return json.dumps([op, dict(sorted(case.items())), dtype, device], separators=(",", ":"))
+
+
+def varying_values(cases: list[dict]) -> dict[str, list]:
+    """{key: its distinct values, in the order met} for the keys that differ among cases; a key that changes
+    with another, as seq_k that follows seq, is left out."""
+    values: dict[str, list] = {}
+    for case in cases:
+        for key, value in case.items():
+            if value not in values.setdefault(key, []):
+                values[key].append(value)
+    changing: dict[str, list] = {}
+    for key, seen in values.items():
+        follows = any(all(case.get(key) == case.get(other) for case in cases) for other in changing)
+        if len(seen) > 1 and not follows:
+            changing[key] = seen
+    return changing
+
+
+def short(impl: str) -> str:
+    """An implementation's name as a label: a user's file without its folders."""
+    path, colon, function = impl.rpartition(":")
+    return f"{PurePath(path).name}:{function}" if colon and path.endswith(".py") else impl
 
 
 @dataclass(frozen=True)

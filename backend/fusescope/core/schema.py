@@ -203,19 +203,20 @@ def _filled(value: Any) -> list:
     return list(value)
 
 
-def _all(kind: type) -> Callable[[Any], list]:
-    def check(value: Any) -> list:
-        if not all(isinstance(one, kind) for one in _filled(value)):
-            raise TypeError
-        return list(value)
-
-    return check
+def _names(value: Any) -> list[str]:
+    if not _is_list(value) or not all(isinstance(one, str) for one in value):
+        raise TypeError
+    return list(value)
 
 
 def _object(value: Any) -> dict:
     if not isinstance(value, Mapping):
         raise TypeError
     return dict(value)
+
+
+def _objects(value: Any) -> list[dict]:
+    return list(map(_object, _filled(value)))
 
 
 def _yes_or_no(text: str) -> bool:
@@ -245,7 +246,7 @@ _RULES = {
     "mask": "a mask such as causal or bigbird:window=64,seed=1",
     "ints": "a list of one or more integers{} such as 3+5+9",
     "ints/": "a list of one or more integers{} such as 3+5+9, or one list per sequence such as 3+5/4+4",
-    "names": "a list of one or more names",
+    "names": "a list of names",
     "object": "an object of keys and values",
     "objects": "a list of one or more objects of keys and values",
     "any": "a value",
@@ -258,9 +259,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "mask": _mask,
     "ints": _integers,
     "ints/": _lists,
-    "names": _all(str),
+    "names": _names,
     "object": _object,
-    "objects": _all(Mapping),
+    "objects": _objects,
     "any": lambda value: value,
 }
 _PARSERS: dict[str, Callable[[str], Any]] = {

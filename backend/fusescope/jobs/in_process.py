@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from fusescope import masks, ops
-from fusescope.core import environment
-from fusescope.core.archs import arch_of
+from fusescope.core.machine import environment
+from fusescope.core.machine.archs import arch_of
 from fusescope.core.records import BenchSpec, Record
 from fusescope.core.reporter import Collect
 from fusescope.jobs.kinds import bench as kind
 from fusescope.jobs.process.gpu_lock import Ticket
+from fusescope.jobs.spec.common import check_device
 from fusescope.ops.base import Implementation
 
 _MASKS = (masks.Mask, masks.DenseMask)
@@ -63,7 +64,7 @@ def bench(
     """
     from fusescope.measure.bench import Bench
 
-    where = kind.check_device(str(device or environment.devices()[0]))
+    where = check_device(str(device or environment.devices()[0]))
     gpu = environment.gpu_of(where)
     arch = arch_of(*map(int, gpu["compute_capability"].split("."))) if gpu else None
     given = [impls] if isinstance(impls, str) or callable(impls) else list(impls)

@@ -8,31 +8,32 @@ import time
 from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
+from fusescope.core.schema import Parameter
 from fusescope.jobs import kinds
 from fusescope.jobs.process.launch import launch, warm_up
 from fusescope.store import files, folder, library
+
+SPEC = Parameter("a spec", "object")
+DEADLINE = Parameter("deadline_s", "float", None, "seconds", above=0)
 
 __all__ = ["cancel", "queue", "resume", "submit", "validate", "wait", "warm_up"]
 
 
 def validate(kind: str, spec: dict) -> dict:
-    """The complete spec; ValueError or TypeError: the rule, the value given, what is supported.
+    """The complete spec; ValueError: the rule, the value given, what is supported.
 
     ``deadline_s`` in any spec limits the whole job (seconds); each kind names its other keys.
     """
-    if not isinstance(spec, dict):
-        raise TypeError(f"a spec is an object of names and values, not {type(spec).__name__}")
-    limit = spec.get("deadline_s")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0):
-        raise ValueError(f"deadline_s is a positive number of seconds, not {limit!r}")
-    whole = kinds.load(kind).validate({k: v for k, v in spec.items() if k != "deadline_s"})
-    return whole if limit is None else whole | {"deadline_s": limit}
+    spec = SPEC.check(spec)
+    limit = spec.pop("deadline_s", None)
+    whole = kinds.load(kind).validate(spec)
+    return whole if limit is None else whole | {"deadline_s": DEADLINE.check(limit)}
 
 
 def submit(kind: str, spec: dict, title: str = "") -> str:
     """Start a job and return its run id at once; the job outlives whoever submitted it.
 
-    ValueError or TypeError for a bad spec, RunError where the run folder cannot be made.
+    ValueError for a bad spec, RunError where the run folder cannot be made.
     """
     path = folder.create(kind, validate(kind, spec), title)
     lock = files.take_lock(path, wait_s=1.0)

@@ -178,7 +178,7 @@ def _inline(writer: folder.Writer) -> int:
         known = dict(worker.run.environment) if worker.begun else {}
         body.perform(worker.run.kind, dict(worker.run.spec), _Inline(worker), True, known)
     except Cancelled:
-        writer.state("cancelled", "stopped on request")
+        writer.state("cancelled", "cancelled by user")
     except Stopped as e:
         writer.state("interrupted", f"the worker was told to stop ({e})")
     except RunError:

@@ -20,6 +20,10 @@ def validate(spec):
     return defaults | spec
 
 
+def name(spec):
+    return "steps"
+
+
 def device(spec):
     return spec["device"]
 

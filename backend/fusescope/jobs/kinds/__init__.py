@@ -3,8 +3,9 @@ with kinds.
 
 A kind defines
     TITLE               for people
-    validate(spec)      -> the complete spec as JSON values, torch-free; ValueError or TypeError: rule, value,
-                        what is supported
+    validate(spec)      -> the complete spec as JSON values, torch-free; ValueError: rule, value, what is
+                        supported
+    name(spec)          -> what the run did in a few words, of any spec of this kind: "trace of add v1"
     device(spec)        -> "cuda:0", "cpu": held alone while the job runs; None: nothing is measured, no
                         device is held
     run(spec, reporter) the work; exceptions become the run's reason, Cancelled is let through
@@ -20,7 +21,7 @@ from types import ModuleType
 
 from fusescope.core.discovery import load_part, module_names
 
-PARTS = ("TITLE", "validate", "device", "run")
+PARTS = ("TITLE", "validate", "name", "device", "run")
 
 
 def names() -> list[str]:

@@ -6,34 +6,45 @@ from __future__ import annotations
 import json
 import time
 
+from fusescope.core import sources
+from fusescope.core.machine import toolchain
+from fusescope.core.machine.archs import normal
+from fusescope.core.schema import Parameter, complete
+
 TITLE = "Build"
 
 
+def _archs(names: list[str]) -> list[str]:
+    archs = sorted(set(map(normal, names)))
+    known = toolchain.known_archs(toolchain.detect())
+    if known and (strange := [a for a in archs if a not in known]):
+        raise ValueError(f"this nvcc does not know {', '.join(strange)}; it knows {', '.join(known)}")
+    return archs
+
+
+def _families(names: list[str]) -> list[str] | None:
+    known = sources.families()
+    if strange := sorted(set(names) - set(known)):
+        raise ValueError(f"there is no kernel family {', '.join(strange)}; known: {', '.join(known)}")
+    return sorted(set(names)) or None
+
+
+PARAMETERS = (
+    Parameter("archs", "names", None, "such as sm_80; null: those of the GPUs present, []: none", further=_archs),
+    Parameter("clean", "bool", False, "forget what was built with this toolchain before"),
+    Parameter("families", "names", None, "folders of cuda/; null: all", further=_families),
+)
+
+
 def validate(spec: dict) -> dict:
-    """{"archs": list of sm_… or null (the GPUs present), "clean": bool}. ValueError or TypeError: rule,
-    value, what is supported.
+    """{"archs", "clean", "families"} as PARAMETERS describes; ValueError: rule, value, what is supported.
+    Architectures must be known to this machine's nvcc."""
+    return complete("a build", PARAMETERS, spec)
 
-    Architectures are checked against what this machine's nvcc knows.
-    """
-    from fusescope.core import toolchain
-    from fusescope.core.archs import normal
 
-    unknown = set(spec) - {"archs", "clean"}
-    if unknown:
-        raise ValueError(f"a build takes archs and clean, not {', '.join(sorted(unknown))}")
-    archs, clean = spec.get("archs"), spec.get("clean", False)
-    if not isinstance(clean, bool):
-        raise TypeError(f"clean is true or false, not {clean!r}")
-    if archs is not None:
-        if isinstance(archs, str) or not all(isinstance(a, str) for a in archs):
-            raise TypeError(
-                f"archs is a list of names such as sm_80, or null for the GPUs present, not {archs!r}"
-            )
-        archs = sorted({normal(a) for a in archs})
-        known = toolchain.known_archs(toolchain.detect())
-        if known and (strange := [a for a in archs if a not in known]):
-            raise ValueError(f"this nvcc does not know {', '.join(strange)}; it knows {', '.join(known)}")
-    return {"archs": archs, "clean": clean}
+def name(spec: dict) -> str:
+    of = f" of {', '.join(spec['families'])}" if spec.get("families") else ""
+    return f"build{of}" + (f" for {', '.join(spec['archs'])}" if spec.get("archs") else "")
 
 
 def device(spec: dict) -> None:
@@ -62,7 +73,14 @@ def run(spec: dict, reporter) -> None:
         return False
 
     reporter.progress(0, 1, "hashing the sources", None)
-    report = build(spec["archs"], spec["clean"], log=reporter.log, cancelled=cancelled, progress=progress)
+    report = build(
+        spec["archs"],
+        spec["clean"],
+        log=reporter.log,
+        cancelled=cancelled,
+        progress=progress,
+        families=tuple(spec["families"]) if spec["families"] else None,
+    )
     reporter.artifact("report.json").write_text(json.dumps(report.to_json(), indent=1))
     for cause in report.causes:
         reporter.log(f"{cause['check']}: {cause['says']}\n  fix: {cause['fix']}")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
+from fusescope.core.schema import Parameter, complete
+from fusescope.jobs.profiled import eager_trace
 
 TITLE = "Import"
 DEADLINE_S = 3600.0
@@ -24,45 +26,33 @@ _NAMES = {
 }
 
 
-def validate(spec: dict) -> dict:
-    """{"file": path, "keep": true, false or null, "captured": run id or null, "discard": true or false}.
+PARAMETERS = (
+    Parameter("file", "text", help="path"),
+    Parameter("keep", "bool", None, "keep the file itself in the run; null: where it is small or packed"),
+    eager_trace.CAPTURED,
+    Parameter("discard", "bool", False, "delete the file, an upload, after the import"),
+    Parameter("form", "any", None, "what the file is; its content decides"),
+)
 
-    keep: the file itself stays in the run; null keeps what is small or packed. captured: a run with the trace
-    of the eager run from which this one's CUDA graphs were captured: replayed kernels get their operators
-    from there, by order. Adds "form", which the content decides, and makes the path absolute. ValueError or
-    TypeError in one sentence.
-    """
-    from fusescope.jobs.profiled import eager_trace
+
+def validate(spec: dict) -> dict:
+    """The spec as PARAMETERS describes it, with the path absolute and "form" from the file's content.
+    ValueError in one sentence; Unsupported without pyarrow."""
     from fusescope.profiling import forms
 
-    unknown = set(spec) - {"file", "keep", "captured", "discard", "form"}
-    if unknown:
-        raise ValueError(f"an import takes file, keep and captured, not {', '.join(sorted(unknown))}")
-    file, keep = spec.get("file"), spec.get("keep")
-    if not isinstance(file, str):
-        raise TypeError(f"file is a path, not {file!r}")
-    if keep is not None and not isinstance(keep, bool):
-        raise TypeError(f"keep is true, false or null, not {keep!r}")
-    path = Path(os.path.abspath(os.path.expanduser(file)))
-    discard = spec.get("discard", False)
-    if not isinstance(discard, bool):
-        raise TypeError(f"discard is true or false, not {discard!r}")
-    if discard and path.parent.parent != Path(os.path.abspath(paths.profiles() / ".uploads")):
+    whole = complete("an import", PARAMETERS, spec)
+    path = Path(os.path.abspath(os.path.expanduser(whole["file"])))
+    if whole["discard"] and path.parent.parent != Path(os.path.abspath(paths.profiles() / ".uploads")):
         raise ValueError(f"only an upload is discarded after its import, and {path} is none")
     if importlib.util.find_spec("pyarrow") is None:
         raise Unsupported(
-            "an import writes Parquet tables, and pyarrow is not installed here: python -m pip install pyarrow"
+            "an import writes Parquet tables, but pyarrow is not installed: python -m pip install pyarrow"
         )
-    captured = spec.get("captured")
-    if captured is not None:
-        captured = eager_trace.find(captured).name
-    return {
-        "file": str(path),
-        "keep": keep,
-        "captured": captured,
-        "discard": discard,
-        "form": forms.detect(path),
-    }
+    return whole | {"file": str(path), "form": forms.detect(path)}
+
+
+def name(spec: dict) -> str:
+    return f"import of {str(spec.get('file', '')).rpartition('/')[2]}"
 
 
 def device(spec: dict) -> None:
@@ -73,7 +63,6 @@ def device(spec: dict) -> None:
 def run(spec: dict, reporter) -> None:
     """Write the tables of ``profiling.profile`` (ncu and snapshot: their own) and summary.json as
     artifacts."""
-    from fusescope.jobs.profiled import eager_trace
     from fusescope.profiling import importing
 
     path = Path(spec["file"])
@@ -84,7 +73,8 @@ def run(spec: dict, reporter) -> None:
 
     if spec["form"] == "chrome" and importlib.util.find_spec("msgspec") is None:
         reporter.log(
-            "msgspec is not installed, so reading takes several times as long: python -m pip install msgspec==0.22.0"
+            "msgspec is not installed, so reading takes several times as long: "
+            "python -m pip install msgspec==0.22.0"
         )
     progress(0.0, f"reading {path.name}")
     captured = eager_trace.kernels(spec["captured"])

@@ -6,6 +6,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from fusescope.core.schema import Parameter
+from fusescope.jobs.profiled import one_case, outside_tool
+
 TITLE = "Nsight Compute"
 DEADLINE_S = 3600.0
 METRICS = (
@@ -35,21 +38,23 @@ SETS = {
 """Chosen by name in ``metrics``; a list of metric names separated by commas is taken as it stands."""
 
 
-def validate(spec: dict) -> dict:
-    """{op, impl, case, dtype, device, calls, warmup, metrics}. Unsupported without a GPU or ncu; ValueError,
-    TypeError."""
-    from fusescope.jobs.profiled import outside_tool
-
-    metrics = spec.get("metrics") or "standard"
-    if not isinstance(metrics, str):
-        raise TypeError(
-            f"metrics is the name of a set or a list of metrics separated by commas, not {metrics!r}"
-        )
-    if metrics not in SETS and not re.fullmatch(r"\w+__[\w.]+(,\w+__[\w.]+)*", metrics):
+def _metrics(text: str) -> str:
+    if text not in SETS and not re.fullmatch(r"\w+__[\w.]+(,\w+__[\w.]+)*", text):
         raise ValueError(
-            f"metrics is one of {', '.join(SETS)}, or names such as gpu__time_duration.sum, not {metrics!r}"
+            f"metrics must be {', '.join(SETS)} or names such as gpu__time_duration.sum, not {text!r}"
         )
-    return outside_tool.validate(spec, "ncu", "Nsight Compute", {"metrics": "standard"})
+    return text
+
+
+def validate(spec: dict) -> dict:
+    """{op, impl, case, dtype, device, calls, warmup, metrics}. Unsupported without a GPU or ncu;
+    ValueError."""
+    metrics = Parameter("metrics", "text", "standard", further=_metrics)
+    return outside_tool.validate(spec, "ncu", "Nsight Compute", (metrics,))
+
+
+def name(spec: dict) -> str:
+    return one_case.name(spec, "ncu")
 
 
 def device(spec: dict) -> str | None:
@@ -59,7 +64,6 @@ def device(spec: dict) -> str | None:
 def run(spec: dict, reporter) -> None:
     """The report (.ncu-rep), its raw and details pages as CSV and their tables. RuntimeError: counters
     forbidden, tool failed."""
-    from fusescope.jobs.profiled import outside_tool
     from fusescope.profiling.nsight import ncu
 
     tool, report = outside_tool.find("ncu"), reporter.artifact("report.ncu-rep")
@@ -101,8 +105,6 @@ def run(spec: dict, reporter) -> None:
 
 def _page(tool: str, report: Path, page: str, reporter) -> Path:
     """One page of the report as CSV."""
-    from fusescope.jobs.profiled import outside_tool
-
     command = [tool, "--import", str(report), "--page", page, "--csv", "--print-units", "base"]
     text, code = outside_tool.run(command, reporter, f"writing the {page} page")
     if code:

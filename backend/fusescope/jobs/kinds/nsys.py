@@ -3,16 +3,19 @@ cost."""
 
 from __future__ import annotations
 
+from fusescope.jobs.profiled import one_case, outside_tool
+
 TITLE = "Nsight Systems"
 DEADLINE_S = 3600.0
 
 
 def validate(spec: dict) -> dict:
-    """{op, impl, case, dtype, device, calls, warmup}. Unsupported without a GPU or nsys; ValueError,
-    TypeError."""
-    from fusescope.jobs.profiled import outside_tool
+    """{op, impl, case, dtype, device, calls, warmup}. Unsupported without a GPU or nsys; ValueError."""
+    return outside_tool.validate(spec, "nsys", "Nsight Systems")
 
-    return outside_tool.validate(spec, "nsys", "Nsight Systems", {})
+
+def name(spec: dict) -> str:
+    return one_case.name(spec, "nsys")
 
 
 def device(spec: dict) -> str | None:
@@ -22,7 +25,6 @@ def device(spec: dict) -> str | None:
 def run(spec: dict, reporter) -> None:
     """The report (.nsys-rep), its SQLite export and the tables of an import. RuntimeError where the tool
     failed."""
-    from fusescope.jobs.profiled import outside_tool
     from fusescope.profiling.nsight import nsys
 
     tool, report = outside_tool.find("nsys"), reporter.artifact("report.nsys-rep")

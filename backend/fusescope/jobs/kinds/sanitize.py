@@ -15,6 +15,8 @@ from pathlib import Path
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
 from fusescope.core.records import Record
+from fusescope.core.schema import Parameter
+from fusescope.jobs.profiled import one_case
 
 TITLE = "Sanitizer"
 DEADLINE_S = 3600.0
@@ -33,19 +35,20 @@ def find_sanitizer() -> str | None:
 
 def validate(spec: dict) -> dict:
     """{op, impl, case, dtype, device, tool}. Unsupported without a GPU or without compute-sanitizer;
-    ValueError, TypeError."""
-    from fusescope.jobs.profiled import one_case
-
-    whole = one_case.validate(spec, {"tool": "memcheck"})
-    if whole["tool"] not in TOOLS:
-        raise ValueError(f"the sanitizer's tool is one of {', '.join(TOOLS)}, not {whole['tool']!r}")
+    ValueError."""
+    whole = one_case.validate(spec, (Parameter("tool", "choice", "memcheck", choices=TOOLS),))
     if whole["device"] == "cpu":
         raise Unsupported("compute-sanitizer checks CUDA kernels; the device is cpu: choose a cuda device")
     if find_sanitizer() is None:
         raise Unsupported(
-            "compute-sanitizer is neither on PATH nor in the CUDA toolkit: install the toolkit's cuda-sanitizer package"
+            "compute-sanitizer is neither on PATH nor in the CUDA toolkit: install the toolkit's "
+            "cuda-sanitizer package"
         )
     return whole
+
+
+def name(spec: dict) -> str:
+    return one_case.name(spec, "sanitize")
 
 
 def device(spec: dict) -> str | None:
@@ -85,7 +88,8 @@ def run(spec: dict, reporter) -> None:
     )
     if found["errors"] is None or (call.returncode and not found["errors"]):
         raise RuntimeError(
-            f"{spec['tool']} did not finish (exit code {call.returncode}): {found['message'] or 'see the log'}"
+            f"{spec['tool']} did not finish (exit code {call.returncode}): "
+            f"{found['message'] or 'see the log'}"
         )
     if not found["errors"]:
         reporter.progress(1, 1, f"{spec['tool']}: no error")

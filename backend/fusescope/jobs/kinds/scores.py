@@ -3,31 +3,32 @@ page."""
 
 from __future__ import annotations
 
+from fusescope.analysis.scores import TILES
+from fusescope.core.schema import Parameter
+from fusescope.jobs.spec import model
+from fusescope.jobs.spec.common import DTYPE
+from fusescope.models.scores import input
+
 TITLE = "Score sparsity"
-KEYS = ("model", "case", "dtype", "device", "checkpoint", "input", "tile", "seed")
+PARAMETERS = (
+    DTYPE,
+    Parameter("input", "any", "random", further=input.check),
+    Parameter("tile", "choice", 64, "side of a tile", choices=TILES),
+)
 
 
 def validate(spec: dict) -> dict:
-    """{model, case, dtype, device, checkpoint, input, tile, seed}, complete. ValueError or TypeError.
+    """{model, case, dtype, device, checkpoint, input, tile, seed}, complete. ValueError in one sentence.
 
     input: "random", {"text": …, "tokenizer": folder} (one sequence) or {"tokens": file} (.npy, or one
     sequence a line); its length, cut at the case's seq, takes the place of batch, seq and lengths.
     """
     from fusescope import models
-    from fusescope.analysis.scores import TILES
-    from fusescope.core.records import DTYPES
-    from fusescope.jobs.kinds import accuracy
-    from fusescope.models.scores import input
 
-    whole = accuracy.complete(spec, KEYS, {"dtype": "float32", "input": "random", "tile": 64})
-    if whole["dtype"] not in DTYPES:
-        raise ValueError(f"dtype is {', '.join(DTYPES)}, not {whole['dtype']!r}")
-    if isinstance(whole["tile"], bool) or whole["tile"] not in TILES:
-        raise ValueError(f"the side of a tile is {', '.join(map(str, TILES))}, not {whole['tile']!r}")
+    whole = model.complete(spec, PARAMETERS)
     if whole["case"].get("phase") == "decode":
-        raise ValueError("scores are looked at for a whole prompt: phase is prefill, not decode")
-    accuracy.check_size(whole["case"])
-    given = input.check(whole["input"])
+        raise ValueError("scores are those of a whole prompt: phase must be prefill, not decode")
+    given = whole["input"]
     if given != "random":
         config = models.config(whole["model"], whole["case"], whole["checkpoint"])
         if config.patch:
@@ -36,8 +37,12 @@ def validate(spec: dict) -> dict:
             fitted, _ = input.fitted(
                 whole["model"], whole["case"], input.tokens(given["tokens"]), config.vocab
             )
-            accuracy.check_size(models.validate(whole["model"], fitted, whole["checkpoint"]))
-    return whole | {"input": given}
+            model.check_size(models.validate(whole["model"], fitted, whole["checkpoint"]))
+    return whole
+
+
+def name(spec: dict) -> str:
+    return f"attention scores of {spec.get('model', '')}"
 
 
 def device(spec: dict) -> str | None:

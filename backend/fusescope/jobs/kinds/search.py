@@ -3,38 +3,40 @@ and ``search``."""
 
 from __future__ import annotations
 
-from fusescope.jobs.kinds import traverse
+from fusescope.core.schema import Parameter
+from fusescope.jobs.spec import layer
+from fusescope.search import sessions
 from fusescope.search.learning import boosted, explore
+from fusescope.search.scheme.setting import Setting
 
 TITLE = "Fusion search"
-DEFAULTS = {
-    "strategy": "guided",
-    "evaluations": None,
-    "seconds": None,
-    "ranges": None,
-    "seed": 0,
-    "budget_s": 0.02,
-    "replay": None,
-}
+
+
+REPLAY = Parameter("replay", "text", None, "id of a traverse, or several with commas, to play the search on")
+PARAMETERS = (
+    Parameter("strategy", "choice", "guided", choices=tuple(explore.STRATEGIES)),
+    Parameter("evaluations", "int", None, "how many schemes at most", low=1),
+    Parameter("seconds", "float", None, "of measuring at most", above=0),
+    REPLAY,
+)
 
 
 def validate(spec: dict) -> dict:
-    """A Setting as JSON and {strategy, evaluations: how many schemes at most, seconds: of measuring at most
-    (both may be None: a twentieth of the candidates), ranges: of candidates, as of a traverse, seed, budget_s
-    of sampling a scheme, replay: id of a traverse on which the search is played offline (its setting holds
-    then; ids of several sittings with commas), or None}. ValueError or TypeError: the rule, the value;
-    ModuleNotFoundError where the strategy needs a package that is not here."""
-    strategy, replay = spec.get("strategy", "guided"), spec.get("replay")
-    if not isinstance(strategy, str):
-        raise TypeError(f"strategy is a name, not {strategy!r}")
-    explore.check(strategy)
-    if strategy == "guided":
+    """A Setting as JSON, {ranges: as of a traverse; seed; budget_s of sampling per scheme} and PARAMETERS.
+
+    Without evaluations and seconds it measures a twentieth of the candidates. With ``replay`` nothing is
+    measured: the setting is that of the traverse. ValueError: the rule, the value; ModuleNotFoundError where
+    the strategy needs a package that is not here.
+    """
+    replay = spec.get("replay")
+    whole = layer.complete(spec, PARAMETERS) if replay is None else _replayed(spec, REPLAY.check(replay))
+    if whole["strategy"] == "guided":
         boosted.require()
-    if replay is not None:
-        if not isinstance(replay, str):
-            raise TypeError(f"replay is a run's id, not {replay!r}")
-        return _replayed(spec, replay)
-    return traverse.check(spec, DEFAULTS) | {"ranges": traverse.check_ranges(spec.get("ranges"))}
+    return whole
+
+
+def name(spec: dict) -> str:
+    return layer.name(spec, "search")
 
 
 def device(spec: dict) -> str | None:
@@ -49,9 +51,7 @@ def run(spec: dict, reporter) -> None:
 
 def _replayed(spec: dict, replay: str) -> dict:
     """The spec with the setting of the run that is replayed, whatever devices are here."""
-    from fusescope.search.sweeps.search_job import truth_of
-
-    _, setting = truth_of(replay)
-    own = {k: v for k, v in spec.items() if k in DEFAULTS}
-    checked = traverse.check(setting.spec() | {"device": "cpu"} | own, DEFAULTS)
-    return checked | setting.spec() | {"ranges": None}
+    _, setting = sessions.times(replay)
+    own = {k: v for k, v in spec.items() if k not in Setting.__dataclass_fields__}
+    whole = layer.complete(setting.spec() | {"device": "cpu"} | own, PARAMETERS)
+    return whole | setting.spec() | {"ranges": None}

@@ -6,33 +6,26 @@ import contextlib
 import json
 from pathlib import Path
 
+from fusescope.core.schema import Parameter
+from fusescope.jobs.profiled import eager_trace, one_case
+
 TITLE = "Trace"
 DEADLINE_S = 1800.0
-_STEPS = {"wait": 1, "warmup": 2, "active": 5}
+STEPS = (
+    Parameter("wait", "int", 1, "steps before", 0, 1000),
+    Parameter("warmup", "int", 2, "steps discarded", 1, 1000),
+    Parameter("active", "int", 5, "steps profiled", 1, 1000),
+)
+MEMORY = Parameter("memory", "bool", False, "allocations in the trace, allocator peak and snapshot")
 
 
 def validate(spec: dict) -> dict:
-    """{op, impl, case, dtype, device, wait, warmup, active, memory, captured}. ValueError or TypeError.
+    """{op, impl, case, dtype, device}, STEPS, memory and captured, complete. ValueError in one sentence."""
+    return one_case.validate(spec, (*STEPS, MEMORY, eager_trace.CAPTURED))
 
-    wait, warmup, active: steps before, discarded, profiled. memory: allocations in the trace, allocator peak
-    and snapshot. captured: a run with the trace of the eager form of what replays a CUDA graph here, from
-    which its kernels get their operators.
-    """
-    from fusescope.jobs.profiled import eager_trace, one_case
 
-    whole = one_case.validate(spec, _STEPS | {"memory": False, "captured": None})
-    if whole["captured"] is not None:
-        whole["captured"] = eager_trace.find(whole["captured"]).name
-    if not isinstance(whole["memory"], bool):
-        raise TypeError(f"memory is true or false, not {whole['memory']!r}")
-    for name, low in (("wait", 0), ("warmup", 1), ("active", 1)):
-        if (
-            isinstance(whole[name], bool)
-            or not isinstance(whole[name], int)
-            or not low <= whole[name] <= 1000
-        ):
-            raise ValueError(f"{name} is a whole number of steps between {low} and 1000, not {whole[name]!r}")
-    return whole
+def name(spec: dict) -> str:
+    return one_case.name(spec, "trace")
 
 
 def device(spec: dict) -> str | None:
@@ -40,12 +33,11 @@ def device(spec: dict) -> str | None:
 
 
 def run(spec: dict, reporter) -> None:
-    from fusescope.core import environment
-    from fusescope.jobs.profiled import eager_trace, one_case
+    from fusescope.core.machine import environment
     from fusescope.profiling.collect import memory, telemetry, torch_trace
     from fusescope.profiling.derive import kernel_table
 
-    steps = {name: spec[name] for name in _STEPS}
+    steps = {p.name: spec[p.name] for p in STEPS}
     total = sum(steps.values()) + 2
     reporter.progress(
         0, total, f"preparing {spec['op']} {spec['impl']}; kernels whose source changed are built first"
@@ -96,7 +88,6 @@ def _eager(call, device: str, reporter) -> list[dict] | None:
     makes the tables where pyarrow is); None, and a line in the log, where that cannot be had."""
     if call is None:
         return None
-    from fusescope.jobs.profiled import eager_trace
     from fusescope.profiling.collect import torch_trace
 
     reporter.progress(0, 0, "tracing what the CUDA graph was captured from")
@@ -124,5 +115,5 @@ def _tables(trace: Path, reporter, eager: list[dict] | None) -> None:
         importer.load(trace, reporter.artifact, lambda share, text: reporter.check(), captured=eager)
     except ModuleNotFoundError as error:
         reporter.log(
-            f"{error.name} is not installed, so the trace's tables are not made: python -m pip install {error.name}"
+            f"{error.name} is not installed, so the trace has no tables: python -m pip install {error.name}"
         )

@@ -3,39 +3,46 @@
 
 from __future__ import annotations
 
-from fusescope.search import encoding, sessions
-from fusescope.search.scheme.setting import Setting, of_spec
+from typing import Any
+
+from fusescope.core.schema import Parameter
+from fusescope.jobs.spec import layer
+from fusescope.search import sessions
+from fusescope.search.scheme.setting import of_spec
 
 TITLE = "Fusion traverse"
-DEFAULTS = {
-    "ranges": None,
-    "limit": None,
-    "seed": 0,
-    "budget_s": 0.02,
-    "segments": True,
-    "after": None,
-    "part": None,
-}
+
+
+def _part(ends: Any) -> list[int]:
+    good = isinstance(ends, list | tuple) and len(ends) == 2 and all(type(end) is int for end in ends)
+    if not good or not 0 <= ends[0] < ends[1]:
+        raise ValueError(f"part must be two positions, 0 ≤ start < stop, not {ends!r}")
+    return list(ends)
+
+
+PARAMETERS = (
+    Parameter("limit", "int", None, "how many schemes at most, drawn by the seed", low=1),
+    Parameter("segments", "bool", True, "time each segment on its own, too"),
+    Parameter("after", "text", None, "ids of earlier traverses of this setting, separated by commas"),
+    Parameter("part", "any", None, "[start, stop): positions in the order of measuring", further=_part),
+)
 
 
 def validate(spec: dict) -> dict:
-    """A Setting as JSON and {ranges: [[first, last], …] of values, both counted in, or None (the default
-    ranges); limit: how many schemes at most, drawn by the seed, or None; seed; budget_s of sampling a scheme;
-    segments: time each on its own, too; after: ids of earlier traverses of this setting with commas between,
-    whose codes are not measured again (unless they found no memory), or None; part: [start, stop], the share
-    of several that measure one traverse at a time, as positions in its order of measuring, stop not counted,
-    or None}. ValueError or TypeError: the rule, the value given."""
-    whole = check(spec, DEFAULTS) | {"ranges": check_ranges(spec.get("ranges"))}
+    """A Setting as JSON, {ranges: [[first, last], …] of values, both included, or None (the default ranges);
+    seed; budget_s of sampling per scheme} and PARAMETERS. ValueError: the rule, the value given.
+
+    Codes of the runs in ``after`` are not measured again, unless they found no memory. ``part`` is the share
+    of one of several runs that measure one traverse at a time.
+    """
+    whole = layer.complete(spec, PARAMETERS)
     if whole["after"] is not None:
-        if not isinstance(whole["after"], str):
-            raise TypeError(f"after is ids of runs with commas between, not {whole['after']!r}")
         whole["after"] = sessions.check(whole["after"], of_spec(whole)) or None
-    if (part := whole["part"]) is not None:
-        good = isinstance(part, list | tuple) and len(part) == 2 and all(type(end) is int for end in part)
-        if not good or not 0 <= part[0] < part[1]:
-            raise ValueError(f"part is two positions, 0 ≤ start < stop, not {part!r}")
-        whole["part"] = list(part)
     return whole
+
+
+def name(spec: dict) -> str:
+    return layer.name(spec, "traverse")
 
 
 def device(spec: dict) -> str | None:
@@ -46,50 +53,3 @@ def run(spec: dict, reporter) -> None:
     from fusescope.search.sweeps import exhaustive
 
     exhaustive.run(spec, reporter)
-
-
-def check(spec: dict, defaults: dict) -> dict:
-    """The complete spec of a job over one layer: its setting on a device that is here, and the other keys
-    within their bounds."""
-    from fusescope.jobs.kinds.bench import check_device
-
-    unknown = set(spec) - set(Setting.__dataclass_fields__) - set(defaults)
-    if unknown:
-        takes = ", ".join([*Setting.__dataclass_fields__, *defaults])
-        raise ValueError(f"this job takes {takes}, not {', '.join(sorted(unknown))}")
-    setting = of_spec(spec | {"device": check_device(spec.get("device", "cpu"))})
-    whole = defaults | {k: v for k, v in spec.items() if k in defaults} | setting.spec()
-    for name, low in (("limit", 1), ("evaluations", 1), ("seed", 0)):
-        value = whole.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
-            raise ValueError(f"{name} is a whole number from {low}, not {value!r}")
-    for name in ("budget_s", "seconds"):
-        value = whole.get(name)
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not value > 0
-        ):
-            raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")
-    if not isinstance(whole.get("segments", True), bool):
-        raise TypeError(f"segments is true or false, not {whole['segments']!r}")
-    return whole
-
-
-def check_ranges(ranges) -> list[list[int]] | None:
-    """[[first, last], …] as values; each end may be given as a code."""
-    if ranges is None:
-        return None
-    if not isinstance(ranges, list | tuple) or not ranges:
-        raise TypeError(
-            f"ranges is a list of [first, last] values, or null for the default ranges; not {ranges!r}"
-        )
-    found = []
-    for pair in ranges:
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise TypeError(f"a range is [first, last], not {pair!r}")
-        first, last = (encoding.value(end) for end in pair)
-        if last < first:
-            raise ValueError(
-                f"a range goes from the smaller value to the larger one, not from {first} to {last}"
-            )
-        found.append([first, last])
-    return found

@@ -109,7 +109,7 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
     ValueError where a run is resumed on something else than it was begun on: one run is measured in one
     place.
     """
-    from fusescope.core import environment
+    from fusescope.core.machine import environment
     from fusescope.jobs import kinds
 
     module = kinds.load(kind)
@@ -120,7 +120,7 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
     for key, name in _SAME.items():
         if known.get(key) and known[key] != facts.get(key):
             raise ValueError(
-                f"this run was begun with {name} {known[key]}, here is {facts.get(key)}; submit a new run instead"
+                f"this run was started with {name} {known[key]}, here is {facts.get(key)}; submit a new run"
             )
     if first:
         reporter.environment(**facts)
@@ -133,7 +133,7 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
 
 def _say_others(reporter, uuid: str | None) -> None:
     """Mark the run where somebody else's process is on the GPU: its times may be disturbed."""
-    from fusescope.core import environment
+    from fusescope.core.machine import environment
 
     gpu = next((g for g in environment.gpus() if g.get("uuid") == uuid), None)
     others = [p for p in (gpu or {}).get("processes") or [] if p.get("pid") != os.getpid()]

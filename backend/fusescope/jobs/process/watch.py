@@ -148,14 +148,14 @@ class Watch:
     def _judge(self) -> tuple[str, str | None] | None:
         ended, new_pairs = self.ended, len(self.writer.skip()) - self.pairs_before
         if self.kill_at is not None and (self.killed_for == "cancel" or ended is None or ended["cancelled"]):
-            return "cancelled", "stopped on request"
+            return "cancelled", "cancelled by user"
         if self.killed_for == "job":
             return (
                 "failed",
-                f"the job took longer than its limit of {self.deadline_s:g} s; resume it to go on where it was",
+                f"the job took longer than its limit of {self.deadline_s:g} s; resume it to continue",
             )
         if ended and ended["cancelled"]:
-            return "cancelled", "stopped by itself"
+            return "cancelled", "cancelled by the job itself"
         if ended and ended["error"] is None:
             return "done", None
         if ended and not ended["poisoned"]:

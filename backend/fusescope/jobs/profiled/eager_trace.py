@@ -6,21 +6,31 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from fusescope.core.schema import Parameter
 
-def find(run_id) -> Path:
+
+def find(run_id: str) -> Path:
     """The folder of a run whose kernels are known; ValueError where there is none."""
     from fusescope.core.errors import RunError
     from fusescope.store import library, profile
 
-    if not isinstance(run_id, str):
-        raise TypeError(f"captured is the id of a run, not {run_id!r}")
     try:
         path = library.find(run_id)
     except RunError as error:
         raise ValueError(str(error)) from None
     if "kernels" not in profile.names(path):
-        raise ValueError(f"captured is a run with a trace, and {path.name} holds no kernels")
+        raise ValueError(f"captured must be a run with a trace, and {path.name} holds no kernels")
     return path
+
+
+CAPTURED = Parameter(
+    "captured",
+    "text",
+    None,
+    "id of a run with the trace of the eager form of what replays a CUDA graph: replayed kernels get their "
+    "operators from there, by order",
+    further=lambda run_id: find(run_id).name,
+)
 
 
 def kernels(run_id: str | None) -> list[dict] | None:

@@ -7,40 +7,43 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fusescope.jobs.kinds import bench
+from fusescope.core.records import short
+from fusescope.core.schema import Parameter, complete
 from fusescope.jobs.profiled import one_model
+from fusescope.jobs.spec.common import DEVICE, check_dtype
 
-KEYS = ("op", "impl", "case", "dtype", "device")
+PARAMETERS = (
+    Parameter("op", "text"),
+    Parameter("impl", "text"),
+    Parameter("case", "object"),
+    Parameter("dtype", "text", "float32"),
+    DEVICE,
+)
 
 
-def validate(spec: dict, extra: dict) -> dict:
-    """The complete spec {op, impl, case, dtype, device} and ``extra`` keys (name: default). ValueError or
-    TypeError.
+def validate(spec: dict, extra: tuple[Parameter, ...] = ()) -> dict:
+    """The complete spec {op, impl, case, dtype, device} and ``extra`` parameters. ValueError in one sentence,
+    Unsupported for an implementation that does not run on the device.
 
     op "model:<name>" with an execution mode as impl is a whole model.
     """
     from fusescope import ops
     from fusescope.core.errors import Unsupported
 
-    unknown = set(spec) - {*KEYS, *extra}
-    if unknown:
-        raise ValueError(f"this job takes {', '.join((*KEYS, *extra))}, not {', '.join(sorted(unknown))}")
-    missing = [k for k in ("op", "impl", "case") if spec.get(k) is None]
-    if missing:
-        raise ValueError(f"this job needs {', '.join(missing)}")
-    whole = {"dtype": "float32", "device": "cpu"} | extra | {k: v for k, v in spec.items() if v is not None}
-    for name in ("op", "impl", "dtype", "device"):
-        if not isinstance(whole[name], str):
-            raise TypeError(f"{name} is a name, not {whole[name]!r}")
-    whole["device"] = bench.check_device(whole["device"])
+    whole = complete("this job", (*PARAMETERS, *extra), spec)
     if one_model.is_model(whole["op"]):
         return one_model.validate(whole)
     op = ops.load(whole["op"])
-    bench.check_dtype(op, whole["dtype"])
+    check_dtype(op, whole["dtype"])
     found = ops.describe(whole["op"], whole["impl"], whole["device"])
     if found.reason:
         raise Unsupported(found.reason)
-    return whole | {"case": bench.check_case(op, whole["case"])}
+    return whole | {"case": op.validate(whole["case"])}
+
+
+def name(spec: dict, kind: str) -> str:
+    """ "trace of attention v3_hopper"."""
+    return f"{kind} of {spec.get('op', '')} {short(str(spec.get('impl', '')))}"
 
 
 def prepare(spec: dict) -> Callable[[], object]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-DTYPES = ("float32", "float16", "bfloat16")
+from fusescope.jobs.spec.common import DTYPE
+
 _HOOKED = ("eager", "sdpa", "fusescope")
 """Modes that call Hugging Face's modules one by one: their kernels can be named by module. Compiled and
 captured ones cannot."""
@@ -18,16 +19,13 @@ def is_model(op: object) -> bool:
 
 
 def validate(whole: dict) -> dict:
-    """The case completed; ValueError or TypeError for what the model does not take, Unsupported for a mode
+    """The case completed; ValueError for what the model does not take, Unsupported for a mode
     that it does not have here."""
     from fusescope import models
     from fusescope.core.errors import Unsupported
 
     name, case = models.named(whole["op"]), whole["case"]
-    if whole["dtype"] not in DTYPES:
-        raise ValueError(f"models take {', '.join(DTYPES)}, not {whole['dtype']!r}")
-    if not isinstance(case, dict):
-        raise TypeError(f"a case of {name} is an object of parameter and value, not {case!r}")
+    DTYPE.check(whole["dtype"])
     case = models.validate(name, case)
     found = models.mode(name, whole["impl"], whole["device"])
     if found.reason:

@@ -13,10 +13,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fusescope.core import environment, paths
+from fusescope.core import paths
 from fusescope.core.errors import Unsupported
+from fusescope.core.machine import environment
+from fusescope.core.schema import Parameter
+from fusescope.jobs.profiled import one_case
 
-COUNTS = {"calls": 1, "warmup": 2}
+COUNTS = (
+    Parameter("calls", "int", 1, "profiled", 1, 1000),
+    Parameter("warmup", "int", 2, "calls before", 0, 1000),
+)
 
 
 def find(tool: str) -> str | None:
@@ -28,15 +34,10 @@ def find(tool: str) -> str | None:
     return shutil.which(tool) or shutil.which(tool, path=os.pathsep.join(places))
 
 
-def validate(spec: dict, tool: str, name: str, extra: dict) -> dict:
-    """A case with ``calls`` and ``warmup`` for a tool; Unsupported on the CPU and where the tool is not
-    installed."""
-    from fusescope.jobs.profiled import one_case
-
-    whole = one_case.validate(spec, COUNTS | extra)
-    for key, low in (("calls", 1), ("warmup", 0)):
-        if isinstance(whole[key], bool) or not isinstance(whole[key], int) or not low <= whole[key] <= 1000:
-            raise ValueError(f"{key} is a whole number between {low} and 1000, not {whole[key]!r}")
+def validate(spec: dict, tool: str, name: str, extra: tuple[Parameter, ...] = ()) -> dict:
+    """A case with COUNTS and ``extra`` parameters for a tool; Unsupported on the CPU and where the tool is
+    not installed."""
+    whole = one_case.validate(spec, (*COUNTS, *extra))
     if whole["device"] == "cpu":
         raise Unsupported(
             f"{name} profiles CUDA kernels; the device is cpu: choose a cuda device, or the tool torch"
@@ -44,7 +45,7 @@ def validate(spec: dict, tool: str, name: str, extra: dict) -> dict:
     if find(tool) is None:
         package = "nsight-compute" if tool == "ncu" else "nsight-systems"
         raise Unsupported(
-            f"{tool} ({name}) is neither on PATH nor in the CUDA toolkit nor in /opt/nvidia: install {package}"
+            f"{tool} ({name}) is not on PATH, in the CUDA toolkit or in /opt/nvidia: install {package}"
         )
     return whole
 
@@ -83,7 +84,7 @@ def watch(command: list[str], spec: dict, reporter, message: str) -> str:
 
         last = " | ".join([line.strip() for line in text.splitlines() if line.strip()][-3:])[-400:]
         raise RuntimeError(
-            f"{Path(command[0]).name} ended with exit code {code}: {complaint(text) or last or 'it said nothing'}"
+            f"{Path(command[0]).name} ended with exit code {code}: {complaint(text) or last or 'no output'}"
         )
     return text
 
