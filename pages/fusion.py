@@ -1,5 +1,5 @@
-"""Which operators of a Transformer layer should be fused into one kernel, what is the code, and how much faster
-is it?"""
+"""Which operators of a Transformer layer should be fused into one kernel, what is the code, and how much
+faster is it?"""
 
 import streamlit as st
 

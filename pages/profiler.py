@@ -1,4 +1,5 @@
-"""Why is it slow: what limits a program, where do time and memory go, and what changed between two profiles?"""
+"""Why is it slow: what limits a program, where do time and memory go, and what changed between two
+profiles?"""
 
 import streamlit as st
 

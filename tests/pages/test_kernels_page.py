@@ -251,7 +251,7 @@ def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
 
 
 def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
-    from fusescope.core import environment
+    from fusescope.core.machine import environment
 
     facts = {
         "cuda:0": ("NVIDIA GeForce RTX 2060", "sm_75"),
@@ -279,7 +279,7 @@ def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
 
 
 def test_a_throttled_gpu_is_said_by_its_reasons(monkeypatch):
-    from fusescope.core import nvml
+    from fusescope.core.machine import nvml
     from pages._ui.app import device
 
     assert device.throttled(None) == device.throttled("GPU-1") == []

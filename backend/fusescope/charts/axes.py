@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -43,31 +43,17 @@ def row_labels(fig: go.Figure, rows: Mapping[Any, tuple[str, str]], shift: int, 
 def end_labels(fig: go.Figure, ends: list[tuple[float, str, str]], low: float, high: float) -> None:
     """Names at the right edge, each (value, implementation, mark) at the height of its value on a logarithmic
     axis from low to high, pushed apart where they meet: direct labels instead of a legend."""
-    gap = (
-        max(math.log10(high / low) or 0.1, 0.19) * 0.052
-    )  # the height of a line of text on a chart of this size
+    gap = max(math.log10(high / low) or 0.1, 0.19) * 0.052  # the height of a line of text
     order = sorted(ends)
     places: list[float] = []
     for value, _, _ in order:
         places.append(max(math.log10(value), places[-1] + gap) if places else math.log10(value))
-    ceiling = (
-        math.log10(high) + 0.3 * gap
-    )  # a label beyond the axis would not be drawn: push down from the top then
+    ceiling = math.log10(high) + 0.3 * gap  # plotly draws no label beyond the axis: push down from the top
     for n in reversed(range(len(places))):
         places[n] = min(places[n], ceiling)
         ceiling = places[n] - gap
     for (_, impl, mark), y in zip(order, places, strict=True):
-        fig.add_annotation(
-            x=1,
-            xref="paper",
-            xanchor="left",
-            xshift=10,
-            y=y,
-            yref="y",
-            showarrow=False,
-            text=f"<span style='color:{colour(impl)}'>{mark}</span> {short(impl)[:20]}",
-            font=dict(size=12),
-        )
+        at_right(fig, f"<span style='color:{colour(impl)}'>{mark}</span> {short(impl)[:20]}", y, 10, yref="y")
 
 
 def within(middles: Iterable[float | None], bounds: Iterable[float | None] = ()) -> tuple[float, float]:
@@ -131,4 +117,80 @@ def log(low: float, high: float) -> dict:
     view = [math.log10(low) - 0.04 * span, math.log10(high) + 0.04 * span]
     return dict(
         type="log", range=view, tickvals=inside, ticktext=[numbers.three(s) for s in inside], tickangle=0
+    )
+
+
+def interval(
+    values: Sequence[float], lows: Sequence[float], highs: Sequence[float], colour: str, thick=1.3
+) -> dict:
+    """Error bars from lows to highs around values."""
+    return dict(
+        type="data",
+        symmetric=False,
+        color=colour,
+        thickness=thick,
+        width=4,
+        array=[h - v for v, h in zip(values, highs, strict=True)],
+        arrayminus=[v - low for v, low in zip(values, lows, strict=True)],
+    )
+
+
+def ratio_bar(
+    fig: go.Figure, y: Any, value: float, ends: tuple[float, float] | None, ink: str, **bar
+) -> None:
+    """A horizontal bar from 1 to ``value`` with its interval, on an axis of ratios."""
+    fig.add_bar(y=[y], x=[value - 1], base=1, orientation="h", width=0.36, **bar)
+    if ends:
+        fig.add_scatter(
+            y=[y],
+            x=[value],
+            mode="markers",
+            marker=dict(color=ink, size=1),
+            hoverinfo="skip",
+            error_x=interval([value], [ends[0]], [ends[1]], ink, 1.6),
+        )
+
+
+def named_rows(fig: go.Figure, order: Sequence, **settings) -> None:
+    """A y axis whose rows are named by ``row_labels`` instead of ticks, from the bottom up."""
+    fig.update_yaxes(
+        showticklabels=False,
+        showgrid=False,
+        ticks="",
+        range=[-0.4, len(order) - 0.35],
+        **settings,
+    )
+
+
+def line_at(fig: go.Figure, theme: str, **place) -> None:
+    """The line of no change: x=1 or y=1 on an axis of ratios, 0 on one of differences."""
+    add = fig.add_vline if "x" in place else fig.add_hline
+    add(**place, line=dict(color=THEMES[theme]["ink"], width=1.5), layer="below")
+
+
+def note(
+    fig: go.Figure, text: str, x: Any, y: Any, size: float = 12, colour: str | None = None, **place
+) -> None:
+    """A text without an arrow."""
+    fig.add_annotation(text=text, x=x, y=y, showarrow=False, font=dict(size=size, color=colour), **place)
+
+
+def at_right(fig: go.Figure, text: str, y: Any, shift: int = 8, **place) -> None:
+    """A text beside the plot, at the height of a value."""
+    note(fig, text, 1, y, xref="paper", xanchor="left", xshift=shift, **place)
+
+
+def handles(fig: go.Figure, x: Sequence[float], y: Sequence[float]) -> None:
+    """Invisible points, so that a box can be drawn on a picture: plotly selects points, not pixels."""
+    hidden = dict(marker=dict(opacity=0))
+    marker = dict(size=2, opacity=0)
+    fig.add_scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        marker=marker,
+        hoverinfo="skip",
+        selected=hidden,
+        unselected=hidden,
+        showlegend=False,
     )

@@ -18,13 +18,15 @@ from fusescope.charts.fusion import report
 from fusescope.core.records import Record, Run
 
 _STYLE = """
-body { font-family: 'Source Sans 3', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif; color: #1F2933; background: #fff;
-       max-width: 1060px; margin: 2rem auto; padding: 0 1rem; line-height: 1.45; }
+body { font-family: 'Source Sans 3', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif; color: #1F2933;
+       background: #fff; max-width: 1060px; margin: 2rem auto; padding: 0 1rem; line-height: 1.45; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
-.muted { color: #52606D } .badge { background: #0072B2; color: #fff; border-radius: 4px; padding: .1rem .5rem; font-size: .85rem }
+.muted { color: #52606D }
+.badge { background: #0072B2; color: #fff; border-radius: 4px; padding: .1rem .5rem; font-size: .85rem }
 table { border-collapse: collapse; font-size: .86rem; width: 100%; display: block; overflow-x: auto }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #E4E7EB; text-align: left; white-space: nowrap }
-td.n { text-align: right; font-variant-numeric: tabular-nums } pre { background: #F3F5F7; padding: .8rem; overflow-x: auto; white-space: pre-wrap }
+td.n { text-align: right; font-variant-numeric: tabular-nums }
+pre { background: #F3F5F7; padding: .8rem; overflow-x: auto; white-space: pre-wrap }
 """
 
 
@@ -58,11 +60,12 @@ def page(
         for title, content in _contents(run, records, samples, baseline, unit)
     ]
     if command:
-        parts.append(f"<h2>Measure it again</h2><pre>{_text(command)}</pre>")
+        parts.append(f"<h2>Reproduce</h2><pre>{_text(command)}</pre>")
     parts.append(f"<h2>Environment</h2><pre>{_text(json.dumps(dict(run.environment), indent=1))}</pre>")
     script = f"<script>{get_plotlyjs()}</script>" if records else ""
     return (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{_text(title or run.title or run.id)} · FuseScope</title>"
+        "<!doctype html><html lang='en'><head><meta "
+        f"charset='utf-8'><title>{_text(title or run.title or run.id)} · FuseScope</title>"
         f"<style>{_STYLE}</style>{script}</head><body>{''.join(parts)}</body></html>"
     )
 
@@ -88,7 +91,7 @@ def _sections(
 ) -> Iterable[tuple[str, str]]:
     subtitle = html.escape(captions.context(run))
     if not records:
-        yield "Records", "<p>This run has no record.</p>"
+        yield "Records", "<p>This run was cancelled before any result.</p>"
         return
     key = sweep.swept_key(records)
     if key:

@@ -10,12 +10,15 @@ THEMES = {
     "light": {"ink": "#1F2933", "muted": "#52606D", "grid": "#E4E7EB", "line": "#7B8794", "paper": "#FFFFFF"},
     "dark": {"ink": "#F0F2F5", "muted": "#AEB7C2", "grid": "#333A45", "line": "#8A94A3", "paper": "#0F1319"},
 }
+RATIO_SCALE = {
+    "light": ((0.0, "#8DBBE0"), (0.5, "#FFFFFF"), (1.0, "#F5AE6E")),
+    "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
+}
+"""Blue, the page, orange: apart under every common colour-vision deficiency, and text is readable on all."""
 TOP = 66
 """Pixels above the plot for a title and one line under it."""
 FONT = "'Source Sans 3', 'Source Sans Pro', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
-_LINE = (
-    21  # pixels of one more line under a title: plotly sets all lines of a title at the height of the largest
-)
+_LINE = 21  # pixels of one more line of a title, which plotly sets at the height of the largest
 _SUBTITLE = 58  # characters that fit under the title of the narrowest chart (about 350 px)
 
 
@@ -76,6 +79,11 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
     return fig
 
 
+def joined(*parts: str) -> str:
+    """The parts of a subtitle that are not empty, with dots between."""
+    return " · ".join(p for p in parts if p)
+
+
 def wrapped(text: str, width: int = _SUBTITLE) -> str:
     """The text with <br> where it is longer than ``width`` characters, at " · " or ", " before it breaks
     between words."""
@@ -104,13 +112,6 @@ def empty(text: str, theme: str = "light", height: int = 160) -> go.Figure:
     """A figure that says in one sentence why there is nothing to draw."""
     fig = figure("", "", theme, height)
     fig.update_layout(xaxis=dict(visible=False), yaxis=dict(visible=False), margin=dict(l=8, r=8, t=8, b=8))
-    fig.add_annotation(
-        text=text,
-        x=0.5,
-        y=0.5,
-        xref="paper",
-        yref="paper",
-        showarrow=False,
-        font=dict(color=THEMES[theme]["muted"]),
-    )
+    centre = dict(x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+    fig.add_annotation(text=text, font=dict(color=THEMES[theme]["muted"]), **centre)
     return fig

@@ -57,8 +57,8 @@ def heading(run: Run, before: str = "", link: bool = True, why: bool = True) -> 
 
 
 def case_picker(state: url.State, names: list[str], run: Run, first: str = ALL) -> str:
-    """Which case the bars and views show, or all of them: as curves where the run swept a parameter, else as a
-    table of colours."""
+    """Which case the bars and views show, or all of them: as curves where the run swept a parameter, else as
+    a table of colours."""
     if len(names) < 2:
         return names[0] if names else ALL
     options = [ALL, *names]

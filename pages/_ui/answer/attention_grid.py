@@ -24,7 +24,8 @@ def draw(run: Run, baseline_subtitle: str, theme: str) -> None:
     type."""
     if run.spec.get("op") != "attention":
         st.caption(
-            "The grid compares our best attention kernel with the best peer for each mask and shape; open an attention run."
+            "The grid compares our best attention kernel with the best peer for each mask and shape; "
+            "open an attention run."
         )
         return
     found = _runs(run)
@@ -46,7 +47,8 @@ def draw(run: Run, baseline_subtitle: str, theme: str) -> None:
     fig = cached_chart.once(key, lambda: _figure(chart, cells, run, baseline_subtitle, theme))
     elements.chart(fig, f"{run.id}-grid", lambda: _table(cells))
     elements.note(
-        f"{attention_grid.summary(cells)} From {plural(len(found), 'run')} on {run.device_name}; of several results for a "
+        f"{attention_grid.summary(cells)} From {plural(len(found), 'run')} on {run.device_name}; of "
+        "several results for a "
         "kernel and case the newest counts."
     )
 

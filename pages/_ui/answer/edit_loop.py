@@ -1,4 +1,5 @@
-"""The edit loop: a kernel's source changed on disk since the run; one click rebuilds, re-runs and compares."""
+"""The edit loop: a kernel's source changed on disk since the run; one click rebuilds, re-runs and
+compares."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def changed(run: Run, records: list[Record]) -> list[str]:
 
 
 def banner(run: Run) -> None:
-    """Say that a source changed, as soon as it is saved, with the button; for runs of this machine's devices."""
+    """Say that a source changed, as soon as it is saved, with the button; for runs of this machine's
+    devices."""
     if not (run.live or run.recorded) and run.spec.get("device") in device.devices():
         _watch(run.id)
 

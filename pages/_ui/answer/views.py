@@ -75,7 +75,8 @@ def _times(look: Look) -> None:
     rows = lambda: pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=columns)  # noqa: E731
     elements.chart(fig, look.name("samples"), rows)
     elements.note(
-        "Each dot is a sample, in sampling order from top to bottom; the outline is their histogram, the line the median. "
+        "Each dot is a sample, in sampling order from top to bottom; the outline is their histogram, the "
+        "line the median. "
         "Open circles: cold cache."
     )
 
@@ -109,7 +110,8 @@ def _roofline(look: Look) -> None:
     )
     elements.chart(fig, look.name("roofline"), look.tidy)
     elements.note(
-        "Ceilings are measured on the run's device, not taken from a data sheet. Bytes = minimum (compulsory) traffic, "
+        "Ceilings are measured on the run's device, not taken from a data sheet. Bytes = minimum "
+        "(compulsory) traffic, "
         "so a point above the slope was served by a cache."
     )
 
@@ -157,7 +159,8 @@ def _resources(look: Look) -> None:
     )
     elements.table(table, look.name("resources"), why=dict.fromkeys(table.columns, reason))
     elements.note(
-        "Low occupancy limits latency hiding; high occupancy alone does not mean fast. The Build page has an occupancy "
+        "Low occupancy limits latency hiding; high occupancy alone does not mean fast. The Build page "
+        "has an occupancy "
         "calculator."
     )
 
@@ -182,7 +185,7 @@ def _history(look: Look) -> None:
                 "first run": e.run.id,
                 "median (ms)": e.record.ms,
                 "status": e.record.status,
-                "compiler": ", ".join(changed) or history.resources_words(e.record),
+                "compiler": ", ".join(changed) or history.resources_text(e.record),
             }
         )
         previous = e

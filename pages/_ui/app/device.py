@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fusescope.core import environment, nvml
+from fusescope.core.machine import environment, nvml
 from fusescope.jobs import submit
 from pages._ui.app import url
 from pages._ui.widgets import style
@@ -74,7 +74,8 @@ def status() -> None:
         text = style.dot("free", "free")
     name = facts(device).get("device_name") or device
     st.html(
-        f'<div class="fs-small"><b>{escape(name)}</b><br>{text}<span class="fs-muted"> · {device}</span></div>'
+        f'<div class="fs-small"><b>{escape(name)}</b><br>'
+        f'{text}<span class="fs-muted"> · {device}</span></div>'
     )
 
 

@@ -18,8 +18,8 @@ def examined() -> list[dict]:
 
 
 def verdict(findings: Iterable[Mapping]) -> None:
-    """One line: all checks pass, or which do not. A failure has its fix ready to copy; the fixes of warnings are
-    among all checks."""
+    """One line: all checks pass, or which do not. A failure has its fix ready to copy; the fixes of warnings
+    are among all checks."""
     findings = list(findings)
     bad = [f for f in findings if f["status"] == "fail"]
     warned = [f for f in findings if f["status"] == "warn"]

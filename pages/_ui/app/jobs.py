@@ -1,4 +1,5 @@
-"""Running jobs in the frame of every page: progress, time left, cancel; and a notice when one has finished."""
+"""Running jobs in the frame of every page: progress, time left, cancel; and a notice when one has
+finished."""
 
 from __future__ import annotations
 
@@ -57,9 +58,8 @@ def _one(job: dict) -> None:
         if place == 0:
             bar(progress, small=True)
         else:
-            st.html(
-                f'<div class="fs-small fs-muted">{"starting" if place is None else f"queued, {place} ahead"}</div>'
-            )
+            waiting = "starting" if place is None else f"queued, {place} ahead"
+            st.html(f'<div class="fs-small fs-muted">{waiting}</div>')
         st.button("Cancel", key=f"cancel/{job['id']}", on_click=_cancel, args=(job["id"],), type="tertiary")
 
 
@@ -77,8 +77,8 @@ def follow(
     body: Callable[[Run], None] | None = None,
     cancel: bool = False,
 ) -> None:
-    """The progress of one run, updated on its own, between what ``head`` and ``body`` draw; when the run ends,
-    the whole page is drawn once more."""
+    """The progress of one run, updated on its own, between what ``head`` and ``body`` draw; when the run
+    ends, the whole page is drawn once more."""
     run = run_data.read(run_id)
     if not run.live:
         redraw.whole_page()

@@ -9,11 +9,13 @@ becomes one sentence, and the default is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
+
+from fusescope.core.schema import Parameter
 
 _ECHO_S = 10.0
 """A quick second click can still carry the query string from before the first: for this long such a query is
@@ -35,7 +37,7 @@ class State:
         self.opened = self.query not in recent
         """True where the URL came from outside: first visit, a link, the back button."""
         if self.opened:
-            # Noted at once: a click during this run cuts it short and must not be undone by reading the URL again.
+            # At once: a click that cuts this run short must not be undone by reading the URL again.
             st.session_state[f"url/{page}"] = [*history, (time.time(), dict(self.query))]
 
     def seed(self, name: str, default: Any, read: Callable[[str], Any] = str, scope: str = "") -> str:
@@ -93,27 +95,23 @@ def here(state: State) -> str:
     return base + (f"?{urlencode(state.out)}" if state.out else "")
 
 
-def one_of(allowed: list[str] | tuple[str, ...]) -> Callable[[str], str]:
-    """A reader that accepts only these values."""
-
-    def read(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"must be one of {', '.join(map(str, allowed))}")
-        return text
-
-    return read
+def one_of(allowed: Iterable) -> Callable[[str], Any]:
+    """A reader that takes only these."""
+    return _reader(Parameter("", "choice", choices=tuple(allowed)))
 
 
 def whole(low: int | None = None, high: int | None = None) -> Callable[[str], int]:
-    """A reader of whole numbers within bounds."""
+    """A reader of integers within bounds."""
+    return _reader(Parameter("", "int", low=low, high=high))
 
-    def read(text: str) -> int:
+
+def _reader(parameter: Parameter) -> Callable[[str], Any]:
+    """A reader whose ValueError is the parameter's rule."""
+
+    def read(text: str) -> Any:
         try:
-            number = int(text)
+            return parameter.read(text)
         except ValueError:
-            raise ValueError("must be a whole number") from None
-        if (low is not None and number < low) or (high is not None and number > high):
-            raise ValueError(f"must be {low} to {high}")
-        return number
+            raise ValueError(f"must be {parameter.rule}") from None
 
     return read

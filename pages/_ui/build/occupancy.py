@@ -12,7 +12,8 @@ from pages._ui.forms import occupancy
 
 @st.cache_data(ttl=3, show_spinner=False)
 def _compiled(family: str, name: str, arch: str) -> tuple[int, int] | None:
-    """(registers, static shared bytes) of the kernel's function that uses most; None where it is not built."""
+    """(registers, static shared bytes) of the kernel's function that uses most; None where it is not
+    built."""
     found = report.resources(family, name, arch)
     return (max(r.registers for r in found), max(r.shared for r in found)) if found else None
 

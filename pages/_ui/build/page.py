@@ -6,7 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers
-from fusescope.core import doctor, toolchain
+from fusescope.core import doctor
+from fusescope.core.machine import toolchain
 from fusescope.core.sources import ARCHS
 from fusescope.jobs import submit
 from fusescope.kernels import report
@@ -134,7 +135,8 @@ def verdict() -> None:
 
 
 def resources(state: url.State) -> None:
-    """Registers, shared memory, spills, stack of every kernel and architecture; kernels that are not built are named."""
+    """Registers, shared memory, spills, stack of every kernel and architecture; kernels that are not built
+    are named."""
     done = built()
     rows = []
     for v in done.variants if done else ():
@@ -166,7 +168,8 @@ def resources(state: url.State) -> None:
     ]
     if waiting:
         st.info(
-            f"Out of date or not built: {', '.join(waiting[:6])}{' …' if len(waiting) > 6 else ''}. Press Build."
+            f"Out of date or not built: {', '.join(waiting[:6])}{' …' if len(waiting) > 6 else ''}. Press "
+            "Build."
         )
     if not rows:
         st.caption("No CUDA kernel is built. Choose an architecture (no GPU is needed) and press Build.")

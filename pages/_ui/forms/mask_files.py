@@ -34,7 +34,7 @@ def stamp(text: str) -> str:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def shape(text: str, stamp: str) -> tuple[int, int] | None:
-    """(queries, keys) of a mask from a file, None for a formula, which fits any; ValueError where it cannot be
-    read."""
+    """(queries, keys) of a mask from a file, None for a formula, which fits any; ValueError where it cannot
+    be read."""
     given = masks.parse(text)
     return given.array.shape[-2:] if isinstance(given, masks.DenseMask) else None

@@ -31,8 +31,9 @@ def choose(
 ) -> tuple[str | None, DeltaGenerator]:
     """(the mask as ``masks.parse`` reads it, None where none is chosen; the place for its picture).
 
-    The slot names the URL's key and the session's; ``size`` is the number of keys, for the defaults; ``start``
-    is the mask to begin with (NONE: a mask is optional); ``folded`` puts the parameters behind a button.
+    The slot names the URL's key and the session's; ``size`` is the number of keys, for the defaults;
+    ``start`` is the mask to begin with (NONE: a mask is optional); ``folded`` puts the parameters behind a
+    button.
     """
     home = f"{state.page}/{slot}"
     if state.opened or f"{home}/name" not in st.session_state:
@@ -124,7 +125,10 @@ def _file(home: str) -> str | None:
         accept_new_options=True,
         placeholder="choose an upload or type a path",
         format_func=lambda p: p.rpartition("/")[2],
-        help="Boolean matrices uploaded on the Masks page, or the path of a .npy, .npz, .csv or .mtx; True = keep",
+        help=(
+            "Boolean matrices uploaded on the Masks page, or the path of a .npy, .npz, .csv or .mtx; "
+            "True = keep"
+        ),
     )
     if not path:
         st.caption("Upload a matrix on the Masks page, or type the path of one.")

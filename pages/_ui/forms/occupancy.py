@@ -48,13 +48,17 @@ def what_if(state: url.State, start: dict, label: str) -> None:
     )
     _stairs(cc, block, registers, static, dynamic)
     st.caption(
-        "Low occupancy limits latency hiding; high occupancy alone does not mean fast. Clusters, extra barriers and a custom "
+        "Low occupancy limits latency hiding; high occupancy alone does not mean fast. Clusters, extra "
+        "barriers and a custom "
         "shared-memory carve-out are not modelled."
     )
 
 
 def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> None:
-    subtitle = f"compute capability {cc}, {block} threads, {registers} registers, {numbers.size(static + dynamic)} shared"
+    subtitle = (
+        f"compute capability {cc}, {block} threads, {registers} registers, "
+        f"{numbers.size(static + dynamic)} shared"
+    )
     left, right = st.columns(2)
     by_registers = [theoretical(cc, block, r, static, dynamic).occupancy for r in _REGISTERS]
     by_block = [theoretical(cc, b, registers, static, dynamic).occupancy for b in _BLOCKS]

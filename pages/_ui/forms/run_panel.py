@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from fusescope.charts import numbers
-from fusescope.core import environment
+from fusescope.core.machine import environment
 from pages._ui.app import device
 from pages._ui.widgets.text import md, plural, sentence
 
@@ -25,7 +25,8 @@ def collect(problems: list[str]) -> Iterator[None]:
 
 
 def draw(key: str, problems: list[str], cost: str) -> bool:
-    """Whether Run was pressed; ``cost`` is the sentence under the button, "" while the choice is not valid."""
+    """Whether Run was pressed; ``cost`` is the sentence under the button, "" while the choice is not
+    valid."""
     pressed = st.button(
         "Run", type="primary", disabled=not cost, width="stretch", key=key, shortcut="Ctrl+Enter"
     )
@@ -40,7 +41,8 @@ def draw(key: str, problems: list[str], cost: str) -> bool:
 def cost(cases: int, implementations: int, what: str, seconds: float, where: str) -> str:
     """ "2 cases × 5 implementations, about 40 s on NVIDIA H200"."""
     name = device.facts(where).get("device_name") or where
-    return f"{plural(cases, 'case')} × {plural(implementations, what)}, about {numbers.seconds(seconds)} on {name}"
+    work = f"{plural(cases, 'case')} × {plural(implementations, what)}"
+    return f"{work}, about {numbers.seconds(seconds)} on {name}"
 
 
 def swept(values: dict[str, list[Any]]) -> list[dict[str, Any]]:

@@ -27,7 +27,8 @@ def draw(state: url.State, setting: Setting) -> None:
         return
     if len(known) < cost_model.FEWEST:
         st.info(
-            f"At least {cost_model.FEWEST} measured schemes needed (you have {len(known)}). Run a sweep first."
+            f"At least {cost_model.FEWEST} measured schemes needed (you have {len(known)}). Run a sweep "
+            "first."
         )
         return
     mark = _mark(known)
@@ -76,7 +77,8 @@ def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None
     known, all_of_it = runs.comparable_pairs(run.id), len(runs.known_pairs(run.id))
     if len(known) < all_of_it:
         st.caption(
-            f"Only those of its {all_of_it:,} schemes that one machine measured: on another, torch.compile generates different "
+            f"Only those of its {all_of_it:,} schemes that one machine measured: on another, "
+            "torch.compile generates different "
             "kernels."
         )
     return known, runs.caption(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
@@ -160,7 +162,8 @@ def _predicted(state: url.State, model: cost_model.CostModel, threshold: float) 
     predicted = model.predict([code], threshold)[0]
     word = "High (1)" if predicted.performance else "Low (0)"
     text = (
-        f"`{code}`: **{numbers.time(predicted.ms)}** [{numbers.time(predicted.low)}, {numbers.time(predicted.high)}], **{word}**, "
+        f"`{code}`: **{numbers.time(predicted.ms)}** [{numbers.time(predicted.low)}, "
+        f"{numbers.time(predicted.high)}], **{word}**, "
         f"probability of High {_share(predicted.probability)}"
     )
     measured = model.known.get(predicted.code)

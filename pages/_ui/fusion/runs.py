@@ -42,8 +42,8 @@ def choose(
     setting: Setting | None = None,
     largest: bool = False,
 ) -> Run | None:
-    """One of the runs of these kinds: the URL's, else the sweep on show, else the newest (or the largest) of this
-    setting, else the newest recorded one, else the newest; None without any."""
+    """One of the runs of these kinds: the URL's, else the sweep on show, else the newest (or the largest) of
+    this setting, else the newest recorded one, else the newest; None without any."""
     offered = [r.id for r in listed() if r.kind in kinds]
     slot = f"{state.page}/{key}"
     if state.opened and state.query.get(key):
@@ -87,8 +87,8 @@ def layers(run_id: str) -> tuple[list[Record], list[Record]]:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _records(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Record], list[Record]]:
-    """(of schemes, of baselines, of baselines timed with the best schemes). Not copied for each drawing: a sweep
-    may hold 16,000."""
+    """(of schemes, of baselines, of baselines timed with the best schemes). Not copied for each drawing: a
+    sweep may hold 16,000."""
     records = sessions.records(Path(path).name)
     layers, final = (
         [r for r in records if r.op == OP],

@@ -126,7 +126,10 @@ def _toggled() -> None:
 def _meaning(code: str, canonical: str) -> None:
     st.markdown(
         "**translate**",
-        help="Value, bit 0, the number of runs of two or more equal bits in positions 1 to 15, start and end of each",
+        help=(
+            "Value, bit 0, the number of runs of two or more equal bits in positions 1 to 15, start and "
+            "end of each"
+        ),
     )
     st.code(encoding.translate(code), language=None)
     rows = [

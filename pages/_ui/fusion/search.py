@@ -1,5 +1,5 @@
-"""Search: the best scheme found with few evaluations, its speed-ups over the alternatives, and which boundaries
-matter."""
+"""Search: the best scheme found with few evaluations, its speed-ups over the alternatives, and which
+boundaries matter."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def result(run: Run) -> None:
 
 
 def found(run: Run, here: bool = True) -> None:
-    """The scheme, its speed-ups, how it was found, and why it is fast. ``here``: on the Fusion page, which can
-    show the scheme itself."""
+    """The scheme, its speed-ups, how it was found, and why it is fast. ``here``: on the Fusion page, which
+    can show the scheme itself."""
     left = runs.artifact(run.id, "search.json")
     if left and left.get("result"):
         _result(run, left, here)
@@ -154,10 +154,14 @@ def _explained(run: Run, found: dict) -> None:
     rows = found.get("boundaries") or []
     if len(found["history"]) < _FEWEST:
         st.caption(
-            f"Which boundaries matter needs at least {_FEWEST} measured schemes (this search has {len(found['history'])})."
+            f"Which boundaries matter needs at least {_FEWEST} measured schemes (this search has "
+            f"{len(found['history'])})."
         )
     elif rows:
-        words = f"{runs.caption(run)}<br>a cut there (or the attention) against none, all else equal; 95 % intervals"
+        words = (
+            f"{runs.caption(run)}<br>a cut there (or the attention) against none, all else equal; 95 "
+            "% intervals"
+        )
         fig = cached_chart.once(
             ("boundaries", run.id, len(rows), style.theme()),
             lambda: explain.boundaries(rows, words, style.theme()),

@@ -71,7 +71,8 @@ def _form(state: url.State, setting: Setting) -> None:
     if spec:
         st.caption(
             md(
-                f"{count:,} distinct schemes, about {numbers.seconds(_estimate(setting, count))}; a cancelled sweep keeps its "
+                f"{count:,} distinct schemes, about {numbers.seconds(_estimate(setting, count))}; a "
+                "cancelled sweep keeps its "
                 "results and can be resumed."
             )
         )
@@ -123,7 +124,8 @@ def schemes(run: Run, here: bool = True) -> None:
     rows = [*best, *sorted((r for r in baselines if r.status == "ok"), key=lambda r: r.ms)]
     unit, factor = numbers.time_unit(r.ms for r in rows)
     st.caption(
-        f"The {len(best)} fastest of {len(correct):,} schemes, and the baselines. The chart and the CSV have all."
+        f"The {len(best)} fastest of {len(correct):,} schemes, and the baselines. The chart and the CSV "
+        "have all."
     )
     table = pd.DataFrame(
         {
@@ -168,7 +170,8 @@ def sessions_text(sessions: list[dict]) -> str:
     if len(times) < 2:
         return f"{text}."
     return (
-        f"{text}; the unfused layer took {numbers.time(min(times))} to {numbers.time(max(times))} in them, and each "
+        f"{text}; the unfused layer took {numbers.time(min(times))} to {numbers.time(max(times))} in "
+        "them, and each "
         "speed-up is over the unfused layer of the same session."
     )
 

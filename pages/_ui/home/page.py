@@ -57,7 +57,8 @@ def _start() -> None:
         st.subheader("Start here", anchor=False)
         if total:
             st.markdown(
-                "Change a kernel, compare again, and see whether it is still correct and how much faster it is."
+                "Change a kernel, compare again, and see whether it is still correct and how much faster "
+                "it is."
             )
             st.page_link(
                 "pages/kernels.py",
@@ -66,7 +67,8 @@ def _start() -> None:
             )
         else:
             st.markdown(
-                "Choose attention and a mask, press Run, and see which implementation is correct and fastest here."
+                "Choose attention and a mask, press Run, and see which implementation is correct and "
+                "fastest here."
             )
             st.page_link("pages/kernels.py", label="**Run a first comparison →**")
         st.page_link("pages/build.py", label="Build the kernels and see the compiler's figures")

@@ -41,7 +41,9 @@ def draw(state: url.State, look) -> None:
         st.caption(f"No results of {ops.load(op).TITLE} on {device} to show. " + _why(missing, against))
         return
     what = "Speed-up over the full mask" if against == "full" else "Speed-up over the run's baseline"
-    fig = gain.against_density(points, f"{what}, by density", f"{device} · {gain.words(points)}", look.theme)
+    fig = gain.against_density(
+        points, f"{what}, by density", f"{device} · {gain.summary(points)}", look.theme
+    )
     columns = [
         "mask",
         "impl",
@@ -62,7 +64,8 @@ def draw(state: url.State, look) -> None:
     elements.chart(fig, f"mask-gain-{op}-{against}", data)
     elements.table(data.sort_values("density"), f"mask-gain-{op}-{against}-table", height=260)
     elements.note(
-        f"{len(points)} results. {_why(missing, against)} Times are medians of the kernel (graph replay) where measured, "
+        f"{len(points)} results. {_why(missing, against)} Times are medians of the kernel (graph replay) "
+        "where measured, "
         "else of the eager call."
     )
 

@@ -101,7 +101,8 @@ def pictures(state: url.State, choice: Choice) -> None:
             st.button("Whole mask", on_click=_look, args=(None,), key="masks/whole")
             st.button("Zoom out", on_click=_look, args=(_wider(region, choice),), key="masks/wider")
         st.caption(
-            f"Draw a box to zoom in. Up to {picture.PIXELS} × {picture.PIXELS} elements, each pixel is one element."
+            f"Draw a box to zoom in. Up to {picture.PIXELS} × {picture.PIXELS} elements, each pixel is "
+            "one element."
         )
 
 

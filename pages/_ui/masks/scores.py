@@ -51,7 +51,8 @@ def draw(state: url.State, look) -> None:
     found = of_model(st.session_state[f"{state.page}/s_model"])
     if not found:
         st.markdown(
-            "Not analysed yet. Per layer and head: how many probabilities are near zero, which tiles could be skipped at a "
+            "Not analysed yet. Per layer and head: how many probabilities are near zero, which tiles "
+            "could be skipped at a "
             "threshold, and the error that causes."
         )
         return
@@ -149,6 +150,7 @@ def _line(run: Run) -> str:
     case = spec.get("case") or {}
     state = "" if run.status == "done" else f" ({run.status})"
     return (
-        f"{captions.when(run)} · {source}, seq {case.get('seq')}, mask {case.get('mask')}, {spec.get('dtype')}, "
+        f"{captions.when(run)} · {source}, seq {case.get('seq')}, mask {case.get('mask')}, "
+        f"{spec.get('dtype')}, "
         f"tile {spec.get('tile')}{state}"
     )

@@ -22,7 +22,10 @@ _QUANTITIES = ("below the threshold (%)", "exact zeros (%)", "entropy (bits)", "
 def draw(state: url.State, run: Run, report: dict[str, Any]) -> None:
     """Figures, charts and tables of the report."""
     case = report["case"]
-    subtitle = f"{run.device_name} · {report['model']}, {report['dtype']}, mask {case['mask']} · {captions.date(run.finished)}"
+    subtitle = (
+        f"{run.device_name} · {report['model']}, {report['dtype']}, mask {case['mask']} · "
+        f"{captions.date(run.finished)}"
+    )
     theme, layers = style.theme(), report["layers"]
     everything = [h for layer in layers for h in layer["heads"]]
     thresholds = report["thresholds"]
@@ -111,7 +114,8 @@ def _figures(report: dict[str, Any], everything: list[dict], at: int) -> None:
     waste = report["padding"]
     if waste["tokens"]:
         st.caption(
-            f"Padding to {report['case']['seq']} wastes {numbers.percent(waste['tokens'])} of the tokens (and of every GEMM with "
+            f"Padding to {report['case']['seq']} wastes {numbers.percent(waste['tokens'])} of the tokens "
+            "(and of every GEMM with "
             f"weights) and {numbers.percent(waste['scores'])} of the scores; it is not counted above."
         )
     else:
@@ -140,7 +144,8 @@ def _skipping(run: Run, report: dict[str, Any], everything: list[dict], subtitle
     }
     elements.chart(fig, f"{run.id}-skipping", pd.DataFrame(data))
     elements.note(
-        "Error of a head's output, ‖out' − out‖₂ / ‖out‖₂, with the remaining keys renormalised. Calculated from these "
+        "Error of a head's output, ‖out' − out‖₂ / ‖out‖₂, with the remaining keys renormalised. "
+        "Calculated from these "
         "probabilities; a kernel would have to know them in advance."
     )
 

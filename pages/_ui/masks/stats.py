@@ -25,7 +25,8 @@ def check(seq_q: int, seq_k: int) -> None:
 
 @st.cache_data(max_entries=48, show_spinner="Counting elements …")
 def of(text: str, seq_q: int, seq_k: int, stamp: str) -> dict:
-    """Figures of one mask as plain values; ``sides``: {tile side: figures of the mask cut into such tiles}."""
+    """Figures of one mask as plain values; ``sides``: {tile side: figures of the mask cut into such
+    tiles}."""
     bound = masks.parse(text).bind(seq_q, seq_k)
     fine = layout.tiles(bound, tile=SIDES[0])
     cuts = {SIDES[0]: fine}

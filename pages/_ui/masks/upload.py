@@ -1,5 +1,5 @@
-"""Uploading a boolean matrix: checked, then kept as a .npy file beside the runs, so that file:… works on every
-page."""
+"""Uploading a boolean matrix: checked, then kept as a .npy file beside the runs, so that file:… works on
+every page."""
 
 from __future__ import annotations
 

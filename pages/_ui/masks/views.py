@@ -71,7 +71,8 @@ def _tiles(state: url.State, look: Look) -> None:
     elements.chart(tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
     elements.table(shown, look.name("tiles"), data, why={"computed / kept (×)": "the mask keeps no element"})
     elements.note(
-        "In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles need no bitmap."
+        "In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles "
+        "need no bitmap."
     )
 
 
@@ -136,8 +137,10 @@ def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
     data = pd.DataFrame(lines)
     elements.table(data if len(tile_rows) > 1 else data.drop(columns="mask"), look.name("waves"), data)
     elements.note(
-        f"A calculation, not a measurement: one block per row of {tile}-tiles and head, as long as its live tiles, scheduled on "
-        f"{waves.SMS[gpu]} multiprocessors × {places} as slots free up. Lower bound and with dependencies count tiles one after "
+        f"A calculation, not a measurement: one block per row of {tile}-tiles and head, as long as its "
+        "live tiles, scheduled on "
+        f"{waves.SMS[gpu]} multiprocessors × {places} as slots free up. Lower bound and with dependencies "
+        "count tiles one after "
         "another; slots in use is the share of slots in use over that time."
     )
 
@@ -169,8 +172,10 @@ def _storage(state: url.State, look: Look) -> None:
     elements.chart(storage.bars(sizes, look.subtitle, look.theme), look.name("bytes"))
     elements.table(data if len(known) > 1 else data.drop(columns="mask"), look.name("storage"), data)
     elements.note(
-        "The pattern only, no values; 32-bit indices (64-bit from 2^31 elements on). BSR stores its tiles as bytes; tiles is a "
-        "tile list with one flag per tile and a bitmap for each partial one. Break-even counts every live tile as partial."
+        "The pattern only, no values; 32-bit indices (64-bit from 2^31 elements on). BSR stores its "
+        "tiles as bytes; tiles is a "
+        "tile list with one flag per tile and a bitmap for each partial one. Break-even counts every "
+        "live tile as partial."
     )
 
 

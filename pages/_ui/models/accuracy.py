@@ -32,7 +32,8 @@ def draw(state: url.State, choice: Choice) -> None:
     found = of_model(choice.model)
     if not found:
         st.markdown(
-            f"**{choice.model}** has not been checked yet. Every execution mode runs on the same input as a float64 reference with "
+            f"**{choice.model}** has not been checked yet. Every execution mode runs on the same input as "
+            "a float64 reference with "
             "its own weights; every module, kernel and intermediate of attention is compared."
         )
         return
@@ -132,14 +133,18 @@ def _report(state: url.State, run: Run, entries: list[dict], other: str) -> None
         help="The operation in float64 on the same input, instead of the error accumulated up to it",
     )
     case = dict(run.spec.get("case") or {})
-    subtitle = f"{run.device_name} · {captions.date(run.finished)} · batch={case.get('batch')}, seq={case.get('seq')}"
+    subtitle = (
+        f"{run.device_name} · {captions.date(run.finished)} · batch={case.get('batch')}, "
+        f"seq={case.get('seq')}"
+    )
     theme = style.theme()
     fig = cached_chart.once(
         ("depth", run.id, other, own, subtitle, theme), lambda: depth.curves(checked, own, subtitle, theme)
     )
     elements.chart(fig, f"{run.id}-depth", lambda: table(checked, None))
     elements.note(
-        f"Tolerance: {'; '.join(dict.fromkeys(e['because'] for e in checked))}. A whole model in reduced precision may have "
+        f"Tolerance: {'; '.join(dict.fromkeys(e['because'] for e in checked))}. A whole model in reduced "
+        "precision may have "
         f"{AGAINST_EAGER:g}× the error of its eager form in the same dtype."
     )
     places = list(dict.fromkeys(r["name"] for e in checked for r in e["rows"]))

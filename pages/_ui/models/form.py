@@ -1,5 +1,5 @@
-"""The controls of the Models page: which model, how large, run in which execution modes, and what pressing Run will
-cost."""
+"""The controls of the Models page: which model, how large, run in which execution modes, and what pressing
+Run will cost."""
 
 from __future__ import annotations
 

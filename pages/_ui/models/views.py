@@ -1,5 +1,5 @@
-"""The views of the Models page: of the run on show, and of the model itself (parameters, accuracy), which need
-no run."""
+"""The views of the Models page: of the run on show, and of the model itself (parameters, accuracy), which
+need no run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def warnings(look: views.Look) -> None:
     for r in look.rows:
         if "math" in (r.backend or "").split(" and ") and r.device != "cpu":
             st.warning(
-                f"**{md(r.impl)}** captured SDPA's math path: the fused backends reject the mask that Hugging Face builds, and "
+                f"**{md(r.impl)}** captured SDPA's math path: the fused backends reject the mask that "
+                "Hugging Face builds, and "
                 "the graph keeps the slow path. Compare with sdpa-graph; do not quote a speed-up over it."
             )
             return
@@ -146,7 +147,8 @@ def _parts(state: url.State, choice: Choice, look: views.Look | None) -> None:
     )
     elements.chart(fig, look.name("parts"), table)
     elements.note(
-        "From one profiled pass. A graph is divided like the same calls without it; torch.compile's kernels by the order of "
+        "From one profiled pass. A graph is divided like the same calls without it; torch.compile's "
+        "kernels by the order of "
         "GEMMs and attention, so a kernel fused across two parts counts as one of them."
     )
     for r in rows:
@@ -182,7 +184,8 @@ def _memory(state: url.State, choice: Choice, look: views.Look | None) -> None:
         why={c: "unknown on this device" for c in lines[0] if c != "mode"},
     )
     elements.note(
-        "Persistent: held between calls beyond the weights (graph pools, packed weights, tables). Per call: the most that a "
+        "Persistent: held between calls beyond the weights (graph pools, packed weights, tables). Per "
+        "call: the most that a "
         "call allocates."
     )
 

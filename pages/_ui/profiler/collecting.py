@@ -15,9 +15,9 @@ from pages._ui.widgets.text import md, sentence
 
 TOOLS = {"torch.profiler": "trace", "Nsight Compute": "ncu", "Nsight Systems": "nsys"}
 _WHAT = {
-    "trace": "Five calls after a warm-up: operators, kernels, launches, gaps, modules of a model, clocks and power.",
-    "ncu": "Each kernel of one call replayed with hardware counters: speed of light, measured occupancy, warp stall reasons, "
-    "memory traffic. Its times are not latencies.",
+    "trace": "Five calls after a warm-up: operators, kernels, launches, gaps, modules, clocks and power.",
+    "ncu": "Each kernel of one call replayed with hardware counters: speed of light, measured occupancy, "
+    "warp stall reasons, memory traffic. Its times are not latencies.",
     "nsys": "One call on a timeline, without the overhead of torch.profiler.",
 }
 _OWN = "custom"
@@ -72,7 +72,8 @@ def _form(state: url.State) -> dict:
     able = [i.name for i in listed if i.reason is None]
     if not able:
         raise ValueError(
-            f"no implementation of {titles[op]} runs on {where}: {listed[0].reason if listed else 'none exists'}"
+            f"no implementation of {titles[op]} runs on {where}: "
+            f"{listed[0].reason if listed else 'none exists'}"
         )
     a, b = st.columns([3, 2], gap="small", wrap=False)
     usual = next((i.name for i in reversed(listed) if i.reason is None and i.kind == "ours"), able[0])

@@ -1,5 +1,5 @@
-"""The cost of a run's work by its cost model (FLOP, minimum traffic, predicted memory; None for an import), and
-the ceilings of its device."""
+"""The cost of a run's work by its cost model (FLOP, minimum traffic, predicted memory; None for an import),
+and the ceilings of its device."""
 
 from __future__ import annotations
 

@@ -31,8 +31,10 @@ def folder() -> Path:
 def draw(state: url.State) -> None:
     """The form; a file that is no profile is refused in one sentence before anything is started."""
     st.markdown(
-        "**Chrome traces** (torch.profiler any version, AMD, Triton; .json, .json.gz), **Nsight Systems** (.sqlite), "
-        "**Nsight Compute** (.csv, .ncu-rep) and torch's **memory snapshots** (.pickle). Nothing in a file is executed."
+        "**Chrome traces** (torch.profiler any version, AMD, Triton; .json, .json.gz), **Nsight "
+        "Systems** (.sqlite), "
+        "**Nsight Compute** (.csv, .ncu-rep) and torch's **memory snapshots** (.pickle). Nothing in a "
+        "file is executed."
     )
     left, right = st.columns(2, gap="medium")
     with left:

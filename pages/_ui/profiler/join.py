@@ -60,7 +60,8 @@ def counters(found: Profile) -> list[dict]:
 
 
 def other_work(a: Profile, b: Profile) -> bool:
-    """Whether two runs are known to have done different work, so that their times and bytes do not combine."""
+    """Whether two runs are known to have done different work, so that their times and bytes do not
+    combine."""
     return all(p.run.spec.get("op") for p in (a, b)) and _distance(a.run.spec, b.run.spec) > 0
 
 

@@ -54,8 +54,7 @@ def _look(state: url.State) -> None:
         st.session_state[key] = wanted or options[0]
     names = {i: _line(_run(i)) for i in options}
     chosen = st.session_state[key]
-    # the widget has its own key: a line changes while its job runs, and a browser that still sends the old one
-    # must not change the choice
+    # a widget of its own: a browser may still send the line that a running job has changed since
     widget = f"{key}/widget"
     st.session_state[widget] = chosen
     st.selectbox(

@@ -56,7 +56,8 @@ def draw(state: url.State, a: str, b: str) -> None:
         _readable(data), f"compare-table-{a}-{b}", data, why=lambda row, column: _why(data.iloc[row], column)
     )
     elements.note(
-        "The two runs were not interleaved: “faster” means that the 95 % intervals do not overlap, which is weaker "
+        "The two runs were not interleaved: “faster” means that the 95 % intervals do not overlap, which "
+        "is weaker "
         "evidence than a comparison within one run."
     )
 

@@ -1,4 +1,5 @@
-"""The library of runs: filters, one page of the list at a time, two selected runs compared, a run imported."""
+"""The library of runs: filters, one page of the list at a time, two selected runs compared, a run
+imported."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def table(
     why: html_table.Why | None = None,
     **settings,
 ) -> None:
-    """A table with its CSV (``csv_data`` where the file holds more than is shown): three digits, unknown values
-    "n/a".
+    """A table with its CSV (``csv_data`` where the file holds more than is shown): three digits, unknown
+    values "n/a".
 
     ``why`` says why a value is unknown, by column or by (row number, column); it is shown on hover.
     """

@@ -18,20 +18,24 @@ section[data-testid="stSidebar"][aria-expanded="false"] { min-width: 0; width: 0
 [data-testid="stSidebarUserContent"] { padding: 0 1rem 2rem 1rem !important; }
 div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-brand { font-weight: 700; font-size: 1.25rem; letter-spacing: -.01em; }
-.fs-brand span { font-weight: 400; opacity: .75; font-size: .76rem; display: block; white-space: nowrap; letter-spacing: 0; }
+.fs-brand span { font-weight: 400; opacity: .75; font-size: .76rem; line-height: 1.3; display: block; }
 .fs-dot { display: inline-block; width: .62rem; height: .62rem; border-radius: 50%; margin-right: .4rem; }
-.fs-free { background: #2E9E6B; } .fs-measuring { background: #3C8FCB; } .fs-throttled { background: #D1495B; }
+.fs-free { background: #2E9E6B; }
+.fs-measuring { background: #3C8FCB; }
+.fs-throttled { background: #D1495B; }
 .fs-small { font-size: .84rem; line-height: 1.35; overflow-wrap: anywhere; }
 .fs-muted { opacity: .78; }
 .fs-right { text-align: right; }
-.fs-table { overflow: auto; font-size: .86rem; border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; }
+.fs-table { overflow: auto; font-size: .86rem;
+    border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; }
 .fs-table table { border-collapse: collapse; width: 100%; }
 .fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap; }
 .fs-table th, .fs-table td { padding: .28rem .6rem; border-bottom: 1px solid rgba(128,128,128,.22); }
 .fs-table tr:last-child td { border-bottom: none; }
 .fs-table td { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .fs-table abbr { opacity: .8; text-decoration: underline dotted; cursor: help; }
-.fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden; text-overflow: ellipsis; vertical-align: bottom; }
+.fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden;
+    text-overflow: ellipsis; vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
 .fs-small a { color: inherit; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }
@@ -41,7 +45,8 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .st-key-form .stColumn { min-width: 0 !important; }
 .stColumn:has(.st-key-result) { min-width: 0; }
 .st-key-form .stCaption p { line-height: 1.3; }
-[data-testid="stSliderThumbValue"], button[data-variant="segmented_control"][aria-checked="true"], button[data-variant="pills"] { color: inherit !important; }
+[data-testid="stSliderThumbValue"], button[data-variant="pills"],
+button[data-variant="segmented_control"][aria-checked="true"] { color: inherit !important; }
 </style>
 """
 

@@ -6,9 +6,8 @@ import html
 import re
 
 from fusescope.charts import numbers
-from fusescope.charts.colours import short
-from fusescope.charts.tables import varying_values
 from fusescope.core.records import Run
+from fusescope.jobs import kinds
 
 _STATUS = {
     "queued": "… queued",
@@ -48,51 +47,11 @@ def device_text(name: str) -> str:
 
 
 def run_name(run: Run) -> str:
-    """The title somebody gave, else what the run did: "attention, 5 implementations, seq 512 to 4096,
-    float16"."""
-    if run.title:
-        return run.title
-    spec = run.spec
-    if run.kind in ("bench", "model"):
-        impls, what = spec.get("impls") or (), "way" if run.kind == "model" else "implementation"
-        return ", ".join(
-            p
-            for p in (
-                str(spec.get("op", "")).removeprefix("model:"),
-                f"{len(impls)} {what}{'' if len(impls) == 1 else 's'}",
-                _cases(spec),
-                str(spec.get("dtype", "")),
-            )
-            if p
-        )
-    if run.kind in ("trace", "sanitize", "ncu", "nsys"):
-        return f"{run.kind} of {spec.get('op', '')} {short(str(spec.get('impl', '')))}"
-    if run.kind == "import":
-        return f"import of {str(spec.get('file', '')).rpartition('/')[2]}"
-    if run.kind in ("accuracy", "scores"):
-        return f"{'accuracy' if run.kind == 'accuracy' else 'attention scores'} of {spec.get('model', '')}"
-    if run.kind in ("traverse", "search"):
-        return f"{run.kind} of batch {spec.get('batch')}, seq {spec.get('seq')}, {spec.get('mask')}, {spec.get('dtype')}"
-    if run.kind == "build":
-        return "build" + (f" for {', '.join(spec['archs'])}" if spec.get("archs") else "")
-    return run.kind
-
-
-def _cases(spec) -> str:
-    cases = [dict(c) for c in spec.get("cases") or ()]
-    changing = varying_values(cases)
-    words = []
-    for key, values in changing.items():
-        words.append(
-            f"{key} {values[0]} to {values[-1]}"
-            if len(values) > 2
-            else f"{key} {' and '.join(map(str, values))}"
-        )
-    if not changing and cases:
-        words = [
-            f"{k} {cases[0][k]}" for k in ("mask", "batch", "seq", "n", "m") if cases[0].get(k) is not None
-        ][:3]
-    return ", ".join(words)
+    """The title somebody gave, else what the run did, as its kind says: "attention, 5 implementations, seq
+    512 to 4096, float16"."""
+    if run.title or run.kind not in kinds.names():
+        return run.title or run.kind
+    return kinds.load(run.kind).name(run.spec)
 
 
 def sentence(error: BaseException) -> str:

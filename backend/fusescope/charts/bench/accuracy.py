@@ -1,4 +1,4 @@
-"""Worst error of every implementation against the reference: a dot each on a log axis, wrong ones struck
+"""Worst error of every implementation against the reference: a dot each on a log axis, failed ones struck
 out."""
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def dots(
     """
     rows = [r for r in records if r.accuracy]
     if not rows:
-        return template.empty("No record carries an accuracy.", theme)
+        return template.empty("No result has an accuracy.", theme)
     rows.sort(key=lambda r: r.accuracy.max_abs, reverse=True)
     reference = rows[0].accuracy.reference
     passes = f"passes within {tolerance[0]:.2g} + {tolerance[1]:.2g}·|reference|" if tolerance else ""
     fig = template.figure(
         "Worst error against the reference",
-        " · ".join(p for p in (subtitle, f"reference in {reference}", passes) if p),
+        template.joined(subtitle, f"reference in {reference}", passes),
         theme,
         134 + 42 * len(rows),
     )
@@ -52,12 +52,15 @@ def dots(
                 y=[record.impl],
                 mode="markers",
                 marker=dict(color=colour(record.impl), size=11, symbol=symbol, line=dict(width=2)),
-                hovertemplate=f"<b>{short(record.impl)}</b> {STATUS_WORDS[record.status]}<br>largest {word} error "
-                f"{numbers.three(value)}<br>cosine {record.accuracy.cosine:.9g}<extra></extra>",
+                hovertemplate=f"<b>{short(record.impl)}</b> {STATUS_WORDS[record.status]}<br>"
+                f"largest {word} error {numbers.three(value)}<br>cosine {record.accuracy.cosine:.9g}<extra></extra>",
             )
         word = "<b>✗ wrong</b>" if record.status == "wrong" else STATUS_WORDS[record.status]
         name = f"<s>{short(record.impl)}</s>" if record.status == "wrong" else short(record.impl)
-        figures = f"{word} · abs {numbers.three(record.accuracy.max_abs)} · rel {numbers.three(record.accuracy.max_rel)}"
+        figures = (
+            f"{word} · abs {numbers.three(record.accuracy.max_abs)} · rel "
+            f"{numbers.three(record.accuracy.max_rel)}"
+        )
         named[record.impl] = name, figures
     axes.row_labels(fig, named, 16, theme)
     names = [r.impl for r in rows]

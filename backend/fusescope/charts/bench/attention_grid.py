@@ -14,10 +14,6 @@ from fusescope.charts.colours import kind, short
 from fusescope.core.records import Record
 
 _ROW, _MOST = 24, 60  # pixels per cell of the list; most cells in it
-_SCALES = {  # blue, the page, orange, as on the overview of a run
-    "light": ((0.0, "#8DBBE0"), (0.5, "#FFFFFF"), (1.0, "#F5AE6E")),
-    "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
-}
 _DENSE = ("full", "causal")
 _NONE = "No case yet with times of both our kernels and a peer."
 _NOT_PEERS = ("composed",)  # made of this project's own operators
@@ -121,7 +117,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         textfont=dict(size=9),
         customdata=[[None if i is None else _hover(i) for i in line] for line in grid],
         hovertemplate="%{customdata}<extra></extra>",
-        colorscale=_SCALES[theme],
+        colorscale=template.RATIO_SCALE[theme],
         zmid=0,
         zmin=-3,
         zmax=3,
@@ -163,7 +159,7 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
             symbol=["x" if i.ratio < 1 else "circle" for i in chosen],
         ),
     )
-    fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5), layer="below")
+    axes.line_at(fig, theme, x=1)
     axis = axes.ratio(
         [*(i.ratio for i in chosen), 1.6 * max(i.ratio for i in chosen)]
     )  # names stand right of their dots

@@ -21,11 +21,11 @@ def strips(
     ms)."""
     rows = [s for s in samples if s["mode"] in modes and s["ms"]]
     if not rows:
-        return template.empty("No raw samples were kept for this case.", theme)
+        return template.empty("No raw samples of this case.", theme)
     c = template.THEMES[theme]
     rows.sort(key=lambda s: (float(np.median(s["ms"])), s["mode"]), reverse=True)
     unit, factor = numbers.time_unit(float(np.median(s["ms"])) for s in rows)
-    fig = template.figure("Time of every sample", subtitle, theme, height=122 + _ROW * len(rows))
+    fig = template.figure("All samples", subtitle, theme, height=122 + _ROW * len(rows))
     named = {}
     for y, row in enumerate(rows):
         values = np.asarray(row["ms"], float) * factor
@@ -53,7 +53,8 @@ def strips(
             marker=dict(
                 color=colour(row["impl"]), size=5, opacity=0.65, symbol="circle-open" if cold else "circle"
             ),
-            hovertemplate=f"<b>{short(row['impl'])}</b> {captions.mode(row['mode'])}<br>%{{x:.4g}} {unit}, n = {len(values)}<extra></extra>",
+            hovertemplate=f"<b>{short(row['impl'])}</b> {captions.mode(row['mode'])}<br>%{{x:.4g}} {unit}, "
+            f"n = {len(values)}<extra></extra>",
         )
         middle = float(np.median(values))
         fig.add_scatter(
@@ -67,7 +68,7 @@ def strips(
         named[y] = name, f"{numbers.three(middle)} {unit}"
     axes.row_labels(fig, named, round(0.52 * _ROW), theme)
     fig.update_yaxes(showticklabels=False, range=[-0.45, len(rows) - 0.35], showgrid=False, ticks="")
-    fig.update_xaxes(title_text=f"time of a call ({unit}), log", type="log")
+    fig.update_xaxes(title_text=f"time per call ({unit}), log", type="log")
     everything = np.concatenate([np.asarray(s["ms"], float) * factor for s in rows])
     fig.update_xaxes(**axes.log(float(everything.min()), float(everything.max())))
     fig.update_layout(margin=dict(l=8, r=16, b=50))

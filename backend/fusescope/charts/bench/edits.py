@@ -15,13 +15,13 @@ _SURE = 0.01
 
 
 def names(old_run: Run, impl: str) -> tuple[str, str]:
-    """What the two are called: ("v3_x now", "v3_x 10:42")."""
+    """The labels of the two: ("v3_x now", "v3_x 10:42")."""
     clock = captions.when(old_run).rpartition(" ")[2]
     return f"{short(impl)} now", f"{short(impl)} {clock}"
 
 
 def compare(new: Record, old: Record) -> Speedup | None:
-    """Old / new of the two medians. The runs were not sampled in turn, so the interval is the widest the two
+    """Old / new of the two medians. The runs were not interleaved; the interval is the widest that the two
     intervals allow.
 
     None where one of them has no time, or they have none of the same mode.

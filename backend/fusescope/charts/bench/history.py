@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from fusescope.charts import captions, numbers, template
+from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.colours import colour, short
 from fusescope.core.records import Record, Run
 
@@ -47,18 +47,13 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
         mode="lines+markers",
         line=dict(color=colour(impl), width=2.4, shape="hv"),
         marker=dict(size=9),
-        error_y=dict(
-            type="data",
-            symmetric=False,
-            thickness=1.3,
-            width=4,
-            color=colour(impl),
-            array=[(t.high - t.median) * factor for t in times],
-            arrayminus=[(t.median - t.low) * factor for t in times],
+        error_y=axes.interval(
+            *([getattr(t, k) * factor for t in times] for k in ("median", "low", "high")), colour(impl)
         ),
         hovertext=[
-            f"<b>{short(impl)}</b> {e.record.source_hash or 'no hash'}<br>{captions.date(e.when)}<br>median {numbers.three(t.median * factor)} {unit} "
-            f"[{numbers.three(t.low * factor)}, {numbers.three(t.high * factor)}], n = {t.n}<br>{resources_words(e.record)}"
+            f"<b>{short(impl)}</b> {e.record.source_hash or 'no hash'}<br>{captions.date(e.when)}<br>"
+            f"median {numbers.three(t.median * factor)} {unit} [{numbers.three(t.low * factor)}, "
+            f"{numbers.three(t.high * factor)}], n = {t.n}<br>{resources_text(e.record)}"
             for e, t in zip(rows, times, strict=True)
         ],
         hoverinfo="text",
@@ -66,24 +61,16 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
     for i, (before, after) in enumerate(itertools.pairwise(rows)):
         if before.record.source_hash != after.record.source_hash:
             fig.add_vline(x=i + 0.5, line=dict(color=c["line"], width=1, dash="dot"))
-            fig.add_annotation(
-                x=i + 0.5,
-                y=1,
-                yref="paper",
-                yanchor="bottom",
-                showarrow=False,
-                text="edit",
-                font=dict(size=11, color=c["muted"]),
-            )
+            axes.note(fig, "edit", i + 0.5, 1, 11, c["muted"], yref="paper", yanchor="bottom")
     last, first = times[-1].median, times[0].median
     if len(rows) > 1:
-        fig.add_annotation(
-            x=x[-1],
-            y=last * factor,
+        axes.note(
+            fig,
+            f"<b>{numbers.ratio(first / last)}</b> over the first",
+            x[-1],
+            last * factor,
             xanchor="left",
             xshift=10,
-            showarrow=False,
-            text=f"<b>{numbers.ratio(first / last)}</b> the first",
         )
     step = max(1, -(-len(rows) // 7))
     fig.update_xaxes(
@@ -93,8 +80,8 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
         showgrid=False,
         tickangle=0,
     )
-    fig.update_yaxes(title_text=f"time of a call ({unit})", rangemode="tozero")
-    fig.update_layout(margin=dict(l=8, r=90, t=template.TOP + 14, b=70))
+    fig.update_yaxes(title_text=f"time per call ({unit})", rangemode="tozero")
+    fig.update_layout(margin=dict(l=8, r=130, t=template.TOP + 14, b=70))
     return fig
 
 
@@ -103,7 +90,7 @@ def _tick(edit: Edit) -> str:
     return f"{day[:-5]} {clock}<br>{(edit.record.source_hash or '')[:8]}"
 
 
-def resources_words(record: Record) -> str:
+def resources_text(record: Record) -> str:
     """What the compiler said of a record's kernel, in a line; "resources n/a" where it was not kept."""
     r = record.resources
     if r is None:

@@ -8,24 +8,17 @@ import re
 
 import plotly.graph_objects as go
 
-from fusescope.charts import captions, numbers, template
-from fusescope.charts.bench.speedup import hover, verdict
+from fusescope.charts import captions, numbers, template, verdicts
+from fusescope.charts.bench.speedup import hover, value_of, verdict
 from fusescope.charts.colours import short
 from fusescope.charts.tables import cases, varying
 from fusescope.core.records import Record
 
-# blue, the page, orange: apart under every common colour-vision deficiency; text keeps its contrast on all of
-# it
-_SCALES = {
-    "light": ((0.0, "#8DBBE0"), (0.5, "#FFFFFF"), (1.0, "#F5AE6E")),
-    "dark": ((0.0, "#1F5F8B"), (0.5, "#0F1319"), (1.0, "#9A4B0C")),
-}
 _FULL = 4.0  # doublings to full colour: 16 times as fast, or as slow
 _TALL = 12  # rows above which columns are named at the top
 _ROW = 34
 _MANY = 9  # columns above which a cell of the narrowest chart has no room for sign and number side by side
 _NAMED = 3  # parameters that fit into the title
-_SIGNS = {"faster": "▲", "slower": "▼", "cannot tell": "≈"}
 _SHORT = {
     "unsupported": "–",
     "out of memory": "oom",
@@ -39,9 +32,8 @@ _SHORT = {
 
 def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str = "light") -> go.Figure:
     """A table of colours: ``records`` of several cases, one implementation a row and one case a column, or
-    the reverse where there are more cases or their names are long. ▲ faster, ▼ slower, ≈ cannot tell; what
-    has no speed-up says why.
-    """
+    the reverse where there are more cases or their names are long. ▲ faster, ▼ slower, ≈ same or
+    inconclusive; what has no speed-up says why."""
     if not records:
         return template.empty("No record yet.", theme)
     c = template.THEMES[theme]
@@ -69,8 +61,12 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     else:
         rows, columns = labels, names
     mode = next((r.speedup.of for r in records if r.speedup), None)
-    told = " · ".join(p for p in (subtitle, captions.mode(mode) if mode else "") if p)
-    lines = [told, _same(records, keys), "▲ faster, ▼ slower, ≈ cannot tell, ✗ wrong, – unsupported"]
+    first = template.joined(subtitle, captions.mode(mode) if mode else "")
+    lines = [
+        first,
+        _same(records, keys),
+        "▲ faster, ▼ slower, ≈ same or inconclusive, ✗ wrong, – unsupported",
+    ]
     by = f" by {', '.join(keys) if len(keys) <= _NAMED else 'case'}" if keys else ""
     tall = _ROW + 15 * max(n.count("<br>") for n in rows)
     fig = template.figure(
@@ -83,7 +79,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         z=[[_colour(r, baseline) for r in row] for row in grid],
         zmin=-_FULL,
         zmax=_FULL,
-        colorscale=_SCALES[theme],
+        colorscale=template.RATIO_SCALE[theme],
         x=list(range(len(columns))),
         y=list(range(len(rows))),
         xgap=2,
@@ -127,37 +123,31 @@ def _values(name: str) -> str:
     return "<br>".join(lines)
 
 
-def _value(record: Record | None, baseline: str) -> float | None:
-    if record is None or record.status != "ok":
-        return None
-    return 1.0 if record.impl == baseline else record.speedup.median if record.speedup else None
-
-
 def _middle(impl: str, found: dict, baseline: str) -> float:
     """The geometric mean of its speed-ups, by which rows are ordered; nothing to show comes last, which is
     lowest."""
-    values = [v for (i, _), r in found.items() if i == impl and (v := _value(r, baseline)) and v > 0]
+    values = [v for (i, _), r in found.items() if i == impl and (v := value_of(r, baseline)) and v > 0]
     return sum(map(math.log, values)) / len(values) if values else -math.inf
 
 
 def _colour(record: Record | None, baseline: str) -> float | None:
-    value = _value(record, baseline)
+    value = value_of(record, baseline) if record else None
     if value is None or value <= 0:
         return 0.0  # the page's own colour; a missing value would lose its text
-    # What cannot be told from the baseline carries no colour, whatever its median.
-    return 0.0 if verdict(record, baseline) == "cannot tell" else max(-_FULL, min(_FULL, math.log2(value)))
+    decided = verdict(record, baseline) in ("faster", "slower")  # else no colour, whatever the median
+    return max(-_FULL, min(_FULL, math.log2(value))) if decided else 0.0
 
 
 def _text(record: Record | None, baseline: str, many: bool) -> str:
     if record is None:
         return ""
-    word, value = verdict(record, baseline), _value(record, baseline)
+    word, value = verdict(record, baseline), value_of(record, baseline)
     if value is None:
         return _SHORT.get(word, word)
     figure = (
         numbers.narrow(value) if many else f"{value:.{3 if value < 0.0995 else 2 if value < 9.995 else 0}f}"
     )
-    return "1" if record.impl == baseline else f"{_SIGNS.get(word, '')}{'<br>' if many else ''}{figure}"
+    return "1" if record.impl == baseline else f"{verdicts.sign(word)}{'<br>' if many else ''}{figure}"
 
 
 def _same(records: list[Record], keys: list[str]) -> str:

@@ -8,7 +8,7 @@ import json
 import pandas as pd
 import plotly.graph_objects as go
 
-from fusescope.charts import axes, numbers, template
+from fusescope.charts import axes, numbers, template, verdicts
 from fusescope.charts.colours import colour, short
 
 _MOST = 60
@@ -20,14 +20,14 @@ def bars(data: pd.DataFrame, subtitle: str = "", theme: str = "light") -> go.Fig
     known = data[data["ratio"].notna()].head(_MOST)
     if known.empty:
         return template.empty("No implementation has a time for the same case in both runs.", theme)
-    c = template.THEMES[theme]
     labels = [
         f"{short(i)}{_varying(case, known['case'])} "
         for i, case in zip(known["impl"], known["case"], strict=True)
     ]
     rows = list(range(len(known)))[::-1]
-    fig = template.figure("B against A: how many times as fast", subtitle, theme, height=130 + 30 * len(rows))
+    fig = template.figure("Speed-up of B over A", subtitle, theme, height=130 + 30 * len(rows))
     for y, label, (_, row) in zip(rows, labels, known.iterrows(), strict=True):
+        verdict = verdicts.verdict(row["verdict"], 0, 0)
         fig.add_bar(
             y=[y],
             x=[row["ratio"] - 1],
@@ -35,23 +35,13 @@ def bars(data: pd.DataFrame, subtitle: str = "", theme: str = "light") -> go.Fig
             orientation="h",
             width=0.6,
             marker=dict(color=colour(row["impl"])),
-            hovertemplate=f"<b>{label}</b><br>A {numbers.time(row['a_ms'])}, B {numbers.time(row['b_ms'])}<br>"
-            f"{numbers.ratio(row['ratio'])} {row['verdict']}<extra></extra>",
+            hovertemplate=f"<b>{label}</b><br>A {numbers.time(row['a_ms'])}, B {numbers.time(row['b_ms'])}"
+            f"<br>{numbers.ratio(row['ratio'])} {verdict}<extra></extra>",
         )
-        sign = {"faster": "▲ ", "slower": "▼ "}.get(row["verdict"], "≈ ")
-        fig.add_annotation(
-            x=1,
-            xref="paper",
-            xanchor="left",
-            xshift=8,
-            y=y,
-            showarrow=False,
-            font=dict(size=12),
-            text=f"<b>{sign}{numbers.ratio(row['ratio'])} {row['verdict']}</b>",
-        )
+        axes.at_right(fig, f"<b>{verdicts.headline(row['ratio'], verdict)}</b>", y)
     fig.update_xaxes(**axes.ratio(list(known["ratio"])), title_text="time in A over time in B (log)")
     fig.update_yaxes(tickvals=rows, ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
-    fig.add_vline(x=1, line=dict(color=c["ink"], width=1.5))
+    axes.line_at(fig, theme, x=1)
     fig.update_layout(margin=dict(l=8, r=150, b=50))
     return fig
 

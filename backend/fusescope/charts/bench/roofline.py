@@ -33,14 +33,14 @@ def plot(
     """
     copy = ceilings.get("copy_gbps")
     flat = (ceilings.get(f"{unit}_tflops") or {}).get(records[0].dtype) if records else None
-    roof = analysis.Ceiling(copy or math.inf, flat or math.inf)  # what was not measured limits nothing
+    roof = analysis.Ceiling(copy or math.inf, flat or math.inf)  # an unmeasured ceiling does not limit
     placed = [(r, p) for r in records if r.status == "ok" and (p := analysis.place(r, roof))]
     if not placed:
-        return template.empty("No record has both a FLOP rate and a bandwidth to place.", theme)
+        return template.empty("No result has both a FLOP rate and a bandwidth.", theme)
     c = template.THEMES[theme]
     fig = template.figure(
         "Roofline",
-        " · ".join(p for p in (subtitle, "measured ceilings, effective FLOP") if p),
+        template.joined(subtitle, "measured ceilings, effective FLOP"),
         theme,
         height=460,
     )
@@ -50,7 +50,7 @@ def plot(
     other = "vector" if unit == "matrix" else "matrix"
     second = (ceilings.get(f"{other}_tflops") or {}).get(dtype)
     if flat and second and abs(second / flat - 1) < 0.02:
-        second = None  # a CPU has one rate; its name twice would overprint
+        second = None  # a CPU has one rate
     known = [*intensity, *([roof.ridge] if flat and copy else [])]
     low, high = min(known) / 10, max(known) * 6
     x = np.geomspace(low, high, 60)
@@ -71,47 +71,30 @@ def plot(
                 line=dict(color=c["ink"] if dash == "solid" else c["muted"], width=1.6, dash=dash),
                 hoverinfo="skip",
             )
-            fig.add_annotation(
-                x=np.log10(high),
-                y=np.log10(value),
-                xanchor="right",
-                yanchor="bottom",
-                showarrow=False,
-                text=f"{name} {dtype + ' ' if value == flat else ''}{numbers.three(value)} TFLOP/s",
-                font=dict(size=11.5, color=c["muted"]),
-            )
+            rate = f"{name} {dtype + ' ' if value == flat else ''}{numbers.three(value)} TFLOP/s"
+            place = dict(xanchor="right", yanchor="bottom")
+            axes.note(fig, rate, np.log10(high), np.log10(value), 11.5, c["muted"], **place)
     for r, p in placed:
-        share = (
-            f"<br>{numbers.percent(p.share)} of the ceiling above it" if math.isfinite(p.attainable) else ""
-        )
+        share = f"<br>{numbers.percent(p.share)} of the ceiling" if math.isfinite(p.attainable) else ""
         fig.add_scatter(
             x=[p.intensity],
             y=[p.tflops],
             mode="markers",
             marker=dict(color=colour(r.impl), size=11, line=dict(color=c["paper"], width=1)),
-            hovertemplate=f"{hover(r, baseline)}<br>{numbers.three(p.tflops)} TFLOP/s at {numbers.three(p.intensity)} FLOP/B{share}"
-            "<extra></extra>",
+            hovertemplate=f"{hover(r, baseline)}<br>{numbers.three(p.tflops)} TFLOP/s at "
+            f"{numbers.three(p.intensity)} FLOP/B{share}<extra></extra>",
         )
     if not copy and not flat:
-        fig.add_annotation(
-            x=0,
-            y=1.02,
-            xref="paper",
-            yref="paper",
-            xanchor="left",
-            showarrow=False,
-            text="ceilings n/a: this run did not measure them",
-            font=dict(color=c["muted"]),
-        )
+        text = "ceilings n/a: this run did not measure them"
+        axes.note(fig, text, 0, 1.02, colour=c["muted"], xref="paper", yref="paper", xanchor="left")
     fig.update_xaxes(
         type="log",
         exponentformat="none",
         dtick=1,
-        title_text="arithmetic intensity (FLOP per byte of least traffic), log",
+        title_text="arithmetic intensity (FLOP per byte of minimum traffic), log",
     )
     fig.update_yaxes(type="log", exponentformat="none", title_text="effective TFLOP/s, log", dtick=1)
-    # Ranges are given: a ceiling's name stands at the very edge, and an anchor a hair outside would not be
-    # drawn.
+    # Explicit ranges: a label just outside would not be drawn.
     bottom, most = min([*rates, low * copy / 1e3 if copy else min(rates)]) / 2, max([*rates, top]) * 1.9
     fig.update_xaxes(range=[np.log10(low) - 0.02, np.log10(high) + 0.02])
     fig.update_yaxes(range=[np.log10(bottom), np.log10(most)])
@@ -125,16 +108,8 @@ def plot(
 
 def _line(fig: go.Figure, x, y, ink: str, name: str, dash: str, c: dict) -> None:
     fig.add_scatter(x=x, y=y, mode="lines", line=dict(color=ink, width=1.6, dash=dash), hoverinfo="skip")
-    at = (
-        int(np.argmax(y >= y[-1])) * (9 if dash == "dot" else 6) // 10
-    )  # on the slope: text to the left of a point runs above the line, to the right below
+    # on the slope: text left of a point is above the line, right of it below
+    at = int(np.argmax(y >= y[-1])) * (9 if dash == "dot" else 6) // 10
     left = dict(xanchor="right", yanchor="bottom", xshift=-4, yshift=-2)
     side = left if dash == "dot" and at > 10 else dict(xanchor="left", yanchor="top", xshift=6, yshift=2)
-    fig.add_annotation(
-        x=np.log10(x[at]),
-        y=np.log10(y[at]),
-        showarrow=False,
-        text=name,
-        **side,
-        font=dict(size=11.5, color=c["muted"]),
-    )
+    axes.note(fig, name, np.log10(x[at]), np.log10(y[at]), 11.5, c["muted"], **side)

@@ -12,8 +12,8 @@ from fusescope.charts.tables import varying_values
 from fusescope.core.records import Record
 
 QUANTITIES = {
-    "speed-up": "times as fast as {baseline} (log)",
-    "latency": "time of a call ({unit}), log",
+    "speed-up": "speed-up over {baseline} (log)",
+    "latency": "time per call ({unit}), log",
     "TFLOP/s": "effective TFLOP/s, log",
     "GB/s": "GB/s, log",
 }
@@ -35,14 +35,13 @@ def curves(
     record failed."""
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is one of {', '.join(QUANTITIES)}, not {quantity!r}")
-    c = template.THEMES[theme]
     unit, factor = numbers.time_unit(r.ms for r in records)
     impls = list(dict.fromkeys(r.impl for r in records))
     title = {"speed-up": f"Speed-up over {short(baseline)}", "latency": "Latency"}.get(quantity, quantity)
     mode = next((r.main for r in records if r.main), None)
     fig = template.figure(
         f"{title} by {key}",
-        " · ".join(p for p in (subtitle, captions.mode(mode)) if p),
+        template.joined(subtitle, captions.mode(mode)),
         theme,
         height=440,
     )
@@ -68,14 +67,8 @@ def curves(
                 dash="dash" if impl == baseline else "solid",
             ),
             marker=dict(size=8, symbol="square" if kind(impl) == "peer" else "circle"),
-            error_y=dict(
-                type="data",
-                symmetric=False,
-                thickness=1.2,
-                width=4,
-                color=colour(impl),
-                array=[v[2] - v[1] if v else 0 for _, v in points],
-                arrayminus=[v[1] - v[0] if v else 0 for _, v in points],
+            error_y=axes.interval(
+                *zip(*((v[1], v[0], v[2]) if v else (0, 0, 0) for _, v in points)), colour(impl)
             ),
             hovertext=[hover(r, baseline) for r, _ in points],
             hoverinfo="text",
@@ -90,7 +83,7 @@ def curves(
     y = axes.ratio(middles, bounds) if quantity == "speed-up" else axes.log(low, high)
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
-        fig.add_hline(y=1, line=dict(color=c["ink"], width=1.5))
+        axes.line_at(fig, theme, y=1)
     fig.update_layout(margin=dict(l=8, r=150, b=50))
     return fig
 

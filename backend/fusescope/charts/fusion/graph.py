@@ -1,5 +1,5 @@
-"""The layer as a graph from top to bottom: 15 operators, boxed by segment and coloured by what makes the
-segment; what skips ahead, beside."""
+"""The layer as a graph from top to bottom: 15 operators, boxed by segment and coloured by implementation;
+skip connections at the side."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import plotly.graph_objects as go
 from fusescope.charts import numbers, template
 
 MAKERS = {"torch": "plain torch", "inductor": "torch.compile"}
-"""Words for what is no hand-written kernel; the name of any other maker is a kernel of ours."""
+"""Labels of other implementations than our kernels."""
 _COLOURS = {"light": ("#E08A3C", "#7FB2DA", "#B9C2CC"), "dark": ("#B4602A", "#2F6690", "#4C5764")}
 _ROW = 27  # pixels of an operator
-_LEFT, _RIGHT = 0.15, 0.64  # of the width: the boxes; skipping values are drawn left of them, words right
+_LEFT, _RIGHT = 0.15, 0.64  # of the width: the boxes; skip connections are left of them, labels right
 
 
 @dataclass(frozen=True)
 class Part:
-    """A segment as drawn: its operators with their names, what makes it, and what it costs at least."""
+    """A segment as drawn: its operators with their names, its implementation, FLOP and minimum traffic in
+    bytes."""
 
     numbers: Sequence[int]
     names: Sequence[str]
@@ -66,9 +67,10 @@ def draw(
             )
             for n, name in zip(part.numbers, part.names, strict=True)
         ]
-        said = f"<b>{'our kernel' if colour_index(part.how) == 0 else maker(part.how)}</b> · {numbers.three(part.bytes / 1e6)} MB"
+        made_by = "our kernel" if colour_index(part.how) == 0 else maker(part.how)
+        text = f"<b>{made_by}</b> · {numbers.size(part.bytes)}"
         middle = (first + last) / 2
-        notes.append(dict(x=_RIGHT + 0.015, y=middle, xanchor="left", text=said, font=dict(size=11.5)))
+        notes.append(dict(x=_RIGHT + 0.015, y=middle, xanchor="left", text=text, font=dict(size=11.5)))
     skips = [(place[a], place[b], value) for a, b, value in edges if place[b] > place[a] + 1] + [
         (-0.6, place[residual], "x")
     ]
@@ -106,12 +108,12 @@ def draw(
 
 
 def _hover(number: int, name: str, part: Part) -> str:
-    cost = f"{numbers.three(part.flop / 1e9)} GFLOP, at least {numbers.three(part.bytes / 1e6)} MB to and from memory"
-    return f"<b>{number} {name}</b><br>its segment: {maker(part.how)}<br>{cost}"
+    cost = f"{numbers.three(part.flop / 1e9)} GFLOP, minimum traffic {numbers.size(part.bytes)}"
+    return f"<b>{number} {name}</b><br>kernel: {maker(part.how)}<br>{cost}"
 
 
 def maker(how: str) -> str:
-    """What makes a segment, in words."""
+    """The implementation of a segment, for people."""
     return MAKERS.get(how, f"our {how.replace('_', ' ')}")
 
 
@@ -121,5 +123,5 @@ def colour_index(how: str) -> int:
 
 
 def legend(theme: str = "light") -> Mapping[str, str]:
-    """Words → colour, for a line under the chart."""
+    """Label → colour, for a line under the chart."""
     return dict(zip(("hand-written kernel", "torch.compile", "plain torch"), _COLOURS[theme], strict=True))

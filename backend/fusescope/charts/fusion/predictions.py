@@ -1,4 +1,4 @@
-"""How well the surrogate knows the landscape: predicted against measured, and what it looks at."""
+"""How accurate the cost model is: predicted against measured, and which features decide."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def against_measured(
     """``points``: {code, measured_ms, predicted_ms}, each predicted by a model that had not seen it. Those at
     or below the threshold are High (1), the others Low (0)."""
     if not points:
-        return template.empty("No pair was held out.", theme)
+        return template.empty("No held-out schemes.", theme)
     c = template.THEMES[theme]
     every = [p[k] for p in points for k in ("measured_ms", "predicted_ms")]
     unit, factor = numbers.time_unit(every)
-    fig = template.figure("Predicted against measured, held out", subtitle, theme, height=430)
+    fig = template.figure("Predicted vs measured (held out)", subtitle, theme, height=430)
     low, high = min(every) * factor * 0.98, max(every) * factor * 1.02
     fig.add_scatter(
         x=[low, high],
@@ -43,13 +43,13 @@ def against_measured(
             name=performance,
             marker=dict(color=colour, symbol=symbol, size=6, opacity=0.75),
             customdata=as_numbers(p["code"] for p in rows),
-            hovertemplate=f"<b>{BITS}</b><br>measured %{{x:.3g}} {unit}, predicted %{{y:.3g}} {unit}<extra></extra>",
+            hovertemplate=(
+                f"<b>{BITS}</b><br>measured %{{x:.3g}} {unit}, predicted %{{y:.3g}} {unit}<extra></extra>"
+            ),
         )
-    for add in (fig.add_vline, fig.add_hline):
-        add(
-            **{"x" if add == fig.add_vline else "y": threshold_ms * factor},
-            line=dict(color=c["muted"], width=1, dash="dot"),
-        )
+    threshold = dict(color=c["muted"], width=1, dash="dot")
+    fig.add_vline(x=threshold_ms * factor, line=threshold)
+    fig.add_hline(y=threshold_ms * factor, line=threshold)
     fig.update_xaxes(title_text=f"measured ({unit}), log", **axes.log(low, high))
     fig.update_yaxes(title_text=f"predicted ({unit}), log", **axes.log(low, high))
     fig.update_layout(
@@ -64,8 +64,8 @@ def importance(
     """``rows``: {feature, share} of the total gain of the trees' splits; the ``most`` important ones."""
     shown = sorted(rows, key=lambda r: -r["share"])[:most]
     if not shown:
-        return template.empty("The trees split on nothing.", theme)
-    fig = template.figure("What decides", subtitle, theme, height=130 + 22 * len(shown))
+        return template.empty("The trees have no splits.", theme)
+    fig = template.figure("Feature importance", subtitle, theme, height=130 + 22 * len(shown))
     fig.add_bar(
         y=[r["feature"] for r in shown],
         x=[100 * r["share"] for r in shown],
@@ -73,6 +73,6 @@ def importance(
         marker_color="#0072B2",
         hovertemplate="%{y}: %{x:.3g} %<extra></extra>",
     )
-    fig.update_xaxes(title_text="share of the gain of all splits (%)", rangemode="tozero")
+    fig.update_xaxes(title_text="share of total gain (%)", rangemode="tozero")
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig

@@ -1,4 +1,4 @@
-"""Best time found so far over the number of schemes that were measured: what a search is judged by."""
+"""Best time so far over the number of measured schemes: how a search is compared."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def best_so_far(
         steps = [
             (n, best) for (n, _, best), (_, _, before) in zip(track, [(0, 0, None), *track]) if best != before
         ]
-        steps += [(n, best) for n, _, best in track[-1:]]  # the line goes on to the end
+        steps += [(n, best) for n, _, best in track[-1:]]  # to the end of the axis
         fig.add_scatter(
             x=[n for n, _ in steps],
             y=[best * factor for _, best in steps],
@@ -62,10 +62,10 @@ def best_so_far(
     low, high = min(every) * factor, max(every) * factor
     baseline_lines(fig, {n: ms * factor for n, ms in baselines.items()}, low, high, theme)
     if target:
-        lines = {"best there is": target * factor, "3 % above it": 1.03 * target * factor}
+        lines = {"best scheme": target * factor, "3 % slower": 1.03 * target * factor}
         baseline_lines(fig, lines, low, high, theme)
-    fig.update_xaxes(title_text="schemes measured", rangemode="tozero")
-    fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"time of the layer ({unit}), log")
+    fig.update_xaxes(title_text="measured schemes", rangemode="tozero")
+    fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"layer time ({unit}), log")
     fig.update_layout(
         margin=dict(l=8, r=130, b=50),
         showlegend=not single,

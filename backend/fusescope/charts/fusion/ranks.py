@@ -36,17 +36,15 @@ def ranks(
     fig = template.figure(
         "Schemes by time", f"{subtitle}<br>{len(order):,} distinct schemes{further}", theme, height=420
     )
-    for attention, colour, words in ((True, OURS, "hand-written attention"), (False, PLAIN, "without it")):
+    for attention, colour, label in ((True, OURS, "hand-written attention"), (False, PLAIN, "without it")):
         at = [i for i, code in enumerate(order) if (code[0] == "1") is attention]
         if at:
-            add = (
-                fig.add_scattergl if len(order) > MANY else fig.add_scatter
-            )  # so many symbols in SVG would hold the browser up
+            add = fig.add_scattergl if len(order) > MANY else fig.add_scatter  # SVG is slow with many symbols
             add(
                 x=np.array(at) + 1,
                 y=ms[at] * factor,
                 mode="markers",
-                name=words,
+                name=label,
                 customdata=codes[at],
                 marker=dict(
                     color=colour,
@@ -59,7 +57,7 @@ def ranks(
     low, high = min(every) * factor, max(every) * factor
     baseline_lines(fig, {n: ms * factor for n, ms in baselines.items()}, low, high, theme)
     fig.update_xaxes(title_text="rank, fastest first", range=[0, len(order) * 1.02 + 1])
-    fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"time of the layer ({unit}), log")
+    fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"layer time ({unit}), log")
     fig.update_layout(
         margin=dict(l=8, r=130, b=50),
         showlegend=True,
@@ -75,8 +73,8 @@ def as_numbers(codes: Iterable[str]) -> np.ndarray:
 
 
 def near(schemes: Iterable[float], baselines: Mapping[str, float]) -> tuple[dict[str, float], str]:
-    """(the baselines that an axis with these times can show too, words for the others): one that is many
-    times slower would press all schemes into a line."""
+    """(the baselines that fit on an axis with these times, a text for the others): one that is many times
+    slower would flatten the schemes into a line."""
     known = list(schemes)
     low, high = min(known) / _FAR, max(known) * _FAR
     shown = {name: ms for name, ms in baselines.items() if low <= ms <= high}

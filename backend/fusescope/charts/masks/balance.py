@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 
 _POINTS = 1500
 _COLOURS = ("#0072B2", "#D55E00")
@@ -32,16 +32,8 @@ def along(
         )
         mean = float(values.mean())
         fig.add_hline(y=mean, line=dict(color=colour, width=1.2, dash="dash"))
-        fig.add_annotation(
-            x=1,
-            xref="paper",
-            xanchor="left",
-            xshift=8,
-            y=mean,
-            showarrow=False,
-            font=dict(size=12),
-            align="left",
-            text=f"<span style='color:{colour}'>┅</span> mean {numbers.three(mean)}",
+        axes.at_right(
+            fig, f"<span style='color:{colour}'>┅</span> mean {numbers.three(mean)}", mean, align="left"
         )
     fig.update_xaxes(title_text="query")
     fig.update_yaxes(rangemode="tozero", title_text=what)

@@ -1,4 +1,4 @@
-"""What skipping could gain, 1 / density, against what was measured."""
+"""Measured speed-ups of masks against the ideal of skipping, 1 / density."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fusescope.charts.colours import colour, kind, short
 
 
 def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A point a record: ``density`` 0 … 1 and ``gain`` (times as fast), with ``impl`` and ``label``; the line
+    """A point a record: ``density`` 0 … 1 and ``gain`` (speed-up), with ``impl`` and ``label``; the line
     is 1 / density."""
     c = template.THEMES[theme]
     if points.empty:
-        return template.empty("No record to draw.", theme)
+        return template.empty("No results.", theme)
     fig = template.figure(title, subtitle, theme, 440)
     low = max(1e-4, float(points.density.min()) * 0.8)
     x = np.geomspace(low, 1, 60)
@@ -57,13 +57,14 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
         **axes.log(100 * low, 100) | {"range": [np.log10(90 * low), 2.05]},
         title_text="elements kept (%, log)",
     )
-    fig.update_yaxes(**axes.ratio([*gains, 1 / low]), title_text="times as fast (log)")
+    fig.update_yaxes(**axes.ratio([*gains, 1 / low]), title_text="speed-up (log)")
     fig.add_hline(y=1, line=dict(color=c["line"], width=1))
     fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.2))
     return fig
 
 
-def words(points: pd.DataFrame) -> str:
+def summary(points: pd.DataFrame) -> str:
     """How much of the ideal was reached: the median and the best share over all points."""
     share = points.gain * points.density
-    return f"median {numbers.percent(float(share.median()))} of the ideal, best {numbers.percent(float(share.max()))}"
+    middle, best = (numbers.percent(float(v)) for v in (share.median(), share.max()))
+    return f"median {middle} of the ideal, best {best}"

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 
 PIXELS = 384
 """Most pixels a side; of a larger region each pixel is the mean over what it covers."""
 KEPT = "#0072B2"
 _FAINT = {"light": "#A9CBE4", "dark": "#1F4E73"}
-_HANDLES = 24  # invisible points a side, so that a box can be drawn: plotly selects points, not pixels
+_HANDLES = 24  # per side
 
 
 def picture(
@@ -59,15 +59,7 @@ def picture(
         hovertemplate="query %{y:.0f}, key %{x:.0f}<br>%{z} % kept<extra></extra>",
     )
     hx, hy = np.meshgrid(np.linspace(left, right - 1, _HANDLES), np.linspace(top, bottom - 1, _HANDLES))
-    fig.add_scatter(
-        x=hx.ravel(),
-        y=hy.ravel(),
-        mode="markers",
-        marker=dict(size=2, opacity=0),
-        hoverinfo="skip",
-        selected=dict(marker=dict(opacity=0)),
-        unselected=dict(marker=dict(opacity=0)),
-    )
+    axes.handles(fig, hx.ravel(), hy.ravel())
     fig.update_xaxes(range=[left - 0.5, right - 0.5], title_text="key", showgrid=False)
     fig.update_yaxes(range=[bottom - 0.5, top - 0.5], title_text="query", showgrid=False)
     fig.update_layout(dragmode="select", selectdirection="any")

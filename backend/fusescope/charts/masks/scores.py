@@ -113,7 +113,7 @@ def picture(
     logs = np.where(bytes_ > 0, (bytes_.astype(float) - 1) / 254 * _DECADES - _DECADES, np.nan)
     top = math.ceil(float(np.nanmax(logs))) if np.isfinite(logs).any() else 0
     fig = template.figure(
-        title, " · ".join(p for p in (subtitle, f"a pixel is {side} × {side} elements") if p), theme, 430
+        title, template.joined(subtitle, f"a pixel is {side} × {side} elements"), theme, 430
     )
     at_x, at_y = (np.arange(n) * side for n in (shape[1], shape[0]))
     fig.add_heatmap(
@@ -147,7 +147,7 @@ def skipping(
     """Tiles that could be skipped at a threshold (share of live ones, all heads) and the error of the heads'
     outputs it causes."""
     c = template.THEMES[theme]
-    fig = template.figure("Tiles that could be skipped, and the error it causes", subtitle, theme, 360)
+    fig = template.figure("Skippable tiles and the resulting error", subtitle, theme, 360)
     x = [f"10<sup>{round(math.log10(t))}</sup>" for t in thresholds]
     fig.add_bar(
         x=x,
@@ -184,7 +184,7 @@ def skipping(
             )
     drawn = [math.log10(v) for v in (*worst, *typical) if v > 0] or [0.0]
     fig.update_xaxes(
-        title_text="a tile is skipped where its largest probability is below", type="category", tickangle=0
+        title_text="skip threshold (largest probability in the tile)", type="category", tickangle=0
     )
     fig.update_yaxes(title_text="live tiles skipped (%)", rangemode="tozero")
     fig.update_layout(

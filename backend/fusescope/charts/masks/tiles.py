@@ -21,8 +21,8 @@ def executed(
     """Per mask a curve: share of elements in live tiles over the tile's side; the dashed line is the share
     that is kept."""
     fig = template.figure(
-        "Work that remains by tile size",
-        f"{subtitle} · dashed: elements kept, the least there is",
+        "Computed share by tile size",
+        f"{subtitle} · dashed: elements kept (lower bound)",
         theme,
         340,
     )
@@ -42,7 +42,7 @@ def executed(
         tickvals=list(sides),
         ticktext=[str(s) for s in sides],
         tickangle=0,
-        title_text="side of a tile (log)",
+        title_text="tile size (log)",
     )
     fig.update_yaxes(rangemode="tozero", title_text="elements in live tiles (%)")
     fig.update_layout(showlegend=len(shares) > 1, legend=dict(orientation="h", y=-0.25))

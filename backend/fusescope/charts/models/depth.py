@@ -1,5 +1,5 @@
-"""Error along the depth of a model: a curve a run, the acceptable error as a dashed line, and where it is
-first passed."""
+"""Error along the depth of a model: one curve per execution mode, the tolerance as a dashed line, and where
+it is first exceeded."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ LEVELS = {"module": "modules", "kernel": "kernels", "inside": "inside attention"
 def curves(
     entries: Sequence[Mapping[str, Any]], own: bool = False, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """``entries``: of an accuracy report (way: the execution mode, dtype, rows, and "label" where another run's stand beside).
-    ``own``: a kernel's own error instead of what has come together up to there; places that one run does not
-    have are gaps in its curve.
-    """
+    """``entries``: of an accuracy report (way: the execution mode, dtype, rows, and "label" where another
+    run's stand beside). ``own``: a kernel's own error instead of what has come together up to there; places
+    that one run does not have are gaps in its curve."""
     drawn = [e for e in entries if e["rows"]]
     if not drawn:
         return template.empty("No execution mode was checked here.", theme)
     c = template.THEMES[theme]
     order = _order(drawn)
     at = {name: i for i, name in enumerate(order)}
-    title = "Own error of each operation" if own else "Error by depth"
+    title = "Error of each operation alone" if own else "Error by depth"
     what = "against the same input in float64" if own else "against float64 with the same weights"
-    fig = template.figure(title, " · ".join(p for p in (subtitle, what) if p), theme, 420)
+    fig = template.figure(title, template.joined(subtitle, what), theme, 420)
     floor = _floor(drawn, own)
     ends, values = [], []
     dtypes = list(dict.fromkeys(e["dtype"] for e in drawn))
@@ -63,7 +62,7 @@ def curves(
                 hovertext=[hover(e, row, own)],
                 hoverinfo="text",
                 marker=dict(symbol="x", size=13, color=c["ink"], line=dict(width=1)),
-                name="first beyond the limit",
+                name="first above tolerance",
             )
     if not own:
         for d in dtypes:
@@ -78,16 +77,17 @@ def curves(
                 showlegend=False,
                 line=dict(color=c["muted"], width=1, dash="dash"),
             )
-            fig.add_annotation(
-                x=1,
+            axes.note(
+                fig,
+                f"tolerance in {d}",
+                1,
+                math.log10(limits[-1]),
+                11,
+                c["muted"],
                 xref="paper",
                 xanchor="right",
-                y=math.log10(limits[-1]),
                 yanchor="bottom",
                 yshift=2,
-                showarrow=False,
-                text=f"acceptable in {d}",
-                font=dict(size=11, color=c["muted"]),
             )
     low, high = axes.within(values)
     low, high = min(values + [low]), max(values + [high])
@@ -113,12 +113,12 @@ def curves(
 
 
 def label(entry: Mapping[str, Any]) -> str:
-    """An entry as people call it."""
+    """The label of an entry."""
     return entry.get("label") or f"{entry['way']}, {entry['dtype']}"
 
 
 def _brief(entry: Mapping[str, Any]) -> str:
-    """The same where there is little room."""
+    """A short label."""
     text = label(entry)
     for dtype, brief in (("float", "fp"), ("bfp", "bf")):
         text = text.replace(dtype, brief)
@@ -137,11 +137,11 @@ def hover(entry: Mapping[str, Any], row: Mapping[str, Any], own: bool) -> str:
     ]
     if not own:
         lines.append(
-            ("within" if row["accepted"] else "<b>beyond</b>")
-            + f" the acceptable {numbers.three(row['limit'])}"
+            ("within" if row["accepted"] else "<b>above</b>")
+            + f" the tolerance {numbers.three(row['limit'])}"
         )
     if e["unequal"]:
-        lines.append(f"{e['unequal']:,} elements NaN or infinite in one only")
+        lines.append(f"{e['unequal']:,} elements NaN or infinite on one side only")
     return "<br>".join(lines)
 
 
@@ -205,21 +205,9 @@ def _ends(fig: go.Figure, ends, low: float, high: float) -> None:
     places: list[float] = []
     for value, _, _ in sorted(ends):
         places.append(max(math.log10(value), places[-1] + gap) if places else math.log10(value))
-    ceiling = (
-        math.log10(high) + 0.25
-    )  # beyond the axis a label would not be drawn: push down from the top then
+    ceiling = math.log10(high) + 0.25  # plotly draws no label beyond the axis: push down from the top
     for n in reversed(range(len(places))):
         places[n] = min(places[n], ceiling)
         ceiling = places[n] - gap
     for (_, way, text), y in zip(sorted(ends), places, strict=True):
-        fig.add_annotation(
-            x=1,
-            xref="paper",
-            xanchor="left",
-            xshift=8,
-            y=y,
-            yref="y",
-            showarrow=False,
-            font=dict(size=12),
-            text=f"<span style='color:{colour(way)}'>━</span> {text[:24]}",
-        )
+        axes.at_right(fig, f"<span style='color:{colour(way)}'>━</span> {text[:24]}", y, yref="y")

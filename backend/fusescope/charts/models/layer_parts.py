@@ -1,4 +1,5 @@
-"""Where the time of a model goes by part of a layer: a bar per execution mode, its parts one after another."""
+"""Where the time of a model goes by part of a layer: a bar per execution mode, its parts one after
+another."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PARTS = {
     "head": "#7D8590",
     "other": "#A9B1BA",
 }
-"""One colour a part (Okabe and Ito), in the order of a forward; the name stands in or above its piece."""
+"""One colour per part (Okabe and Ito), in the order of a forward pass."""
 _ROW = 58
 
 
@@ -36,7 +37,7 @@ def bars(
     unit, factor = numbers.time_unit(sum(p["ms"] for p in parts.values()) for _, parts in rows)
     what = "share of a profiled pass" if share else "a profiled pass, not a latency"
     fig = template.figure(
-        "Where the time goes", " · ".join(p for p in (subtitle, what) if p), theme, 150 + _ROW * len(rows)
+        "Time breakdown by layer part", template.joined(subtitle, what), theme, 150 + _ROW * len(rows)
     )
     seen = [p for p in PARTS if any(p in parts for _, parts in rows)] + sorted(
         {p for _, parts in rows for p in parts} - set(PARTS)
@@ -63,7 +64,7 @@ def bars(
         )
     totals = {r.impl: sum(p["ms"] for p in parts.values()) * factor for r, parts in rows}
     named = {
-        impl: (f"<b>{short(impl)}</b>", f"{numbers.three(total)} {unit} in all")
+        impl: (f"<b>{short(impl)}</b>", f"{numbers.three(total)} {unit} total")
         for impl, total in totals.items()
     }
     axes.row_labels(fig, named, 23, theme)
@@ -82,8 +83,8 @@ def bars(
             font=dict(size=12),
         ),
     )
-    fig.update_xaxes(title_text="share (%)" if share else f"time in the part ({unit})", rangemode="tozero")
-    fig.update_yaxes(showticklabels=False, ticks="", showgrid=False, range=[-0.45, len(rows) - 0.3])
+    fig.update_xaxes(title_text="share (%)" if share else f"time ({unit})", rangemode="tozero")
+    axes.named_rows(fig, rows)
     return fig
 
 
@@ -106,4 +107,5 @@ def _hover(record: Record, parts, part: str) -> str:
     if part not in parts:
         return ""
     total = sum(p["ms"] for p in parts.values())
-    return f"<b>{short(record.impl)}</b> {part}<br>{numbers.time(parts[part]['ms'])}, {numbers.percent(parts[part]['ms'] / total)}"
+    ms = parts[part]["ms"]
+    return f"<b>{short(record.impl)}</b> {part}<br>{numbers.time(ms)}, {numbers.percent(ms / total)}"

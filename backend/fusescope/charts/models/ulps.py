@@ -24,9 +24,7 @@ def histogram(
     if not entries:
         return template.empty("No execution mode has this place.", theme)
     words = ulp_words()
-    fig = template.figure(
-        "Error in units in the last place", " · ".join(p for p in (subtitle, name) if p), theme, 330
-    )
+    fig = template.figure("Error in units in the last place", template.joined(subtitle, name), theme, 330)
     for entry, figures in entries:
         total = sum(figures["ulps"]) or 1
         shares = [100 * n / total for n in figures["ulps"]]
@@ -36,7 +34,8 @@ def histogram(
             name=depth.label(entry),
             marker=dict(color=colour(entry["way"]), pattern=dict(shape=_pattern(entry["dtype"]))),
             hovertext=[
-                f"<b>{depth.label(entry)}</b><br>{w} ulp of {entry['dtype']}: {n:,} of {total:,} elements ({numbers.three(s)} %)"
+                f"<b>{depth.label(entry)}</b><br>{w} ulp of {entry['dtype']}: {n:,} of {total:,} elements "
+                f"({numbers.three(s)} %)"
                 for w, n, s in zip(words, figures["ulps"], shares, strict=True)
             ],
             hoverinfo="text",
@@ -52,7 +51,7 @@ def histogram(
         ),
     )
     fig.update_xaxes(
-        title_text="distance from the reference, in ulp of the result's dtype",
+        title_text="distance from the reference (ulp of the result's dtype)",
         type="category",
         tickangle=0,
         showgrid=False,

@@ -1,5 +1,4 @@
-"""Two profiles against each other: what got faster, slower, new or gone, as bars of the time each change is
-worth."""
+"""Two profiles compared: what got faster, slower, new or gone, as bars of the change in time."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ MOST = 25
 def bars(
     rows: Sequence[Difference], by: str, relative: bool = False, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """The largest changes, in time a step or (``relative``) as b / a; new and gone have no ratio and are left
-    out there."""
+    """The largest changes, in time per step or (``relative``) as b / a; new and gone have no ratio and are
+    left out there."""
     shown = [r for r in rows if r.state != "same" and (not relative or r.ratio)][:MOST]
     if not shown:
         changed = any(r.state != "same" for r in rows)
         words = (
             f"No {by} is in both profiles: what is new or gone has no ratio."
             if changed
-            else "Nothing changed by more than the tolerance."
+            else "No change above the tolerance."
         )
         return template.empty(words, theme)
     c = template.THEMES[theme]
@@ -38,8 +37,10 @@ def bars(
     # on the axis of ratios a bar begins at 1: its length is what is beyond
     x = [v - 1 for v in ratio] if relative else [r.delta_ns / 1e6 * factor for r in shown]
     hover = [
-        f"<b>{plain(r.name, 160)}</b>{'<br>' + plain(r.detail, 160) if r.detail else ''}<br>{r.state}: {numbers.time(r.a_ns / 1e6)} → "
-        f"{numbers.time(r.b_ns / 1e6)} a step ({numbers.ratio(r.ratio)})<br>{numbers.three(r.a_calls)} → {numbers.three(r.b_calls)} calls a step"
+        f"<b>{plain(r.name, 160)}</b>{'<br>' + plain(r.detail, 160) if r.detail else ''}<br>"
+        f"{r.state}: {numbers.time(r.a_ns / 1e6)} → {numbers.time(r.b_ns / 1e6)} per step "
+        f"({numbers.ratio(r.ratio)})<br>"
+        f"{numbers.three(r.a_calls)} → {numbers.three(r.b_calls)} calls per step"
         for r in shown
     ]
     fig.add_bar(
@@ -52,7 +53,7 @@ def bars(
         customdata=hover,
         hovertemplate="%{customdata}<extra></extra>",
     )
-    words = {}
+    labels = {}
     for n, r in enumerate(shown):
         value = (
             numbers.ratio(r.ratio)
@@ -65,14 +66,14 @@ def bars(
             if r.detail and by != "kernel"
             else ""
         )
-        words[n] = (f"{_MARK[r.state]} {name}{detail}", f"{r.state} {value}")
+        labels[n] = (f"{_MARK[r.state]} {name}{detail}", f"{r.state} {value}")
     if relative:
         axis = axes.ratio(ratio)
         fig.update_xaxes(**axis, title_text="time of b / time of a (log)")
         fig.add_vline(x=1, line=dict(color=c["line"], width=1))
     else:
-        fig.update_xaxes(title_text=f"time of b − time of a, a step ({unit})")
+        fig.update_xaxes(title_text=f"time of b − time of a, per step ({unit})")
         fig.add_vline(x=0, line=dict(color=c["line"], width=1))
     fig.update_yaxes(range=[len(shown) - 0.6, -0.85], visible=False)
-    axes.row_labels(fig, words, 17, theme)
+    axes.row_labels(fig, labels, 17, theme)
     return fig

@@ -69,7 +69,10 @@ def plot(
             xanchor="right",
             yanchor="bottom" if n else "top",
             showarrow=False,
-            text=f"{plain(name)}: {numbers.three(roof.bandwidth_gbps)} GB/s, {numbers.three(roof.tflops)} TFLOP/s",
+            text=(
+                f"{plain(name)}: {numbers.three(roof.bandwidth_gbps)} GB/s, {numbers.three(roof.tflops)} "
+                "TFLOP/s"
+            ),
             font=dict(size=11.5, color=c["muted"]),
         )
     first = next(iter(ceilings.values()), None)
@@ -80,7 +83,8 @@ def plot(
         share = (
             ""
             if first is None
-            else f"<br>{numbers.percent(p.tflops / attainable(p.intensity, first))} of the first ceiling above it"
+            else f"<br>{numbers.percent(p.tflops / attainable(p.intensity, first))} of the first ceiling "
+            "above it"
         )
         fig.add_scatter(
             x=[p.intensity],
@@ -91,8 +95,10 @@ def plot(
             textfont=dict(size=12),
             marker=dict(size=13, symbol=symbol, color=colour, line=dict(color=c["paper"], width=1)),
             hovertemplate=f"<b>{plain(p.name, 120)}</b>, {p.what} traffic<br>{numbers.size(p.bytes)}, "
-            f"{numbers.three(p.flop / 1e9)} GFLOP in {numbers.time(p.ns / 1e6)}<br>{numbers.three(p.tflops)} TFLOP/s at "
-            f"{numbers.three(p.intensity)} FLOP/B, {numbers.three(p.bytes / p.ns)} GB/s{share}<extra></extra>",
+            f"{numbers.three(p.flop / 1e9)} GFLOP in "
+            f"{numbers.time(p.ns / 1e6)}<br>{numbers.three(p.tflops)} TFLOP/s at "
+            f"{numbers.three(p.intensity)} FLOP/B, {numbers.three(p.bytes / p.ns)} "
+            f"GB/s{share}<extra></extra>",
         )
     fig.update_xaxes(
         type="log",

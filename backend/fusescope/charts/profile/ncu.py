@@ -1,4 +1,4 @@
-"""What Nsight Compute measured of each launch: speed of light by unit, and what its warps waited for."""
+"""What Nsight Compute measured of each launch: speed of light by unit, and warp stall reasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REASONS = ("#D55E00", "#0072B2", "#C9A227", "#B75A92", "#3E8E6E", "#5B6FB5", "#
 
 
 def speed_of_light(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A group of bars a launch, % of what the unit could do; rows of ncu_kernels, the first MOST of them."""
+    """A group of bars per launch, % of the unit's peak; rows of ncu_kernels, the first MOST of them."""
     shown = [(n, r) for n, r in enumerate(rows[:MOST]) if any(_known(r.get(k)) for k in UNITS)]
     if not shown:
         return template.empty("The report holds no throughput metrics (ncu --set basic has them).", theme)
@@ -54,7 +54,7 @@ def speed_of_light(rows: Sequence[Mapping], subtitle: str = "", theme: str = "li
         yref="paper",
         yanchor="bottom",
         showarrow=False,
-        text=f"well used from {HIGH:g} %",
+        text=f"high utilisation from {HIGH:g} %",
         font=dict(size=11, color=c["muted"]),
     )
     fig.update_xaxes(
@@ -68,7 +68,7 @@ def speed_of_light(rows: Sequence[Mapping], subtitle: str = "", theme: str = "li
 def stalls(
     rows: Sequence[Mapping], names: Mapping[int, str], subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """rows of ncu_stalls; names: launch → kernel. One bar a launch of the shares of the eight most common
+    """rows of ncu_stalls; names: launch → kernel. One bar per launch of the shares of the eight most common
     reasons."""
     by: dict[str, dict[int, float]] = {}
     for row in rows:
@@ -82,7 +82,7 @@ def stalls(
     common = sorted(by, key=lambda r: -sum(by[r].values()))[: len(_REASONS)]
     rows_of_legend = -(-len(common) // 2)
     fig = template.figure(
-        "What warps waited for", subtitle, theme, height=170 + 46 * len(launches) + 22 * rows_of_legend
+        "Warp stall reasons", subtitle, theme, height=170 + 46 * len(launches) + 22 * rows_of_legend
     )
     for reason, colour in zip(common, _REASONS, strict=False):
         words = reason.replace("_", " ")
@@ -98,9 +98,9 @@ def stalls(
         )
     below = dict(
         orientation="h", yref="container", y=0, yanchor="bottom", traceorder="normal"
-    )  # under the axis, however few bars
+    )  # under the axis
     fig.update_layout(barmode="stack", showlegend=True, legend=below, margin=dict(b=56 + 22 * rows_of_legend))
-    fig.update_xaxes(title_text="% of what warps waited or issued", range=[0, 100.5])
+    fig.update_xaxes(title_text="% of warp states", range=[0, 100.5])
     _name(fig, [f"{n}: {label(names[n], 44)}" for n in launches], template.THEMES[theme]["ink"])
     return fig
 

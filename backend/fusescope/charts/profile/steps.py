@@ -20,13 +20,13 @@ COLOURS = {
 }
 WORDS = {
     "kernels": "kernels",
-    "copies": "copies",
+    "copies": "memcpy/memset",
     "host": "idle: host had not launched",
-    "synchronised": "idle: host waited, then launched",
+    "synchronised": "idle: host synchronised",
     "launched": "idle: launch latency or dependency",
-    "profiler": "idle: the profiler's own work",
-    "unknown": "idle: cause not known",
-    "host time": "the step on the host",
+    "profiler": "idle: profiler overhead",
+    "unknown": "idle: unknown cause",
+    "host time": "host time",
 }
 """Part → what it is called; causes are those of profiling.gaps."""
 CAUSES = ("host", "synchronised", "launched", "profiler", "unknown")
@@ -34,9 +34,10 @@ MOST = 40
 
 
 def bars(steps: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """One bar a step (rows of the table steps); of more than MOST the first ones, which the subtitle says."""
+    """One bar per step (rows of the table steps); of more than MOST the first ones, which the subtitle
+    says."""
     if not steps:
-        return template.empty("The profile names no steps (torch.profiler's schedule makes them).", theme)
+        return template.empty("The profile has no steps (torch.profiler's schedule marks them).", theme)
     shown = list(steps[:MOST])
     parts = {"kernels": [s["kernel_ns"] for s in shown], "copies": [s["copy_ns"] for s in shown]}
     parts |= {cause: [s.get(f"idle_{cause}_ns", 0) for s in shown] for cause in CAUSES}
@@ -44,9 +45,7 @@ def bars(steps: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> 
     if not any(map(any, parts.values())):  # a trace without a GPU
         title, parts = "Steps on the host", {"host time": [s["dur_ns"] for s in shown]}
     more = f"the first {MOST} of {len(steps)} steps" if len(steps) > MOST else ""
-    fig = template.figure(
-        title, " · ".join(p for p in (subtitle, more) if p), theme, height=190 + 26 * len(shown)
-    )
+    fig = template.figure(title, template.joined(subtitle, more), theme, height=190 + 26 * len(shown))
     unit, factor = numbers.time_unit([sum(v[i] for v in parts.values()) / 1e6 for i in range(len(shown))])
     labels = [f"step {s['step']}" for s in shown]
     for name, values in parts.items():

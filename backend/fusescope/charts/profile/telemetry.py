@@ -1,5 +1,5 @@
-"""The device over a run: clocks, power, temperature, use, one panel each on one axis of time, with bands
-where it was throttled."""
+"""The device over a run: clocks, power, temperature, utilisation, one panel each on one axis of time, with
+bands where it was throttled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PANELS = {
     "clock (MHz)": {"sm_mhz": "SM", "memory_mhz": "memory"},
     "power (W)": {"power_w": "power"},
     "temperature (°C)": {"temperature_c": "temperature"},
-    "use (%)": {"gpu_percent": "GPU", "memory_percent": "memory", "cpu_percent": "CPU of the job"},
+    "utilisation (%)": {"gpu_percent": "GPU", "memory_percent": "memory", "cpu_percent": "CPU of the job"},
 }
 """Panel → its columns of telemetry.parquet and their names."""
 _COLOURS = ("#0072B2", "#D55E00", "#7D8590")
@@ -48,7 +48,7 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
             linecolor=c["line"],
             zeroline=False,
             nticks=4,
-            rangemode="tozero" if "use" in title or "power" in title else "normal",
+            rangemode="tozero" if "util" in title or "power" in title else "normal",
             automargin=True,
         )
         fig.add_annotation(

@@ -1,4 +1,4 @@
-"""Where the time went: module → operator → kernel as an icicle or a sunburst."""
+"""The time breakdown: module → operator → kernel as an icicle or a sunburst."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusescope.charts.escape import hue, label, plain, text_on
 
 SHAPES = ("icicle", "sunburst")
 MOST = 400
-"""Boxes drawn; what is smaller is summed up beside its brothers, and says so."""
+"""Boxes drawn; what is smaller is summed up in one box."""
 _RINGS = 6  # of a sunburst, wide enough for words; a click goes deeper
 _LEVELS = {"module": "#6B7C93", "operator": "#3C8FCB", "rest": "#8A9199"}
 
@@ -21,7 +21,7 @@ def nodes(rows: Sequence[dict], levels: Sequence[str], most: int = MOST) -> list
     "calls"}.
 
     rows: {"path", "ns", "calls"}; levels: what each part of a path is ("module", "operator", "kernel"). A
-    dotted module becomes a box a part. Brothers come by time, those that are numbers by number. Only the
+    dotted module becomes a box a part. Siblings are ordered by time, numbered ones by number. Only the
     ``most`` largest boxes are kept; a parent's others are one box "n smaller".
     """
     found: dict[tuple, dict] = {(): {"name": "all", "level": "all", "ns": 0, "calls": 0}}
@@ -58,7 +58,7 @@ def nodes(rows: Sequence[dict], levels: Sequence[str], most: int = MOST) -> list
 
 
 def _place(node: dict) -> tuple[int, int]:
-    """Where a box stands among its brothers: layers by their number, anything else by its time."""
+    """The order of a box among its siblings: layers by their number, anything else by its time."""
     return (
         (0, int(node["name"])) if node["level"] == "module" and node["name"].isdecimal() else (1, -node["ns"])
     )
@@ -67,24 +67,23 @@ def _place(node: dict) -> tuple[int, int]:
 def picture(
     boxes: Sequence[dict], shape: str, of: str, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """Boxes of ``nodes`` as "icicle" or "sunburst". of: what the time is ("time on the GPU")."""
+    """Boxes of ``nodes`` as "icicle" or "sunburst". of: what the time is ("device time")."""
     if shape not in SHAPES:
         raise ValueError(f"the shape is {' or '.join(SHAPES)}, not {shape!r}")
     if not boxes or not boxes[0]["ns"]:
-        return template.empty("No time to show.", theme)
+        return template.empty("No times.", theme)
     c, total = template.THEMES[theme], boxes[0]["ns"]
-    fig = template.figure(f"Where the {of} went", subtitle, theme, height=620 if shape == "sunburst" else 520)
+    fig = template.figure(f"Breakdown of {of}", subtitle, theme, height=620 if shape == "sunburst" else 520)
     colours = [
         c["grid"] if b["level"] == "all" else _LEVELS.get(b["level"]) or hue(b["name"]) for b in boxes
-    ]  # a kernel has the colour that it has on the time line
+    ]  # a kernel keeps its colour of the timeline
     hover = [
-        f"<b>{plain(b['name'], 160)}</b><br>{b['level']} · {numbers.time(b['ns'] / 1e6)} · {numbers.percent(b['ns'] / total)} of all"
-        f"<br>{b['calls']:,} calls"
+        f"<b>{plain(b['name'], 160)}</b><br>{b['level']} · {numbers.time(b['ns'] / 1e6)} · "
+        f"{numbers.percent(b['ns'] / total)} of all<br>{b['calls']:,} calls"
         for b in boxes
     ]
     names = [label(b["name"]) if b["level"] == "kernel" else plain(b["name"], 40) for b in boxes]
-    # of a box without a pattern plotly notes the colour in the trace, and then takes it for a change (see
-    # template.figure)
+    # without a pattern plotly writes the colour into the trace and takes that for a change (template.figure)
     shared = dict(
         ids=[b["id"] for b in boxes],
         parents=[b["parent"] for b in boxes],

@@ -1,5 +1,4 @@
-"""A profile's time line: lanes with each event by itself where there are few, and how busy they were where
-there are many."""
+"""A profile's timeline: lanes with single events where there are few, else the share of time busy."""
 
 from __future__ import annotations
 
@@ -8,17 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from fusescope.charts import numbers, template
+from fusescope.charts import axes, numbers, template
 from fusescope.charts.escape import hue, label, plain, text_on
 
-# invisible points, so that a box can be drawn: plotly selects points, not pictures, and a box is as high as
-# all lanes
 _HANDLES = 200
-_ROW = 40  # pixels a lane
-# of the span is a pixel of a narrow screen: what is shorter is drawn that long; the hover has the true time
-_SEEN = 700
+_ROW = 40  # pixels per lane
+_PIXELS = 700  # of a narrow screen: a shorter event is drawn one pixel long; the hover has its true time
 _LETTERS = 110  # that fit into the whole span there
-_LEAST = 6  # letters that say anything
+_LEAST = 6  # letters of a useful name
 
 
 def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -37,7 +33,7 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
         + ("" if not each else ", single events where there are few")
     )
     fig = template.figure(
-        "Time line", " · ".join(p for p in (subtitle, how) if p), theme, height=120 + _ROW * len(names) + 30
+        "Timeline", template.joined(subtitle, how), theme, height=120 + _ROW * len(names) + 30
     )
     rows = {name: len(names) - 1 - n for n, name in enumerate(names)}
     for name, view in views.items():
@@ -46,16 +42,7 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
         elif view["events"]:
             _events(fig, rows[name], view, zero_ns, factor, unit)
     x = np.linspace(begin / factor, end / factor, _HANDLES).tolist()
-    fig.add_scatter(
-        x=x,
-        y=[0] * len(x),
-        mode="markers",
-        marker=dict(size=2, opacity=0),
-        hoverinfo="skip",
-        selected=dict(marker=dict(opacity=0)),
-        unselected=dict(marker=dict(opacity=0)),
-        showlegend=False,
-    )
+    axes.handles(fig, x, [0] * len(x))
     for name, row in rows.items():
         count = views[name]["count"]
         fig.add_annotation(
@@ -81,7 +68,7 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
 
 
 def nanoseconds(value: float, begin_ns: int, end_ns: int, zero_ns: int) -> int:
-    """A place on the axis of such a figure as absolute ns."""
+    """A position on the axis of such a figure as absolute ns."""
     _, factor = _unit(end_ns - begin_ns, max(abs(begin_ns - zero_ns), abs(end_ns - zero_ns)))
     return zero_ns + round(value * factor)
 
@@ -96,9 +83,9 @@ def _unit(span: int, furthest: int) -> tuple[str, float]:
 def _bins(fig: go.Figure, row: int, view: dict, zero_ns: int, factor: float, unit: str, c: dict) -> None:
     bins = view["bins"]
     wide = (view["end_ns"] - view["begin_ns"]) / len(bins["busy"]) / factor
-    names = {None: "none begins here"} | {name: plain(name, 120) for name in set(bins["name"]) - {None}}
+    names = {None: "none starts here"} | {name: plain(name, 120) for name in set(bins["name"]) - {None}}
     texts = [
-        f"busy {numbers.percent(busy)}, {count:,} begin here<br>longest: {names[name]}"
+        f"busy {numbers.percent(busy)}, {count:,} start here<br>longest: {names[name]}"
         for busy, count, name in zip(bins["busy"], bins["count"], bins["name"], strict=True)
     ]
     fig.add_heatmap(
@@ -122,10 +109,10 @@ def _events(fig: go.Figure, row: int, view: dict, zero_ns: int, factor: float, u
     up."""
     events, span = view["events"], view["end_ns"] - view["begin_ns"]
     begins = np.array([e["ts_ns"] for e in events])
-    ends = begins + np.maximum([e["dur_ns"] for e in events], span / _SEEN)
+    ends = begins + np.maximum([e["dur_ns"] for e in events], span / _PIXELS)
     seen = np.append(
         begins[1:] > begins[:-1], True
-    )  # of those that begin at once the last, and each until the next begins
+    )  # of events that begin together the last; each until the next begins
     begins, ends, events = (
         begins[seen],
         ends[seen],
@@ -138,7 +125,8 @@ def _events(fig: go.Figure, row: int, view: dict, zero_ns: int, factor: float, u
     z, texts = np.full((1, len(edges) - 1), np.nan), [""] * (len(edges) - 1)
     z[0, ::2] = [known.index(colour) for colour in colours]
     texts[::2] = [
-        f"<b>{plain(e['name'], 160)}</b><br>{numbers.time(e['dur_ns'] / 1e6)} from {(e['ts_ns'] - zero_ns) / factor:.6g} {unit}"
+        f"<b>{plain(e['name'], 160)}</b><br>{numbers.time(e['dur_ns'] / 1e6)} from "
+        f"{(e['ts_ns'] - zero_ns) / factor:.6g} {unit}"
         for e in events
     ]
     fig.add_heatmap(

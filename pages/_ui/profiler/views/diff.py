@@ -71,7 +71,8 @@ def draw(state: url.State, found: Profile) -> None:
             why=sentences.why(),
         )
     elements.note(
-        "Times are per step. Differences up to 2 % count as the same. Profiled times are not latencies: compare benchmarks "
+        "Times are per step. Differences up to 2 % count as the same. Profiled times are not latencies: "
+        "compare benchmarks "
         "for a verdict."
     )
 

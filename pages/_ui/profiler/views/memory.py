@@ -89,7 +89,8 @@ def _peaks(found: Profile, series: dict, predicted: dict) -> None:
         )
     if predicted:
         elements.note(
-            "Predicted from sizes alone: operands, or weights, activations of one layer and the KV cache. Allocators round up."
+            "Predicted from sizes alone: operands, or weights, activations of one layer and the KV "
+            "cache. Allocators round up."
         )
     if peaks.get("note"):
         elements.note(f"{peaks['note'][:1].upper()}{peaks['note'][1:]}.")

@@ -12,7 +12,10 @@ from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
-_HOW = "Profile with Nsight Compute, import a .csv or .ncu-rep, or join this trace with such a run of the same work."
+_HOW = (
+    "Profile with Nsight Compute, import a .csv or .ncu-rep, or join this trace with such a run of "
+    "the same work."
+)
 
 
 def draw(state: url.State, found: Profile) -> None:
@@ -38,7 +41,8 @@ def draw(state: url.State, found: Profile) -> None:
     elements.table(data, report.name("ncu"), height=400, why=sentences.why("ncu_kernels"))
     joined = data["trace time (µs)"].notna().sum() if "trace time (µs)" in data else 0
     elements.note(
-        "Times under Nsight Compute are not latencies: launches are serialised, caches flushed, passes replayed."
+        "Times under Nsight Compute are not latencies: launches are serialised, caches flushed, passes "
+        "replayed."
         + (
             f" {joined} of {len(rows)} launches joined to the trace by name, grid, block and order."
             if trace is not None
@@ -52,8 +56,8 @@ def draw(state: url.State, found: Profile) -> None:
 
 
 def table(trace: Profile | None, report: Profile, rows: list[dict]) -> pd.DataFrame:
-    """One row per launch of the report, with its time in the trace where there is one; columns without a value
-    are left out."""
+    """One row per launch of the report, with its time in the trace where there is one; columns without a
+    value are left out."""
     there = join.launches(str(trace.path), trace.stamp) if trace is not None else []
     lines = []
     for n, (r, at) in enumerate(zip(rows, join.partners(trace, report), strict=True)):

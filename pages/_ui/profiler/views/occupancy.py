@@ -1,4 +1,5 @@
-"""Occupancy of a profile's kernels theoretical, grid-limited and measured, and the calculator started from one of them."""
+"""Occupancy of a profile's kernels theoretical, grid-limited and measured, and the calculator started from
+one of them."""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ def draw(state: url.State, found: Profile) -> None:
         why=sentences.why("" if found.has("kernel_summary") else "ncu_kernels"),
     )
     elements.note(
-        "Theoretical: what the launch configuration allows per SM. Grid-limited: with no more blocks than the grid has per SM. "
-        "Measured: by Nsight Compute. Kineto's own estimate is not used: it is 0 above 48 KiB of shared memory."
+        "Theoretical: what the launch configuration allows per SM. Grid-limited: with no more blocks "
+        "than the grid has per SM. "
+        "Measured: by Nsight Compute. Kineto's own estimate is not used: it is 0 above 48 KiB of shared "
+        "memory."
     )
     names = list(starts)
     chosen = fields.pick(state, "kernel", "Occupancy calculator: start from", names, scope=found.id)

@@ -84,12 +84,14 @@ def _chart(found: Profile, report: Profile | None, work: Work, time: float, sour
     elements.table(data, found.name("roofline-numbers"))
     if moved:
         elements.note(
-            f"Actual / minimum traffic: {numbers.ratio(moved / work.cost.bytes)}. Above 1 data is re-read; below 1 a cache served "
+            f"Actual / minimum traffic: {numbers.ratio(moved / work.cost.bytes)}. Above 1 data is "
+            "re-read; below 1 a cache served "
             "part of it."
         )
     else:
         elements.note(
-            "Minimum = compulsory traffic of any kernel. Join a Nsight Compute run above to see the actual traffic."
+            "Minimum = compulsory traffic of any kernel. Join a Nsight Compute run above to see the "
+            "actual traffic."
         )
     if not roofs:
         elements.note("No ceilings known for this device; a benchmark on it measures them.")
@@ -120,6 +122,7 @@ def _bandwidth(state: url.State, found: Profile) -> None:
         value = hardware.theoretical_bandwidth(mhz, bits, rate)
         st.markdown(f"{mhz:,} MHz × {bits:,} bit × {rate} = **{numbers.three(value)} GB/s**")
         st.caption(
-            "A V100: 877 MHz × 4096 bit × 2 = 898 GB/s. Take the bus width from the data sheet; the clock is the highest in the "
+            "A V100: 877 MHz × 4096 bit × 2 = 898 GB/s. Take the bus width from the data sheet; the "
+            "clock is the highest in the "
             "telemetry."
         )

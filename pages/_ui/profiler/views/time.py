@@ -77,7 +77,8 @@ def line(state: url.State, found: Profile) -> None:
         return
     if len(lanes) > _OFFERED:
         st.caption(
-            f"The file has {len(lanes):,} lanes; the first {_OFFERED} are offered here, all of them in the tables."
+            f"The file has {len(lanes):,} lanes; the first {_OFFERED} are offered here, all of them in "
+            "the tables."
         )
         lanes = dict(islice(lanes.items(), _OFFERED))
     usual = _usual(lanes)
@@ -141,7 +142,8 @@ def perfetto_view(state: url.State, found: Profile) -> None:
     if found.trace is not None:
         perfetto.embed(downloads.address(found.id, TRACE))
         elements.note(
-            f"{numbers.size(found.trace.stat().st_size)}. W and S zoom, A and D pan. No data leaves this machine."
+            f"{numbers.size(found.trace.stat().st_size)}. W and S zoom, A and D pan. No data leaves this "
+            "machine."
         )
         return
     count = chrome.events(found.path)
@@ -249,7 +251,8 @@ def _zoom(chart: str, begin: int, end: int, whole: tuple[int, int], zero: int, r
 
 
 def _look(span, whole: tuple[int, int], zero: int, run_id: str) -> None:
-    """Show a span of absolute ns from the next drawing on; None: everything. At least ten ns, within the whole."""
+    """Show a span of absolute ns from the next drawing on; None: everything. At least ten ns, within the
+    whole."""
     key = f"profiler/{run_id}/span"
     if span is None:
         st.session_state[key] = ""
