@@ -73,10 +73,6 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   four_strides(v, args.v_stride);
   std::vector<AttentionPart> parts;
   if (plan) take_plan(all, parts, plan, layout.view(), q);
-  const std::string_view name = impl.view().substr(impl.view().rfind("auto=", 0) == 0 ? 5 : 0);
-  const bool for_parts = name == "auto" || name == "v5_parts";
-  STD_TORCH_CHECK(parts.empty() || for_parts,
-                  "a plan in parts is for v5_parts");  // its schedule means something else to the others
   if (bias) add_bias(args, bias, q);
   const int64_t out_size[4] = {B, H, Sq, D};
   const int64_t out_stride[4] = {H * Sq * D, out_bshd ? D : Sq * D, out_bshd ? H * D : D, 1};
@@ -88,15 +84,16 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
     if (const int64_t floats = part_workspace(all)) workspace = empty(q, aoti_torch_dtype_float32(), {floats});
     all.workspace = workspace ? static_cast<float*>(workspace.mutable_data()) : nullptr;
   }
-  run("attention", impl.view(), all, q, [&](Likeness& like) {
-    like.add(q);
-    like.add(k);
-    like.add(v);
-    like.add(plan ? int64_t(reinterpret_cast<uintptr_t>(plan.data())) : 0);
-    like.add(layout.view());
-    like.add(args.scale > 0);
-    if (bias) like.add(bias);
-  });
+  auto sign = [&](CallSignature& signature) {
+    signature.add(q);
+    signature.add(k);
+    signature.add(v);
+    signature.add(plan ? int64_t(reinterpret_cast<uintptr_t>(plan.data())) : 0);
+    signature.add(layout.view());
+    signature.add(args.scale > 0);
+    if (bias) signature.add(bias);
+  };
+  run("attention", impl.view(), all, q, sign, parts.empty() ? "" : "parts");
   give_back(stack, std::move(out));
 }
 }  // namespace

@@ -1,4 +1,5 @@
 // A warp per query row: 8 lanes a key, four keys at once, online softmax in registers, shuffles only, no block barrier.
+// tiles: none
 //
 // Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups meet once at the
 // end. Of a partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles:

@@ -1,6 +1,8 @@
 // Tensor cores on 64 x 64 tiles: only live tiles of the list are loaded, with cp.async one tile ahead of the products.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
+// takes: fp16 bf16
+// tiles: 1 per block, 3 blocks per SM
 //
 // What a warp does with a tile is in warp_tiles.cuh.
 #include "rows.cuh"

@@ -1,4 +1,5 @@
 // fp32 products on 64 x 64 tiles: every architecture and dtype, a live tile of K and V read once for 64 rows.
+// tiles: 1 per block, 2 blocks per SM
 //
 // 256 threads as 16 x 16; thread (y, x) has rows 4 y + i and keys x + 16 j of the scores, and rows 4 y + i and columns
 // 4 x + j of each 64 output columns. Operands are fp32 in shared memory whatever they are outside; rows are padded by

@@ -2,6 +2,12 @@
 // warpgroups.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
+// takes: fp16 bf16, d<=128, no-bias, scale>0, tma
+// plan: schedule
+// tiles: 1 per block, 1 block per SM, up to 1 tile per SM, from 3 steps
+// tiles: 1 per block, 2 blocks per SM, up to 2 tiles per SM, from 2 steps
+// tiles: 1 per block, 2 blocks per SM, up to 4 tiles per SM, from 6 steps
+// tiles: 2 per block, 2 blocks per SM
 //
 // A step is two KV tiles of the list that two neighbouring query tiles share. Either each of the two warpgroups of a
 // block has one of these query tiles, or (Split) all warpgroups have the same one and take turns in its steps; their

@@ -2,6 +2,8 @@
 // lists in pieces.
 // archs: sm_90a
 // expects: HGMMA UTMALDG UTMASTG
+// takes: fp16 bf16, d<=128, no-bias, scale>0, tma
+// plan: parts
 //
 // One block stays on each multiprocessor and its teams walk through their own items (hopper_take.cuh): two neighbouring
 // query tiles and steps of a KV tile that either of them needs. A dilated mask is a sliding window inside each residue

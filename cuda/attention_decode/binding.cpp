@@ -63,16 +63,16 @@ void attention_decode(StableIValue* stack, uint64_t, uint64_t) {
   args.seq_max = int32_t(S);
   args.head_dim = int32_t(D);
   args.scale = float(scale ? *scale : 1 / std::sqrt(double(D)));
-  auto liken = [&](Likeness& like) {
-    like.add(q);
-    like.add(k_cache);
-    like.add(v_cache);
+  auto sign = [&](CallSignature& signature) {
+    signature.add(q);
+    signature.add(k_cache);
+    signature.add(v_cache);
   };
-  run("attention_decode", impl.view(), args, q, liken);
+  run("attention_decode", impl.view(), args, q, sign);
   if (floats > 0) {  // it has only said how much scratch it needs
     const Handle workspace = empty(q, aoti_torch_dtype_float32(), {floats});
     args.workspace = static_cast<float*>(workspace.mutable_data());
-    run("attention_decode", impl.view(), args, q, liken);
+    run("attention_decode", impl.view(), args, q, sign);
   }
   give_back(stack, std::move(out));
 }

@@ -2,6 +2,7 @@
 // by cp.async.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
+// takes: fp16 bf16
 //
 // What counts is bytes in flight. A warp owns 16 of the 64 keys of a tile and a ring of units (K of 16 keys, then V of
 // them), which it fills itself: the loop has no barrier of the block, only of the warp, and runs on across items. As

@@ -69,12 +69,12 @@ void attention_varlen(StableIValue* stack, uint64_t, uint64_t) {
     args.head_dim = int32_t(D);
     args.causal = causal;
     args.scale = float(scale ? *scale : 1 / std::sqrt(double(D)));
-    run("attention_varlen", impl.view(), args, q, [&](Likeness& like) {
-      like.add(q);
-      like.add(k);
-      like.add(v);
-      like.add(numbers);
-      like.add(args.scale > 0);
+    run("attention_varlen", impl.view(), args, q, [&](CallSignature& signature) {
+      signature.add(q);
+      signature.add(k);
+      signature.add(v);
+      signature.add(numbers);
+      signature.add(args.scale > 0);
     });
   }
   give_back(stack, std::move(out));

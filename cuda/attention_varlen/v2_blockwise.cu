@@ -2,6 +2,7 @@
 // itself.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
+// takes: fp16 bf16
 //
 // Attention's v2 without lists: what a warp does with a tile is in ../attention/warp_tiles.cuh. Only the tiles at the
 // end of the keys and, under causal, on the diagonal are masked. Keys and values beyond the sequence's end are never

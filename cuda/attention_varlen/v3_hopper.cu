@@ -1,6 +1,7 @@
 // Hopper tiles: wgmma fed by TMA; one or two warpgroups of 64 query rows of a sequence share its KV tiles.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
+// takes: fp16 bf16, scale>0, tma
 //
 // The structure is that of attention's v3 with dense tiles: K and V of a step arrive by TMA in a ring of stages, the
 // last warp to release a stage refills it, and O += P V of a step runs on beside the softmax of the next. Every

@@ -29,10 +29,10 @@ using torch::stable::Tensor;
 using Entry = const char* (*)(const void* args, void* stream);
 
 // The entry point that the build gave to an implementation of a family; throws where this library has none of that
-// name.
-inline Entry find_entry(const std::string& family, const std::string& impl) {
+// name. given: what it takes in the place of a plan, if anything (handle.h).
+inline Entry find_entry(const std::string& family, const std::string& impl, const std::string& given = "") {
   thread_local std::unordered_map<std::string, Entry> known;
-  std::string symbol = "fusescope_" + family + "__" + impl;
+  std::string symbol = "fusescope_" + family + "__" + impl + (given.empty() ? "" : "__" + given);
   for (char& c : symbol)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   auto found = known.find(symbol);
@@ -42,7 +42,7 @@ inline Entry find_entry(const std::string& family, const std::string& impl) {
   void* library = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   void* address = library ? dlsym(library, symbol.c_str()) : nullptr;
   STD_TORCH_CHECK(address != nullptr, "unsupported: no implementation '", impl, "' of ", family,
-                  " is built for this device");
+                  given.empty() ? "" : " that takes ", given, " is built for this device");
   return known[symbol] = reinterpret_cast<Entry>(address);
 }
 

@@ -31,23 +31,23 @@ class Handle {
     return given;
   }
 
-  int64_t dim() const { return asked<int64_t>(aoti_torch_get_dim); }
-  int64_t numel() const { return asked<int64_t>(aoti_torch_get_numel); }
-  const int64_t* sizes() const { return asked<int64_t*>(aoti_torch_get_sizes); }
-  const int64_t* strides() const { return asked<int64_t*>(aoti_torch_get_strides); }
-  const void* data() const { return asked<const void*>(torch_get_const_data_ptr); }
-  void* mutable_data() const { return asked<void*>(torch_get_mutable_data_ptr); }
+  int64_t dim() const { return get<int64_t>(aoti_torch_get_dim); }
+  int64_t numel() const { return get<int64_t>(aoti_torch_get_numel); }
+  const int64_t* sizes() const { return get<int64_t*>(aoti_torch_get_sizes); }
+  const int64_t* strides() const { return get<int64_t*>(aoti_torch_get_strides); }
+  const void* data() const { return get<const void*>(torch_get_const_data_ptr); }
+  void* mutable_data() const { return get<void*>(torch_get_mutable_data_ptr); }
   int32_t dtype() const {
-    return asked<int32_t>(aoti_torch_get_dtype);
+    return get<int32_t>(aoti_torch_get_dtype);
   }  // libtorch's number: compare with aoti_torch_dtype_...()
-  int32_t device_type() const { return asked<int32_t>(aoti_torch_get_device_type); }
-  int32_t device_index() const { return asked<int32_t>(aoti_torch_get_device_index); }
-  bool contiguous() const { return asked<bool>(aoti_torch_is_contiguous); }
+  int32_t device_type() const { return get<int32_t>(aoti_torch_get_device_type); }
+  int32_t device_index() const { return get<int32_t>(aoti_torch_get_device_index); }
+  bool contiguous() const { return get<bool>(aoti_torch_is_contiguous); }
 
  private:
-  template <typename Value> Value asked(AOTITorchError (*question)(AtenTensorHandle, Value*)) const {
+  template <typename Value> Value get(AOTITorchError (*read)(AtenTensorHandle, Value*)) const {
     Value value{};
-    TORCH_ERROR_CODE_CHECK(question(tensor_, &value));
+    TORCH_ERROR_CODE_CHECK(read(tensor_, &value));
     return value;
   }
 
@@ -73,8 +73,8 @@ class Text {
   StringHandle handle_;
 };
 
-// What a boxed operator is given, taken from the front; ownership passes to the caller, as the stable ABI wants it.
-// Arguments not yet taken when an error is thrown would leak, so take all of them first.
+// The arguments of a boxed operator, read from the front; ownership passes to the caller, as the stable ABI demands.
+// Arguments not yet read when an error is thrown leak, so read all of them first.
 class Arguments {
  public:
   explicit Arguments(StableIValue* stack) : next_(stack) {}
@@ -118,12 +118,12 @@ template <size_t Rank> Handle empty_like(const Handle& like, const int64_t (&siz
   return empty(like, like.dtype(), sizes);
 }
 
-// What the choice of an implementation may depend on: of tensors dtype, sizes, strides, alignment and device; more
-// words as needed.
-class Likeness {
+// Everything about a call that the choice of an implementation may depend on: dtype, sizes, strides, alignment and
+// device of tensors; more words as needed.
+class CallSignature {
  public:
   void add(int64_t word) {
-    STD_TORCH_CHECK(count_ < kWords, "a likeness of more words than it holds");
+    STD_TORCH_CHECK(count_ < kWords, "a call signature of more words than it holds");
     words_[count_++] = word;
     hash_ = (hash_ ^ uint64_t(word)) * 0x9e3779b97f4a7c15ull;
   }
@@ -138,7 +138,7 @@ class Likeness {
   }
   void add(std::string_view text) { add(int64_t(std::hash<std::string_view>{}(text))); }
   uint64_t hash() const { return hash_; }
-  bool operator==(const Likeness& other) const {
+  bool operator==(const CallSignature& other) const {
     return count_ == other.count_ && memcmp(words_, other.words_, size_t(count_) * sizeof(int64_t)) == 0;
   }
 
@@ -149,41 +149,42 @@ class Likeness {
   int count_ = 0;
 };
 
-// Runs an implementation of a family as run() of binding.h does; the device is switched only where another one is
-// current. impl is its name; "auto=NAME" also makes "auto" stand for it in later calls of the same likeness on this
-// thread, which is how a choice that takes many microseconds in Python is made once. For as long as nothing was chosen
-// "auto" is refused. liken(like) adds what makes the likeness; calls by name are not likened.
-template <typename Args, typename Liken>
-void run(const char* family, std::string_view impl, const Args& args, const Handle& on, Liken liken) {
+// Runs an implementation of a family as run() of binding.h does; switches the device only where another one is current.
+// impl: its name. "auto=NAME" also caches NAME for "auto" in later calls of the same signature on this thread, so that
+// a choice that takes many microseconds in Python is made once; "auto" before that is an error. Calls by name bypass
+// this cache. sign(signature) adds what the choice depends on. given: "parts" for work items (core/sources.py, symbol).
+template <typename Args, typename Sign> void run(const char* family, std::string_view impl, const Args& args,
+                                                 const Handle& on, Sign sign, std::string_view given = {}) {
   struct Choice {
     const char* family = nullptr;
-    Likeness like;
+    CallSignature signature;
     Entry entry = nullptr;
   };
-  constexpr std::string_view chosen = "auto", choosing = "auto=";
-  thread_local Choice choices[64];  // a slot a hash; loops repeat a few likenesses
+  constexpr std::string_view automatic = "auto", choosing = "auto=";
+  thread_local Choice choices[64];  // one per hash; loops repeat a few signatures
   thread_local const char* last_family = nullptr;
-  thread_local std::string last_name;
+  thread_local std::string last_name, last_given;
   thread_local Entry last = nullptr;
-  Likeness like;
+  CallSignature signature;
   Choice* choice = nullptr;
   const bool choose = impl.substr(0, choosing.size()) == choosing;
-  if (choose || impl == chosen) {
-    liken(like);
-    choice = &choices[like.hash() >> 58];
+  if (choose || impl == automatic) {
+    sign(signature);
+    choice = &choices[signature.hash() >> 58];
   }
   Entry entry = nullptr;
-  if (impl == chosen) {
-    STD_TORCH_CHECK(choice->family == family && choice->like == like,
+  if (impl == automatic) {
+    STD_TORCH_CHECK(choice->family == family && choice->signature == signature,
                     "unsupported: impl \"auto\" before an implementation was chosen for such a call (by impl "
                     "\"auto=NAME\", or by the Python function)");
     entry = choice->entry;
   } else {
     const std::string_view name = choose ? impl.substr(choosing.size()) : impl;
-    if (last_family != family || last_name != name) {
-      last = find_entry(family, std::string(name));  // throws before the names are kept
+    if (last_family != family || last_name != name || last_given != given) {
+      last = find_entry(family, std::string(name), std::string(given));  // throws before the names are stored
       last_family = family;
       last_name = name;
+      last_given = given;
     }
     entry = last;
   }
@@ -198,7 +199,7 @@ void run(const char* family, std::string_view impl, const Args& args, const Hand
 #endif
   const char* reason = entry(&args, stream);
   STD_TORCH_CHECK(reason == nullptr, reason ? reason : "");
-  if (choose) *choice = Choice{family, like, entry};
+  if (choose) *choice = Choice{family, signature, entry};
 }
 
 }  // namespace fusescope

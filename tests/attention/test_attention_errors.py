@@ -6,7 +6,7 @@ import torch
 from fusescope import masks
 from fusescope.core.errors import Unsupported
 from fusescope.ops.attention import attention, prepare
-from fusescope.ops.attention.dispatch import choice
+from fusescope.ops.attention.dispatch import candidates
 from fusescope.ops.attention.work import parts
 
 Q, K = (2, 4, 9, 32), (2, 2, 11, 32)
@@ -104,7 +104,7 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
             Unsupported,
             match=f"{impl} is for sm_.* and this GPU is sm_{capability[0]}{capability[1]}; use {instead}$",
         ):
-            choice.refuse_architecture(impl, capability)
+            candidates.refuse_architecture(impl, capability)
     for impl in (
         "v1_rowwise",
         "v2_blockwise_fp32",
@@ -112,7 +112,7 @@ def test_kernels_of_another_architecture_are_refused_with_what_to_use():
         "v4_scheduled",
         "v9_none",
     ):  # the last is the library's to refuse
-        choice.refuse_architecture(impl, (9, 0))
+        candidates.refuse_architecture(impl, (9, 0))
 
 
 def test_bias():
@@ -188,7 +188,7 @@ def test_the_operator_itself_checks_what_it_is_given():
         ({"buffer": plan.buffer.long()}, "a plan is one row of int32"),
         ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
         ({"layout": plan.layout + " 1" * 9}, "parts come with items and a schedule of 4 words"),
-        ({"layout": apart.layout, "buffer": apart.buffer}, "a plan in parts is for v5_parts"),
+        ({"layout": apart.layout, "buffer": apart.buffer}, "no implementation .cpu. of attention that takes parts is built"),
         (
             {"layout": apart.layout, "buffer": apart.buffer, "impl": "v5_parts"},
             "no implementation 'v5_parts'",

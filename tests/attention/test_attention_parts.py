@@ -1,21 +1,15 @@
 """What the kernel on items works on: parts of masks are disjoint and together the mask, items of work cover
-every list once, and the kernel itself, thread for thread on the CPU."""
-
-import json
-import subprocess
-import sys
+every list once."""
 
 import numpy as np
 import pytest
 import torch
 
 from fusescope import kernels, masks
-from fusescope.core import paths
 from fusescope.masks.common.mask import definition
 from fusescope.ops.attention import attention, prepare
 from fusescope.ops.attention.plan import tiles
-from fusescope.ops.attention.work import items, parts
-from tests.attention import emulated_parts
+from fusescope.ops.attention.work import items, lists, parts
 from tests.attention.attention_tools import OP, case, wrong
 
 IN_PARTS = tuple(name for name in masks.names() if hasattr(definition(name), "parts"))
@@ -124,12 +118,12 @@ def decoded(work, plan, pairs):
 )
 def test_items_are_the_mask(text, sizes, teams):
     plan = prepare(masks.parse(text), *sizes)
-    kept = parts._Kept(plan)
-    assert kept.ways[1] or not text.startswith(IN_PARTS) or sizes == (200, 200)
-    for way in kept.ways:
-        kept.ways = [way]
+    kept = parts.PlanItems(plan)
+    assert kept.splits[1] or not text.startswith(IN_PARTS) or sizes == (200, 200)
+    for way in kept.splits:
+        kept.splits = [way]
         if way:
-            out, slots = decoded(kept.work(3, teams, 1 + teams // 6 % 2), plan, -(-sizes[0] // 128))
+            out, slots = decoded(kept.make(3, teams, 1 + teams // 6 % 2), plan, -(-sizes[0] // 128))
             assert torch.equal(out, plan.dense()[0].int().expand(3, -1, -1))
             if teams == 1:
                 assert slots == [0] * len(way), "one team has nobody to share with"
@@ -157,11 +151,11 @@ def test_items_of_a_mask_a_head():
 )
 def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
     plan = prepare(masks.parse(text), 512, 512)
-    (lists,) = parts._Kept(plan).ways[0]
-    first, steps = lists.table[
+    (one,) = parts.PlanItems(plan).splits[0]
+    first, steps = one.table[
         1
     ]  # the pair of query tiles 2 and 3; of documents all rows of these have the same
-    places = lists.entries[first : first + steps, 0].tolist()
+    places = one.entries[first : first + steps, 0].tolist()
     up = sorted(places)
     if begins == "middle":
         assert places[0] not in (up[0], up[-1]) and places[1:] == [p for p in up if p != places[0]]
@@ -229,7 +223,7 @@ def test_work_is_kept_with_its_plan_and_counted():
     [(1, 77, True), (2, 128, True), (2, 130, False), (3, 100, False), (16, 512, True), (200, 100, False)],
 )
 def test_orders_that_go_into_boxes(modulus, size, yes):
-    assert parts.fits(modulus, size) == yes
+    assert lists.fits(modulus, size) == yes
 
 
 @pytest.mark.gpu
@@ -241,47 +235,33 @@ def test_it_can_be_captured_once_its_work_is_made():
         pytest.raises(RuntimeError, match="call it once with these sizes before"),
         torch.cuda.graph(torch.cuda.CUDAGraph()),
     ):
-        attention(q, k, v, plan, impl=parts.KERNEL)
+        attention(q, k, v, plan, impl="v5_parts")
     for mask in (plan, None):
-        attention(q, k, v, mask, impl=parts.KERNEL)
+        attention(q, k, v, mask, impl="v5_parts")
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            out = attention(q, k, v, mask, impl=parts.KERNEL)
+            out = attention(q, k, v, mask, impl="v5_parts")
         q.normal_()
         graph.replay()
-        assert torch.equal(out, attention(q, k, v, mask, impl=parts.KERNEL))
+        assert torch.equal(out, attention(q, k, v, mask, impl="v5_parts"))
 
 
 @pytest.mark.gpu
 def test_work_made_for_a_gpu_is_that_of_the_cpu():
     for text in ("strided:window=40,stride=32", "bigbird", "full"):
-        one, other = (parts._Kept(prepare(masks.parse(text), 512, 512, device)) for device in ("cpu", "cuda"))
+        one, other = (parts.PlanItems(prepare(masks.parse(text), 512, 512, device)) for device in ("cpu", "cuda"))
         for way in (0, 1):
             made = []
             for kept in (one, other):
-                if kept.ways[way]:
-                    whole, kept.ways = kept.ways, [kept.ways[way]]
+                if kept.splits[way]:
+                    whole, kept.splits = kept.splits, [kept.splits[way]]
                     kept.tensors = {}
-                    made.append(kept.work(4, 64, 2))
-                    kept.ways = whole
+                    made.append(kept.make(4, 64, 2))
+                    kept.splits = whole
             assert not made or all(
                 torch.equal(getattr(made[0], f), getattr(made[1], f).cpu())
                 for f in ("schedule", "items", "parts")
             )
-
-
-def test_the_kernel_emulated():
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.attention.emulated_parts"],
-        cwd=paths.ROOT,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(results) == len(emulated_parts.CASES)
-    assert [r for r in results if r["wrong"] or not r["same"] or r["taken"] != r["expected"]] == []
 
 
 @pytest.mark.gpu
@@ -303,14 +283,14 @@ def test_on_a_gpu_in_every_way_and_again_with_the_same_bits(text, dtype):
         values = case(1024, mask=text, batch=2, heads=4, kv_heads=2, head_dim=head_dim)
         inputs = OP.inputs(values, dtype, "cuda", 0)
         q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
-        whole, apart = parts._Kept(plan).ways
+        whole, apart = parts.PlanItems(plan).splits
         assert bool(apart) == text.startswith(IN_PARTS)
         for way in (whole, apart):
             for blocks in (1, 100_000) if way else ():
-                kept = parts._Kept(plan)
-                kept.ways = [way]
-                work = kept.work(8, blocks, 1 + (head_dim <= 64))
-                args = (q, k, v, parts.KERNEL, work.buffer, work.layout)
+                kept = parts.PlanItems(plan)
+                kept.splits = [way]
+                work = kept.make(8, blocks, 1 + (head_dim <= 64))
+                args = (q, k, v, "v5_parts", work.buffer, work.layout)
                 outs = [torch.ops.fusescope.attention(*args) for _ in "ab"]
                 assert wrong(outs[0], inputs, dtype) is None, (text, blocks, head_dim)
                 assert torch.equal(*outs)

@@ -113,12 +113,12 @@ def test_a_kernel_in_parts_is_compiled_with_its_work_as_a_constant():
     ]
     for plan in plans:
         ((impl, buffer, layout),) = _graphs_of(
-            lambda q, plan=plan: attention(q, q, q, plan, impl=parts.KERNEL), q
+            lambda q, plan=plan: attention(q, q, q, plan, impl="v5_parts"), q
         )
         work = parts.of(plan, 2, 3, 64)
-        assert impl == parts.KERNEL and layout == work.layout and torch.equal(buffer, work.buffer)
+        assert impl == "v5_parts" and layout == work.layout and torch.equal(buffer, work.buffer)
     with pytest.raises(RuntimeError, match="a kernel in parts needs a plan"):
-        _graphs_of(lambda q: attention(q, q, q, impl=parts.KERNEL), q)
+        _graphs_of(lambda q: attention(q, q, q, impl="v5_parts"), q)
 
 
 @pytest.mark.gpu
@@ -127,7 +127,7 @@ def test_compiled_auto_takes_a_mask_in_parts():
     plan = prepare(masks.load("dilated", window=100, dilation=4), 1024, 1024, "cuda")
     ((impl, _, _),) = _graphs_of(lambda q: attention(q, q, q, plan), q)
     if torch.cuda.get_device_capability() == (9, 0):
-        assert impl == parts.KERNEL
+        assert impl == "v5_parts"
     torch._dynamo.reset()
     with torch.no_grad():
         out = torch.compile(lambda q: attention(q, q, q, plan) * 2, fullgraph=True)(q) / 2
@@ -254,7 +254,7 @@ def test_opcheck_of_every_kernel(impl):
         attention(q, k, v, plan, impl=impl)
     except Unsupported as error:
         pytest.skip(str(error))
-    taken = parts.work(plan, q, k) if impl == parts.KERNEL else plan
+    taken = parts.work(plan, q, k) if impl == "v5_parts" else plan
     results = torch.library.opcheck(
         torch.ops.fusescope.attention.default, (q, k, v, impl, taken.buffer, taken.layout)
     )

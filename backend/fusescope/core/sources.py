@@ -9,6 +9,7 @@ optional:
     // emulated: no, <why>                  the tests on the CPU's emulator (tests/emulator) leave it out
     // sweep: TILE=64,128 STAGES=2,3        macros to sweep; every combination is an implementation
                                             "v2_x:TILE=64,STAGES=3"
+    // takes:, // plan:, // tiles:          for the choice among kernels (core/directives.py)
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from fusescope.core import paths
+from fusescope.core import directives, paths
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a")
 """Architectures a kernel is built for where its source names none."""
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-_TAG = re.compile(r"^\s*//\s*(archs|expects|emulated|sweep):\s*(.+?)\s*$")
+_TAG = re.compile(r"^\s*//\s*(archs|expects|emulated|sweep|takes|plan|tiles):\s*(.+?)\s*$")
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,21 @@ class Variant:
     archs: tuple[str, ...] = ()
     expects: tuple[str, ...] = ()
     not_emulated: str = ""
+    takes: directives.Takes = directives.Takes()
+    plan: str = "lists"
+    tiles: tuple[directives.Tiles, ...] = (directives.Tiles(1, 1),)
     defines: tuple[tuple[str, str], ...] = ()
 
     @property
     def symbol(self) -> str:
-        """The C symbol of its entry point (see cuda/common/interface.h)."""
-        return re.sub(r"\W", "_", f"fusescope_{self.family}__{self.name}")
+        """The C symbol of its entry point (see cuda/common/interface.h). That of a kernel which is given work
+        items says so, because it must never be called with a plan, nor another kernel with work items."""
+        given = "" if self.plan != "parts" else "__parts"
+        return re.sub(r"\W", "_", f"fusescope_{self.family}__{self.name}") + given
+
+    def accepts(self, inputs: directives.Inputs) -> bool:
+        """Whether the directives of its source let it take these inputs."""
+        return self.plan in inputs.plans and self.takes.accepts(inputs)
 
     @property
     def label(self) -> str:
@@ -146,10 +156,17 @@ def _variants(family: str, file: Path) -> list[Variant]:
         if idea
         else "no idea line: the first line of a kernel is a comment that says its idea, such as // One warp a row."
     )
-    tags = {}
+    tags, chosen_by = {}, {"takes": [], "plan": [], "tiles": []}
     for line in itertools.takewhile(lambda text: text.startswith("//"), lines):
         if match := _TAG.match(line):
-            tags[match[1]] = match[2].replace(",", " ").split() if match[1] != "sweep" else match[2].split()
+            if match[1] in chosen_by:
+                chosen_by[match[1]].append(match[2])
+            else:
+                tags[match[1]] = (match[2] if match[1] == "sweep" else match[2].replace(",", " ")).split()
+    try:
+        directed = directives.read(**chosen_by)
+    except ValueError as error:
+        complaint, directed = complaint or f"directive not understood, {error}", {}
     device = "cuda" if file.suffix == ".cu" else "cpu"
     axes = []
     for axis in tags.get("sweep", []):
@@ -167,6 +184,7 @@ def _variants(family: str, file: Path) -> list[Variant]:
         archs=tuple(tags.get("archs", ARCHS)) if device == "cuda" else (),
         expects=tuple(tags.get("expects", ())),
         not_emulated=" ".join(tags.get("emulated", [])).removeprefix("no").strip(),
+        **directed,
     )
     if not axes:
         return [Variant(name=file.stem, **common)]

@@ -7,11 +7,12 @@ from pathlib import Path
 from fusescope.charts.numbers import three
 from fusescope.cli import cases
 from fusescope.cli.output import table
-from fusescope.core import environment, paths
+from fusescope.core import paths
 from fusescope.core.errors import RunError
+from fusescope.core.machine import environment
 from fusescope.core.records import DTYPES
 from fusescope.ops.attention.describe import cases as attention_cases
-from fusescope.ops.attention.dispatch import cost_model
+from fusescope.ops.attention.dispatch import cost_model, counts, fitting
 from fusescope.store import folder
 
 HELP = "predicted times of the attention kernels and which one auto takes; --fit fits them to measured runs"
@@ -68,9 +69,9 @@ def run(args, out) -> int:
     }
     for case in cases.cases("attention", args.case, {}) if args.case else []:
         values = attention_cases.validate(case)
-        work = cost_model.work_of_case(values, made.sms)
-        times = made.microseconds(args.dtype, work)
-        chosen = made.choose(args.dtype, work, times)
+        done = counts.counts_of_case(values, made.sms)
+        times = made.microseconds(args.dtype, done)
+        chosen = made.choose(args.dtype, done, times)
         data["predictions"].append(
             {"case": case, "dtype": args.dtype, "microseconds": times, "chosen": chosen}
         )
@@ -90,7 +91,7 @@ def _fit(runs: list[str], device: str | None):
         name = about.environment.get("device_name")
         found = folder.records(home) if about.kind == "bench" else []
         sms = about.environment.get("sms")
-        if (device and name != device) or not sms or not cost_model.measured(found, sms):
+        if (device and name != device) or not sms or not fitting.measured(found, sms):
             continue
         names.add((name, sms))
         records += found
@@ -101,14 +102,14 @@ def _fit(runs: list[str], device: str | None):
             f"a fit is to measurements of attention kernels on one GPU model; these runs have {what} (--device-name picks one)"
         )
     name, sms = names.pop()
-    rows = cost_model.measured(records, sms)
+    rows = fitting.measured(records, sms)
     sources = {
         r.impl: r.source_hash
         for r in records
         if r.op == "attention" and r.source_hash and r.impl.startswith("v")
     }
-    made = cost_model.fit(name, sms, rows, used, sources)
-    ratios = cost_model.cross_validated(name, sms, rows)
+    made = fitting.fit(name, sms, rows, used, sources)
+    ratios = fitting.cross_validated(name, sms, rows)
     good = sum(r <= 1.05 for r in ratios)
     return made, {"cases": len(ratios), "within_5_percent": good / len(ratios), "worst": max(ratios)}
 
@@ -131,9 +132,9 @@ def _text(data: dict) -> str:
             f"held out {held['cases']} cases: {held['within_5_percent']:.0%} within 5 % of the best kernel, worst {held['worst']:.2f} times"
         )
     for kind, prices in made["prices"].items():
-        for features in (cost_model.FEATURES, cost_model.IN_PARTS):
+        for features in (counts.FEATURES, counts.IN_PARTS):
             mine = {
-                impl: values for impl, values in prices.items() if cost_model.features_of(impl) == features
+                impl: values for impl, values in prices.items() if counts.features_of(impl) == features
             }
             rows = [[impl, *(three(p) for p in values)] for impl, values in mine.items()]
             if rows:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from fusescope.core.errors import Unsupported
 from fusescope.kernels import register_fakes
-from fusescope.ops.attention.dispatch import checks
-from fusescope.ops.attention.dispatch.choice import capability
-from fusescope.ops.attention.dispatch.fast_path import (
-    REFUSALS,
-    Short,
-    asked,
-    empty_like,
-    short,
-    while_tracing,
-)
+from fusescope.ops.attention.dispatch import checks, tracing
+from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 
 _INT_RANGE = 1 << 30
-_short: dict[str, Short] = {}  # of implementations asked for that went well before
+_dispatch = Dispatch("attention_decode")
 
 
 def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
@@ -33,45 +25,46 @@ def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that
     break a rule, and Unsupported for what the kernel does not take.
     """
-    if (way := _short.get(impl)) is not None and not way.is_compiling() and not way.modes():
+    if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
-            if not (
-                way.is_grad_enabled() and (q.requires_grad or k_cache.requires_grad or v_cache.requires_grad)
+            if scale is not None:
+                scale = float(scale)
+            if (
+                impl in _dispatch.unmasked
+                and not q.is_meta
+                and not (
+                    _dispatch.is_grad_enabled()
+                    and (q.requires_grad or k_cache.requires_grad or v_cache.requires_grad)
+                )
             ):
-                out = way.operator(q, k_cache, v_cache, lengths, scale, impl)
-                if not out.is_meta:  # those have shapes only, and are refused
-                    return out
-        except REFUSALS:
-            pass
-    return _long(q, k_cache, v_cache, lengths, scale, impl)
+                return _dispatch.operator(q, k_cache, v_cache, lengths, scale, impl)
+        except REFUSALS as error:
+            _check(q, k_cache, v_cache, lengths, scale, impl)
+            if not is_refusal(error):
+                raise
+    return _first_call(q, k_cache, v_cache, lengths, scale, impl)
 
 
-def _long(q, k_cache, v_cache, lengths, scale, impl):
-    """The call with every check."""
+def _first_call(q, k_cache, v_cache, lengths, scale, impl):
+    """The call with every check; remembered if it goes well."""
     import torch
 
-    _check(torch, q, k_cache, v_cache, lengths)
+    _check(q, k_cache, v_cache, lengths, scale, impl)
     scale = None if scale is None else float(scale)
     chosen = choose(q) if impl == "auto" else impl
     if torch.compiler.is_compiling():
-        while_tracing(q.device.type)
+        tracing.load(q.device.type)
         return torch.ops.fusescope.attention_decode.default(q, k_cache, v_cache, lengths, scale, chosen)
-    from fusescope import kernels
-
-    out = kernels.call("attention_decode", q, k_cache, v_cache, lengths, scale, impl=asked(impl, chosen))
-    if impl not in _short:
-        _short[impl] = short("attention_decode")
+    out = _dispatch.call(q, k_cache, v_cache, lengths, scale, impl=impl, chosen=chosen)
+    _dispatch.remember(None, impl, ())
     return out
 
 
 def choose(q) -> str:
-    """The kernel that "auto" stands for: "cpu", "v2_tensor_core" for 16-bit types from compute capability 8.0
-    on, else "v1_warp_keys"."""
+    """The kernel that "auto" stands for: the last one for this GPU that takes the dtype."""
     if q.device.type == "cpu":
         return "cpu"
-    return (
-        "v1_warp_keys" if q.element_size() == 4 or capability(q.device.index) < (8, 0) else "v2_tensor_core"
-    )
+    return tracing.last_that_takes("attention_decode", q.device.index, q.dtype, int(q.shape[3]), False, True)
 
 
 def _fake(q, k_cache, v_cache, lengths, scale, impl):
@@ -81,7 +74,9 @@ def _fake(q, k_cache, v_cache, lengths, scale, impl):
 register_fakes({"attention_decode": _fake})
 
 
-def _check(torch, q, k, v, lengths) -> None:
+def _check(q, k, v, lengths, scale, impl) -> None:
+    import torch
+
     checks.are_tensors(torch, q=q, k_cache=k, v_cache=v, lengths=lengths)
     if q.dim() != 4 or q.shape[2] != 1:
         raise ValueError(f"q is (B, H, 1, D), one new query a sequence; its shape is {tuple(q.shape)}")
@@ -106,3 +101,5 @@ def _check(torch, q, k, v, lengths) -> None:
         raise Unsupported(f"a cache of {k.shape[2]} keys; fewer than 2^30 are supported")
     checks.heads_and_head_size(q.shape[1], k.shape[1], q.shape[3])
     checks.no_gradient(torch, "attention_decode", q, k, v)
+    checks.scale(scale)
+    checks.implementation(impl)

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from fusescope.core.errors import Unsupported
 from fusescope.kernels import register_fakes
-from fusescope.ops.attention.dispatch import checks
-from fusescope.ops.attention.dispatch.choice import capability, tma_takes
-from fusescope.ops.attention.dispatch.fast_path import (
-    REFUSALS,
-    Short,
-    asked,
-    empty_like,
-    short,
-    while_tracing,
-)
+from fusescope.ops.attention.dispatch import candidates, checks, tracing
+from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 
 _INT_RANGE = 1 << 30
-_short: dict[str, Short] = {}  # of implementations asked for that went well before
+_dispatch = Dispatch("attention_varlen")
 
 
 def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, impl="auto"):
@@ -35,48 +27,52 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale
     Raises TypeError and ValueError for arguments that break a rule, and Unsupported for what the kernel does
     not take.
     """
-    if (way := _short.get(impl)) is not None and not way.is_compiling() and not way.modes():
+    if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
-            if (causal is True or causal is False) and not (
-                way.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+            if scale is not None:
+                scale = float(scale)
+            if (
+                impl in _dispatch.unmasked
+                and type(causal) is bool
+                and not q.is_meta
+                and not (
+                    _dispatch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+                )
             ):
-                out = way.operator(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
-                if not out.is_meta:  # those have shapes only, and are refused
-                    return out
-        except REFUSALS:
-            pass
-    return _long(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
+                return _dispatch.operator(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
+        except REFUSALS as error:
+            _check(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
+            if not is_refusal(error):
+                raise
+    return _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
 
 
-def _long(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl):
-    """The call with every check."""
+def _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl):
+    """The call with every check; remembered if it goes well."""
     import torch
 
-    _check(torch, q, k, v, cu_seqlens_q, cu_seqlens_k, causal)
+    _check(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
     scale = None if scale is None else float(scale)
     chosen = choose(q, k, v, 1.0 if scale is None else scale) if impl == "auto" else impl
-    args = (q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale)
     if torch.compiler.is_compiling():
-        while_tracing(q.device.type)
-        return torch.ops.fusescope.attention_varlen.default(*args, chosen)
-    from fusescope import kernels
-
-    out = kernels.call("attention_varlen", *args, impl=asked(impl, chosen))
-    if q.shape[0] and impl not in _short:  # without rows no implementation was asked
-        _short[impl] = short("attention_varlen")
+        tracing.load(q.device.type)
+        return torch.ops.fusescope.attention_varlen.default(
+            q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, chosen
+        )
+    out = _dispatch.call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl=impl, chosen=chosen)
+    if q.shape[0]:  # without rows no kernel was called
+        _dispatch.remember(None, impl, ())
     return out
 
 
 def choose(q, k, v, scale: float = 1.0) -> str:
-    """The kernel that "auto" stands for: by dtype, compute capability, and whether TMA can address q, k and
-    v."""
+    """The kernel that "auto" stands for: the last one for this GPU that takes dtype, strides and scale."""
     if q.device.type == "cpu":
         return "cpu"
-    level = capability(q.device.index)
-    if q.element_size() == 4 or level < (8, 0):
-        return "v1_rowwise"
-    tma = level == (9, 0) and scale > 0 and k.shape[0] > 0 and tma_takes(q) and tma_takes(k) and tma_takes(v)
-    return "v3_hopper" if tma else "v2_blockwise"
+    tma = all(map(candidates.tma_takes, (q, k, v)))
+    return tracing.last_that_takes(
+        "attention_varlen", q.device.index, q.dtype, int(q.shape[2]), tma, scale > 0
+    )
 
 
 def _fake(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl):
@@ -86,7 +82,9 @@ def _fake(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl):
 register_fakes({"attention_varlen": _fake})
 
 
-def _check(torch, q, k, v, cu_q, cu_k, causal) -> None:
+def _check(q, k, v, cu_q, cu_k, causal, scale, impl) -> None:
+    import torch
+
     checks.are_tensors(torch, q=q, k=k, v=v, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
     if not isinstance(causal, bool):
         raise TypeError(f"causal is True or False, not {causal!r}")
@@ -113,3 +111,5 @@ def _check(torch, q, k, v, cu_q, cu_k, causal) -> None:
         raise Unsupported(f"{max(q.shape[0], k.shape[0])} packed rows; fewer than 2^30 are supported")
     checks.heads_and_head_size(q.shape[1], k.shape[1], q.shape[2])
     checks.no_gradient(torch, "attention_varlen", q, k, v)
+    checks.scale(scale)
+    checks.implementation(impl)

@@ -4,6 +4,7 @@ imported inside."""
 from __future__ import annotations
 
 from fusescope import masks
+from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from fusescope.ops.attention.plan import tiles
 from fusescope.ops.attention.plan.plan import prepare
 from fusescope.ops.attention.work import parts
@@ -59,9 +60,9 @@ def call(inputs, impl):
 
 def prepared(inputs, impl):
     """(milliseconds of building the plan, its bytes on the device), neither of which is part of a call; with
-    the parts that v5 works on."""
+    the work items of a kernel that takes them."""
     plan, q = inputs["plan"], inputs["q"]
-    if (auto(inputs) if impl == "auto" else impl) != parts.KERNEL:
+    if not takes_work_items(auto(inputs) if impl == "auto" else impl):
         return plan.build_ms, plan.bytes
     work = parts.of(plan, q.shape[0], q.shape[1], q.shape[3])
     return plan.build_ms + work.build_ms, plan.bytes + work.bytes

@@ -102,6 +102,20 @@ def broadcastable(what: str, t, q, k) -> None:
         )
 
 
+def scale(given) -> None:
+    if given is None:
+        return
+    try:
+        float(given)
+    except (TypeError, ValueError):
+        raise TypeError(f"scale is a number or None, not {given!r}") from None
+
+
+def implementation(given) -> None:
+    if not isinstance(given, str):
+        raise TypeError(f'impl is the name of a kernel or "auto", not {given!r}')
+
+
 def shapes(*tensors) -> str:
     return ", ".join(str(tuple(t.shape)) for t in tensors)
 

@@ -1,33 +1,73 @@
-"""What torch.compile asks while it traces a call: the work of a kernel in parts, found by the plan's key, as
-a constant of the graph.
+"""What torch.compile is told while it traces a call, as constants of the graph: files, plans and work items
+cannot be traced.
 
-A work is made by NumPy and torch together for one number of heads in all, so it cannot be traced, and
-compiled code is for that number.
+Work items are for one number of heads in all, and so is compiled code that has them.
 """
 
 from __future__ import annotations
 
+from fusescope.ops.attention.dispatch import candidates, kernel_sources
 from fusescope.ops.attention.plan import plan as plans
 from fusescope.ops.attention.work import parts
 
 
-def _work(key: str, batch: int, heads: int, head_dim: int) -> parts.Work:
-    return parts.of(plans.of_key(key), batch, heads, head_dim)
+def load(device_type: str) -> bool:
+    """Loads the library, so that the operator exists when torch.compile looks it up."""
+    from fusescope import kernels
+
+    kernels.load(device_type)
+    return True
 
 
-def gains(key: str, batch: int, heads: int, head_dim: int, at_least: float) -> bool:
-    return _work(key, batch, heads, head_dim).gain >= at_least
+def takes_work_items(impl: str) -> bool:
+    return kernel_sources.takes_work_items(impl)
+
+
+def ladder(*facts) -> tuple:
+    return tuple(candidates.ladder(*facts))
+
+
+def last_that_takes(*facts) -> str:
+    return candidates.last_that_takes(*facts)
+
+
+def gain(key: str, batch: int, heads: int, head_dim: int) -> float:
+    return parts.of(plans.of_key(key), batch, heads, head_dim).gain
 
 
 def buffer(key: str, batch: int, heads: int, head_dim: int):
-    return _work(key, batch, heads, head_dim).buffer
+    return parts.of(plans.of_key(key), batch, heads, head_dim).buffer
 
 
 def layout(key: str, batch: int, heads: int, head_dim: int) -> str:
-    return _work(key, batch, heads, head_dim).layout
+    return parts.of(plans.of_key(key), batch, heads, head_dim).layout
+
+
+def refuse_an_unprepared_mask() -> bool:
+    raise RuntimeError(
+        "under torch.compile a mask must be prepared: pass prepare(mask, seq_q, seq_k, device), made outside"
+    )
+
+
+def refuse_work_items_without_a_plan() -> bool:
+    raise RuntimeError(
+        "under torch.compile a kernel in parts needs a plan, also of every key: "
+        "pass prepare(None, seq_q, seq_k, device)"
+    )
 
 
 # What torch.compiler.assume_constant_result does, without importing torch here: run while tracing, not put
-# into the graph.
-for _asked in (gains, buffer, layout):
-    _asked._dynamo_marked_constant = True
+# into the graph. An exception in such a function ends the compilation; raised in traced code it would only be
+# a graph break.
+for _constant in (
+    load,
+    takes_work_items,
+    ladder,
+    last_that_takes,
+    gain,
+    buffer,
+    layout,
+    refuse_an_unprepared_mask,
+    refuse_work_items_without_a_plan,
+):
+    _constant._dynamo_marked_constant = True

@@ -7,21 +7,19 @@ operator its buffer and layout; how its bitmaps are laid out is between this fil
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 import weakref
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
+from fusescope.core.bounded_cache import BoundedCache
 from fusescope.masks import Mask
 from fusescope.ops.attention.plan import buffer, schedule, tiles
+from fusescope.ops.attention.plan.plan_cache import PlanCache
 
-_KEPT = 64  # plans in the cache; the least recently used goes first
-_cache: OrderedDict[tuple, Plan] = OrderedDict()
-_lock = threading.Lock()
+_cache: BoundedCache[Plan] = BoundedCache(64)
 _numbers = itertools.count()
-_made: weakref.WeakValueDictionary[str, Plan] = weakref.WeakValueDictionary()
+_by_key: weakref.WeakValueDictionary[str, Plan] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +31,8 @@ class Plan:
     live. live_elements, full_tiles and partial_tiles count over all its masks, longest is the tiles of the
     longest list; build_ms is the time of building, ``bytes`` the size on the device. schedule and fragments
     (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32,
-    one dimension); ``layout`` says which (buffer.py). held: works that calls with this plan take instead of
-    it (parts.py, functional.py). key: what ``of_key`` finds it by.
+    one dimension); ``layout`` says which (buffer.py). key: what ``of_key`` finds it by. What else is made of
+    a plan lies in a PlanCache beside it.
     """
 
     mask: Mask | None
@@ -56,11 +54,10 @@ class Plan:
     bitmaps: Any
     schedule: Any = None
     fragments: Any = None
-    held: dict | None = None
     key: str = field(default_factory=lambda: f"plan {next(_numbers)}")
 
     def __post_init__(self):
-        _made[self.key] = self
+        _by_key[self.key] = self
 
     @property
     def is_full(self) -> bool:
@@ -91,17 +88,15 @@ class Plan:
         return self.buffer.numel() * self.buffer.element_size()
 
     def dense(self):
-        """Bool tensor (batch or 1, heads or 1, seq_q, seq_k) on the plan's device, True = keep; kept after
-        the first call."""
-        kept = self.__dict__.get("_dense")
-        if kept is None:
-            kept = _decode(self)
-            object.__setattr__(self, "_dense", kept)
-        return kept
+        """Bool tensor (batch or 1, heads or 1, seq_q, seq_k) on the plan's device, True = keep; cached."""
+        return _dense.of(self)
 
     def __repr__(self) -> str:
         what = str(self.mask) if self.mask is not None else f"a tensor for {self.batch} x {self.heads} masks"
-        return f"Plan({what}, {self.seq_q} x {self.seq_k} on {self.device}, {self.full_tiles} full + {self.partial_tiles} partial tiles)"
+        return (
+            f"Plan({what}, {self.seq_q} x {self.seq_k} on {self.device}, "
+            f"{self.full_tiles} full + {self.partial_tiles} partial tiles)"
+        )
 
 
 def prepare(mask, seq_q: int, seq_k: int, device="cpu") -> Plan:
@@ -121,28 +116,18 @@ def prepare(mask, seq_q: int, seq_k: int, device="cpu") -> Plan:
     if not isinstance(mask, Mask):
         raise TypeError(f"a mask is a Mask, a bool tensor or None, not {type(mask).__name__}")
     key = (mask, seq_q, seq_k, str(device))
-    with _lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            return _cache[key]
-    plan = _of_mask(mask, seq_q, seq_k, device)
-    with _lock:
-        _cache[key] = plan
-        while len(_cache) > _KEPT:
-            _cache.popitem(last=False)
-    return plan
+    return _cache.get_or_make(key, lambda: _of_mask(mask, seq_q, seq_k, device))
 
 
 def of_key(key: str) -> Plan:
     """The plan of this key, for torch.compile, which hands on texts and numbers; KeyError where it is
     gone."""
-    return _made[key]
+    return _by_key[key]
 
 
 def prepared(mask, seq_q: int, seq_k: int, device) -> Plan | None:
     """The plan of a mask (None: every key) if it is there already, else None."""
-    with _lock:
-        return _cache.get((_full() if mask is None else mask, seq_q, seq_k, str(_device(device))))
+    return _cache.get((_full() if mask is None else mask, seq_q, seq_k, str(_device(device))))
 
 
 def _device(device):
@@ -275,3 +260,6 @@ def _decode(plan: Plan):
         out[row[some], :, column[some], :] = tiles.unpack(plan.bitmaps[code[some]])
     out = out.view(masks, q_tiles * edge, k_tiles * edge)[:, : plan.seq_q, : plan.seq_k]
     return out.reshape(plan.batch, plan.heads, plan.seq_q, plan.seq_k)
+
+
+_dense = PlanCache(_decode)

@@ -100,7 +100,8 @@ def tiles_of(keep):
     live = per_column.view(tile_rows, tile_columns, TILE).sum(2, dtype=torch.int32)
     full = (
         live
-        == _area(rows, tile_rows, keep.device)[:, None] * _area(columns, tile_columns, keep.device)[None, :]
+        == rows_inside(rows, tile_rows, keep.device)[:, None]
+        * rows_inside(columns, tile_columns, keep.device)[None, :]
     )
     at = ((live > 0) & ~full).nonzero()
     partial = keep.reshape(tile_rows, TILE, tile_columns, TILE)[at[:, 0], :, at[:, 1], :]
@@ -157,7 +158,7 @@ def unique_rows(words):
     return distinct, index
 
 
-def _area(length: int, tiles: int, device):
+def rows_inside(length: int, tiles: int, device):
     """How many rows (or columns) of each tile lie inside."""
     import torch
 

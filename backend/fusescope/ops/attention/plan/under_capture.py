@@ -23,7 +23,9 @@ def plan(mask, seq_q: int, seq_k: int) -> Plan:
     padded = torch.nn.functional.pad(keep, (0, columns * edge - seq_k, 0, rows * edge - seq_q))
     squares = padded.view(masks * rows, edge, columns, edge).transpose(1, 2)
     count = squares.sum((2, 3), dtype=torch.int32)
-    whole = (tiles._area(seq_q, rows, device)[:, None] * tiles._area(seq_k, columns, device)).repeat(masks, 1)
+    whole = (
+        tiles.rows_inside(seq_q, rows, device)[:, None] * tiles.rows_inside(seq_k, columns, device)
+    ).repeat(masks, 1)
     live, total = (count > 0).flatten(), masks * rows * columns
     number = torch.arange(total, device=device, dtype=torch.int32)
     place = torch.where(live, live.cumsum(0) - 1, total)  # what is not live goes to one place behind the list

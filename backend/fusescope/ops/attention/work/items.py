@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from fusescope.ops.attention.work.lists import Lists
+
 ITEM_STEPS = 8192  # kItemSteps: more than an item may have
 ITEM_PAIRS = 1 << 24  # kItemPairs: more pairs of query tiles than there are
-MOST_KEPT = 4  # KV tiles that a team has room for
 _ITEM = 1.5  # beginning and end of an item, in steps
 _PIECE = 1.0  # leaving a partial result
 _JOIN = 3.0  # the launch that joins partial results
@@ -27,24 +27,6 @@ _KEPT = 0.1  # of a step, saved by a KV tile that the item before left in shared
 _WORTH = 0.98
 _CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # into how many pieces the longest list may be cut
 _SIMULATED = 1 << 14  # items up to which each is placed for itself
-
-
-@dataclass(frozen=True)
-class Lists:
-    """A part's lists: moduli of rows and keys, pairs of query tiles, entries int32 (n, 4) and fragments on
-    the device; on the host for each list (mask · pairs + pair) its first entry and its steps (int64 (lists,
-    2)), needs: how many query tiles need the steps before each entry (int64 (n + 1,)), and overlap: with how
-    many KV tiles a list begins with which the list before it ends, or the one behind it (int64 (2,
-    lists))."""
-
-    rows: int
-    keys: int
-    pairs: int
-    entries: Any
-    fragments: Any
-    table: np.ndarray
-    needs: np.ndarray
-    overlap: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -68,12 +50,12 @@ def make(
     masks: tuple[int, int],
     copies: int,
     teams: int,
-    a_block: int,
+    per_sm: int,
     later: bool = False,
     alone: bool = True,
 ) -> Items:
     """The items of a part whose masks (batch entries, heads) ``copies`` (batch entry, head) pairs share each,
-    for so many teams, ``a_block`` of which share a multiprocessor: with b blocks team t is one of block t %
+    for so many teams, ``per_sm`` of which share a multiprocessor: with b blocks team t is one of block t %
     b.
 
     Lists longer than a bound are cut into pieces of about equal length. The bound is the length of the
@@ -90,7 +72,7 @@ def make(
     for pieces in _CUTS:
         bound = -(-longest // pieces) if longest else 1
         found = _pieces(part, bound, later)
-        placed = _balanced(found, copies, teams, a_block, later)
+        placed = _balanced(found, copies, teams, per_sm, later)
         if best is None:
             least = _steps(found[0], placed[1], later).sum() / teams  # whatever is cut
         if best is None or placed[0] < _WORTH * best[0][0]:
@@ -99,14 +81,14 @@ def make(
             break
     placed, found = best
     if alone:
-        placed = _in_stretches(part, found, copies, teams, a_block, *placed)
+        placed = _in_stretches(part, found, copies, teams, per_sm, *placed)
     return Items(*_rows(part, found, *placed[1:], masks, copies, teams), placed[0])
 
 
-def uncut(part: Lists, copies: int, teams: int, a_block: int) -> float:
+def uncut(part: Lists, copies: int, teams: int, per_sm: int) -> float:
     """Predicted steps where every list is an item of its own."""
     return _balanced(
-        _pieces(part, max(1, int(part.table[:, 1].max(initial=0))), False), copies, teams, a_block, False
+        _pieces(part, max(1, int(part.table[:, 1].max(initial=0))), False), copies, teams, per_sm, False
     )[0]
 
 
@@ -138,7 +120,7 @@ def _steps(pieces, items, later: bool):
     return (pieces[:, 4] / 4 + _ITEM + _PIECE * (pieces[:, 3] >= 0) + _MERGE * later)[items[:, 0]]
 
 
-def _balanced(found, copies: int, teams: int, a_block: int, later: bool):
+def _balanced(found, copies: int, teams: int, per_sm: int, later: bool):
     """(predicted steps, items, int64 (n, 2) of piece and copy, team of each): each to the team with less to
     do of the block with least."""
     pieces, joins = found
@@ -150,7 +132,7 @@ def _balanced(found, copies: int, teams: int, a_block: int, later: bool):
         turn, place = np.divmod(np.arange(len(took)), teams)
         where = np.where(turn % 2, teams - 1 - place, place)
         return end + np.bincount(where, took, teams).max(), items, where
-    where, busy, blocks = np.empty(len(took), np.int64), [0.0] * teams, -(-teams // a_block)
+    where, busy, blocks = np.empty(len(took), np.int64), [0.0] * teams, -(-teams // per_sm)
     free = [(0.0, block) for block in range(blocks)]
     for i, each in enumerate(took.tolist()):
         done, block = free[0]
@@ -171,7 +153,7 @@ def _of_each_copy(pieces, copy):
     return np.stack([np.tile(pieces, len(copy)), np.repeat(copy, len(pieces))], 1)
 
 
-def _in_stretches(part: Lists, found, copies: int, teams: int, a_block: int, took: float, items, where):
+def _in_stretches(part: Lists, found, copies: int, teams: int, per_sm: int, took: float, items, where):
     """Like what is given, (predicted steps, items, team of each), or, where neighbouring lists have many KV
     tiles in common and that is predicted to be no later, with a stretch of neighbours for each team.
 
@@ -186,7 +168,7 @@ def _in_stretches(part: Lists, found, copies: int, teams: int, a_block: int, too
     each = _steps(pieces, ordered, False) - _KEPT * kept
     done = np.cumsum(each)
     stretch = ((done - each / 2) / done[-1] * teams).astype(np.int64)
-    there = stretch % a_block * -(-teams // a_block) + stretch // a_block  # neighbours on one multiprocessor
+    there = stretch % per_sm * -(-teams // per_sm) + stretch // per_sm  # neighbours on one multiprocessor
     each = _steps(pieces, ordered, False) - _KEPT * _kept(part, pieces, ordered, there)
     needed = _JOIN * (len(joins) > 0) + np.bincount(there, each, teams).max()
     return (needed, ordered, there) if needed <= took else (took, items, where)

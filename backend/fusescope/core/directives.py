@@ -1,0 +1,123 @@
+"""What a kernel's leading comment says for the choice among kernels: which inputs it takes, what of a mask it
+is given, and how its blocks share the work.
+
+    // takes: fp16 bf16, d<=128, no-bias, scale>0, tma
+    // plan: schedule
+    // tiles: 1 per block, 4 blocks per SM, up to 2 tiles per SM, from 3 steps
+    // tiles: 2 per block, 2 blocks per SM
+
+takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only, operands
+that TMA can address (default: none of these limits). plan: lists (tile lists, the default), schedule (tile
+lists merged for pairs of query tiles) or parts (work items in the place of the plan). tiles: query tiles per
+block and blocks per multiprocessor up to 64 columns of head size; the first line holds whose limits (query
+tiles per multiprocessor, steps of two KV tiles in the longest list) are met. "tiles: none": rows walk their
+live keys one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+PLANS = ("lists", "schedule", "parts")
+
+_TILES = re.compile(
+    r"(\d+) per block, (\d+) blocks? per SM(?:, up to (\d+) tiles? per SM)?(?:, from (\d+) steps?)?"
+)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a choice among kernels knows of a call. dtype: "float16" …; tma: whether TMA can address the
+    operands; plans: what its mask can be given as."""
+
+    dtype: str
+    head_dim: int
+    tma: bool = False
+    bias: bool = False
+    positive_scale: bool = True
+    plans: tuple[str, ...] = ("lists",)
+
+
+@dataclass(frozen=True)
+class Takes:
+    """The inputs that a kernel takes; the default is all of them."""
+
+    dtypes: tuple[str, ...] = tuple(DTYPES.values())
+    head_dim: int | None = None
+    bias: bool = True
+    any_scale: bool = True
+    any_strides: bool = True
+
+    def accepts(self, inputs: Inputs) -> bool:
+        return (
+            inputs.dtype in self.dtypes
+            and (self.head_dim is None or inputs.head_dim <= self.head_dim)
+            and (self.bias or not inputs.bias)
+            and (self.any_scale or inputs.positive_scale)
+            and (self.any_strides or inputs.tma)
+        )
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a kernel's blocks share query tiles. per_block, blocks (per multiprocessor): see the module;
+    most_tiles and least_steps: the limits of this line."""
+
+    per_block: int
+    blocks: int
+    most_tiles: int | None = None
+    least_steps: int = 0
+
+    def holds(self, tiles_per_sm: float, steps: int) -> bool:
+        return (self.most_tiles is None or tiles_per_sm <= self.most_tiles) and steps >= self.least_steps
+
+
+def read(takes: Sequence[str], plan: Sequence[str], tiles: Sequence[str]) -> dict[str, object]:
+    """{name: value} of the directives there are, from the texts behind each one's colons. ValueError for a
+    word or form that is not known."""
+    found: dict[str, object] = {}
+    if takes:
+        found["takes"] = _takes(", ".join(takes))
+    if plan:
+        if plan[-1] not in PLANS:
+            raise ValueError(f"plan: one of {', '.join(PLANS)}, not {plan[-1]!r}")
+        found["plan"] = plan[-1]
+    if tiles:
+        found["tiles"] = () if list(tiles) == ["none"] else tuple(map(_tiles, tiles))
+    return found
+
+
+def _takes(text: str) -> Takes:
+    found, dtypes = Takes(), []
+    for word in text.replace(",", " ").split():
+        if word in DTYPES:
+            dtypes.append(DTYPES[word])
+        elif match := re.fullmatch(r"d<=(\d+)", word):
+            found = replace(found, head_dim=int(match[1]))
+        elif word in _LIMITS:
+            found = replace(found, **{_LIMITS[word]: False})
+        else:
+            raise ValueError(f"takes: {' '.join((*DTYPES, 'd<=128', *_LIMITS))} are known, not {word!r}")
+    return replace(found, dtypes=tuple(dtypes)) if dtypes else found
+
+
+_LIMITS = {"no-bias": "bias", "scale>0": "any_scale", "tma": "any_strides"}
+
+
+def _tiles(text: str) -> Tiles:
+    match = _TILES.fullmatch(text)
+    if not match:
+        raise ValueError(
+            "tiles: none, or such as 2 per block, 4 blocks per SM, up to 2 tiles per SM, from 3 steps; "
+            f"not {text!r}"
+        )
+    per_block, blocks, most, least = (None if n is None else int(n) for n in match.groups())
+    return Tiles(per_block, blocks, most, least or 0)
+
+
+def tensor_cores(expects: Iterable[str]) -> bool:
+    """Whether these SASS mnemonics name a matrix instruction (HMMA, HGMMA, IMMA …)."""
+    return any(word.endswith("MMA") for word in expects)

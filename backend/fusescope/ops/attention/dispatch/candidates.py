@@ -1,0 +1,117 @@
+"""The kernels that a GPU runs and that take given inputs, by the directives of their sources
+(core/directives.py)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from fusescope.core import directives, paths
+from fusescope.core.directives import Inputs
+from fusescope.core.errors import Unsupported
+from fusescope.core.machine.archs import arch_of
+from fusescope.core.sources import Variant
+from fusescope.ops.attention.dispatch import cost_model
+from fusescope.ops.attention.dispatch.kernel_sources import sources
+
+
+class Ladder(NamedTuple):
+    """What the rule without a fit chooses from: the kernel that walks live keys one by one, the one on tiles,
+    the one on work items (None: there is none), and whether the one on tiles has tensor cores."""
+
+    rows: str | None
+    tiles: str | None
+    items: str | None
+    tensor_cores: bool
+
+
+def inputs(
+    dtype, head_dim: int, tma: bool, plain: bool, scheduled: bool = True, items: bool = True
+) -> Inputs:
+    """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or has a
+    schedule; items: it is one mask for all sequences, of which work items can be made."""
+    plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
+    return Inputs(str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans)
+
+
+@cache
+def capability(index: int) -> tuple[int, int]:
+    import torch
+
+    return torch.cuda.get_device_capability(index)
+
+
+def built(family: str, index: int) -> tuple[Variant, ...]:
+    """The kernels of a family for this GPU, without those that failed to build."""
+    return _built(family, arch_of(*capability(index)), str(paths.cuda_sources()))
+
+
+@cache
+def _built(family: str, arch: str, root: str) -> tuple[Variant, ...]:
+    from fusescope.kernels import plan as build_plan
+    from fusescope.kernels import report
+
+    states = report.state().get(family, {})
+    return tuple(
+        v
+        for v in sources(family)
+        if build_plan.claims(v, arch) and states.get(v.name, {}).get("status") != "failed"
+    )
+
+
+def last_that_takes(family: str, index: int, *facts) -> str:
+    """The last kernel of a family's ladder that takes the inputs that ``facts`` say (``inputs``)."""
+    known = inputs(*facts)
+    names = [v.name for v in built(family, index) if v.accepts(known)]
+    if not names:
+        raise Unsupported(f"{family} has no kernel for this GPU that takes {known}")
+    return names[-1]
+
+
+def ladder(index: int, *facts) -> Ladder:
+    """The candidates of attention for inputs that ``facts`` say (``inputs``). A kernel without prices on any
+    GPU counts only where no other takes them."""
+    known = inputs(*facts)
+    accepted = [v for v in built("attention", index) if v.accepts(known)]
+    accepted = [v for v in accepted if v.name in cost_model.priced()] or accepted
+    if not accepted:
+        raise Unsupported(f"attention has no kernel for this GPU that takes {known}")
+    items = [v.name for v in accepted if v.plan == "parts"]
+    rows = [v.name for v in accepted if not v.tiles]
+    tiles = [v for v in accepted if v.tiles and v.plan != "parts"]
+    by_tensor_cores = [v for v in tiles if directives.tensor_cores(v.expects)]
+    tiles = by_tensor_cores or tiles
+    return Ladder(
+        *(names[-1] if names else None for names in (rows, [v.name for v in tiles], items)),
+        bool(by_tensor_cores),
+    )
+
+
+def refuse_architecture(impl: str, capability: tuple[int, int]) -> None:
+    """Raise Unsupported, naming what to use instead, where a kernel of attention does not claim this compute
+    capability."""
+    from fusescope.kernels import plan as build_plan
+
+    arch = arch_of(*capability)
+    kernel = next((v for v in sources("attention") if v.name == impl), None)
+    if kernel is not None and not build_plan.claims(kernel, arch):
+        others = ", ".join(v.name for v in sources("attention") if build_plan.claims(v, arch))
+        raise Unsupported(f"{impl} is for {', '.join(kernel.archs)}, and this GPU is {arch}; use {others}")
+
+
+def tma_takes(t) -> bool:
+    """Whether address and strides are what TMA wants of a 16-bit tensor (…, D): multiples of 16 bytes,
+    columns side by side, at least one row.
+
+    The address by its offset: torch's own storages begin at multiples of 256 bytes. torch.compile does not
+    trace offsets; there an odd one is found by the kernel, whose error says so.
+    """
+    import torch
+
+    size, stride = t.shape, t.stride()
+    return (
+        stride[-1] == 1
+        and size[0] > 0
+        and (torch.compiler.is_compiling() or t.storage_offset() % 8 == 0)
+        and all(n == 1 or (s > 0 and s % 8 == 0) for n, s in zip(size[:-1], stride[:-1]))
+    )
