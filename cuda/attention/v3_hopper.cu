@@ -1,6 +1,9 @@
 // Hopper tiles: wgmma fed by TMA; warpgroups of 64 query rows share the KV tiles that any of them needs.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
+// takes: fp16 bf16, tma
+// tiles: 1 per block, 4 blocks per SM, up to 2 tiles per SM
+// tiles: 2 per block, 2 blocks per SM
 //
 // A block is WG warpgroups. It first merges their tile lists into one schedule in shared memory (a step is one KV tile,
 // with a code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a
