@@ -32,7 +32,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "backend")]
 
-from fusescope.core import same_code, sources, toolchain  # noqa: E402
+from fusescope.core import same_code, sources
+from fusescope.core.machine import toolchain  # noqa: E402
 from fusescope.core.symbols import demangle  # noqa: E402
 from fusescope.kernels import plan, report  # noqa: E402
 

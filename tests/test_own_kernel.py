@@ -13,7 +13,7 @@ import pytest
 
 from fusescope import ops
 from fusescope.cli import main
-from fusescope.core import toolchain
+from fusescope.core.machine import toolchain
 from fusescope.core.paths import ROOT
 
 TEXT = (ROOT / "docs" / "own-kernel.md").read_text()

@@ -10,7 +10,8 @@ from fusescope import ops
 from fusescope.cli import cases
 from fusescope.cli.output import Parser
 from fusescope.cli.verbs import bench
-from fusescope.core import command, environment
+from fusescope.core import command
+from fusescope.core.machine import environment
 from fusescope.ops.base import Implementation
 
 

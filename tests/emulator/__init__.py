@@ -14,7 +14,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from fusescope.core import paths, toolchain
+from fusescope.core import paths
+from fusescope.core.machine import toolchain
 from fusescope.core.sources import Variant, families, source_closure
 
 INCLUDE = Path(__file__).resolve().parent / "include"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fusescope.core import paths, toolchain
+from fusescope.core import paths
+from fusescope.core.machine import toolchain
 from fusescope.kernels import plan, report
 from fusescope.kernels.build import build
 

@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from fusescope.core import toolchain
+from fusescope.core.machine import toolchain
 from fusescope.core.sources import ARCHS, families
 from fusescope.kernels import inspect, plan, report
 from fusescope.kernels.build import compile_objects
@@ -153,7 +153,7 @@ def test_the_architectures_of_the_compiler_are_accepted_and_others_named(gpu_pro
 def test_the_cuda_library_loads_without_a_driver_and_says_so(project):
     import ctypes
 
-    from fusescope.core import nvml
+    from fusescope.core.machine import nvml
     from fusescope.kernels.build import build
 
     if nvml.problem() is None or CHAIN.torch_has_cuda:

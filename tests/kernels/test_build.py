@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from fusescope.core import toolchain
 from fusescope.core.errors import BuildError
+from fusescope.core.machine import toolchain
 from fusescope.core.sources import families
 from fusescope.kernels import figures, plan, report
 from fusescope.kernels.build import build

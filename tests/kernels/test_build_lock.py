@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fusescope.core import toolchain
 from fusescope.core.errors import Cancelled
+from fusescope.core.machine import toolchain
 from fusescope.kernels import report
 from fusescope.kernels.build import build
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from fusescope.core import nvml, toolchain
 from fusescope.core.doctor import diagnose, examine
 from fusescope.core.errors import BuildError
+from fusescope.core.machine import nvml, toolchain
 from fusescope.kernels import report
 from fusescope.kernels.build import build
 

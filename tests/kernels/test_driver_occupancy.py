@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fusescope.analysis.occupancy import LIMITS, theoretical
-from fusescope.core import toolchain
-from fusescope.core.archs import arch_of
-from fusescope.core.toolchain import find_cuda_tool
+from fusescope.core.machine import toolchain
+from fusescope.core.machine.archs import arch_of
+from fusescope.core.machine.toolchain import find_cuda_tool
 from fusescope.kernels import plan, report
 from fusescope.kernels.build import compile_objects
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fusescope.core import environment, nvml
+from fusescope.core.machine import environment, nvml
 
 SLOW = {
     "index": 0,
@@ -61,7 +61,7 @@ def three(monkeypatch):
 
 def test_the_cpu_is_described_fully_and_without_torch():
     code = (
-        "import json, sys; from fusescope.core import environment; facts = environment.collect()\n"
+        "import json, sys; from fusescope.core.machine import environment; facts = environment.collect()\n"
         "heavy = [m for m in ('torch', 'numpy') if m in sys.modules]\n"
         "print(json.dumps([facts, environment.devices(), environment.gpus(), heavy]))"
     )

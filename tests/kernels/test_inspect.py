@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fusescope.core import toolchain
 from fusescope.core.errors import BuildError
+from fusescope.core.machine import toolchain
 from fusescope.kernels import inspect
 
 pytestmark = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")

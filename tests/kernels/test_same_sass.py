@@ -8,7 +8,8 @@ import shutil
 import pytest
 
 import scripts.same_sass as same_sass
-from fusescope.core import same_code, sources, toolchain
+from fusescope.core import same_code, sources
+from fusescope.core.machine import toolchain
 
 needs_nvcc = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 

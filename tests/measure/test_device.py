@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from fusescope.core import nvml
+from fusescope.core.machine import nvml
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import driver, graph, launches
 from fusescope.measure.timing.launches import Launch

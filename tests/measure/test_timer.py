@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from fusescope.core import environment
+from fusescope.core.machine import environment
 from fusescope.measure.checking import alarm
 from fusescope.measure.device import ceilings
 from fusescope.measure.timing import timer

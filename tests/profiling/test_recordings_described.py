@@ -8,7 +8,8 @@ import tomllib
 
 import pytest
 
-from fusescope.core import environment, paths
+from fusescope.core import paths
+from fusescope.core.machine import environment
 from fusescope.jobs import submit
 from fusescope.jobs.profiled import outside_tool
 

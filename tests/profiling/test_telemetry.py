@@ -152,7 +152,7 @@ def test_memory_on_a_gpu(tmp_path):
 
 @pytest.mark.gpu
 def test_telemetry_of_a_gpu(tmp_path):
-    from fusescope.core import environment
+    from fusescope.core.machine import environment
 
     uuid = environment.gpu_of("cuda:0")["uuid"]
     with telemetry.watch("cuda:0", uuid, tmp_path / "t.parquet") as watch:

@@ -7,8 +7,8 @@ from functools import partial
 
 from fusescope import models, ops
 from fusescope.cli import cases as _cases
-from fusescope.core import environment
-from fusescope.core.archs import arch_of
+from fusescope.core.machine import environment
+from fusescope.core.machine.archs import arch_of
 from fusescope.core.records import DTYPES
 from fusescope.core.schema import Parameter
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.core import environment
+from fusescope.core.machine import environment
 from fusescope.core.records import DTYPES
 from fusescope.search.scheme.setting import COMPILERS, Setting
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fusescope.core import archs as arch_names
-from fusescope.core import toolchain
 from fusescope.core.doctor import diagnose, examine
 from fusescope.core.errors import BuildError
-from fusescope.core.toolchain import Toolchain, known_archs
+from fusescope.core.machine import archs as arch_names
+from fusescope.core.machine import toolchain
+from fusescope.core.machine.toolchain import Toolchain, known_archs
 from fusescope.kernels import cache, figures, ninja, plan, report
 from fusescope.kernels.link import link
 from fusescope.kernels.lock import builder
@@ -110,7 +110,7 @@ def _titles(items: list[plan.Object]) -> str:
 
 def default_archs() -> tuple[str, ...]:
     """Architectures of the GPUs of this machine, by NVML; none without a driver."""
-    from fusescope.core.environment import gpus
+    from fusescope.core.machine.environment import gpus
 
     found = {arch_names.arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) for gpu in gpus()}
     return tuple(sorted(found))

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fusescope.core import toolchain
 from fusescope.core.errors import BuildError, Unsupported
+from fusescope.core.machine import toolchain
 from fusescope.core.sources import families
 from fusescope.kernels import plan, report
 from fusescope.kernels.build import build, default_archs
@@ -190,7 +190,7 @@ def _auto_impl(op: str, kind: str, index: int | None) -> str:
 def _arch_of_device(index: int | None) -> str:
     import torch
 
-    from fusescope.core.archs import arch_of
+    from fusescope.core.machine.archs import arch_of
 
     return arch_of(*torch.cuda.get_device_capability(index))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fusescope.core.doctor.diagnosis import diagnose
 from fusescope.core.errors import BuildError, Cancelled
-from fusescope.core.toolchain import Toolchain, compilers
+from fusescope.core.machine.toolchain import Toolchain, compilers
 from fusescope.kernels.plan import Object
 
 _FULL_BYTES = 1_000_000

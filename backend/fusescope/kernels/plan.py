@@ -11,9 +11,9 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusescope.core import archs as arch_names
+from fusescope.core.machine import archs as arch_names
+from fusescope.core.machine.toolchain import Toolchain
 from fusescope.core.sources import ARCHS, Variant, families, source_closure
-from fusescope.core.toolchain import Toolchain
 
 FORMAT = "5"  # of objects and of what lies beside them; a change here rebuilds everything
 

@@ -9,10 +9,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusescope.core import paths, toolchain
-from fusescope.core.archs import normal
+from fusescope.core import paths
+from fusescope.core.machine import toolchain
+from fusescope.core.machine.archs import normal
+from fusescope.core.machine.toolchain import Toolchain
 from fusescope.core.sources import families
-from fusescope.core.toolchain import Toolchain
 from fusescope.kernels import figures, plan
 from fusescope.kernels.figures import KernelResources
 from fusescope.kernels.link import library_name

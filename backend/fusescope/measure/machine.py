@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from fusescope import kernels
-from fusescope.core import environment
 from fusescope.core.errors import BuildError
+from fusescope.core.machine import environment
 from fusescope.core.reporter import Reporter
 
 

@@ -12,8 +12,8 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from fusescope.core.archs import runs_on
 from fusescope.core.discovery import load_part, module_names
+from fusescope.core.machine.archs import runs_on
 from fusescope.core.sources import ARCHS, families
 from fusescope.ops import dense, fused, layer, sparse
 from fusescope.ops.base import PARTS, Implementation, Tolerance

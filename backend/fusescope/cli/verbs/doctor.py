@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from fusescope.core import environment
 from fusescope.core.doctor import examine
+from fusescope.core.machine import environment
 
 HELP = "examine this machine: compiler, driver, torch, caches; name each cause and its fix"
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}

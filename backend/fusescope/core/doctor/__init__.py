@@ -4,11 +4,11 @@ compile, and the CPU kernels run."""
 
 from __future__ import annotations
 
-from fusescope.core import toolchain
 from fusescope.core.doctor import build, tools
 from fusescope.core.doctor.diagnosis import diagnose
 from fusescope.core.doctor.findings import Finding
-from fusescope.core.environment import gpus
+from fusescope.core.machine import toolchain
+from fusescope.core.machine.environment import gpus
 
 __all__ = ["Finding", "diagnose", "examine"]
 

@@ -9,11 +9,12 @@ import os
 import shlex
 import shutil
 
-from fusescope.core import paths, sources, toolchain
-from fusescope.core.archs import arch_of, runs_on
+from fusescope.core import paths, sources
 from fusescope.core.doctor.diagnosis import diagnose
 from fusescope.core.doctor.findings import Finding
-from fusescope.core.toolchain import Toolchain
+from fusescope.core.machine import toolchain
+from fusescope.core.machine.archs import arch_of, runs_on
+from fusescope.core.machine.toolchain import Toolchain
 
 ENOUGH_BYTES, LITTLE_BYTES = 2_000_000_000, 200_000_000
 

@@ -10,11 +10,12 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from fusescope.core import nvml, paths
+from fusescope.core import paths
 from fusescope.core.doctor.diagnosis import CUDA_TOOLS, CUTLASS, diagnose, toolkit_fix
 from fusescope.core.doctor.findings import Finding, install, pip
 from fusescope.core.doctor.requirements import needed, requirement
-from fusescope.core.toolchain import Toolchain, find_cuda_tool
+from fusescope.core.machine import nvml
+from fusescope.core.machine.toolchain import Toolchain, find_cuda_tool
 
 OLDEST_CUDA, NEWEST_CUDA, OLDEST_TORCH, OLDEST_GCC = (12, 8), 13, (2, 11), 11
 PACKAGES = ("streamlit", "plotly", "pandas", "duckdb", "pyarrow", "numpy")

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from fusescope.core import environment, paths
+from fusescope.core import paths
+from fusescope.core.machine import environment
 
 _HOW = {
     "copy_gbps": "bytes read + written by a copy (or negation, the faster) of fp32 buffers "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from fusescope.core import nvml
+from fusescope.core.machine import nvml
 
 
 def throttled(states: list[dict]) -> bool:

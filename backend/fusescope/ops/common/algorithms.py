@@ -146,7 +146,7 @@ def own_products(index: int | None) -> tuple[str, ...]:
     """The implementations that compute without cuBLASLt, are built and run on the device."""
     import torch
 
-    from fusescope.core.archs import arch_of
+    from fusescope.core.machine.archs import arch_of
     from fusescope.core.sources import families
     from fusescope.kernels import plan, report
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fusescope.core import nvml
+from fusescope.core.machine import nvml
 from fusescope.profiling import table
 from fusescope.profiling.table import ABSENT, coded
 

@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from fusescope.core import paths, toolchain
+from fusescope.core import paths
+from fusescope.core.machine import toolchain
 from fusescope.search.scheme.codegen import Segment
 from fusescope.search.scheme.setting import Setting
 

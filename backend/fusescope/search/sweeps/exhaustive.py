@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 
-from fusescope.core import environment
+from fusescope.core.machine import environment
 from fusescope.core.reporter import Reporter
 from fusescope.search import encoding, sessions
 from fusescope.search.measuring import baselines, segment_times

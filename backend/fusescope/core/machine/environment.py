@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import fusescope
-from fusescope.core import nvml, paths, toolchain
-from fusescope.core.archs import arch_of
+from fusescope.core import paths
+from fusescope.core.machine import nvml, toolchain
+from fusescope.core.machine.archs import arch_of
 
 
 def collect(device: str = "cpu") -> dict[str, Any]:
