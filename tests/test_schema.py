@@ -15,7 +15,6 @@ WINDOW = Parameter("window", "int", 64, "keys kept", low=0, high=1 << 20)
         (WINDOW, np.int64(3), 3),
         (Parameter("x", "float", above=0), 1, 1.0),
         (Parameter("x", "bool"), np.True_, True),
-        (Parameter("x", "text"), 7, "7"),
         (Parameter("x", "choice", choices=(8, 16)), 16, 16),
         (Parameter("x", "ints"), 5, (5,)),
         (Parameter("x", "ints"), np.array([3, 5]), (3, 5)),
@@ -35,6 +34,7 @@ def test_a_value_of_its_kind_is_taken(parameter, value, expected):
     [
         (WINDOW, " 12 ", 12),
         (WINDOW, 12, 12),
+        (Parameter("x", "text"), 7, "7"),
         (Parameter("x", "float"), "1e-3", 0.001),
         (Parameter("x", "bool"), "Yes", True),
         (Parameter("x", "bool"), "0", False),
@@ -63,6 +63,7 @@ def test_text_is_read_and_what_is_written_is_read_again(parameter, text, expecte
         (Parameter("x", "float", above=0, high=1), 2, "x must be a number above 0 to 1, not 2"),
         (Parameter("x", "float"), float("nan"), "x must be a number, not nan"),
         (Parameter("x", "bool"), 1, "x must be true or false, not 1"),
+        (Parameter("x", "text"), 7, "x must be a text, not 7"),
         (Parameter("x", "text"), None, "x must be a text, not None"),
         (
             Parameter("x", "choice", choices=("warm", "cold", "both")),

@@ -73,7 +73,9 @@ class Parameter:
         return self.further(checked) if self.further else checked
 
     def read(self, value: Any) -> Any:
-        """``check`` of a value that may be written as text: "12", "true", "3+5+9"."""
+        """``check`` of a value that may be written as text: "12", "true", "3+5+9"; a text may be a number."""
+        if self.kind == "text" and type(value) is int:
+            value = str(value)
         if isinstance(value, str):
             try:
                 value = self._parsed(value.strip())
@@ -170,10 +172,6 @@ def _truth(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(_integer(value))
-
-
-def _mask(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
@@ -256,7 +254,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "float": _real,
     "bool": _truth,
     "text": _text,
-    "mask": _mask,
+    "mask": _text,
     "ints": _integers,
     "ints/": _lists,
     "names": _names,

@@ -24,6 +24,7 @@ from typing import BinaryIO
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
+from fusescope.core.schema import Parameter, complete
 from fusescope.store import files, folder, library
 
 SUFFIX = ".fsrun.tar.gz"
@@ -31,6 +32,14 @@ MAX_BYTES = 8 << 30  # unpacked, all files
 MAX_FILES = 5000
 MAX_RATIO = 200  # unpacked over packed: JSON lines reach some 30, a bomb starts at 1000
 MAX_JSON = 16 << 20  # run.json and notes.json
+RUN_JSON = (
+    *(Parameter(name, "object") for name in ("spec", "environment")),
+    *(Parameter(name, "float", None) for name in ("created", "started", "finished")),
+    Parameter("status", "choice", choices=("done", "failed", "cancelled", "interrupted")),
+    *(Parameter(name, "text") for name in ("title", "notes")),
+    Parameter("tags", "names"),
+)
+"""What every reader of run.json takes for granted."""
 _TOP = {
     "run.json",
     "notes.json",
@@ -269,25 +278,17 @@ def _settle(hidden: Path, home: Path) -> str:
     if not (hidden / "notes.json").exists():
         files.write_json(hidden / "notes.json", {"title": "", "tags": [], "notes": ""})
     try:
-        _check_shapes(folder.read(hidden))
+        run = folder.read(hidden)
         folder.records(hidden)
         folder.samples(hidden)
     except RunError as e:
         raise (e if "newer version" in str(e) else ValueError(str(e).replace(f"{hidden}/", ""))) from None
+    try:
+        complete("run.json", RUN_JSON, {p.name: getattr(run, p.name) for p in RUN_JSON})
+    except ValueError as error:
+        raise ValueError(f"run.json is not that of a run: {error}") from None
     os.replace(hidden, home / run_id)
     return run_id
-
-
-def _check_shapes(run) -> None:
-    """ValueError where run.json's parts are not of the kind that every reader takes them for."""
-    wrong = [k for k in ("spec", "environment") if not isinstance(getattr(run, k), dict)]
-    wrong += [
-        k for k in ("created", "started", "finished") if not isinstance(getattr(run, k), int | float | None)
-    ]
-    wrong += [k for k in ("status", "title", "notes") if not isinstance(getattr(run, k), str)]
-    wrong += [] if all(isinstance(t, str) for t in run.tags) else ["tags"]
-    if wrong or run.status not in ("done", "failed", "cancelled", "interrupted"):
-        raise ValueError(f"run.json is not as a run's is: {', '.join(wrong) or f'status {run.status!r}'}")
 
 
 def _taken(run_id: str) -> bool:

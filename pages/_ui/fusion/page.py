@@ -3,10 +3,13 @@ search."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
+from fusescope.core.records import DTYPES
 from fusescope.core.schema import Parameter
-from fusescope.search.scheme.setting import COMPILERS, Setting
+from fusescope.search.scheme.setting import COMPILERS, PARAMETERS, Setting
 from pages._ui.app import device, url
 from pages._ui.forms import fields, mask_picker, parameters
 from pages._ui.fusion import learn, scheme, search, sweep
@@ -14,6 +17,7 @@ from pages._ui.widgets.text import md, sentence
 
 _SCOPE = "layer"
 _PARTS = {"Scheme": scheme.draw, "Traverse": sweep.draw, "Surrogate": learn.draw, "Search": search.draw}
+_LABELS = {"Traverse": "Sweep", "Surrogate": "Cost model"}
 _OWN = {
     "Traverse": ("ranges", "limit", "segments", "traverse"),
     "Surrogate": ("pairs", "data", "threshold"),
@@ -42,7 +46,7 @@ def form(state: url.State) -> Setting | None:
 
 def result(state: url.State, setting: Setting | None) -> None:
     """The chosen part."""
-    part = fields.view(state, "part", _PARTS)
+    part = fields.view(state, "part", _PARTS, format_func=lambda p: _LABELS.get(p, p))
     for other, owned in _OWN.items():
         for name in owned:
             if other != part and name in state.query:
@@ -56,16 +60,12 @@ def result(state: url.State, setting: Setting | None) -> None:
 
 def _parameters() -> tuple[Parameter, ...]:
     """The widgets of a Setting; BERT-base's layer to begin with."""
-    dtypes = ("float16", "bfloat16", "float32") if device.is_gpu() else ("float32", "float16", "bfloat16")
-    compilers = tuple(COMPILERS) if device.is_gpu() else tuple(COMPILERS)[::-1]
-    help_text = "; ".join(f"{name}: {what}" for name, what in COMPILERS.items())
-    return (
-        Parameter("batch", "int", 1, "sequences", 1, 4096, (1, 2, 4, 8, 16, 32)),
-        Parameter("seq", "int", 128, "tokens per sequence", 1, 16384, (32, 64, 128, 256, 512, 1024, 2048)),
-        Parameter("heads", "int", 12, "heads", 1, 256, (1, 2, 4, 8, 12, 16)),
-        Parameter("head_dim", "int", 64, "head size", 8, 256, (32, 64, 128)),
-        Parameter("mask", "mask", "full", "which keys a query sees"),
-        Parameter("dtype", "choice", dtypes[0], "of activations and weights", choices=dtypes),
-        Parameter("compiler", "choice", compilers[0], help_text, choices=compilers),
-        Parameter("ffn", "int", None, "width of the FFN; default four times the layer's", 1, 1 << 17),
+    choices = {"dtype": DTYPES, "compiler": tuple(COMPILERS)[::-1]}
+    if device.is_gpu():
+        choices = {"dtype": ("float16", "bfloat16", "float32"), "compiler": tuple(COMPILERS)}
+    first = {"batch": 1, "seq": 128} | {name: values[0] for name, values in choices.items()}
+    return tuple(
+        replace(p, default=first.get(p.name, p.default), choices=choices.get(p.name, p.choices))
+        for p in PARAMETERS
+        if p.name != "device"
     )
