@@ -1,6 +1,6 @@
 // A plan as the operator is given it: all arrays one behind the other in one int32 tensor, and a text of numbers that
 // says where. A tensor more costs a call some 1600 instructions, a number 2700, a list of eight 7200, a text of any
-// length 3000 (README, "Launch path").
+// length 3000 (NOTES.md, "Launch path").
 #pragma once
 #include <charconv>
 #include <string_view>

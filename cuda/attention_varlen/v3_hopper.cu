@@ -24,7 +24,7 @@ template <int Panels, int WG> struct Shape {
   static constexpr int stages = Panels == 1 ? (WG == 1 ? 3 : 4) : Panels == 2 ? (WG == 1 ? 2 : 3) : 2;
   static constexpr int blocks_per_sm = Panels == 1 ? (WG == 2 ? 2 : 4) : Panels == 2 && WG == 1 ? 2 : 1;
   // Not at one panel, where ptxas 13.0 gives the fragments of Q and of P the same registers (see
-  // cuda/attention/README.md).
+  // cuda/attention/NOTES.md).
   static constexpr bool q_in_registers = Panels == 2;
   static constexpr int q_bytes = WG * Panels * kTileBytes;
   static constexpr int stage_bytes = 2 * Panels * kTileBytes;
