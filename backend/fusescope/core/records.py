@@ -17,6 +17,7 @@ from typing import Any
 
 STATUSES = ("ok", "wrong", "unsupported", "oom", "timeout", "crashed", "error")
 MODES = ("eager", "eager_cold", "graph", "graph_cold")
+HEADLINE = ("graph", "eager", "graph_cold", "eager_cold")  # modes, the one to show first
 VERDICTS = ("faster", "slower", "cannot tell")
 RUN_STATES = ("queued", "running", "done", "failed", "cancelled", "interrupted")
 DTYPES = ("float32", "float16", "bfloat16")
@@ -135,9 +136,7 @@ class Record:
     resources: Resources | None = None
     backend: str | None = None
     source_hash: str | None = None
-    extra: Mapping[str, Any] | None = (
-        None  # what a whole model's record says besides (ARCHITECTURE.md, "A model's record")
-    )
+    extra: Mapping[str, Any] | None = None  # what a whole model's record says besides
 
     def __post_init__(self):
         if self.status not in STATUSES:
@@ -159,9 +158,9 @@ class Record:
 
     @property
     def main(self) -> str | None:
-        """The mode of the record's headline time: graph where there is one, else eager; its cold form where
-        only that was taken; None without a time."""
-        return next((m for m in ("graph", "eager", "graph_cold", "eager_cold") if self.time_of(m)), None)
+        """The mode of the record's headline time, the first of HEADLINE that was taken; None without a
+        time."""
+        return next((m for m in HEADLINE if self.time_of(m)), None)
 
     @property
     def time(self) -> Time | None:

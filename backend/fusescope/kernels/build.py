@@ -14,7 +14,7 @@ from pathlib import Path
 from fusescope.core.doctor import diagnose, examine
 from fusescope.core.errors import BuildError
 from fusescope.core.machine import archs as arch_names
-from fusescope.core.machine import toolchain
+from fusescope.core.machine import nvml, toolchain
 from fusescope.core.machine.toolchain import Toolchain, known_archs
 from fusescope.kernels import cache, figures, ninja, plan, report
 from fusescope.kernels.link import link
@@ -110,9 +110,9 @@ def _titles(items: list[plan.Object]) -> str:
 
 def default_archs() -> tuple[str, ...]:
     """Architectures of the GPUs of this machine, by NVML; none without a driver."""
-    from fusescope.core.machine.environment import gpus
-
-    found = {arch_names.arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) for gpu in gpus()}
+    found = {
+        arch_names.arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) for gpu in nvml.gpus()
+    }
     return tuple(sorted(found))
 
 
@@ -122,7 +122,7 @@ def _architectures(chain: Toolchain, archs, log) -> tuple[str, ...]:
         if found and chain.nvcc is None:
             log(
                 f"no nvcc: the CUDA kernels are not built for {', '.join(found)} "
-                "(python -m fusescope doctor says how to get it)"
+                "(fusescope doctor says how to get it)"
             )
             return ()
         return found

@@ -81,7 +81,7 @@ def _find(family: str, impl: str, arch: str) -> tuple[Toolchain, Object]:
     chain = toolchain.detect()
     if chain.nvcc is None:
         raise BuildError(
-            "nvcc, the CUDA compiler, is missing (python -m fusescope doctor says how to get it)"
+            "nvcc, the CUDA compiler, is missing (fusescope doctor says how to get it)"
         )
     if arch not in (known := toolchain.known_archs(chain)):
         raise ValueError(f"nvcc {chain.nvcc.version} does not know {arch}; it knows {', '.join(known)}")

@@ -132,7 +132,7 @@ def _dispatcher(chain: Toolchain, folder: Path, kernels: list[Object], library: 
         text += f"const char* {symbol}(const void* args, void* stream) {{\n"
         text += "  int cc = 0;\n  if (const char* error = capability(&cc)) return error;\n" + "\n".join(tests)
         built = ", ".join(sorted(i.arch for i in items))
-        reason = f"this GPU's architecture (this kernel is built for {built}; python -m fusescope build)"
+        reason = f"this GPU's architecture (this kernel is built for {built}; fusescope build)"
         text += f'\n  return "unsupported: {reason}";\n}}\n'
     text += '}  // extern "C"\n'
     source = folder / f"{library}.dispatch.cpp"

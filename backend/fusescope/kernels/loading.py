@@ -6,12 +6,14 @@ therefore run in a fresh process each, and ``load`` says so where the sources ha
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
 
 from fusescope.core.errors import BuildError, Unsupported
 from fusescope.core.machine import toolchain
+from fusescope.core.machine.archs import arch_of
 from fusescope.core.sources import families
 from fusescope.kernels import plan, report
 from fusescope.kernels.build import build, default_archs
@@ -38,7 +40,7 @@ def load(device_type: str) -> None:
     if device_type == "cuda" and not torch.cuda.is_available():
         raise Unsupported(
             f"no CUDA device: torch {torch.__version__} sees no usable GPU "
-            "(python -m fusescope doctor says why)"
+            "(fusescope doctor says why)"
         )
     for unit in ("cpu", "cuda") if device_type == "cuda" else ("cpu",):
         if unit in _loaded:
@@ -100,7 +102,7 @@ def _load_unit(torch, unit: str) -> None:
     if unit == "cuda" and chain.nvcc is None:
         raise BuildError(
             "nvcc, the CUDA compiler, is missing: the CUDA kernels cannot be built "
-            "(python -m fusescope doctor)"
+            "(fusescope doctor)"
         )
     found = report.assemble(chain, archs, (unit,))
     if found is None or any(v.status == "not built" for v in found.variants) or unit not in found.libraries:
@@ -148,8 +150,6 @@ def _check_unchanged(unit: str) -> None:
 
 
 def _quiet(text: str) -> None:
-    import logging
-
     logging.getLogger("fusescope.build").info(text)
 
 
@@ -189,8 +189,6 @@ def _auto_impl(op: str, kind: str, index: int | None) -> str:
 
 def _arch_of_device(index: int | None) -> str:
     import torch
-
-    from fusescope.core.machine.archs import arch_of
 
     return arch_of(*torch.cuda.get_device_capability(index))
 

@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusescope.core.records import BenchSpec, Rate, Record, Resources, Speedup, Times
+from fusescope.core.records import HEADLINE, BenchSpec, Rate, Record, Resources, Speedup, Times
 from fusescope.measure import compare
 from fusescope.measure.candidate import Candidate
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import launches
 from fusescope.ops.base import Cost
-
-MAIN = ("graph", "eager", "graph_cold", "eager_cold")
-"""Modes by preference for speed-up and rates: the kernel's own time, else the launch path; cold where only
-that was taken."""
 
 
 def record(
@@ -48,14 +44,14 @@ def record(
 
 
 def main_mode(c: Candidate) -> str:
-    return next(mode for mode in MAIN if mode in c.series)
+    return next(mode for mode in HEADLINE if mode in c.series)
 
 
 def speedup(c: Candidate, baseline: Candidate | None, seed: int) -> Speedup | None:
     """Of the first mode that both have; None where there is no baseline, or where it has no times."""
     if baseline is None:
         return None
-    mode = next((m for m in MAIN if m in c.series and m in baseline.series), None)
+    mode = next((m for m in HEADLINE if m in c.series and m in baseline.series), None)
     return compare.speedup(baseline.series[mode], c.series[mode], seed) if mode else None
 
 

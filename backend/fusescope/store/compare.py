@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fusescope.core.records import Record, Run
+from fusescope.core.records import HEADLINE, Record, Run
 from fusescope.store import folder, library
 
 _FACTS = {  # of the environment: whether equal figures can be expected at all hangs on these
@@ -23,7 +23,6 @@ _FACTS = {  # of the environment: whether equal figures can be expected at all h
 _SETTINGS = {"dtype": "dtype", "cache": "cache mode", "baseline": "baseline", "seed": "seed of the inputs"}
 _COLUMNS = ["op", "impl", "case", "dtype", "device", "mode", "a_ms", "b_ms", "ratio", "verdict"]
 _COLUMNS += ["a_status", "b_status", "a_hash", "b_hash"]
-_MODES = ("graph", "eager", "graph_cold", "eager_cold")
 
 
 def differences(run_a: str | Path, run_b: str | Path) -> list[str]:
@@ -69,7 +68,7 @@ def pairs(run_a: str | Path, run_b: str | Path):
     for key in dict.fromkeys([*left, *right]):
         a, b = left.get(key), right.get(key)
         one = a or b
-        mode = next((m for m in _MODES if a and b and a.time_of(m) and b.time_of(m)), None)
+        mode = next((m for m in HEADLINE if a and b and a.time_of(m) and b.time_of(m)), None)
         ta, tb = (r and (r.time_of(mode) if mode else r.time) for r in (a, b))
         both = mode is not None
         rows.append(

@@ -3,6 +3,7 @@ line."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 from fusescope.core.errors import RunError
@@ -133,8 +134,6 @@ def _holding(connection, columns: list[str], text: str, values: dict) -> str:
 def csv(run: Path, name: str, rows: int = 1 << 14):
     """A table as CSV in pieces of bytes, header first; never the whole of it in memory. RunError as
     ``table``."""
-    import io
-
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
