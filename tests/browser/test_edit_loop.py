@@ -43,7 +43,7 @@ def test_an_edit_is_seen_rebuilt_and_compared_by_one_click(edited, page):
     page.get_by_text("changed on disk since this run").wait_for()
     page.get_by_role("button", name="Rebuild and re-run").click()
 
-    page.get_by_text("cpu: now against before the edit").first.wait_for(timeout=LONG)
+    page.get_by_text("cpu: after vs before the edit").first.wait_for(timeout=LONG)
     page.get_by_text("No job is running.").wait_for(timeout=LONG)
     expect(page).to_have_url(re.compile(f"before={first}"))
     expect(page).to_have_url(re.compile(rf"\brun=(?!{first})"))

@@ -13,8 +13,8 @@ TINY = "/models?model=bert-small&layers=1&heads=1&head_dim=16&seq=16&impl=eager,
 
 def test_a_model_is_measured_judged_and_found_again(shared_server, page):
     page.goto(shared_server.address + TINY)
-    page.get_by_text("was not measured here yet").wait_for()
-    page.get_by_text("1 case × 2 ways").wait_for()
+    page.get_by_text("has not been measured here yet").wait_for()
+    page.get_by_text("1 case × 2 execution modes").wait_for()
     page.locator(".st-key-models-run button").click()
     chart = page.locator(".st-key-result .js-plotly-plot").first
     chart.get_by_text(re.compile("baseline")).first.wait_for(timeout=LONG)
@@ -23,8 +23,8 @@ def test_a_model_is_measured_judged_and_found_again(shared_server, page):
     address = page.url
 
     page.get_by_role("radio", name="Accuracy").click()
-    page.get_by_role("button", name="Judge accuracy").click()
-    page.get_by_text("✓ accepted").first.wait_for(timeout=LONG)
+    page.get_by_role("button", name="Check accuracy").click()
+    page.get_by_text("✓ within tolerance").first.wait_for(timeout=LONG)
     page.get_by_text("Error by depth").first.wait_for()
     page.get_by_text("nowhere: their errors").wait_for()
 
@@ -34,13 +34,14 @@ def test_a_model_is_measured_judged_and_found_again(shared_server, page):
     page.goto(address)
     page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for()
     assert (
-        page.get_by_text("to other settings").count() == 0 and page.get_by_test_id("stException").count() == 0
+        page.get_by_text("for different settings").count() == 0
+        and page.get_by_test_id("stException").count() == 0
     )
 
 
 def test_the_scores_of_a_model_are_looked_at(shared_server, page):
     page.goto(shared_server.address + "/masks?view=Scores&seq=64&s_model=bert-small&s_seq=24")
-    page.get_by_role("button", name="Look at scores").click()
+    page.get_by_role("button", name="Analyse attention scores").click()
     page.get_by_text("tiles skippable").wait_for(timeout=LONG)
     page.get_by_text("Probabilities of head 0").first.wait_for()
     assert page.get_by_test_id("stException").count() == 0

@@ -51,8 +51,8 @@ def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_
     button.click()
     page.get_by_text("Longest kernels").wait_for()
     for view, shows in (
-        ("Where time goes", ".js-plotly-plot"),
-        ("Time line", ".js-plotly-plot"),
+        ("Time breakdown", ".js-plotly-plot"),
+        ("Timeline", ".js-plotly-plot"),
         ("Tables", ".st-key-table-profile-kernel_summary .fs-table"),
     ):
         page.get_by_text(view, exact=True).first.click()
@@ -68,7 +68,7 @@ def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_
     assert not list((shared_server.profiles / ".uploads").iterdir()), (
         "the upload is in its run, and nowhere else"
     )
-    page.get_by_text("Time line", exact=True).first.click()
+    page.get_by_text("Timeline", exact=True).first.click()
     page.get_by_role("button", name="Zoom in").click()
     page.wait_for_url("**span=**")
     zoomed = page.url

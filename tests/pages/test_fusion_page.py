@@ -81,10 +81,10 @@ def test_a_bad_code_is_one_sentence_and_the_scheme_before_stays(draw):
     calm(at.run())
     assert "exactly 16 characters" in said(at.error) and "6826 0 2 1 2 3 4" in code_shown(at)
     at = draw("fusion", code="70000", **SETTING)
-    assert "code=70000 was not taken" in said(at.warning)
+    assert "Ignored code=70000" in said(at.warning)
 
 
-@pytest.mark.parametrize("part", ["Traverse", "Surrogate", "Search"])
+@pytest.mark.parametrize("part", ["Sweep", "Cost model", "Search"])
 def test_every_part_is_there_without_a_run(draw, part):
     at = draw("fusion", part=part, **SETTING)
     assert not at.error and "yet" in said(at.markdown)
@@ -93,11 +93,11 @@ def test_every_part_is_there_without_a_run(draw, part):
 
 def test_a_layer_that_does_not_fit_is_said(draw):
     at = draw("fusion", mask="padding:lengths=3+900", **SETTING)
-    assert len(at.error) == 1 and "does not fit together" in said(at.caption)
+    assert len(at.error) == 1 and "inconsistent" in said(at.caption)
 
 
 def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatch):
-    at = draw("fusion", part="Traverse", **SETTING)
+    at = draw("fusion", part="Sweep", **SETTING)
     best = min(fusion_folders.times(), key=fusion_folders.times().get)
     rows = tables(at)[0]
     assert rows[0]["scheme"] == best and {r["scheme"] for r in rows} >= {"unfused", "hand_fused"}
@@ -109,10 +109,10 @@ def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatc
         sweep.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["traverse"].id
     )
     at.number_input(key="fusion/limit").set_value(7)
-    next(b for b in at.button if b.label == "Traverse").click()
+    next(b for b in at.button if b.label == "Start sweep").click()
     calm(at.run())
     assert asked[0][0] == "traverse" and asked[0][1]["limit"] == 7 and asked[0][1]["seq"] == 16
-    next(b for b in at.button if b.label == "Show the fastest as a scheme").click()
+    next(b for b in at.button if b.label == "Show the fastest scheme").click()
     calm(at.run())
     assert encoding.translate(best) in code_shown(at)
 
@@ -122,21 +122,24 @@ def test_the_records_of_a_traverse_are_read_once(draw, some, monkeypatch):
     st.cache_resource.clear()
     read, records = [], folder.records
     monkeypatch.setattr(folder, "records", lambda path: read.append(path.name) or records(path))
-    at = draw("fusion", part="Traverse", **SETTING)
+    at = draw("fusion", part="Sweep", **SETTING)
     at.number_input(key="fusion/limit").set_value(7)
     calm(at.run())
     assert read.count(some["traverse"].id) == 1
 
 
 def test_a_joined_traverse_says_how_much_its_devices_differ():
-    said = sweep.sat(
+    said = sweep.sessions_text(
         [
             {"device_uuid": f"GPU-{n}", "baselines_ms": {"unfused": ms}}
             for n, ms in enumerate((0.0535, 0.0538))
         ]
     )
-    assert "2 sittings on 2 devices" in said and "53.5 µs to 53.8 µs" in said
-    assert sweep.sat([{"device_uuid": "GPU-1", "baselines_ms": {}}]) == "Measured in 1 sitting on 1 device."
+    assert "2 sessions on 2 devices" in said and "53.5 µs to 53.8 µs" in said
+    assert (
+        sweep.sessions_text([{"device_uuid": "GPU-1", "baselines_ms": {}}])
+        == "Measured in 1 session on one device."
+    )
 
 
 def test_codes_are_drawn_as_numbers_and_hovered_as_bits():
@@ -148,8 +151,8 @@ def test_codes_are_drawn_as_numbers_and_hovered_as_bits():
 
 
 def test_ranges_are_checked(draw):
-    at = draw("fusion", part="Traverse", ranges="5", **SETTING)
-    assert "in pairs" in said(at.error)
+    at = draw("fusion", part="Sweep", ranges="5", **SETTING)
+    assert "Give pairs" in said(at.error)
     assert sweep.distinct(((32768, 49151), (16384, 24575))) == len(
         encoding.distinct([*range(32768, 49152), *range(16384, 24576)])
     )
@@ -157,8 +160,8 @@ def test_ranges_are_checked(draw):
 
 def test_the_surrogate_is_trained_and_says_high_or_low(draw, some):
     pytest.importorskip("xgboost")
-    at = draw("fusion", part="Surrogate", code="1001111110000100", data=some["traverse"].id, **SETTING)
-    next(b for b in at.button if b.label == "Train the surrogate").click()
+    at = draw("fusion", part="Cost model", code="1001111110000100", data=some["traverse"].id, **SETTING)
+    next(b for b in at.button if b.label == "Train cost model").click()
     at.run(timeout=120)
     until(at, lambda at: any(m.label == "rank correlation" for m in at.metric))
     correlation = float(next(m for m in at.metric if m.label == "rank correlation").value)
@@ -178,9 +181,7 @@ def test_a_search_shows_what_it_found_and_why(draw, some, monkeypatch):
         for c in at.get("plotly_chart")
         if "title" in c.proto.spec
     )
-    assert all(
-        t in titles for t in ("Speed-up of the scheme found", "Best so far", "Which boundaries matter")
-    )
+    assert all(t in titles for t in ("Speed-up of the best scheme", "Best so far", "Which boundaries matter"))
     asked = []
     monkeypatch.setattr(
         search.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["search"].id
@@ -237,7 +238,7 @@ def test_a_torn_search_is_one_sentence(draw, some, profiles):
 def test_the_address_keeps_what_the_other_parts_were_left_with(draw, some):
     given = {"limit": "24", "code": "0011111010010110", "evaluations": "8", "strategy": "random"}
     at = draw("fusion", **given, **SETTING)
-    for part in ("Traverse", "Search", "Scheme"):
+    for part in ("Sweep", "Search", "Scheme"):
         next(b for b in at.get("button_group") if b.label == "part").set_value([part])
         calm(at.run())
         assert query(at) | given == query(at), part
@@ -257,7 +258,7 @@ def test_the_runs_page_shows_the_schemes_and_leads_to_fusion(draw, some):
     at = draw("runs", run=some["traverse"].id)
     best = min(fusion_folders.times(), key=fusion_folders.times().get)
     assert tables(at)[0][0]["scheme"] == best and any(b.label == "Open in Fusion" for b in at.button)
-    assert not any(b.label == "Show the fastest as a scheme" for b in at.button)
+    assert not any(b.label == "Show the fastest scheme" for b in at.button)
     at = draw("runs", run=some["search"].id)
     titles = " ".join(json.loads(c.proto.spec)["layout"]["title"]["text"] for c in at.get("plotly_chart"))
     assert "Best so far" in titles and "Which boundaries matter" in titles

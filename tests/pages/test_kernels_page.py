@@ -108,12 +108,12 @@ def test_a_sweep_is_one_run_over_its_values_in_order(draw, asked):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"head_dim": "60"}, "head_dim is a multiple of 8"),
-        ({"kv_heads": "5"}, "heads is a multiple of kv_heads"),
+        ({"head_dim": "60"}, "head_dim must be a multiple of 8"),
+        ({"kv_heads": "5"}, "heads must be a multiple of kv_heads"),
         ({"mask": "padding:lengths=3+5", "batch": "1"}, "sequences"),
         ({"own": "/nix/nowhere.py:f"}, "no file"),
         ({"own": "words"}, "file.py:function"),
-        ({"sweep": "seq", "seqs": "0"}, "between"),
+        ({"sweep": "seq", "seqs": "0"}, "must be an integer from"),
     ],
 )
 def test_what_cannot_be_measured_is_one_sentence_and_run_waits(draw, wrong, sentence):
@@ -194,7 +194,7 @@ def test_new_against_old_after_an_edit(draw, profiles):
     folders.write(profiles, new, [synthetic.ok("v1_x", 0.5, 1, synthetic.case(), source_hash="b" * 16)])
     at = draw("kernels", run=new.id, before=old.id)
     figures = json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")])
-    assert "now against before the edit" in figures and "v1_x now" in figures
+    assert "after vs before the edit" in figures and "v1_x now" in figures
 
 
 @pytest.mark.parametrize("kind", ["trace", "sanitize"])
@@ -299,7 +299,7 @@ def test_an_empty_page_shows_the_recorded_case_nearest_to_what_is_chosen(draw, p
     assert widget(at.selectbox, "case").value == "seq=4096, mask=bigbird"
     widget(at.number_input, "sequence, typed").set_value(300)
     assert widget(calm(at.run()).selectbox, "case").value == "seq=512, mask=bigbird"
-    assert "nearest to these settings" in said(at.caption)
+    assert "Closest recorded run" in said(at.caption)
 
 
 def test_a_grid_opens_in_the_form_as_its_first_sweep():

@@ -14,6 +14,7 @@ from fusescope.analysis import hardware, waves
 from fusescope.charts.masks import gain as gain_chart
 from fusescope.charts.masks import picture
 from fusescope.masks import layout
+from pages._ui.forms import mask_files
 from pages._ui.masks import gain, stats, upload
 
 
@@ -68,11 +69,11 @@ def test_parameters_follow_the_length_until_they_are_moved(draw):
     at = draw("masks", mask="longformer", seq="1024")
     window = "masks/mask/longformer/window"
     assert at.session_state[window] == 64 and "mask" in query(at) and query(at)["mask"] == "longformer"
-    widget(at.number_input, "queries").set_value(4096)
+    at.number_input(key="masks/seq").set_value(4096)
     assert calm(at.run()).session_state[window] == 128, "the default of the new length"
     at.number_input(key=window).set_value(10)
     assert query(calm(at.run()))["mask"] == "longformer:window=10"
-    widget(at.number_input, "queries").set_value(1024)
+    at.number_input(key="masks/seq").set_value(1024)
     assert calm(at.run()).session_state[window] == 10 and query(at)["mask"] == "longformer:window=10"
 
 
@@ -176,15 +177,15 @@ def test_gain_is_time_of_the_full_mask_over_time_of_the_mask(draw, profiles):
     points, missing = gain.gains(table, "baseline")
     assert sorted(points.gain) == [4.0, 8.0] and missing == 1
     at = draw("masks", view="Speed-up", seq="128")
-    assert "2 are left out" in said(at.caption) and "v1_x" in figures(at)
-    assert "ideal" in gain_chart.words(points)
+    assert "2 excluded" in said(at.caption) and "v1_x" in figures(at)
+    assert "ideal" in gain_chart.summary(points)
     widget(at.toggle, "only the masks above").set_value(True)
-    assert "No record" in said(calm(at.run()).caption)
+    assert "No results" in said(calm(at.run()).caption)
 
 
 def test_without_records_the_page_says_where_to_measure(draw):
     at = draw("masks", view="Speed-up", seq="128")
-    assert "not measured with a mask" in said(at.markdown) and not at.error
+    assert "not been measured with a mask" in said(at.markdown) and not at.error
 
 
 def test_an_uploaded_matrix_is_a_mask_everywhere(draw, profiles):
@@ -196,7 +197,7 @@ def test_an_uploaded_matrix_is_a_mask_everywhere(draw, profiles):
     at = draw("masks", mask=f"file:{path}")
     assert widget(at.metric, "elements kept").value == f"{100 * kept.mean():.1f} %"
     assert "40 queries × 60 keys" in said(at.caption) and not at.error
-    assert upload.saved() == [str(path)] and [f.name for f in path.parent.iterdir()] == [path.name]
+    assert mask_files.saved() == [str(path)] and [f.name for f in path.parent.iterdir()] == [path.name]
     assert not draw("kernels", op="attention", mask=f"file:{path}", seq="40", seq_k="60").error
 
 
@@ -219,7 +220,7 @@ def test_what_cannot_be_drawn_is_one_sentence(draw, tmp_path):
     assert "5 queries by 5 keys" in said(at.error)
     at = draw("masks", seq="64", mask="document:lengths=1+2")
     at.text_input(key="masks/mask/document/lengths").set_value("1+x")
-    assert "whole numbers" in said(calm(at.run()).error)
+    assert "integers" in said(calm(at.run()).error)
 
 
 def test_a_box_is_a_region_of_at_least_eight_elements():

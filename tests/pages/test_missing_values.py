@@ -24,9 +24,9 @@ def html(monkeypatch):
 def test_every_empty_cell_of_the_records_has_a_reason(html):
     html_table.draw(tables.readable([OK, WRONG], "eager"), tables.why([OK, WRONG], "eager"), "t")
     cells = html[0].split("<abbr ")[1:]
-    assert len(cells) >= 10 and not any(c.startswith("title='not known'") for c in cells)
+    assert len(cells) >= 10 and not any(c.startswith("title='unknown'") for c in cells)
     assert "title='wrong: max abs error 3 &lt;b&gt;'" in html[0] and "<b>" not in html[0]
-    assert "title='the baseline itself'" in html[0] and "title='no cold time was asked for'" in html[0]
+    assert "title='the baseline itself'" in html[0] and "title='cold times were not requested'" in html[0]
 
 
 def test_numbers_stand_at_the_right_with_three_digits(html):

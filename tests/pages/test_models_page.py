@@ -178,13 +178,13 @@ def judged(profiles, run_id="20261120-120000-accuracy-0000aa", bad=False, status
 def test_without_any_run_there_is_one_button_and_the_exact_counts(draw):
     at = draw("models")
     assert (
-        "was not measured here yet" in said(at.markdown)
+        "has not been measured here yet" in said(at.markdown)
         and widget(at.button, "Run a first comparison").disabled is False
     )
     assert {m.label: m.value for m in at.metric} == {
         "parameters": "109,482,240",
         "weights in float32": "418 MiB",
-        "a layer": "7,087,872",
+        "per layer": "7,087,872",
     }
     parts = at.dataframe[0].value.set_index("path").parameters
     assert parts["bert-base/embeddings"] == 23_837_184 and parts["bert-base/encoder"] == 85_054_464
@@ -211,19 +211,22 @@ def test_the_answer_has_bars_percentiles_memory_and_where_the_time_goes(draw, me
     assert "4.00× faster" in figures(at) and "flash_attention" in "".join(
         e.proto.body for e in at.get("html")
     )
-    table = views.readable([record("eager", 4.0, 4.0), record("fused", 1.0, 4.0)], "eager").set_index("way")
-    assert table.loc["fused", "p99 (ms)"] == pytest.approx(1.3) and table.loc["fused", "peak (MiB)"] == 512
-    assert table.loc["fused", "of peak (%)"] == pytest.approx(37) and "images/s" not in table
+    table = views.readable([record("eager", 4.0, 4.0), record("fused", 1.0, 4.0)], "eager").set_index("mode")
+    assert (
+        table.loc["fused", "p99 (ms)"] == pytest.approx(1.3)
+        and table.loc["fused", "peak memory (MiB)"] == 512
+    )
+    assert table.loc["fused", "% of measured peak"] == pytest.approx(37) and "images/s" not in table
     flat = views.csv([record("fused", 1.0, 4.0)], "fused")
     assert flat.loc[0, "memory_nvml_process_bytes"] == 1 << 30 and flat.loc[0, "parts_ffn_ms"] == 1.0
     drawn = figures(draw("models", view="Layer parts"))
-    assert "4.00 ms in all" in drawn and '"embedding"' not in drawn
+    assert "4.00 ms total" in drawn and '"embedding"' not in drawn
     assert "model bert-base" in said(draw("models", view="Reproduce").code)
 
 
 def test_other_settings_dim_the_answer_and_say_which(draw, measured):
     at = draw("models", dtype="float32", impl="eager,sdpa")
-    assert "other settings (ways, sizes, dtype, device, cache)" in said(at.info).replace(
+    assert "different settings (execution modes, sizes, dtype, device, cache)" in said(at.info).replace(
         "\\", ""
     ) and "Speed-up" in figures(at)
 
@@ -237,7 +240,7 @@ def test_a_peer_on_the_math_path_is_called_a_trap(draw, profiles):
 def test_a_recorded_run_stands_in_for_one_s_own(draw, profiles):
     a_run(profiles, [record("eager", 4.0, 4.0), record("fused", 1.0, 4.0)], recorded=True)
     at = draw("models", model="gpt2")
-    assert "was not measured here" in said(at.markdown) and "Speed-up" in figures(at) and not at.info
+    assert "has not been measured here" in said(at.markdown) and "Speed-up" in figures(at) and not at.info
 
 
 def test_prefill_and_decode_stand_apart(draw, profiles):
@@ -325,7 +328,7 @@ def test_a_report_names_the_first_divergence(draw, profiles):
     at = draw("models", view="Accuracy")
     html = "".join(e.proto.body for e in at.get("html"))
     assert (
-        "accepted" in html
+        "within tolerance" in html
         and "no compiler" in html
         and "Error by depth" in figures(at)
         and "last place" in figures(at)
@@ -335,10 +338,10 @@ def test_a_report_names_the_first_divergence(draw, profiles):
         "models", view="Accuracy", judged="20261120-110000-accuracy-0000bb", own="yes", place="embeddings"
     )
     html = "".join(e.proto.body for e in at.get("html"))
-    assert "beyond its limit" in html and "encoder.layer.1.attention.self" in html and not at.error
+    assert "above tolerance" in html and "encoder.layer.1.attention.self" in html and not at.error
     assert "diverge from encoder.layer.1.attention.self on" in said(at.markdown)
     at = draw("models", view="Accuracy", beside="20261120-110000-accuracy-0000bb")
-    assert "(beside)" in figures(at) and query(at)["beside"].endswith("0000bb")
+    assert "(other)" in figures(at) and query(at)["beside"].endswith("0000bb")
 
 
 def test_charts_of_depth_and_ulps_say_what_they_draw(profiles):
@@ -352,11 +355,11 @@ def test_charts_of_depth_and_ulps_say_what_they_draw(profiles):
     ]
     fig = depth.curves(entries)
     names = [t.name for t in fig.data]
-    assert "first beyond the limit" in names and list(fig.data[0].x) == [0, 2], (
+    assert "first above tolerance" in names and list(fig.data[0].x) == [0, 2], (
         "a place that one lacks is passed over"
     )
     assert min(fig.data[0].y) > 0, "an exact result has a place on a logarithmic axis"
-    assert "No way" in str(depth.curves([]).layout.annotations) and "No way" in str(
+    assert "No mode" in str(depth.curves([]).layout.annotations) and "No mode" in str(
         ulps.histogram([], "a").layout.annotations
     )
     bars = ulps.histogram([(e, e["rows"][0]) for e in entries], "a")

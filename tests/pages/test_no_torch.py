@@ -40,7 +40,7 @@ for op in ops.names():
 for view in models_views.NAMES:
     draw("models", view=view)
 draw("masks", view="Scores", seq="64")
-for part in ("Traverse", "Surrogate", "Search"):
+for part in ("Sweep", "Cost model", "Search"):
     draw("fusion", part=part)
 import profiles_on_disk
 

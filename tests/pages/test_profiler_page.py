@@ -53,7 +53,7 @@ def test_every_view_draws_and_its_state_is_in_the_url(draw, there, run, view):
 
 
 @pytest.mark.parametrize(
-    "view", ["Overview", "Where time goes", "Time line", "Occupancy", "Memory", "Device", "Compare"]
+    "view", ["Overview", "Time breakdown", "Timeline", "Occupancy", "Memory", "Device", "Compare"]
 )
 def test_a_browser_draws_each_chart_once(draw, there, view):
     """Streamlit hands plotly a copy of every figure right after the first drawing; what plotly takes for new
@@ -72,7 +72,7 @@ def test_a_browser_draws_each_chart_once(draw, there, view):
 
 def test_a_hostile_name_is_plain_text_everywhere(draw, there):
     escaped = "&lt;img src=x onerror=alert(1)&gt;"
-    for view in ("Where time goes", "Time line", "Nsight Compute"):
+    for view in ("Time breakdown", "Timeline", "Nsight Compute"):
         assert escaped in figures(draw("profiler", run=TRACE, view=view, **{"with": NCU})), view
     at = draw("profiler", run=TRACE, view="Tables")
     assert disk.EVIL in [row["name"] for row in tables(at)[0]], "the table shows it as the text it is"
@@ -90,7 +90,7 @@ def test_the_overview_says_what_limits_it_with_its_numbers(draw, there):
     table = at.get("html")
     assert any("3 by external id" in e.proto.body or "6 by external id" in e.proto.body for e in table)
     metrics = {m.label: m.value for m in at.metric}
-    assert metrics["kernels"] == "6" and metrics["copies and fills"] == "3"
+    assert metrics["kernels"] == "6" and metrics["memcpy/memset"] == "3"
 
 
 def test_without_anything_one_button_and_a_recording(draw, profiles):
@@ -150,14 +150,14 @@ def test_tables_are_paged_sorted_and_searched_on_the_server(draw, there):
 
 
 def test_the_time_line_counts_for_what_is_in_view_and_zooms(draw, there):
-    at = draw("profiler", run=TRACE, view="Time line")
+    at = draw("profiler", run=TRACE, view="Timeline")
     assert "every event" in figures(at) and "GPU 0 stream 7" in figures(at)
     at.button(key="profiler/Zoom in").click()
     span = query(calm(at.run()))["span"]
     first, last = map(int, span.split("-"))
     assert 0 < first < last
-    assert query(draw("profiler", run=TRACE, view="Time line", span=span))["span"] == span
-    assert "span" in said(draw("profiler", run=TRACE, view="Time line", span="5-1").warning)
+    assert query(draw("profiler", run=TRACE, view="Timeline", span=span))["span"] == span
+    assert "span" in said(draw("profiler", run=TRACE, view="Timeline", span="5-1").warning)
     at.button(key="profiler/Whole").click()
     assert "span" not in query(calm(at.run()))
     at.selectbox(key="profiler/step").set_value("step 1")
@@ -210,7 +210,7 @@ def test_counters_of_one_layer_are_joined_with_the_trace_of_the_whole_model_but_
     at = draw("profiler", run=TRACE, view="Occupancy")
     assert {row["measured (%)"] for row in tables(at)[0]} == {"14.5"}
     at = draw("profiler", run=TRACE, view="Roofline")
-    assert "is of other work" in said(at.caption) and "moved" not in figures(at)
+    assert "is of different work" in said(at.caption) and "actual" not in figures(at)
 
 
 def test_the_report_is_joined_to_the_traces_launches(draw, there):
@@ -220,18 +220,18 @@ def test_the_report_is_joined_to_the_traces_launches(draw, there):
         ("60.0", "11.0"),
     ]
     text = figures(at)
-    assert "long scoreboard" in text and "tensor pipe" in text and "well used from 60" in text
+    assert "long scoreboard" in text and "tensor pipe" in text and "high utilisation from 60" in text
     assert "2 of 2 launches joined" in said(at.caption)
 
 
 def test_the_roofline_has_requested_and_moved_bytes(draw, there):
     at = draw("profiler", run=NCU, view="Roofline", **{"with": TRACE})
-    rows = at.dataframe[0].value.set_index("bytes are")
+    rows = at.dataframe[0].value.set_index("traffic")
     assert (
-        rows.loc["moved", "MB"] == pytest.approx(2 * 66_384 / 1e6)
-        and rows.loc["requested", "time (µs)"] == 90
+        rows.loc["actual", "MiB"] == pytest.approx(2 * 66_384 / 2**20)
+        and rows.loc["minimum", "time (µs)"] == 90
     )
-    assert "data sheet of H200 SXM" in figures(at) and "requested" in figures(at)
+    assert "data sheet of H200 SXM" in figures(at) and "minimum" in figures(at)
     at.number_input(key=f"profiler/{NCU}/mhz").set_value(877)
     assert "898 GB/s" in said(calm(at.run()).markdown), "877 MHz × 4096 bit × 2"
 
@@ -259,12 +259,12 @@ def test_throttling_is_a_band(draw, there):
 
 def test_two_profiles_are_compared_in_time_and_ratio(draw, there):
     at = draw("profiler", run=OTHER, view="Compare", against=TRACE)
-    assert {m.label: m.value for m in at.metric}["all, b / a"] == "2.00×"
+    assert {m.label: m.value for m in at.metric}["total, b / a"] == "2.00×"
     text = figures(at)
     assert "▲ gemm" in text and "+ other" in text and "gone" in text
     at = draw("profiler", run=OTHER, view="Compare", against=TRACE, **{"as": "ratio", "by": "operator"})
     assert query(at)["as"] == "ratio" and "2.00×" in figures(at)
-    assert "Nothing changed" in json.dumps(changes.bars([], "kernel").to_plotly_json())
+    assert "No change" in json.dumps(changes.bars([], "kernel").to_plotly_json())
     slower = Difference("a", "", "slower", 1e3, 1.5e3, 500, 1.5, 1, 1)
     assert changes.bars([slower], "operator", relative=True).data[0].base == 1
 
@@ -279,8 +279,8 @@ def test_a_trace_without_a_gpu_shows_the_host(draw, profiles):
     )
     at = draw("profiler", run=TRACE)
     assert at.subheader[0].value == "No GPU in this profile" and "Steps on the host" in figures(at)
-    assert "time on the host" in figures(draw("profiler", run=TRACE, view="Where time goes"))
-    assert "no kernels of a GPU" in said(draw("profiler", run=TRACE, view="Occupancy").info)
+    assert "host time" in figures(draw("profiler", run=TRACE, view="Time breakdown"))
+    assert "no GPU kernels" in said(draw("profiler", run=TRACE, view="Occupancy").info)
 
 
 def test_a_trace_without_tables_offers_to_make_them(draw, profiles, monkeypatch):
@@ -331,12 +331,12 @@ def test_metrics_of_ones_own(draw, profiles):
         "profiler",
         do="now",
         tool="Nsight Compute",
-        metrics="my own list",
+        metrics="custom",
         names="sm__warps_active.avg, dram__bytes_read.sum",
     )
     assert (
         "--metrics sm__warps_active.avg,dram__bytes_read.sum" in said(at.code)
-        and query(at)["metrics"] == "my own list"
+        and query(at)["metrics"] == "custom"
     )
 
 

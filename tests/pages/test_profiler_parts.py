@@ -99,7 +99,7 @@ def test_names_at_the_ends_of_lines_keep_apart():
     places = sorted(a.y * scale + (a.yshift or 0) for a in ends)
     assert len(ends) == 3 and all(b - a > 10 for a, b in pairwise(places))
     words = {a.text: a for a in fig.layout.annotations}
-    assert words["throttled: power cap"].x > words["use (%)"].x, "not on the panel's title"
+    assert words["throttled: power cap"].x > words["utilisation (%)"].x, "not on the panel's title"
 
 
 def test_where_the_time_went_adds_up():

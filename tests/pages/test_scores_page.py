@@ -65,8 +65,8 @@ def a_report(profiles, padded=False):
 
 def test_without_a_report_it_says_what_it_would_show(draw):
     at = draw("masks", view="Scores", seq="64")
-    assert "No input was looked at" in said(at.markdown) and not at.error
-    assert not next(b for b in at.button if b.label == "Look at scores").disabled
+    assert "Not analysed yet" in said(at.markdown) and not at.error
+    assert not next(b for b in at.button if b.label == "Analyse attention scores").disabled
 
 
 def test_a_report_is_drawn_with_every_figure(draw, profiles):
@@ -85,9 +85,9 @@ def test_a_report_is_drawn_with_every_figure(draw, profiles):
         word in text
         for word in (
             "Entropy (bits)",
-            "Tiles that could be skipped",
+            "Skippable tiles",
             "Probabilities of head 3",
-            "Sizes in head 3",
+            "Distribution in head 3",
         )
     )
     shown = {m.label: m.value for m in at.metric}
@@ -96,7 +96,7 @@ def test_a_report_is_drawn_with_every_figure(draw, profiles):
         and shown["exactly zero"] == "4.69 %"
         and shown["tiles skippable"] == "75.0 %"
     )
-    assert "25.0 % of the tokens" in said(at.caption) and "37.5 % of the score elements" in said(at.caption)
+    assert "25.0 % of the tokens" in said(at.caption) and "37.5 % of the scores" in said(at.caption)
     assert {k: query(at)[k] for k in ("s_at", "s_head")} == {"s_at": "1e-2", "s_head": "3"} and not at.error
 
 
@@ -115,7 +115,10 @@ def test_a_report_is_drawn_with_every_figure(draw, profiles):
 )
 def test_an_input_that_cannot_be_is_one_sentence(draw, given, says):
     at = draw("masks", view="Scores", seq="64", **given)
-    assert says in said(at.error) and next(b for b in at.button if b.label == "Look at scores").disabled
+    assert (
+        says in said(at.error)
+        and next(b for b in at.button if b.label == "Analyse attention scores").disabled
+    )
 
 
 def test_the_button_submits_what_is_chosen(draw, monkeypatch):
@@ -135,7 +138,7 @@ def test_the_button_submits_what_is_chosen(draw, monkeypatch):
         s_dtype="bfloat16",
         s_lengths="32+9+1",
     )
-    next(b for b in at.button if b.label == "Look at scores").click()
+    next(b for b in at.button if b.label == "Analyse attention scores").click()
     at.run()
     kind, spec = sent[0]
     assert spec["case"]["batch"] == 3 and spec["case"]["lengths"] == "32+9+1"

@@ -28,3 +28,9 @@ def headline(ratio: float, text: str) -> str:
     if text in ("faster", "slower"):
         return f"{sign(text)} {numbers.ratio(ratio if text == 'faster' else 1 / ratio)} {text}"
     return f"{sign(text)} {text}"
+
+
+def interval(text: str, low: float, high: float) -> str:
+    """The interval beside a headline: of the slow-down where it says slower."""
+    low, high = (1 / high, 1 / low) if text == "slower" and low > 0 else (low, high)
+    return f"[{numbers.three(low)}, {numbers.three(high)}]"

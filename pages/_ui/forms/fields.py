@@ -49,9 +49,9 @@ def segments(
     return value
 
 
-def view(state: url.State, name: str, options: Iterable, default: Any = None) -> Any:
+def view(state: url.State, name: str, options: Iterable, default: Any = None, **settings) -> Any:
     """A row of buttons without a label: the views or parts of a page."""
-    return segments(state, name, name, options, default, label_visibility="collapsed")
+    return segments(state, name, name, options, default, label_visibility="collapsed", **settings)
 
 
 def whole(

@@ -10,6 +10,7 @@ from fusescope.search.scheme.setting import of_spec
 from pages._ui.fusion import runs, search, sweep
 
 KINDS = runs.KINDS
+_PARTS = {"traverse": "Sweep", "search": "Search"}
 
 
 def button(run: Run) -> None:
@@ -17,9 +18,7 @@ def button(run: Run) -> None:
     if st.button("Open in Fusion", key="run/open"):
         setting = of_spec(run.spec)
         query = {k: str(v) for k, v in setting.spec().items() if k != "device"}
-        st.switch_page(
-            "pages/fusion.py", query_params=query | {"part": run.kind.capitalize(), run.kind: run.id}
-        )
+        st.switch_page("pages/fusion.py", query_params=query | {"part": _PARTS[run.kind], run.kind: run.id})
 
 
 def draw(run: Run) -> None:

@@ -128,7 +128,7 @@ def _learned(state: url.State, model: cost_model.CostModel, mark: str, caption: 
         mime="application/json",
         on_click="ignore",
         key="fusion/save",
-        help="JSON; `python -m fusescope predict CODE --data FILE` reads it",
+        help="JSON; `fusescope predict CODE --data FILE` reads it",
     )
 
 

@@ -16,11 +16,10 @@ from pages._ui.fusion import learn, scheme, search, sweep
 from pages._ui.widgets.text import md, sentence
 
 _SCOPE = "layer"
-_PARTS = {"Scheme": scheme.draw, "Traverse": sweep.draw, "Surrogate": learn.draw, "Search": search.draw}
-_LABELS = {"Traverse": "Sweep", "Surrogate": "Cost model"}
+_PARTS = {"Scheme": scheme.draw, "Sweep": sweep.draw, "Cost model": learn.draw, "Search": search.draw}
 _OWN = {
-    "Traverse": ("ranges", "limit", "segments", "traverse"),
-    "Surrogate": ("pairs", "data", "threshold"),
+    "Sweep": ("ranges", "limit", "segments", "traverse"),
+    "Cost model": ("pairs", "data", "threshold"),
     "Search": ("strategy", "evaluations", "seconds", "search", "replay", "seed"),
 }
 """What each part writes into the URL."""
@@ -46,7 +45,7 @@ def form(state: url.State) -> Setting | None:
 
 def result(state: url.State, setting: Setting | None) -> None:
     """The chosen part."""
-    part = fields.view(state, "part", _PARTS, format_func=lambda p: _LABELS.get(p, p))
+    part = fields.view(state, "part", _PARTS)
     for other, owned in _OWN.items():
         for name in owned:
             if other != part and name in state.query:

@@ -157,7 +157,7 @@ def _report(state: url.State, run: Run, entries: list[dict], other: str) -> None
     ]
     counts = pd.DataFrame(
         [
-            {"mode": e["way"], "dtype": e["dtype"]} | dict(zip(ulps.ulp_line(), r["ulps"], strict=True))
+            {"mode": e["way"], "dtype": e["dtype"]} | dict(zip(ulps.ulp_words(), r["ulps"], strict=True))
             for e, r in rows
         ]
     )

@@ -28,6 +28,7 @@ _NO_RUN = "No results yet; press Run."
 def draw(state: url.State, choice: Choice, look: views.Look | None) -> None:
     """The view that is chosen, under its control."""
     chosen = fields.view(state, "view", NAMES, NAMES[0] if look else "Parameters")
+    state.keep("view", chosen)
     _VIEWS[chosen](state, choice, look)
 
 

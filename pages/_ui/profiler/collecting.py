@@ -133,7 +133,7 @@ def _command(kind: str, spec: dict) -> str:
     """The same from a terminal."""
     case = ",".join(f"{k}={v}" for k, v in spec["case"].items() if v is not None)
     words = [
-        "python -m fusescope profile",
+        "fusescope profile",
         spec["op"].removeprefix("model:"),
         "--impl",
         spec["impl"],

@@ -14,7 +14,7 @@ from fusescope.store import folder, library, profile, timeline
 
 KINDS = ("trace", "import", "ncu", "nsys")
 """Job kinds that leave a profile."""
-LOOK = "Look at a profile"
+LOOK = "Open a profile"
 """The page's mode that shows a profile."""
 TRACE = "artifacts/trace.json.gz"
 _EACH = 60  # of each kind, the newest, are offered

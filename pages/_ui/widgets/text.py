@@ -47,11 +47,8 @@ def device_text(name: str) -> str:
 
 
 def run_name(run: Run) -> str:
-    """The title somebody gave, else what the run did, as its kind says: "attention, 5 implementations, seq
-    512 to 4096, float16"."""
-    if run.title or run.kind not in kinds.names():
-        return run.title or run.kind
-    return kinds.load(run.kind).name(run.spec)
+    """The title somebody gave, else what the run did."""
+    return kinds.name(run)
 
 
 def sentence(error: BaseException) -> str:

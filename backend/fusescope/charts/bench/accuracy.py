@@ -53,7 +53,8 @@ def dots(
                 mode="markers",
                 marker=dict(color=colour(record.impl), size=11, symbol=symbol, line=dict(width=2)),
                 hovertemplate=f"<b>{short(record.impl)}</b> {STATUS_WORDS[record.status]}<br>"
-                f"largest {word} error {numbers.three(value)}<br>cosine {record.accuracy.cosine:.9g}<extra></extra>",
+                f"largest {word} error {numbers.three(value)}<br>"
+                f"cosine {record.accuracy.cosine:.9g}<extra></extra>",
             )
         word = "<b>✗ wrong</b>" if record.status == "wrong" else STATUS_WORDS[record.status]
         name = f"<s>{short(record.impl)}</s>" if record.status == "wrong" else short(record.impl)

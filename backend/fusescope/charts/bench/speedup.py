@@ -47,7 +47,6 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         return template.empty("No record yet.", theme)
     c = template.THEMES[theme]
     rows = sorted(records, key=lambda r: value_of(r, baseline) or 0)
-    unit, factor = numbers.time_unit(r.ms for r in rows)
     mode = next((r.speedup.of for r in rows if r.speedup), rows[-1].main)
     fig = template.figure(
         f"Speed-up over {short(baseline)}",
@@ -75,7 +74,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
     axes.named_rows(fig, rows, categoryorder="array", categoryarray=names, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
     named = {
-        r.impl: (_label_left(r, baseline), _label_right(r, v, baseline, unit, factor))
+        r.impl: (_label_left(r, baseline), _label_right(r, v, baseline))
         for r, v in zip(rows, ratios, strict=True)
     }
     axes.row_labels(fig, named, _ABOVE, theme)
@@ -137,17 +136,15 @@ def _label_left(record: Record, baseline: str) -> str:
     return f"<b>{name}</b>" if record.impl == baseline else name
 
 
-def _label_right(record: Record, value: float | None, baseline: str, unit: str, factor: float) -> str:
+def _label_right(record: Record, value: float | None, baseline: str) -> str:
     word = verdict(record, baseline)
     if record.status != "ok":
         return f"<b>{'✗ ' if record.status == 'wrong' else ''}{word}</b>"
-    took = f"{numbers.three(record.ms * factor)} {unit}{' †' if record.throttled else ''}"
+    took = f"{numbers.time(record.ms)}{' †' if record.throttled else ''}"
     if record.impl == baseline or value is None:
         return f"<b>{word}</b> · {took}"
     s = record.speedup
-    return (
-        f"<b>{verdicts.headline(value, word)}</b> [{numbers.three(s.low)}, {numbers.three(s.high)}] · {took}"
-    )
+    return f"<b>{verdicts.headline(value, word)}</b> {verdicts.interval(word, s.low, s.high)} · {took}"
 
 
 def _reason(record: Record) -> str:

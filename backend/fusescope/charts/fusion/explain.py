@@ -71,7 +71,7 @@ def gains(
             hoverinfo="text",
         )
         verdict = verdicts.verdict(s["verdict"], s["low"], s["high"])
-        ends = f"[{numbers.three(s['low'])}, {numbers.three(s['high'])}]"
+        ends = verdicts.interval(verdict, s["low"], s["high"])
         named[name] = f"over {name}", f"<b>{verdicts.headline(s['median'], verdict)}</b> {ends}"
     axes.row_labels(fig, named, 18, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]

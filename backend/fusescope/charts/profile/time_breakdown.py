@@ -71,7 +71,7 @@ def picture(
     if shape not in SHAPES:
         raise ValueError(f"the shape is {' or '.join(SHAPES)}, not {shape!r}")
     if not boxes or not boxes[0]["ns"]:
-        return template.empty("No times.", theme)
+        return template.empty("The profile has no times.", theme)
     c, total = template.THEMES[theme], boxes[0]["ns"]
     fig = template.figure(f"Breakdown of {of}", subtitle, theme, height=620 if shape == "sunburst" else 520)
     colours = [
