@@ -103,7 +103,7 @@ def test_padding_wastes_tokens_and_more_of_the_scores():
     assert scores.padding([4, 2], 4) == {"tokens": pytest.approx(0.25), "scores": pytest.approx(1 - 20 / 32)}
     assert scores.padding([8], 8) == {"tokens": 0, "scores": 0}
     for bad in ([0, 3], [5, 9], []):
-        with pytest.raises(ValueError, match="between 1 and 8"):
+        with pytest.raises(ValueError, match="from 1 to 8"):
             scores.padding(bad, 8)
 
 

@@ -25,7 +25,8 @@ def run(tmp_path):
 
 def test_lanes_are_streams_and_levels_of_threads(run):
     found = timeline.lanes(run)
-    assert list(found) == ["GPU 0 stream 7", "GPU 0 stream 20", "thread 1/1, level 0", "thread 1/1, level 1"]
+    threads = ["CPU thread 1, depth 0", "CPU thread 1, depth 1"]
+    assert list(found) == ["GPU 0 stream 7", "GPU 0 stream 20", *threads]
     assert found["GPU 0 stream 7"]["tables"] == ["kernels", "copies"]
 
 
@@ -47,7 +48,7 @@ def test_bins_are_those_counted_by_hand(run, begin, end, bins):
 
 
 def test_names_are_those_of_the_longest(run):
-    got = timeline.view(run, timeline.lanes(run)["thread 1/1, level 1"], 0, 300_000, 3)
+    got = timeline.view(run, timeline.lanes(run)["CPU thread 1, depth 1"], 0, 300_000, 3)
     assert got["bins"]["name"] == ["inner", None, "inner"] and [e["dur_ns"] for e in got["events"]] == [
         100_000,
         50_000,

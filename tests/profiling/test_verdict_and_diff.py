@@ -35,7 +35,7 @@ def speed(sm, memory, ns=100):
             "SM 18 % and memory 82 %",
         ),
         ((profile(1000), [speed(30, 40)]), "latency-bound", "neither reaches 60 %"),
-        ((profile(1000, copies=0.7), [speed(90, 10)]), "copy-bound", "70 % of what the device did"),
+        ((profile(1000, copies=0.7), [speed(90, 10)]), "copy-bound", "70 % of the device's busy time"),
         (
             (profile(1000), [], 10.0, 200.0),
             "memory-bound",

@@ -17,11 +17,11 @@ _SHARE = 0.5  # of the budget that a comparison takes until it converges, typica
 def seconds(spec: BenchSpec, compile_s: float = 0.0) -> float:
     """Expected wall time in seconds of a comparison, without knowing how fast the kernels are.
 
-    In each mode a case takes at least min_s an implementation and at most budget_s for all of them together
-    (see measure/compare.py); in between the noise decides, and half the budget is the guess. ``compile_s``:
-    seconds of every case that its implementations spend in a compiler (ops.compile_seconds), which takes its
-    start besides; compilers keep what they compiled, so that the same case takes less the next time. A huge
-    reference is not known here.
+    In each mode a case takes at least min_s per implementation and at most budget_s for all of them together
+    (see measure/compare.py); in between the noise decides, and half the budget is the estimate.
+    ``compile_s``: seconds per case that its implementations spend in a compiler (ops.compile_seconds), to
+    which the compiler's start is added; a case compiled before takes less. The time of a large reference is
+    not included.
     """
     kind = spec.device.split(":")[0]
     impls = len(dict.fromkeys((spec.baseline, *spec.impls)))

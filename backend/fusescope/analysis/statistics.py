@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 BAND = 0.01
-"""Half-width of the band around 1.0 inside which two implementations are not told apart (measuring rule
+"""Half-width of the band around 1.0 inside which two implementations count as the same (measuring rule
 5)."""
 
 _Z = 1.959963984540054  # 97.5 % point of the normal distribution
@@ -134,9 +134,7 @@ def ratio_interval(baseline, other, seed: int = 0) -> Interval:
     median = float(np.median(ratios))
     n = ratios.size
     if n < 3:
-        return Interval(
-            math.exp(median), 0.0, math.inf
-        )  # nothing can be told from so few rounds, and the verdict will say so
+        return Interval(math.exp(median), 0.0, math.inf)  # too few rounds for a verdict, which will say so
     above = _above(ratios, median)
     length = block_length(above)
     rng = np.random.default_rng(seed)

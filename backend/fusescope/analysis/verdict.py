@@ -58,7 +58,7 @@ def verdict(
             numbers["copy_share"] = copies / (copies + kernels)
             if numbers["copy_share"] >= COPY_SHARE:
                 because.append(
-                    f"copies and fills are {_percent(numbers['copy_share'])} of what the device did"
+                    f"memcpy/memset take {_percent(numbers['copy_share'])} of the device's busy time"
                 )
                 return Verdict("copy-bound", tuple(because), numbers)
     elif not ncu:
@@ -66,19 +66,19 @@ def verdict(
     return _of_kernels(because, numbers, ncu, intensity, ridge, reached)
 
 
-def in_short(judged: Verdict) -> str:
+def in_short(found: Verdict) -> str:
     """The verdict and its figure in a few words: "launch-bound, 94 % idle", "latency-bound, SM 29 %, memory
     26 %"; where nothing decides, how busy the device was, and "" where not even that is known."""
-    said = judged.numbers
-    if judged.kind == "launch-bound":
-        return f"launch-bound, {100 * said['idle_share']:.0f} % idle"
-    if judged.kind == "copy-bound":
-        return f"copy-bound, {100 * said['copy_share']:.0f} % copies"
-    if "sm_percent" in said:
-        return f"{judged.kind}, SM {said['sm_percent']:.0f} %, memory {said['memory_percent']:.0f} %"
-    if judged.kind != "cannot tell":
-        return judged.kind
-    return f"device {100 - 100 * said['idle_share']:.0f} % busy" if "idle_share" in said else ""
+    numbers = found.numbers
+    if found.kind == "launch-bound":
+        return f"launch-bound, {100 * numbers['idle_share']:.0f} % idle"
+    if found.kind == "copy-bound":
+        return f"copy-bound, {100 * numbers['copy_share']:.0f} % copies"
+    if "sm_percent" in numbers:
+        return f"{found.kind}, SM {numbers['sm_percent']:.0f} %, memory {numbers['memory_percent']:.0f} %"
+    if found.kind != "cannot tell":
+        return found.kind
+    return f"device {100 - 100 * numbers['idle_share']:.0f} % busy" if "idle_share" in numbers else ""
 
 
 def _of_kernels(

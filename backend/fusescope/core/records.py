@@ -107,8 +107,8 @@ class Rate:
 
 @dataclass(frozen=True)
 class Resources:
-    """Registers a thread, shared memory a block (bytes), spilled bytes a thread, theoretical occupancy 0 …
-    1."""
+    """Registers per thread, shared memory per block (bytes), spilled bytes per thread, theoretical occupancy
+    0 … 1."""
 
     registers: int | None = None
     shared: int | None = None

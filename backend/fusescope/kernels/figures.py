@@ -16,9 +16,9 @@ from fusescope.kernels.plan import Object
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What ptxas says of one __global__ function: registers a thread, static shared memory a block (bytes;
-    dynamic shared memory is known to the launcher only), spill stores + loads and stack (bytes a thread),
-    barriers."""
+    """What ptxas says about one __global__ function: registers per thread, static shared memory per block
+    (bytes; dynamic shared memory is known to the launcher only), spill stores + loads and stack (bytes per
+    thread), barriers."""
 
     name: str
     registers: int
@@ -29,7 +29,7 @@ class KernelResources:
 
 
 def write(folder: Path, items: list[Object], seconds: dict[str, float]) -> None:
-    """Keep what the compiler said of freshly built objects beside them, demangled once. ``seconds`` by file
+    """Store what the compiler said about new objects beside them, demangled once. ``seconds`` by file
     name."""
     for item in items:
         _write(folder, item, seconds.get(item.file))

@@ -80,9 +80,7 @@ def _find(family: str, impl: str, arch: str) -> tuple[Toolchain, Object]:
         raise ValueError(f"{family}/{impl} is for {', '.join(variant.archs)}, not {arch}")
     chain = toolchain.detect()
     if chain.nvcc is None:
-        raise BuildError(
-            "nvcc, the CUDA compiler, is missing (fusescope doctor says how to get it)"
-        )
+        raise BuildError("nvcc, the CUDA compiler, is missing (fusescope doctor says how to get it)")
     if arch not in (known := toolchain.known_archs(chain)):
         raise ValueError(f"nvcc {chain.nvcc.version} does not know {arch}; it knows {', '.join(known)}")
     return chain, next(

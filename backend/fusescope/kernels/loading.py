@@ -39,8 +39,7 @@ def load(device_type: str) -> None:
 
     if device_type == "cuda" and not torch.cuda.is_available():
         raise Unsupported(
-            f"no CUDA device: torch {torch.__version__} sees no usable GPU "
-            "(fusescope doctor says why)"
+            f"no CUDA device: torch {torch.__version__} sees no usable GPU (fusescope doctor says why)"
         )
     for unit in ("cpu", "cuda") if device_type == "cuda" else ("cpu",):
         if unit in _loaded:
@@ -101,8 +100,7 @@ def _load_unit(torch, unit: str) -> None:
     archs = _load_archs(chain) if unit == "cuda" else ()
     if unit == "cuda" and chain.nvcc is None:
         raise BuildError(
-            "nvcc, the CUDA compiler, is missing: the CUDA kernels cannot be built "
-            "(fusescope doctor)"
+            "nvcc, the CUDA compiler, is missing: the CUDA kernels cannot be built (fusescope doctor)"
         )
     found = report.assemble(chain, archs, (unit,))
     if found is None or any(v.status == "not built" for v in found.variants) or unit not in found.libraries:
@@ -129,7 +127,7 @@ def _load_archs(chain) -> tuple[str, ...]:
 
 
 def _archs_by_torch() -> tuple[str, ...]:
-    """The GPUs' architectures where NVML cannot tell (no nvidia-ml-py, no nvidia-smi)."""
+    """The GPUs' architectures where NVML does not say (no nvidia-ml-py, no nvidia-smi)."""
     import torch
 
     return tuple(sorted({_arch_of_device(i) for i in range(torch.cuda.device_count())}))

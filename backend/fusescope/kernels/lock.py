@@ -21,16 +21,16 @@ def builder(folder: Path, log: Callable[[str], None], cancelled: Callable[[], bo
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "a+") as file:
-        said = False
+        reported = False
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not said:
+                if not reported:
                     file.seek(0)
                     log(f"waiting for the build of process {file.read().strip() or 'unknown'} to finish")
-                    said = True
+                    reported = True
                 if cancelled():
                     raise Cancelled("the build was cancelled while it waited for another one") from None
                 time.sleep(0.1)

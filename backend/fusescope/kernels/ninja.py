@@ -56,17 +56,16 @@ def compile_missing(
     arguments = [chain.ninja, "-k", "0", *(["-j", str(most)] if (most := compilers()) else [])]
     output = _run(arguments, folder, log, cancelled, progress)
     for item in missing:
-        said = (folder / item.file).with_suffix(".log")
+        log_file = (folder / item.file).with_suffix(".log")
         if (folder / item.file).is_file():
             continue
-        if not said.is_file() or said.stat().st_size == 0:
-            _nothing_said(folder, item, output)
-        said.rename(said.with_suffix(".failed"))
+        if not log_file.is_file() or log_file.stat().st_size == 0:
+            _raise_unexplained(folder, item, output)
+        log_file.rename(log_file.with_suffix(".failed"))
 
 
-def _nothing_said(folder: Path, item: Object, output: str) -> None:
-    """An object that failed without a word in its own file: ninja or the disk stopped it, not the
-    compiler."""
+def _raise_unexplained(folder: Path, item: Object, output: str) -> None:
+    """For an object that failed with an empty log: ninja or the disk stopped it, not the compiler."""
     if shutil.disk_usage(folder).free < _FULL_BYTES:
         output += "\nNo space left on device"
     causes = tuple(diagnose(output))

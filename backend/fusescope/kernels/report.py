@@ -210,9 +210,9 @@ def status_of(folder: Path, item: Object) -> tuple[str, str | None]:
 def _describe(folder: Path, item: Object) -> VariantBuild:
     status, error = status_of(folder, item)
     output = figures.text_of((folder / item.file).with_suffix(".failed")) if status == "failed" else ""
-    said = figures.read(folder, item) if status == "built" else {}
-    made = tuple(KernelResources(**r) for r in said.get("resources", ()))
-    warnings = tuple(said.get("warnings", ()))
+    compiled = figures.read(folder, item) if status == "built" else {}
+    made = tuple(KernelResources(**r) for r in compiled.get("resources", ()))
+    warnings = tuple(compiled.get("warnings", ()))
     label = item.name or "binding.cpp"
     return VariantBuild(
         item.family,
@@ -220,7 +220,7 @@ def _describe(folder: Path, item: Object) -> VariantBuild:
         item.unit,
         item.arch,
         status,
-        said.get("seconds"),
+        compiled.get("seconds"),
         error,
         output,
         item.key,

@@ -2,8 +2,8 @@
 summary.json written.
 
 Files beside each other in one folder, times in ns (absolute where the file has a clock), absent values null:
-kernels, operators, launches, copies, ranges, gaps, memory, counters .parquet: one row an event;
-kernel_summary, operator_summary, module_summary, steps .parquet: one row a name, or a step; summary.json:
+kernels, operators, launches, copies, ranges, gaps, memory, counters .parquet: one row per event;
+kernel_summary, operator_summary, module_summary, steps .parquet: one row per name, or a step; summary.json:
 everything small.
 """
 
@@ -28,24 +28,24 @@ def save(
     target: Callable[[str], Path],
     facts: dict,
     gpus: list[dict],
-    said: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
     captured: list[dict] | None = None,
 ) -> dict:
     """Write everything and give the summary. ``target(name)`` names a file; ``facts`` are merged into the
-    summary; ``said`` is told what is being done, and may raise; ``captured``: kernels of the eager run that
+    summary; ``report`` gets what is being done, and may raise; ``captured``: kernels of the eager run that
     graphs of this one were captured from.
     """
-    said("finding what encloses what")
+    report("nesting operators")
     nesting.nest(tables["operators"], tables["ranges"], tables["launches"])
-    said("linking kernels to launches, operators and modules")
+    report("linking kernels to launches, operators and modules")
     covered = links.link(tables, captured)
     notes = list(facts.get("notes", ())) + launches.describe(tables["kernels"], tables["launches"], gpus)
     copies = tables["copies"]
     moved = (copies["bytes"] != ABSENT) & (copies["dur_ns"] > 0)
     copies["gbps"] = np.where(moved, copies["bytes"] / np.maximum(copies["dur_ns"], 1), np.nan)
-    said("finding idle gaps")
+    report("finding idle gaps")
     tables["gaps"] = gaps.find(tables)
-    said("summing up")
+    report("adding up")
     sums = {
         "kernel_summary": summary.kernels(tables["kernels"]),
         "operator_summary": summary.operators(tables["operators"], tables),
@@ -64,7 +64,7 @@ def save(
         "notes": notes,
     }
     for name, columns in (tables | sums).items():
-        said(f"writing {name}")
+        report(f"writing {name}")
         table.write(target(f"{name}.parquet"), {k: c for k, c in columns.items() if k not in _DROP})
     target("summary.json").write_text(json.dumps(whole, indent=1))
     return whole

@@ -61,7 +61,7 @@ def connect():
 
 
 def line_query(sources: list[str]) -> str:
-    """SQL that gives a row a record of results files, with the parameter $sources (none where the list is
+    """SQL that gives a row per record of results files, with the parameter $sources (none where the list is
     empty)."""
     if not sources:
         blank = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _LINE.items())

@@ -3,7 +3,7 @@
     <YYYYMMDD-HHMMSS>-<kind>-<6 hex>/    times in UTC, so that names sort by age
       run.json        what was asked, state, times, progress, environment; replaced by rename, by the worker
                       alone
-      notes.json      people's words: title, tags, notes       cancel     present = a stop was asked for
+      notes.json      by people: title, tags, notes       cancel     present = a stop was asked for
       results.jsonl   one Record a line                        samples.jsonl   raw samples      log.txt
                       artifacts/
 
@@ -87,7 +87,7 @@ def _sweep(home: Path) -> None:
 
 
 def own_part(run: Run) -> dict:
-    """What of a Run lies in run.json: all but people's words and where the folder is."""
+    """What of a Run lies in run.json: all but what people wrote and where the folder is."""
     return {k: v for k, v in run.to_json().items() if k not in ("title", "tags", "notes", "recorded")}
 
 
@@ -103,14 +103,14 @@ def read(path: Path) -> Run:
     try:
         notes = files.read_json(path / "notes.json")
     except RunError:
-        notes = {}  # the words are lost, the measurement is not
-    words = {
+        notes = {}  # notes are lost, the measurement is not
+    written = {
         k: notes[k]
         for k in ("title", "tags", "notes")
         if isinstance(notes.get(k), list if k == "tags" else str)
     }
     try:
-        return Run.from_json(data | words | {"recorded": recorded})
+        return Run.from_json(data | written | {"recorded": recorded})
     except (TypeError, ValueError) as e:
         raise RunError(f"{path / 'run.json'} lacks what every run has ({e})") from None
 
@@ -159,7 +159,7 @@ def request_cancel(path: Path) -> None:
 def write_notes(
     path: Path, title: str | None = None, tags: list[str] | None = None, notes: str | None = None
 ) -> None:
-    """Change people's words about a run; what is None stays. RunError for a recorded run, which is
+    """Change a run's title, tags or notes; what is None stays. RunError for a recorded run, which is
     read-only."""
     path = Path(path)
     if is_recorded(path):
@@ -167,12 +167,12 @@ def write_notes(
             f"{path.name} is a recorded run and read-only; export it and import the copy to annotate it"
         )
     _run_json(path)
-    words = {"title": "", "tags": [], "notes": ""}
+    written = {"title": "", "tags": [], "notes": ""}
     with contextlib.suppress(RunError):
-        words |= files.read_json(path / "notes.json")
+        written |= files.read_json(path / "notes.json")
     given = {"title": title, "tags": None if tags is None else [str(t) for t in tags], "notes": notes}
     with files.clear_errors(path):
-        files.write_json(path / "notes.json", words | {k: v for k, v in given.items() if v is not None})
+        files.write_json(path / "notes.json", written | {k: v for k, v in given.items() if v is not None})
 
 
 def _run_json(path: Path) -> dict:

@@ -1,7 +1,7 @@
 """The disposable Parquet index over all runs, in profiles/.index/: deleting it costs only time.
 
 Two tables, brought up to date separately, since a listing needs no records:
-runs.parquet        one row a run
+runs.parquet        one row per run
 records-N.parquet   the records of a batch of runs; records.parquet says which batch counts for which run
 
 A folder's mtime says whether it changed: run.json and notes.json are replaced by rename, and results grow

@@ -1,4 +1,4 @@
-"""A profile's time line in as many bins as a screen has columns, and the tree of where the time went."""
+"""A profile's timeline in as many bins as a screen has columns, and the tree of its time breakdown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Events:
 
 
 def lanes(run: Path) -> dict[str, dict]:
-    """Rows of the time line, devices first: {"GPU 0 stream 7": {…}, "thread 4242/4242, level 0": {…}}."""
+    """Rows of the timeline, devices first: {"GPU 0 stream 7": {…}, "CPU thread 4242, depth 0": {…}}."""
     found: dict[str, dict] = {}
     for table in ("kernels", "copies"):
         for device, stream in distinct(run, table, "device", "stream"):
@@ -38,8 +38,10 @@ def lanes(run: Path) -> dict[str, dict]:
                 f"GPU {device} stream {stream}", {"device": device, "stream": stream, "tables": []}
             )
             entry["tables"].append(table)
-    for pid, tid, depth in distinct(run, "operators", "pid", "tid", "depth"):
-        found[f"thread {pid}/{tid}, level {depth}"] = {
+    threads = distinct(run, "operators", "pid", "tid", "depth")
+    several = len({pid for pid, _, _ in threads}) > 1
+    for pid, tid, depth in threads:
+        found[f"CPU thread {f'{pid}/' if several else ''}{tid}, depth {depth}"] = {
             "pid": pid,
             "tid": tid,
             "depth": depth,
@@ -118,12 +120,12 @@ def window(
     begin in it, "name": the longest of those}. ValueError for fewer than one bin or an empty span.
     """
     if bins < 1:
-        raise ValueError(f"a time line has at least 1 bin, not {bins}")
+        raise ValueError(f"a timeline has at least 1 bin, not {bins}")
     there = len(lane.starts)
     begin = int(begin_ns if begin_ns is not None else lane.starts[0] if there else 0)
     end = int(end_ns if end_ns is not None else lane.reach[-1] if there else begin + 1)
     if end <= begin:
-        raise ValueError(f"a time line ends after it begins, not at {end} after {begin}")
+        raise ValueError(f"a timeline ends after it begins, not at {end} after {begin}")
     # nothing before ``first`` reaches into the view, nothing from ``last`` on begins in it
     first, last = np.searchsorted(lane.reach, begin, "right"), np.searchsorted(lane.starts, end, "left")
     rows = first + np.flatnonzero(lane.ends[first:last] > begin)

@@ -95,20 +95,20 @@ def visible_gpus() -> list[dict[str, Any]]:
     torch = sys.modules.get("torch")
     if found and torch is not None and torch.cuda.is_initialized():
         by_uuid = {g["uuid"]: g for g in found}
-        asked = [f"GPU-{torch.cuda.get_device_properties(i).uuid}" for i in range(torch.cuda.device_count())]
-        if all(uuid in by_uuid for uuid in asked):
-            return [by_uuid[uuid] for uuid in asked]
+        uuids = [f"GPU-{torch.cuda.get_device_properties(i).uuid}" for i in range(torch.cuda.device_count())]
+        if all(uuid in by_uuid for uuid in uuids):
+            return [by_uuid[uuid] for uuid in uuids]
     return _visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER"))
 
 
-def _visible(found: list[dict], asked: str | None, order: str | None) -> list[dict]:
+def _visible(found: list[dict], chosen_devices: str | None, order: str | None) -> list[dict]:
     if order != "PCI_BUS_ID" and found:
         fastest = max(found, key=lambda g: g["speed"] or 0)
         found = [fastest] + [g for g in found if g is not fastest]
-    if asked is None:
+    if chosen_devices is None:
         return found
     chosen: list[dict] = []
-    for word in asked.split(","):
+    for word in chosen_devices.split(","):
         word = word.strip()
         if word.isdigit():
             match = found[int(word) : int(word) + 1]

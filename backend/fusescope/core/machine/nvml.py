@@ -154,7 +154,7 @@ def gpus() -> list[dict[str, Any]]:
     """One dict a GPU (see environment.gpus); empty without a driver. ``speed``: cores × maximum clock in MHz,
     to order GPUs.
 
-    Without the package nvidia-ml-py nvidia-smi is asked, once a process: slower, and without multiprocessors
+    Without the package nvidia-ml-py nvidia-smi is run, once per process: slower, and without multiprocessors
     and processes.
     """
     if problem():

@@ -39,7 +39,7 @@ def load(
         raise ValueError(f"{trace.name} holds no event that lasts: nothing to show")
     done = [0.6]
 
-    def said(text: str) -> None:
+    def report(text: str) -> None:
         done[0] = min(0.99, done[0] + 0.02)
         progress(done[0], text)
 
@@ -63,7 +63,7 @@ def load(
         ),
         "metadata": _small(trace.metadata),
     }
-    return profile.save(tables, target, facts, launches.devices(trace.metadata), said, captured)
+    return profile.save(tables, target, facts, launches.devices(trace.metadata), report, captured)
 
 
 def _small(metadata: dict) -> dict:

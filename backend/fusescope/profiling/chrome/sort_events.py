@@ -202,7 +202,7 @@ class Collector:
             put[column.removeprefix("mem_")].append(whole([getattr(a, column) for a in args]))
 
     def _counters(self, run: Run, rows: list[int]) -> None:
-        """One row a number: a counter event has one for each of its series, a range one for each metric."""
+        """One row per number: a counter event has one for each of its series, a range one for each metric."""
         args = run.args()
         found = [
             (row, s, v) for row in rows for s, v in args[row].items() if type(v) in (int, float, Decimal)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from fusescope.profiling.chrome.events import Decoder, NotJson, Run
 
 CHUNK = 1 << 20  # what fits the caches decodes fastest
-SEAM = 1 << 18  # bytes from the asked place on in which a portion's first event is looked for
+SEAM = 1 << 18  # bytes from a portion's begin in which its first event is looked for
 MAX_BYTES = 32 << 30  # unpacked
 _MAX_HEAD = 64 << 20  # before and after the events
 _MOST_BRACKETS = 2000  # looked at from the end of the file for the one that closes the events

@@ -1,7 +1,7 @@
 """Import of torch's memory snapshot (torch.cuda.memory._dump_snapshot). The pickle is a stranger's: nothing
 in it is executed.
 
-memory: one row an event of the allocator's history; segments: what it held at the end.
+memory: one row per event of the allocator's history; segments: what it held at the end.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 DEEPEST = 1000
-"""Spans in spans that are told apart; what lies deeper counts as lying in the one of that level."""
+"""Levels of nesting that are distinguished; deeper spans count as lying in the one of that level."""
 _MOST = 1 << 62
 
 

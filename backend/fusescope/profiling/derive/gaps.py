@@ -52,7 +52,7 @@ def find(tables: dict[str, dict]) -> dict:
 
 
 def busy(tables: dict[str, dict]) -> list[dict]:
-    """One dict a device: device, first_ns, last_ns, busy_ns (union over its streams), kernel_ns and copy_ns
+    """One dict per device: device, first_ns, last_ns, busy_ns (union over its streams), kernel_ns and copy_ns
     (sums)."""
     kernels, copies = tables["kernels"], tables["copies"]
     found = []

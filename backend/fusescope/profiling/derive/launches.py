@@ -64,7 +64,7 @@ def describe(kernels: dict, launches: dict, gpus: list[dict]) -> list[str]:
     _, first, which = np.unique(same(launch), return_index=True, return_inverse=True)
     which = which.reshape(-1)
     gpu_of = {d["id"]: d for d in gpus}
-    # one row a distinct launch and one more, the last, for kernels whose launch is not known
+    # one row per distinct launch and one more, the last, for kernels whose launch is not known
     kinds = len(first) + 1
     active, (theoretical, per_block, sms) = np.full(kinds, ABSENT, np.int64), np.full((3, kinds), np.nan)
     limiter, limiters = np.full(kinds, -1, np.int32), Texts()

@@ -26,7 +26,7 @@ def totals(tables: dict[str, dict]) -> dict[str, dict]:
 
 
 def kernels(table: dict) -> dict:
-    """One row a kernel name, longest first. Launch figures are those of its longest launch; ``launches``
+    """One row per kernel name, longest first. Launch figures are those of its longest launch; ``launches``
     counts distinct ones.
 
     Columns: name, calls, total_ns, mean_ns, min_ns, max_ns, share, launches, grid_x … block_z, registers,
@@ -66,7 +66,7 @@ _LAUNCH = (
 
 
 def operators(table: dict, tables: dict[str, dict]) -> dict:
-    """One row an operator name and input shapes: calls, host total and self, device total and self in ns;
+    """One row per operator name and input shapes: calls, host total and self, device total and self in ns;
     longest first.
 
     ``table`` gets the columns device_ns and self_device_ns: kernels and copies that it, or an operator in it,
@@ -104,7 +104,7 @@ def operators(table: dict, tables: dict[str, dict]) -> dict:
 
 
 def modules(tables: dict[str, dict]) -> dict:
-    """One row a module (dotted): calls and host_ns of its ranges; kernels, device_ns launched in it,
+    """One row per module (dotted): calls and host_ns of its ranges; kernels, device_ns launched in it,
     total_device_ns with what is under it; longest first. Empty where the file names no module."""
     path: Coded = tables["kernels"]["module"]
     rows: dict[str, dict] = {}
@@ -138,7 +138,7 @@ def modules(tables: dict[str, dict]) -> dict:
 
 
 def steps(tables: dict[str, dict]) -> dict:
-    """One row a profiler step on the host: step, ts_ns, dur_ns; kernels launched in it, kernel_ns, copy_ns,
+    """One row per profiler step on the host: step, ts_ns, dur_ns; kernels launched in it, kernel_ns, copy_ns,
     idle_ns by cause."""
     starts, ends, numbers = links.steps(tables["ranges"])
     found = {"step": numbers, "ts_ns": starts, "dur_ns": ends - starts}

@@ -1,6 +1,6 @@
 """Import of Nsight Compute: speed of light, measured occupancy, stall reasons and every metric, as tables.
 
-ncu_kernels: one row a launch (see COLUMNS); ncu_metrics: launch, section, metric, unit, value, text;
+ncu_kernels: one row per launch (see COLUMNS); ncu_metrics: launch, section, metric, unit, value, text;
 ncu_stalls: launch, reason, value, unit, share; ncu_rules: what ncu advises. Times from ncu are never
 latencies: it serialises, flushes and replays.
 """

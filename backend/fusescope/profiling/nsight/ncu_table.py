@@ -1,8 +1,8 @@
 """Nsight Compute's CSV in its three forms, as plain rows: one a launch and metric, in base units.
 
-    long      --csv                            a row a metric, by section
-    wide      --page raw --csv                 a row a launch; the line after the header holds the units
-    summary   --print-summary per-kernel --csv a row a kernel and metric with minimum, maximum and average
+    long      --csv                            a row per metric, by section
+    wide      --page raw --csv                 a row per launch; the line after the header holds the units
+    summary   --print-summary per-kernel --csv a row per kernel and metric with minimum, maximum and average
               over its launches
 
 Program output and ==PROF== lines come before the header and between rows. "n/a" is missing and never 0. The
