@@ -86,10 +86,7 @@ def entry(variant: Variant, arch: str) -> str:
 
 
 def objects(
-    chain: Toolchain,
-    units: tuple[str, ...],
-    archs: tuple[str, ...] = (),
-    only: tuple[str, ...] | None = None,
+    chain: Toolchain, units: tuple[str, ...], archs: tuple[str, ...] = (), only: tuple[str, ...] | None = None
 ) -> list[Object]:
     """The objects of some units ("cpu", "cuda") in a fixed order, of all families or of those named in
     ``only``. "cuda" is for the given architectures, and has none without one. ValueError for a family that

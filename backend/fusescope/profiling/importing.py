@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from fusescope.profiling.chrome import importer
+from fusescope.profiling.collect import snapshot
+from fusescope.profiling.nsight import ncu, nsys
+
 
 def load(
     path: Path,
@@ -21,19 +25,11 @@ def load(
     one sentence on what is wrong.
     """
     if form == "chrome":
-        from fusescope.profiling.chrome import importer
-
         return importer.load(path, target, progress, captured=captured)
     if form == "nsys":
-        from fusescope.profiling.nsight import nsys
-
         return nsys.load(path, target, progress, captured)
     if form in ("ncu", "ncu-rep"):
-        from fusescope.profiling.nsight import ncu
-
         return ncu.load(path, target, progress)
     if form == "snapshot":
-        from fusescope.profiling.collect import snapshot
-
         return snapshot.load(path, target, progress)
     raise ValueError(f"there is no form {form!r} of profile file")

@@ -20,6 +20,7 @@ import torch
 
 from fusescope.core import paths
 from fusescope.core.machine import environment
+from fusescope.measure.timing.graph import CudaGraph
 
 _HOW = {
     "copy_gbps": "bytes read + written by a copy (or negation, the faster) of fp32 buffers "
@@ -130,8 +131,6 @@ def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device:
     count = min(count, source.numel())
     a, b = source[:count], target[:count]
     if device.startswith("cuda"):
-        from fusescope.measure.timing.graph import CudaGraph
-
         return 8 * count / (min(CudaGraph([lambda: torch.neg(a, out=b)], device, "graph").take(10)) / 1e3)
     return 8 * count / _best_s(lambda: torch.neg(a, out=b), device, inner=max(1, (1 << 20) // count))
 
