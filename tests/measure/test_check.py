@@ -23,7 +23,8 @@ TIGHT = Tolerance(1e-6, 1e-6)
         ("mutates", "it changed its input a"),
         (
             "not_a_number",
-            "1 of 1000 elements are NaN or infinite where the reference is not, or the reverse; the first, [500]",
+            "1 of 1000 elements are NaN or infinite where the reference is not, or the reverse; the first, "
+            "[500]",
         ),
         ("infinite", "the first, [0], is -inf"),
         ("remembers", "on fresh values in the same tensors: "),

@@ -32,6 +32,7 @@ class Drawn:
 
 
 QUICK = Stop(min_s=0.0, budget_s=0.3)
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def test_every_round_holds_every_implementation_in_a_drawn_order():

@@ -83,7 +83,7 @@ def test_a_mistake_is_found_where_it_was_planted(monkeypatch):
     make = modes.make
 
     def planted(way, model, inputs):
-        call, module = make(way, model, inputs), model.view(job._view(way))
+        call, module = make(way, model, inputs), model.view(way)
         module.encoder.layer[1].attention.self.scaling *= 1.2
         return call
 

@@ -142,12 +142,14 @@ SETTINGS = Settings(
     {"activation": "gelu"},
 )
 MODULES = {"out": "transformer.layer.{i}"}
-at = "transformer.layer.{i}"
+at, pos = "transformer.layer.{i}", "embeddings.position_embeddings"
 WEIGHTS = (
     Weight("embeddings.word_embeddings.weight", ("vocab", "hidden"), "embeddings/word", "word"),
-    Weight("embeddings.position_embeddings.weight", ("positions", "hidden"), "embeddings/position", "position"),
+    Weight(f"{pos}.weight", ("positions", "hidden"), "embeddings/position", "position"),
     *norm("embeddings.LayerNorm", "embeddings/LayerNorm", "norm"),
-    *(w for n in "qkv" for w in dense(f"{at}.attention.{n}_lin", "inner", "hidden", "attention", "layers.{i}.qkv")),
+    *dense(f"{at}.attention.q_lin", "inner", "hidden", "attention", "layers.{i}.qkv"),
+    *dense(f"{at}.attention.k_lin", "inner", "hidden", "attention", "layers.{i}.qkv"),
+    *dense(f"{at}.attention.v_lin", "inner", "hidden", "attention", "layers.{i}.qkv"),
     *dense(f"{at}.attention.out_lin", "hidden", "inner", "attention", "layers.{i}.output"),
     *norm(f"{at}.sa_layer_norm", "attention", "layers.{i}.norm1"),
     *dense(f"{at}.ffn.lin1", "ffn", "hidden", "ffn", "layers.{i}.ffn1"),
@@ -290,7 +292,7 @@ def test_ways_that_are_not_there_are_refused():
     asked = case("gpt2")
     model = built("gpt2")
     inputs = build.inputs(model, asked)
-    with pytest.raises(Unsupported, match="structure of BERT or ViT; gpt2 is of the kind decoder"):
+    with pytest.raises(Unsupported, match="encoders like BERT or ViT; gpt2 is of the kind decoder"):
         modes.make("fused", model, inputs)
     with pytest.raises(Unsupported, match="sdpa-graph exists on cuda"):
         modes.make("sdpa-graph", model, inputs)

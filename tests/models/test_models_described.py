@@ -25,7 +25,8 @@ def test_describing_needs_neither_torch_nor_transformers():
     code = (
         "import sys\nfrom fusescope import models\n"
         "for n in models.names():\n"
-        "    c = models.validate(n, {}); models.anatomy(n); models.cost(n, c, 'float16'); models.modes(n, 'cuda:0'); models.title(n)\n"
+        "    c = models.validate(n, {}); models.anatomy(n); models.cost(n, c, 'float16'); models.modes(n, "
+        "'cuda:0'); models.title(n)\n"
         "print(sorted(m for m in ('torch', 'transformers', 'pandas') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)

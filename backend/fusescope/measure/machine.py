@@ -13,11 +13,14 @@ from fusescope.core.reporter import Reporter
 
 
 def ready(device: str) -> dict[str, Any]:
-    """Facts of the machine (core.environment), with the CUDA context made on a GPU."""
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)
-        torch.cuda.init()
-        environment.remember_gpu(torch.cuda.current_device())
+    """Facts of the machine (core.environment), with the CUDA context made on a GPU. ValueError for a device
+    that is not here."""
+    facts = environment.collect(device)
+    if not device.startswith("cuda"):
+        return facts
+    torch.cuda.set_device(device)
+    torch.cuda.init()
+    environment.remember_gpu(torch.cuda.current_device())
     return environment.collect(device)
 
 

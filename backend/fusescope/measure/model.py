@@ -1,7 +1,7 @@
 """A comparison of a model's execution modes, with the checks, the timer and the interleaving of bench.py.
 
-What differs: all modes share one set of weights; a result is correct when the tokens that are there agree with
-the model in float64, element by element and as a whole; a mode that replays a CUDA graph of its own is not
+What differs: all modes share one set of weights; a result is correct when its real tokens agree with the
+model in float64, element by element and as a whole; a mode that replays a CUDA graph of its own is not
 captured again; and the record has throughput, memory, the attention that ran and where the time goes.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from fusescope import models
-from fusescope.core import environment
 from fusescope.core.errors import Unsupported
+from fusescope.core.machine import environment
 from fusescope.core.records import BenchSpec
 from fusescope.core.reporter import Reporter
 from fusescope.measure import failures

@@ -1,5 +1,5 @@
-"""One model as bench.py asks about it: inputs, float64 reference, tolerance, execution modes, the record's extra
-figures."""
+"""One model as bench.py asks about it: inputs, float64 reference, tolerance, execution modes, and what only
+its record says."""
 
 from __future__ import annotations
 

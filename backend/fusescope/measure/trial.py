@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from fusescope.analysis.accuracy.sums import worse
-from fusescope.core import nvml
 from fusescope.core.errors import Unsupported
+from fusescope.core.machine import nvml
 from fusescope.core.records import BenchSpec, case_key
 from fusescope.core.reporter import Reporter
 from fusescope.measure import compare, failures
@@ -32,8 +32,8 @@ _SETS_S = 10.0  # seconds that making the rotating sets of one implementation ma
 
 
 class Trial:
-    """One case: ``values`` of ``subject`` on ``spec.device``. ``unbuilt``: why our kernels could not be built,
-    or None."""
+    """One case: ``values`` of ``subject`` on ``spec.device``. unbuilt: why our kernels could not be built, or
+    None."""
 
     turn_ms = timer.TURN_MS  # of an implementation in a round
 

@@ -30,7 +30,7 @@ _NOT_KEPT = (
 )  # fp32: far below any score, and finite, so that a row whose first tiles hold nothing stays finite
 _FEW = 16  # queries, as in decoding, for which lists of 64 x 64 tiles would cost more to build than they save
 _plans: BoundedCache = BoundedCache(256)  # of causality, by (queries, keys, device)
-# int32 lengths of decoding, by (batch, keys, device): read while torch.compile traces, which knows dicts alone
+# int32 lengths of decoding, by (batch, keys, device); a dict, because torch.compile traces the look-up
 _counts: dict = {}
 _MOST_COUNTS = 256
 _held: list = [None]  # the plan of ``masked``; not a ContextVar, which torch.compile cannot trace

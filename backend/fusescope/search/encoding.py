@@ -122,7 +122,8 @@ def encode(with_attention: bool, cuts: Iterable[int]) -> str:
     first, last = ATTENTION.start - 1, ATTENTION.stop - 1
     if with_attention and cuts & set(range(first, last + 1)) != {first, last}:
         raise ValueError(
-            f"with the hand-written attention the layer is cut after operators {first} and {last} and nowhere between, not {sorted(cuts)}"
+            f"with the hand-written attention the layer is cut after operators {first} and {last} and "
+            f"nowhere between, not {sorted(cuts)}"
         )
     text = "10" if with_attention else "01"
     for i in range(OPERATORS - 1):

@@ -73,11 +73,13 @@ def _run(layer: Callable, code: str, where: Setting, seed: int, seconds: float) 
     for name, series in found.items():
         time = series.time()
         print(
-            f"{name}: {time.median:.4g} ms, 95 % interval {time.low:.4g} to {time.high:.4g} ({series.mode}, n = {time.n})"
+            f"{name}: {time.median:.4g} ms, 95 % interval {time.low:.4g} to {time.high:.4g} "
+            f"({series.mode}, n = {time.n})"
         )
     ratio = compare.speedup(found["unfused"], found["this scheme"])
     print(
-        f"speed-up over unfused {ratio.median:.3g}, 95 % interval {ratio.low:.3g} to {ratio.high:.3g}: {ratio.verdict}"
+        f"speed-up over unfused {ratio.median:.3g}, 95 % interval {ratio.low:.3g} to {ratio.high:.3g}: "
+        f"{ratio.verdict}"
     )
     return 0
 

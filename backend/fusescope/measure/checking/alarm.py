@@ -74,4 +74,5 @@ def impossible(ms: float, mode: str, bound: tuple[float, str]) -> str | None:
     least, what = bound
     if ms >= SLACK * least:
         return None
-    return f"{mode} took {ms:.4g} ms, but the hardware needs {least:.4g} ms ({what}): the cost model, the kernel or the timer is wrong"
+    said = f"{mode} took {ms:.4g} ms, but the hardware needs {least:.4g} ms ({what})"
+    return f"{said}: the cost model, the kernel or the timer is wrong"

@@ -194,15 +194,18 @@ def compare(
         at = _position(unequal_at, ref.shape)
         return Judgement(
             accuracy,
-            f"{unequal} of {total} elements are NaN or infinite where the reference is not, or the reverse; the first, {at}, is "
+            f"{unequal} of {total} elements are NaN or infinite where the reference is not, or the "
+            f"reverse; the first, {at}, is "
             f"{float(flat_out[unequal_at]):.6g}, the reference {float(flat_ref[unequal_at]):.6g}",
         )
     if failing:
         allowed = tolerance.absolute + tolerance.relative * abs(float(flat_ref[worst_at]))
         return Judgement(
             accuracy,
-            f"{failing} of {total} elements are out of tolerance; the worst, {_position(worst_at, ref.shape)}, is "
-            f"{float(flat_out[worst_at]):.6g}, the reference {float(flat_ref[worst_at]):.6g}, allowed difference {allowed:.2g}",
+            f"{failing} of {total} elements are out of tolerance; the worst, "
+            f"{_position(worst_at, ref.shape)}, is "
+            f"{float(flat_out[worst_at]):.6g}, the reference {float(flat_ref[worst_at]):.6g}, allowed "
+            f"difference {allowed:.2g}",
         )
     return Judgement(accuracy)
 

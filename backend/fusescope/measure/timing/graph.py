@@ -131,7 +131,8 @@ def sets_needed(footprint: int, l2_bytes: int) -> int:
     sets = max(1, math.ceil(2 * l2_bytes / max(footprint, 1)) + 1) if footprint < 2 * l2_bytes else 1
     if sets > MOST_SETS:
         raise CannotCapture(
-            f"{sets} sets of {footprint} bytes would be needed to exceed an L2 of {l2_bytes} bytes (at most {MOST_SETS})"
+            f"{sets} sets of {footprint} bytes would be needed to exceed an L2 of {l2_bytes} bytes (at "
+            f"most {MOST_SETS})"
         )
     return sets
 

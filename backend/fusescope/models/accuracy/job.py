@@ -2,9 +2,9 @@
 attention.
 
 Every mode runs on the same input as a float64 reference that has exactly its weights (those rounded to the
-mode's dtype), so what is measured is arithmetic, not the rounding of weights. Two figures per place: the error
-that has come together up to there, and, for single operations, their own: the same input given to the
-operation in float64.
+mode's dtype), so what is measured is arithmetic, not the rounding of weights. Two figures per place: the
+error accumulated up to there, and, for single operations, their own: the same input given to the operation in
+float64.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from fusescope.analysis.accuracy import depth, errors
-from fusescope.core import environment
 from fusescope.core.errors import Cancelled, Unsupported
+from fusescope.core.machine import environment
 from fusescope.models.accuracy import exact as accuracy_exact
 from fusescope.models.accuracy import hooks, select
 from fusescope.models.accuracy import reference as accuracy_reference
@@ -95,8 +95,8 @@ def compare(
     inside: bool = True,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """{"rows": one dict a place in order of execution, the whole output last}; Unsupported where the mode does
-    not run.
+    """{"rows": one dict per place in order of execution, the whole output last}; Unsupported where the mode
+    does not run.
 
     A row: name, kind (a module's class, or "intermediate", "model"), level ("module", "kernel", "inside",
     "model"), shape, roundings, the fields of Errors, limit and accepted, and "own": Errors of a kernel's own

@@ -38,7 +38,8 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
     found |= {"layers": config.layers, "heads": config.heads, "head_dim": config.head_dim}
     if config.head_dim % 8:
         raise ValueError(
-            f"head_dim is a multiple of 8, not {config.head_dim}; {config.heads} heads on a width of {config.hidden} give that"
+            f"head_dim is a multiple of 8, not {config.head_dim}; {config.heads} heads on a width of "
+            f"{config.hidden} give that"
         )
     found["lengths"], counts = _lengths(found["lengths"], found["batch"], found["seq"])
     found["mask"] = _mask(name, module, config, found, all(n == found["seq"] for n in counts))
@@ -88,7 +89,8 @@ def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: boo
     mask, seq = masks.parse(str(case["mask"])), case["seq"]
     if module.KIND == "encoder-decoder" and mask.name != "full":
         raise ValueError(
-            f"{name} brings its own masks: full in the encoder, causal in the decoder; mask {mask} cannot be laid over them"
+            f"{name} brings its own masks: full in the encoder, causal in the decoder; mask {mask} cannot "
+            "be laid over them"
         )
     if case.get("phase") == "decode" and mask.name != "causal":
         raise ValueError(f"a decoded token of {name} sees the whole cache: mask is causal, not {mask}")
@@ -105,7 +107,8 @@ def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: boo
         )
     if module.KIND == "decoder" and _looks_ahead(bound, seq):
         raise ValueError(
-            f"{name} generates from left to right: a mask that keeps later tokens, such as {mask}, is not one it can take"
+            f"{name} generates from left to right: a mask that keeps later tokens, such as {mask}, is not "
+            "one it can take"
         )
     return str(mask)
 

@@ -112,7 +112,8 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
     ):
         word = "exactly" if module.NAMES[name].patch else "at most"
         raise ValueError(
-            f"the checkpoint {checkpoint} has positions for {word} {found.positions} tokens; {needed} were asked for"
+            f"the checkpoint {checkpoint} has positions for {word} {found.positions} tokens; {needed} were "
+            "asked for"
         )
     return replace(found, name=name)
 

@@ -178,7 +178,8 @@ COMMON = (
         "lengths",
         "text",
         "fixed",
-        "tokens of each sequence: fixed (all seq), uniform[:low=0.2,seed=0] (even steps from low·seq to seq), or 100+37+…",
+        "tokens of each sequence: fixed (all seq), uniform[:low=0.2,seed=0] (even steps from low·seq to "
+        "seq), or 100+37+…",
     ),
     Parameter(
         "layers",
@@ -216,6 +217,7 @@ PHASE = Parameter(
     "phase",
     "choice",
     "prefill",
-    "prefill: the whole prompt into an empty cache; decode: one more token of each sequence over a cache of seq tokens (of lengths)",
+    "prefill: the whole prompt into an empty cache; decode: one more token of each sequence over a cache "
+    "of seq tokens (of lengths)",
     choices=("prefill", "decode"),
 )

@@ -108,7 +108,7 @@ def modes(name: str, device: str = "cpu") -> list[Implementation]:
         if kind not in mode.devices:
             reason = f"{mode.name} exists on {' and '.join(mode.devices)}; the device is {device}"
         elif mode.attention is None and module.STRUCTURE is None:
-            reason = f"{mode.name} is for encoders of the structure of BERT or ViT; {name} is of the kind {module.KIND}"
+            reason = f"{mode.name} is for encoders like BERT or ViT; {name} is of the kind {module.KIND}"
         elif mode.attention == "flex_attention" and module.KIND == "encoder-decoder":
             reason = f"{mode.name} does not take the position biases that {name} adds to its scores"
         found.append(

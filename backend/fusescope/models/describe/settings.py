@@ -67,7 +67,8 @@ def sizes(family: ModuleType, data: Mapping[str, Any]) -> Config:
     said = "the checkpoint's config.json says"
     if data.get("model_type") != table.model_type:
         raise ValueError(
-            f"a {table.title} checkpoint's config.json has model_type {table.model_type}, not {data.get('model_type')!r}"
+            f"a {table.title} checkpoint's config.json has model_type {table.model_type}, not "
+            f"{data.get('model_type')!r}"
         )
     given = {size: data[key] for size, key in table.names.items() if data.get(key) is not None}
     missing = [key for size, key in table.names.items() if size not in given and size not in table.defaults]
@@ -81,7 +82,8 @@ def sizes(family: ModuleType, data: Mapping[str, Any]) -> Config:
         word = given.get("activation", table.activations[0])
         if word not in table.activations:
             raise ValueError(
-                f"{table.names['activation']} of a {table.title} checkpoint is {' or '.join(table.activations)}, not {word!r}"
+                f"{table.names['activation']} of a {table.title} checkpoint is "
+                f"{' or '.join(table.activations)}, not {word!r}"
             )
         found["activation"] = ACTIVATIONS[word]
     for size in given:
@@ -149,7 +151,8 @@ def _of_square(seq: int) -> int:
     if side * side != seq - 1 or side == 0:
         near = max(1, round(math.sqrt(max(seq - 1, 1))))
         raise ValueError(
-            f"seq of an image model is a square of patches and the class token, such as {near * near + 1}, not {seq}"
+            f"seq of an image model is a square of patches and the class token, such as {near * near + 1}, "
+            f"not {seq}"
         )
     return seq
 
@@ -161,7 +164,8 @@ def _width(own: Config, heads: int | None, head_dim: int | None) -> tuple[int, i
     for word, value, other in (("heads", heads, "head_dim"), ("head_dim", head_dim, "heads")):
         if value is not None and own.hidden % value:
             raise ValueError(
-                f"{word} divides the width {own.hidden} of {own.name}, and {value} does not; give {other} too for another width"
+                f"{word} divides the width {own.hidden} of {own.name}, and {value} does not; give {other} "
+                "too for another width"
             )
     if heads is not None:
         return own.hidden, heads, own.hidden // heads

@@ -103,6 +103,7 @@ def more(data):
     layers, decoder = data["num_layers"], data.get("num_decoder_layers")
     if decoder not in (None, layers):
         raise ValueError(
-            f"a T5 checkpoint has as many decoder as encoder layers; its config.json says {decoder} and {layers}"
+            f"a T5 checkpoint has as many decoder as encoder layers; its config.json says {decoder} and "
+            f"{layers}"
         )
     return {}

@@ -1,8 +1,8 @@
 """Where the time of a call goes, by layer part: one pass with marks in it, for shares only, never a latency.
 
 On CUDA the marks are events, and a kernel that waits is queued first, so that the launches run ahead and the
-gaps between them are not counted; on the CPU they are clock readings. A captured mode is looked at through the
-same operations launched one by one, a compiled one through the order of its kernels (parts_order.py).
+gaps between them are not counted; on the CPU they are clock readings. A captured mode is measured by the same
+operations launched one by one, a compiled one by the order of its kernels (parts_order.py).
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def divide(steps: Iterable[Step], head: bool) -> dict[str, float]:
     between = {n - first for n in blocks[1:-1]} | {tail}
     if len(between) > 1 or not 3 <= tail <= 4 or not first:
         raise Unsupported(
-            f"it has no layer parts: the products around its attentions are {blocks}, not those of equal layers"
+            f"it has no layer parts: the products around its attentions are {blocks}, not those of equal "
+            "layers"
         )
     layer = ["output", *["ffn"] * (tail - 1)]
     found: dict[str, float] = {}

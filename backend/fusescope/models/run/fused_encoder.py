@@ -43,7 +43,8 @@ class FusedEncoder:
         self.config, self.structure = model.config, model.family.STRUCTURE
         if self.structure is None:
             raise Unsupported(
-                f"the fused encoder is for models of the structure of BERT or ViT; {model.name} is a {model.family.KIND}"
+                f"the fused encoder is for models of the structure of BERT or ViT; {model.name} is a "
+                f"{model.family.KIND}"
             )
         self.modules = model.family.MODULES
         self.case, self.device = dict(case), model.device
@@ -69,7 +70,7 @@ class FusedEncoder:
     ):
         """Hidden states (B, S, width) of the last layer; zeros in the padding where it was removed.
 
-        record(name, tensor) gets every output, in order, under the name of the Hugging Face module that has the
+        record(name, tensor) gets every output, in order, by the name of the Hugging Face module that has the
         same; mark(part) is called after each operation with its layer part. total: rows to pack into (the sum
         of the lengths where None); plan: of ``plan``, made here where None.
         """

@@ -29,8 +29,8 @@ _RECOMPILES = 4096  # beyond dynamo's default of 8 shapes, a sweep would silentl
 def make(name: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     """A callable without arguments that runs one call of the mode on these inputs.
 
-    Raises ValueError for a mode that does not exist, Unsupported with the reason for one that this model, case
-    or device does not have, and whatever the first calls raise that compiling and capturing make.
+    Raises ValueError for a mode that does not exist, Unsupported with the reason for one that this model,
+    case or device does not have, and whatever compiling and capturing raise.
     """
     if reason := listing.mode(model.name, name, model.device).reason:
         raise Unsupported(reason)
@@ -87,7 +87,8 @@ def _trap(module, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     own = "causal" if model.family.KIND == "decoder" else "full"
     if inputs["mask"].name != own:
         raise Unsupported(
-            f"Hugging Face builds no mask {inputs['mask']} by itself for {model.name}; the trap is shown with {own}"
+            f"Hugging Face builds no mask {inputs['mask']} by itself for {model.name}; the trap is shown "
+            f"with {own}"
         )
     if inputs["keep"] is not None:
         new = inputs["case"].get("phase") == "decode"  # one more, behind what is there

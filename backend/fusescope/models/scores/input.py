@@ -44,7 +44,8 @@ def tokens(file: str) -> list[list[int]]:
             array = np.load(path, allow_pickle=False)
             if array.ndim not in (1, 2) or not np.issubdtype(array.dtype, np.integer):
                 raise ValueError(
-                    f"{file} holds {array.ndim} dimensions of {array.dtype}; token ids are one or two of whole numbers"
+                    f"{file} holds {array.ndim} dimensions of {array.dtype}; token ids are one or two of "
+                    "whole numbers"
                 )
             found = np.atleast_2d(array).tolist()
         else:

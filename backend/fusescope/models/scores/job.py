@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fusescope.analysis import scores
-from fusescope.core import environment
+from fusescope.core.machine import environment
 from fusescope.models.accuracy import exact as accuracy_exact
 from fusescope.models.accuracy import hooks
 from fusescope.models.describe import cases, catalog
@@ -74,7 +74,8 @@ def words(report: Mapping[str, Any]) -> str:
     heads = [h for layer in report["layers"] for h in layer["heads"]]
     live = sum(h["live"] for h in heads) or 1
     at = report["thresholds"].index(1e-3) if 1e-3 in report["thresholds"] else 0
-    return f"{sum(h['below'][at] for h in heads) / live:.1%} of the kept probabilities are below 1e-3, in {len(heads)} heads"
+    below = sum(h["below"][at] for h in heads) / live
+    return f"{below:.1%} of the kept probabilities are below 1e-3, in {len(heads)} heads"
 
 
 def look(

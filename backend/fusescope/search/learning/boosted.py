@@ -72,7 +72,8 @@ def require() -> None:
     """The same complaint without importing it, which takes a second."""
     if importlib.util.find_spec("xgboost") is None:
         raise ModuleNotFoundError(
-            "the cost model needs xgboost: python -m pip install xgboost-cpu; the search also goes by segment costs alone (additive)",
+            "the cost model needs xgboost: python -m pip install xgboost-cpu; the search also goes by "
+            "segment costs alone (additive)",
             name="xgboost-cpu",
         )
 

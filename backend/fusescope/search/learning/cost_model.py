@@ -1,4 +1,4 @@
-"""A scheme's time predicted from known pairs: XGBoost over features of the scheme, and additive segment costs.
+"""A scheme's time predicted from known pairs: XGBoost over features of the scheme, and costs of segments.
 
 Both predict the logarithm of the time; the share of each is the best in cross-validation (0: additive
 alone, 1: XGBoost alone). The interval is that of the cross-validated errors, so it holds 95 in 100 codes like
@@ -154,8 +154,8 @@ def train(
 
 
 def load(path: str | Path) -> CostModel:
-    """A saved cost model; ValueError where the file is none or of another version. Its trees are XGBoost's own
-    form, which XGBoost trusts: of a stranger's file take the ``saved_pairs`` and train."""
+    """A saved cost model; ValueError where the file is none or of another version. Its trees are in XGBoost's
+    own form, which XGBoost trusts: of a stranger's file take the ``saved_pairs`` and train."""
     path = Path(path)
     if path.stat().st_size > _MOST_BYTES:
         raise ValueError(f"{path} is larger than {_MOST_BYTES >> 20} MiB and no cost model of FuseScope")

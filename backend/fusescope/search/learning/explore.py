@@ -14,7 +14,8 @@ from fusescope.search.learning.guided import Guided
 from fusescope.search.learning.strategy import BATCH, Listed, Strategy
 
 STRATEGIES = {
-    "guided": "a cost model (additive segment costs and XGBoost) proposes what may be fastest and what it is unsure of",
+    "guided": "a cost model (additive segment costs and XGBoost) proposes what may be fastest "
+    "and what it is uncertain of",
     "additive": "the same with segment costs alone; needs no xgboost",
     "evolutionary": "the best so far are crossed and mutated at their cuts",
     "random": "drawn at random, none twice",

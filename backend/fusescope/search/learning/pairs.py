@@ -21,7 +21,8 @@ def read(path: str | Path) -> dict[str, float]:
     path = Path(path)
     if path.stat().st_size > _MOST_BYTES:
         raise ValueError(
-            f"{path} is larger than {_MOST_BYTES >> 20} MiB; a file of pairs has a line of some 25 characters for each code"
+            f"{path} is larger than {_MOST_BYTES >> 20} MiB; a file of pairs has a line of some 25 "
+            "characters for each code"
         )
     return parse(path.read_text(errors="replace"), str(path))
 

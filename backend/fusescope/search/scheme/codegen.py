@@ -46,7 +46,8 @@ _TEXT = {
 _NO_MASK = {4: ("masked_scores = scores  # there is no mask",)}
 _EMPTY_ROWS = {
     5: (
-        "probabilities = torch.softmax(masked_scores, -1).masked_fill(empty_rows, 0.0)  # rows that see no key",
+        "probabilities = torch.softmax(masked_scores, -1).masked_fill(empty_rows, 0.0)  # rows that see no "
+        "key",
     )
 }
 
@@ -189,7 +190,8 @@ def _head(code: str, setting: Setting, segments: list[Segment]) -> str:
             "",
             "\n".join(lines),
             "",
-            "`python FILE` checks it against the unfused layer in float64 and times it; FuseScope is installed by `pip install -e .`",
+            "`python FILE` checks it against the unfused layer in float64 and times it; FuseScope is "
+            "installed by `pip install -e .`",
             'in its folder, which is the supported way to import fusescope from anywhere.\n"""',
             "",
             _imports(segments),

@@ -37,7 +37,8 @@ class Sizes:
             check_int(name, getattr(self, name), 1)
         if self.density is not None and not 0 < self.density <= 1:
             raise ValueError(
-                f"density of a layer's mask is above 0 and at most 1, or None without a mask; not {self.density!r}"
+                "density of a layer's mask is above 0 and at most 1, or None without a mask; not "
+                f"{self.density!r}"
             )
 
     @property

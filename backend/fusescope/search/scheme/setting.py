@@ -47,7 +47,7 @@ PARAMETERS = (
         choices=tuple(COMPILERS),
     ),
     Parameter("ffn", "int", None, "width of the FFN; four times the layer's where left out", 1, 1 << 20),
-    Parameter("device", "text", "cpu", further=_device),
+    Parameter("device", "text", "cpu", "cuda:0 or cpu", further=_device),
 )
 """The keys of a Setting, as JSON and on pages."""
 _CASE = ("batch", "seq", "heads", "head_dim", "ffn", "mask", "compiler")

@@ -47,7 +47,8 @@ TEMPLATES = (
         (
             (
                 (2,),
-                "q, k, v = qkv.view(*qkv.shape[:2], 3, HEADS, HEAD_DIM).permute(2, 0, 3, 1, 4).unbind(0)  # views",
+                "q, k, v = qkv.view(*qkv.shape[:2], 3, HEADS, HEAD_DIM).permute(2, 0, 3, 1, 4).unbind(0)  "
+                "# views",
             ),
             ((3, 4, 5, 6), "context = attention(q, k, v, plan, out_bshd=True)  # heads side by side"),
             ((7,), "merged = context.transpose(1, 2).flatten(2)  # a view"),
@@ -62,7 +63,8 @@ TEMPLATES = (
         (
             (
                 (9, 10),
-                "attended = bias_residual_layernorm(attention_product, attention_bias, x, norm1_weight, norm1_bias, EPS)",
+                "attended = bias_residual_layernorm(attention_product, attention_bias, x, norm1_weight, "
+                "norm1_bias, EPS)",
             ),
         ),
     ),
@@ -73,7 +75,8 @@ TEMPLATES = (
         (
             (
                 (14,),
-                "out = bias_residual_layernorm(ffn2_product, ffn2_bias, attended, norm2_weight, norm2_bias, EPS)",
+                "out = bias_residual_layernorm(ffn2_product, ffn2_bias, attended, norm2_weight, "
+                "norm2_bias, EPS)",
             ),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Merge the parts of a sweep that several GPUs measured at one time into one run, which says where each scheme
+"""Merge the parts of a sweep that several GPUs measured at one time: one run, which says where each scheme
 was measured."""
 
 from __future__ import annotations
