@@ -1,2 +1,9 @@
-"""What the pages share: frame, URL state, pickers, job panel, answers. Streamlit does not scan this folder
-for pages."""
+"""What the pages are made of, in rooms on floors: a room imports rooms of the floors below it, never beside
+or above it.
+
+    widgets < routes < app < forms < answer < build kernels masks models fusion profiler < home runs
+
+widgets: tables, charts, text, style; app: frame, URL state, device, jobs, runs on disk; forms: controls that
+several pages share; answer: the result of a run; then a room for each page. Streamlit does not scan this
+folder for pages.
+"""

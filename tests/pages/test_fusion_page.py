@@ -31,7 +31,7 @@ def code_shown(at) -> list[str]:
 
 
 def pills(at):
-    return next(b for b in at.get("button_group") if "bits 1 to 15" in b.label)
+    return next(b for b in at.get("button_group") if "Adjacent operators" in b.label)
 
 
 def until(at, there):

@@ -359,7 +359,7 @@ def test_charts_of_depth_and_ulps_say_what_they_draw(profiles):
         "a place that one lacks is passed over"
     )
     assert min(fig.data[0].y) > 0, "an exact result has a place on a logarithmic axis"
-    assert "No mode" in str(depth.curves([]).layout.annotations) and "No mode" in str(
+    assert "No execution mode" in str(depth.curves([]).layout.annotations) and "No execution mode" in str(
         ulps.histogram([], "a").layout.annotations
     )
     bars = ulps.histogram([(e, e["rows"][0]) for e in entries], "a")

@@ -47,6 +47,11 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .st-key-form .stCaption p { line-height: 1.3; }
 [data-testid="stSliderThumbValue"], button[data-variant="pills"],
 button[data-variant="segmented_control"][aria-checked="true"] { color: inherit !important; }
+@media (max-width: 640px) {
+    .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
+    .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
+    .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
+}
 </style>
 """
 
