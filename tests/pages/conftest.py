@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import drawn_page
 import folders
 import pytest
 import streamlit as st
@@ -11,6 +12,14 @@ from drawn_page import calm
 from streamlit.testing.v1 import AppTest
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _slow_answers_once():
+    """What is the same for every drawing in this process is looked up once."""
+    with pytest.MonkeyPatch.context() as patch:
+        drawn_page.look_up_once(patch.setattr)
+        yield
 
 
 @pytest.fixture(autouse=True)

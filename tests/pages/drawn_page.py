@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from xml.etree import ElementTree
 
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
+
+from fusescope.core import doctor
+from fusescope.core.machine import environment, toolchain
+
+
+def look_up_once(setattr: Callable) -> None:
+    """Each drawing by AppTest looks through every installed package for components, and each one after the
+    caches were cleared asks the machine about itself: more than half of a test's time."""
+    for module, name in (
+        (manifest_scanner, "scan_component_manifests"),
+        (doctor, "examine"),
+        (environment, "collect"),
+        (environment, "devices"),
+        (toolchain, "known_archs"),
+    ):
+        setattr(module, name, cache(getattr(module, name)))
 
 
 def calm(at: AppTest) -> AppTest:

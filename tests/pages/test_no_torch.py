@@ -11,10 +11,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import sys
 sys.path[:0] = [{root!r}, {here!r}]
-import folders
+import drawn_page, folders
 from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
+drawn_page.look_up_once(setattr)
 few = folders.few(Path({profiles!r}))
 from fusescope import ops
 from pages._ui.answer import views
