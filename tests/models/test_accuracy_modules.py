@@ -16,14 +16,6 @@ from fusescope.store import tables
 SMALL = {"layers": 2, "heads": 2, "head_dim": 16, "batch": 2, "seq": 12}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # tensors this small are slower in two, and other tests run beside
-    yield
-    torch.set_num_threads(before)
-
-
 def made(name="bert-small", dtype="float32", **changes):
     from fusescope import models
 

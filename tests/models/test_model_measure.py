@@ -1,7 +1,9 @@
-"""A comparison of ways from specification to records: what is right is timed, what is wrong is not, and the
-job and the verb around it."""
+"""A comparison of execution modes from specification to records: what is right is timed, what is wrong is not, and
+the job and the verb around it."""
 
+import itertools
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,8 +18,8 @@ QUICK = {"cache": "warm", "budget_s": 0.2, "min_s": 0.01, "min_samples": 5}
 
 @pytest.fixture
 def measured(monkeypatch):
-    """measured(name, ways, **case) -> the reporter, on a device of absurd speed, so that the alarm rests."""
-    from fusescope.measure import model
+    """measured(name, modes, **case) -> the reporter, on a device of absurd speed, so that the alarm rests."""
+    from fusescope.measure import compare, model
     from fusescope.measure.device import ceilings
 
     figures = {
@@ -29,10 +31,13 @@ def measured(monkeypatch):
     }
     monkeypatch.setattr(ceilings, "measure", lambda device, dtypes, refresh=False: dict(figures))
 
-    def run(name, ways, **asked):
+    ticks = itertools.count()  # rounds by a clock of their own, however loaded the machine is
+    monkeypatch.setattr(compare, "time", SimpleNamespace(monotonic=lambda: 0.002 * next(ticks)))
+
+    def run(name, impls, **asked):
         spec = {
             "op": models.op(name),
-            "impls": ways,
+            "impls": impls,
             "cases": [SIZES | {"seq": 17} | asked],
             "device": "cpu",
         } | QUICK
@@ -43,7 +48,7 @@ def measured(monkeypatch):
     return run
 
 
-def test_ways_of_a_model_become_records(measured):
+def test_modes_of_a_model_become_records(measured):
     reporter = measured("bert-base", ["eager", "sdpa", "fused", "sdpa-graph"], lengths="9+17")
     records = {r.impl: r for r in reporter.records}
     assert {n: r.status for n, r in records.items()} == {
@@ -94,8 +99,8 @@ def test_images_and_decoding_have_their_own_rates(measured):
 
 
 @pytest.mark.parametrize("spoil", ["shifted", "remembers", "raises"])
-def test_a_wrong_way_has_no_latency(measured, monkeypatch, spoil):
-    """A way that is off, one that answers from memory (a graph that does not read its inputs), and one that
+def test_a_wrong_mode_has_no_latency(measured, monkeypatch, spoil):
+    """A mode that is off, one that answers from memory (a graph that does not read its inputs), and one that
     fails."""
     from fusescope.models.run import modes
 

@@ -48,7 +48,7 @@ def _worst(name, asked, way, dtype="float32"):
 
 
 @pytest.mark.parametrize("name", ONE_OF_A_FAMILY)
-def test_every_way_is_right(name):
+def test_every_mode_is_correct(name):
     for asked in cases(name):
         for way in QUICK:
             if models.mode(name, way).reason is None:
@@ -288,7 +288,7 @@ def test_same_seed_same_model_and_inputs():
     assert not torch.equal(build.inputs(a, asked, 5)["input_ids"], build.inputs(a, asked, 6)["input_ids"])
 
 
-def test_ways_that_are_not_there_are_refused():
+def test_modes_that_are_not_there_are_refused():
     asked = case("gpt2")
     model = built("gpt2")
     inputs = build.inputs(model, asked)
@@ -300,6 +300,7 @@ def test_ways_that_are_not_there_are_refused():
         modes.make("turbo", model, inputs)
 
 
+@pytest.mark.slow
 def test_compiled_without_a_break_and_flex(monkeypatch):
     """One small model through the compiler: fullgraph, the masks prepared; its kernels are told apart by
     layer part."""

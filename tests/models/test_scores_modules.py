@@ -17,14 +17,6 @@ from fusescope.store import tables
 SMALL = {"layers": 2, "heads": 2, "head_dim": 16, "batch": 2, "seq": 12}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def report(tmp_path, **spec):
     reporter = Collect(tmp_path / "artifacts")
     kind.run(kind.validate({"model": "bert-small", "case": SMALL, "tile": 16} | spec), reporter)

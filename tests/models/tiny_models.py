@@ -17,7 +17,7 @@ def case(name: str, **more) -> dict:
     return models.validate(name, SIZES | {"seq": 17} | more)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=12)
 def built(name: str, dtype: str = "float32"):
     """The tiny model, shared by tests that leave its weights alone: they do not depend on masks, lengths and
     phases."""
