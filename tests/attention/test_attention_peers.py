@@ -8,6 +8,7 @@ import torch
 
 from fusescope import masks
 from fusescope.core.errors import Unsupported
+from fusescope.ops.attention import prepare
 from tests.attention.attention_tools import OP, case, wrong
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -205,7 +206,7 @@ def test_cudnn_blocks_is_given_the_plans_blocks(monkeypatch):
     for columns in (192, 170):
         inputs = vendor_inputs("full", 192, columns)
         mask = masks.from_dense(live[:, :columns].numpy())
-        inputs |= {"mask": mask, "plan": OP.prepare(mask, 192, columns)}
+        inputs |= {"mask": mask, "plan": prepare(mask, 192, columns)}
         run = OP.PEERS["cudnn_blocks"].make(inputs)
         assert wrong(run().contiguous(), inputs, "float16") is None
     assert wrong(OP.PEERS["cudnn_blocks"].make(full := vendor_inputs())(), full, "float16") is None

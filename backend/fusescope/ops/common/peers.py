@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
+
+
+def late(module: str, name: str, *args: Any) -> Callable[[Any], Callable]:
+    """``name(*args, inputs)`` of a module of fusescope.ops that imports torch, as a function of the inputs:
+    the module is imported when it is called, so that a table of peers needs no torch."""
+
+    def make(inputs):
+        return getattr(importlib.import_module(f"fusescope.ops.{module}"), name)(*args, inputs)
+
+    return make
 
 
 def plain(function: Callable, *args: Any) -> Callable[[], Any]:

@@ -3,16 +3,12 @@ costs and competes with."""
 
 from __future__ import annotations
 
-import warnings
-from functools import partial
-
-from fusescope.core.errors import Unsupported
 from fusescope.core.schema import Parameter
 from fusescope.ops.attention.decode import attention_decode, choose
 from fusescope.ops.attention.describe import lengths as length_texts
 from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
 from fusescope.ops.base import Cost, Peer
-from fusescope.ops.common.peers import plain
+from fusescope.ops.common.peers import late
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 __all__ = ["DTYPES", "TOLERANCE", "attention_decode"]
@@ -136,162 +132,36 @@ def cost(values, dtype):
     return Cost(4.0 * d * h * live, 4.0 * d * h * executed, q + 2 * size * d * kv * live, q, "matrix", notes)
 
 
-def _mask(inputs):
-    """(additive mask (B, 1, 1, S_max) or None where every key is live, empty sequences (B, 1, 1, 1) or
-    None)."""
-    import torch
-
-    lengths, k = inputs["lengths"], inputs["k"]
-    dead = torch.arange(k.shape[2], device=k.device) >= lengths[:, None]
-    if not bool(dead.any()):
-        return None, None
-    mask = torch.zeros(dead.shape, dtype=k.dtype, device=k.device).masked_fill_(dead, float("-inf"))[
-        :, None, None
-    ]
-    empty = (lengths == 0)[:, None, None, None]
-    return mask, empty if bool(empty.any()) else None
-
-
-def _grouped(inputs):
-    """q as (B, H_kv, H / H_kv, D): the heads of a KV head as rows of one product."""
-    q, kv = inputs["q"], inputs["k"].shape[1]
-    return q.reshape(q.shape[0], kv, q.shape[1] // kv, q.shape[3])
-
-
-def _finished(run, inputs, empty, backend=None):
-    """run with its result as (B, H, 1, D), and zeros for the empty sequences, as their user would have to set
-    them."""
-    shape = inputs["q"].shape
-
-    def whole():
-        out = run().reshape(shape)
-        return out if empty is None else out.masked_fill_(empty, 0)
-
-    if backend:
-        whole.backend = backend
-    return whole
-
-
-def _eager(inputs):
-    import torch
-
-    mask, empty = _mask(inputs)
-    k, v, scale = inputs["k"], inputs["v"], inputs["q"].shape[3] ** -0.5
-
-    def run():
-        scores = (_grouped(inputs) @ k.transpose(2, 3)) * scale
-        return torch.softmax(scores if mask is None else scores + mask, -1) @ v
-
-    return _finished(plain(run), inputs, empty)
-
-
-def _sdpa(backend, grouped, inputs):
-    """SDPA over the padded cache with the lengths as a mask: heads as they are (enable_gqa), or those of a KV
-    head as its rows."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    mask, empty = _mask(inputs)
-    k, v = inputs["k"], inputs["v"]
-    gqa = not grouped and inputs["q"].shape[1] != k.shape[1]
-    function = torch.nn.functional.scaled_dot_product_attention
-    names = {int(b): n.lower() for n, b in SDPBackend.__members__.items()}
-
-    def run():
-        q = _grouped(inputs) if grouped else inputs["q"]
-        return function(q, k, v, attn_mask=mask, enable_gqa=gqa)
-
-    def taken():
-        q = _grouped(inputs) if grouped else inputs["q"]
-        return names.get(torch._fused_sdp_choice(q, k, v, mask, 0.0, False, enable_gqa=gqa), "unknown")
-
-    if backend is None:
-        chosen = taken()
-        _refuse_odd(chosen, inputs)
-        return _finished(run, inputs, empty, chosen)
-    with warnings.catch_warnings(), sdpa_kernel(getattr(SDPBackend, backend)):
-        warnings.simplefilter("ignore")
-        try:
-            chosen = taken()
-        except RuntimeError as error:
-            raise Unsupported(f"{backend.lower()} does not take this: {str(error).splitlines()[0]}") from None
-    if chosen != backend.lower():
-        raise Unsupported(f"{backend.lower()} does not take this: PyTorch would take {chosen}")
-    _refuse_odd(chosen, inputs)
-
-    def forced():
-        with sdpa_kernel(getattr(SDPBackend, backend)):
-            return run()
-
-    return _finished(forced, inputs, empty, chosen)
-
-
-def _refuse_odd(backend, inputs):
-    """PyTorch hands any address to its fused CUDA kernels, which fault on one that is not a multiple of 16
-    bytes."""
-    if backend != "math" and any(inputs[n].is_cuda and inputs[n].data_ptr() % 16 for n in "qkv"):
-        raise Unsupported(
-            f"{backend} does not take this: it faults on an address that is not a multiple of 16 bytes"
-        )
-
-
-def _flex(inputs):
-    """FlexAttention's decoding kernel, compiled, with a BlockMask of the lengths made outside the call."""
-    import torch
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    q, k, v, lengths = inputs["q"], inputs["k"], inputs["v"], inputs["lengths"]
-    config = torch._dynamo.config
-    config.recompile_limit = max(config.recompile_limit, 4096)
-    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 4096)
-    compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
-    _, empty = _mask(inputs)
-    try:
-        block_mask = None
-        if bool((lengths < k.shape[2]).any()):
-            block_mask = create_block_mask(
-                lambda b, h, i, j: j < lengths[b], q.shape[0], None, 1, k.shape[2], device=q.device
-            )
-
-        def run():
-            return compiled(q, k, v, block_mask=block_mask, enable_gqa=q.shape[1] != k.shape[1])
-
-        run()
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # the compiler's own exception classes are many and not public
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        raise Unsupported(
-            f"FlexAttention does not take this: {lines[0] if lines else type(error).__name__}"
-        ) from error
-    return _finished(run, inputs, empty, "flex_attention (inductor)")
-
-
 PEERS = {
-    "eager": Peer(_eager, "matmul + mask + softmax + matmul, the heads of a KV head as rows"),
+    "eager": Peer(
+        late("attention.peers.decode", "eager"),
+        "matmul + mask + softmax + matmul, the heads of a KV head as rows",
+    ),
     "sdpa": Peer(
-        partial(_sdpa, None, False),
+        late("attention.peers.decode", "by_sdpa", None, False),
         "scaled_dot_product_attention over the padded cache, backend chosen by PyTorch",
     ),
     "sdpa_grouped": Peer(
-        partial(_sdpa, None, True),
+        late("attention.peers.decode", "by_sdpa", None, True),
         "the same with the heads of a KV head as rows, so that K and V are read once",
     ),
     "sdpa_flash": Peer(
-        partial(_sdpa, "FLASH_ATTENTION", True),
+        late("attention.peers.decode", "by_sdpa", "FLASH_ATTENTION", True),
         "SDPA's FlashAttention, heads as rows; equal lengths only",
         ("cuda",),
     ),
     "sdpa_efficient": Peer(
-        partial(_sdpa, "EFFICIENT_ATTENTION", True),
+        late("attention.peers.decode", "by_sdpa", "EFFICIENT_ATTENTION", True),
         "SDPA's memory-efficient kernel, heads as rows",
         ("cuda",),
     ),
     "sdpa_cudnn": Peer(
-        partial(_sdpa, "CUDNN_ATTENTION", False), "SDPA through cuDNN with grouped heads", ("cuda",)
+        late("attention.peers.decode", "by_sdpa", "CUDNN_ATTENTION", False),
+        "SDPA through cuDNN with grouped heads",
+        ("cuda",),
     ),
     "flex": Peer(
-        _flex,
+        late("attention.peers.decode", "flex"),
         "FlexAttention's decoding kernel, compiled, a BlockMask of the lengths",
         compiles={"cpu": 5.0, "cuda": 2.0},
     ),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
-from functools import partial
 from itertools import accumulate
 
-from fusescope.core.errors import Unsupported
 from fusescope.core.schema import Parameter
 from fusescope.ops.attention.describe import lengths as length_texts
 from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
 from fusescope.ops.attention.varlen import attention_varlen, choose
 from fusescope.ops.base import Cost, Peer
-from fusescope.ops.common.peers import plain
+from fusescope.ops.common.peers import late
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 __all__ = ["DTYPES", "TOLERANCE", "attention_varlen"]
@@ -190,235 +186,38 @@ def cost(values, dtype):
     )
 
 
-def _packed(inputs):
-    """From (batch, H, longest, D) to (T, H, D): for the check only, since a padded model stays padded."""
-    import torch
-
-    lengths = inputs["lengths"]
-
-    def finish(out):
-        return torch.cat([out[b, :, :n].transpose(0, 1) for b, n in enumerate(lengths)])
-
-    return finish
-
-
-def _mask(inputs):
-    """The additive mask (batch, 1, 1 or longest, longest) of padding, and causal where asked for; None where
-    nothing is masked.
-
-    Under causal the padding needs none: it lies after every key that a row sees.
-    """
-    import torch
-
-    q, lengths = inputs["padded"][0], inputs["lengths"]
-    longest = q.shape[2]
-    if inputs["causal"] or min(lengths) == longest:
-        return None
-    at = torch.arange(longest, device=q.device)
-    dead = (
-        at >= torch.tensor(lengths, device=q.device).clamp(min=1)[:, None]
-    )  # an empty sequence's rows are dropped anyway
-    return torch.zeros(dead.shape, dtype=q.dtype, device=q.device).masked_fill_(dead, float("-inf"))[
-        :, None, None
-    ]
-
-
-def _eager(inputs):
-    """Padded, with every score in memory."""
-    import torch
-
-    q, k, v = inputs["padded"]
-    mask, group, scale = _mask(inputs), q.shape[1] // k.shape[1], q.shape[3] ** -0.5
-    if inputs["causal"]:
-        dead = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device).triu_(1)
-        mask = torch.zeros(dead.shape, dtype=q.dtype, device=q.device).masked_fill_(dead, float("-inf"))
-
-    def run():
-        keys, values = (
-            (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
-        )
-        scores = (q @ keys.transpose(2, 3)) * scale
-        return torch.softmax(scores if mask is None else scores + mask, -1) @ values
-
-    run = plain(run)
-    run.finish = _packed(inputs)
-    return run
-
-
-def _sdpa(backend, inputs):
-    """SDPA on the padded tensors with the padding as a mask; the result stays padded."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    q, k, v = inputs["padded"]
-    mask, gqa, causal = _mask(inputs), q.shape[1] != k.shape[1], inputs["causal"]
-    function = torch.nn.functional.scaled_dot_product_attention
-    names = {int(b): n.lower() for n, b in SDPBackend.__members__.items()}
-
-    def call():
-        return function(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=gqa)
-
-    def taken():
-        return names.get(torch._fused_sdp_choice(q, k, v, mask, 0.0, causal, enable_gqa=gqa), "unknown")
-
-    if backend is None:
-        chosen, run = taken(), call
-    else:
-        with warnings.catch_warnings(), sdpa_kernel(getattr(SDPBackend, backend)):
-            warnings.simplefilter("ignore")
-            try:
-                chosen = taken()
-            except RuntimeError as error:
-                raise Unsupported(
-                    f"{backend.lower()} does not take this: {str(error).splitlines()[0]}"
-                ) from None
-        if chosen != backend.lower():
-            raise Unsupported(f"{backend.lower()} does not take this: PyTorch would take {chosen}")
-
-        def run():
-            with sdpa_kernel(getattr(SDPBackend, backend)):
-                return call()
-
-    def named():
-        return run()
-
-    named.backend = f"{chosen}, padded"
-    named.finish = _packed(inputs)
-    return named
-
-
-def _nested(inputs):
-    """SDPA on nested tensors of the packed values: PyTorch's own way to skip padding."""
-    import torch
-
-    lengths, offsets = inputs["lengths"], inputs["cu_seqlens"].long()
-    if 0 in lengths:
-        raise Unsupported("nested tensors are given to SDPA without empty sequences only")
-    shortest, longest = min(lengths), max(lengths)
-
-    def jagged(t):
-        nested = torch.nested.nested_tensor_from_jagged(t, offsets, min_seqlen=shortest, max_seqlen=longest)
-        return nested.transpose(1, 2)
-
-    def run():
-        q, k, v = jagged(inputs["q"]), jagged(inputs["k"]), jagged(inputs["v"])
-        out = torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=inputs["causal"], enable_gqa=inputs["q"].shape[1] != inputs["k"].shape[1]
-        )
-        return out.transpose(1, 2).values()
-
-    return _or_unsupported("SDPA on nested tensors", run, inputs, "scaled_dot_product_attention, jagged")
-
-
-def _flash(inputs):
-    """torch.nn.attention.varlen, FlashAttention on packed sequences, where this torch has it."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        raise Unsupported("this torch has no torch.nn.attention.varlen") from None
-    q, k, v, cu, longest, causal = (
-        *(inputs[n] for n in ("q", "k", "v", "cu_seqlens")),
-        max(inputs["lengths"]),
-        inputs["causal"],
-    )
-    takes = inspect.signature(varlen_attn).parameters
-    extra = {}
-    if q.shape[1] != k.shape[1]:
-        if "enable_gqa" not in takes:
-            raise Unsupported("varlen_attn of this torch does not take grouped heads")
-        extra["enable_gqa"] = True
-    if causal:
-        extra |= {"window_size": (-1, 0)} if "window_size" in takes else {"is_causal": True}
-    if q.dtype.itemsize != 2 or not q.is_cuda:
-        raise Unsupported(f"varlen_attn takes float16 and bfloat16 on CUDA, not {q.dtype} on {q.device.type}")
-    if any(t.data_ptr() % 16 for t in (q, k, v)):
-        raise Unsupported("varlen_attn faults on an address that is not a multiple of 16 bytes")
-    return _or_unsupported(
-        "varlen_attn",
-        lambda: varlen_attn(q, k, v, cu, cu, longest, longest, **extra),
-        inputs,
-        "flash, varlen_attn",
-    )
-
-
-def _flex(inputs):
-    """FlexAttention over all rows as one sequence, compiled, with a BlockMask of the documents made outside
-    the call."""
-    import torch
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    q, k, v, lengths, causal = (inputs[n] for n in ("q", "k", "v", "lengths", "causal"))
-    document = torch.repeat_interleave(
-        torch.arange(len(lengths), device=q.device), torch.tensor(lengths, device=q.device)
-    )
-    config = torch._dynamo.config
-    config.recompile_limit = max(config.recompile_limit, 4096)
-    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 4096)
-    compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
-
-    def keep(b, h, i, j):
-        same = document[i] == document[j]
-        return same & (j <= i) if causal else same
-
-    block_mask = create_block_mask(keep, None, None, q.shape[0], q.shape[0], device=q.device)
-
-    def run():
-        turned = (t.transpose(0, 1)[None] for t in (q, k, v))
-        return compiled(*turned, block_mask=block_mask, enable_gqa=q.shape[1] != k.shape[1])[0].transpose(
-            0, 1
-        )
-
-    return _or_unsupported("FlexAttention", run, inputs, "flex_attention (inductor)")
-
-
-def _or_unsupported(name, run, inputs, backend):
-    """run, tried once; what PyTorch refuses, or a compiler, is Unsupported with its first line."""
-    import torch
-
-    try:
-        run()
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # the classes that PyTorch and its compilers raise are many and not public
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        raise Unsupported(
-            f"{name} does not take this: {lines[0] if lines else type(error).__name__}"
-        ) from error
-
-    def named():
-        return run()
-
-    named.backend = backend
-    return named
-
-
 PEERS = {
     "eager": Peer(
-        _eager, "padded: matmul + mask + softmax + matmul, every score in memory; the result stays padded"
+        late("attention.peers.varlen", "eager"),
+        "padded: matmul + mask + softmax + matmul, every score in memory; the result stays padded",
     ),
     "sdpa": Peer(
-        partial(_sdpa, None),
+        late("attention.peers.varlen", "by_sdpa", None),
         "padded: scaled_dot_product_attention with the padding as a mask, backend chosen by PyTorch",
     ),
     "sdpa_flash": Peer(
-        partial(_sdpa, "FLASH_ATTENTION"),
+        late("attention.peers.varlen", "by_sdpa", "FLASH_ATTENTION"),
         "padded: SDPA's FlashAttention; causal or equal lengths only",
         ("cuda",),
     ),
     "sdpa_efficient": Peer(
-        partial(_sdpa, "EFFICIENT_ATTENTION"),
+        late("attention.peers.varlen", "by_sdpa", "EFFICIENT_ATTENTION"),
         "padded: SDPA's memory-efficient kernel, padding mask",
         ("cuda",),
     ),
     "sdpa_cudnn": Peer(
-        partial(_sdpa, "CUDNN_ATTENTION"), "padded: SDPA through cuDNN, padding mask", ("cuda",)
+        late("attention.peers.varlen", "by_sdpa", "CUDNN_ATTENTION"),
+        "padded: SDPA through cuDNN, padding mask",
+        ("cuda",),
     ),
-    "sdpa_nested": Peer(_nested, "packed: SDPA on jagged nested tensors"),
+    "sdpa_nested": Peer(late("attention.peers.varlen", "nested"), "packed: SDPA on jagged nested tensors"),
     "flash_varlen": Peer(
-        _flash, "packed: torch.nn.attention.varlen, FlashAttention with cu_seqlens", ("cuda",)
+        late("attention.peers.varlen", "flash_varlen"),
+        "packed: torch.nn.attention.varlen, FlashAttention with cu_seqlens",
+        ("cuda",),
     ),
     "flex": Peer(
-        _flex,
+        late("attention.peers.varlen", "flex"),
         "packed: FlexAttention, compiled, a BlockMask of the documents",
         compiles={"cpu": 5.0, "cuda": 2.0},
     ),

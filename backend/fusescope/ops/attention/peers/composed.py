@@ -4,16 +4,14 @@ the kept scores."""
 from __future__ import annotations
 
 from fusescope.core.errors import Unsupported
+from fusescope.ops.sparse.sddmm import prepare, sddmm
+from fusescope.ops.sparse.sparse_softmax import sparse_softmax
+from fusescope.ops.sparse.spmm import spmm
 
 
 def make(inputs):
     """A call of the three on these inputs; the CSR structure of the mask is made here. Unsupported where
     sequences differ."""
-    # Here, since the structure's own module takes its pieces of masks from this package.
-    from fusescope.ops.sparse.sddmm import prepare, sddmm
-    from fusescope.ops.sparse.sparse_softmax import sparse_softmax
-    from fusescope.ops.sparse.spmm import spmm
-
     q, k, v, bias, mask = (inputs[name] for name in ("q", "k", "v", "bias", "mask"))
     if mask.sequences not in (None, 1):
         raise Unsupported(

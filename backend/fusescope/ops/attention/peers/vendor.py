@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import time
 
+import torch
+
 from fusescope.core.errors import Unsupported
 
-COMPILES = {"cuda": 2.0}
-"""Peer.compiles: each is compiled once a head size and kind of mask, some ten seconds by their compiler, and
-reused after that."""
 _BLOCK = 64
 
 
@@ -54,8 +53,6 @@ def _window(inputs) -> dict:
 def cudnn_blocks(inputs):
     """cuDNN-frontend's block-sparse attention: lists of whole 64 x 64 blocks, so only masks that are made of
     them."""
-    import torch
-
     q, k, v, plan = inputs["q"], inputs["k"], inputs["v"], inputs["plan"]
     _half_precision("block-sparse attention", q, k, v, inputs["bias"])
     if plan.partial_tiles:
@@ -94,8 +91,6 @@ def cudnn_blocks(inputs):
 def block_lists(plan, batch: int, heads: int):
     """(int32 (B, H, query blocks, longest list), int32 (B, H, query blocks)): the live key blocks of each
     query block, and how many."""
-    import torch
-
     rows, columns = -(-plan.seq_q // _BLOCK), -(-plan.seq_k // _BLOCK)
     if plan.is_full:
         index = torch.arange(columns, dtype=torch.int32, device=plan.device).expand(
@@ -134,8 +129,6 @@ def _half_precision(name: str, q, k, v, bias) -> None:
 
 def _compiled(run, backend: str, q):
     """run after its first call, which compiles; ``compile_ms`` is how long that took."""
-    import torch
-
     begin = time.perf_counter()
     try:
         with torch.no_grad():
