@@ -1,17 +1,14 @@
-"""The grid of attention: 8 masks on 10 shapes, recorded cell by cell over as many sittings as it takes.
+"""The grid of attention: 8 masks on 10 shapes, recorded cell by cell in as many sessions as it takes.
 
-    python3 scripts/attention_grid.py cells                               what is in it, and what is recorded
-    already
-    python3 scripts/attention_grid.py record --out DIR --seconds 400      measures missing cells, the dearest
-    losses first
-    python3 scripts/attention_grid.py blocks --out DIR --seconds 60       the same for masks made of whole 64
-    x 64 blocks
+    python3 scripts/attention_grid.py cells                            what is in it, what is recorded
+    python3 scripts/attention_grid.py record --out DIR --seconds 400   measures missing cells
+    python3 scripts/attention_grid.py blocks --out DIR --seconds 60    the same, masks of whole 64 x 64 blocks
 
-A sitting is one bench run (all implementations of a cell in one process) of as many missing cells as its
-seconds allow; a cell is missing while no recorded run has every implementation named by --impl on it, our
-kernels as they are now. What was measured is packed as DIR/recorded.tar.gz, to be unpacked under
-profiles/recorded/, where the next sitting finds it. Masks of whole blocks are the element masks rounded up to
-blocks, written to profiles/recorded/masks/, which the records name: commit them with the run.
+A session is one bench run (all implementations of a cell in one process) of as many missing cells as fit into
+its seconds; a cell is missing while no recorded run has every implementation named by --impl on it, our
+kernels as they are now. The result is DIR/recorded.tar.gz, to be unpacked under profiles/recorded/, where the
+next session finds it. Masks of whole blocks are the element masks rounded up to blocks, written to
+profiles/recorded/masks/, which the records name: commit them with the run.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ import os
 import sys
 import tarfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +60,7 @@ BLOCK_SHAPES = [(16, 12, 2048, 64), (16, 12, 512, 64), (8, 12, 4096, 64)]
 
 
 def grid() -> list[dict]:
-    """All cells as complete cases, the two unmasked ones last at each shape: they tell least about
-    skipping."""
+    """All cells as complete cases, causal and full last at each shape: they say least about skipping."""
     return [case(*shape, mask) for shape in SHAPES for mask in MASKS]
 
 
@@ -74,15 +71,14 @@ def case(batch, heads, seq, head_dim, mask) -> dict:
 
 
 def seconds(values: dict, impls: int, budget: float) -> float:
-    """What a cell takes: two modes of sampling, a compilation of FlexAttention, and three checks against
-    float64."""
+    """Estimate for a cell: two modes of sampling, compiling FlexAttention, three float64 checks."""
     scores = values["batch"] * values["heads"] * values["seq"] ** 2
     return 2 * budget + 2.0 + impls * (0.08 + 3 * 20e-12 * scores) + 6 * 150e-12 * scores
 
 
 def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None]) -> set[str]:
-    """The cells that have a record of each implementation, of our kernels as their source is now, by JSON
-    text, over all runs of a folder."""
+    """The cells, as JSON texts, with a record of each implementation in a folder's runs; of our kernels as
+    their sources are now."""
     have: dict[str, set[str]] = {}
     for run in sorted(home.glob("*-bench-*")):
         for r in folder.records(run):
@@ -93,8 +89,8 @@ def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None])
 
 
 def blocks() -> list[dict]:
-    """Cells of masks rounded up to whole blocks, whose files are written. Runs start in the root, so the
-    records' paths hold there."""
+    """Cells of masks rounded up to whole blocks, whose files are written. Runs start in the root, where the
+    records' relative paths resolve."""
     BLOCK_MASKS.mkdir(parents=True, exist_ok=True)
     found = []
     for batch, heads, seq, head_dim in BLOCK_SHAPES:
@@ -108,7 +104,7 @@ def blocks() -> list[dict]:
 
 
 def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> str:
-    from on_gpu import compress, line
+    from record_step import compress, line
 
     from fusescope.jobs import submit
     from fusescope.store import library
@@ -129,7 +125,7 @@ def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> st
     started = time.monotonic()
     run = submit.submit("bench", dataclasses.asdict(spec) | {"impls": list(impls), "cases": cells}, title)
     done = submit.wait(run, options.seconds)
-    if done.live:  # what is measured stays; the rest is another sitting's
+    if done.live:  # what is measured stays; the rest is another session's
         submit.cancel(run)
         done = submit.wait(run, 60)
     home = library.find(run)
@@ -138,8 +134,9 @@ def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> st
     with tarfile.open(options.out / "recorded.tar.gz", "w:gz") as archive:
         archive.add(home, home.name)
     measured = len({r.case_key for r in records})
-    said = f"{run} {done.status}: {measured} of {len(cells)} cells in {time.monotonic() - started:.0f} s ({done.reason or 'complete'})"
-    return "\n".join([*(line(r.to_json()) for r in records), said])
+    took = f"{measured} of {len(cells)} cells in {time.monotonic() - started:.0f} s"
+    last = f"{run} {done.status}: {took} ({done.reason or 'complete'})"
+    return "\n".join([*(line(r.to_json()) for r in records), last])
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -154,20 +151,20 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("what", choices=("cells", "record", "blocks"))
     words.add_argument("--out", type=Path, help="where recordings go")
-    words.add_argument("--seconds", type=float, default=400, help="how long this sitting may last")
-    words.add_argument("--budget", type=float, default=0.8, help="seconds of sampling a cell and mode")
+    words.add_argument("--seconds", type=float, default=400, help="how long this session may last")
+    words.add_argument("--budget", type=float, default=0.8, help="seconds of sampling per cell and mode")
     words.add_argument("--impl", default="", help="implementations (default: all that run on a GPU)")
     words.add_argument("--device", default="cuda:0")
     words.add_argument("--dtype", default="float16")
     words.add_argument("--cache", default="warm", choices=("warm", "cold", "both"))
     words.add_argument(
-        "--recorded", type=Path, default=ROOT / "profiles" / "recorded", help="where earlier sittings lie"
+        "--recorded", type=Path, default=ROOT / "profiles" / "recorded", help="folder of earlier sessions"
     )
-    words.add_argument("--again", action="store_true", help="cells that are recorded already, too")
+    words.add_argument("--again", action="store_true", help="recorded cells too")
     words.add_argument(
-        "--any-source", action="store_true", help="records of kernels that were edited since count, too"
+        "--any-source", action="store_true", help="count records of kernels that were edited since"
     )
-    words.add_argument("--only", default="", help="cells whose JSON text holds this")
+    words.add_argument("--only", default="", help="cells whose JSON text contains this")
     words.add_argument(
         "--shard",
         type=shard,
@@ -193,30 +190,25 @@ def main() -> int:
     missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have][
         options.shard[0] :: options.shard[1]
     ]
+    cost = partial(seconds, impls=len(impls), budget=options.budget)
     if options.what == "cells":
         for c in cells:
             state = "missing " if c in missing else "recorded"
-            print(
-                f"{state} {seconds(c, len(impls), options.budget):5.1f} s  {c['batch']:2},{c['heads']},{c['seq']},{c['head_dim']}  {c['mask']}"
-            )
-        print(
-            f"{len(missing)} of {len(cells)} missing, {sum(seconds(c, len(impls), options.budget) for c in missing):.0f} s by estimate"
-        )
+            shape = f"{c['batch']:2},{c['heads']},{c['seq']},{c['head_dim']}"
+            print(f"{state} {cost(c):5.1f} s  {shape}  {c['mask']}")
+        print(f"{len(missing)} of {len(cells)} missing, {sum(map(cost, missing)):.0f} s by estimate")
         return 0
     chosen, total = [], 15.0  # start, libraries, ceilings
     for c in missing:
-        total += seconds(c, len(impls), options.budget)
+        total += cost(c)
         if total > options.seconds:
             break
         chosen.append(c)
     if not chosen:
         print("nothing is missing" if not missing else f"{options.seconds:.0f} s are too few for one cell")
         return 0 if not missing else 1
-    print(
-        record(
-            options, chosen, impls, TITLE if options.what == "record" else f"{TITLE}, whole 64 x 64 blocks"
-        )
-    )
+    title = TITLE if options.what == "record" else f"{TITLE}, whole 64 x 64 blocks"
+    print(record(options, chosen, impls, title))
     return 0
 
 

@@ -1,10 +1,10 @@
 """CPU time of a call of attention: the operator with a prepared plan, attention() with plan and with mask,
-packed attention and decoding, and SDPA beside them.
+packed attention, decoding, and SDPA for comparison.
 
-python scripts/launch_path.py [--device cuda] [--impl auto] [--dtype float16]
+    python3 scripts/launch_path.py [--device cuda] [--impl auto] [--dtype float16]
 
-A tiny problem, so that no call waits for the device; between batches of calls the queue is emptied outside
-the timed span. Prints one JSON object: microseconds a call, the median and the least of the batches.
+The shape is tiny, so that no call waits for the device; the queue is drained between batches of calls,
+outside the timed span. Prints one JSON object: microseconds per call, median and minimum of the batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
-CALLS = 200  # a batch; CUDA's queue holds 1024 launches before a call waits
+CALLS = 200  # per batch; CUDA's queue holds 1024 launches before a call waits
 BATCHES = 60
 SHAPE = (1, 2, 64, 64)
 

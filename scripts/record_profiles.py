@@ -26,9 +26,9 @@ from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_BYTES = 300 << 10
-"""Largest file of a recorded run; a larger one is left out, and said."""
+"""Largest file of a recorded run; a larger one is left out and named."""
 _WORK = {"request.json", "tool-output.txt", "report.ncu-rep", "report.nsys-rep"}
-"""Artifacts of the work itself: what they hold is in the tables."""
+"""Intermediate artifacts: their contents are in the tables."""
 
 
 def main() -> int:
@@ -37,12 +37,12 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
-        "--only", default="", help="words with commas between: profiles whose title or kind holds one"
+        "--only", default="", help="words separated by commas: profiles whose title or kind contains one"
     )
     parser.add_argument(
         "--gpus", type=int, default=1, help="how many GPUs of the box are used; 0: the CPU, for a trial"
     )
-    parser.add_argument("--budget-s", type=float, default=400, help="seconds that all of it may take")
+    parser.add_argument("--budget-s", type=float, default=400, help="seconds in all")
     options = parser.parse_args()
     home = options.out.resolve() / "work"
     home.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,9 @@ def record(entry: dict, device: str, done: set[str], end: float) -> str:
     if run.status == "done":
         done.add(run.id)
     took = time.monotonic() - started
-    return f"{'==' if run.status == 'done' else '--'} {entry['title']} [{run.id}] {run.status} on {device} in {took:.0f} s: {run.reason or run.progress.message}"
+    mark = "==" if run.status == "done" else "--"
+    ended = f"{run.status} on {device} in {took:.0f} s: {run.reason or run.progress.message}"
+    return f"{mark} {entry['title']} [{run.id}] {ended}"
 
 
 def trim(run: Path) -> None:

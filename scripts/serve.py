@@ -1,4 +1,4 @@
-"""Starts the app on 127.0.0.1, on the port asked for or, said aloud, the next free one."""
+"""Starts the app on 127.0.0.1, on the given port or, with a message, the next free one."""
 
 from __future__ import annotations
 
@@ -41,10 +41,8 @@ def main() -> int:
         return 1
     if port != options.port:
         print(f"port {options.port} is taken; the next free one is {port}", flush=True)
-    print(
-        f"FuseScope: http://{options.address}:{port}   from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>",
-        flush=True,
-    )
+    tunnel = f"from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>"
+    print(f"FuseScope: http://{options.address}:{port}   {tunnel}", flush=True)
     os.chdir(ROOT)
     arguments = ["--server.port", str(port), "--server.address", options.address]
     os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", "app.py", *arguments])

@@ -1,4 +1,4 @@
-"""Who records what next: entries handed out to workers, one a GPU, as these become free; a traverse is cut
+"""Which worker records what next: entries go to workers, one per GPU, as these become free; a sweep is cut
 into parts."""
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ _NEED_TRAVERSE_S = 60.0  # a traverse is worth beginning with that much
 
 @dataclass(frozen=True)
 class Share:
-    """What one worker does next: an entry, or the positions [start, stop) of a traverse's order of measuring.
-
-    That order is drawn by chance, so a part of it is a fair sample: which GPU measured a scheme says nothing
-    of the scheme.
+    """What one worker does next: an entry, or the positions [start, stop) of a sweep's order, which is
+    random: which GPU measured a scheme says nothing about the scheme.
     """
 
     entry: Entry
