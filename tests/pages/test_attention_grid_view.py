@@ -24,19 +24,19 @@ def with_recordings(profiles):
     return profiles
 
 
-def test_the_grid_is_over_all_sittings(draw, with_recordings):
+def test_the_grid_is_over_all_runs(draw, with_recordings):
     found = [p for p in homes("attention") if folder.read(p).spec.get("dtype") == "float16"]
     at = draw("runs", run=found[0].name, view="Grid")
-    assert "in the geometric mean over" in said(at.caption)
+    assert "Geometric mean" in said(at.caption)
     chart = next(c for c in at.segmented_control if c.label == "chart")
     for name in ("worst first", "rates"):
         chart.set_value(name)
         at = calm(at.run())
-        assert not at.exception and "of several records of a kernel on a case the newest counts" in said(
+        assert not at.exception and "of several results for a kernel and case the newest counts" in said(
             at.caption
         )
 
 
 def test_another_operator_has_no_grid(draw, with_recordings):
     at = draw("runs", run=homes("softmax")[0].name, view="Grid")
-    assert "The grid is of attention" in said(at.caption)
+    assert "open an attention run" in said(at.caption)

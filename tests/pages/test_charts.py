@@ -79,7 +79,7 @@ def test_no_record_is_a_sentence_and_not_an_empty_frame():
     assert "No record" in words(speedup.bars([], "eager"))
     assert "No result" in words(accuracy.dots([]))
     assert "No raw samples" in words(distribution.strips([], ("graph",)))
-    assert "No record has both" in words(roofline.plot([], {}, "eager"))
+    assert "No result has both" in words(roofline.plot([], {}, "eager"))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -111,4 +111,4 @@ def test_a_search_has_its_finalists(records):
         "unfused",
         "hand_fused",
     }
-    assert "Best so far, in the order of the search" in found
+    assert "Best so far, in search order" in found
