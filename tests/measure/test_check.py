@@ -84,8 +84,8 @@ def test_a_case_keeps_inputs_and_reference():
     case = Case(module, {"n": 33}, "float16", "cpu", seed=4, contiguous=False)
     assert case.precision == "float64" and case.reference.dtype == torch.float64
     assert not case.inputs["a"].is_contiguous() and case.inputs["a"].storage_offset() > 0
-    judgement = case.verify(lambda: case.inputs["a"] + case.inputs["b"])
-    assert judgement.reason is None and 0 < judgement.accuracy.max_abs < 5e-3
+    outcome = case.verify(lambda: case.inputs["a"] + case.inputs["b"])
+    assert outcome.reason is None and 0 < outcome.accuracy.max_abs < 5e-3
 
 
 def test_comparison_of_special_values():
@@ -107,12 +107,10 @@ def test_overflow_of_the_dtype_is_what_rounding_gives():
 def test_figures_of_accuracy():
     ref = torch.tensor([[1.0, 2.0], [4.0, 0.0]], dtype=torch.float64)
     out = torch.tensor([[1.0, 2.5], [4.0, 0.0]])
-    judgement = compare(out, ref, Tolerance(0.1, 0.0))
-    assert judgement.accuracy.max_abs == pytest.approx(0.5) and judgement.accuracy.max_rel == pytest.approx(
-        0.25
-    )
-    assert 0.99 < judgement.accuracy.cosine < 1
-    assert "the worst, [0, 1], is 2.5, the reference 2, allowed difference 0.1" in judgement.reason
+    outcome = compare(out, ref, Tolerance(0.1, 0.0))
+    assert outcome.accuracy.max_abs == pytest.approx(0.5) and outcome.accuracy.max_rel == pytest.approx(0.25)
+    assert 0.99 < outcome.accuracy.cosine < 1
+    assert "the worst, [0, 1], is 2.5, the reference 2, allowed difference 0.1" in outcome.reason
     exact = compare(ref.float(), ref, Tolerance(0.0, 0.0))
     assert exact.reason is None and exact.accuracy.max_abs == 0
     assert compare(torch.zeros(0), torch.zeros(0, dtype=torch.float64), TIGHT).reason is None

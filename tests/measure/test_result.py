@@ -128,8 +128,8 @@ def test_a_reference_that_does_not_fit_in_float64_says_so(monkeypatch):
     monkeypatch.setattr(add, "reference", reference)
     case = check.Case(add, {"n": 100}, "float32", "cpu", 0)
     assert tried == [torch.float64, torch.float32] and case.precision == "float32"
-    judgement = case.verify(lambda: case.inputs["a"] + case.inputs["b"])
-    assert judgement.reason is None and judgement.accuracy.reference == "float32"
+    outcome = case.verify(lambda: case.inputs["a"] + case.inputs["b"])
+    assert outcome.reason is None and outcome.accuracy.reference == "float32"
 
 
 def test_a_reference_that_does_not_fit_on_the_device_is_computed_in_main_memory(monkeypatch):

@@ -1,5 +1,5 @@
-"""A comparison of execution modes from specification to records: what is right is timed, what is wrong is not, and
-the job and the verb around it."""
+"""A comparison of execution modes from specification to records: what is correct is timed, what is wrong is
+not, and the job and the verb around it."""
 
 import itertools
 import json

@@ -208,7 +208,7 @@ def test_a_module_is_a_program(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (
-        "right: largest error" in done.stdout
+        "correct: largest error" in done.stdout
         and "speed-up over unfused" in done.stdout
         and "this scheme: " in done.stdout
     )

@@ -121,7 +121,7 @@ def test_what_was_merged_is_merged_again(profiles):
 
 @pytest.mark.parametrize("bad", ["0:4", [3], [4, 4], [-1, 4], [0, 4.0], [True, 4]])
 def test_a_part_is_two_positions(bad):
-    with pytest.raises(ValueError, match="part is two positions"):
+    with pytest.raises(ValueError, match="part must be two positions"):
         kind.validate(SPEC | {"part": bad})
 
 

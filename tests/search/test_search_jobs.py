@@ -81,7 +81,7 @@ def test_killed_anywhere_and_begun_again_nothing_is_measured_twice(jobs, capsys)
     out, err = capsys.readouterr()
     data = json.loads(out)
     _valid("traverse", data)
-    assert code == 0 and data["run"] == run_id and f"{run_id} was begun with this request" in err
+    assert code == 0 and data["run"] == run_id and f"{run_id} was started with this request" in err
     after = _schemes(path)
     distinct = set(encoding.distinct(range(32768, 33301)))
     assert (

@@ -13,7 +13,7 @@ import torch
 
 from fusescope import models
 from fusescope.core.records import DTYPES, Record
-from fusescope.measure.checking.check import Case, Judgement, compare
+from fusescope.measure.checking.check import Case, Outcome, compare
 from fusescope.measure.subject import Subject
 from fusescope.models.describe.modes import COMPILES
 from fusescope.models.run import build, modes, tolerance
@@ -33,22 +33,22 @@ class ModelCase(Case):
     def renewed(self, name: str, tensor: torch.Tensor) -> bool:
         return name in ("input_ids", "decoder_input_ids", "pixel_values")
 
-    def judge(self, out: torch.Tensor) -> Judgement:
+    def against_reference(self, out: torch.Tensor) -> Outcome:
         """Padding does not count: Hugging Face leaves there what attention over padding gives, our encoder
         zeros."""
         there, ref = tolerance.valid(self.inputs, out), self.reference
         if there is not None:
             out, ref = out[there], ref[there.to(ref.device)]
-        judgement = compare(out, ref, self.tolerance, self.precision)
-        if judgement.reason is None:
+        outcome = compare(out, ref, self.tolerance, self.precision)
+        if outcome.reason is None:
             norm = float((out.double() - ref.to(out.device).double()).norm() / ref.double().norm())
             limit = tolerance.allowed_norm(self.values["layers"], self.dtype)
             if not norm <= limit:
-                return Judgement(
-                    judgement.accuracy,
+                return Outcome(
+                    outcome.accuracy,
                     f"the result as a whole is off by {norm:.3g} of its size, allowed is {limit:.2g}",
                 )
-        return judgement
+        return outcome
 
 
 class ModelSubject(Subject):

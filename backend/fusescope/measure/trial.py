@@ -184,11 +184,11 @@ class Trial:
 
     def _verify(self, c: Candidate, case: Case, out: Any, prefix: str = "", every: bool = False) -> None:
         with torch.no_grad():
-            judgement = case.verify(c.run, out, every)
-        c.accuracy = worse(c.accuracy, judgement.accuracy)
-        if judgement.reason:
-            c.accuracy = judgement.accuracy or c.accuracy
-            c.fail("wrong", prefix + judgement.reason)
+            outcome = case.verify(c.run, out, every)
+        c.accuracy = worse(c.accuracy, outcome.accuracy)
+        if outcome.reason:
+            c.accuracy = outcome.accuracy or c.accuracy
+            c.fail("wrong", prefix + outcome.reason)
 
     def _sampler(self, c: Candidate, mode: str, flush, l2_bytes: int | None) -> timer.Sampler | None:
         device = self.spec.device

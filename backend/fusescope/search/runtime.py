@@ -62,11 +62,11 @@ def _run(layer: Callable, code: str, where: Setting, seed: int, seconds: float) 
         values = inputs.make(where, seed)
         ref = inputs.reference(values)["out"]
         arguments = inputs.arguments(values)
-        judgement = check.compare(layer(**arguments), ref, inputs.tolerance(where, range(15), ref))
-        if judgement.reason:
-            print(f"wrong: {judgement.reason}")
+        outcome = check.compare(layer(**arguments), ref, inputs.tolerance(where, range(15), ref))
+        if outcome.reason:
+            print(f"wrong: {outcome.reason}")
             return 1
-        print(f"right: largest error {judgement.accuracy.max_abs:.3g} against the unfused layer in float64")
+        print(f"correct: largest error {outcome.accuracy.max_abs:.3g} against the unfused layer in float64")
         runs = {"this scheme": lambda: layer(**arguments), "unfused": lambda: unfused.run(values)["out"]}
         samplers = {name: sampler(run, where.device) for name, run in runs.items()}
         found = compare.rounds(samplers, compare.Stop(budget_s=seconds), seed)

@@ -1,7 +1,7 @@
 """Correct first: an implementation's result against the reference, before anything is timed.
 
 A ``Case`` holds one set of inputs with a copy of them and the reference; ``verify`` runs one call on poisoned
-memory and judges its result: kind, shape, dtype and device of the output, every element within the operator's
+memory and checks its result: kind, shape, dtype and device of the output, every element within the operator's
 tolerance, NaN and Inf exactly where the reference has them, inputs left as they were.
 """
 
@@ -26,7 +26,7 @@ _CHUNK = 1 << 24  # elements compared at a time: bounds the float64 temporaries 
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Outcome:
     """reason: None where the result is right, else what is wrong with it, with the worst element."""
 
     accuracy: Accuracy | None
@@ -89,8 +89,8 @@ class Case:
         self._before = {k: v.clone() for k, v in _tensors(self.inputs)}
         self.reference, self.precision = reference(self.module, self.inputs)
 
-    def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Judgement:
-        """Judge ``out``, the result of a call already made on these inputs, or else one made now on poisoned
+    def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Outcome:
+        """Check ``out``, the result of a call already made on these inputs, or else one made now on poisoned
         memory (``every``: also what the call allocates a second time, see poison.py)."""
         if out is None:
             size = self.reference.numel() * getattr(torch, self.dtype).itemsize
@@ -102,15 +102,15 @@ class Case:
             out = finish(out)
         out = self.joined(out)
         if fault := self._wrong_kind(out):
-            return Judgement(None, fault)
-        judgement = self.judge(out)
+            return Outcome(None, fault)
+        outcome = self.against_reference(out)
         changed = [k for k, v in _tensors(self.inputs) if not _same(v, self._before[k])]
         if changed:
             self._restore(changed)
-            return Judgement(judgement.accuracy, f"it changed its input {', '.join(changed)}")
-        return judgement
+            return Outcome(outcome.accuracy, f"it changed its input {', '.join(changed)}")
+        return outcome
 
-    def judge(self, out: torch.Tensor) -> Judgement:
+    def against_reference(self, out: torch.Tensor) -> Outcome:
         """A result of the right kind against the reference."""
         return compare(out, self.reference, self.tolerance, self.precision)
 
@@ -126,7 +126,7 @@ class Case:
         return None
 
     def _restore(self, names: list[str]) -> None:
-        """Undo the damage, so that the next implementation is judged on the same inputs."""
+        """Undo the damage, so that the next implementation is checked on the same inputs."""
         current = dict(_tensors(self.inputs))
         for name in names:
             current[name].copy_(self._before[name])
@@ -149,14 +149,14 @@ def reference(module: ModuleType, inputs: Mapping[str, Any]) -> tuple[torch.Tens
 
 def compare(
     out: torch.Tensor, ref: torch.Tensor, tolerance: Tolerance, precision: str = "float64"
-) -> Judgement:
+) -> Outcome:
     """Elementwise comparison of a result with the reference of the same shape.
 
     max_rel is relative to max(|ref|, tolerance.absolute), so that elements near zero do not drown the rest; a
     reference beyond the result's range counts as infinite, as rounding makes it.
     """
     if ref.numel() == 0:
-        return Judgement(Accuracy(0.0, 0.0, 1.0, precision))
+        return Outcome(Accuracy(0.0, 0.0, 1.0, precision))
     limit = torch.finfo(out.dtype).max
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     max_abs = max_rel = dot = norm_out = norm_ref = 0.0
@@ -192,7 +192,7 @@ def compare(
     total = flat_ref.numel()
     if unequal:
         at = _position(unequal_at, ref.shape)
-        return Judgement(
+        return Outcome(
             accuracy,
             f"{unequal} of {total} elements are NaN or infinite where the reference is not, or the "
             f"reverse; the first, {at}, is "
@@ -200,14 +200,14 @@ def compare(
         )
     if failing:
         allowed = tolerance.absolute + tolerance.relative * abs(float(flat_ref[worst_at]))
-        return Judgement(
+        return Outcome(
             accuracy,
             f"{failing} of {total} elements are out of tolerance; the worst, "
             f"{_position(worst_at, ref.shape)}, is "
             f"{float(flat_out[worst_at]):.6g}, the reference {float(flat_ref[worst_at]):.6g}, allowed "
             f"difference {allowed:.2g}",
         )
-    return Judgement(accuracy)
+    return Outcome(accuracy)
 
 
 def _tensors(inputs: Mapping[str, Any]):

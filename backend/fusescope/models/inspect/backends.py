@@ -1,4 +1,4 @@
-"""Which attention ran: read from what the profiler saw of one call, never taken from what was asked for."""
+"""Which attention ran: read from what the profiler saw of one call, never taken from the request."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def named(kernels: set[str], operators: set[str]) -> str | None:
     if found:
         return " and ".join(found)
     if any(_SOFTMAX.search(name) for name in (kernels or operators)):
-        asked = any(name.startswith("aten::scaled_dot_product_attention") for name in operators)
-        return "math" if asked else "matmul, softmax, matmul"
+        by_torch = any(name.startswith("aten::scaled_dot_product_attention") for name in operators)
+        return "math" if by_torch else "matmul, softmax, matmul"
     return "inductor" if any("CompiledFxGraph" in name for name in operators) else None
 
 

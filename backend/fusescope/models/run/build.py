@@ -139,8 +139,8 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
     input_ids: int64 (B, S), (B, 1) to decode, or pixel_values: (B, channels, side, side) in the model's
     dtype; decoder_input_ids for T5. lengths: list, lengths_tensor: int32 (B,). keep: bool (1 or B, 1, 1 or S,
     S) of mask and lengths together, to decode (B, 1, 1, S + 1); additive: the same as 0 and the dtype's
-    minimum, both None where nothing is masked; causal: the mask is causal and told as such; mask: the Mask;
-    cache: FixedCache of the generating phases, to decode holding lengths[b] tokens.
+    minimum, both None where nothing is masked; causal: the mask is causal, and the module says so itself;
+    mask: the Mask; cache: FixedCache of the generating phases, to decode holding lengths[b] tokens.
     """
     generator = torch.Generator().manual_seed(seed)
     batch, seq, config, device = case["batch"], case["seq"], model.config, model.device

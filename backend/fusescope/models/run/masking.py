@@ -16,7 +16,7 @@ from fusescope.ops.attention import prepare
 def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, Any]:
     """mask, keep, additive and causal of a case (see build.inputs).
 
-    causal: a decoder's own mask, which is told by module.is_causal; padding at the end of a sequence needs no
+    causal: a decoder's own mask, which module.is_causal states; padding at the end of a sequence needs no
     mask then, because only padding sees it.
     """
     mask, seq, device = masks.parse(case["mask"]), case["seq"], model.device

@@ -33,7 +33,7 @@ class Guided:
         shuffled = self._rng.sample(list(candidates), len(candidates))
         self._codes = _spread(shuffled, min(_FIRST, len(shuffled)), self._rng)
         self._columns: np.ndarray | None = None  # of all candidates, made when first needed
-        self._open = np.ones(len(self._codes), bool)  # not asked for yet
+        self._open = np.ones(len(self._codes), bool)  # not proposed yet
         self._known: dict[str, float] = {}
         self._prior, self._weighed, self._trained = None, 0, 0
         self._trees, self._share, self._with_trees = None, 0.0, trees

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-BATCH = 8  # codes asked for at a time: what is measured together
+BATCH = 8  # codes proposed at a time and measured together
 
 
 class Strategy(Protocol):

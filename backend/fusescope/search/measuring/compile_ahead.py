@@ -38,7 +38,7 @@ def compile_all(
     """Compile these segments in ``number`` processes; yields each as it is done, with what ended its process,
     else None.
 
-    A segment that merely raised counts as done: whoever asked will meet the same exception. ``check`` may
+    A segment that merely raised counts as done: the measuring process meets the same exception. ``check`` may
     raise to stop; the processes are killed then.
     """
     todo = sorted(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fusescope.core.records import Record
-from fusescope.measure.checking.check import Case, Judgement
+from fusescope.measure.checking.check import Case, Outcome
 from fusescope.measure.subject import Subject
 from fusescope.ops.base import Cost, Implementation, Tolerance
 from fusescope.search.measuring import baselines, inputs, segments
@@ -27,11 +27,11 @@ class LayerCase(Case):
     def joined(self, out: Any) -> Any:
         return out
 
-    def judge(self, out: Any) -> Judgement:
-        judgement = super().judge(out)
-        if judgement.reason:
-            return replace(judgement, reason=f"{judgement.reason}; each segment on its own is correct")
-        return judgement
+    def against_reference(self, out: Any) -> Outcome:
+        outcome = super().against_reference(out)
+        if outcome.reason:
+            return replace(outcome, reason=f"{outcome.reason}; each segment on its own is correct")
+        return outcome
 
 
 class Schemes(Subject):
@@ -79,8 +79,8 @@ class Schemes(Subject):
         return cost(range(15), self.setting.sizes(), dtype)
 
     def complete(self, trial, candidate, record: Record) -> Record:
-        """With the scheme in words as what ran, and numbers of few digits: thousands of records are half the
-        size."""
+        """With the scheme's description as what ran, and numbers of few digits, which halves the size of
+        thousands of records."""
         if record.status == "ok":
             record = replace(record, backend=candidate.info.idea, gbps=None)
         return Record.from_json(_short(record.to_json()))
