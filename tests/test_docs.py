@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import fusescope
-from fusescope import masks, models, ops
-from fusescope.cli import verbs
+from fusescope import cli, masks, models, ops
 from fusescope.core import sources
 from fusescope.core.paths import ROOT
 
@@ -86,7 +85,7 @@ def test_modules_and_names_exist(document):
 def test_verbs_and_their_options_exist(document, capsys):
     from fusescope.cli import main
 
-    known = [*verbs(), "--version"]
+    known = [*cli.names(), "--version"]
     for line in code(document.read_text()):
         for command in re.findall(r"(?:^|\s)(?:python -m )?fusescope ([a-z][\w-]*|--version)([^|#]*)", line):
             verb, rest = command

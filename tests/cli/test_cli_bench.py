@@ -87,7 +87,9 @@ def test_the_run_is_a_folder_like_any_other(first, place):
 def test_a_wrong_kernel_fails_the_command_and_has_no_latency(call, valid, place, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
-        "def nearly(a, b):\n    return a + b * 1.001\n\ndef right(a, b):\n    return a.add(b)\n\ndef raises(a, b):\n    raise KeyError('no')\n"
+        "def nearly(a, b):\n    return a + b * 1.001\n\n"
+        "def right(a, b):\n    return a.add(b)\n\n"
+        "def raises(a, b):\n    raise KeyError('no')\n"
     )
     impls = f"{file}:nearly,{file}:right,{file}:raises"
     got = call("bench", "add", "--n", "1000", "--impl", impls, *QUICK, "--json")
@@ -185,7 +187,7 @@ def test_runs_report_is_one_page(first, call, valid, tmp_path):
     got = call("runs", "report", run, "--to", tmp_path, "--json")
     valid("runs-report", got.data)
     page = (tmp_path / f"{run}.html").read_text()
-    assert "<script>" in page and "first" in page and "python -m fusescope bench add" in page
+    assert "<script>" in page and "first" in page and "fusescope bench add" in page
 
 
 def test_runs_travel_as_one_file(first, call, valid, tmp_path):
@@ -207,7 +209,7 @@ def test_bad_arguments_of_runs(refused, profiles):
     assert "is not a run id" in refused("runs", "show", "../x")
     assert "required: ACTION" in refused("runs")
     assert "invalid choice: 'frob'" in refused("runs", "frob")
-    assert "--limit is at least 1, not 0" in refused("runs", "list", "--limit", "0")
+    assert "--limit must be an integer of at least 1, not 0" in refused("runs", "list", "--limit", "0")
     assert "there is no run nothing" in refused("runs", "resume", "nothing")
     assert "there is no file nowhere.tar.gz" in refused("runs", "import", "nowhere.tar.gz")
 

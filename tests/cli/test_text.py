@@ -87,7 +87,7 @@ def test_marks():
 def test_progress_words():
     run = Run("id", "bench", {}, "running", progress=Progress(2, 8, "case 1 of 4", 75.0))
     assert follow._words(run, 0) == "2/8 case 1 of 4, about 1 min 15 s left"
-    assert follow._words(Run("id", "bench", {}, "queued"), 2) == "queued, 2 before it on this device"
+    assert follow._words(Run("id", "bench", {}, "queued"), 2) == "queued, 2 ahead of it on this device"
 
 
 def test_a_missing_package_is_named_with_its_version():

@@ -14,16 +14,16 @@ from fusescope.core.paths import ROOT
 def test_overview_lists_every_verb(call):
     got = call("--help")
     assert got.code == 0
-    for verb in cli.verbs():
+    for verb in cli.names():
         assert f"  {verb}" in got.out and cli.load(verb).HELP in got.out
     assert call().code == 2
     assert call("--version").out.startswith("fusescope ")
 
 
-@pytest.mark.parametrize("verb", cli.verbs())
+@pytest.mark.parametrize("verb", cli.names())
 def test_every_verb_has_help(verb, call):
     got = call(verb, "--help")
-    assert got.code == 0 and got.out.startswith("usage: python -m fusescope " + verb)
+    assert got.code == 0 and got.out.startswith("usage: fusescope " + verb)
 
 
 def test_unknown_verbs_and_options(refused):
@@ -41,11 +41,13 @@ def test_as_a_process_without_torch_or_streamlit():
         "import sys\n"
         "class Hidden:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('torch', 'streamlit', 'plotly', 'duckdb', 'pandas', 'xgboost', 'msgspec'):\n"
+        "        if name.split('.')[0] in "
+        "('torch', 'streamlit', 'plotly', 'duckdb', 'pandas', 'xgboost', 'msgspec'):\n"
         "            raise ModuleNotFoundError(name, name=name.split('.')[0])\n"
         "sys.meta_path.insert(0, Hidden())\n"
         "from fusescope.cli import main\n"
-        "codes = [main(w.split()) for w in ('occupancy --cc 8.6 --block 128 --registers 40 --json', 'mask causal --seq 64', 'runs list')]\n"
+        "words = ('occupancy --cc 8.6 --block 128 --registers 40 --json', 'mask causal --seq 64', 'runs list')\n"
+        "codes = [main(w.split()) for w in words]\n"
         "print(codes)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -92,7 +94,7 @@ def test_occupancy(call, valid, refused):
     assert "known for compute capability 7.5" in refused(
         "occupancy", "--cc", "5.0", "--block", "256", "--registers", "64"
     )
-    assert "block is at least 1, not 0" in refused(
+    assert "block must be an integer of at least 1, not 0" in refused(
         "occupancy", "--cc", "9.0", "--block", "0", "--registers", "64"
     )
     assert "invalid int value: 'x'" in refused(
@@ -141,8 +143,8 @@ def test_bad_masks_are_one_sentence(refused):
     assert "mask needs" in refused("mask", "padding", "--seq", "8") or "needs lengths" in refused(
         "mask", "padding", "--seq", "8"
     )
-    assert "seq_q is a whole number from 1" in refused("mask", "causal", "--seq", "0")
-    assert "tile is a whole number from 1" in refused("mask", "causal", "--seq", "8", "--tile", "0")
+    assert "seq_q must be an integer from 1 to" in refused("mask", "causal", "--seq", "0")
+    assert "tile must be an integer from 1 to" in refused("mask", "causal", "--seq", "8", "--tile", "0")
     assert "at most 2^33 elements" in refused("mask", "causal", "--seq", "1000000")
     assert "required: --seq" in refused("mask", "causal")
 

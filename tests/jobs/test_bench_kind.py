@@ -55,7 +55,10 @@ def test_validating_completes_the_spec_without_torch(home):
     spec = submit.validate("bench", GOOD | {"impls": ["cpu"], "baseline": "eager"})
     assert spec["impls"] == ["cpu", "eager"] and spec["cache"] == "both" and spec["device"] == "cpu"
     assert submit.validate("bench", spec) == spec
-    code = f"from fusescope.jobs import submit; submit.validate('bench', {GOOD!r}); import sys; assert 'torch' not in sys.modules"
+    code = (
+        f"from fusescope.jobs import submit; submit.validate('bench', {GOOD!r}); import sys; "
+        "assert 'torch' not in sys.modules"
+    )
     import subprocess
 
     from fusescope.core import paths

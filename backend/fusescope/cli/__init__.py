@@ -13,7 +13,7 @@ import sys
 from types import ModuleType
 
 import fusescope
-from fusescope.cli import verbs as _verbs
+from fusescope.cli import verbs
 from fusescope.cli.output import Output, Parser, missing_package
 from fusescope.core.discovery import load_part, module_names
 from fusescope.core.errors import BuildError, RunError
@@ -21,18 +21,18 @@ from fusescope.core.errors import BuildError, RunError
 PARTS = ("HELP", "arguments", "run")
 
 
-def verbs() -> list[str]:
+def names() -> list[str]:
     """The verbs there are."""
-    return module_names(_verbs)
+    return module_names(verbs)
 
 
 def load(verb: str) -> ModuleType:
     """The verb's module; ValueError for an unknown one, TypeError naming the parts that a file lacks."""
-    return load_part(_verbs, verb, PARTS, "verb")
+    return load_part(verbs, verb, PARTS, "verb")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb and return the exit code; argv: what follows ``python -m fusescope`` (default: the
+    """Run one verb and return the exit code; argv: what follows ``fusescope`` (default: the
     process's arguments)."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         verb, rest = words[0], words[1:]
         try:
             module = load(verb)
-            parser = Parser(prog=f"python -m fusescope {verb}", description=module.HELP, allow_abbrev=False)
+            parser = Parser(prog=f"fusescope {verb}", description=module.HELP, allow_abbrev=False)
             parser.add_argument("--json", action="store_true", help="the answer as JSON on standard output")
             module.arguments(parser, rest)
             args = parser.parse_args(rest)
@@ -89,11 +89,11 @@ def _fail(code: int, message: str) -> int:
 
 
 def _overview() -> str:
-    width = max(map(len, verbs()))
-    lines = [f"  {verb:<{width}}  {load(verb).HELP}" for verb in verbs()]
+    width = max(map(len, names()))
+    lines = [f"  {verb:<{width}}  {load(verb).HELP}" for verb in names()]
     return "\n".join(
         [
-            "usage: python -m fusescope VERB [options]",
+            "usage: fusescope VERB [options]",
             "",
             *lines,
             "",

@@ -22,8 +22,8 @@ _STOP_S = 60.0  # what a cancelled job gets to end by itself
 
 
 def follow(run_id: str) -> Run:
-    """Wait for the end of a job and return its run. Ctrl-C asks it to stop and goes on waiting; a second one
-    leaves it."""
+    """Wait for the end of a job and return its run. Ctrl-C asks it to stop and keeps waiting; a second one
+    leaves it running."""
     path = library.find(run_id)
     line, stopping = _Line(), None
     with _interrupts() as asked:
@@ -36,14 +36,21 @@ def follow(run_id: str) -> Run:
             if asked and not stopping:
                 stopping = time.monotonic()
                 line.end()
-                say(f"stopping {run_id}; what is measured stays")
+                say(f"stopping {run_id}; its records are kept")
                 submit.cancel(run_id)
             if stopping and time.monotonic() - stopping > _STOP_S:
                 line.end()
-                say(f"{run_id} has not stopped within {_STOP_S:.0f} s; it goes on in the background")
+                say(f"{run_id} has not stopped within {_STOP_S:.0f} s; it continues in the background")
                 return run
             line.show(_words(run, _place(run)))
             time.sleep(_EVERY_S)
+
+
+def done(run: Run) -> bool:
+    """Whether the run ended well; says why where it did not."""
+    if run.status != "done":
+        say(f"error: {run.id} {run.status}: {run.reason or 'no reason given'}")
+    return run.status == "done"
 
 
 @contextlib.contextmanager
@@ -71,7 +78,7 @@ def _interrupts() -> Iterator[list]:
 def _words(run: Run, place: int | None) -> str:
     p = run.progress
     if run.status == "queued":
-        return f"queued, {place} before it on this device" if place else "starting"
+        return f"queued, {place} ahead of it on this device" if place else "starting"
     counted = f"{p.done}/{p.total} " if p.total else ""
     eta = f", about {seconds(p.eta_s)} left" if p.eta_s else ""
     return f"{counted}{p.message or 'running'}{eta}"

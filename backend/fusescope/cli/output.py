@@ -45,8 +45,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: str = "")
 
 
 def say(text: str) -> None:
-    """A line for people beside the answer."""
+    """A line for people, on standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 case", "12 cases"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def missing_package(what: str, error: ModuleNotFoundError) -> str:

@@ -19,8 +19,8 @@ _FLAGS = {
 
 
 def bench(spec: Mapping[str, Any]) -> str:
-    """``python -m fusescope bench …`` for a benchmark's spec."""
-    words = ["python", "-m", "fusescope", "bench", str(spec["op"])]
+    """``fusescope bench …`` for a benchmark's spec."""
+    words = ["fusescope", "bench", str(spec["op"])]
     cases = [dict(c) for c in spec.get("cases") or ()]
     flags = _as_flags(cases) if spec["op"] == "attention" else None
     if flags is not None:
@@ -41,9 +41,9 @@ def bench(spec: Mapping[str, Any]) -> str:
 
 
 def model(spec: Mapping[str, Any]) -> str:
-    """``python -m fusescope model …`` for a comparison of a model's execution modes; cases are the product of what
+    """``fusescope model …`` for a comparison of a model's execution modes; cases are the product of what
     differs among them."""
-    words = ["python", "-m", "fusescope", "model", str(spec["op"]).removeprefix("model:")]
+    words = ["fusescope", "model", str(spec["op"]).removeprefix("model:")]
     cases = [dict(c) for c in spec.get("cases") or ()]
     for key in dict.fromkeys(k for c in cases for k in c):
         values = list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None))
@@ -62,8 +62,8 @@ def model(spec: Mapping[str, Any]) -> str:
 
 
 def layer(kind: str, spec: Mapping[str, Any]) -> str:
-    """``python -m fusescope traverse …`` or ``search …`` for the spec of such a job."""
-    words, ranges = ["python", "-m", "fusescope", kind], spec.get("ranges") or ()
+    """``fusescope traverse …`` or ``search …`` for the spec of such a job."""
+    words, ranges = ["fusescope", kind], spec.get("ranges") or ()
     if kind == "traverse":
         words += [str(end) for pair in ranges for end in pair]
         words += ["--no-segments"] if spec.get("segments") is False else []

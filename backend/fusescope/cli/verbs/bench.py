@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from fusescope import ops
 from fusescope.cli import case_options, cases
-from fusescope.cli.output import say
+from fusescope.cli.output import plural, say
 from fusescope.cli.records import show
 from fusescope.core.records import BenchSpec, Record, Run
 
-HELP = "compare implementations of an operator: right, how fast, how sure"
+HELP = "compare implementations of an operator: correctness, speed and how certain it is"
 
 
 def arguments(parser, words) -> None:
@@ -45,9 +45,7 @@ def run(args, out) -> int:
 
     spec = specify(args)
     run_id = submit.submit("bench", spec.to_json(), args.title)
-    say(
-        f"{run_id}: {len(spec.impls)} implementations on {len(spec.cases)} case{'s' if len(spec.cases) > 1 else ''}"
-    )
+    say(f"{run_id}: {plural(len(spec.impls), 'implementation')} on {plural(len(spec.cases), 'case')}")
     ended = follow(run_id)
     records = folder.records(library.find(run_id))
     text = show(records, spec.baseline, ended.environment)
@@ -79,10 +77,11 @@ def answer(run_id: str, baseline: str, records: list[Record]) -> dict:
 
 
 def code(run: Run, records: list[Record]) -> int:
-    """1 where the job did not finish, or a kernel of ours or of the user's was wrong, crashed or failed; a
+    """1 where the job did not finish or a kernel of ours or of the user's was wrong, crashed or failed; a
     peer may."""
-    if run.status != "done":
-        say(f"error: {run.id} {run.status}: {run.reason or 'no reason was left'}")
+    from fusescope.cli.follow import done
+
+    if not done(run):
         return 1
     peers = ops.load(run.spec["op"]).PEERS
     bad = [r for r in records if r.status in ("wrong", "crashed", "error") and r.impl not in peers]

@@ -1,30 +1,29 @@
-"""``build``: compile the extension and show what the compiler says of every kernel."""
+"""``build``: compile the kernels and show what the compiler says about each."""
 
 from __future__ import annotations
 
 from fusescope.charts.numbers import seconds
 from fusescope.cli.output import say, table
 
-HELP = "build the extension (incremental) and list resources per kernel and architecture"
+HELP = "build kernels (all families or the named ones) and list resources per kernel and architecture"
 
 
 def arguments(parser, words) -> None:
+    parser.add_argument("family", nargs="*", metavar="FAMILY", help="folders of cuda/ (default: all)")
     parser.add_argument(
         "--arch",
         nargs="+",
         metavar="sm_90a",
         help="architectures of the CUDA kernels (default: of the GPUs present)",
     )
-    parser.add_argument(
-        "--clean", action="store_true", help="forget what was built with this toolchain before"
-    )
+    parser.add_argument("--clean", action="store_true", help="forget what this toolchain built before")
 
 
 def run(args, out) -> int:
     from fusescope.kernels.build import build
 
     archs = [name for word in args.arch for name in word.split(",") if name] if args.arch else None
-    report = build(archs, args.clean, log=say)
+    report = build(archs, args.clean, log=say, families=tuple(args.family) or None)
     data = report.to_json()
     for variant in data["variants"]:
         del variant["key"]
@@ -33,7 +32,7 @@ def run(args, out) -> int:
 
 
 def text(report) -> str:
-    """A line a kernel function; failures and their causes below."""
+    """A line per kernel function; failures and their causes below."""
     rows = []
     for v in report.variants:
         head = [v.family, v.variant, v.arch or v.device, v.status]

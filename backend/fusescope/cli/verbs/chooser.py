@@ -99,7 +99,8 @@ def _fit(runs: list[str], device: str | None):
     if len(names) != 1:
         what = ", ".join(sorted(str(n) for n, _ in names)) or "no GPU at all"
         raise RunError(
-            f"a fit is to measurements of attention kernels on one GPU model; these runs have {what} (--device-name picks one)"
+            "a fit takes measurements of attention kernels on one GPU model; these runs have "
+            f"{what} (--device-name picks one)"
         )
     name, sms = names.pop()
     rows = fitting.measured(records, sms)
@@ -125,17 +126,17 @@ def _home(run: str):
 def _text(data: dict) -> str:
     made = data["fit"]
     lines = [
-        f"{made['device']}: {made['records']} records of {len(made['runs'])} runs; {data['saved'] or data['from']}"
+        f"{made['device']}: {made['records']} records of {len(made['runs'])} runs; "
+        f"{data['saved'] or data['from']}"
     ]
     if held := data["held_out"]:
         lines.append(
-            f"held out {held['cases']} cases: {held['within_5_percent']:.0%} within 5 % of the best kernel, worst {held['worst']:.2f} times"
+            f"{held['cases']} held-out cases: {held['within_5_percent']:.0%} within 5 % of the best kernel, "
+            f"worst {held['worst']:.2f}×"
         )
     for kind, prices in made["prices"].items():
         for features in (counts.FEATURES, counts.IN_PARTS):
-            mine = {
-                impl: values for impl, values in prices.items() if counts.features_of(impl) == features
-            }
+            mine = {impl: values for impl, values in prices.items() if counts.features_of(impl) == features}
             rows = [[impl, *(three(p) for p in values)] for impl, values in mine.items()]
             if rows:
                 lines += [

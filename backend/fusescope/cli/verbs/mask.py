@@ -22,8 +22,8 @@ def arguments(parser, words) -> None:
         metavar="MASK",
         help=f"name[:key=value,…] with one of {', '.join(masks.names())}; or file:path.npy",
     )
-    parser.add_argument("--seq", required=True, type=int, help="queries a sequence")
-    parser.add_argument("--seq-k", type=int, help="keys a sequence (default: as many as queries)")
+    parser.add_argument("--seq", required=True, type=int, help="queries per sequence")
+    parser.add_argument("--seq-k", type=int, help="keys per sequence (default: as many as queries)")
     parser.add_argument("--tile", type=int, default=64, help="side of a tile (default 64)")
     parser.add_argument("--save", metavar="FILE", help="write the dense boolean matrix to this .npy file")
 
@@ -88,11 +88,12 @@ def text(data: dict, bound) -> str:
         *picture(bound),
         "",
         f"density     {percent(data['density'])} of {data['elements']:,} elements kept",
-        f"tiles {data['tile']:<5} {t['live']:,} of {t['total']:,} live ({percent(t['live_share'])}): {t['full']:,} full, "
-        f"{t['partial']:,} partial with {t['distinct_bitmaps']:,} distinct bitmaps",
-        f"work        {percent(t['executed_elements'] / data['elements'])} of the elements lie in live tiles; the heaviest tile row has "
-        f"{three(t['imbalance'])} times the mean",
-        f"keys a row  {rows['min']} to {rows['max']}, mean {three(rows['mean'])}; {rows['empty_rows']} rows see none",
+        f"tiles {data['tile']:<5} {t['live']:,} of {t['total']:,} live ({percent(t['live_share'])}): "
+        f"{t['full']:,} full, {t['partial']:,} partial with {t['distinct_bitmaps']:,} distinct bitmaps",
+        f"work        {percent(t['executed_elements'] / data['elements'])} of elements are in live tiles; "
+        f"load imbalance (max/mean of tile rows) {three(t['imbalance'])}",
+        f"keys/query  {rows['min']} to {rows['max']}, mean {three(rows['mean'])}; {rows['empty_rows']} "
+        "queries see none",
         "",
         table(
             ["storage", "bytes", ""],

@@ -1,4 +1,4 @@
-"""``model``: run a whole model in its execution modes side by side, as the job behind the Models page does."""
+"""``model``: compare the execution modes of a whole model, as the job behind the Models page does."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import partial
 from fusescope import models
 from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
-from fusescope.cli.output import say, table
+from fusescope.cli.output import plural, say, table
 from fusescope.cli.records import show
 from fusescope.core.records import Record
 
-HELP = "run a whole model in its execution modes: correct, how fast, how much memory, where the time goes"
+HELP = "compare the execution modes of a whole model: correctness, speed, memory, time breakdown"
 
 
 def arguments(parser, words) -> None:
@@ -34,7 +34,7 @@ def arguments(parser, words) -> None:
         action="store_true",
         help="afterwards the error of every mode by module, as a run of its own",
     )
-    parser.add_argument("--no-parts", action="store_true", help="do not look at where the time goes")
+    parser.add_argument("--no-parts", action="store_true", help="do not time the parts of a layer")
     parser.add_argument(
         "--cache",
         choices=("warm", "cold", "both"),
@@ -51,23 +51,22 @@ def arguments(parser, words) -> None:
         "--deadline",
         type=float,
         metavar="SECONDS",
-        help="most time for one mode on one case, compiling included (default 300): what takes longer is a record that says so, and the "
-        "others go on",
+        help="most time for one mode on one case, compiling included (default 300); what takes longer is "
+        "recorded as timed out",
     )
     parser.add_argument("--seed", type=int, help="seed of the inputs and of the order of rounds")
     case_options.add(parser, words, whole_models=True)
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import follow
+    from fusescope.cli.follow import done, follow
     from fusescope.jobs import submit
     from fusescope.store import folder, library
 
     spec = submit.validate("model", specify(args))
     run_id = submit.submit("model", spec, args.title)
-    say(
-        f"{run_id}: {len(spec['impls'])} execution modes of {args.op} on {len(spec['cases'])} case{'s' if len(spec['cases']) > 1 else ''}"
-    )
+    modes, cases = plural(len(spec["impls"]), "execution mode"), plural(len(spec["cases"]), "case")
+    say(f"{run_id}: {modes} of {args.op} on {cases}")
     ended = follow(run_id)
     records = folder.records(library.find(run_id))
     accuracy = _accuracy(args, spec, records) if args.accuracy and ended.status == "done" else None
@@ -88,8 +87,7 @@ def run(args, out) -> int:
         f"\naccuracy by module: run {accuracy['run']}, {accuracy['status']}" if accuracy else ""
     )
     out.answer(data, f"{text}\n\n{runs}")
-    if ended.status != "done":
-        say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
+    if not done(ended):
         return 1
     peers = {w.name for w in models.modes(args.op, spec["device"]) if w.kind == "peer"}
     bad = [r for r in records if r.status in ("wrong", "crashed", "error") and r.impl not in peers]
@@ -145,7 +143,7 @@ def _modes(args, device: str) -> list[str]:
 
 
 def _accuracy(args, spec: dict, records: list[Record]) -> dict:
-    """The job ``accuracy`` on the first case, with every mode that was correct or wrong here, in this dtype."""
+    """The job ``accuracy`` on the first case, with every mode that ran, in this dtype."""
     from fusescope.cli.follow import follow
     from fusescope.jobs import submit
 
@@ -164,8 +162,8 @@ def _accuracy(args, spec: dict, records: list[Record]) -> dict:
 
 
 def _judged(run_id: str) -> str:
-    """What the accuracy run found, a line per mode: the error of the output over its size, and where it first is
-    beyond what is acceptable."""
+    """What the accuracy run found, a line per mode: the error of the output over its size, and where it first
+    exceeds what is acceptable."""
     from fusescope.analysis.accuracy.depth import first_divergence
     from fusescope.charts.numbers import NA, three
     from fusescope.store import library, tables
@@ -173,20 +171,20 @@ def _judged(run_id: str) -> str:
     body = []
     for e in tables.read(library.find(run_id), "accuracy")["entries"]:
         if e["reason"]:
-            body.append([e["way"], NA, "not judged", e["reason"]])
+            body.append([e["way"], NA, "not checked", e["reason"]])
             continue
         error, first = e["rows"][-1]["relative_l2"], first_divergence(e["rows"])
         verdict = (
-            ["accepted everywhere", ""]
+            ["within its limit everywhere", ""]
             if first is None
-            else ["beyond its limit", f"from {e['rows'][first]['name']} on"]
+            else ["exceeds its limit", f"from {e['rows'][first]['name']} on"]
         )
         body.append([e["way"], "infinite" if error is None else three(error), *verdict])
     return table(["accuracy against float64", "error", "verdict", ""], body, "lrll")
 
 
 def _memory(records: list[Record]) -> str:
-    """Throughput, memory and the attention that ran, a line a record."""
+    """Throughput, memory and the attention that ran, a line per record."""
     from fusescope.charts.numbers import NA, percent, three
 
     body = []
@@ -218,7 +216,7 @@ def _memory(records: list[Record]) -> str:
         "p99 ms",
         "first ms",
         "peak MiB",
-        "of peak",
+        "% of peak",
         "attention that ran",
     ]
     return table(head, body, "lrrrrrrrl") if body else ""
@@ -233,4 +231,4 @@ def _parts(records: list[Record]) -> str:
         for r in records
         if r.extra and r.extra.get("parts")
     ]
-    return table(["where the time goes", *models.PARTS], body, "l" + "r" * len(models.PARTS)) if body else ""
+    return table(["time breakdown", *models.PARTS], body, "l" + "r" * len(models.PARTS)) if body else ""

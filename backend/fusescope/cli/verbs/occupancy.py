@@ -35,10 +35,11 @@ def run(args, out) -> int:
         f"{name} {'no limit' if found.by[name] is None else found.by[name]}" for name in LIMITERS
     )
     text = (
-        f"occupancy {percent(found.occupancy)}: {found.active_blocks} blocks, {found.active_warps} warps on an SM\n"
+        f"occupancy {percent(found.occupancy)}: {found.active_blocks} blocks, {found.active_warps} warps per "
+        "SM\n"
         f"limiter   {found.limiter} ({found.reason})\n"
         f"blocks by {limits}\n"
-        "Theoretical, without clusters or a shared-memory carve-out; high occupancy hides latency and is no sign of speed by itself."
+        "Theoretical, without clusters or a shared-memory carve-out; high occupancy alone does not mean fast."
     )
     out.answer(data, text)
     return 0

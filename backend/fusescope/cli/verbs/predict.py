@@ -46,12 +46,13 @@ def text(data: dict) -> str:
     seen = data["validation"]
     lines = [
         f"{data['code']}  {numbers.time(data['ms'])}  {interval}  {data['performance']} ({data['class']})",
-        f"High is at most {numbers.time(data['threshold_ms'])}, with a probability of {numbers.percent(data['probability'])}",
+        f"High means at most {numbers.time(data['threshold_ms'])}; probability "
+        f"{numbers.percent(data['probability'])}",
     ]
     if data["measured_ms"] is not None:
         lines.append(f"measured: {numbers.time(data['measured_ms'])}")
     lines.append(
-        f"learned from {data['pairs']} schemes; held out, the error is {numbers.three(seen['error_percent'])} %, "
-        f"the rank correlation {numbers.three(seen['rank_correlation'])}"
+        f"trained on {data['pairs']} schemes; held-out error {numbers.three(seen['error_percent'])} %, "
+        f"rank correlation {numbers.three(seen['rank_correlation'])}"
     )
     return "\n".join(lines)

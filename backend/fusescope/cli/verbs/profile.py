@@ -116,7 +116,7 @@ def _default(op: str, device: str, arch: str | None) -> str:
 
 
 def _one(kind: str, spec: dict, args) -> dict:
-    from fusescope.cli.follow import follow
+    from fusescope.cli.follow import done, follow
     from fusescope.jobs import submit
     from fusescope.store import folder, library
 
@@ -124,8 +124,7 @@ def _one(kind: str, spec: dict, args) -> dict:
     say(f"{run_id}: {args.tool} of {spec['op']} {spec['impl']} on {spec['device']}")
     ended = follow(run_id)
     path = library.find(run_id)
-    if ended.status != "done":
-        say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
+    done(ended)
     answer = {"run": run_id, "status": ended.status, "reason": ended.reason}
     answer |= {key: spec[key] for key in ("op", "impl", "case", "dtype", "device")}
     answer |= profile_text.found(path)
@@ -194,5 +193,5 @@ def diff(args, out) -> int:
         table(head, shown, "llrrrr") if rows else "nothing to compare",
     ]
     lines += [f"… {len(rows) - len(shown)} more (--limit)"] if len(rows) > len(shown) else []
-    out.answer(data, "\n".join([*lines, "profiled times, a step; for latencies compare benchmarks"]))
+    out.answer(data, "\n".join([*lines, "profiled times per step; for latencies compare benchmarks"]))
     return 0

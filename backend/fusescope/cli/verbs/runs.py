@@ -12,9 +12,11 @@ from fusescope.cli.records import show as record_table
 from fusescope.cli.roof import unit
 from fusescope.core.errors import RunError
 from fusescope.core.records import RUN_STATES, Run
+from fusescope.core.schema import check_int
+from fusescope.jobs import kinds
 
 HELP = "the library of runs: list, show, compare, export, import, report, tag, resume, cancel, delete"
-_STOP_S = 60.0  # what a run that was asked to stop gets before its state is told as it is
+_STOP_S = 60.0  # how long to wait for a cancelled run
 
 
 def arguments(parser, words) -> None:
@@ -36,13 +38,13 @@ def arguments(parser, words) -> None:
     sub.add_argument("--status", choices=RUN_STATES)
     sub.add_argument("--op", help="operator")
     sub.add_argument("--tag")
-    sub.add_argument("--text", help="words in the title, notes, device, implementations …")
+    sub.add_argument("--text", help="text in the title, notes, device, implementations …")
     sub.add_argument(
         "--recorded", action="store_true", default=None, help="only the recordings that ship with the project"
     )
     sub.add_argument("--limit", type=int, default=50)
     sub.add_argument("--offset", type=int, default=0)
-    sub = action("show", "one run: what was asked, on what, and its records", show)
+    sub = action("show", "one run: its configuration, device and records", show)
     sub.add_argument("run", help="the run's id, or its beginning")
     sub = action("compare", "two runs, case by case, with a statement of what differs between them", compare)
     sub.add_argument("a", help="the run that is compared with")
@@ -67,11 +69,11 @@ def arguments(parser, words) -> None:
     sub.add_argument("--notes")
     sub = action(
         "resume",
-        "go on with a run that was interrupted, cancelled or failed: what has a record is kept",
+        "continue a run that was interrupted, cancelled or failed; its records are kept",
         resume,
     )
     sub.add_argument("run")
-    sub = action("cancel", "stop a run that is queued or running; what is measured stays", cancel)
+    sub = action("cancel", "stop a run that is queued or running; its records are kept", cancel)
     sub.add_argument("run")
     sub = action("delete", "remove runs for good", delete)
     sub.add_argument("run", nargs="+")
@@ -84,17 +86,19 @@ def run(args, out) -> int:
 def list_runs(args, out) -> int:
     from fusescope.store import library
 
-    for name, low in (("limit", 1), ("offset", 0)):
-        if getattr(args, name) < low:
-            raise ValueError(f"--{name} is at least {low}, not {getattr(args, name)}")
+    check_int("--limit", args.limit, 1)
+    check_int("--offset", args.offset, 0)
     found, total = library.runs(
         args.kind, args.status, args.op, args.text, args.recorded, args.tag, args.limit, args.offset
     )
     broken = library.broken()
-    rows = [[r.id, r.status, _what(r), r.device_name, _when(r.created), ", ".join(r.tags)] for r in found]
+    rows = [
+        [r.id, r.status, kinds.name(r), r.device_name, _when(r.created), ", ".join(r.tags)] for r in found
+    ]
     text = table(["run", "status", "what", "device", "made", "tags"], rows) if rows else "no run matches"
     if total > args.offset + len(found):
-        text += f"\n{args.offset + 1}–{args.offset + len(found)} of {total}; --offset {args.offset + len(found)} goes on"
+        last = args.offset + len(found)
+        text += f"\n{args.offset + 1}–{last} of {total}; --offset {last} shows the next"
     text += "".join(f"\n! {name} cannot be read: {reason}" for name, reason in broken)
     data = {"total": total, "offset": args.offset, "runs": [r.to_json() for r in found]}
     out.answer(data | {"broken": [{"id": name, "reason": reason} for name, reason in broken]}, text)
@@ -115,7 +119,7 @@ def show(args, out) -> int:
     env = found.environment
     lines = [
         f"{found.id}  {found.status}" + (f": {found.reason}" if found.reason else ""),
-        f"{_what(found)}  {path}",
+        f"{kinds.name(found)}  {path}",
     ]
     versions = ", ".join(
         f"{k} {env[k]}" for k in ("driver", "torch", "cuda", "nvcc", "git_commit") if env.get(k)
@@ -283,14 +287,6 @@ def _find(run_id: str) -> Path:
         return library.find(run_id)
     except RunError as error:
         raise ValueError(str(error)) from None
-
-
-def _what(run: Run) -> str:
-    """The title, or what the spec says."""
-    spec = run.spec
-    asked = " ".join(str(spec[k]) for k in ("op", "impl", "dtype") if spec.get(k))
-    count = f", {len(spec['cases'])} cases" if len(spec.get("cases") or ()) > 1 else ""
-    return run.title or f"{run.kind} {asked}{count}".strip()
 
 
 def _when(created: float | None) -> str:

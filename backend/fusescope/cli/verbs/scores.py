@@ -18,11 +18,11 @@ def arguments(parser, words) -> None:
     known = models.names()
     parser.add_argument("op", metavar="NAME", choices=known, help=", ".join(known))
     parser.add_argument(
-        "--text", metavar="FILE", help="a text to look at, with --tokenizer (default: random tokens)"
+        "--text", metavar="FILE", help="a text to analyse, with --tokenizer (default: random tokens)"
     )
     parser.add_argument("--tokenizer", metavar="DIR", help="a local folder with the tokenizer of --text")
     parser.add_argument(
-        "--tokens", metavar="FILE", help="token ids: .npy with one or two dimensions, or a sequence a line"
+        "--tokens", metavar="FILE", help="token ids: .npy of one or two dimensions, or one sequence per line"
     )
     parser.add_argument("--tile", type=int, choices=TILES, default=64, help="side of a tile (default 64)")
     parser.add_argument(
@@ -43,7 +43,7 @@ def run(args, out) -> int:
     say(f"{run_id}: attention scores of {args.op}")
     ended = follow(run_id)
     if ended.status != "done":
-        raise RunError(f"{run_id} {ended.status}: {ended.reason or 'no reason was left'}")
+        raise RunError(f"{run_id} {ended.status}: {ended.reason or 'no reason given'}")
     report = tables.read(library.find(run_id), "scores")
     data = {"run": run_id} | {
         k: report[k] for k in ("model", "case", "dtype", "tile", "lengths", "thresholds", "padding")
@@ -58,7 +58,7 @@ def specify(args) -> dict:
     device, _ = case_options.device(args)
     cases = case_options.cases(args)
     if len(cases) != 1:
-        raise ValueError(f"scores are looked at on one case, not {len(cases)}")
+        raise ValueError(f"scores are analysed on one case, not {len(cases)}")
     if bool(args.text) != bool(args.tokenizer) or (args.text and args.tokens):
         raise ValueError("an input is --text with --tokenizer, or --tokens, or neither for random tokens")
     given = "random"
@@ -83,7 +83,7 @@ def specify(args) -> dict:
 
 
 def text(report: dict) -> str:
-    """A line a layer, over its heads; then what skipping tiles would cost, and padding."""
+    """A line per layer, over its heads; then what skipping tiles would cost, and padding."""
     from fusescope.charts.numbers import percent, three
 
     body = []
@@ -122,7 +122,8 @@ def text(report: dict) -> str:
     )
     waste = report["padding"]
     parts.append(
-        f"padding wastes {percent(waste['tokens'])} of the tokens and {percent(waste['scores'])} of the score elements"
+        f"padding wastes {percent(waste['tokens'])} of the tokens and {percent(waste['scores'])} of the "
+        "score elements"
     )
     return "\n\n".join(parts)
 

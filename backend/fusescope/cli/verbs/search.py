@@ -10,7 +10,7 @@ from fusescope.cli.output import say, table
 from fusescope.search import encoding
 from fusescope.search.learning import explore
 
-HELP = "find the fastest fusion scheme of a layer while measuring a few per cent of them"
+HELP = "find the fastest fusion scheme of a layer by measuring a few per cent of the schemes"
 SHOWN = 6  # of the boundaries, those that matter most
 
 
@@ -29,7 +29,7 @@ def arguments(parser, words) -> None:
         help="first and last code; may be repeated (default: the default ranges)",
     )
     parser.add_argument(
-        "--replay", metavar="RUN", help="measure nothing: take the times of this traverse for the truth"
+        "--replay", metavar="RUN", help="measure nothing: play the search on the times of this traverse"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--title", default="", help="what the run is called in the library")
@@ -37,7 +37,7 @@ def arguments(parser, words) -> None:
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import follow
+    from fusescope.cli.follow import done, follow
     from fusescope.jobs import submit
     from fusescope.store import library
 
@@ -48,9 +48,7 @@ def run(args, out) -> int:
     found = json.loads(file.read_text()) if file.is_file() else None
     data = answer(run_id, ended.status, ended.reason, found)
     out.answer(data, text(data))
-    if ended.status != "done":
-        say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
-    return 0 if ended.status == "done" and data["result"] else 1
+    return 0 if done(ended) and data["result"] else 1
 
 
 def specify(args) -> dict:
@@ -82,7 +80,7 @@ def text(data: dict) -> str:
     """The same for people."""
     best = data["result"]
     if not best:
-        return f"no scheme was found; run {data['run']}"
+        return f"no scheme was measured; run {data['run']}"
     lines = [f"{best['code']}  {numbers.time(best['ms'])}  after {len(data['history'])} schemes", ""]
     rows = [
         [
@@ -115,4 +113,5 @@ def _effect(boundary: dict) -> str:
 def _place(boundary: dict) -> str:
     if boundary["after"] is None:
         return boundary["names"][1]
-    return f"a cut between {boundary['after']} {boundary['names'][0]} and {boundary['after'] + 1} {boundary['names'][1]}"
+    after, (left, right) = boundary["after"], boundary["names"]
+    return f"a cut between {after} {left} and {after + 1} {right}"

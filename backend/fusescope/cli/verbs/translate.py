@@ -60,7 +60,8 @@ def text(data: dict) -> str:
     if data["attention"]:
         lines += [
             "",
-            "Bit 0 is set: the hand-written attention is operators 2-7, whatever bits 3-8 say, and nothing is fused with it.",
+            "Bit 0 is set: the hand-written attention is operators 2-7, whatever bits 3-8 say, and nothing "
+            "is fused with it.",
         ]
     return "\n".join(lines)
 

@@ -1,5 +1,4 @@
-"""``traverse``: every distinct fusion scheme of some ranges, checked and timed; begun again, it goes on where
-it was."""
+"""``traverse``: every distinct fusion scheme of some ranges, checked and timed; resumable."""
 
 from __future__ import annotations
 
@@ -20,26 +19,28 @@ def arguments(parser, words) -> None:
         "ends",
         metavar="A B",
         nargs="*",
-        help="first and last code of each range, both counted in (default: 32768 49151 16384 24575)",
+        help="first and last code of each range, both included (default: 32768 49151 16384 24575)",
     )
-    parser.add_argument("--limit", type=int, help="so many schemes, drawn evenly from the ranges")
+    parser.add_argument("--limit", type=int, help="at most so many schemes, drawn evenly from the ranges")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs and of the draw (default 0)")
-    parser.add_argument("--budget", type=float, metavar="SECONDS", help="of sampling a scheme (default 0.02)")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help="sampling per scheme (default 0.02)")
     parser.add_argument(
         "--deadline",
         type=float,
         metavar="SECONDS",
-        help="stop the job after this long; the same command goes on where it was",
+        help="stop the job after this long; the same command resumes it",
     )
     parser.add_argument(
         "--after",
         metavar="RUN,RUN",
-        help="earlier traverses of the same layer, perhaps on another machine of the same kind: what they hold is not measured again",
+        help="earlier traverses of the same layer, on this or an equal machine; their schemes are not "
+        "measured again",
     )
     parser.add_argument(
         "--part",
         metavar="START:STOP",
-        help="only these positions (from 0, STOP not counted) of the order of measuring: to share a traverse among several GPUs",
+        help="only these positions (from 0, STOP excluded) of the order of measuring: to share a traverse "
+        "among several GPUs",
     )
     parser.add_argument(
         "--fresh", action="store_true", help="a new run, where one with the same request could be resumed"
@@ -50,14 +51,14 @@ def arguments(parser, words) -> None:
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import follow
+    from fusescope.cli.follow import done, follow
     from fusescope.jobs import submit
     from fusescope.search import sessions
 
     spec = submit.validate("traverse", specify(args))
     run_id = None if args.fresh else unfinished(spec)
     if run_id:
-        say(f"{run_id} was begun with this request: it goes on where it was")
+        say(f"{run_id} was started with this request and is resumed")
         submit.resume(run_id)
     else:
         run_id = submit.submit("traverse", spec, args.title)
@@ -65,8 +66,7 @@ def run(args, out) -> int:
     ended = follow(run_id)
     data = summary(run_id, sessions.records(run_id))
     out.answer(data, f"{text(data)}\n\nrun {run_id}")
-    if ended.status != "done":
-        say(f"error: {run_id} {ended.status}: {ended.reason or 'no reason was left'}")
+    if not done(ended):
         return 1
     return 1 if data["failures"] and not data["measured"] else 0
 
@@ -90,12 +90,12 @@ def part(text: str | None) -> list[int] | None:
         return None
     ends = text.split(":")
     if len(ends) != 2 or not all(end.isdecimal() for end in ends):
-        raise ValueError(f"--part is START:STOP, two whole numbers, not {text!r}")
+        raise ValueError(f"--part is START:STOP, two integers, not {text!r}")
     return [int(end) for end in ends]
 
 
 def unfinished(spec: dict) -> str | None:
-    """The youngest run of the very same request that can be resumed."""
+    """The latest run of the same request that can be resumed."""
     from fusescope.store import folder
 
     for path in sorted(paths.profiles().glob("*-traverse-*"), reverse=True):

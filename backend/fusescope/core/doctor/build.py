@@ -41,12 +41,12 @@ def coverage(chain: Toolchain, present: list[dict]) -> Finding | None:
             "architecture",
             "warn",
             says,
-            f"python -m fusescope build --arch {' '.join(sorted({*built, *archs}))}",
+            f"fusescope build --arch {' '.join(sorted({*built, *archs}))}",
         )
     return Finding(
         "architecture",
         "ok",
-        f"{', '.join(archs)}: {'built' if built else 'not built yet (python -m fusescope build)'}",
+        f"{', '.join(archs)}: {'built' if built else 'not built yet (fusescope build)'}",
     )
 
 
@@ -72,7 +72,7 @@ def lock(chain: Toolchain) -> Finding | None:
         says = (
             f"stale lock: process {pid} died while it built; it blocks nothing, and the next build takes over"
         )
-        return Finding("lock", "warn", says, "python -m fusescope build")
+        return Finding("lock", "warn", says, "fusescope build")
     return Finding("lock", "ok", "no build is running")
 
 
@@ -87,9 +87,7 @@ def cache(chain: Toolchain) -> Finding:
         )
     report = root / chain.key / "report.json"
     if report.is_file() and not _last_report(chain):
-        return Finding(
-            "build cache", "warn", f"stale cache: {report} is torn", "python -m fusescope build --clean"
-        )
+        return Finding("build cache", "warn", f"stale cache: {report} is torn", "fusescope build --clean")
     others = [p.parent for p in sorted(root.glob("*/report.json")) if p.parent.name != chain.key]
     if others:
         says = f"stale cache: {len(others)} folder(s) of other torch versions or CPUs in {root} are not used"
@@ -142,7 +140,7 @@ def space() -> Finding:
     if least >= ENOUGH_BYTES:
         return Finding("space", "ok", says)
     fix = (
-        "python -m fusescope build --clean, python -m fusescope runs delete RUN, "
+        "fusescope build --clean, fusescope runs delete RUN, "
         "or FUSESCOPE_BUILD and FUSESCOPE_PROFILES on a larger disk"
     )
     return Finding(

@@ -30,7 +30,7 @@ def _space(match) -> Finding:
         "space",
         "fail",
         f"no space left where the build writes ({where})",
-        "free some space (python -m fusescope build --clean empties the build cache), "
+        "free some space (fusescope build --clean empties the build cache), "
         f"or FUSESCOPE_BUILD=/a/larger/disk; see: df -h {where}",
     )
 
@@ -51,8 +51,7 @@ def _host_too_new(match) -> Finding:
         "host compiler",
         "fail",
         f"the host compiler is too new: this nvcc takes gcc up to {newest}",
-        f"{install(f'g++-{newest}', f'gcc-toolset-{newest}-gcc-c++')} && "
-        f"CXX=g++-{newest} python -m fusescope build",
+        f"{install(f'g++-{newest}', f'gcc-toolset-{newest}-gcc-c++')} && CXX=g++-{newest} fusescope build",
     )
 
 
@@ -62,7 +61,7 @@ def _apart(match) -> Finding:
         "fail",
         "gcc has no C++ part of its own version (cc1plus is missing): "
         "gcc and g++ come from different versions",
-        f"{install('g++', 'gcc-c++')}, or CXX=/path/to/the/g++/that/works python -m fusescope build",
+        f"{install('g++', 'gcc-c++')}, or CXX=/path/to/the/g++/that/works fusescope build",
     )
 
 
@@ -127,8 +126,7 @@ def _unknown_arch(match) -> Finding:
         "architecture",
         "fail",
         f"this nvcc does not know the architecture {match[1]}",
-        "python -m fusescope build --arch with one that nvcc --list-gpu-arch names, "
-        "or install a newer CUDA toolkit",
+        "fusescope build --arch with one that nvcc --list-gpu-arch names, or install a newer CUDA toolkit",
     )
 
 
@@ -137,7 +135,7 @@ def _not_covered(match) -> Finding:
         "architecture",
         "fail",
         "the compute capability of this GPU is not covered by the build",
-        "python -m fusescope build (builds for the GPUs that are there; --arch sm_80 … adds others)",
+        "fusescope build (builds for the GPUs that are there; --arch sm_80 … adds others)",
     )
 
 
@@ -175,7 +173,7 @@ def _memory(match) -> Finding:
         "memory",
         "fail",
         "a compiler was killed, most likely for memory",
-        "FUSESCOPE_JOBS=1 python -m fusescope build",
+        "FUSESCOPE_JOBS=1 fusescope build",
     )
 
 

@@ -153,7 +153,7 @@ def gxx(chain: Toolchain) -> Finding:
             f"host compiler g++ {chain.gxx.version} is too new: nvcc {nvcc_version} takes gcc up to {newest}"
         )
         older = install(f"g++-{newest}", f"gcc-toolset-{newest}-gcc-c++")
-        fix = f"{older} && CXX=g++-{newest} python -m fusescope build"
+        fix = f"{older} && CXX=g++-{newest} fusescope build"
         return Finding("g++", "fail", says, fix)
     return Finding(
         "g++", "ok", f"g++ {chain.gxx.version}" + (f" (nvcc takes up to {newest})" if newest else "")

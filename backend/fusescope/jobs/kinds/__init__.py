@@ -20,6 +20,7 @@ import sys
 from types import ModuleType
 
 from fusescope.core.discovery import load_part, module_names
+from fusescope.core.records import Run
 
 PARTS = ("TITLE", "validate", "name", "device", "run")
 
@@ -35,6 +36,14 @@ def load(kind: str) -> ModuleType:
     parts."""
     _extend()
     return load_part(sys.modules[__name__], kind, PARTS, "job kind")
+
+
+def name(run: Run) -> str:
+    """The title somebody gave the run, else what it did, as its kind says: "attention, 5 implementations, seq
+    512 to 4096, float16"."""
+    if run.title or run.kind not in names():
+        return run.title or run.kind
+    return load(run.kind).name(run.spec)
 
 
 def _extend() -> None:

@@ -30,7 +30,9 @@ def _families(names: list[str]) -> list[str] | None:
 
 
 PARAMETERS = (
-    Parameter("archs", "names", None, "such as sm_80; null: those of the GPUs present, []: none", further=_archs),
+    Parameter(
+        "archs", "names", None, "such as sm_80; null: those of the GPUs present, []: none", further=_archs
+    ),
     Parameter("clean", "bool", False, "forget what was built with this toolchain before"),
     Parameter("families", "names", None, "folders of cuda/; null: all", further=_families),
 )

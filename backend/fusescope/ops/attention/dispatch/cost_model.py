@@ -5,7 +5,7 @@ Few query tiles (up to one a multiprocessor) and some (up to four) have prices o
 with wide heads (above 64 columns): twice the columns take less than twice the time. Where another kernel than
 the predicted one was measured to be the fastest, it is taken: what was measured needs no prediction. Relative
 errors are minimised, so that a microsecond counts as much at ten as ten at a hundred. A fit is a JSON file a
-GPU model: those shipped lie in fits/, those made here (``python -m fusescope chooser --fit``) in the build
+GPU model: those shipped lie in fits/, those made here (``fusescope chooser --fit``) in the build
 cache, which are taken first.
 """
 
