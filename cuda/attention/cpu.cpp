@@ -7,20 +7,19 @@
 // blocks are empty.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
-#include "../common/cpu_block.h"
 #include "attention.cuh"
+#include "cpu_tiles.h"
 
 using namespace fusescope_cpu;
-using namespace cpu_block;
+using namespace cpu_tiles;
 
 namespace {
-constexpr int kTile = ATTENTION_TILE, kRows = 4, kBlock = 16, kBlocks = kTile / kBlock;
+static_assert(kTile == ATTENTION_TILE);
+constexpr int kBlock = SIZE;
 constexpr int kSum = 32;  // terms of a score that are summed in a row: sums of short sums round less
 constexpr float kLog2e = 1.4426950408889634f;
-constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr int64_t kPackLimit = int64_t(256)
                                << 20;  // bytes of packed K and V at once; heads beyond it wait for the next round
 
@@ -61,23 +60,7 @@ template <int Count> void score_blocks(const float* q, const float* kt, float* s
   }
 }
 
-// o[r][0 .. 16 Count) = o * shrink[r] + sum over keys j in [from, to) of p[r][j] v[j][...], for kRows rows.
-template <int Count>
-void context_blocks(const float* p, const float* v, float* o, const float* shrink, int from, int to, int width) {
-  Block acc[kRows][Count];
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < Count; ++c) acc[r][c] = load(o + r * width + c * kBlock) * shrink[r];
-  for (int j = from; j < to; ++j) {
-    Block value[Count];
-    for (int c = 0; c < Count; ++c) value[c] = load(v + j * width + c * kBlock);
-    for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < Count; ++c) acc[r][c] += p[r * kTile + j] * value[c];
-  }
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < Count; ++c) store(o + r * width + c * kBlock, acc[r][c]);
-}
-
-// The same output for one row and the keys listed, o = o * shrink + sum of p[i] v[key[i]].
+// add_values for one row and the keys listed: o = o * shrink + sum of p[i] v[key[i]].
 template <int Count>
 void context_listed(const float* p, const int* key, int keys, const float* v, float* o, float shrink, int64_t width) {
   Block acc[Count];
@@ -221,36 +204,16 @@ template <typename T> struct Attention {
             float& maximum, float& sum) const {
     alignas(64) float p[kBlock];
     std::fill_n(p, kBlock, kNone);  // what is not there counts for nothing
-    float top = maximum, more = 0.f;
     for (int i = 0; i < listed.count; ++i) {
       const int64_t j = listed.key[i];
       Block acc = {};
       for (int c = 0; c < width; c += kBlock) acc += load(q + c) * load(rows + j * width + c);
       p[i] = total(acc) + (a.bias ? kLog2e * bias_at(a, bias_row + j * a.bias_stride[3]) : 0.f);
-      top = p[i] > top ? p[i] : top;
     }
-    const float base = top == kNone ? 0.f : top;
-#pragma omp simd reduction(+ : more)
-    for (int i = 0; i < kBlock; ++i) {
-      p[i] = exp2_fast(p[i] - base);
-      more += p[i];
-    }
-    const float shrink = exp2_fast(maximum - base);
-    sum = sum * shrink + more;
-    maximum = top;
-    for (int d = 0; d < width; d += 4 * kBlock) switch (std::min(4, (width - d) / kBlock)) {
-        case 1:
-          context_listed<1>(p, listed.key, listed.count, v + d, o + d, shrink, width);
-          break;
-        case 2:
-          context_listed<2>(p, listed.key, listed.count, v + d, o + d, shrink, width);
-          break;
-        case 3:
-          context_listed<3>(p, listed.key, listed.count, v + d, o + d, shrink, width);
-          break;
-        default:
-          context_listed<4>(p, listed.key, listed.count, v + d, o + d, shrink, width);
-      }
+    const float shrink = weigh<exp2_fast>(p, kBlock, maximum, sum);
+    over_columns(width, [&](auto blocks, int64_t d) {
+      context_listed<decltype(blocks)::value>(p, listed.key, listed.count, v + d, o + d, shrink, width);
+    });
     listed.count = 0;
   }
 
@@ -303,53 +266,19 @@ template <typename T> struct Attention {
           continue;
         }
         const float* kp = keys + int64_t(kt) * kTile * head_dim + from;
-        switch (group.blocks - 1) {
-          case 0:
-            score_blocks<1>(q + r * width, kp, s + from, head_dim, width);
-            break;
-          case 1:
-            score_blocks<2>(q + r * width, kp, s + from, head_dim, width);
-            break;
-          case 2:
-            score_blocks<3>(q + r * width, kp, s + from, head_dim, width);
-            break;
-          default:
-            score_blocks<4>(q + r * width, kp, s + from, head_dim, width);
-        }
+        with_blocks(group.blocks, [&](auto blocks) {
+          score_blocks<decltype(blocks)::value>(q + r * width, kp, s + from, head_dim, width);
+        });
         float shrink[kRows];
         for (int n = 0; n < kRows; ++n) {
           float* row = s + n * kTile;
           mask_row(row, word[n], from, to, bias_row(r + n) + int64_t(kt) * kTile * a.bias_stride[3]);
-          float top = maximum[r + n], total = 0.f;
-#pragma omp simd reduction(max : top)
-          for (int j = from; j < to; ++j) top = row[j] > top ? row[j] : top;
-          const float base = top == kNone ? 0.f : top;  // -inf minus -inf would be NaN
-#pragma omp simd reduction(+ : total)
-          for (int j = from; j < to; ++j) {
-            row[j] = exp2_fast(row[j] - base);
-            total += row[j];
-          }
-          shrink[n] = exp2_fast(maximum[r + n] - base);
-          sum[r + n] = sum[r + n] * shrink[n] + total;
-          maximum[r + n] = top;
+          shrink[n] = weigh<exp2_fast>(row + from, to - from, maximum[r + n], sum[r + n]);
         }
         const float* vp = values + int64_t(kt) * kTile * width;
-        for (int d = 0; d < width; d += 4 * kBlock) {
-          float* op = o + r * width + d;
-          switch (std::min(4, (width - d) / kBlock)) {
-            case 1:
-              context_blocks<1>(s, vp + d, op, shrink, from, to, width);
-              break;
-            case 2:
-              context_blocks<2>(s, vp + d, op, shrink, from, to, width);
-              break;
-            case 3:
-              context_blocks<3>(s, vp + d, op, shrink, from, to, width);
-              break;
-            default:
-              context_blocks<4>(s, vp + d, op, shrink, from, to, width);
-          }
-        }
+        over_columns(width, [&](auto blocks, int64_t d) {
+          add_values<decltype(blocks)::value>(s, vp + d, o + r * width + d, shrink, from, to, width);
+        });
       }
     }
     for (int r = 0; r < kTile; ++r)
@@ -396,7 +325,5 @@ template <typename T> struct Attention {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void*) {
-  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   return dispatch(args->dtype, [&](auto zero) { return Attention<decltype(zero)>{*args}.run(); });
 }

@@ -1,35 +1,41 @@
-// Rows of q, k, v and the bias as the kernels find them that load without TMA: in 16-byte pieces where that is
-// possible, else by elements.
+// Where a block's query tile, its keys and its bias lie, for the kernels that load without TMA.
 #pragma once
-#include "../common/launch.cuh"
+#include "../common/eight.cuh"
 #include "attention.cuh"
 
-// Eight neighbouring elements of a row.
-template <typename T> struct alignas(16) Eight {
-  T value[8];
-};
+// The query tile of a block: one block per tile, the last tile of a head first, because under causal it is the longest.
+struct QueryTile {
+  int tiles, number, b, head, head_kv;  // query tiles of a head; this one's number; batch entry and heads
+  int begin, end;                       // its KV tiles in the lists, or all of them
 
-// vectors: they are contiguous and begin at a multiple of 16 bytes.
-template <typename T>
-__device__ __forceinline__ Eight<T> load_eight(const T* from, int64_t column_stride, bool vectors) {
-  Eight<T> out;
-  if (vectors) {
-    constexpr int parts = sizeof(Eight<T>) / 16;
-#pragma unroll
-    for (int i = 0; i < parts; ++i) reinterpret_cast<uint4*>(&out)[i] = reinterpret_cast<const uint4*>(from)[i];
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) out.value[i] = from[i * column_stride];
+  __device__ __forceinline__ QueryTile(const AttentionArgs& a, int block)
+      : tiles((a.seq_q + ATTENTION_TILE - 1) / ATTENTION_TILE),
+        number(tiles - 1 - block % tiles),
+        b(block / tiles / a.heads),
+        head(block / tiles % a.heads),
+        head_kv(head / (a.heads / a.heads_kv)) {
+    const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * tiles + number;
+    begin = a.row_ptr ? a.row_ptr[list] : 0;
+    end = a.row_ptr ? a.row_ptr[list + 1] : (a.seq_k + ATTENTION_TILE - 1) / ATTENTION_TILE;
   }
-  return out;
-}
-
-// Whether every row of a tensor of elements of `size` bytes is contiguous and begins at a multiple of 16 bytes.
-inline bool has_vectors(const void* p, const int64_t (&stride)[4], int size) {
-  bool good = reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride[3] == 1;
-  for (int i = 0; i < 3; ++i) good = good && stride[i] * size % 16 == 0;
-  return good;
-}
+  __device__ __forceinline__ int first_row() const { return number * ATTENTION_TILE; }
+  template <typename T> __device__ __forceinline__ const T* query(const AttentionArgs& a) const {
+    return static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1];
+  }
+  template <typename T> __device__ __forceinline__ const T* keys(const AttentionArgs& a) const {
+    return static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1];
+  }
+  template <typename T> __device__ __forceinline__ const T* values(const AttentionArgs& a) const {
+    return static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1];
+  }
+  // Where the tile's first row of the result begins.
+  template <typename T> __device__ __forceinline__ T* out(const AttentionArgs& a) const {
+    return static_cast<T*>(a.out) + b * a.out_stride[0] + head * a.out_stride[1] + first_row() * a.out_stride[2];
+  }
+  static int64_t blocks(const AttentionArgs& a) {
+    return int64_t(a.batch) * a.heads * ((a.seq_q + ATTENTION_TILE - 1) / ATTENTION_TILE);
+  }
+};
 
 __device__ __forceinline__ float bias_at(const AttentionArgs& a, int64_t i) {
   if (a.bias_dtype == FS_FLOAT32) return static_cast<const float*>(a.bias)[i];

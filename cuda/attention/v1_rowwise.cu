@@ -163,8 +163,7 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
 }
 
 template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
-  constexpr int size = int(sizeof(T));
-  if (has_vectors(a.q, a.q_stride, size) && has_vectors(a.k, a.k_stride, size) && has_vectors(a.v, a.v_stride, size)) {
+  if (vectors_of(a, sizeof(T)) == 7) {
     attention_rowwise<T, Chunks, true, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
   } else {
     attention_rowwise<T, Chunks, false, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
@@ -174,26 +173,14 @@ template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   const int64_t grid = (int64_t(a.batch) * a.heads * a.seq_q + kWarps - 1) / kWarps;
   if (grid > INT32_MAX) return "unsupported: more than 2^33 query rows";
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
-    switch ((a.head_dim + 63) / 64) {
-      case 1:
-        launch<T, 1, 4>(a, unsigned(grid), stream);
-        break;
-      case 2:
-        launch<T, 2, 2>(a, unsigned(grid), stream);
-        break;
-      case 3:
-        launch<T, 3, 1>(a, unsigned(grid), stream);
-        break;
-      default:
-        launch<T, 4, 1>(a, unsigned(grid), stream);
-    }
-    return launch_error();
+    return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) {
+      launch<T, width / 64, width == 64 ? 4 : width == 128 ? 2 : 1>(a, unsigned(grid), stream);
+      return launch_error();
+    });
   });
 }

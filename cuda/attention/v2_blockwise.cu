@@ -22,19 +22,12 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
   char* const v_tile = k_tile + (Double ? 2 : 1) * Bytes;
 
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, pair = lane & 3;
-  const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
-  const int t = q_tiles - 1 - int(blockIdx.x % q_tiles);  // the last first: under causal it is the longest
-  const int head = int(blockIdx.x / q_tiles % a.heads), b = int(blockIdx.x / q_tiles / a.heads);
-  const int head_kv = head / (a.heads / a.heads_kv), row0 = t * kTile;
-  const Rows<T> q{static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1], a.q_stride[2], a.q_stride[3],
-                  a.seq_q, bool(vectors & 1)};
-  const Rows<T> k{static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[2],
-                  a.k_stride[3], a.seq_k, bool(vectors & 2)};
-  const Rows<T> v{static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[2],
-                  a.v_stride[3], a.seq_k, bool(vectors & 4)};
+  const QueryTile at(a, blockIdx.x);
+  const int row0 = at.first_row(), begin = at.begin, end = at.end;
+  const Rows<T> q{at.query<T>(a), a.q_stride[2], a.q_stride[3], a.seq_q, bool(vectors & 1)};
+  const Rows<T> k{at.keys<T>(a), a.k_stride[2], a.k_stride[3], a.seq_k, bool(vectors & 2)};
+  const Rows<T> v{at.values<T>(a), a.v_stride[2], a.v_stride[3], a.seq_k, bool(vectors & 4)};
 
-  const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * q_tiles + t;
-  const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
   auto tile_at = [&](int i) { return i >= end ? 0 : a.row_ptr ? a.tile_index[i] : i; };
   auto code_at = [&](int i) { return i >= end || !a.row_ptr ? -1 : a.tile_code[i]; };
 
@@ -86,11 +79,11 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int row = row0 + (e < 2 ? r0 : r1);
-        const int64_t at = b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2];
+        const int64_t bias = at.b * a.bias_stride[0] + at.head * a.bias_stride[1] + row * a.bias_stride[2];
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
           const int column = first + 8 * n + 2 * pair + (e & 1);
-          if (row < a.seq_q && column < a.seq_k) score[n][e] += kLog2e * bias_at(a, at + column * a.bias_stride[3]);
+          if (row < a.seq_q && column < a.seq_k) score[n][e] += kLog2e * bias_at(a, bias + column * a.bias_stride[3]);
         }
       }
     }
@@ -116,43 +109,28 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
     if constexpr (Double) stage ^= 1;
   }
 
-  T* const to = static_cast<T*>(a.out) + b * a.out_stride[0] + head * a.out_stride[1] + row0 * a.out_stride[2];
-  mine.store(q_tile, to, a.out_stride[2], a.seq_q - row0, a.head_dim);
+  mine.store(q_tile, at.out<T>(a), a.out_stride[2], a.seq_q - row0, a.head_dim);
 }
 
 template <typename T, int Width> const char* launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
   constexpr int bytes = Shape<Width>::bytes;
   if (const char* why = allow_shared<attention_blockwise<T, Width>>(bytes)) return why;
-  const int vectors =
-      has_vectors(a.q, a.q_stride, 2) | has_vectors(a.k, a.k_stride, 2) << 1 | has_vectors(a.v, a.v_stride, 2) << 2;
-  attention_blockwise<T, Width><<<grid, kThreads, bytes, stream>>>(a, vectors);
+  attention_blockwise<T, Width><<<grid, kThreads, bytes, stream>>>(a, vectors_of(a, 2));
   return launch_error();
-}
-
-template <typename T> const char* by_width(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
-  if (a.head_dim <= 32) return launch<T, 32>(a, grid, stream);
-  if (a.head_dim <= 64) return launch<T, 64>(a, grid, stream);
-  if (a.head_dim <= 96) return launch<T, 96>(a, grid, stream);
-  if (a.head_dim <= 128) return launch<T, 128>(a, grid, stream);
-  if (a.head_dim <= 160) return launch<T, 160>(a, grid, stream);
-  if (a.head_dim <= 192) return launch<T, 192>(a, grid, stream);
-  return launch<T, 256>(a, grid, stream);
 }
 }  // namespace
 
-FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
+FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   const AttentionArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
-  const int64_t grid = int64_t(a.batch) * a.heads * ((a.seq_q + kTile - 1) / kTile);
+  const int64_t grid = QueryTile::blocks(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
-  auto stream = static_cast<cudaStream_t>(stream_);
-  switch (a.dtype) {
-    case FS_FLOAT16:
-      return by_width<__half>(a, unsigned(grid), stream);
-    case FS_BFLOAT16:
-      return by_width<__nv_bfloat16>(a, unsigned(grid), stream);
-  }
-  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v2_blockwise_fp32 and "
-         "v1_rowwise take float32)";
+  return dispatch_16bit(
+      a.dtype,
+      "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v2_blockwise_fp32 and "
+      "v1_rowwise take float32)",
+      [&](auto zero) {
+        return with_width<32, 64, 96, 128, 160, 192, 256>(a.head_dim, [&](auto width) {
+          return launch<decltype(zero), width>(a, unsigned(grid), static_cast<cudaStream_t>(stream));
+        });
+      });
 }

@@ -54,25 +54,17 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
   float* const k_part = operands + kTile * kNarrow;
 
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
-  const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
-  const int t = q_tiles - 1 - int(blockIdx.x % q_tiles);  // the last first: under causal it is the longest
-  const int head = int(blockIdx.x / q_tiles % a.heads), b = int(blockIdx.x / q_tiles / a.heads);
-  const int head_kv = head / (a.heads / a.heads_kv), row0 = t * kTile;
-  const Rows<T> q{static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1], a.q_stride[2], a.q_stride[3],
-                  bool(vectors & 1)};
-  const Rows<T> k{static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1], a.k_stride[2],
-                  a.k_stride[3], bool(vectors & 2)};
-  const Rows<T> v{static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1], a.v_stride[2],
-                  a.v_stride[3], bool(vectors & 4)};
-
-  const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * q_tiles + t;
-  const int begin = a.row_ptr ? a.row_ptr[list] : 0, end = a.row_ptr ? a.row_ptr[list + 1] : k_tiles;
+  const QueryTile at(a, blockIdx.x);
+  const int row0 = at.first_row();
+  const Rows<T> q{at.query<T>(a), a.q_stride[2], a.q_stride[3], bool(vectors & 1)};
+  const Rows<T> k{at.keys<T>(a), a.k_stride[2], a.k_stride[3], bool(vectors & 2)};
+  const Rows<T> v{at.values<T>(a), a.v_stride[2], a.v_stride[3], bool(vectors & 4)};
   const float scale = a.scale * kLog2e;
   float maximum[4], sum[4], out[Panels][4][4] = {};  // sum: this thread's keys only
 #pragma unroll
   for (int i = 0; i < 4; ++i) maximum[i] = -INFINITY, sum[i] = 0.f;
 
-  for (int item = begin; item < end; ++item) {
+  for (int item = at.begin; item < at.end; ++item) {
     const int first = (a.row_ptr ? a.tile_index[item] : item) * kTile, code = a.row_ptr ? a.tile_code[item] : -1;
     float score[4][4] = {};
     for (int depth = 0; depth < a.head_dim; depth += kDepth) {
@@ -108,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
         const int column = first + x + 16 * j;
         float extra = 0.f;
         if (a.bias && row < a.seq_q && column < a.seq_k)
-          extra = kLog2e * bias_at(a, b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] +
+          extra = kLog2e * bias_at(a, at.b * a.bias_stride[0] + at.head * a.bias_stride[1] + row * a.bias_stride[2] +
                                           column * a.bias_stride[3]);
         score[i][j] = word >> (16 * j) & 1 ? score[i][j] * scale + extra : -INFINITY;
         top = fmaxf(top, score[i][j]);
@@ -162,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
     }
   }
 
-  T* const to = static_cast<T*>(a.out) + b * a.out_stride[0] + head * a.out_stride[1] + row0 * a.out_stride[2];
+  T* const to = at.out<T>(a);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     float total = sum[i];
@@ -182,31 +174,18 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
   }
 }
 
-template <typename T, int Panels> const char* launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
-  const int vectors = has_vectors(a.q, a.q_stride, sizeof(T)) | has_vectors(a.k, a.k_stride, sizeof(T)) << 1 |
-                      has_vectors(a.v, a.v_stride, sizeof(T)) << 2;
-  attention_blockwise_fp32<T, Panels><<<grid, kThreads, 0, stream>>>(a, vectors);
-  return launch_error();
-}
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
-  const int64_t grid = int64_t(a.batch) * a.heads * ((a.seq_q + kTile - 1) / kTile);
+  const int64_t grid = QueryTile::blocks(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
-    switch ((a.head_dim + 63) / 64) {
-      case 1:
-        return launch<T, 1>(a, unsigned(grid), stream);
-      case 2:
-        return launch<T, 2>(a, unsigned(grid), stream);
-      case 3:
-        return launch<T, 3>(a, unsigned(grid), stream);
-    }
-    return launch<T, 4>(a, unsigned(grid), stream);
+    return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) {
+      attention_blockwise_fp32<T, width / 64><<<unsigned(grid), kThreads, 0, stream>>>(a, vectors_of(a, sizeof(T)));
+      return launch_error();
+    });
   });
 }

@@ -1,25 +1,23 @@
 // OpenMP over (sequence, KV head, 512 keys); 32 keys at a time are widened to fp32 once for all query heads that read
 // them.
 //
-// Parts of a sequence are joined in order by their maxima, so results do not depend on the number of threads.
+// The parts of a sequence are merged in order (log-sum-exp), so results do not depend on the number of threads.
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "../common/cpu_block.h"
-#include "../common/cpu_exp.h"
+#include "../common/cpu_softmax.h"
 #include "attention_decode.cuh"
 
 using namespace fusescope_cpu;
+using namespace cpu_block;
 
 namespace {
-using cpu_block::Block;
 constexpr int kPart = 512, kKeys = 32, kAtOnce = 4, kWidest = 256;
-constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 template <typename T> struct Decode {
   const AttentionDecodeArgs& a;
-  const int group = a.heads / a.heads_kv, head_dim = a.head_dim, width = int(cpu_block::padded(a.head_dim));
+  const int group = a.heads / a.heads_kv, head_dim = a.head_dim, width = int(padded(a.head_dim));
   const int64_t part_size = int64_t(group) * (width + 2);  // a part: contexts, then maximum and sum of each query head
 
   int length(int b) const { return std::clamp(a.lengths[b], 0, a.seq_max); }
@@ -38,7 +36,7 @@ template <typename T> struct Decode {
       const T* row = from + j * stride[2];
       float* to = buffer + j * width;
       if (stride[3] == 1) {
-        cpu_block::pack_row(row, to, head_dim, width);
+        pack_row(row, to, head_dim, width);
       } else {
         for (int d = 0; d < width; ++d) to[d] = d < head_dim ? to_float(row[d * stride[3]]) : 0.f;
       }
@@ -51,17 +49,16 @@ template <typename T> struct Decode {
     int j = 0;
     for (; j + kAtOnce <= live; j += kAtOnce) {
       Block sum[kAtOnce] = {};
-      for (int d = 0; d < width; d += cpu_block::SIZE) {
-        const Block query = cpu_block::load(q + d);
-        for (int n = 0; n < kAtOnce; ++n) sum[n] += query * cpu_block::load(k + (j + n) * step + d);
+      for (int d = 0; d < width; d += SIZE) {
+        const Block query = load(q + d);
+        for (int n = 0; n < kAtOnce; ++n) sum[n] += query * load(k + (j + n) * step + d);
       }
-      for (int n = 0; n < kAtOnce; ++n) s[j + n] = cpu_block::total(sum[n]);
+      for (int n = 0; n < kAtOnce; ++n) s[j + n] = total(sum[n]);
     }
     for (; j < live; ++j) {
       Block sum = {};
-      for (int d = 0; d < width; d += cpu_block::SIZE)
-        sum += cpu_block::load(q + d) * cpu_block::load(k + j * step + d);
-      s[j] = cpu_block::total(sum);
+      for (int d = 0; d < width; d += SIZE) sum += load(q + d) * load(k + j * step + d);
+      s[j] = total(sum);
     }
   }
 
@@ -69,10 +66,10 @@ template <typename T> struct Decode {
   template <int Count>
   void add_values(const float* p, const float* v, int64_t step, int live, float shrink, float* o) const {
     Block sum[Count];
-    for (int c = 0; c < Count; ++c) sum[c] = cpu_block::load(o + c * cpu_block::SIZE) * shrink;
+    for (int c = 0; c < Count; ++c) sum[c] = load(o + c * SIZE) * shrink;
     for (int j = 0; j < live; ++j)
-      for (int c = 0; c < Count; ++c) sum[c] += p[j] * cpu_block::load(v + j * step + c * cpu_block::SIZE);
-    for (int c = 0; c < Count; ++c) cpu_block::store(o + c * cpu_block::SIZE, sum[c]);
+      for (int c = 0; c < Count; ++c) sum[c] += p[j] * load(v + j * step + c * SIZE);
+    for (int c = 0; c < Count; ++c) store(o + c * SIZE, sum[c]);
   }
 
   // Keys [first, last) of one KV head for all query heads that read it.
@@ -97,39 +94,16 @@ template <typename T> struct Decode {
                   a.v_stride, live, values, v_step);
       for (int r = 0; r < group; ++r) {
         scores(query.data() + size_t(r) * width, k, k_step, live, p);
-        float &maximum = statistics[2 * r], &sum = statistics[2 * r + 1], top = maximum, more = 0.f;
-        for (int j = 0; j < live; ++j) top = p[j] > top ? p[j] : top;
-        const float base = top == kNone ? 0.f : top;  // -inf minus -inf would be NaN
-#pragma omp simd reduction(+ : more)
-        for (int j = 0; j < live; ++j) {
-          p[j] = fast_exp(p[j] - base);
-          more += p[j];
-        }
-        const float shrink = fast_exp(maximum - base);
-        sum = sum * shrink + more;
-        maximum = top;
-        for (int d = 0; d < width; d += 4 * cpu_block::SIZE) {
-          float* o = to + int64_t(r) * width + d;
-          switch (std::min(4, (width - d) / cpu_block::SIZE)) {
-            case 1:
-              add_values<1>(p, v + d, v_step, live, shrink, o);
-              break;
-            case 2:
-              add_values<2>(p, v + d, v_step, live, shrink, o);
-              break;
-            case 3:
-              add_values<3>(p, v + d, v_step, live, shrink, o);
-              break;
-            default:
-              add_values<4>(p, v + d, v_step, live, shrink, o);
-          }
-        }
+        const float shrink = weigh<fast_exp>(p, live, statistics[2 * r], statistics[2 * r + 1]);
+        over_columns(width, [&](auto blocks, int64_t d) {
+          add_values<decltype(blocks)::value>(p, v + d, v_step, live, shrink, to + int64_t(r) * width + d);
+        });
       }
     }
   }
 
-  // One query head out of its parts.
-  void join(int b, int head, const float* parts, int count) const {
+  // Merges the parts of one query head.
+  void merge(int b, int head, const float* parts, int count) const {
     alignas(64) float o[kWidest] = {};
     const int r = head % group;
     float top = kNone, sum = 0.f;
@@ -159,18 +133,18 @@ template <typename T> struct Decode {
         for (int row = 0; row < length(b); row += kPart) parts.push_back({b, h, row});
     }
     const int64_t count = int64_t(parts.size());
-    cpu_block::Buffer buffer = cpu_block::buffer(std::max<int64_t>(1, count * part_size));
-    if (!buffer) return "out of memory for the parts of the sequences";
+    const Buffer results = buffer(std::max<int64_t>(1, count * part_size));
+    if (!results) return "out of memory for the parts of the sequences";
 #pragma omp parallel for schedule(dynamic) if (count > 1)
     for (int64_t i = 0; i < count; ++i) {
       const Part& p = parts[i];
-      part(p.b, p.head_kv, p.first, std::min(length(p.b), p.first + kPart), buffer.get() + i * part_size);
+      part(p.b, p.head_kv, p.first, std::min(length(p.b), p.first + kPart), results.get() + i * part_size);
     }
     const int64_t rows = int64_t(a.batch) * a.heads;
 #pragma omp parallel for schedule(static) if (rows > 64)
     for (int64_t i = 0; i < rows; ++i) {
       const int b = int(i / a.heads), head = int(i % a.heads), pieces = (length(b) + kPart - 1) / kPart;
-      join(b, head, buffer.get() + (first_part[b] + int64_t(head / group) * pieces) * part_size, pieces);
+      merge(b, head, results.get() + (first_part[b] + int64_t(head / group) * pieces) * part_size, pieces);
     }
     return nullptr;
   }
@@ -178,7 +152,5 @@ template <typename T> struct Decode {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void*) {
-  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   return dispatch(args->dtype, [&](auto zero) { return Decode<decltype(zero)>{*args}.run(); });
 }

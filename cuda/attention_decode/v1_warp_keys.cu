@@ -6,7 +6,9 @@
 // context of their own and meet at the end of an item.
 #include <type_traits>
 
+#include "../attention/lane_groups.cuh"
 #include "../common/device.cuh"
+#include "../common/eight.cuh"
 #include "merge.cuh"
 
 namespace {
@@ -14,22 +16,6 @@ using namespace decode;
 constexpr int kRows = 4, kFlight = 4;  // query heads at once, keys of a lane group at once
 template <typename T> constexpr int kBlocksPerSm =
     sizeof(T) == 4 ? 2 : 3;  // what the registers of the keys in flight allow
-
-// Eight neighbouring elements of a row; zeros where not inside.
-template <typename T> __device__ __forceinline__ void load_eight(T (&to)[8], const T* from, int64_t column_stride,
-                                                                 bool vectors, bool inside) {
-  if (!inside) {
-#pragma unroll
-    for (int e = 0; e < 8; ++e) to[e] = from_float<T>(0.f);
-  } else if (vectors) {
-    constexpr int parts = sizeof(T) * 8 / 16;
-#pragma unroll
-    for (int i = 0; i < parts; ++i) reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
-  } else {
-#pragma unroll
-    for (int e = 0; e < 8; ++e) to[e] = from[e * column_stride];
-  }
-}
 
 template <typename T, int Lanes>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(const AttentionDecodeArgs a,
@@ -129,17 +115,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(co
       __syncthreads();  // what was left here before has been read
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (int d = Lanes; d < 32; d *= 2) {
-          const float other = __shfl_xor_sync(kAll, maximum[r], d), top = fmaxf(maximum[r], other),
-                      base = top == -INFINITY ? 0.f : top;
-          const float mine = exp2_approx(maximum[r] - base), theirs = exp2_approx(other - base);
-          maximum[r] = top;
-          sum[r] = mine * sum[r] + theirs * __shfl_xor_sync(kAll, sum[r], d);
-#pragma unroll
-          for (int e = 0; e < 8; ++e)
-            context[r][e] = mine * context[r][e] + theirs * __shfl_xor_sync(kAll, context[r][e], d);
-        }
+        merge_lane_groups<Lanes>(maximum[r], sum[r], context[r], [](float x) { return exp2_approx(x); });
         if (group == 0) {
 #pragma unroll
           for (int e = 0; e < 8; e += 4)
@@ -165,12 +141,7 @@ template <typename T, int Lanes> const char* launch(const AttentionDecodeArgs& a
     *a.workspace_floats = Workspace::floats(blocks, rows, a.head_dim);
     return nullptr;
   }
-  constexpr int eight = 16 / int(sizeof(T));
-  auto vectors = [](const void* p, const int64_t* stride) {
-    return aligned(p, 16) && stride[3] == 1 && stride[0] % eight == 0 && stride[1] % eight == 0 &&
-           stride[2] % eight == 0;
-  };
-  const int how = vectors(a.k, a.k_stride) | vectors(a.v, a.v_stride) << 1;
+  const int how = has_vectors(a.k, a.k_stride, sizeof(T)) | has_vectors(a.v, a.v_stride, sizeof(T)) << 1;
   if (const char* why = launch_dependent(decode_warp_keys<T, Lanes>, blocks, kThreads, 0, stream, 1, a, how))
     return why;
   return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
@@ -179,13 +150,9 @@ template <typename T, int Lanes> const char* launch(const AttentionDecodeArgs& a
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream_) {
   const AttentionDecodeArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    return a.head_dim <= 64    ? launch<T, 8>(a, stream)
-           : a.head_dim <= 128 ? launch<T, 16>(a, stream)
-                               : launch<T, 32>(a, stream);
+    return with_width<64, 128, 256>(a.head_dim, [&](auto width) { return launch<T, width / 8>(a, stream); });
   });
 }

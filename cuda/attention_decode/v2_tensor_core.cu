@@ -12,6 +12,7 @@
 
 #include "../common/async_copy.cuh"
 #include "../common/device.cuh"
+#include "../common/eight.cuh"
 #include "../common/mma.cuh"
 #include "merge.cuh"
 
@@ -277,37 +278,25 @@ template <typename T, int Width> const char* launch(const AttentionDecodeArgs& a
     return nullptr;
   }
   if (const char* why = allow_shared<decode_tensor_core<T, Width>>(S::bytes)) return why;
-  auto vectors = [](const void* p, const int64_t* stride) {
-    return aligned(p, 16) && stride[3] == 1 && stride[0] % 8 == 0 && stride[1] % 8 == 0 && stride[2] % 8 == 0;
-  };
   const int how =
-      (vectors(a.k, a.k_stride) ? kKeyVectors : 0) | (vectors(a.v, a.v_stride) ? kValueVectors : 0) |
+      (has_vectors(a.k, a.k_stride, 2) ? kKeyVectors : 0) | (has_vectors(a.v, a.v_stride, 2) ? kValueVectors : 0) |
       (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 ? kQueryPairs : 0);
   if (const char* why = launch_dependent(decode_tensor_core<T, Width>, blocks, kThreads, S::bytes, stream, 1, a, how))
     return why;
   return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
 }
 
-template <typename T> const char* by_width(const AttentionDecodeArgs& a, cudaStream_t stream) {
-  if (a.head_dim <= 32) return launch<T, 32>(a, stream);
-  if (a.head_dim <= 64) return launch<T, 64>(a, stream);
-  if (a.head_dim <= 96) return launch<T, 96>(a, stream);
-  if (a.head_dim <= 128) return launch<T, 128>(a, stream);
-  if (a.head_dim <= 192) return launch<T, 192>(a, stream);
-  return launch<T, 256>(a, stream);
-}
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
   const AttentionDecodeArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
-  switch (a.dtype) {
-    case FS_FLOAT16:
-      return by_width<__half>(a, static_cast<cudaStream_t>(stream));
-    case FS_BFLOAT16:
-      return by_width<__nv_bfloat16>(a, static_cast<cudaStream_t>(stream));
-  }
-  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes "
-         "float32)";
+  return dispatch_16bit(
+      a.dtype,
+      "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes "
+      "float32)",
+      [&](auto zero) {
+        return with_width<32, 64, 96, 128, 192, 256>(a.head_dim, [&](auto width) {
+          return launch<decltype(zero), width>(a, static_cast<cudaStream_t>(stream));
+        });
+      });
 }

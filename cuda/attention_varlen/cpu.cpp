@@ -1,52 +1,33 @@
 // OpenMP over (sequence, head, 64 query rows); K transposed and V widened a tile of 64 keys at a time, products in
 // register blocks.
 #include <algorithm>
-#include <limits>
 #include <vector>
 
-#include "../common/cpu_block.h"
-#include "../common/cpu_exp.h"
+#include "../attention/cpu_tiles.h"
 #include "attention_varlen.cuh"
 
 using namespace fusescope_cpu;
+using namespace cpu_tiles;
 
 namespace {
-using cpu_block::Block;
-constexpr int kTile = 64, kRows = 4, kBlock = cpu_block::SIZE, kBlocks = kTile / kBlock, kWidest = 256;
-constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr int kBlocks = kTile / SIZE, kWidest = 256;
 
 // s[r][j] = sum over d of q[r][d] kt[d][j] for kRows rows and 64 keys.
 void scores(const float* q, const float* kt, float* s, int head_dim, int width) {
   Block sum[kRows][kBlocks] = {};
   for (int d = 0; d < head_dim; ++d) {
     Block keys[kBlocks];
-    for (int c = 0; c < kBlocks; ++c) keys[c] = cpu_block::load(kt + d * kTile + c * kBlock);
+    for (int c = 0; c < kBlocks; ++c) keys[c] = load(kt + d * kTile + c * SIZE);
     for (int r = 0; r < kRows; ++r)
       for (int c = 0; c < kBlocks; ++c) sum[r][c] += q[r * width + d] * keys[c];
   }
   for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kBlocks; ++c) cpu_block::store(s + r * kTile + c * kBlock, sum[r][c]);
-}
-
-// o[r] = o[r] shrink[r] + sum over keys j < live of p[r][j] v[j], for kRows rows and Count vectors of columns.
-template <int Count>
-void add_values(const float* p, const float* v, float* o, const float* shrink, int live, int width) {
-  Block sum[kRows][Count];
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < Count; ++c) sum[r][c] = cpu_block::load(o + r * width + c * kBlock) * shrink[r];
-  for (int j = 0; j < live; ++j) {
-    Block value[Count];
-    for (int c = 0; c < Count; ++c) value[c] = cpu_block::load(v + j * width + c * kBlock);
-    for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < Count; ++c) sum[r][c] += p[r * kTile + j] * value[c];
-  }
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < Count; ++c) cpu_block::store(o + r * width + c * kBlock, sum[r][c]);
+    for (int c = 0; c < kBlocks; ++c) store(s + r * kTile + c * SIZE, sum[r][c]);
 }
 
 template <typename T> struct Varlen {
   const AttentionVarlenArgs& a;
-  const int head_dim = a.head_dim, width = int(cpu_block::padded(a.head_dim));
+  const int head_dim = a.head_dim, width = int(padded(a.head_dim));
 
   struct Task {
     int q_first, queries, k_first, keys, row, head;
@@ -90,34 +71,11 @@ template <typename T> struct Varlen {
           float* const p = s + n * kTile;
           const int upto = std::clamp(seen(r + n) - first, 0, live);
           for (int j = upto; j < kTile; ++j) p[j] = kNone;
-          float top = maximum[r + n], more = 0.f;
-          for (int j = 0; j < kTile; ++j) top = p[j] > top ? p[j] : top;
-          const float base = top == kNone ? 0.f : top;  // -inf minus -inf would be NaN
-#pragma omp simd reduction(+ : more)
-          for (int j = 0; j < kTile; ++j) {
-            p[j] = fast_exp(p[j] - base);
-            more += p[j];
-          }
-          shrink[n] = fast_exp(maximum[r + n] - base);
-          sum[r + n] = sum[r + n] * shrink[n] + more;
-          maximum[r + n] = top;
+          shrink[n] = weigh<fast_exp>(p, kTile, maximum[r + n], sum[r + n]);
         }
-        for (int d = 0; d < width; d += 4 * kBlock) {
-          float* const to = o + r * width + d;
-          switch (std::min(4, (width - d) / kBlock)) {
-            case 1:
-              add_values<1>(s, v + d, to, shrink, live, width);
-              break;
-            case 2:
-              add_values<2>(s, v + d, to, shrink, live, width);
-              break;
-            case 3:
-              add_values<3>(s, v + d, to, shrink, live, width);
-              break;
-            default:
-              add_values<4>(s, v + d, to, shrink, live, width);
-          }
-        }
+        over_columns(width, [&](auto blocks, int64_t d) {
+          add_values<decltype(blocks)::value>(s, v + d, o + r * width + d, shrink, 0, live, width);
+        });
       }
     }
     for (int r = 0; r < rows; ++r) {
@@ -146,7 +104,5 @@ template <typename T> struct Varlen {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void*) {
-  if (args->head_dim % 8 || args->head_dim < 32 || args->head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
   return dispatch(args->dtype, [&](auto zero) { return Varlen<decltype(zero)>{*args}.run(); });
 }

@@ -8,6 +8,7 @@
 // end of the keys and, under causal, on the diagonal are masked. Keys and values beyond the sequence's end are never
 // read: they are the next sequence's, and its infinities would come through a weight of zero.
 #include "../attention/warp_tiles.cuh"
+#include "../common/eight.cuh"
 #include "sequences.cuh"
 
 namespace {
@@ -90,34 +91,20 @@ template <typename T, int Width> const char* launch(const AttentionVarlenArgs& a
   const int64_t grid = varlen::slots(a, kTile) * a.heads;
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
   if (const char* why = allow_shared<varlen_blockwise<T, Width>>(Shape<Width>::bytes)) return why;
-  auto vectors = [](const void* p, const int64_t* stride) {
-    return aligned(p, 16) && stride[2] == 1 && stride[0] % 8 == 0 && stride[1] % 8 == 0;
-  };
-  const int how = vectors(a.q, a.q_stride) | vectors(a.k, a.k_stride) << 1 | vectors(a.v, a.v_stride) << 2;
-  varlen_blockwise<T, Width><<<unsigned(grid), kThreads, Shape<Width>::bytes, stream>>>(a, how);
+  varlen_blockwise<T, Width><<<unsigned(grid), kThreads, Shape<Width>::bytes, stream>>>(a, vectors_of(a, 2));
   return launch_error();
-}
-
-template <typename T> const char* by_width(const AttentionVarlenArgs& a, cudaStream_t stream) {
-  if (a.head_dim <= 32) return launch<T, 32>(a, stream);
-  if (a.head_dim <= 64) return launch<T, 64>(a, stream);
-  if (a.head_dim <= 96) return launch<T, 96>(a, stream);
-  if (a.head_dim <= 128) return launch<T, 128>(a, stream);
-  if (a.head_dim <= 192) return launch<T, 192>(a, stream);
-  return launch<T, 256>(a, stream);
 }
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionVarlenArgs* args, void* stream) {
   const AttentionVarlenArgs& a = *args;
-  if (a.head_dim % 8 || a.head_dim < 32 || a.head_dim > 256)
-    return "unsupported: head_dim (a multiple of 8 from 32 to 256 is)";
-  switch (a.dtype) {
-    case FS_FLOAT16:
-      return by_width<__half>(a, static_cast<cudaStream_t>(stream));
-    case FS_BFLOAT16:
-      return by_width<__nv_bfloat16>(a, static_cast<cudaStream_t>(stream));
-  }
-  return "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_rowwise takes "
-         "float32)";
+  return dispatch_16bit(
+      a.dtype,
+      "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_rowwise takes "
+      "float32)",
+      [&](auto zero) {
+        return with_width<32, 64, 96, 128, 192, 256>(a.head_dim, [&](auto width) {
+          return launch<decltype(zero), width>(a, static_cast<cudaStream_t>(stream));
+        });
+      });
 }

@@ -13,19 +13,19 @@ __global__ void __launch_bounds__(THREADS) bias_gelu_vectorised(const T* x, cons
                                                                 int64_t x_row, int64_t cols, int64_t packs,
                                                                 int64_t groups) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
-  using Held = row::Held<T, 32, width, Wide>;  // for its packs
+  using Regs = row::Registers<T, 32, width, Wide>;  // for its packs
   const int64_t t = int64_t(blockIdx.x) * THREADS + threadIdx.x;
   if (t >= packs * groups) return;
   const int64_t group = t / packs, at = (t - group * packs) * width;
   float b[width] = {};
-  if (bias) Held::read_pack(bias + at, b);
+  if (bias) Regs::read_pack(bias + at, b);
   auto exp = [](float u) { return __expf(u); };
   for (int64_t first = group; first < rows; first += ROWS * groups) {
     float v[ROWS][width];
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       const int64_t r = first + i * groups;
-      if (r < rows) Held::read_pack(x + r * x_row + at, v[i]);
+      if (r < rows) Regs::read_pack(x + r * x_row + at, v[i]);
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS) bias_gelu_vectorised(const T* x, cons
       if (r >= rows) break;
 #pragma unroll
       for (int e = 0; e < width; ++e) v[i][e] = Tanh ? gelu_tanh(v[i][e] + b[e], exp) : gelu_erf(v[i][e] + b[e], exp);
-      Held::write_pack(out + r * cols + at, v[i]);
+      Regs::write_pack(out + r * cols + at, v[i]);
     }
   }
 }

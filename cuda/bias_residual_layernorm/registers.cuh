@@ -2,56 +2,38 @@
 // a row.
 #pragma once
 #include "../common/dependent.cuh"
-#include "../common/reduce.cuh"
-#include "../common/row.cuh"
+#include "../common/row_norm.cuh"
 #include "bias_residual_layernorm.cuh"
 
 namespace {
-// A block holds one row, or (Threads = 32) each of its four warps one.
-template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
-
 template <typename T, int Threads, int Each, bool Wide>
-__global__ void __launch_bounds__(Threads* ROWS<Threads>) bias_residual_layernorm_held(
+__global__ void __launch_bounds__(Threads* row::ROWS<Threads>) bias_residual_layernorm_registers(
     const T* x, const T* bias, const T* residual, const T* weight, const T* shift, T* out, int64_t rows, int64_t x_row,
     int64_t residual_row, int cols, float eps) {
   wait_for_previous();
   let_next_start();
-  const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
+  const int64_t r = int64_t(blockIdx.x) * row::ROWS<Threads> + threadIdx.x / Threads;
   if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
   x += r * x_row;
   if (residual) residual += r * residual_row;
   const float first = to_float(x[0]) + (bias ? to_float(bias[0]) : 0.0f) + (residual ? to_float(residual[0]) : 0.0f);
-  using Held = row::Held<T, Threads, Each, Wide>;
-  Held held(threadIdx.x % Threads, cols);
-  held.load(x);
-  float sum = 0.0f, squares = 0.0f;
-  held.each_pack([&](int at, float* v) {
-    float b[Held::Width], add[Held::Width];
-    if (bias) Held::read_pack(bias + at, b);
-    if (residual) Held::read_pack(residual + at, add);
+  using Regs = row::Registers<T, Threads, Each, Wide>;
+  Regs regs(threadIdx.x % Threads, cols);
+  regs.load(x);
+  float sum = 0.0f;
+  regs.each_pack([&](int at, float* v) {
+    float b[Regs::Width], add[Regs::Width];
+    if (bias) Regs::read_pack(bias + at, b);
+    if (residual) Regs::read_pack(residual + at, add);
 #pragma unroll
-    for (int e = 0; e < Held::Width; ++e) {
+    for (int e = 0; e < Regs::Width; ++e) {
       if (bias) v[e] += b[e];
       if (residual) v[e] += add[e];
       v[e] -= first;
       sum += v[e];
     }
   });
-  const float mean = group_reduce<Sum, Threads>(sum) / float(cols);  // of what is left without the first element
-  held.each([&](float& v) {
-    v -= mean;
-    squares += v * v;
-  });
-  const float scale = rsqrtf(group_reduce<Sum, Threads>(squares) / float(cols) + eps);
-  out += r * cols;
-  held.each_pack([&](int at, float* v) {
-    float w[Held::Width], s[Held::Width];
-    Held::read_pack(weight + at, w);
-    Held::read_pack(shift + at, s);
-#pragma unroll
-    for (int e = 0; e < Held::Width; ++e) v[e] = v[e] * scale * w[e] + s[e];
-    Held::write_pack(out + at, v);
-  });
+  row::normalise<false>(regs, sum, weight, shift, out + r * cols, eps);
 }
 
 // Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.
@@ -62,7 +44,7 @@ __global__ void __launch_bounds__(STREAM) bias_residual_layernorm_streamed(const
                                                                            int64_t x_row, int64_t residual_row,
                                                                            int64_t cols, float eps) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
-  using Held = row::Held<T, 32, width, Wide>;  // for its packs
+  using Regs = row::Registers<T, 32, width, Wide>;  // for its packs
   x += blockIdx.x * x_row;
   if (residual) residual += blockIdx.x * residual_row;
   out += blockIdx.x * cols;
@@ -70,14 +52,14 @@ __global__ void __launch_bounds__(STREAM) bias_residual_layernorm_streamed(const
   auto each_pack = [&](auto f) {
     for (int64_t j = int64_t(threadIdx.x) * width; j < cols; j += STREAM * width) {
       float v[width], more[width];
-      Held::read_pack(x + j, v);
+      Regs::read_pack(x + j, v);
       if (bias) {
-        Held::read_pack(bias + j, more);
+        Regs::read_pack(bias + j, more);
 #pragma unroll
         for (int e = 0; e < width; ++e) v[e] += more[e];
       }
       if (residual) {
-        Held::read_pack(residual + j, more);
+        Regs::read_pack(residual + j, more);
 #pragma unroll
         for (int e = 0; e < width; ++e) v[e] += more[e];
       }
@@ -99,11 +81,11 @@ __global__ void __launch_bounds__(STREAM) bias_residual_layernorm_streamed(const
   const float scale = rsqrtf(group_reduce<Sum, STREAM>(squares) / float(cols) + eps);
   each_pack([&](int64_t j, float* v) {
     float w[width], s[width];
-    Held::read_pack(weight + j, w);
-    Held::read_pack(shift + j, s);
+    Regs::read_pack(weight + j, w);
+    Regs::read_pack(shift + j, s);
 #pragma unroll
     for (int e = 0; e < width; ++e) v[e] = (v[e] - mean) * scale * w[e] + s[e];
-    Held::write_pack(out + j, v);
+    Regs::write_pack(out + j, v);
   });
 }
 
@@ -114,17 +96,17 @@ const char* launch_wide(const BiasResidualLayernormArgs& args, cudaStream_t stre
   auto residual = static_cast<const T*>(args.residual), weight = static_cast<const T*>(args.weight);
   auto shift = static_cast<const T*>(args.shift);
   auto out = static_cast<T*>(args.out);
-  if (args.cols > row::MOST_HELD) {
+  if (args.cols > row::MOST_IN_REGISTERS) {
     if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
     bias_residual_layernorm_streamed<T, Wide><<<unsigned(args.rows), STREAM, 0, stream>>>(
         x, bias, residual, weight, shift, out, args.x_row, args.residual_row, args.cols, args.eps);
     return launch_error();
   }
   return by_length(args.cols, [&](auto threads, auto each) -> const char* {
-    constexpr int rows = ROWS<threads.value>;
+    constexpr int rows = row::ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    return launch_dependent(bias_residual_layernorm_held<T, threads.value, each.value, Wide>, unsigned(blocks),
+    return launch_dependent(bias_residual_layernorm_registers<T, threads.value, each.value, Wide>, unsigned(blocks),
                             threads.value * rows, 0, stream, 1, x, bias, residual, weight, shift, out, args.rows,
                             args.x_row, args.residual_row, int(args.cols), args.eps);
   });

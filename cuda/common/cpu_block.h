@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 
 #include "cpu.h"
 
@@ -30,6 +31,24 @@ inline float total(Block x) {
   std::memcpy(f, e, sizeof f);
   f[0] += f[1];
   return (f[0][0] + f[0][1]) + (f[0][2] + f[0][3]);
+}
+
+// f(an integral constant: min(blocks, 4)), for loops whose accumulators stay in registers.
+template <typename F> inline void with_blocks(int64_t blocks, F f) {
+  switch (blocks) {
+    case 1:
+      return f(std::integral_constant<int, 1>{});
+    case 2:
+      return f(std::integral_constant<int, 2>{});
+    case 3:
+      return f(std::integral_constant<int, 3>{});
+    default:
+      return f(std::integral_constant<int, 4>{});
+  }
+}
+// f(that constant, first column) over the columns of rows of `width` floats.
+template <typename F> inline void over_columns(int64_t width, F f) {
+  for (int64_t d = 0; d < width; d += 4 * SIZE) with_blocks((width - d) / SIZE, [&](auto count) { f(count, d); });
 }
 
 struct Free {

@@ -4,6 +4,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "interface.h"
 
 // nullptr after a good launch, else CUDA's text. Reads and clears the launch error only; it does not wait for the
@@ -36,4 +38,19 @@ template <typename Body> inline const char* dispatch(int dtype, Body body) {
       return body(__nv_bfloat16{});
   }
   return "unsupported: dtype (float32, float16 and bfloat16 are)";
+}
+
+// The same for kernels that take 16-bit types only; refusal: the text for others.
+template <typename Body> inline const char* dispatch_16bit(int dtype, const char* refusal, Body body) {
+  if (dtype == FS_FLOAT16) return body(__half{});
+  return dtype == FS_BFLOAT16 ? body(__nv_bfloat16{}) : refusal;
+}
+
+// Calls body with the smallest of the ascending Widths that holds `size` columns, else with the last, as an integral
+// constant.
+template <int Width, int... Wider, typename Body> inline const char* with_width(int size, Body body) {
+  if constexpr (sizeof...(Wider) > 0) {
+    if (size > Width) return with_width<Wider...>(size, body);
+  }
+  return body(std::integral_constant<int, Width>{});
 }

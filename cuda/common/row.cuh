@@ -1,4 +1,4 @@
-// A row held as fp32 in the registers of a warp or a block: read once, written once, whatever is computed in between.
+// A row as fp32 in the registers of a warp or a block: read once, written once, whatever is computed in between.
 #pragma once
 #include <type_traits>
 
@@ -11,19 +11,19 @@ template <typename T> struct alignas(16) Pack {
   T value[16 / sizeof(T)];
 };
 
-// Threads threads hold a row of up to Threads * Each elements, Each apiece. Wide: 16-byte accesses, for rows that begin
-// at multiples of 16 bytes and have whole packs; neighbouring threads then hold neighbouring packs. Else neighbouring
-// threads hold neighbouring elements. Elements beyond the row are not touched by `each`.
-template <typename T, int Threads, int Each, bool Wide> struct Held {
-  static constexpr int Width = Wide ? 16 / int(sizeof(T)) : 1, Packs = Each / Width;
+// A row of up to Threads * Each elements over a group of Threads threads, Each per thread. Wide: 16-byte accesses, for
+// rows that begin at multiples of 16 bytes and have whole packs; neighbouring threads then have neighbouring packs,
+// else neighbouring elements. `each` skips elements beyond the row.
+template <typename T, int Threads, int Each, bool Wide> struct Registers {
+  static constexpr int Group = Threads, Width = Wide ? 16 / int(sizeof(T)) : 1, Packs = Each / Width;
   static_assert(Each % Width == 0, "whole packs");
 
   float value[Each];
   int lane, cols;  // this thread's place in its group; elements of the row
 
-  __device__ __forceinline__ Held(int lane, int cols) : lane(lane), cols(cols) {}
+  __device__ __forceinline__ Registers(int lane, int cols) : lane(lane), cols(cols) {}
 
-  // Calls f(this thread's copy of it) for every element of the row that this thread holds.
+  // Calls f(this thread's copy of it) for every element of the row that this thread has.
   template <typename F> __device__ __forceinline__ void each(F f) {
     each_pack([&](int, float* v) {
 #pragma unroll
@@ -71,10 +71,13 @@ template <typename T, int Threads, int Each, bool Wide> struct Held {
   }
 };
 
-constexpr int64_t MOST_HELD = 1024 * 32;  // elements of the longest row that one block holds
+// A block has one row, or (Threads = 32) a row for each of its four warps.
+template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
+
+constexpr int64_t MOST_IN_REGISTERS = 1024 * 32;  // elements of the longest row that one block holds
 constexpr int64_t MOST_BLOCKS = INT32_MAX;
 
-// Threads a row and elements a thread for rows of `cols` (at most MOST_HELD): body(threads, each) with integral
+// Threads a row and elements a thread for rows of `cols` (at most MOST_IN_REGISTERS): body(threads, each) with integral
 // constants.
 template <typename Body> const char* by_length(int64_t cols, Body body) {
   using std::integral_constant;

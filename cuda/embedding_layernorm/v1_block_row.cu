@@ -1,7 +1,7 @@
 // A block a token, three passes, each gathering the embeddings anew: mean, variance about it, result.
 #include "../common/launch.cuh"
 #include "../common/reduce.cuh"
-#include "embedding_layernorm.cuh"
+#include "rows.cuh"
 
 namespace {
 constexpr int THREADS = 256;
@@ -12,15 +12,7 @@ __global__ void __launch_bounds__(THREADS) embedding_layernorm_block_row(Embeddi
   auto weight = static_cast<const T*>(args.weight), shift = static_cast<const T*>(args.shift);
   T* out = static_cast<T*>(args.out) + t * cols;
   const T* row[3];
-  bool known = true;
-  for (int which = 0; which < 3; ++which) {
-    row[which] = nullptr;
-    if (!args.table[which].rows) continue;
-    const int64_t id = embedding_row(args, which, t);
-    known = known && id >= 0;
-    if (id >= 0) row[which] = static_cast<const T*>(args.table[which].rows) + id * args.table[which].step;
-  }
-  if (!known) {  // the whole block leaves
+  if (!embedding_rows(args, t, row)) {  // the whole block leaves
     for (int64_t j = threadIdx.x; j < cols; j += THREADS) out[j] = from_float<T>(NAN);
     return;
   }

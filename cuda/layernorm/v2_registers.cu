@@ -1,43 +1,25 @@
 // The row in registers, read once and written once in 16-byte pieces; a warp or a block a row by its length.
-#include "../common/reduce.cuh"
-#include "../common/row.cuh"
+#include "../common/row_norm.cuh"
 #include "layernorm.cuh"
 
 namespace {
-// A block holds one row, or (Threads = 32) each of its four warps one.
-template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
-
 template <typename T, int Threads, int Each, bool Wide>
-__global__ void __launch_bounds__(Threads* ROWS<Threads>) layernorm_held(const T* x, const T* weight, const T* bias,
-                                                                         T* out, int64_t rows, int64_t x_row, int cols,
-                                                                         float eps) {
-  const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
+__global__ void __launch_bounds__(Threads* row::ROWS<Threads>) layernorm_registers(const T* x, const T* weight,
+                                                                                   const T* bias, T* out, int64_t rows,
+                                                                                   int64_t x_row, int cols, float eps) {
+  const int64_t r = int64_t(blockIdx.x) * row::ROWS<Threads> + threadIdx.x / Threads;
   if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
   x += r * x_row;
   const float first = to_float(x[0]);
-  using Held = row::Held<T, Threads, Each, Wide>;
-  Held held(threadIdx.x % Threads, cols);
-  held.load(x);
-  float sum = 0.0f, squares = 0.0f;
-  held.each([&](float& v) {
+  using Regs = row::Registers<T, Threads, Each, Wide>;
+  Regs regs(threadIdx.x % Threads, cols);
+  regs.load(x);
+  float sum = 0.0f;
+  regs.each([&](float& v) {
     v -= first;
     sum += v;
   });
-  const float mean = group_reduce<Sum, Threads>(sum) / float(cols);  // of what is left without the first element
-  held.each([&](float& v) {
-    v -= mean;
-    squares += v * v;
-  });
-  const float scale = rsqrtf(group_reduce<Sum, Threads>(squares) / float(cols) + eps);
-  out += r * cols;
-  held.each_pack([&](int at, float* v) {
-    float w[Held::Width], b[Held::Width];
-    if (weight) Held::read_pack(weight + at, w);
-    if (bias) Held::read_pack(bias + at, b);
-#pragma unroll
-    for (int e = 0; e < Held::Width; ++e) v[e] = v[e] * scale * (weight ? w[e] : 1.0f) + (bias ? b[e] : 0.0f);
-    Held::write_pack(out + at, v);
-  });
+  row::normalise<true>(regs, sum, weight, bias, out + r * cols, eps);
 }
 
 // Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.
@@ -76,17 +58,17 @@ template <typename T, bool Wide> const char* launch(const LayernormArgs& args, c
   auto x = static_cast<const T*>(args.x), weight = static_cast<const T*>(args.weight),
        bias = static_cast<const T*>(args.bias);
   auto out = static_cast<T*>(args.out);
-  if (args.cols > row::MOST_HELD) {
+  if (args.cols > row::MOST_IN_REGISTERS) {
     if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
     layernorm_streamed<T, Wide>
         <<<unsigned(args.rows), STREAM, 0, stream>>>(x, weight, bias, out, args.x_row, args.cols, args.eps);
     return launch_error();
   }
   return row::by_length(args.cols, [&](auto threads, auto each) -> const char* {
-    constexpr int rows = ROWS<threads.value>;
+    constexpr int rows = row::ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    layernorm_held<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * rows, 0, stream>>>(
+    layernorm_registers<T, threads.value, each.value, Wide><<<unsigned(blocks), threads.value * rows, 0, stream>>>(
         x, weight, bias, out, args.rows, args.x_row, int(args.cols), args.eps);
     return launch_error();
   });

@@ -21,20 +21,20 @@ __global__ void __launch_bounds__(FINISH_THREADS) linear_finish(T* out, const T*
                                                                 int64_t residual_row, int activation, int64_t rows,
                                                                 int64_t cols, int64_t packs, int64_t groups) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
-  using Held = row::Held<T, 32, width, Wide>;  // for its packs
+  using Regs = row::Registers<T, 32, width, Wide>;  // for its packs
   const int64_t t = int64_t(blockIdx.x) * FINISH_THREADS + threadIdx.x;
   if (t >= packs * groups) return;
   const int64_t group = t / packs, at = (t - group * packs) * width;
   float b[width] = {};
-  if (bias) Held::read_pack(bias + at, b);
+  if (bias) Regs::read_pack(bias + at, b);
   for (int64_t last = rows - 1 - group; last >= 0; last -= FINISH_ROWS * groups) {
     float v[FINISH_ROWS][width], add[FINISH_ROWS][width] = {};
 #pragma unroll
     for (int i = 0; i < FINISH_ROWS; ++i) {
       const int64_t r = last - i * groups;
       if (r >= 0) {
-        Held::read_pack(out + r * cols + at, v[i]);
-        if (residual) Held::read_pack(residual + r * residual_row + at, add[i]);
+        Regs::read_pack(out + r * cols + at, v[i]);
+        if (residual) Regs::read_pack(residual + r * residual_row + at, add[i]);
       }
     }
 #pragma unroll
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(FINISH_THREADS) linear_finish(T* out, const T*
       if (r < 0) break;
 #pragma unroll
       for (int e = 0; e < width; ++e) v[i][e] = activated(v[i][e] + b[e], activation) + add[i][e];
-      Held::write_pack(out + r * cols + at, v[i]);
+      Regs::write_pack(out + r * cols + at, v[i]);
     }
   }
 }

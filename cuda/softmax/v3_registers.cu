@@ -6,26 +6,23 @@
 #include "softmax.cuh"
 
 namespace {
-// A block holds one row, or (Threads = 32) each of its four warps one.
-template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
-
 template <typename T, int Threads, int Each, bool Wide>
-__global__ void __launch_bounds__(Threads* ROWS<Threads>) softmax_held(const T* x, T* out, int64_t rows, int64_t x_row,
-                                                                       int cols) {
-  const int64_t r = int64_t(blockIdx.x) * ROWS<Threads> + threadIdx.x / Threads;
+__global__ void __launch_bounds__(Threads* row::ROWS<Threads>) softmax_registers(const T* x, T* out, int64_t rows,
+                                                                                 int64_t x_row, int cols) {
+  const int64_t r = int64_t(blockIdx.x) * row::ROWS<Threads> + threadIdx.x / Threads;
   if (r >= rows) return;  // whole warps leave, and only where a row is a warp's
-  row::Held<T, Threads, Each, Wide> held(threadIdx.x % Threads, cols);
-  held.load(x + r * x_row);
+  row::Registers<T, Threads, Each, Wide> regs(threadIdx.x % Threads, cols);
+  regs.load(x + r * x_row);
   float highest = -INFINITY, sum = 0.0f;
-  held.each([&](float& v) { highest = fmaxf(highest, v); });
+  regs.each([&](float& v) { highest = fmaxf(highest, v); });
   highest = group_reduce<Max, Threads>(highest);
-  held.each([&](float& v) {
+  regs.each([&](float& v) {
     v = __expf(v - highest);
     sum += v;
   });
   const float scale = 1.0f / group_reduce<Sum, Threads>(sum);
-  held.each([&](float& v) { v *= scale; });
-  held.store(out + r * cols);
+  regs.each([&](float& v) { v *= scale; });
+  regs.store(out + r * cols);
 }
 
 // Rows too long for a block's registers: maximum and sum online, then the result, so the row is read twice.
@@ -62,16 +59,16 @@ __global__ void __launch_bounds__(STREAM) softmax_streamed(const T* x, T* out, i
 template <typename T, bool Wide> const char* launch(const SoftmaxArgs& args, cudaStream_t stream) {
   auto x = static_cast<const T*>(args.x);
   auto out = static_cast<T*>(args.out);
-  if (args.cols > row::MOST_HELD) {
+  if (args.cols > row::MOST_IN_REGISTERS) {
     if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
     softmax_streamed<T, Wide><<<unsigned(args.rows), STREAM, 0, stream>>>(x, out, args.x_row, args.cols);
     return launch_error();
   }
   return row::by_length(args.cols, [&](auto threads, auto each) -> const char* {
-    constexpr int rows = ROWS<threads.value>;
+    constexpr int rows = row::ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    softmax_held<T, threads.value, each.value, Wide>
+    softmax_registers<T, threads.value, each.value, Wide>
         <<<unsigned(blocks), threads.value * rows, 0, stream>>>(x, out, args.rows, args.x_row, int(args.cols));
     return launch_error();
   });

@@ -11,7 +11,7 @@ template <typename T, bool Wide>
 __global__ void __launch_bounds__(THREADS) split_heads_vectorised(const T* qkv, const T* bias, T* out,
                                                                   SplitHeadsArgs args, int64_t packs, int64_t groups) {
   constexpr int width = Wide ? 16 / int(sizeof(T)) : 1;
-  using Held = row::Held<T, 32, width, Wide>;  // for its packs
+  using Regs = row::Registers<T, 32, width, Wide>;  // for its packs
   const int64_t t = int64_t(blockIdx.x) * THREADS + threadIdx.x;
   if (t >= packs * groups) return;
   const int64_t group = t / packs, at = (t - group * packs) * width, head = at / args.head_dim;
@@ -19,14 +19,14 @@ __global__ void __launch_bounds__(THREADS) split_heads_vectorised(const T* qkv, 
   T* to = out + place.begin + at - head * args.head_dim;
   const int64_t sequence = place.heads * args.seq * args.head_dim;  // distance between sequences of this tensor
   float add[width] = {};
-  if (bias) Held::read_pack(bias + at, add);
+  if (bias) Regs::read_pack(bias + at, add);
   const int64_t rows = args.batch * args.seq;
   for (int64_t first = group; first < rows; first += ROWS * groups) {
     float v[ROWS][width];
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       const int64_t r = first + i * groups;
-      if (r < rows) Held::read_pack(qkv + r * args.row + at, v[i]);
+      if (r < rows) Regs::read_pack(qkv + r * args.row + at, v[i]);
     }
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS) split_heads_vectorised(const T* qkv, 
           r <= INT32_MAX && args.seq <= INT32_MAX ? int64_t(unsigned(r) / unsigned(args.seq)) : r / args.seq;
 #pragma unroll
       for (int e = 0; e < width; ++e) v[i][e] += add[e];
-      Held::write_pack(to + b * sequence + (r - b * args.seq) * args.head_dim, v[i]);
+      Regs::write_pack(to + b * sequence + (r - b * args.seq) * args.head_dim, v[i]);
     }
   }
 }

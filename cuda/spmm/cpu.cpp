@@ -34,19 +34,9 @@ template <int Count, typename T> inline void gather(const T* values, const int32
 
 template <typename T> void spmm_row(const T* values, const int32_t* columns, int64_t count, const float* v,
                                     int64_t distance, int64_t width, float* sum) {
-  for (int64_t d = 0; d < width; d += 4 * SIZE) switch ((width - d) / SIZE) {
-      case 1:
-        gather<1>(values, columns, count, v + d, distance, sum + d);
-        break;
-      case 2:
-        gather<2>(values, columns, count, v + d, distance, sum + d);
-        break;
-      case 3:
-        gather<3>(values, columns, count, v + d, distance, sum + d);
-        break;
-      default:
-        gather<4>(values, columns, count, v + d, distance, sum + d);
-    }
+  over_columns(width, [&](auto blocks, int64_t d) {
+    gather<decltype(blocks)::value>(values, columns, count, v + d, distance, sum + d);
+  });
 }
 
 template <typename T> void write_row(const float* sum, T* to, int64_t depth) {
