@@ -46,7 +46,8 @@ def test_as_a_process_without_torch_or_streamlit():
         "            raise ModuleNotFoundError(name, name=name.split('.')[0])\n"
         "sys.meta_path.insert(0, Hidden())\n"
         "from fusescope.cli import main\n"
-        "words = ('occupancy --cc 8.6 --block 128 --registers 40 --json', 'mask causal --seq 64', 'runs list')\n"
+        "words = ('occupancy --cc 8.6 --block 128 --registers 40 --json', "
+        "'mask causal --seq 64', 'runs list')\n"
         "codes = [main(w.split()) for w in words]\n"
         "print(codes)"
     )
@@ -204,3 +205,23 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(call, tmp_path, monkeypatc
         got.code == 1 and got.err.startswith(f"error: {tmp_path / 'file'}") and "Not a directory" in got.err
     )
     assert "Error" not in got.err and got.err.count("\n") == 1
+
+
+def test_build_takes_families_and_architectures(monkeypatch):
+    from types import SimpleNamespace
+
+    from fusescope import cli
+    from fusescope.kernels import build
+
+    asked = {}
+
+    def record(archs, clean, log, families):
+        asked.update(archs=archs, clean=clean, families=families)
+        return SimpleNamespace(
+            to_json=lambda: {"variants": []}, variants=[], failed=[], causes=[], reused=True, ok=True
+        )
+
+    monkeypatch.setattr(build, "build", record)
+    assert cli.main(["build", "add", "gemm", "--arch", "sm_80,sm_90a"]) == 0
+    assert asked == {"archs": ["sm_80", "sm_90a"], "clean": False, "families": ("add", "gemm")}
+    assert cli.main(["build", "--clean"]) == 0 and asked["families"] is None

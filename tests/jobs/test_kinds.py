@@ -1,0 +1,33 @@
+"""Every job kind: complete, found by name, and able to say what a run did."""
+
+import pytest
+
+from fusescope.core.records import Run
+from fusescope.jobs import kinds
+
+SPECS = {
+    "bench": (
+        {"op": "add", "impls": ["v1", "v2"], "cases": [{"n": 8}, {"n": 9}]},
+        "add, 2 implementations, n 8 and 9",
+    ),
+    "model": ({"op": "model:gpt2", "impls": ["sdpa"], "cases": [{"seq": 8}]}, "gpt2, 1 mode, seq 8"),
+    "build": ({"families": ["add"], "archs": ["sm_80"]}, "build of add for sm_80"),
+    "trace": ({"op": "add", "impl": "/a/b/mine.py:add"}, "trace of add mine.py:add"),
+    "import": ({"file": "/a/b/trace.json"}, "import of trace.json"),
+    "search": (
+        {"batch": 1, "seq": 8, "mask": "full", "dtype": "float32"},
+        "search of batch 1, seq 8, full, float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", kinds.names())
+def test_a_kind_names_its_runs(kind):
+    assert isinstance(kinds.load(kind).name({}), str)
+    spec, name = SPECS.get(kind, ({}, None))
+    assert name is None or kinds.name(Run("id", kind, spec, "done")) == name
+    assert kinds.name(Run("id", kind, spec, "done", title="mine")) == "mine"
+
+
+def test_a_run_of_an_unknown_kind_is_called_after_it():
+    assert kinds.name(Run("id", "dance", {}, "done")) == "dance"
