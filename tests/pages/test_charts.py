@@ -176,7 +176,7 @@ def test_an_infinite_error_can_be_drawn():
 
 def test_the_roofline_names_its_ceilings_and_says_when_it_has_none():
     text = words(roofline.plot(s.point(), s.CEILINGS, "eager", "matrix", SUBTITLE))
-    assert "copy 4300 GB/s" in text and "795" in text and "of the ceiling" in text
+    assert "copy 4,300 GB/s" in text and "795" in text and "of the ceiling" in text
     assert "ceilings n/a" in words(roofline.plot(s.point(), {}, "eager"))
 
 

@@ -94,9 +94,7 @@ def ticks_at(values: list[float]) -> dict:
     """A base-10 logarithmic axis with a tick on each value measured, as sweeps over powers of two want."""
     known = sorted({v for v in values if v and v > 0})
     return (
-        dict(type="log", tickvals=known, ticktext=[f"{v:,.0f}".replace(",", " ") for v in known])
-        if known
-        else dict(type="log")
+        dict(type="log", tickvals=known, ticktext=[f"{v:,.0f}" for v in known]) if known else dict(type="log")
     )
 
 

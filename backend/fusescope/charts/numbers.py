@@ -1,5 +1,5 @@
-"""Numbers as people read them: three significant digits, one SI unit a column, and "n/a" for what is
-unknown."""
+"""Numbers for people: three significant digits, thousands with a comma, one unit per column, and "n/a" for
+the unknown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BYTE_UNITS = (
 
 
 def three(value: float | None) -> str:
-    """Three significant digits without a needless exponent: 0.0123, 1.23, 123, 12300, 1.23e-07; "n/a" for
+    """Three significant digits without a needless exponent: 0.0123, 1.23, 123, 12,300, 1.23e-07; "n/a" for
     None and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return NA
@@ -28,7 +28,7 @@ def three(value: float | None) -> str:
     exponent = math.floor(math.log10(abs(rounded)))
     if exponent < -4 or exponent > 5:
         return f"{rounded:.2e}"
-    return f"{rounded:.{max(0, 2 - exponent)}f}"
+    return f"{rounded:,.{max(0, 2 - exponent)}f}"
 
 
 def round3(value: float | None) -> float | None:

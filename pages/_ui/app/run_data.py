@@ -59,6 +59,13 @@ def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Ru
     return next((r for r in found if r.status in ("done", "cancelled", "interrupted", "running")), None)
 
 
+def of_model(kind: str, model: str) -> list[Run]:
+    """Runs of a kind on a model, newest first, without failed ones (which leave no report)."""
+    found, _ = library.runs(kind=kind, limit=60)
+    kept = ("done", "queued", "running")
+    return [r for r in found if r.spec.get("model") == model and r.status in kept]
+
+
 def recorded(limit: int = 20) -> list[Run]:
     """Runs that ship with the project."""
     found, _ = library.runs(recorded=True, limit=limit)

@@ -18,6 +18,7 @@ def pick(
     default: Any = None,
     scope: str = "",
     box: Any = st,
+    form: str = "selectbox",
     **settings,
 ) -> Any:
     """One of ``options`` from a select box in ``box``; the first is the default. A value that the options no
@@ -25,28 +26,16 @@ def pick(
     options = list(options)
     default = options[0] if default is None else default
     key = seeded(state, name, options, default, scope)
-    value = box.selectbox(label, options, key=key, **settings)
+    value = getattr(box, form)(label, options, key=key, **settings)
     state.keep(name, value, default)
     return value
 
 
 def segments(
-    state: url.State,
-    name: str,
-    label: str,
-    options: Iterable,
-    default: Any = None,
-    scope: str = "",
-    box: Any = st,
-    **settings,
+    state: url.State, name: str, label: str, options: Iterable, default: Any = None, **settings
 ) -> Any:
     """The same as a row of buttons."""
-    options = list(options)
-    default = options[0] if default is None else default
-    key = seeded(state, name, options, default, scope)
-    value = box.segmented_control(label, options, key=key, required=True, **settings) or default
-    state.keep(name, value, default)
-    return value
+    return pick(state, name, label, options, default, form="segmented_control", required=True, **settings)
 
 
 def view(state: url.State, name: str, options: Iterable, default: Any = None, **settings) -> Any:

@@ -14,7 +14,7 @@ from fusescope.core.records import DTYPES, Run
 from fusescope.jobs import submit
 from fusescope.store import library, tables
 from pages._ui.answer import answer
-from pages._ui.app import callbacks, device, jobs, url
+from pages._ui.app import callbacks, device, jobs, run_data, url
 from pages._ui.forms import fields
 from pages._ui.masks import scores_report
 from pages._ui.widgets.text import md
@@ -48,7 +48,7 @@ def draw(state: url.State, look) -> None:
                 f"{numbers.three(count / 1e6)} million probabilities in {case['layers']} layers on "
                 f"{device.facts(spec['device']).get('device_name') or spec['device']}"
             )
-    found = of_model(st.session_state[f"{state.page}/s_model"])
+    found = run_data.of_model("scores", st.session_state[f"{state.page}/s_model"])
     if not found:
         st.markdown(
             "Not analysed yet. Per layer and head: how many probabilities are near zero, which tiles "
@@ -68,12 +68,6 @@ def draw(state: url.State, look) -> None:
         return
     answer.heading(run)
     scores_report.draw(state, run, report(run_id))
-
-
-def of_model(model: str) -> list[Run]:
-    """Runs that analysed a model's scores, newest first, without failed ones (which left no report)."""
-    listed, _ = library.runs(kind="scores", limit=60)
-    return [r for r in listed if r.spec.get("model") == model and r.status in ("done", "queued", "running")]
 
 
 @st.cache_data(max_entries=8, show_spinner=False)

@@ -15,7 +15,7 @@ from fusescope.core.records import DTYPES, Run
 from fusescope.jobs import submit
 from fusescope.store import library, tables
 from pages._ui.answer import answer
-from pages._ui.app import cached_chart, callbacks, device, jobs, url
+from pages._ui.app import cached_chart, callbacks, device, jobs, run_data, url
 from pages._ui.forms import fields
 from pages._ui.models.form import Choice
 from pages._ui.widgets import elements, style
@@ -29,7 +29,7 @@ _NONE = "no other run"
 def draw(state: url.State, choice: Choice) -> None:
     """The button that starts a check, and the newest (or the URL's) report of the model."""
     _form(state, choice)
-    found = of_model(choice.model)
+    found = run_data.of_model("accuracy", choice.model)
     if not found:
         st.markdown(
             f"**{choice.model}** has not been checked yet. Every execution mode runs on the same input as "
@@ -64,12 +64,6 @@ def draw(state: url.State, choice: Choice) -> None:
     if other != _NONE and names[other].status == "done":
         entries = [*_labelled(entries, "this"), *_labelled(report(other)["entries"], "other")]
     _report(state, run, entries, other)
-
-
-def of_model(model: str) -> list[Run]:
-    """Accuracy runs of a model, newest first; failed ones without a report are left out."""
-    listed, _ = library.runs(kind="accuracy", limit=60)
-    return [r for r in listed if r.spec.get("model") == model and r.status in ("done", "queued", "running")]
 
 
 @st.cache_data(max_entries=16, show_spinner=False)

@@ -102,7 +102,7 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
     phases: tuple[str | None, ...] = (None,)
     if phase:
         choices = (*phase.choices, _BOTH)
-        chosen = fields.segments(state, "phase", "phase", choices, phase.default, name, help=phase.help)
+        chosen = fields.segments(state, "phase", "phase", choices, phase.default, scope=name, help=phase.help)
         phases = phase.choices if chosen == _BOTH else (chosen,)
     swept = parameters.sweep(state, name, shown)
     place: list = []
