@@ -124,7 +124,7 @@ def test_a_product_is_measured_once_and_what_won_is_no_slower_than_the_guess(tmp
 
     monkeypatch.setattr(algorithms, "_known", {})
     monkeypatch.setattr(algorithms, "_chosen", {})
-    monkeypatch.setattr(algorithms, "_file", lambda index: tmp_path / "algorithms.json")
+    monkeypatch.setattr(algorithms, "file_of", lambda index: tmp_path / "algorithms.json")
     x, weight = (
         torch.randn(512, 768, device="cuda", dtype=torch.float16),
         torch.randn(768, 768, device="cuda").half() / 28,
@@ -153,7 +153,7 @@ def test_the_fastest_implementation_is_measured_once_for_a_problem_and_kept_on_d
 
     for name, value in (
         ("_chosen", {}),
-        ("_file", lambda index: tmp_path / "algorithms.json"),
+        ("file_of", lambda index: tmp_path / "algorithms.json"),
         ("ensure", lambda *operands: None),
         ("own_products", lambda index: ("fast", "refuses")),
         ("_takes", lambda operands, impl: impl == "fast"),

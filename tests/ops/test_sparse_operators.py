@@ -10,7 +10,7 @@ from fusescope import kernels, masks, ops
 from fusescope.core.errors import Unsupported
 from fusescope.masks.sparse import to_bsr
 from fusescope.measure.checking.check import Case
-from fusescope.ops.common import structure
+from fusescope.ops.common import sparse, structure
 from fusescope.ops.sparse.sddmm import prepare, sddmm
 from fusescope.ops.sparse.sparse_softmax import sparse_softmax
 from fusescope.ops.sparse.spmm import spmm
@@ -100,8 +100,8 @@ def test_a_mask_and_its_dense_matrix_give_the_same_structure():
     for name in ("row_offsets", "columns", "row_of", "order"):
         assert torch.equal(getattr(a, name), getattr(b, name))
     assert prepare(mask, 70, 130) is a, "made once"
-    assert structure.counts(str(mask), 70, 130, "csr").kept == a.entries
-    assert structure.counts(str(mask), 70, 130, "csr").longest == int(
+    assert sparse.counts(str(mask), 70, 130, "csr").kept == a.entries
+    assert sparse.counts(str(mask), 70, 130, "csr").longest == int(
         (a.row_offsets[1:] - a.row_offsets[:-1]).max()
     )
 
@@ -252,5 +252,5 @@ def test_what_does_not_fit_is_refused_by_name():
     for op in OPS:
         with pytest.raises(ValueError, match="differs among 2"):
             ops.load(op).validate({"batch": 2, "seq": 8, "mask": "padding:lengths=3+4"})
-        with pytest.raises(ValueError, match="format is csr"):
+        with pytest.raises(ValueError, match="format must be csr"):
             ops.load(op).validate({"format": "ellpack"})

@@ -93,7 +93,8 @@ def describe(op: str, impl: str, device: str = "cpu") -> Implementation:
             "auto", "ours", "the best of ours for the case, by the chooser", ("cpu", "cuda")
         )
     raise ValueError(
-        f"{op} has no implementation {impl!r}; it has {', '.join(i.name for i in found)} and path/to/file.py:function"
+        f"{op} has no implementation {impl!r}; it has {', '.join(i.name for i in found)} and "
+        "path/to/file.py:function"
     )
 
 

@@ -82,7 +82,8 @@ def _check(q, k, v, lengths, scale, impl) -> None:
         raise ValueError(f"q is (B, H, 1, D), one new query a sequence; its shape is {tuple(q.shape)}")
     if k.dim() != 4 or k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
         raise ValueError(
-            f"k_cache and v_cache have one shape (B, H_kv, S_max, D) with q's batch and head size; q and the caches are "
+            "k_cache and v_cache have one shape (B, H_kv, S_max, D) with q's batch and head size; q "
+            "and the caches are "
             f"{tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}"
         )
     checks.one_dtype(torch, q=q, k_cache=k, v_cache=v)
@@ -90,7 +91,8 @@ def _check(q, k, v, lengths, scale, impl) -> None:
         raise TypeError(f"lengths is of int32, not {lengths.dtype}")
     if lengths.dim() != 1 or lengths.shape[0] != q.shape[0] or not lengths.is_contiguous():
         raise ValueError(
-            f"lengths is contiguous, one number for each of the {q.shape[0]} sequences; its shape is {tuple(lengths.shape)}"
+            f"lengths is contiguous, one number for each of the {q.shape[0]} sequences; its shape is "
+            f"{tuple(lengths.shape)}"
         )
     checks.one_device("all tensors", q, k, v, lengths)
     if 0 in q.shape or 0 in k.shape:

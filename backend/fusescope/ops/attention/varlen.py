@@ -90,7 +90,8 @@ def _check(q, k, v, cu_q, cu_k, causal, scale, impl) -> None:
         raise TypeError(f"causal is True or False, not {causal!r}")
     if q.dim() != 3 or k.dim() != 3 or k.shape != v.shape or k.shape[2] != q.shape[2]:
         raise ValueError(
-            f"q is (T_q, H, D) and k, v are both (T_k, H_kv, D) with q's head size; q, k, v are {checks.shapes(q, k, v)}"
+            "q is (T_q, H, D) and k, v are both (T_k, H_kv, D) with q's head size; q, k, v are "
+            f"{checks.shapes(q, k, v)}"
         )
     checks.one_dtype(torch, q=q, k=k, v=v)
     for name, cu in (("cu_seqlens_q", cu_q), ("cu_seqlens_k", cu_k)):
@@ -98,7 +99,8 @@ def _check(q, k, v, cu_q, cu_k, causal, scale, impl) -> None:
             raise TypeError(f"{name} is of int32, not {cu.dtype}")
         if cu.dim() != 1 or cu.shape[0] < 2 or not cu.is_contiguous():
             raise ValueError(
-                f"{name} is contiguous, (batch + 1,) numbers for at least one sequence; its shape is {tuple(cu.shape)}"
+                f"{name} is contiguous, (batch + 1,) numbers for at least one sequence; its shape is "
+                f"{tuple(cu.shape)}"
             )
     if cu_q.shape != cu_k.shape:
         raise ValueError(

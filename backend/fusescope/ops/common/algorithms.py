@@ -8,16 +8,19 @@ build cache's algorithms/ costs only time.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import json
-import os
-import re
 import threading
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
+
+import torch
+
+from fusescope import kernels
+from fusescope.core.errors import Unsupported
+from fusescope.core.machine.archs import arch_of
+from fusescope.core.sources import families
+from fusescope.kernels import plan, report
+from fusescope.ops.common.algorithm_store import file_of, read, write
 
 IMPL = "v2_measured"
 MOST = 16
@@ -37,8 +40,6 @@ _lock = threading.Lock()
 def ensure(x, weight, bias, residual, activation: int) -> None:
     """Have the extension know the fastest algorithm for this problem; does nothing under stream capture or
     torch.compile."""
-    import torch
-
     if torch.compiler.is_compiling():
         return
     key = _key(x, weight, bias, residual, activation)
@@ -53,8 +54,6 @@ def choose(x, weight, bias, residual, activation: int, settled: bool = False) ->
     """The implementation that is fastest for this problem: v2_measured, or a product of ours that takes it.
     Measured where nothing is known yet, but for stream capture and torch.compile, where v2_measured is
     taken."""
-    import torch
-
     operands = (x, weight, bias, residual, activation)
     if torch.compiler.is_compiling():
         return IMPL
@@ -100,34 +99,30 @@ def _key(x, weight, bias, residual, activation: int) -> tuple:
 
 def _settle(operands: tuple, key: tuple) -> dict | None:
     """Read the algorithm from disk, or measure; None where there is nothing to choose."""
-    import torch
-
     x, weight = operands[:2]
     if x.numel() * weight.shape[0] < SMALL:
         return None
     with torch.cuda.device(x.device):
-        name, file = _name(key), _file(x.device.index)
-        stored = _read(file).get(name)
+        name, file = _name(key), file_of(x.device.index)
+        stored = read(file).get(name)
         if stored and _usable(operands, stored):
             return {"problem": name, **stored, "measured": "before"}
         found = _measure(operands)
         if found is None:
             return None
-        _write(file, name, found)
+        write(file, name, found)
         return {"problem": name, **found, "measured": "now"}
 
 
 def _fastest(operands: tuple, key: tuple, settled: bool) -> str:
     """Read from disk, or measured."""
-    import torch
-
     x, weight = operands[:2]
     own = own_products(x.device.index)
     if not own or x.numel() * weight.shape[0] < SMALL:
         return IMPL
     with torch.cuda.device(x.device), torch.no_grad():
-        name, file = f"{_name(key)}, implementation{', settled' if settled else ''}", _file(x.device.index)
-        known = _read(file).get(name, {}).get("impl")
+        name, file = f"{_name(key)}, implementation{', settled' if settled else ''}", file_of(x.device.index)
+        known = read(file).get(name, {}).get("impl")
         if known in (IMPL, *own):
             return known
         taken = [impl for impl in own if _takes(operands, impl)]
@@ -137,19 +132,13 @@ def _fastest(operands: tuple, key: tuple, settled: bool) -> str:
             else {}
         )
         fastest = min(ms, key=ms.get, default=IMPL)
-        _write(file, name, {"impl": fastest, "ms": ms})
+        write(file, name, {"impl": fastest, "ms": ms})
         return fastest
 
 
 @cache
 def own_products(index: int | None) -> tuple[str, ...]:
     """The implementations that compute without cuBLASLt, are built and run on the device."""
-    import torch
-
-    from fusescope.core.machine.archs import arch_of
-    from fusescope.core.sources import families
-    from fusescope.kernels import plan, report
-
     arch, states = arch_of(*torch.cuda.get_device_capability(index)), report.state().get("linear", {})
     return tuple(
         v.name
@@ -162,8 +151,6 @@ def own_products(index: int | None) -> tuple[str, ...]:
 
 
 def _takes(operands: tuple, impl: str) -> bool:
-    from fusescope.core.errors import Unsupported
-
     try:
         _run(operands, impl)
     except Unsupported:
@@ -187,23 +174,15 @@ def _name(key: tuple) -> str:
 
 
 def _run(operands: tuple, impl: str = IMPL, settled: bool = False) -> Any:
-    from fusescope import kernels
-
     return kernels.call("linear", *operands, settled, impl=impl)
 
 
 def _remember(operands: tuple, words) -> None:
-    import torch
-
-    from fusescope import kernels
-
     kernels.call("linear_remember", *operands, torch.tensor(words, dtype=torch.int64), impl=IMPL)
 
 
 def _works(operands: tuple, words) -> bool:
     """Whether the algorithm computes the problem; it is then the one that the extension takes."""
-    import torch
-
     _remember(operands, words)
     try:
         _run(operands)
@@ -227,10 +206,6 @@ def _usable(operands: tuple, stored: dict) -> bool:
 
 def _measure(operands: tuple) -> dict | None:
     """Time them all and have the extension keep the best; None where none works."""
-    import torch
-
-    from fusescope import kernels
-
     with torch.no_grad():
         listed = kernels.call("linear_algorithms", *operands, MOST, impl=IMPL).tolist()
         working = [i for i, words in enumerate(listed) if _works(operands, words)]
@@ -260,8 +235,6 @@ def _timed(operands: tuple, algorithms: dict[int, list[int]]) -> dict[int, float
 
 def _replayed(operands: tuple, calls: dict[Any, Callable[[], Any]]) -> dict[Any, float]:
     """Milliseconds of each call by graph replay, in turn: the shortest of some rounds."""
-    import torch
-
     x, weight = operands[:2]
     graphs, pool, side = {}, torch.cuda.graph_pool_handle(), torch.cuda.Stream()
     repeats = 8 if x.numel() * weight.shape[0] < 1 << 33 else 2
@@ -279,8 +252,6 @@ def _replayed(operands: tuple, calls: dict[Any, Callable[[], Any]]) -> dict[Any,
 
 def _captured(call: Callable[[], Any], repeats: int, pool):
     """``repeats`` calls as a CUDA graph on the current stream, which is a side stream."""
-    import torch
-
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin(pool=pool, capture_error_mode="thread_local")
     try:
@@ -292,51 +263,9 @@ def _captured(call: Callable[[], Any], repeats: int, pool):
 
 
 def _replay_ms(graph) -> float:
-    import torch
-
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     graph.replay()
     end.record()
     end.synchronize()
     return begin.elapsed_time(end)
-
-
-@cache
-def _file(index: int | None) -> Path:
-    import torch
-
-    from fusescope.core import paths
-
-    device = re.sub(r"\W+", "-", torch.cuda.get_device_name(index))
-    return paths.build_cache() / "algorithms" / f"{device}-cublasLt{_library_version()}.json"
-
-
-@cache
-def _library_version() -> int:
-    """Of the library that torch has loaded: what it calls an algorithm holds for that version only."""
-    for name in filter(
-        None, (os.environ.get("FUSESCOPE_CUBLASLT"), "libcublasLt.so.13", "libcublasLt.so.12")
-    ):
-        with contextlib.suppress(OSError):
-            library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-            library.cublasLtGetVersion.restype = ctypes.c_size_t
-            return int(library.cublasLtGetVersion())
-    return 0
-
-
-def _read(file: Path) -> dict:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(file.read_text())
-        if isinstance(found, dict):
-            return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
-    return {}
-
-
-def _write(file: Path, name: str, entry: dict) -> None:
-    """Two processes that write at once lose one's finding, which costs that one a measurement."""
-    with contextlib.suppress(OSError):  # a full or read-only disk costs time here, nothing else
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"{file.name}.{os.getpid()}")
-        part.write_text(json.dumps(_read(file) | {name: entry}, indent=0))
-        part.replace(file)

@@ -31,7 +31,8 @@ def check_tensors(op: str, dtypes: tuple[str, ...], **tensors: Any) -> None:
                 )
         if t.dtype != first.dtype or t.device != first.device:
             raise ValueError(
-                f"{op} takes tensors of one dtype and device; {first_name} is {first.dtype} on {first.device}, "
+                f"{op} takes tensors of one dtype and device; {first_name} is {first.dtype} on "
+                f"{first.device}, "
                 f"{name} is {t.dtype} on {t.device}"
             )
 

@@ -38,5 +38,6 @@ def check(
             raise ValueError(f"{op} takes {name} of the shape of x, {tuple(x.shape)}; not {tuple(t.shape)}")
         if name in vectors and t.shape != x.shape[-1:]:
             raise ValueError(
-                f"{op} takes {name} of shape ({x.shape[-1]},), one element for each of a row; not {tuple(t.shape)}"
+                f"{op} takes {name} of shape ({x.shape[-1]},), one element for each of a row; not "
+                f"{tuple(t.shape)}"
             )

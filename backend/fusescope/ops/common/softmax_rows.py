@@ -8,7 +8,8 @@ from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF
 
 DTYPES = ("float32", "float16", "bfloat16")
 _WHY = (
-    "x - max, |x - max| < 16 for normal inputs: 16 u; exp: up to 2 + 1.2 |x| ulp (CUDA's __expf), 42 u; sum and quotient: 6 u; "
+    "x - max, |x - max| < 16 for normal inputs: 16 u; exp: up to 2 + 1.2 |x| ulp (CUDA's __expf), 42 "
+    "u; sum and quotient: 6 u; "
     "u = 2^-24, 64 u together"
 )
 TOLERANCE = {

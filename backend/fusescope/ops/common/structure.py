@@ -6,76 +6,18 @@ What the lists are is defined in cuda/sddmm/sddmm.cuh and cuda/spmm/spmm.cuh.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from fusescope import masks
 from fusescope.core.bounded_cache import BoundedCache
-from fusescope.core.errors import Unsupported
-from fusescope.core.schema import Parameter, complete
-from fusescope.masks import Mask, layout
+from fusescope.masks import Mask
 from fusescope.ops.attention.plan.tiles import evaluate, row_steps
-from fusescope.ops.base import Cost
-from fusescope.ops.common.cases import BYTES, check_tensors
 
 LONG = 512
 """A row of more kept elements than this is shared by several warps in the kernels that know how."""
 
 FORMATS = {"csr": 0, "bsr16": 16, "bsr32": 32, "bsr64": 64}
 """Format → side of its blocks; 0 for single elements."""
-
-PARAMETERS = (
-    Parameter("batch", "int", 1, "sequences", low=1, high=1 << 16, typical=(1, 2, 4, 8, 16), sweep=True),
-    Parameter(
-        "heads",
-        "int",
-        12,
-        "heads a sequence",
-        low=1,
-        high=1 << 12,
-        typical=(1, 2, 4, 8, 12, 16, 32),
-        sweep=True,
-    ),
-    Parameter(
-        "seq",
-        "int",
-        512,
-        "rows: queries a sequence",
-        low=1,
-        high=1 << 17,
-        typical=(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
-        sweep=True,
-    ),
-    Parameter(
-        "seq_k",
-        "int",
-        None,
-        "columns: keys a sequence; as many as queries where left out",
-        low=1,
-        high=1 << 17,
-        typical=(128, 512, 2048, 4096),
-    ),
-    Parameter(
-        "head_dim", "int", 64, "head size", low=1, high=1 << 12, typical=(32, 64, 128, 256), sweep=True
-    ),
-    Parameter(
-        "mask",
-        "mask",
-        "sliding_window",
-        "which elements are kept: name[:key=value,…]; defaults depend on the length",
-    ),
-    Parameter(
-        "format",
-        "choice",
-        "csr",
-        "how the kept elements are stored: one by one, or as blocks with a side of 16, 32 or 64",
-        choices=tuple(FORMATS),
-    ),
-)
-"""The keys of a case that SDDMM and SpMM share."""
 
 _cache: BoundedCache[Structure] = BoundedCache(16)
 
@@ -195,100 +137,8 @@ def prepare(mask, seq_q: int, seq_k: int | None = None, device="cpu", block: int
     return _cache.get_or_make(key, lambda: _of_mask(mask, seq_q, seq_k, device, block))
 
 
-def validate(op: str, values, parameters: tuple[Parameter, ...] = PARAMETERS) -> dict:
-    """The complete case of a sparse operator; mask in its canonical text. Raises ValueError as every
-    operator's validate does."""
-    case = complete(op, parameters, values, text=True)
-    case["seq_k"] = case["seq_k"] or case["seq"]
-    mask = masks.parse(case["mask"])
-    mask.bind(case["seq"], case["seq_k"])
-    _refuse_sequences(mask)
-    return case | {"mask": str(mask)}
-
-
-def check(op: str, dtypes: tuple[str, ...], structure, **tensors) -> None:
-    """TypeError or ValueError unless all are tensors of one supported dtype and ``structure`` is one, on
-    their device; Unsupported where an operand requires a gradient that these forward kernels would not
-    give."""
-    import torch
-
-    check_tensors(op, dtypes, **tensors)
-    device = next(iter(tensors.values())).device
-    if not isinstance(structure, Structure):
-        raise TypeError(
-            f"{op} takes a Structure made by prepare(mask, seq_q, seq_k, device), not {type(structure).__name__}"
-        )
-    if structure.columns.device != device:
-        raise ValueError(f"the structure is on {structure.columns.device}, the operands are on {device}")
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors.values()):
-        raise Unsupported(
-            f"{op} is forward only, but an input requires a gradient; call it under torch.no_grad()"
-        )
-
-
-def try_once(run, what: str) -> None:
-    """Call a peer once; Unsupported with torch's words where torch does not do it for this dtype or
-    device."""
-    import torch
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "beta state"
-            run()
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, NotImplementedError) as error:
-        if "CUDA error" in str(error):
-            raise
-        raise Unsupported(f"{what} does not take this: {str(error).splitlines()[0][:160]}") from None
-
-
-def auto(family: str, structure: Structure, device) -> str:
-    """The kernel that "auto" means: "cpu"; on CUDA the one for blocks for BSR, else the last of the ladder
-    before it."""
-    from fusescope import kernels
-
-    if device.type == "cpu":
-        return kernels.choose(family, "cpu")
-    return "v3_blocks" if structure.block else {"sddmm": "v2_even_split", "spmm": "v2_balanced"}[family]
-
-
-class Counts(NamedTuple):
-    """Of a mask: kept elements, elements stored by the format, and stored elements of the longest row."""
-
-    kept: int
-    stored: int
-    longest: int
-
-
-def product_cost(values: Mapping[str, Any], dtype: str, moved: Callable[[int], tuple[int, int]]) -> Cost:
-    """2·D operations a kept element (effective) or stored one (executed), summed over batch and heads.
-
-    moved: stored elements of a head → (elements read, elements written) a head. The index lists, one set for
-    all heads, are not counted.
-    """
-    heads, depth = values["batch"] * values["heads"], values["head_dim"]
-    of = counts(values["mask"], values["seq"], values["seq_k"], values["format"])
-    density = of.kept / (values["seq"] * values["seq_k"])
-    notes = {"density": density, "kept elements a head": of.kept, "stored elements a head": of.stored}
-    read, written = (BYTES[dtype] * heads * n for n in moved(of.stored))
-    return Cost(
-        2.0 * depth * of.kept * heads, 2.0 * depth * of.stored * heads, read, written, "vector", notes
-    )
-
-
-@lru_cache(maxsize=256)
-def counts(mask: str, seq_q: int, seq_k: int, form: str) -> Counts:
-    """Counted without torch."""
-    side = FORMATS[form]
-    cut = layout.tiles(masks.parse(mask), seq_q, seq_k, tile=side or 64)
-    rows = cut.row_counts.reshape(-1)
-    if not side:
-        return Counts(cut.kept, cut.kept, int(rows.max()))
-    return Counts(cut.kept, cut.live * side * side, int(cut.live_map.sum(axis=-1).max()) * side)
-
-
-def _refuse_sequences(mask: Mask) -> None:
+def refuse_sequences(mask: Mask) -> None:
+    """Raise ValueError for a mask that differs among sequences."""
     if mask.sequences not in (None, 1):
         raise ValueError(
             f"one structure is shared by all sequences; mask {mask} differs among {mask.sequences}"
@@ -296,7 +146,7 @@ def _refuse_sequences(mask: Mask) -> None:
 
 
 def _of_mask(mask: Mask, seq_q: int, seq_k: int, device, block: int) -> Structure:
-    _refuse_sequences(mask)
+    refuse_sequences(mask)
     bound = mask.bind(seq_q, seq_k)
     pieces = (
         (first, evaluate(bound, 0, (first, last), (0, seq_k), device))

@@ -80,7 +80,8 @@ def add(a, b, *, impl="auto"):
 
     if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
         raise ValueError(
-            f"add takes two tensors of one shape, dtype and device, not {tuple(a.shape)} {a.dtype} on {a.device} "
+            f"add takes two tensors of one shape, dtype and device, not {tuple(a.shape)} {a.dtype} "
+            f"on {a.device} "
             f"and {tuple(b.shape)} {b.dtype} on {b.device}"
         )
     return kernels.call("add", a, b, impl=impl)

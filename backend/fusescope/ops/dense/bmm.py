@@ -57,7 +57,8 @@ def batch_shape(text) -> tuple[int, ...]:
         return ()
     if not re.fullmatch(r"\d+(x\d+)*", text) or any(int(d) < 1 for d in text.split("x")):
         raise ValueError(
-            f"batch dimensions are whole numbers of at least 1 joined by x, such as 2x3, or none; not {text!r}"
+            "batch dimensions are whole numbers of at least 1 joined by x, such as 2x3, or none; "
+            f"not {text!r}"
         )
     return tuple(int(d) for d in text.split("x"))
 

@@ -127,7 +127,8 @@ def layernorm(x, weight=None, bias=None, eps=EPS, *, impl="auto"):
     for name, t in list(given.items())[1:]:
         if t.shape != x.shape[-1:]:
             raise ValueError(
-                f"layernorm takes {name} of shape ({x.shape[-1]},), one element for each of a row; not {tuple(t.shape)}"
+                f"layernorm takes {name} of shape ({x.shape[-1]},), one element for each of a row; "
+                f"not {tuple(t.shape)}"
             )
     if not eps >= 0:
         raise ValueError(f"eps is at least 0, not {eps}")

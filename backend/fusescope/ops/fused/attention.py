@@ -8,13 +8,32 @@ from fusescope.ops.base import Peer
 from fusescope.ops.common.peers import late
 
 __all__ = [
-    "DTYPES", "FAMILY", "NAME", "PARAMETERS", "PEERS", "SUMMARY", "TITLE", "TOLERANCE", "arguments", "attention", "auto",
-    "call", "cost", "inputs", "prepared", "reference", "tolerance", "validate",
-]  # fmt: skip
+    "DTYPES",
+    "FAMILY",
+    "NAME",
+    "PARAMETERS",
+    "PEERS",
+    "SUMMARY",
+    "TITLE",
+    "TOLERANCE",
+    "arguments",
+    "attention",
+    "auto",
+    "call",
+    "cost",
+    "inputs",
+    "prepared",
+    "reference",
+    "tolerance",
+    "validate",
+]
 
 NAME = "attention"
 TITLE = "Attention"
-SUMMARY = "out = softmax(q kᵀ / √D + bias, where the mask keeps) v, forward, per head; rows without a live key are zeros."
+SUMMARY = (
+    "out = softmax(q kᵀ / √D + bias, where the mask keeps) v, forward, per head; rows without a live "
+    "key are zeros."
+)
 FAMILY = "attention"
 
 # Peer.compiles: a further case with its BlockMask, by g++ on 2 cores, by Triton on an H200's host.

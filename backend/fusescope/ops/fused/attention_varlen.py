@@ -16,7 +16,10 @@ __all__ = ["DTYPES", "TOLERANCE", "attention_varlen"]
 
 NAME = "attention_varlen"
 TITLE = "Attention, packed sequences"
-SUMMARY = "out = softmax(q kᵀ / √D, causal or not) v inside each of several sequences that lie packed, without padding."
+SUMMARY = (
+    "out = softmax(q kᵀ / √D, causal or not) v inside each of several sequences that lie packed, "
+    "without padding."
+)
 FAMILY = "attention_varlen"
 PARAMETERS = (
     Parameter("batch", "int", 16, "sequences", low=1, high=1 << 16, typical=(1, 4, 16, 32, 64), sweep=True),

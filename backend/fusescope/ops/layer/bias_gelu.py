@@ -12,7 +12,10 @@ from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "bias_gelu"
 TITLE = "Bias + GELU"
-SUMMARY = "out = v Phi(v) of v = x + bias (erf), or v/2 (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3))), over rows of the last dimension."
+SUMMARY = (
+    "out = v Phi(v) of v = x + bias (erf), or v/2 (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3))), over "
+    "rows of the last dimension."
+)
 FAMILY = "bias_gelu"
 FORMS = ("none", "tanh")
 """``approximate`` as torch.nn.functional.gelu has it: "none" is the form with erf."""

@@ -12,7 +12,10 @@ from fusescope.ops.common.tensors import generator_for, random_tensor, scale_ten
 
 NAME = "bias_residual_layernorm"
 TITLE = "Bias + residual + LayerNorm"
-SUMMARY = "out = (s - mean) / sqrt(var + eps) * weight + shift of s = x + bias + residual, over rows of the last dimension."
+SUMMARY = (
+    "out = (s - mean) / sqrt(var + eps) * weight + shift of s = x + bias + residual, over rows of "
+    "the last dimension."
+)
 FAMILY = "bias_residual_layernorm"
 PARAMETERS = rows.parameters(
     typical_rows=(128, 512, 4096, 8192, 32768), typical_cols=(256, 512, 768, 1024, 4096)

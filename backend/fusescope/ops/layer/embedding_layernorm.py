@@ -66,7 +66,8 @@ def validate(values):
     tokens = values["batch"] * values["seq"]
     if (tokens + values["seq"] + values["vocab"]) * values["cols"] > 1 << 33:
         raise ValueError(
-            f"result and tables hold at most 2^33 elements; {tokens} tokens of {values['cols']} elements are more"
+            f"result and tables hold at most 2^33 elements; {tokens} tokens of {values['cols']} "
+            "elements are more"
         )
     return values
 
@@ -173,7 +174,8 @@ def embedding_layernorm(
     for name, t in (("weight", weight), ("shift", shift)):
         if t.shape != word.shape[1:]:
             raise ValueError(
-                f"{name} has shape ({word.shape[1]},), one element for each of an embedding; not {tuple(t.shape)}"
+                f"{name} has shape ({word.shape[1]},), one element for each of an embedding; not "
+                f"{tuple(t.shape)}"
             )
     given = {"word_ids": word_ids} | {
         n: t for n, t in (("position_ids", position_ids), ("type_ids", type_ids)) if t is not None
@@ -185,7 +187,8 @@ def embedding_layernorm(
             )
         if t.dim() < 1 or t.shape != word_ids.shape or t.device != word.device:
             raise ValueError(
-                f"{name} has at least one dimension, the shape of word_ids and the tables' device; not {tuple(t.shape)} on "
+                f"{name} has at least one dimension, the shape of word_ids and the tables' device; "
+                f"not {tuple(t.shape)} on "
                 f"{t.device} beside {tuple(word_ids.shape)} and {word.device}"
             )
     for name, table in (("position_ids", position), ("type_ids", type_)):
@@ -193,7 +196,8 @@ def embedding_layernorm(
             raise ValueError(f"{name} were given, but not the table they are rows of")
     if position is not None and position_ids is None and word_ids.shape[-1] > position.shape[0]:
         raise ValueError(
-            f"position has a row for each of {word_ids.shape[-1]} tokens of a sequence, not {position.shape[0]}"
+            f"position has a row for each of {word_ids.shape[-1]} tokens of a sequence, not "
+            f"{position.shape[0]}"
         )
     if not eps >= 0:
         raise ValueError(f"eps is at least 0, not {eps}")
@@ -221,7 +225,10 @@ def _outside(*kinds) -> str:
             and ids.numel()
             and not 0 <= int(ids.min()) <= int(ids.max()) < table.shape[0]
         ):
-            return f"{name} ids lie between 0 and {table.shape[0] - 1}; these go from {int(ids.min())} to {int(ids.max())}"
+            return (
+                f"{name} ids lie between 0 and {table.shape[0] - 1}; these go from {int(ids.min())} "
+                f"to {int(ids.max())}"
+            )
     return "type 0 was meant by leaving out type_ids, but the type table has no rows"
 
 

@@ -13,7 +13,10 @@ from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "linear"
 TITLE = "Linear layer"
-SUMMARY = "out = activation(x weightᵀ + bias) + residual: (rows, inputs) times a weight (outputs, inputs), accumulated in fp32."
+SUMMARY = (
+    "out = activation(x weightᵀ + bias) + residual: (rows, inputs) times a weight (outputs, inputs), "
+    "accumulated in fp32."
+)
 FAMILY = "linear"
 ACTIVATIONS = ("none", "gelu", "gelu_tanh")
 _SIZES = (64, 256, 512, 768, 1024, 3072, 4096)
@@ -205,15 +208,18 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, settled=Fals
     check_tensors(NAME, DTYPES, **given)
     if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or weight.shape[1] < 1:
         raise ValueError(
-            f"linear takes x (..., K) and weight (N, K), K at least 1; not {tuple(x.shape)} and {tuple(weight.shape)}"
+            f"linear takes x (..., K) and weight (N, K), K at least 1; not {tuple(x.shape)} and "
+            f"{tuple(weight.shape)}"
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(
-            f"linear takes bias of shape ({weight.shape[0]},), one element for each output; not {tuple(bias.shape)}"
+            f"linear takes bias of shape ({weight.shape[0]},), one element for each output; not "
+            f"{tuple(bias.shape)}"
         )
     if residual is not None and residual.shape != (*x.shape[:-1], weight.shape[0]):
         raise ValueError(
-            f"linear takes residual of the result's shape, {(*x.shape[:-1], weight.shape[0])}; not {tuple(residual.shape)}"
+            f"linear takes residual of the result's shape, {(*x.shape[:-1], weight.shape[0])}; not "
+            f"{tuple(residual.shape)}"
         )
     if activation not in _CODES:
         raise ValueError(f"activation is None, 'gelu' or 'gelu_tanh', not {activation!r}")

@@ -16,7 +16,10 @@ __all__ = ["offsets", "pack", "padding", "unpack"]
 
 NAME = "padding"
 TITLE = "Pack and unpack padding"
-SUMMARY = "packed row cu_seqlens[b] + s is x[b, s] for s < lengths[b]; unpacking puts it back, with zeros in the padding."
+SUMMARY = (
+    "packed row cu_seqlens[b] + s is x[b, s] for s < lengths[b]; unpacking puts it back, with zeros "
+    "in the padding."
+)
 FAMILY = "padding"
 DIRECTIONS = ("pack", "unpack")
 PARAMETERS = (
@@ -204,7 +207,8 @@ def pack(x, lengths, total=None, *, impl="auto"):
     _check_lengths(lengths, x.shape[1])
     if lengths.shape[0] != x.shape[0] or lengths.device != x.device:
         raise ValueError(
-            f"pack takes a length for each of {x.shape[0]} sequences, on {x.device}; not {lengths.shape[0]} on {lengths.device}"
+            f"pack takes a length for each of {x.shape[0]} sequences, on {x.device}; not "
+            f"{lengths.shape[0]} on {lengths.device}"
         )
     cu_seqlens, indices = offsets(lengths, x.shape[1], total, impl=impl)
     return kernels.call("padding_pack", x, indices, impl=impl), cu_seqlens, indices

@@ -11,7 +11,10 @@ from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "split_heads"
 TITLE = "QKV bias + head split"
-SUMMARY = "q, k, v (batch, heads, seq, head_dim) of qkv (batch, seq, (heads + 2 kv_heads) head_dim) + bias, each dense."
+SUMMARY = (
+    "q, k, v (batch, heads, seq, head_dim) of qkv (batch, seq, (heads + 2 kv_heads) head_dim) + "
+    "bias, each dense."
+)
 FAMILY = "split_heads"
 PARAMETERS = (
     Parameter("batch", "int", 8, "sequences", low=1, high=1 << 16, typical=(1, 2, 4, 8, 16), sweep=True),
@@ -130,12 +133,14 @@ def split_heads(qkv, bias, heads, kv_heads=None, *, impl="auto"):
     width = qkv.shape[-1]
     if heads < 1 or kv_heads < 1 or width % (heads + 2 * kv_heads):
         raise ValueError(
-            f"split_heads takes rows that heads + 2 kv_heads divide, at least one of each; not {width} elements in {heads} heads "
+            "split_heads takes rows that heads + 2 kv_heads divide, at least one of each; not "
+            f"{width} elements in {heads} heads "
             f"and {kv_heads} of k and v"
         )
     if bias is not None and bias.shape != (width,):
         raise ValueError(
-            f"split_heads takes bias of shape ({width},), one element for each of a row; not {tuple(bias.shape)}"
+            f"split_heads takes bias of shape ({width},), one element for each of a row; not "
+            f"{tuple(bias.shape)}"
         )
     flat = kernels.call(NAME, qkv, bias, heads, kv_heads, impl=impl)
     depth = width // (heads + 2 * kv_heads)

@@ -11,7 +11,7 @@ from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
 from fusescope.masks import layout
 from fusescope.ops.base import Cost, Peer, Tolerance
-from fusescope.ops.common import structure as _structure
+from fusescope.ops.common import sparse as _shared
 from fusescope.ops.common.cases import BYTES
 from fusescope.ops.common.structure import Structure, prepare
 from fusescope.ops.common.tensors import generator_for, random_tensor
@@ -20,7 +20,10 @@ __all__ = ["Structure", "gat", "prepare"]
 
 NAME = "gat"
 TITLE = "Graph attention"
-SUMMARY = "out[i] = Σ softmax over neighbours j (LeakyReLU(left · x[i] + right · x[j])) x[j], per head; nodes without one get zeros."
+SUMMARY = (
+    "out[i] = Σ softmax over neighbours j (LeakyReLU(left · x[i] + right · x[j])) x[j], per head; "
+    "nodes without one get zeros."
+)
 FAMILY = "gat"
 PARAMETERS = (
     Parameter(
@@ -128,7 +131,7 @@ def reference(inputs):
 def cost(values, dtype):
     """Two products of 2·F operations an edge and head, and two a node; features once in and once out. Index
     lists are not counted."""
-    kept = _structure.counts(values["mask"], values["seq"], values["seq"], "csr").kept
+    kept = _shared.counts(values["mask"], values["seq"], values["seq"], "csr").kept
     size = BYTES[dtype] * values["heads"] * values["head_dim"]
     flop = 4.0 * values["heads"] * values["head_dim"] * (kept + values["seq"])
     notes = {"edges": kept, "edges a node": kept / values["seq"]}
@@ -222,10 +225,11 @@ def gat(x, left, right, structure, *, negative_slope=SLOPE, impl="auto"):
     """
     from fusescope import kernels
 
-    _structure.check(NAME, DTYPES, structure, x=x, left=left, right=right)
+    _shared.check(NAME, DTYPES, structure, x=x, left=left, right=right)
     if x.dim() != 3 or 0 in x.shape or left.shape != right.shape or tuple(left.shape) != tuple(x.shape[1:]):
         raise ValueError(
-            f"gat takes x (N, H, F) and left, right (H, F), not {tuple(x.shape)}, {tuple(left.shape)} and {tuple(right.shape)}"
+            f"gat takes x (N, H, F) and left, right (H, F), not {tuple(x.shape)}, "
+            f"{tuple(left.shape)} and {tuple(right.shape)}"
         )
     if structure.block or structure.seq_q != x.shape[0] or structure.seq_k != x.shape[0]:
         kind = f"BSR of {structure.block}" if structure.block else f"{structure.seq_q} × {structure.seq_k}"

@@ -6,6 +6,7 @@ from fusescope import masks
 from fusescope.core.errors import Unsupported
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Peer
+from fusescope.ops.common import sparse as _shared
 from fusescope.ops.common import structure as _structure
 from fusescope.ops.common.matmul import accumulation_tolerance
 from fusescope.ops.common.structure import Structure, prepare
@@ -15,9 +16,12 @@ __all__ = ["Structure", "prepare", "sddmm"]
 
 NAME = "sddmm"
 TITLE = "Sampled product (SDDMM)"
-SUMMARY = "values[t] = q[row of t] · k[column of t] for every element t that the mask keeps, per head, accumulated in fp32."
+SUMMARY = (
+    "values[t] = q[row of t] · k[column of t] for every element t that the mask keeps, per head, "
+    "accumulated in fp32."
+)
 FAMILY = "sddmm"
-PARAMETERS = _structure.PARAMETERS
+PARAMETERS = _shared.PARAMETERS
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {d: accumulation_tolerance(64, d) for d in DTYPES}
 _PIECE = 1 << 24  # scores that the reference holds at once: 128 MB of float64
@@ -28,7 +32,7 @@ def tolerance(values, dtype):
 
 
 def validate(values):
-    return _structure.validate(NAME, values)
+    return _shared.validate(NAME, values)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
@@ -56,7 +60,7 @@ def call(inputs, impl):
 
 
 def auto(inputs):
-    return _structure.auto(FAMILY, inputs["structure"], inputs["q"].device)
+    return _shared.auto(FAMILY, inputs["structure"], inputs["q"].device)
 
 
 def reference(inputs):
@@ -89,7 +93,7 @@ def cost(values, dtype):
     """2·D operations a kept element (effective) or stored one (executed); q, k and the values once each. The
     index lists, one set for all heads, are not counted."""
     sq, sk, d = (values[n] for n in ("seq", "seq_k", "head_dim"))
-    return _structure.product_cost(values, dtype, lambda stored: (d * (sq + sk), stored))
+    return _shared.product_cost(values, dtype, lambda stored: (d * (sq + sk), stored))
 
 
 def _eager(inputs):
@@ -132,7 +136,7 @@ def _sparse(inputs):
             .view(*q.shape[:2], s.entries)
         )
 
-    _structure.try_once(run, f"torch.sparse.sampled_addmm of {q.dtype} on {q.device.type}")
+    _shared.try_once(run, f"torch.sparse.sampled_addmm of {q.dtype} on {q.device.type}")
     return run
 
 
@@ -153,17 +157,18 @@ def sddmm(q, k, structure, *, impl="auto"):
     """
     from fusescope import kernels
 
-    _structure.check(NAME, DTYPES, structure, q=q, k=k)
+    _shared.check(NAME, DTYPES, structure, q=q, k=k)
     if q.dim() < 2 or q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"sddmm takes q (..., S_q, D) and k (..., S_k, D), not {tuple(q.shape)} and {tuple(k.shape)}"
         )
     if (q.shape[-2], k.shape[-2]) != (structure.seq_q, structure.seq_k):
         raise ValueError(
-            f"the structure is {structure.seq_q} by {structure.seq_k}; this call has {q.shape[-2]} queries and {k.shape[-2]} keys"
+            f"the structure is {structure.seq_q} by {structure.seq_k}; this call has {q.shape[-2]} "
+            f"queries and {k.shape[-2]} keys"
         )
     if impl == "auto":
-        impl = _structure.auto(FAMILY, structure, q.device)
+        impl = _shared.auto(FAMILY, structure, q.device)
     lists = (structure.row_offsets, structure.columns, structure.row_of, structure.bits)
     return kernels.call(NAME, q, k, *lists, structure.block, impl=impl)
 

@@ -6,7 +6,7 @@ from fusescope import masks
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Peer
 from fusescope.ops.common import softmax_rows
-from fusescope.ops.common import structure as _structure
+from fusescope.ops.common import sparse as _shared
 from fusescope.ops.common.structure import Structure, prepare
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -14,14 +14,17 @@ __all__ = ["Structure", "prepare", "sparse_softmax"]
 
 NAME = "sparse_softmax"
 TITLE = "Softmax of sparse rows"
-SUMMARY = "out[t] = exp(x[t] - max) / sum, maximum and sum over the elements that the mask keeps in the row of t, per head."
+SUMMARY = (
+    "out[t] = exp(x[t] - max) / sum, maximum and sum over the elements that the mask keeps in the "
+    "row of t, per head."
+)
 FAMILY = "sparse_softmax"
-PARAMETERS = tuple(p for p in _structure.PARAMETERS if p.name not in ("head_dim", "format"))
+PARAMETERS = tuple(p for p in _shared.PARAMETERS if p.name not in ("head_dim", "format"))
 DTYPES, TOLERANCE = softmax_rows.DTYPES, softmax_rows.TOLERANCE
 
 
 def validate(values):
-    return _structure.validate(NAME, values, PARAMETERS)
+    return _shared.validate(NAME, values, PARAMETERS)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
@@ -60,7 +63,7 @@ def reference(inputs):
 def cost(values, dtype):
     """Five operations a kept element; it is read and written once. The index lists, one set for all heads,
     are not counted."""
-    kept = _structure.counts(values["mask"], values["seq"], values["seq_k"], "csr").kept
+    kept = _shared.counts(values["mask"], values["seq"], values["seq_k"], "csr").kept
     return softmax_rows.cost_of(kept * values["batch"] * values["heads"], dtype)
 
 
@@ -98,7 +101,7 @@ def _sparse(inputs):
         ]
         return torch.stack([torch.sparse.softmax(m, 1).values() for m in of_head]).view(x.shape)
 
-    _structure.try_once(run, f"torch.sparse.softmax of {x.dtype} on {x.device.type}")
+    _shared.try_once(run, f"torch.sparse.softmax of {x.dtype} on {x.device.type}")
     return run
 
 
@@ -119,11 +122,12 @@ def sparse_softmax(structure, values, *, scale=1.0, impl="auto"):
     """
     from fusescope import kernels
 
-    _structure.check(NAME, DTYPES, structure, values=values)
+    _shared.check(NAME, DTYPES, structure, values=values)
     if structure.block or values.dim() < 1 or values.shape[-1] != structure.entries:
         kind = f"BSR blocks of {structure.block}" if structure.block else f"{structure.entries} elements"
         raise ValueError(
-            f"sparse_softmax takes values (..., nnz) of a CSR structure, not {tuple(values.shape)} for one of {kind}"
+            f"sparse_softmax takes values (..., nnz) of a CSR structure, not {tuple(values.shape)} "
+            f"for one of {kind}"
         )
     return kernels.call(NAME, values, structure.row_offsets, structure.order, float(scale), impl=impl)
 

@@ -6,6 +6,7 @@ from fusescope import masks
 from fusescope.core.errors import Unsupported
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Peer
+from fusescope.ops.common import sparse as _shared
 from fusescope.ops.common import structure as _structure
 from fusescope.ops.common.matmul import accumulation_tolerance
 from fusescope.ops.common.structure import Structure, prepare
@@ -15,9 +16,12 @@ __all__ = ["Structure", "prepare", "spmm"]
 
 NAME = "spmm"
 TITLE = "Sparse times dense (SpMM)"
-SUMMARY = "out[r] = sum of values[t] · v[column of t] over the elements t that the mask keeps in row r, per head, in fp32."
+SUMMARY = (
+    "out[r] = sum of values[t] · v[column of t] over the elements t that the mask keeps in row r, "
+    "per head, in fp32."
+)
 FAMILY = "spmm"
-PARAMETERS = _structure.PARAMETERS
+PARAMETERS = _shared.PARAMETERS
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {d: accumulation_tolerance(257, d) for d in DTYPES}
 _PIECE = 1 << 24  # elements of the dense matrix that the reference holds at once: 128 MB of float64
@@ -25,12 +29,12 @@ _PIECE = 1 << 24  # elements of the dense matrix that the reference holds at onc
 
 def tolerance(values, dtype):
     """That of a product over as many terms as the longest row has stored elements."""
-    longest = _structure.counts(values["mask"], values["seq"], values["seq_k"], values["format"]).longest
+    longest = _shared.counts(values["mask"], values["seq"], values["seq_k"], values["format"]).longest
     return accumulation_tolerance(max(1, longest), dtype)
 
 
 def validate(values):
-    return _structure.validate(NAME, values)
+    return _shared.validate(NAME, values)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
@@ -59,7 +63,7 @@ def call(inputs, impl):
 
 
 def auto(inputs):
-    return _structure.auto(FAMILY, inputs["structure"], inputs["v"].device)
+    return _shared.auto(FAMILY, inputs["structure"], inputs["v"].device)
 
 
 def reference(inputs):
@@ -80,7 +84,7 @@ def cost(values, dtype):
     """2·D operations a kept element (effective) or stored one (executed); values and v once each. The index
     lists, one set for all heads, are not counted."""
     sq, sk, d = (values[n] for n in ("seq", "seq_k", "head_dim"))
-    return _structure.product_cost(values, dtype, lambda stored: (stored + sk * d, sq * d))
+    return _shared.product_cost(values, dtype, lambda stored: (stored + sk * d, sq * d))
 
 
 def _eager(inputs):
@@ -108,7 +112,8 @@ def _sparse(inputs):
     heads = v.shape[0] * v.shape[1]
     if s.block and (s.seq_q % s.block or s.seq_k % s.block):
         raise Unsupported(
-            f"torch's BSR tensors with sizes that are no multiples of the block; {s.seq_q} by {s.seq_k} and {s.block}"
+            f"torch's BSR tensors with sizes that are no multiples of the block; {s.seq_q} by "
+            f"{s.seq_k} and {s.block}"
         )
     joined = _diagonal(s, heads) if v.is_cuda and not s.block else None
 
@@ -123,7 +128,7 @@ def _sparse(inputs):
             out = torch.stack([torch.sparse.mm(s.tensor(weights[i]), rows[i]) for i in range(heads)])
         return out.view(*v.shape[:2], s.seq_q, -1)
 
-    _structure.try_once(run, f"torch's product with a sparse tensor of {v.dtype} on {v.device.type}")
+    _shared.try_once(run, f"torch's product with a sparse tensor of {v.dtype} on {v.device.type}")
     return run
 
 
@@ -163,11 +168,12 @@ def spmm(structure, values, v, *, impl="auto"):
     """
     from fusescope import kernels
 
-    _structure.check(NAME, DTYPES, structure, values=values, v=v)
+    _shared.check(NAME, DTYPES, structure, values=values, v=v)
     own = values.dim() - len(structure.value_shape)
     if v.dim() < 2 or own < 0 or values.shape[:own] != v.shape[:-2]:
         raise ValueError(
-            f"spmm takes values (..., *value_shape) and v (..., S_k, D), not {tuple(values.shape)} and {tuple(v.shape)}"
+            f"spmm takes values (..., *value_shape) and v (..., S_k, D), not {tuple(values.shape)} "
+            f"and {tuple(v.shape)}"
         )
     if (tuple(values.shape[own:]), v.shape[-2]) != (structure.value_shape, structure.seq_k):
         raise ValueError(
@@ -175,7 +181,7 @@ def spmm(structure, values, v, *, impl="auto"):
             f"{tuple(values.shape[own:])} and {v.shape[-2]} keys"
         )
     if impl == "auto":
-        impl = _structure.auto(FAMILY, structure, v.device)
+        impl = _shared.auto(FAMILY, structure, v.device)
     lists = (structure.row_offsets, structure.columns, structure.order)
     return kernels.call(
         NAME, values, v, *lists, structure.long_rows, structure.seq_q, structure.block, impl=impl

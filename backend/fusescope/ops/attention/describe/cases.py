@@ -65,9 +65,15 @@ PARAMETERS = (
 DTYPES = ("float32", "float16", "bfloat16")
 _ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 _UNITS = {"float32": 256, "float16": 32, "bfloat16": 32}
-_STORED = "scores up to 7 in size rounded three times where they are stored (product, scale, bias: 20 measured for eager), probabilities"
+_STORED = (
+    "scores up to 7 in size rounded three times where they are stored (product, scale, bias: 20 "
+    "measured for eager), probabilities"
+)
 _WHY = {
-    "float32": "256 roundings of 2^-24: sums over head size and keys and the exponential, whose error grows with the score (100 measured)",
+    "float32": (
+        "256 roundings of 2^-24: sums over head size and keys and the exponential, "
+        "whose error grows with the score (100 measured)"
+    ),
     "float16": f"32 roundings of 2^-11: {_STORED} and output once each",
     "bfloat16": f"32 roundings of 2^-8: {_STORED} and output once each",
 }

@@ -8,7 +8,10 @@ from fusescope.core.schema import Parameter
 from fusescope.ops.attention.describe.cases import TOLERANCE
 from fusescope.ops.base import Tolerance
 
-HELP = "lengths of the sequences: full (all the longest), drawn (evenly spread from 0.2 to 1 of it, mean 0.6), or listed: 3+0+9"
+HELP = (
+    "lengths of the sequences: full (all the longest), drawn (evenly spread from 0.2 to 1 of it, "
+    "mean 0.6), or listed: 3+0+9"
+)
 
 
 def of(text: str, count: int, longest: int) -> tuple[int, ...]:

@@ -28,8 +28,8 @@ class Ladder(NamedTuple):
 def inputs(
     dtype, head_dim: int, tma: bool, plain: bool, scheduled: bool = True, items: bool = True
 ) -> Inputs:
-    """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or has a
-    schedule; items: it is one mask for all sequences, of which work items can be made."""
+    """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or
+    has a schedule; items: it is one mask for all sequences, of which work items can be made."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
     return Inputs(str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans)
 

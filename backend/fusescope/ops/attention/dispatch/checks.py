@@ -37,7 +37,8 @@ def heads_and_head_size(heads: int, kv_heads: int, head_size: int) -> None:
         )
     if head_size % 8 or not 32 <= head_size <= 256:
         raise Unsupported(
-            f"head size {head_size}; multiples of 8 from 32 to 256 are supported, because rows are read 8 elements at a time"
+            f"head size {head_size}; multiples of 8 from 32 to 256 are supported, because rows are "
+            "read 8 elements at a time"
         )
 
 
@@ -57,7 +58,8 @@ def dense(torch, q, k, v) -> None:
         )
     if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
         raise ValueError(
-            f"k and v have one shape (B, H_kv, S_k, D) with q's batch and head size; q, k, v are {shapes(q, k, v)} "
+            "k and v have one shape (B, H_kv, S_k, D) with q's batch and head size; q, k, v are "
+            f"{shapes(q, k, v)} "
             "(a head size of v that differs from that of k is not supported)"
         )
     one_dtype(torch, q=q, k=k, v=v)
@@ -71,7 +73,8 @@ def dense(torch, q, k, v) -> None:
 def plan(given: Plan, q, k) -> None:
     if given.seq_q != q.shape[2] or given.seq_k != k.shape[2]:
         raise ValueError(
-            f"the plan is for {given.seq_q} queries and {given.seq_k} keys; this call has {q.shape[2]} and {k.shape[2]}"
+            f"the plan is for {given.seq_q} queries and {given.seq_k} keys; this call has "
+            f"{q.shape[2]} and {k.shape[2]}"
         )
     if given.batch not in (1, q.shape[0]) or given.heads not in (1, q.shape[1]):
         raise ValueError(

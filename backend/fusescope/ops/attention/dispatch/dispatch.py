@@ -2,10 +2,9 @@
 
 Checks and the choice of a kernel take longer in Python than a launch does. So the arguments that they end in
 are remembered by what they depend on in Python: implementation, mask or plan, shapes of q and k, device,
-whether there is a bias or a scale that is not positive. Everything else about a call the operator checks itself, and
-for "auto" it compares the whole signature, strides and alignment too, with that of the call for which the
-kernel was chosen (cuda/common/handle.h). Where it refuses, the function checks the call in words and chooses
-anew.
+whether there is a bias or a scale that is not positive. The operator checks everything else about a call, and
+for "auto" compares its whole signature, strides and alignment too, with that of the call for which the kernel
+was chosen (cuda/common/handle.h). Where it refuses, the function checks the call in words and chooses anew.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Dispatch:
         self.masked: dict[int, dict[Any, Any]] = {}
 
     def remember(self, mask, key, arguments) -> None:
-        """What the operator is given besides tensors and implementation in a call that went well. A mask's and
-        a plan's calls are forgotten when it is gone."""
+        """What the operator is given besides tensors and implementation in a call that went well. The calls
+        of a mask or plan are forgotten when it is gone."""
         calls = self.unmasked if mask is None else self.masked.get(id(mask))
         if calls is None:
             calls = self.masked.setdefault(id(mask), {})

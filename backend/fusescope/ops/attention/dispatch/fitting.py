@@ -35,7 +35,8 @@ def fit(
             ]
     if not prices:
         raise ValueError(
-            f"a kernel is fitted to at least {_LEAST} records; there are {len(measured)} of all kernels on {device}"
+            f"a kernel is fitted to at least {_LEAST} records; there are {len(measured)} of all "
+            f"kernels on {device}"
         )
     made = Fit(device, sms, prices, tuple(runs), dict(sources or {}), used)
     return replace(made, corrections=_corrections(made, measured))

@@ -15,7 +15,8 @@ def make(inputs):
     q, k, v, bias, mask = (inputs[name] for name in ("q", "k", "v", "bias", "mask"))
     if mask.sequences not in (None, 1):
         raise Unsupported(
-            "composed does not take this: a mask that differs among sequences (one structure is shared by all)"
+            "composed does not take this: a mask that differs among sequences (one structure is "
+            "shared by all)"
         )
     structure = prepare(mask, q.shape[2], k.shape[2], q.device)
     group, scale, place = q.shape[1] // k.shape[1], q.shape[3] ** -0.5, structure.place()

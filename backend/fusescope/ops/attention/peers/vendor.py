@@ -57,12 +57,14 @@ def cudnn_blocks(inputs):
     _half_precision("block-sparse attention", q, k, v, inputs["bias"])
     if plan.partial_tiles:
         raise Unsupported(
-            f"block-sparse attention does not take this: {plan.partial_tiles} of the mask's 64 x 64 tiles are kept in part; it takes "
+            f"block-sparse attention does not take this: {plan.partial_tiles} of the mask's 64 x 64 "
+            "tiles are kept in part; it takes "
             "masks of whole tiles (python scripts/attention_grid.py blocks writes such)"
         )
     if plan.seq_q % _BLOCK or q.shape[3] not in (64, 96, 128):
         raise Unsupported(
-            f"block-sparse attention does not take this: {plan.seq_q} queries of {q.shape[3]} columns; it takes multiples of {_BLOCK} "
+            f"block-sparse attention does not take this: {plan.seq_q} queries of {q.shape[3]} "
+            f"columns; it takes multiples of {_BLOCK} "
             "queries and 64, 96 or 128 columns"
         )
     try:
