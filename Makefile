@@ -29,6 +29,7 @@ test-archs: env-dev ## compile every kernel for every architecture it claims
 check: env-dev      ## lint, format of Python, C++ and CUDA, tables generated from recorded runs
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@$(CPP) | xargs .venv/bin/clang-format --dry-run -Werror
+	@.venv/bin/python scripts/ladder_table.py --check
 
 format: env-dev
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
