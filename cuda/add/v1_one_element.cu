@@ -1,4 +1,4 @@
-// One thread an element: the simplest correct kernel, the start of the ladder.
+// One thread per element: the simplest correct kernel, the baseline of the ladder.
 #include "../common/launch.cuh"
 #include "add.cuh"
 

@@ -1,4 +1,4 @@
-// 16 bytes a load and store, several loads in flight a thread, grid-stride: one pass at the rate of the memory.
+// 16-byte loads and stores, several in flight per thread, grid-stride loop: one pass at memory bandwidth.
 #include <type_traits>
 
 #include "../common/device.cuh"

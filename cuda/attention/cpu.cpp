@@ -26,8 +26,8 @@ constexpr int64_t kPackLimit = int64_t(256)
 // 2^x for x <= 0 or -inf: 2^floor(x) by the exponent bits times a polynomial fitted on the fraction; relative error
 // 2e-7.
 inline float exp2_fast(float x) {
-  const float held = x < -126.f ? -126.f : x;
-  const float whole = std::floor(held), f = held - whole - 0.5f;  // f in [-0.5, 0.5): 2^(f + 0.5)
+  const float kept = x < -126.f ? -126.f : x;
+  const float whole = std::floor(kept), f = kept - whole - 0.5f;  // f in [-0.5, 0.5): 2^(f + 0.5)
   float p = 2.170225482e-4f;
   p = p * f + 1.895036446e-3f;
   p = p * f + 1.360259754e-2f;
@@ -78,7 +78,7 @@ float bias_at(const AttentionArgs& a, int64_t i) {
 
 // The order of rows and of keys inside every tile: modulo `fold`, a divisor of 64; with 1 as they are.
 struct Fold {
-  int fold = 1, row_at[kTile];    // the row (or key) of the tile that stands at a place
+  int fold = 1, row_at[kTile];    // the row (or key) of the tile at each place
   std::vector<uint64_t> bitmaps;  // in that order, where it is not 1
 
   explicit Fold(int fold = 1) : fold(fold) {

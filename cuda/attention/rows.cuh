@@ -8,11 +8,11 @@ struct QueryTile {
   int tiles, number, b, head, head_kv;  // query tiles of a head; this one's number; batch entry and heads
   int begin, end;                       // its KV tiles in the lists, or all of them
 
-  __device__ __forceinline__ QueryTile(const AttentionArgs& a, int block)
+  __device__ __forceinline__ QueryTile(const AttentionArgs& a, unsigned block)
       : tiles((a.seq_q + ATTENTION_TILE - 1) / ATTENTION_TILE),
-        number(tiles - 1 - block % tiles),
-        b(block / tiles / a.heads),
-        head(block / tiles % a.heads),
+        number(tiles - 1 - int(block % tiles)),
+        b(int(block / tiles / a.heads)),
+        head(int(block / tiles % a.heads)),
         head_kv(head / (a.heads / a.heads_kv)) {
     const int64_t list = int64_t(b * a.mask_stride_b + head * a.mask_stride_h) * tiles + number;
     begin = a.row_ptr ? a.row_ptr[list] : 0;

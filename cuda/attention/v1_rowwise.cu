@@ -1,7 +1,8 @@
-// A warp per query row: 8 lanes a key, four keys at once, online softmax in registers, shuffles only, no block barrier.
+// One warp per query row: 8 lanes per key, four keys at once, online softmax in registers, shuffles only, no block
+// barrier.
 // tiles: none
 //
-// Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups meet once at the
+// Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups merge once at the
 // end. Of a partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles:
 // this is what makes it the kernel for very sparse rows and very short sequences.
 #include "../common/exp2.cuh"
@@ -12,7 +13,7 @@ constexpr int kWarps = 4;   // rows a block
 constexpr int kGroups = 4;  // keys a warp works on at once
 constexpr unsigned kAll = 0xffffffffu;
 
-// Chunks: 8-element pieces of a row that one lane of a group holds, ceil(D / 64). Unroll: keys a group has in flight.
+// Chunks: 8-element pieces of a row that one lane of a group has, ceil(D / 64). Unroll: keys a group has in flight.
 // Vector: rows are read in 16-byte pieces.
 template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
     __launch_bounds__(32 * kWarps, Chunks == 1   ? 4
@@ -92,7 +93,7 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
     }
   };
 
-  // The keys first .. first + count - 1, all live: group g takes g, g + 4, ...
+  // The keys first .. first + count - 1, all live: group g has g, g + 4, ...
   auto run_dense = [&](int first, int count) {
     for (int at = 0; at < count; at += kGroups * Unroll) {
       int key[Unroll];
@@ -104,7 +105,7 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
       step(key);
     }
   };
-  // The keys first + position of each set bit: group g takes set bits number g, g + 4, ...
+  // The keys first + position of each set bit: group g has set bits number g, g + 4, ...
   auto run_sparse = [&](int first, uint64_t word) {
     uint64_t mine = word;  // the group's next key is the lowest bit left
     for (int i = 0; i < group; ++i) mine &= mine - 1;
@@ -136,7 +137,7 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
     }
   }
 
-  // The four groups meet: common maximum, then sums.
+  // Merge the four groups: common maximum, then sums.
   float top = maximum;
   top = fmaxf(top, __shfl_xor_sync(kAll, top, 8));
   top = fmaxf(top, __shfl_xor_sync(kAll, top, 16));

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
   for (int i = begin, stage = 0; i < end; ++i) {
     char* const keys = k_tile + (Double ? stage * Bytes : 0);
     char* const values = v_tile + (Double ? stage * Bytes : 0);
-    // Which keys each of the two rows sees; asked for before the wait, needed after the scores.
+    // Which keys each of the two rows sees: loaded before the wait, used after the scores.
     const int first = tile * kTile, live = a.seq_k - first < kTile ? a.seq_k - first : kTile;
     const uint64_t edge = live == kTile ? ~0ull : (1ull << live) - 1;
     uint64_t word0 = edge, word1 = edge;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
     const int soon_tile = tile_at(i + 2), soon_code = code_at(i + 2);
 
     async_copy::wait<0>();
-    __syncthreads();  // this tile is there, and everybody is done with what the next loads overwrite
+    __syncthreads();  // this tile has arrived, and all threads are done with what the next loads overwrite
     if constexpr (Double) {
       if (i + 1 < end) {
         load_tile<T, Width>(k_tile + (stage ^ 1) * Bytes, k, next_tile * kTile, a.head_dim);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
     mine.weigh(score);
     if constexpr (!Double) {
       async_copy::wait<0>();
-      __syncthreads();  // V is there, and everybody is done with K
+      __syncthreads();  // V has arrived, and all threads are done with K
       if (i + 1 < end) load_tile<T, Width>(k_tile, k, next_tile * kTile, a.head_dim);
       async_copy::commit();
     }

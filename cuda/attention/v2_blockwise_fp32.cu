@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
     const int first = (a.row_ptr ? a.tile_index[item] : item) * kTile, code = a.row_ptr ? a.tile_code[item] : -1;
     float score[4][4] = {};
     for (int depth = 0; depth < a.head_dim; depth += kDepth) {
-      __syncthreads();  // everybody is done with what was there
+      __syncthreads();  // all threads are done with the previous contents
       const int r = threadIdx.x / 4, c = threadIdx.x % 4 * 8;
       load_floats<T>(q_part + r * kNarrow + c, q, row0 + r, a.seq_q, depth + c, a.head_dim);
       load_floats<T>(k_part + r * kNarrow + c, k, first + r, a.seq_k, depth + c, a.head_dim);
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
 
 #pragma unroll
     for (int p = 0; p < Panels; ++p) {
-      __syncthreads();  // everybody is done with the operands, and after the next barrier the weights are there
+      __syncthreads();  // all threads are done with the operands; the next barrier publishes the weights
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int piece = threadIdx.x + i * kThreads, r = piece / 8, c = piece % 8 * 8;

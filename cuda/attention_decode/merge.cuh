@@ -11,8 +11,8 @@ struct Unfinished {
   int empty;          // this block has no tile at all
 };
 
-// The workspace: a note a block, then 2 slots a block of rows x (D + 2) floats: contexts, then maximum and sum of each
-// row. Slot 0 is for an item begun by an earlier block, slot 1 for one that a later block finishes.
+// The workspace: a record per block, then 2 slots per block of rows x (D + 2) floats: contexts, then maximum and sum of
+// each row. Slot 0 is for an item begun by an earlier block, slot 1 for one that a later block finishes.
 struct Workspace {
   Unfinished* notes;
   float* slots;
@@ -33,7 +33,7 @@ struct Workspace {
   __device__ float* statistics(float* slot, int row) const { return slot + rows * head_dim + 2 * row; }
 };
 
-// Shared memory in which the warps of a block meet: up to 8 rows of each warp, padded so that rows lie in different
+// Shared memory in which the warps of a block merge: up to 8 rows of each warp, padded so that rows lie in different
 // banks.
 template <int Width> struct Meeting {
   static constexpr int kRows = 8;
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) join_parts(const AttentionDecodeArgs
   }
 }
 
-// What a block notes before it works; one thread.
+// What a block records before it starts; one thread.
 __device__ __forceinline__ void take_note(const AttentionDecodeArgs& a, const Workspace& w, const Share& s,
                                           const Cursor& at_end, int items) {
   Unfinished note{-1, 0, 0, s.begin >= s.end};

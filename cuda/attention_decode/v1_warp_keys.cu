@@ -1,9 +1,10 @@
-// Equal shares of the live keys a block; 8, 16 or 32 lanes a key, four query heads at once, sums in fp32 registers.
+// Each block gets an equal share of the live keys; 8, 16 or 32 lanes per key, four query heads at once, sums in fp32
+// registers.
 //
 // Any dtype and architecture. Four query heads that read the same KV head use each key and value while it is in
 // registers; groups of more heads read the cache once for every four. No shared memory in the loop: keys and values
 // come straight into registers, four of each a lane, which is what is in flight. Lane groups keep a maximum, sum and
-// context of their own and meet at the end of an item.
+// context of their own and merge at the end of an item.
 #include <type_traits>
 
 #include "../attention/lane_groups.cuh"

@@ -6,7 +6,7 @@
 //
 // What counts is bytes in flight. A warp owns 16 of the 64 keys of a tile and a ring of units (K of 16 keys, then V of
 // them), which it fills itself: the loop has no barrier of the block, only of the warp, and runs on across items. As
-// the warps see different keys, each keeps its own maximum, sum and context; they meet in shared memory when the block
+// the warps see different keys, each keeps its own maximum, sum and context; they merge in shared memory when the block
 // leaves an item.
 #include <type_traits>
 
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
   };
   point();
   int to_load = steps,
-      fill_at = 0;  // tiles whose values are still to be asked for, and the ring's place for the next unit
-  auto fill = [&](auto values) {  // asks for the next unit in order: keys and values of a tile in turn
+      fill_at = 0;                // tiles whose values are still to be loaded, and the ring's place for the next unit
+  auto fill = [&](auto values) {  // starts loading the next unit in order: keys and values of a tile in turn
     if (to_load > 0) {
       char* const unit = ring + fill_at * S::unit_bytes;
       const int row = soon.tile * kTile, live = soon.length - row - warp * kKeys;

@@ -1,8 +1,8 @@
-// A warp per query row and head: 8, 16 or 32 lanes a key, four keys of each lane group at once, online softmax in
+// One warp per query row and head: 8, 16 or 32 lanes per key, four keys of each lane group at once, online softmax in
 // registers.
 //
 // Any dtype and architecture, no shared memory and no barrier. Each lane group keeps the maximum, sum and context of
-// the keys it saw; the groups meet once at the end.
+// the keys it saw; the groups merge once at the end.
 #include "../attention/lane_groups.cuh"
 #include "../common/eight.cuh"
 #include "../common/exp2.cuh"

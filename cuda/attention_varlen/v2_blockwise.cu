@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_
     char* const keys = k_tile + stage * Bytes;
     char* const values = v_tile + stage * Bytes;
     async_copy::wait<0>();
-    __syncthreads();  // this tile is there, and everybody is done with what the next loads overwrite
+    __syncthreads();  // this tile has arrived, and all threads are done with what the next loads overwrite
     if constexpr (S::wide) {
       load_tile<T, Width>(values, v, tile * kTile, a.head_dim);
     } else if (tile + 1 < tiles) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_
     mine.weigh(score);
     if constexpr (S::wide) {
       async_copy::wait<0>();
-      __syncthreads();  // V is there, and everybody is done with K
+      __syncthreads();  // V has arrived, and all threads are done with K
       if (tile + 1 < tiles) load_tile<T, Width>(k_tile, k, (tile + 1) * kTile, a.head_dim);
       async_copy::commit();
     }

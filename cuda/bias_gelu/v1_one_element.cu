@@ -1,4 +1,4 @@
-// One element a thread, its column by a division.
+// One element per thread; its column by a division.
 #include "../common/gelu.h"
 #include "../common/launch.cuh"
 #include "bias_gelu.cuh"

@@ -1,4 +1,4 @@
-// A block a row, three passes over global memory, each adding x, bias and residual anew: mean, variance about it,
+// One block per row, three passes over global memory, each adding x, bias and residual anew: mean, variance about it,
 // result.
 #include "../common/launch.cuh"
 #include "../common/reduce.cuh"

@@ -1,4 +1,5 @@
-// The sum in registers: x and residual read once, the result written once, in 16-byte pieces; a warp or a block a row.
+// The sum in registers: x and residual read once, the result written once, in 16-byte pieces; a warp or a block per
+// row.
 #include "registers.cuh"
 
 FUSESCOPE_KERNEL(const BiasResidualLayernormArgs* args, void* stream) {

@@ -13,7 +13,7 @@ template <typename Body> const char* by_length_of_few(int64_t cols, Body body) {
 
 FUSESCOPE_KERNEL(const BiasResidualLayernormArgs* args, void* stream) {
   const bool few =
-      args->rows < 16 * int64_t(multiprocessors());  // up to here 16 warps a multiprocessor would hold a row each
+      args->rows < 16 * int64_t(multiprocessors());  // up to here 16 warps a multiprocessor would have a row each
   return launch(*args, stream, [few](int64_t cols, auto body) {
     return few ? by_length_of_few(cols, body) : row::by_length(cols, body);
   });

@@ -1,5 +1,5 @@
-// The shared-memory tiles of cuda/gemm over all matrices of the batch in one grid; broadcast operands are read where
-// they lie.
+// The shared-memory tiles of cuda/gemm over all matrices of the batch in one grid; broadcast operands are read in
+// place.
 #include "../gemm/simt.cuh"
 #include "batch.cuh"
 

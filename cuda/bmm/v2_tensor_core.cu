@@ -1,5 +1,5 @@
-// The tensor-core tiles of cuda/gemm over all matrices of the batch in one grid; broadcast operands are read where they
-// lie.
+// The tensor-core tiles of cuda/gemm over all matrices of the batch in one grid; broadcast operands are read in
+// place.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
 #include "../gemm/mma_tile.cuh"

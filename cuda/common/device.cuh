@@ -1,4 +1,4 @@
-// What launchers ask of the current device, and alignment of addresses.
+// Properties of the current device that launchers need, and alignment of addresses.
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@ inline int current_device() {
   return device;
 }
 
-// Streaming multiprocessors of the current device; asked of the driver once a device.
+// Streaming multiprocessors of the current device; queried once per device.
 inline int multiprocessors() {
   constexpr int most = 64;
   static std::atomic<int> known[most];
@@ -25,8 +25,8 @@ inline int multiprocessors() {
   return count;
 }
 
-// Lets a kernel use `bytes` of dynamic shared memory on the current device (more than 48 KiB has to be asked for);
-// asked of the driver once a kernel and device. nullptr, or CUDA's text where the device has less.
+// Lets a kernel use `bytes` of dynamic shared memory on the current device (more than 48 KiB needs this);
+// set once per kernel and device. nullptr, or CUDA's text where the device has less.
 template <auto Kernel> const char* allow_shared(int bytes) {
   static std::atomic<uint64_t> done{0};
   const int device = current_device();

@@ -9,7 +9,7 @@
 //
 // The build passes FUSESCOPE_SYMBOL, made of family and file name, so the file's name is the implementation's name and
 // a new file is found without being listed anywhere. The function returns nullptr when the work is queued on `stream`
-// (a cudaStream_t; unused on the CPU), else a text that lives for ever: "unsupported: ..." when it does not take these
+// (a cudaStream_t; unused on the CPU), else a string literal: "unsupported: ..." when it does not take these
 // arguments (say what it takes), anything else is an error (cudaGetErrorString's texts are fine). It never
 // synchronises, never allocates device memory and never changes the current device.
 #pragma once

@@ -74,7 +74,7 @@ template <typename T, int Threads, int Each, bool Wide> struct Registers {
 // A block has one row, or (Threads = 32) a row for each of its four warps.
 template <int Threads> constexpr int ROWS = Threads == 32 ? 4 : 1;
 
-constexpr int64_t MOST_IN_REGISTERS = 1024 * 32;  // elements of the longest row that one block holds
+constexpr int64_t MOST_IN_REGISTERS = 1024 * 32;  // elements of the longest row that fits one block
 constexpr int64_t MOST_BLOCKS = INT32_MAX;
 
 // Threads a row and elements a thread for rows of `cols` (at most MOST_IN_REGISTERS): body(threads, each) with integral

@@ -1,4 +1,4 @@
-// A block a token, three passes, each gathering the embeddings anew: mean, variance about it, result.
+// One block per token, three passes, each gathering the embeddings anew: mean, variance about it, result.
 #include "../common/launch.cuh"
 #include "../common/reduce.cuh"
 #include "rows.cuh"

@@ -1,4 +1,4 @@
-// Right scores of all nodes first, then a node after the other over the OpenMP threads: scores, softmax, vectorised sum
+// Right scores of all nodes first, then then nodes over the OpenMP threads: scores, softmax, vectorised sum
 // of neighbours.
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ template <typename T> float product(const T* a, const T* b, int count) {
   return sum;
 }
 
-// One node and head; e holds a score a neighbour.
+// One node and head; e has a score per neighbour.
 template <typename T> void node(const GatArgs& a, int64_t i, int64_t h, const float* right, float* e, float* sum) {
   const int64_t begin = a.row_offsets[i], count = a.row_offsets[i + 1] - begin;
   const T* x = static_cast<const T*>(a.x) + h * a.x_step[1];

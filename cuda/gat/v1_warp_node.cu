@@ -1,8 +1,8 @@
-// A warp a node and head: 8 lanes a neighbour, four neighbours at once; a neighbour's features are read once, for its
-// score and the sum.
+// One warp per node and head: 8 lanes per neighbour, four neighbours at once; a neighbour's features are read once, for
+// its score and the sum.
 //
 // Each group of 8 lanes keeps the running maximum, sum and weighted features of the neighbours it saw; the four groups
-// meet once at the end. The nodes with the most neighbours come first.
+// merge once at the end. The nodes with the most neighbours come first.
 #include "../common/exp2.cuh"
 #include "../common/launch.cuh"
 #include "gat.cuh"
@@ -37,7 +37,7 @@ __device__ __forceinline__ void load_eight(float (&to)[8], const T* row, int chu
   }
 }
 
-// Chunks: pieces of eight features that one lane of a group holds, ceil(F / 64). Vector: rows lie at multiples of 16
+// Chunks: pieces of eight features that one lane of a group has, ceil(F / 64). Vector: rows lie at multiples of 16
 // bytes.
 template <typename T, int Chunks, bool Vector>
 __global__ void __launch_bounds__(32 * kWarps) gat_warp_node(const GatArgs a) {

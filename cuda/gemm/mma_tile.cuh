@@ -22,7 +22,7 @@ constexpr int MOST_K = 1 << 30;
 template <int TileM_, int TileN_, int StepK_, int WarpM_, int WarpN_, int Stages_, int Blocks_, int SharePercent_>
 struct Shape {
   static constexpr int TileM = TileM_, TileN = TileN_, StepK = StepK_, WarpM = WarpM_, WarpN = WarpN_, Stages = Stages_;
-  static constexpr int Blocks = Blocks_, SharePercent = SharePercent_;  // blocks an SM should hold
+  static constexpr int Blocks = Blocks_, SharePercent = SharePercent_;  // blocks per SM to aim for
   static constexpr int WarpsM = TileM / WarpM, WarpsN = TileN / WarpN, Threads = 32 * WarpsM * WarpsN;
   static constexpr int BytesA = 2 * TileM * StepK, BytesB = 2 * TileN * StepK, BytesStage = BytesA + BytesB;
   static constexpr int Bytes = Stages * BytesStage;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(S::Threads, S::Blocks) product(const __grid_co
 #pragma unroll
     for (int slice = 0; slice < Slices; ++slice) {
       if (slice == Slices - 1) {
-        // Step + 1 has landed for every thread, and every warp holds its last fragments of this step: the stage may be
+        // Step + 1 has landed for every thread, and every warp has its last fragments of this step: the stage may be
         // refilled.
         async_copy::wait<S::Stages - 2>();
         __syncthreads();

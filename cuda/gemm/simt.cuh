@@ -28,7 +28,7 @@ template <typename T> struct Operand {
 
   // This thread's share of the Outer x STEP piece at (outer, k), zeros beyond the ends.
   template <int Outer>
-  __device__ __forceinline__ void fetch(float (&held)[Outer * STEP / THREADS], int64_t outer, int64_t k) const {
+  __device__ __forceinline__ void fetch(float (&kept)[Outer * STEP / THREADS], int64_t outer, int64_t k) const {
 #pragma unroll
     for (int piece = 0; piece < Outer * STEP / THREADS / 4; ++piece) {
       int o, p;
@@ -37,7 +37,7 @@ template <typename T> struct Operand {
       const bool inside = k_dense ? i < outer_end : j < k_end;
       const int64_t left = k_dense ? k_end - j : outer_end - i;
       const T* from = data + i * outer_step + j * k_step;
-      float* to = held + 4 * piece;
+      float* to = kept + 4 * piece;
       if (quads && inside && left >= 4) {
         const Quad<T> q = *reinterpret_cast<const Quad<T>*>(from);
 #pragma unroll
@@ -51,12 +51,12 @@ template <typename T> struct Operand {
 
   // Puts it into the tile [STEP][Outer + 4]; the 4 keep rows 16-byte aligned and shift them through the banks.
   template <int Outer>
-  __device__ __forceinline__ void put(const float (&held)[Outer * STEP / THREADS], float (*tile)[Outer + 4]) const {
+  __device__ __forceinline__ void put(const float (&kept)[Outer * STEP / THREADS], float (*tile)[Outer + 4]) const {
 #pragma unroll
     for (int piece = 0; piece < Outer * STEP / THREADS / 4; ++piece) {
       int o, p;
       place<Outer>(piece, o, p);
-      const float* from = held + 4 * piece;
+      const float* from = kept + 4 * piece;
       if (k_dense) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) tile[p + e][o] = from[e];
@@ -67,7 +67,7 @@ template <typename T> struct Operand {
   }
 
  private:
-  // Where the four elements of a piece begin. Dense k: neighbouring threads hold neighbouring rows, which they store
+  // Where the four elements of a piece begin. Dense k: neighbouring threads have neighbouring rows, which they store
   // side by side; dense outer: neighbouring threads read and store neighbouring quads.
   template <int Outer> __device__ __forceinline__ void place(int piece, int& o, int& p) const {
     const int index = threadIdx.x + piece * THREADS;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3) product(const _
         for (int j = 0; j < PerN; ++j) sum[i][j] += x[i] * y[j];
     }
     if (more) {
-      // Nobody still reads the other buffer: all passed the barrier that ended the step before.
+      // No thread still reads the other buffer: all passed the barrier that ended the previous step.
       a.template put<TileM>(held_a, tile_a[now ^ 1]);
       b.template put<TileN>(held_b, tile_b[now ^ 1]);
     }

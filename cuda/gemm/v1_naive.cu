@@ -1,4 +1,4 @@
-// One thread an output: k multiply-adds straight from global memory, the start of the ladder.
+// One thread per output: k multiply-adds straight from global memory, the baseline of the ladder.
 #include "../common/launch.cuh"
 #include "tiles.cuh"
 

@@ -1,4 +1,4 @@
-// A block a row, three passes over global memory: mean, variance about it, result.
+// One block per row, three passes over global memory: mean, variance about it, result.
 #include "../common/launch.cuh"
 #include "../common/reduce.cuh"
 #include "layernorm.cuh"

@@ -1,4 +1,4 @@
-// The row in registers, read once and written once in 16-byte pieces; a warp or a block a row by its length.
+// The row in registers, read once and written once in 16-byte pieces; a warp or a block per row by its length.
 #include "../common/row_norm.cuh"
 #include "layernorm.cuh"
 

@@ -15,7 +15,7 @@ __device__ __forceinline__ float activated(float v, int activation) {
 }
 
 // Thread t has column pack t mod packs and, counted from the last row, rows t div packs, + groups, + 2 groups, ...:
-// what the product wrote last is what the L2 cache still holds.
+// what the product wrote last is what is still in the L2 cache.
 template <typename T, bool Wide>
 __global__ void __launch_bounds__(FINISH_THREADS) linear_finish(T* out, const T* bias, const T* residual,
                                                                 int64_t residual_row, int activation, int64_t rows,

@@ -1,11 +1,11 @@
-// A product of few rows: a block holds all of its boxes at once, and those of the weight are under way before the
+// A product of few rows: a block has all of its TMA boxes in flight at once, those of the weight before the
 // kernel before it ends.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
 // emulated: no, the blocks of a cluster run at the same time and write to each other
 //
 // At 128 rows a product is a matter of latency: what the memory could bring in a microsecond takes five when it is
-// asked for only after the previous kernel has ended. A block has 64 rows and 64 outputs and a share of the terms; the
+// requested only after the previous kernel has ended. A block has 64 rows and 64 outputs and a share of the terms; the
 // blocks of a cluster share the terms of one tile, and each sends the others the rows of its sums that they add up.
 #include "../common/dependent.cuh"
 #include "hopper_product.cuh"
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(THREADS) linear_few_rows(const __grid_constant
       b[e] = two.x, b[e + 1] = two.y;
     }
   }
-  if (split > 1) cluster_barrier();  // everybody's barriers are there before anything is sent
+  if (split > 1) cluster_barrier();  // all blocks' barriers are initialised before anything is sent
   wait_for_previous();
   let_next_start();
   if (threadIdx.x == 0)

@@ -1,4 +1,4 @@
-// One copy a row, rows split over the OpenMP threads; the prefix sums in order.
+// One copy per row, rows split over the OpenMP threads; prefix sums sequentially.
 #include <cstring>
 
 #include "padding.cuh"

@@ -1,4 +1,4 @@
-// One word of up to 4 bytes a thread, its row by a division; one thread adds up the lengths, then a block a sequence
+// One word of up to 4 bytes per thread, its row by a division; one thread sums the lengths, then one block per sequence
 // numbers its rows.
 #include "rows.cuh"
 

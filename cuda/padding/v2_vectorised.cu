@@ -1,4 +1,4 @@
-// 16 bytes a load, a warp or more a row, four rows in flight; prefix sums in one launch, every block adding up what is
+// 16-byte loads, a warp or more per row, four rows in flight; prefix sums in one launch, each block summing what is
 // before it.
 #include "../common/reduce.cuh"
 #include "rows.cuh"

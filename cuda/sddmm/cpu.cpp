@@ -1,4 +1,4 @@
-// K as fp32 rows; four keys of a row at a time in vector registers; the rows of all heads shared out over the OpenMP
+// K as fp32 rows; four keys of a row at a time in vector registers; the rows of all heads split over the OpenMP
 // threads.
 #include "../common/cpu_block.h"
 #include "sddmm.cuh"

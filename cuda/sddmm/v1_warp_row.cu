@@ -1,4 +1,4 @@
-// A warp a row: for each kept element of it the lanes share the dot product and join it by shuffles.
+// One warp per row: for each kept element the lanes share the dot product and reduce it by shuffles.
 #include "../common/launch.cuh"
 #include "../common/reduce.cuh"
 #include "sddmm.cuh"

@@ -1,7 +1,7 @@
-// Kept elements split evenly over warps whatever row they are in; eight lanes a key, 16-byte loads, several keys in
+// Kept elements split evenly over warps whatever row they are in; eight lanes per key, 16-byte loads, several keys in
 // flight.
 //
-// A warp takes RUN neighbouring elements. Neighbours are mostly of one row, whose q stays in registers as fp32 until
+// A warp has RUN neighbouring elements. Neighbours are mostly of one row, whose q stays in registers as fp32 until
 // the row changes. The four groups of a warp work on four keys at once; results are collected so that 32 of them are
 // written together.
 #include <type_traits>
@@ -14,7 +14,7 @@ using namespace groups;
 constexpr int WARPS = 4, RUN = 128;  // warps a block, elements a warp
 constexpr unsigned ALL = 0xffffffffu;
 
-// Chunks: pieces of a row that a group holds at once. Rows longer than that are walked panel by panel.
+// Chunks: pieces of a row that a group has at once. Rows longer than that are walked panel by panel.
 template <typename T, int Chunks, bool Wide>
 __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArgs a, int64_t runs) {
   constexpr int Width = WIDTH<T>, Flight = Chunks == 1   ? 4
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArg
   T* out = static_cast<T*>(a.out) + h * a.nnz;
 
   float query[Chunks][Width];
-  int held = -1;  // the row that query is of
+  int row_of_query = -1;  // whose q is in registers
   for (int64_t begin = first; begin < last; begin += 32) {
     const int64_t own = begin + lane < last ? begin + lane : last - 1;
     const int my_column = a.columns[own], my_row = a.row_of[own];
@@ -51,12 +51,12 @@ __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArg
         }
 #pragma unroll
         for (int f = 0; f < Flight; ++f) {
-          if (row[f] != held || a.depth > Chunks * CHUNK<T>) {
-            held = row[f];
+          if (row[f] != row_of_query || a.depth > Chunks * CHUNK<T>) {
+            row_of_query = row[f];
 #pragma unroll
             for (int c = 0; c < Chunks; ++c) {
               const Pack<T> pack =
-                  read<T, Wide>(q + held * a.q_step[2], panel + c * CHUNK<T> + member * Width, a.depth);
+                  read<T, Wide>(q + row_of_query * a.q_step[2], panel + c * CHUNK<T> + member * Width, a.depth);
 #pragma unroll
               for (int e = 0; e < Width; ++e) query[c][e] = to_float(pack.value[e]);
             }

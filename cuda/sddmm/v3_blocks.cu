@@ -1,5 +1,5 @@
-// BSR: a thread block a block of the matrix, q and k staged in shared memory as fp32, a square of results a thread in
-// registers.
+// BSR: one thread block per block of the matrix, q and k staged in shared memory as fp32, a square of results per
+// thread in registers.
 #include <type_traits>
 
 #include "../common/launch.cuh"
@@ -8,7 +8,7 @@
 namespace {
 constexpr int STEP = 32;  // columns of q and k that are staged together
 
-// Side: of a block of the matrix. Each of Threads x Threads threads holds Own x Own results, Threads apart.
+// Side: of a block of the matrix. Each of Threads x Threads threads has Own x Own results, Threads apart.
 template <int Side> struct Shape {
   static constexpr int Threads = Side == 64 ? 16 : 8, Own = Side / Threads;
 };

@@ -16,7 +16,7 @@ struct Online {
     }
   }
 
-  // Over a warp (Threads = 32) or a block: afterwards every thread holds the figures of the whole row. A row of nothing
+  // Over a warp (Threads = 32) or a block: afterwards every thread has the values of the whole row. A row of nothing
   // but -inf keeps highest = -inf and sum = 0, of which finish makes NaN.
   template <int Threads> __device__ __forceinline__ void join() {
     const float top = group_reduce<Max, Threads>(highest);

@@ -1,4 +1,4 @@
-// A block a row, three passes over global memory: maximum, sum of exponentials, result.
+// One block per row, three passes over global memory: maximum, sum of exponentials, result.
 #include "../common/launch.cuh"
 #include "../common/reduce.cuh"
 #include "softmax.cuh"

@@ -1,4 +1,4 @@
-// A warp a row, no block barrier: maximum and sum in one online pass joined by shuffles, a second pass writes.
+// One warp per row, no block barrier: maximum and sum in one online pass merged by shuffles, a second pass writes.
 #include "../common/launch.cuh"
 #include "online.cuh"
 #include "softmax.cuh"

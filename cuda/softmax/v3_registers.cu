@@ -1,5 +1,5 @@
-// The row in registers, read once and written once in 16-byte pieces; a warp or a block a row by its length, online if
-// too long.
+// The row in registers, read once and written once in 16-byte pieces; a warp or a block per row by its length, online
+// if too long.
 #include "../common/reduce.cuh"
 #include "../common/row.cuh"
 #include "online.cuh"

@@ -1,4 +1,4 @@
-// A warp a row, the longest rows first: maximum and sum in one online pass joined by shuffles, a second pass writes.
+// One warp per row, longest rows first: maximum and sum in one online pass merged by shuffles, a second pass writes.
 #include "../common/launch.cuh"
 #include "../softmax/online.cuh"
 #include "sparse_softmax.cuh"

@@ -1,4 +1,4 @@
-// One element a thread, read in order; its place by divisions.
+// One element per thread, read in order; its destination by divisions.
 #include "../common/launch.cuh"
 #include "split_heads.cuh"
 

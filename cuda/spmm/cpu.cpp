@@ -1,4 +1,4 @@
-// V as fp32 rows; a row's sum stays in vector registers, 64 columns at a time; of each head the long rows are taken
+// V as fp32 rows; a row's sum stays in vector registers, 64 columns at a time; long rows of each head come
 // first.
 #include <vector>
 

@@ -1,4 +1,4 @@
-// A warp a row: each lane sums a column of the output over the row's kept elements, 32 columns at a time.
+// One warp per row: each lane sums a column of the output over the row's kept elements, 32 columns at a time.
 #include "../common/launch.cuh"
 #include "spmm.cuh"
 

@@ -1,9 +1,9 @@
-// Eight lanes a key with 16-byte loads, four keys of a row at once; long rows are shared by the warps of a block and
-// taken first.
+// Eight lanes per key with 16-byte loads, four keys of a row at once; long rows are shared by the warps of a block and
+// come first.
 //
-// The groups of a warp sum different keys of the same row in registers and meet by shuffles at the end. A row of more
-// elements than a warp should walk alone (the front of `order`) gets a block, whose warps meet in shared memory: a few
-// global rows then do not hold up the others.
+// The groups of a warp sum different keys of the same row in registers and reduce by shuffles at the end. A row of more
+// elements than a warp should walk alone (the front of `order`) gets a block, whose warps merge in shared memory: a few
+// global rows then do not delay the others.
 #include <type_traits>
 
 #include "../common/row_groups.cuh"

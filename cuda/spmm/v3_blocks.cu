@@ -1,4 +1,4 @@
-// BSR: a thread block a block row and 64 columns; blocks of values and rows of v staged in shared memory as fp32,
+// BSR: one thread block per block row and 64 columns; blocks of values and rows of v staged in shared memory as fp32,
 // results in registers.
 #include <type_traits>
 
@@ -9,7 +9,7 @@ namespace {
 constexpr int THREADS = 16, ALL = THREADS * THREADS, WIDE = 64,
               OWN = WIDE / THREADS;  // columns of the output a block, a thread
 
-// Side: of a block of the matrix; each of 16 x 16 threads holds Side / 16 rows and 4 columns of the output, 16 apart.
+// Side: of a block of the matrix; each of 16 x 16 threads has Side / 16 rows and 4 columns of the output, 16 apart.
 template <typename T, int Side>
 __global__ void __launch_bounds__(ALL) spmm_blocks(const SpmmArgs a, int64_t lists, int64_t panels) {
   constexpr int Rows = Side / THREADS;
