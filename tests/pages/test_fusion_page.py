@@ -246,11 +246,11 @@ def test_the_address_keeps_what_the_other_parts_were_left_with(draw, some):
 
 def test_work_beside_the_page_ends_or_says_why():
     going = threading.Event()
-    work = background.Work(lambda say: say(1, 4) or (going.wait(60) and "made"))
+    work = background.Task(lambda say: say(1, 4) or (going.wait(60) and "made"))
     assert not work.done(0.01) and work.result is None
     going.set()
     assert work.done(60) and work.result == "made" and work.share == 0.25
-    bad = background.Work(lambda say: 1 // 0)
+    bad = background.Task(lambda say: 1 // 0)
     assert bad.done(60) and isinstance(bad.error, ZeroDivisionError)
 
 

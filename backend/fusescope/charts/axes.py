@@ -32,12 +32,12 @@ def row_labels(fig: go.Figure, rows: Mapping[Any, tuple[str, str]], shift: int, 
         bgcolor=THEMES[theme]["paper"],
         borderpad=1,
     )
-    words = []
+    texts = []
     for y, (left, right) in rows.items():
-        words.append(dict(x=0, y=y, xanchor="left", text=left, **common))
-        words.append(dict(x=1, y=y, xanchor="right", text=right, font=dict(size=12.5), **common))
+        texts.append(dict(x=0, y=y, xanchor="left", text=left, **common))
+        texts.append(dict(x=1, y=y, xanchor="right", text=right, font=dict(size=12.5), **common))
     # At once: each add_annotation copies all that are there.
-    fig.update_layout(annotations=[*fig.layout.annotations, *words])
+    fig.update_layout(annotations=[*fig.layout.annotations, *texts])
 
 
 def end_labels(fig: go.Figure, ends: list[tuple[float, str, str]], low: float, high: float) -> None:

@@ -1,4 +1,4 @@
-"""Runs, cases and timing modes in words: what stands under the title of a chart."""
+"""Texts under the titles of charts: runs, cases and timing modes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def date(unix_seconds: float | None) -> str:
 def context(run: Run) -> str:
     """Device, dtype and date of a run: what stands under the title of each of its charts."""
     dtype = str(run.spec.get("dtype") or "")
-    words = [run.device_name, dtype, date(run.finished or run.started or run.created)]
-    return " · ".join(w for w in words if w)
+    parts = [run.device_name, dtype, date(run.finished or run.started or run.created)]
+    return " · ".join(w for w in parts if w)
 
 
 def mode(mode: str | None) -> str:
-    """A timing mode in words: what exactly the number is."""
+    """What exactly a time of this mode is."""
     return {
         "graph": "kernel time (graph replay), warm cache",
         "graph_cold": "kernel time (graph replay), cold cache",
@@ -41,12 +41,12 @@ def case(record: Record) -> str:
 def case_of(case: Mapping) -> str:
     """The same for a case, or a part of one, by itself."""
     follows = {"seq_k": "seq", "kv_heads": "heads"}
-    told = {
+    shown = {
         k: v
         for k, v in case.items()
         if v not in (None, "none") and (k not in follows or v != case.get(follows[k]))
     }
-    return ", ".join(f"{k}={v}" for k, v in told.items())
+    return ", ".join(f"{k}={v}" for k, v in shown.items())
 
 
 def when(run: Run) -> str:

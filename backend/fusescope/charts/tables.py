@@ -15,7 +15,7 @@ from fusescope.core.records import MODES, Record, varying_values
 
 
 def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
-    """One line a record, everything it holds, numbers unrounded: what "download CSV" writes."""
+    """One line per record, everything it holds, numbers unrounded: what "download CSV" writes."""
     lines = []
     for r in records:
         line = {
@@ -152,7 +152,7 @@ def cases(records: list[Record]) -> dict[str, list[Record]]:
 
 
 def answer(records: list[Record], baseline: str) -> str:
-    """What a comparison found, in a few words: "v4_scheduled 4.56× over sdpa", of several cases "v4_scheduled
+    """What a comparison found, in short: "v4_scheduled 4.56× over sdpa", of several cases "v4_scheduled
     fastest in 24 of 40 cases", and how many were wrong; "" where nothing was timed."""
     groups = cases(records).values()
     timed = [[r for r in rows if r.status == "ok" and r.ms] for rows in groups]

@@ -1,5 +1,5 @@
-"""Reading runs for pages: cached by what lies on disk, so that a redraw costs nothing and a growing run is
-seen at once."""
+"""Runs as pages read them: cached by the files on disk, so that a redraw is cheap and a growing run is seen
+at once."""
 
 from __future__ import annotations
 

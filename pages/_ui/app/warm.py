@@ -18,7 +18,7 @@ _LOG = logging.getLogger("fusescope")
 
 @asynccontextmanager
 async def lifespan(_app):
-    """Runs beside the server: loading in a thread, so that the port answers at once."""
+    """Loads in a thread while the server already answers."""
     threading.Thread(target=_load, daemon=True, name="preload").start()
     yield {}
 

@@ -17,7 +17,7 @@ _FEWEST = 40  # schemes: a search among fewer says nothing
 
 
 def draw(state: url.State, setting: Setting) -> None:
-    """Folded away until asked for."""
+    """In an expander."""
     with st.expander("Compare strategies on recorded times", expanded=bool(state.query.get("replay"))):
         run = runs.choose(state, "replay", "sweep", ("traverse",), setting, largest=True)
         if run is None:
@@ -64,7 +64,7 @@ def draw(state: url.State, setting: Setting) -> None:
 
 
 def _tracks(
-    truth: dict[str, float], strategies: list[str], most: int, seed: int, say: background.Say
+    truth: dict[str, float], strategies: list[str], most: int, seed: int, say: background.Report
 ) -> dict[str, list[tuple[int, float, float]]]:
     """(number, ms, best so far) of every evaluation, by strategy."""
     found = {}

@@ -23,7 +23,7 @@ KINDS = ("traverse", "search")
 
 @st.cache_data(ttl=2, show_spinner=False)
 def listed() -> list[Run]:
-    """Every traverse and search, newest first."""
+    """Every sweep and search, newest first."""
     found = [r for kind in KINDS for r in library.runs(kind=kind, limit=200)[0]]
     return sorted(found, key=lambda r: r.created or 0, reverse=True)
 
@@ -166,7 +166,7 @@ def caption(run: Run) -> str:
 
 
 def layer_text(setting: Setting) -> str:
-    """The layer in a few words."""
+    """The layer as a short text."""
     return f"batch {setting.batch}, seq {setting.seq}, {setting.heads} × {setting.head_dim}, {setting.mask}"
 
 

@@ -46,7 +46,7 @@ def _graph(segments, canonical: str, setting: Setting) -> None:
     )
     elements.chart(fig, f"layer-{canonical}", lambda: _table(segments, setting))
     colours = graph.legend(look[2]).items()
-    dots = [f"<span class='fs-dot' style='background:{c}'></span>{words}" for words, c in colours]
+    dots = [f"<span class='fs-dot' style='background:{c}'></span>{label}" for label, c in colours]
     st.html(f"<div class='fs-small'>{' &nbsp; '.join(dots)}<br>MiB: minimum memory traffic of a kernel</div>")
 
 

@@ -108,15 +108,15 @@ def _track(run: Run, found: dict | None = None) -> None:
     if not line:
         st.caption("No scheme has a time yet.")
         return
-    beside = runs.baselines(run.id)
-    theme, words, strategy = (
+    baselines = runs.baselines(run.id)
+    theme, caption, strategy = (
         style.theme(),
         runs.caption(run),
         str(run.spec.get("strategy", "search")),
     )
     fig = cached_chart.once(
-        ("track", run.id, len(order), str(beside), theme),
-        lambda: progress.best_so_far({strategy: line}, beside, words, theme),
+        ("track", run.id, len(order), str(baselines), theme),
+        lambda: progress.best_so_far({strategy: line}, baselines, caption, theme),
     )
     codes = [code for code, _ in order]
     elements.chart(
@@ -158,13 +158,13 @@ def _explained(run: Run, found: dict) -> None:
             f"{len(found['history'])})."
         )
     elif rows:
-        words = (
+        caption = (
             f"{runs.caption(run)}<br>a cut there (or the attention) against none, all else equal; 95 "
             "% intervals"
         )
         fig = cached_chart.once(
             ("boundaries", run.id, len(rows), style.theme()),
-            lambda: explain.boundaries(rows, words, style.theme()),
+            lambda: explain.boundaries(rows, caption, style.theme()),
         )
         elements.chart(fig, f"{run.id}-boundaries", lambda: pd.DataFrame(rows))
     costs = found.get("segments") or []

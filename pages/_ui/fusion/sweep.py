@@ -21,13 +21,13 @@ from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, plural
 
 _DEFAULTS = " ".join(f"{r.start} {r.stop - 1}" for r in encoding.DEFAULT_RANGES.values())
-_MOST_LIVE = 2000  # schemes drawn while a traverse runs
+_MOST_LIVE = 2000  # schemes drawn while a sweep runs
 _SHOWN = 12  # of the fastest schemes
 _FAILURES = 100
 
 
 def draw(state: url.State, setting: Setting) -> None:
-    """What is to be traversed on top; below, a run of it."""
+    """The request on top; below, a run of it."""
     _form(state, setting)
     run = runs.choose(state, "traverse", "run", ("traverse",), setting)
     if run is None:
@@ -100,7 +100,7 @@ def schemes(run: Run, here: bool = True) -> None:
     which can show a scheme itself."""
     tried, baselines = runs.layers(run.id)
     correct = runs.fastest(run.id)
-    beside = runs.baselines(run.id)
+    baselines_ms = runs.baselines(run.id)
     if not correct:
         st.caption(
             "No scheme has a time yet."
@@ -108,10 +108,10 @@ def schemes(run: Run, here: bool = True) -> None:
             else f"None of {len(tried)} schemes is correct; the run's log says why."
         )
         return
-    theme, words = style.theme(), runs.caption(run)
+    theme, caption = style.theme(), runs.caption(run)
     fig = cached_chart.once(
         ("ranks", run.id, len(tried), len(baselines), theme),
-        lambda: ranks.ranks({c: ms for c, (ms, _) in correct.items()}, beside, words, theme),
+        lambda: ranks.ranks({c: ms for c, (ms, _) in correct.items()}, baselines_ms, caption, theme),
     )
     elements.chart(
         fig,

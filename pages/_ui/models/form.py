@@ -46,8 +46,8 @@ def draw(state: url.State) -> Choice:
     problems: list[str] = []
     names = models.names()
     default = "bert-base" if "bert-base" in names else names[0]
-    asked = state.query.get("model", default)
-    state.scopes.add(asked if asked in names else default)
+    wanted = state.query.get("model", default)
+    state.scopes.add(wanted if wanted in names else default)
     top = st.container()
     left, right = st.columns([3, 2], gap="small", wrap=False)
     with left:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-# whole pixels for charts: plotly draws one again whose width is told to it in fractions after it has found it
-# in hundredths
+# whole pixels for charts: plotly redraws one whose width is given in fractions after it measured hundredths
 _CSS = """
 <style>
 .stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }

@@ -137,7 +137,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
 
 
 def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A dot a cell, the lowest ratio on top, named with the two implementations; at most 60 cells."""
+    """One dot per cell, the lowest ratio on top, named with the two implementations; at most 60 cells."""
     if not some:
         return template.empty(_NONE, theme)
     chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
@@ -169,7 +169,7 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
 
 
 def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """TFLOP/s of our best kernel a cell, over live elements and over executed tiles, against the measured
+    """TFLOP/s of our best kernel per cell, over live elements and over executed tiles, against the measured
     matrix rate (TFLOP/s)."""
     if not some:
         return template.empty(_NONE, theme)

@@ -1,5 +1,4 @@
-"""Raw samples of one case as they were taken: every dot a sample, cold beside warm, so that two humps are
-seen as two humps."""
+"""Raw samples of one case: one dot per sample, warm and cold, so that two modes show as two humps."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.colours import colour, short
 
 _MOST_DOTS = 400
-"""Dots drawn a row; more cannot be told apart and slow the page. The histogram line uses all samples."""
+"""Dots drawn per row; more are indistinguishable and slow. The histogram uses all samples."""
 _ROW = 62  # pixels a row takes with the line above it
 
 

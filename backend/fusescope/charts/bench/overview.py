@@ -31,8 +31,8 @@ _SHORT = {
 
 
 def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A table of colours: ``records`` of several cases, one implementation a row and one case a column, or
-    the reverse where there are more cases or their names are long. ▲ faster, ▼ slower, ≈ same or
+    """A table of colours: ``records`` of several cases, one implementation per row and one case per column,
+    or the reverse where there are more cases or their names are long. ▲ faster, ▼ slower, ≈ same or
     inconclusive; what has no speed-up says why."""
     if not records:
         return template.empty("No record yet.", theme)
@@ -151,7 +151,7 @@ def _text(record: Record | None, baseline: str, many: bool) -> str:
 
 
 def _same(records: list[Record], keys: list[str]) -> str:
-    """What all cases have in common, in words."""
+    """What all cases have in common."""
     first = dict(records[0].case)
     alike = {k: v for k, v in first.items() if k not in keys and all(r.case.get(k) == v for r in records)}
     return captions.case_of(alike)

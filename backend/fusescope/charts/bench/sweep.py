@@ -75,8 +75,8 @@ def curves(
         )
         ends.append((drawn[-1][1][1], impl, "━"))
     if not ends:
-        words = sorted({STATUS_WORDS[r.status] for r in records})
-        return template.empty(f"No {quantity} to draw: the records are {', '.join(words)}.", theme)
+        states = sorted({STATUS_WORDS[r.status] for r in records})
+        return template.empty(f"No {quantity} to draw: the records are {', '.join(states)}.", theme)
     low, high = axes.within(middles, bounds)
     axes.end_labels(fig, ends, *((min(low, 0.8), max(high, 1.25)) if quantity == "speed-up" else (low, high)))
     fig.update_xaxes(**axes.ticks_at([r.case[key] for r in records]), title_text=f"{key} (log)")

@@ -11,7 +11,7 @@ from fusescope.charts.colours import colour, kind, short
 
 
 def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A point a record: ``density`` 0 … 1 and ``gain`` (speed-up), with ``impl`` and ``label``; the line
+    """One point per record: ``density`` 0 … 1 and ``gain`` (speed-up), with ``impl`` and ``label``; the line
     is 1 / density."""
     c = template.THEMES[theme]
     if points.empty:

@@ -26,12 +26,12 @@ def cells(
     subtitle: str = "",
     theme: str = "light",
 ) -> go.Figure:
-    """``values``: shares 0 … 1 or bits, a row a layer and a column a head. A cell that is clicked names its
-    layer and head."""
+    """``values``: shares 0 … 1 or bits, one row per layer, one column per head. A cell that is clicked names
+    its layer and head."""
     c = template.THEMES[theme]
     heads = max(map(len, values))
     fig = template.figure(title, subtitle, theme, 150 + max(26, min(40, 420 // len(values))) * len(values))
-    words = [[numbers.three(v) for v in row] for row in values]
+    texts = [[numbers.three(v) for v in row] for row in values]
     fig.add_heatmap(
         z=[list(row) for row in values],
         x=list(range(heads)),
@@ -39,13 +39,13 @@ def cells(
         xgap=2,
         ygap=2,
         colorscale=_SCALE[theme],
-        text=words,
+        text=texts,
         texttemplate="%{text}" if heads <= 16 else None,
         textfont=dict(size=11),
         showscale=heads > 16,
         hovertext=[
             [f"<b>{layers[i]['name']}</b>, head {h}<br>{w}" for h, w in enumerate(row)]
-            for i, row in enumerate(words)
+            for i, row in enumerate(texts)
         ],
         hoverinfo="text",
         colorbar=dict(thickness=10, outlinewidth=0, tickfont=dict(color=c["muted"])),

@@ -100,10 +100,10 @@ def curves(
         range=[math.log10(low) - 0.3, math.log10(high) + 0.3],
         title_text="‖out − ref‖₂ / ‖ref‖₂ (log)",
     )
-    ticks, words = _layers(order)
+    ticks, labels = _layers(order)
     fig.update_xaxes(
         tickvals=ticks,
-        ticktext=words,
+        ticktext=labels,
         range=[-0.5, len(order) - 0.5],
         title_text="in order of execution",
         tickangle=0,

@@ -23,12 +23,12 @@ def bars(
     shown = [r for r in rows if r.state != "same" and (not relative or r.ratio)][:MOST]
     if not shown:
         changed = any(r.state != "same" for r in rows)
-        words = (
+        text = (
             f"No {by} is in both profiles: what is new or gone has no ratio."
             if changed
             else "No change above the tolerance."
         )
-        return template.empty(words, theme)
+        return template.empty(text, theme)
     c = template.THEMES[theme]
     fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + 30 * len(shown))
     unit, factor = numbers.time_unit([abs(r.delta_ns) / 1e6 for r in shown])

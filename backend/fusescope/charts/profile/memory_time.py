@@ -47,11 +47,11 @@ def lines(
             ),
             hovertemplate=f"{plain(name)}: %{{y:.4g}} {unit}<br>%{{x:.4g}} s<extra></extra>",
         )
-    level, told = 0.0, ""
+    level, parts = 0.0, ""
     names = list(predicted)
     for n, part in enumerate(names):
         level += predicted[part]
-        told += (" + " if told else "") + plain(part)
+        parts += (" + " if parts else "") + plain(part)
         fig.add_scatter(
             x=[0, end],
             y=[level / divisor] * 2,
@@ -70,7 +70,7 @@ def lines(
             yanchor="bottom",
             showarrow=False,
             bgcolor=c["paper"],
-            text=f"predicted {told}: {numbers.size(level)}",
+            text=f"predicted {parts}: {numbers.size(level)}",
             font=dict(size=11.5, color=c["muted"]),
         )
     fig.update_yaxes(title_text=unit, rangemode="tozero")

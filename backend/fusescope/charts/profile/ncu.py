@@ -85,16 +85,16 @@ def stalls(
         "Warp stall reasons", subtitle, theme, height=170 + 46 * len(launches) + 22 * rows_of_legend
     )
     for reason, colour in zip(common, _REASONS, strict=False):
-        words = reason.replace("_", " ")
+        text = reason.replace("_", " ")
         fig.add_bar(
             orientation="h",
             y=list(range(len(launches))),
             width=0.5,
             x=[100 * by[reason].get(n, 0) for n in launches],
-            name=plain(words, 40),
+            name=plain(text, 40),
             marker=dict(color=colour),
             customdata=[plain(names[n], 160) for n in launches],
-            hovertemplate=f"<b>%{{customdata}}</b><br>{plain(words)}: %{{x:.3g}} %<extra></extra>",
+            hovertemplate=f"<b>%{{customdata}}</b><br>{plain(text)}: %{{x:.3g}} %<extra></extra>",
         )
     below = dict(
         orientation="h", yref="container", y=0, yanchor="bottom", traceorder="normal"

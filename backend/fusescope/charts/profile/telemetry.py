@@ -18,7 +18,7 @@ PANELS = {
 }
 """Panel → its columns of telemetry.parquet and their names."""
 _COLOURS = ("#0072B2", "#D55E00", "#7D8590")
-_LINE = 13  # pixels of a line of words
+_LINE = 13  # pixels of a line of text
 _BAND = "rgba(209,73,91,0.22)"
 
 
@@ -92,7 +92,7 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
                 text=word,
                 font=dict(size=11, color=colour),
             )
-    told = set()
+    named = set()
     for start, end, reason in bands(columns):
         fig.add_shape(
             type="rect",
@@ -105,7 +105,7 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
             line_width=0,
             layer="below",
         )
-        if reason not in told:  # to the right of the first panel's title
+        if reason not in named:  # to the right of the first panel's title
             fig.add_annotation(
                 x=max(seconds[start], 0.3 * seconds[-1]),
                 y=1,
@@ -117,7 +117,7 @@ def panels(columns: Mapping[str, Sequence], subtitle: str = "", theme: str = "li
                 font=dict(size=11),
                 bgcolor=c["paper"],
             )
-        told.add(reason)
+        named.add(reason)
     fig.update_layout(**layout)
     fig.update_xaxes(title_text="time since the first sample (s)", anchor="free", position=0)
     fig.update_layout(margin=dict(r=92), hovermode="closest")

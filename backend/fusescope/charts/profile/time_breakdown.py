@@ -12,7 +12,7 @@ from fusescope.charts.escape import hue, label, plain, text_on
 SHAPES = ("icicle", "sunburst")
 MOST = 400
 """Boxes drawn; what is smaller is summed up in one box."""
-_RINGS = 6  # of a sunburst, wide enough for words; a click goes deeper
+_RINGS = 6  # of a sunburst, wide enough for text; a click zooms in
 _LEVELS = {"module": "#6B7C93", "operator": "#3C8FCB", "rest": "#8A9199"}
 
 

@@ -60,7 +60,7 @@ def _verdict(found: Profile, summary: dict) -> None:
     intensity = work.cost.flop_effective / work.cost.bytes if work and work.cost.bytes else None
     roofs = cost.ceilings(found.run.device_name, summary, work)[0] if work else {}
     roof = next(iter(roofs.values()), None)
-    judged = verdict(summary, counters, intensity, roof and roof.ridge, _reached(found, work, roof))
+    limit = verdict(summary, counters, intensity, roof and roof.ridge, _reached(found, work, roof))
     devices = summary.get("devices") or ()
     span = sum(d["last_ns"] - d["first_ns"] for d in devices)
     busy = sum(d["busy_ns"] for d in devices)
@@ -69,9 +69,9 @@ def _verdict(found: Profile, summary: dict) -> None:
         _of_host(found, rows)
         return
     st.subheader(
-        {"cannot tell": "Cannot tell what limits it"}.get(judged.kind, judged.kind.capitalize()), anchor=False
+        {"cannot tell": "Cannot tell what limits it"}.get(limit.kind, limit.kind.capitalize()), anchor=False
     )
-    because = "; ".join(md(b) for b in judged.because)
+    because = "; ".join(md(b) for b in limit.because)
     st.markdown(because[:1].upper() + because[1:] + ".")
     if devices:
         figures = [
