@@ -23,7 +23,7 @@ def test_a_spec_is_completed_and_refused_in_a_sentence():
         ({"case": {"batch": 0}}, ValueError, "batch"),
         ({"case": 3}, ValueError, "case must be an object"),
         ({"captured": "20261120-000000-trace-000000"}, ValueError, "there is no run"),
-        ({"captured": 3}, ValueError, "no run"),
+        ({"captured": 3}, ValueError, "captured must be a text"),
     ):
         with pytest.raises(error, match=says):
             kind.validate(SPEC | wrong)
