@@ -8,6 +8,7 @@ from fusescope import ops
 from fusescope.core.records import BenchSpec
 from pages._ui.answer import answer, edit_loop, matching
 from pages._ui.app import run_data, url
+from pages._ui.widgets.text import md
 
 _COMPARED = {key: key for key in ("op", "impls", "cases", "baseline", "dtype", "device", "cache")} | {
     "op": "operator",
@@ -44,5 +45,6 @@ def _recording(state: url.State, op: str, spec: BenchSpec | None) -> None:
     if run_id is None:
         st.caption(f"No recorded run of {ops.load(op).TITLE} ships with this checkout.")
         return
-    st.caption("Closest recorded run:" if near else "A recorded run:")
+    device = run_data.read(run_id).device_name.removeprefix("NVIDIA ")
+    st.caption(f"Closest recorded run ({md(device)}):" if near else f"A recorded run ({md(device)}):")
     answer.draw(state, run_id, first=case if near and len(spec.cases) == 1 else answer.ALL)
