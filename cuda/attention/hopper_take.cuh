@@ -7,9 +7,6 @@
 
 namespace hopper {
 
-// What all lanes of a warp share, known as such to the compiler, which then keeps it in uniform registers.
-__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
-
 // Warpgroup wg of the block: its query tile of every item of its team.
 template <typename T, int Panels, typename S>
 __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUtensorMap* out_map, const Items& work,

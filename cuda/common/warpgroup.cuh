@@ -5,6 +5,9 @@
 
 namespace hopper {
 
+// What all lanes of a warp share, known as such to the compiler, which then keeps it in uniform registers.
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+
 // A barrier of the 128 threads of warpgroup 0 or 1; constant numbers, because a number in a register reserves all
 // sixteen.
 __device__ __forceinline__ void warpgroup_barrier(int wg) {
