@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from fusescope import masks, ops  # noqa: E402
+from fusescope.core import same_code  # noqa: E402
 from fusescope.core.records import BenchSpec  # noqa: E402
 from fusescope.masks import layout  # noqa: E402
 from fusescope.store import folder  # noqa: E402
@@ -82,7 +83,8 @@ def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None])
     have: dict[str, set[str]] = {}
     for run in sorted(home.glob("*-bench-*")):
         for r in folder.records(run):
-            same = sources.get(r.impl) in (None, r.source_hash)
+            now = sources.get(r.impl)
+            same = now is None or same_code.same(r.op, r.impl, r.source_hash, now)
             if r.op == "attention" and r.dtype == "float16" and r.device.startswith("cuda") and same:
                 have.setdefault(json.dumps(dict(r.case), sort_keys=True), set()).add(r.impl)
     return {text for text, done in have.items() if done >= set(impls)}

@@ -32,7 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "backend")]
 
-from fusescope.core import same_code, sources
+from fusescope.core import same_code, sources  # noqa: E402
 from fusescope.core.machine import toolchain  # noqa: E402
 from fusescope.core.symbols import demangle  # noqa: E402
 from fusescope.kernels import plan, report  # noqa: E402
@@ -161,7 +161,7 @@ def _functions(text: str) -> dict[str, list[str]]:
         if begins := re.match(r"\s*Function (?:: )?(.+?):?$", line):
             name = _ANONYMOUS.sub("_anonymous_", begins[1])
             found.setdefault(name, [])
-        elif name and (words := line.split()):
+        elif name and (words := line.split()) and words[0] not in ("code", ".target"):
             found[name].append(_ANONYMOUS.sub("_anonymous_", " ".join(words)))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from fusescope.core import same_code
 from fusescope.core.records import HEADLINE, Record, Run
 from fusescope.store import folder, library
 
@@ -39,7 +40,9 @@ def differences(run_a: str | Path, run_b: str | Path) -> list[str]:
     records_a, records_b = folder.records(a), folder.records(b)
     hashes_a, hashes_b = _hashes(records_a), _hashes(records_b)
     for op, impl in sorted(hashes_a.keys() & hashes_b.keys()):
-        found += _differ(f"source of {op} {impl}", hashes_a[op, impl], hashes_b[op, impl])
+        was, now = hashes_a[op, impl], hashes_b[op, impl]
+        note = " (source edited, same machine code)" if same_code.same(op, impl, was, now) else ""
+        found += [said + note for said in _differ(f"source of {op} {impl}", was, now)]
     for run, records in ((left, records_a), (right, records_b)):
         if any(r.throttled for r in records):
             found.append(f"the device was throttled in part of {run.id}")

@@ -10,6 +10,7 @@ from fusescope.charts import captions, tables
 from fusescope.charts.bench import edits
 from fusescope.charts.bench.history import Edit
 from fusescope.charts.colours import kind, short
+from fusescope.core import same_code
 from fusescope.core.records import Record, Run, case_key
 from fusescope.jobs import submit
 from fusescope.store import library
@@ -18,8 +19,8 @@ from pages._ui.widgets import elements, style
 
 
 def changed(run: Run, records: list[Record]) -> list[str]:
-    """Implementations whose source on disk is no longer the one that was measured (or was wrong, or failed),
-    in the run's order."""
+    """Implementations whose source on disk compiles to other machine code than the one measured (or wrong, or
+    failed), in the run's order."""
     measured = {r.impl: r.source_hash for r in records if r.source_hash and r.status != "unsupported"}
     found = []
     for impl, old in measured.items():
@@ -27,7 +28,7 @@ def changed(run: Run, records: list[Record]) -> list[str]:
             now = ops.describe(str(run.spec["op"]), impl, str(run.spec.get("device"))).source_hash
         except ValueError:
             continue  # the file is gone: nothing to run again
-        if now and now != old:
+        if now and not same_code.same(str(run.spec["op"]), impl, old, now):
             found.append(impl)
     return found
 

@@ -12,7 +12,7 @@ from fusescope import ops
 from fusescope.charts import tables
 from fusescope.charts.bench import accuracy, distribution, history, roofline, sweep
 from fusescope.charts.colours import kind, short
-from fusescope.core import command
+from fusescope.core import command, same_code
 from fusescope.core.records import Record, Run
 from pages._ui.answer import attention_grid, case_actions
 from pages._ui.answer.edit_loop import earlier
@@ -179,6 +179,8 @@ def _history(look: Look) -> None:
         if previous and previous.record.source_hash == e.record.source_hash:
             continue
         changed = history.resource_changes(previous.record, e.record) if previous else []
+        if previous and same_code.same(e.record.op, impl, previous.record.source_hash, e.record.source_hash):
+            changed = ["source edited, same machine code"]
         lines.append(
             {
                 "source": e.record.source_hash,
