@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.colours import colour, short
+from fusescope.core import same_code
 from fusescope.core.records import Record, Run
 
 
@@ -60,8 +61,18 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
     )
     for i, (before, after) in enumerate(itertools.pairwise(rows)):
         if before.record.source_hash != after.record.source_hash:
+            same = same_code.same(after.record.op, impl, before.record.source_hash, after.record.source_hash)
             fig.add_vline(x=i + 0.5, line=dict(color=c["line"], width=1, dash="dot"))
-            axes.note(fig, "edit", i + 0.5, 1, 11, c["muted"], yref="paper", yanchor="bottom")
+            axes.note(
+                fig,
+                "edit, same machine code" if same else "edit",
+                i + 0.5,
+                1,
+                11,
+                c["muted"],
+                yref="paper",
+                yanchor="bottom",
+            )
     last, first = times[-1].median, times[0].median
     if len(rows) > 1:
         axes.note(
