@@ -211,7 +211,10 @@ def test_a_kernel_that_is_dropped_in_is_a_candidate(an_h200, tmp_path, monkeypat
     to its records makes it compete."""
     tree, alone = tmp_path / "cuda", tmp_path / "alone"
     shutil.copytree(ROOT / "cuda", tree)
-    kernel = "// Wide.\n// archs: sm_90a\n// expects: HGMMA\n// takes: fp16, tma\n// tiles: 2 per block, 3 blocks per SM\n"
+    kernel = (
+        "// Wide.\n// archs: sm_90a\n// expects: HGMMA\n// takes: fp16, tma\n// tiles: 2 per block, "
+        "3 blocks per SM\n"
+    )
     (tree / "attention" / "v6_wide.cu").write_text(kernel)
     shutil.copytree(tree, alone)
     for file in (alone / "attention").glob("v[1-5]*.cu"):

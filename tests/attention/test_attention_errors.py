@@ -188,7 +188,10 @@ def test_the_operator_itself_checks_what_it_is_given():
         ({"buffer": plan.buffer.long()}, "a plan is one row of int32"),
         ({"buffer": plan.buffer[1:]}, "does not begin at a multiple of 16 bytes"),
         ({"layout": plan.layout + " 1" * 9}, "parts come with items and a schedule of 4 words"),
-        ({"layout": apart.layout, "buffer": apart.buffer}, "no implementation .cpu. of attention that takes parts is built"),
+        (
+            {"layout": apart.layout, "buffer": apart.buffer},
+            "no implementation .cpu. of attention that takes parts is built",
+        ),
         (
             {"layout": apart.layout, "buffer": apart.buffer, "impl": "v5_parts"},
             "no implementation 'v5_parts'",

@@ -249,7 +249,9 @@ def test_it_can_be_captured_once_its_work_is_made():
 @pytest.mark.gpu
 def test_work_made_for_a_gpu_is_that_of_the_cpu():
     for text in ("strided:window=40,stride=32", "bigbird", "full"):
-        one, other = (parts.PlanItems(prepare(masks.parse(text), 512, 512, device)) for device in ("cpu", "cuda"))
+        one, other = (
+            parts.PlanItems(prepare(masks.parse(text), 512, 512, device)) for device in ("cpu", "cuda")
+        )
         for way in (0, 1):
             made = []
             for kept in (one, other):

@@ -66,8 +66,10 @@ def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
 
 def test_compile_finds_the_operator_in_a_fresh_process():
     code = (
-        "import sys; from fusescope.ops.attention import attention; assert 'torch' not in sys.modules; import torch;"
-        "q = torch.randn(1, 2, 9, 32); f = torch.compile(lambda q: attention(q, q, q), fullgraph=True, backend='eager');"
+        "import sys; from fusescope.ops.attention import attention; assert 'torch' not in "
+        "sys.modules; import torch;"
+        "q = torch.randn(1, 2, 9, 32); f = torch.compile(lambda q: attention(q, q, q), "
+        "fullgraph=True, backend='eager');"
         "assert torch.equal(f(q), attention(q, q, q))"
     )
     done = subprocess.run(

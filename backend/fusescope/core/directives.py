@@ -6,12 +6,13 @@ is given, and how its blocks share the work.
     // tiles: 1 per block, 4 blocks per SM, up to 2 tiles per SM, from 3 steps
     // tiles: 2 per block, 2 blocks per SM
 
-takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only, operands
-that TMA can address (default: none of these limits). plan: lists (tile lists, the default), schedule (tile
-lists merged for pairs of query tiles) or parts (work items in the place of the plan). tiles: query tiles per
-block and blocks per multiprocessor up to 64 columns of head size; the first line holds whose limits (query
-tiles per multiprocessor, steps of two KV tiles in the longest list) are met. "tiles: none": rows walk their
-live keys one by one.
+takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only,
+operands that TMA can address (default: none of these limits).
+plan: lists (tile lists, the default), schedule (tile lists merged for pairs of query tiles) or parts (work
+items in the place of the plan).
+tiles: query tiles per block and blocks per multiprocessor up to 64 columns of head size; of several lines the
+first holds whose limits (query tiles per multiprocessor, steps of two KV tiles in the longest list) are met.
+"tiles: none": each row walks its live keys one by one.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class Tiles:
 
     def holds(self, tiles_per_sm: float, steps: int) -> bool:
         return (self.most_tiles is None or tiles_per_sm <= self.most_tiles) and steps >= self.least_steps
+
+
+EVERYTHING = Takes()
+ONE_TILE_PER_BLOCK = (Tiles(1, 1),)
 
 
 def read(takes: Sequence[str], plan: Sequence[str], tiles: Sequence[str]) -> dict[str, object]:

@@ -43,9 +43,9 @@ class Variant:
     archs: tuple[str, ...] = ()
     expects: tuple[str, ...] = ()
     not_emulated: str = ""
-    takes: directives.Takes = directives.Takes()
+    takes: directives.Takes = directives.EVERYTHING
     plan: str = "lists"
-    tiles: tuple[directives.Tiles, ...] = (directives.Tiles(1, 1),)
+    tiles: tuple[directives.Tiles, ...] = directives.ONE_TILE_PER_BLOCK
     defines: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -134,7 +134,8 @@ def _version(file: Path) -> tuple[int, str]:
 
 
 def _idea(lines: list[str]) -> str:
-    """The first sentence of the leading comment, which may be wrapped; "" where the file does not begin with one."""
+    """The first sentence of the leading comment, which may be wrapped; "" where the file does not
+    begin with one."""
     words = []
     for line in itertools.takewhile(lambda text: text.startswith("//"), lines):
         text = line.strip("/ ").strip()
@@ -154,7 +155,8 @@ def _variants(family: str, file: Path) -> list[Variant]:
     complaint = (
         None
         if idea
-        else "no idea line: the first line of a kernel is a comment that says its idea, such as // One warp a row."
+        else "no idea line: the first line of a kernel is a comment that says its idea, "
+        "such as // One warp per row."
     )
     tags, chosen_by = {}, {"takes": [], "plan": [], "tiles": []}
     for line in itertools.takewhile(lambda text: text.startswith("//"), lines):

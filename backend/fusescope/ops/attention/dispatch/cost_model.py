@@ -35,7 +35,7 @@ _FEW, _SOME = 1, 4
 
 
 def kind_of(dtype: str, done: Counts, sms: int) -> str:
-    """Which prices a case is asked at: those of its dtype, and of few, some or many query tiles, many of wide
+    """Which prices hold for a case: those of its dtype, and of few, some or many query tiles, many of wide
     heads apart."""
     many = ", wide heads" if done.panels > 1 else ""
     amount = (

@@ -1,4 +1,4 @@
-"""What torch.compile is told while it traces a call, as constants of the graph: files, plans and work items
+"""What torch.compile learns while it traces a call, as constants of the graph: files, plans and work items
 cannot be traced.
 
 Work items are for one number of heads in all, and so is compiled code that has them.

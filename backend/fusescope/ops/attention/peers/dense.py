@@ -24,7 +24,7 @@ from fusescope.ops.attention.plan.tiles import row_steps
 
 @dataclass(frozen=True)
 class Masked:
-    """How PyTorch is told a mask. Bool tensors are (1 or B, 1, S_q, S_k), or None where no explicit mask is
+    """How PyTorch is given a mask. Bool tensors are (1 or B, 1, S_q, S_k), or None where no explicit mask is
     needed.
 
     causal: is_causal=True says it all. ready: the additive mask where there is no bias. dead: what is not

@@ -22,9 +22,9 @@ _PIECE = 1.0  # leaving a partial result
 _JOIN = 3.0  # the launch that joins partial results
 _MERGE = 2.0  # of an item in a later part: merging with rows that are there
 PART = 5.0  # the launch of a further part
-_KEPT = 0.1  # of a step, saved by a KV tile that the item before left in shared memory
+_STEP_SAVED = 0.1  # of a step, saved by a KV tile that the item before left in shared memory
 # a further cut has to be predicted to leave so much of the time: partial results take memory, tens of KB each
-_WORTH = 0.98
+MAX_REMAINING_TIME = 0.98
 _CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # into how many pieces the longest list may be cut
 _SIMULATED = 1 << 14  # items up to which each is placed for itself
 
@@ -67,7 +67,7 @@ def make(
     longest, best = int(part.table[:, 1].max(initial=0)), None
     if longest >= ITEM_STEPS:
         raise ValueError(
-            f"unsupported: a list of {longest} KV tiles (v5_parts takes fewer than {ITEM_STEPS})"
+            f"unsupported: a list of {longest} KV tiles (work items have fewer than {ITEM_STEPS})"
         )
     for pieces in _CUTS:
         bound = -(-longest // pieces) if longest else 1
@@ -75,9 +75,9 @@ def make(
         placed = _balanced(found, copies, teams, per_sm, later)
         if best is None:
             least = _steps(found[0], placed[1], later).sum() / teams  # whatever is cut
-        if best is None or placed[0] < _WORTH * best[0][0]:
+        if best is None or placed[0] < MAX_REMAINING_TIME * best[0][0]:
             best = placed, found
-        if bound <= 1 or _WORTH * best[0][0] <= least:
+        if bound <= 1 or MAX_REMAINING_TIME * best[0][0] <= least:
             break
     placed, found = best
     if alone:
@@ -165,11 +165,11 @@ def _in_stretches(part: Lists, found, copies: int, teams: int, per_sm: int, took
     kept = _kept(part, pieces, ordered, np.zeros(len(ordered)))
     if 4 * kept.sum() < pieces[ordered[:, 0], 2].sum() or not kept.any():
         return took, items, where
-    each = _steps(pieces, ordered, False) - _KEPT * kept
+    each = _steps(pieces, ordered, False) - _STEP_SAVED * kept
     done = np.cumsum(each)
     stretch = ((done - each / 2) / done[-1] * teams).astype(np.int64)
     there = stretch % per_sm * -(-teams // per_sm) + stretch // per_sm  # neighbours on one multiprocessor
-    each = _steps(pieces, ordered, False) - _KEPT * _kept(part, pieces, ordered, there)
+    each = _steps(pieces, ordered, False) - _STEP_SAVED * _kept(part, pieces, ordered, there)
     needed = _JOIN * (len(joins) > 0) + np.bincount(there, each, teams).max()
     return (needed, ordered, there) if needed <= took else (took, items, where)
 

@@ -144,7 +144,7 @@ def _seen_first(entries, number, steps, blank):
 
     number: int64 (n,), the list of each entry, ascending; steps: int64 (lists,), how many each has; blank:
     bool, whether the bitmap of a code leaves a row without a key. Such a row has nothing that its weights
-    could be relative to, and takes v5_parts more time later.
+    could be relative to, and costs a kernel more time later.
     """
     import torch
 
