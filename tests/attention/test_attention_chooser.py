@@ -2,20 +2,16 @@
 kernel, and its verb."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
-import torch
 
 from fusescope import cli, masks, ops
 from fusescope.core.paths import ROOT
 from fusescope.core.records import Record, Time, Times
-from fusescope.kernels import report
 from fusescope.masks import layout
 from fusescope.ops.attention import prepare
-from fusescope.ops.attention.dispatch import candidates, choice, cost_model, counts, fitting
-from fusescope.ops.attention.dispatch.candidates import Ladder
+from fusescope.ops.attention.dispatch import cost_model, counts, fitting
 from fusescope.ops.attention.work import parts
 from fusescope.store import folder
 
@@ -182,93 +178,6 @@ def test_a_fit_made_here_comes_first_and_a_broken_one_counts_as_none(tmp_path, m
     assert cost_model.load("no such device") is None
 
 
-def test_the_rule_without_a_fit(an_h200, monkeypatch):
-    """By capability and dtype, with what the sources say that their kernels take."""
-
-    def by_rule(capability, dtype, seq_q=512, live=100.0, tma=True, plain=True, one_mask=True, gain=1.0):
-        monkeypatch.setattr(candidates, "capability", lambda index: capability)
-        ladder = candidates.ladder(0, dtype, 64, tma, plain, True, one_mask)
-        return choice.by_rule(ladder, seq_q, live, 120.0, gain)
-
-    half, single = torch.float16, torch.float32
-    assert by_rule((9, 0), half, plain=False) == "v3_hopper"
-    assert by_rule((9, 0), half) == "v4_scheduled"
-    assert by_rule((9, 0), half, gain=2.0) == "v5_parts"
-    assert by_rule((9, 0), half, gain=2.0, one_mask=False) == "v4_scheduled"
-    assert by_rule((9, 0), half, gain=2.0, plain=False) == "v3_hopper"
-    assert by_rule((9, 0), half, tma=False) == "v2_blockwise"
-    assert by_rule((8, 0), half) == "v2_blockwise"
-    for capability, dtype in (((7, 5), half), ((9, 0), single)):  # no tensor cores for these
-        assert by_rule(capability, dtype) == "v2_blockwise_fp32"
-        assert by_rule(capability, dtype, live=10.0) == "v1_rowwise"
-    for seq_q, live in ((8, 100.0), (512, 1.5)):
-        assert by_rule((9, 0), half, seq_q=seq_q, live=live) == "v1_rowwise"
-    assert choice.by_rule(Ladder(None, None, "v6_items", True), 512, 100.0, 120.0) == "v6_items"
-
-
-def test_a_kernel_that_is_dropped_in_is_a_candidate(an_h200, tmp_path, monkeypatch):
-    """One file with directives: without prices it is taken where no other kernel takes the inputs, and a fit
-    to its records makes it compete."""
-    tree, alone = tmp_path / "cuda", tmp_path / "alone"
-    shutil.copytree(ROOT / "cuda", tree)
-    kernel = (
-        "// Wide.\n// archs: sm_90a\n// expects: HGMMA\n// takes: fp16, tma\n// tiles: 2 per block, "
-        "3 blocks per SM\n"
-    )
-    (tree / "attention" / "v6_wide.cu").write_text(kernel)
-    shutil.copytree(tree, alone)
-    for file in (alone / "attention").glob("v[1-5]*.cu"):
-        file.write_text("// Others.\n// takes: fp32\n")
-
-    facts = (64, True, True)
-    monkeypatch.setenv("FUSESCOPE_CUDA", str(tree))
-    for dtype, accepted in ((torch.float16, True), (torch.bfloat16, False)):
-        known = candidates.inputs(dtype, *facts)
-        assert accepted == (
-            "v6_wide" in [v.name for v in candidates.built("attention", 0) if v.accepts(known)]
-        )
-    assert "v6_wide" not in candidates.ladder(0, torch.float16, *facts), "others take these, and have prices"
-    monkeypatch.setenv("FUSESCOPE_CUDA", str(alone))
-    assert candidates.ladder(0, torch.float16, *facts) == Ladder(None, "v6_wide", None, True)
-    rows = [("v6_wide", "float16", w, 2 + w.tiles / 132) for w in cases()]
-    made = fitting.fit("GPU", 132, rows)
-    assert made.choose("float16", cases()[0], ["v6_wide"]) == "v6_wide"
-    assert counts.counts(64, 12, 64, 64, 1, 64 * 64, 1, 0, 1).features("v6_wide", 128)[-1] == 1.0, (
-        "768 = 128 x 6"
-    )
-
-
-@pytest.fixture
-def an_h200(monkeypatch):
-    """As far as the chooser asks; tensors stay on the CPU."""
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
-    monkeypatch.setattr(candidates, "capability", lambda index: (9, 0))
-    monkeypatch.setattr(cost_model, "own_folder", lambda: ROOT / "nowhere")
-    monkeypatch.setattr(report, "state", lambda: {"attention": {}})
-
-
-def test_what_ships_prices_every_kernel_of_the_gpu(an_h200):
-    prices = choice._fit.__wrapped__(0).prices
-    for kind in ("16 bit", "16 bit, some tiles", "16 bit, few tiles"):
-        assert {"v5_parts", "v4_scheduled", "v3_hopper"} <= set(prices[kind])
-
-
-def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h200):
-    """A dilated mask in order of residues has half the steps; of few short lists none is worth blocks that
-    stay."""
-    fit = choice._fit.__wrapped__(0)
-    names = [v.name for v in candidates.built("attention", 0)]
-    for mask, batch, seq, chosen in (
-        ("dilated", 16, 2048, "v5_parts"),
-        ("longformer", 1, 4096, "v5_parts"),
-        ("sliding_window", 1, 512, "v4_scheduled"),
-    ):
-        todo = work(batch=batch, seq=seq, heads=12, mask=mask)
-        assert fit.choose("float16", todo, names) == chosen
-        without = fit.choose("float16", todo._replace(in_parts=None), names)
-        assert without != "v5_parts", "what is not counted is not chosen"
-
-
 def test_the_verb(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
     runs = [
@@ -304,17 +213,6 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
         and "there is no fit for 'GTX 1'" in capsys.readouterr().err
     )
     assert cli.main(["chooser", "--ship"]) == 2
-
-
-@pytest.mark.gpu
-def test_auto_on_a_gpu_takes_a_kernel_that_takes_the_inputs():
-    for dtype in OP.DTYPES:
-        for contiguous in (True, False):
-            inputs = OP.inputs(
-                OP.validate({"seq": 300, "mask": "causal", "head_dim": 40}), dtype, "cuda", 0, contiguous
-            )
-            with torch.no_grad():
-                assert OP.call(inputs, "auto").shape == (1, 12, 300, 40)
 
 
 def test_of_a_kernel_and_case_only_the_newest_source_counts():
