@@ -1,4 +1,4 @@
-"""The whole chain of the fusion search on the CPU at a small size: bits, code, traverse, surrogate,
+"""The whole chain of the fusion search on the CPU at a small size: bits, code, sweep, cost model,
 search."""
 
 import re
@@ -49,7 +49,7 @@ def test_from_sixteen_bits_to_the_fastest_layer(shared_server, page):
     page.get_by_text("No job is running.").wait_for(timeout=LONG)
     expect(page).to_have_url(re.compile("search="))
     page.get_by_text("this search has 8").wait_for()
-    for title in ("Speed-up of the scheme found", "Best so far"):
+    for title in ("Speed-up of the best scheme", "Best so far"):
         page.locator(".js-plotly-plot").filter(has_text=title).first.wait_for()
     page.reload()
     page.get_by_test_id("stMetricLabel").get_by_text("Best scheme").wait_for()
