@@ -101,8 +101,8 @@ struct Items {
   // A warp's rows of the result, from this one of the tile on, so many times 16 columns from those on, to the tile,
   // where those of earlier parts may be.
   template <bool Later, typename T, int Sixteens>
-  __device__ __forceinline__ void put(uint8_t* tile, int first_row, int first_sixteen, const float* o,
-                                      const float (&mine)[2], const float (&theirs)[2]) const {
+  __device__ __forceinline__ void store_fragments(uint8_t* tile, int first_row, int first_sixteen, const float* o,
+                                                  const float (&mine)[2], const float (&theirs)[2]) const {
     // Lane i points at row i % 8 of matrix i / 8: of 16 rows and 16 columns rows first, so that matrix m holds register
     // m of each thread.
     const int lane = threadIdx.x % 32, row = first_row + lane % 16;
@@ -152,9 +152,9 @@ struct Items {
     __syncthreads();  // all have read what earlier parts left
     shares(args, head, place, sum, reference, before, mine, theirs);
     if (later)
-      put<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
+      store_fragments<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
     else
-      put<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
+      store_fragments<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, theirs);
     __syncthreads();
     each_piece([](const uint4& here, uint4& there) { there = here; });
   }
@@ -166,7 +166,7 @@ struct Items {
                                         int q_tile, const Ring& out, uint32_t n, const Rows<T, Panels>& rows,
                                         const float (&before)[2]) const {
     uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
-    const bool speaker = threadIdx.x % 32 == 0;
+    const bool leader = threadIdx.x % 32 == 0;
     const int first = warp_rows(), place = q_tile * 64 + first;
     const float sum[2] = {rows.sum(0), rows.sum(1)};
     float mine[2], theirs[2];
@@ -174,22 +174,22 @@ struct Items {
     if (later) {
       out.await_full(n);
     } else {
-      if (speaker) boxes_read<0>();  // the result before this one has left
+      if (leader) await_tma_reads<0>();  // the result before this one has left
       __syncwarp();
     }
     if (later)
-      put<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
+      store_fragments<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
     else
-      put<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
+      store_fragments<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, theirs);
     fence_async_proxy();
     __syncwarp();
-    if (!speaker) return;
+    if (!leader) return;
     const int2 at = index_of(place);
     for (int p = 0; p < Panels; ++p)
       store_tile(tile + p * kTileBytes + first * 128, out_map, 64 * p, at.x, at.y, head - batch * args.heads, batch);
-    boxes_commit();
+    commit_tma_stores();
     if (!later) return;
-    boxes_read<0>();
+    await_tma_reads<0>();
     barrier_arrive(out.empty, 1);
   }
 };

@@ -49,7 +49,7 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
                                            const Team<S>& team, int number, Ahead ahead) {
   constexpr uint32_t kAll = 0xffffffff;
   const int lane = threadIdx.x % 32, group = args.heads / args.heads_kv;
-  const bool speaker = lane == 0;
+  const bool leader = lane == 0;
   int turn = 0;
   uint32_t step = 0, merged = 0, from = 0;
   uint32_t shift = 0;  // a step's tiles lie in slot step + shift of the rings: those that are kept stay where they are
@@ -59,7 +59,7 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
     team.q.await_empty(round);
     uint64_t* const full = team.q.full + round % S::q_slots;
     if (item.x < 0) {  // no more
-      if (speaker) {
+      if (leader) {
         team.items[round % S::q_slots] = item;
         barrier_arrive(full, 1);
       }
@@ -81,7 +81,7 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
           load_tile(to + (w * Panels + p) * kTileBytes, map, barrier, 64 * p, at.x, at.y, h, b);
       }
     };
-    if (speaker) {
+    if (leader) {
       team.items[round % S::q_slots] =
           make_int4(item.x, item.y, b,
                     int(steps) + (from == 0 ? kBegins : 0) + (ends ? kEnds : 0) + (Items::slot(item.w) + 1) * kSlots);
@@ -99,7 +99,7 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
     for (uint32_t i = 0; i < steps; ++i, ++step) {
       const int x = __shfl_sync(kAll, ahead.entry.x, i), y = __shfl_sync(kAll, ahead.entry.y, i);
       const int2 code = make_int2(__shfl_sync(kAll, ahead.entry.z, i), __shfl_sync(kAll, ahead.entry.w, i));
-      if (!speaker) continue;
+      if (!leader) continue;
       auto load = [&](const auto& ring, const CUtensorMap* map) {
         uint64_t* const there = ring.full + step % S::kv_slots;
         if (i < kept) {
@@ -117,7 +117,7 @@ __device__ __forceinline__ void load_items(const CUtensorMap* q_map, const CUten
       team.v.await_empty(step);
       load(team.v, v_map);
     }
-    if (speaker && ends && work.later &&
+    if (leader && ends && work.later &&
         Items::slot(item.w) < 0) {  // last, because it waits until the result before it has left
       wait_for_previous();
       team.out.await_empty(merged);

@@ -100,7 +100,7 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
         rows.pack(weights, x);
         begun = true;
         next();
-        for (; highest(needed); next()) {  // a context beside the next scores
+        for (; highest(needed); next()) {  // a context overlaps with the next scores
           bits = bits_ahead;
           start_scores();
           start_context(step - 1);
@@ -115,7 +115,7 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
           finish_context(step - 1);
           rows.template weigh<1>(x, factor, part);
           rows.pack(weights, x);
-          // Whether scores grew is known only here, so that nothing waits for it; seldom do they, and are needed again.
+          // Check for growth late so that no instruction stalls on it; rare: then recompute the scores.
           if (__any_sync(0xffffffffu, rows.high(weights))) {
             rows.scores_again(x, team.q.at(round) + half * S::tile_bytes, team.k.at(step + shift), args.head_dim & 1);
             if (highest(partial)) {
@@ -141,7 +141,7 @@ __device__ __forceinline__ void take_items(const AttentionArgs& args, const CUte
       work.template stage<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half, team.out,
                                      stored++, rows, before);
   }
-  boxes_read<0>();  // shared memory is this block's until then
+  await_tma_reads<0>();  // shared memory is this block's until then
 }
 
 }  // namespace hopper

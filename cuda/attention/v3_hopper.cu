@@ -8,7 +8,7 @@
 // A block is WG warpgroups. It first merges their tile lists into one schedule in shared memory (a step is one KV tile,
 // with a code per warpgroup; a warpgroup that does not need the tile skips it). K and V of a step arrive by TMA in a
 // ring of stages. There is no producer warp: the last warp to release a stage refills it, so nobody waits for an empty
-// stage. The product O += P V of a step runs on beside the softmax of the next.
+// stage. The product O += P V of a step overlaps with the softmax of the next.
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
 #include "hopper_mask.cuh"

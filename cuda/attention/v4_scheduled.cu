@@ -14,8 +14,8 @@
 // results are then merged in a fixed order. Keys and values of steps arrive by TMA in a ring each; the last warp to
 // release a slot refills it, so there is no producer warp and nobody waits for an empty slot. Up to 64 columns a step
 // is serial, and the other warpgroups of the multiprocessor fill the tensor cores meanwhile; above, where only two fit,
-// O += P V runs beside the next softmax. Up to 64 columns V is followed by a tile of ones, whose columns of the product
-// are the sums of the rows.
+// O += P V overlaps with the next softmax. Up to 64 columns V is followed by a tile of ones, whose columns of the
+// product are the sums of the rows.
 #include "../common/dependent.cuh"
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
@@ -24,6 +24,7 @@
 #include "../common/warpgroup.cuh"
 #include "attention.cuh"
 #include "hopper_merge.cuh"
+#include "hopper_softmax.cuh"
 #include "hopper_store.cuh"
 
 namespace {
@@ -67,9 +68,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   uint64_t* free_v = free_k + KSlots;
   int4* schedule = reinterpret_cast<int4*>(full_q + 32);  // header, then two for each step
 
-  // What all lanes of a warp share goes through a shuffle, so that the compiler knows it and keeps it in uniform
-  // registers.
-  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
   const int wg = warp / 4;
   // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
   const int turn = blockIdx.x % q_blocks, bh = blockIdx.x / q_blocks, q_block = turn == 0 ? 0 : q_blocks - turn;
@@ -123,8 +122,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   }
   __syncthreads();
   // The first query tile's steps are 0 ... end0, the second's begin1 ... count.
-  const int count = __shfl_sync(0xffffffffu, schedule[0].x, 0), end0 = __shfl_sync(0xffffffffu, schedule[0].z, 0);
-  const int begin1 = __shfl_sync(0xffffffffu, schedule[0].w, 0);
+  const int count = uniform(schedule[0].x), end0 = uniform(schedule[0].z);
+  const int begin1 = uniform(schedule[0].w);
   const int begin = half ? begin1 : 0, end = half ? count : end0;
   const int origin = Split ? begin : 0, last = Split ? end : count;  // the block's steps
 
@@ -209,8 +208,6 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
       for (int i = 0; i < 64; ++i)
         if (128 * step + 8 * (i / 4) + t2 + (i & 1) >= args.seq_k) x[i] = -INFINITY;
     }
-    // The maximum follows only when it grows by more than a factor of 2^8: sums and context may be that much larger
-    // without harm to fp32 sums or 16-bit weights, and most steps then leave the context alone.
     float top[2][4];
 #pragma unroll
     for (int i = 0; i < 8; ++i) top[i & 2 ? 1 : 0][i / 4 * 2 + (i & 1)] = x[i];
@@ -222,13 +219,11 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
     bool grows = false;
     float shift[2];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      top[r][0] = fmaxf(fmaxf(top[r][0], top[r][1]), fmaxf(top[r][2], top[r][3]));
-      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 1));
-      top[r][0] = fmaxf(top[r][0], __shfl_xor_sync(0xffffffffu, top[r][0], 2));
-    }
+    for (int r = 0; r < 2; ++r)
+      top[r][0] = row_maximum(fmaxf(fmaxf(top[r][0], top[r][1]), fmaxf(top[r][2], top[r][3])));
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+      // OnlineSoftmax::follow, spelled out: a call of it changes the machine code of split blocks.
       const bool follow = top[r][0] * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
       const float next = follow ? top[r][0] : maximum[r];
       shift[r] =
@@ -264,8 +259,8 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   };
   auto codes_of = [&](int step, int (&code)[2], uint32_t (&bits)[2]) {
     const int4 all = schedule[2 * step + 2];
-    code[0] = __shfl_sync(0xffffffffu, half ? all.z : all.x, 0);
-    code[1] = __shfl_sync(0xffffffffu, half ? all.w : all.y, 0);
+    code[0] = uniform(half ? all.z : all.x);
+    code[1] = uniform(half ? all.w : all.y);
 #pragma unroll
     for (int n = 0; n < 2; ++n)
       if (code[n] >= 0) bits[n] = args.fragments[int64_t(code[n]) * 128 + threadIdx.x % 128];
@@ -317,7 +312,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
       codes_of(step, code, bits);
       start_scores(step);
       start_context(before);
-      wgmma_wait<1>();  // the scores are there; the context goes on beside the softmax
+      wgmma_wait<1>();  // the scores are there; the context overlaps with the softmax
       fence_registers(x);
       release_k(step);
       const bool grows = softmax(step, code, bits, shrink);
@@ -349,8 +344,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
     if constexpr (S::ones) {
       sum[r] = o[32 + 2 * r];
     } else {
-      sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
-      sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+      sum[r] = row_sum(sum[r]);
     }
   }
   if constexpr (Split) {
@@ -359,7 +353,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
     if (!merge_parts<64 * Panels, WG>(reinterpret_cast<float*>(k_ring), wg, o, sum, maximum, factor)) return;
   }
 
-  const float inverse[2] = {sum[0] > 0.f ? 1.f / sum[0] : 0.f, sum[1] > 0.f ? 1.f / sum[1] : 0.f};
+  const float inverse[2] = {inverse_of_sum(sum[0]), inverse_of_sum(sum[1])};
   T* out =
       static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
   store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim,

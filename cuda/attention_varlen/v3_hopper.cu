@@ -3,11 +3,11 @@
 // expects: HGMMA UTMALDG
 // takes: fp16 bf16, scale>0, tma
 //
-// The structure is that of attention's v3 with dense tiles: K and V of a step arrive by TMA in a ring of stages, the
-// last warp to release a stage refills it, and O += P V of a step runs on beside the softmax of the next. Every
-// warpgroup's steps begin at the first tile, so there is no schedule; under causal the first warpgroup stops earlier.
-// What TMA brings beyond the sequence's end are the next sequence's rows: scores there are masked, and values set to
-// zero before the last product.
+// The pipeline is that of attention's v3 (hopper_pipeline.cuh) over dense tiles: K and V of a step arrive by TMA in a
+// ring of stages, the last warp to release a stage refills it, and O += P V of a step overlaps with the softmax of the
+// next. Every warpgroup's steps begin at the first tile, so there is no schedule; under causal the first warpgroup
+// stops earlier. What TMA brings beyond the sequence's end are the next sequence's rows: scores there are masked, and
+// values set to zero before the last product.
 #include "../attention/hopper_memory.cuh"
 #include "../attention/hopper_pipeline.cuh"
 #include "../attention/hopper_store.cuh"

@@ -106,13 +106,13 @@ __device__ __forceinline__ void store_tile(const void* from, const CUtensorMap* 
                : "memory");
 }
 // Ends a group of copies that this thread queued to memory.
-__device__ __forceinline__ void boxes_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void commit_tma_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until all but the last Pending groups of this thread have been read from shared memory.
-template <int Pending> __device__ __forceinline__ void boxes_read() {
+template <int Pending> __device__ __forceinline__ void await_tma_reads() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 // Waits until they are in memory.
-__device__ __forceinline__ void boxes_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+__device__ __forceinline__ void await_tma_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(map)) : "memory");

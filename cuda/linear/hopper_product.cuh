@@ -37,7 +37,7 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, const void* fr
                    reinterpret_cast<uint64_t>(map)),
                "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
-  boxes_commit();
+  commit_tma_stores();
 }
 
 __device__ __forceinline__ uint32_t cluster_rank() {

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(128 * (1 + WORKERS), 1) linear_hopper(const __
       for (int quarter = 0; quarter < 4; ++quarter) {
         const int half = quarter / 2, panel = quarter % 2;
         uint8_t* buffer = own + quarter % 2 * kTileBytes;
-        if (speaker) boxes_read<1>();
+        if (speaker) await_tma_reads<1>();
         warpgroup_barrier(worker);
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(128 * (1 + WORKERS), 1) linear_hopper(const __
         if (speaker) store_box(&out_map, buffer, output + 64 * panel, row + 64 * half);
       }
     }
-    if (speaker) boxes_stored();
+    if (speaker) await_tma_stores();
   }
   cluster_barrier();  // nobody leaves while the other may still write to its shared memory
 #endif

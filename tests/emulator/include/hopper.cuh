@@ -147,9 +147,9 @@ inline void store_tile(const void* from, const CUtensorMap* map, int column, int
   else
     copy();
 }
-inline void boxes_commit() { async_copy::commit(); }
-template <int Pending> void boxes_read() { async_copy::wait<Pending>(); }
-inline void boxes_stored() { async_copy::wait<0>(); }
+inline void commit_tma_stores() { async_copy::commit(); }
+template <int Pending> void await_tma_reads() { async_copy::wait<Pending>(); }
+inline void await_tma_stores() { async_copy::wait<0>(); }
 inline void prefetch_map(const CUtensorMap*) {}
 
 inline void stmatrix_x4(uint32_t address, const uint32_t (&r)[4]) { tensor_core::store_matrices(address, r); }
