@@ -88,7 +88,7 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
         page.get_by_role("button", name="Download report").click()
     report = tmp_path / "report.html"
     saved.value.save_as(report)
-    assert "Measure it again" in report.read_text()
+    assert "Reproduce" in report.read_text()
     offline = chromium.new_context(offline=True).new_page()
     offline.goto(report.as_uri())
     offline.locator(".js-plotly-plot .main-svg").first.wait_for()
