@@ -32,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backend"), str(ROOT / "scripts")]
 import record_step  # noqa: E402  beside this file
 from record_step import environ, run  # noqa: E402
 
-from fusescope.core import paths
+from fusescope.core import paths  # noqa: E402
 from fusescope.core.machine import environment  # noqa: E402
 
 os.environ["PYTHONPATH"] = paths.python_path()  # the box has no installed package; every command is a child

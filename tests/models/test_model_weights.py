@@ -155,9 +155,14 @@ def test_pickles_and_damaged_files_are_refused(tmp_path):
             "bert-base",
             {"hidden_size": "wide"},
             {},
-            "a value of the wrong kind: hidden_size is 'wide', not a whole number from 1",
+            "hidden_size of config.json must be an integer of at least 1, not 'wide'",
         ),
-        ("bert-base", {"layer_norm_eps": "small"}, {}, "layer_norm_eps is 'small', not a number from 0"),
+        (
+            "bert-base",
+            {"layer_norm_eps": "small"},
+            {},
+            "layer_norm_eps of config.json must be a number of at least 0, not 'small'",
+        ),
         (
             "bert-base",
             {"hidden_act": "swish"},

@@ -1,4 +1,4 @@
-"""``predict``: the time of a fusion scheme from a surrogate, learned from pairs of bits and milliseconds or
+"""``predict``: the time of a fusion scheme from a cost model, learned from pairs of bits and milliseconds or
 saved before."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def arguments(parser, words) -> None:
         "--data",
         required=True,
         metavar="FILE",
-        help="lines of bits, a tab, milliseconds; or a saved surrogate (JSON)",
+        help="lines of bits, a tab, milliseconds; or a saved cost model (JSON)",
     )
     parser.add_argument(
         "--threshold",
@@ -27,7 +27,7 @@ def arguments(parser, words) -> None:
         help="High performance (1) is at most this (default: the median)",
     )
     parser.add_argument(
-        "--save", metavar="FILE", help="learn from the pairs and keep the surrogate there, as JSON"
+        "--save", metavar="FILE", help="learn from the pairs and keep the cost model there, as JSON"
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
+from fusescope.core.schema import Parameter
 from fusescope.models.describe.family import Config
 
 ACTIVATIONS = {
@@ -135,15 +136,10 @@ def resized(
 
 
 def _check_number(size: str, key: str, value: Any) -> None:
-    """TypeError where a value of config.json is not of its size's kind."""
-    if size in ("activation", "tied"):
-        return
-    real, least = (
-        size == "eps",
-        1 if size in ("hidden", "layers", "heads", "head_dim", "ffn", "patch", "image") else 0,
-    )
-    if isinstance(value, bool) or not isinstance(value, int | float if real else int) or value < least:
-        raise TypeError(f"{key} is {value!r}, not a {'number' if real else 'whole number'} from {least}")
+    """ValueError where a value of config.json is not of its size's kind."""
+    if size not in ("activation", "tied"):
+        least = 1 if size in ("hidden", "layers", "heads", "head_dim", "ffn", "patch", "image") else 0
+        Parameter(f"{key} of config.json", "float" if size == "eps" else "int", low=least).check(value)
 
 
 def _of_square(seq: int) -> int:

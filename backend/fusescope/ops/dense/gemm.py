@@ -1,4 +1,4 @@
-"""Matrix product, from one thread an output to tensor cores."""
+"""Matrix product, from one thread per output to tensor cores."""
 
 from __future__ import annotations
 
