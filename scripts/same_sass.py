@@ -254,7 +254,12 @@ def main(words: list[str] | None = None) -> int:
         old, new = (tree(folder, chain, tuple(options.arch or ("sm_90a",))) for folder in folders)
         same = compare(old, new, chain, wanted, options.jobs)
         if options.record:
-            proven = {name: (old.hashes[name], new.hashes[name]) for name, equal in same.items() if equal}
+            now = tree(folders[1], chain, ()).hashes  # one that was edited meanwhile is not recorded
+            proven = {
+                name: (old.hashes[name], now[name])
+                for name, equal in same.items()
+                if equal and now.get(name) == new.hashes[name]
+            }
             print(f"{same_code.add(folders[1], proven)} pairs added to {folders[1] / same_code.FILE}")
     if not same:
         print("no kernel of that name")
