@@ -56,7 +56,7 @@ def speed(sm, memory, ns=100):
             "report has no SM throughput",
         ),
         (({},), "cannot tell", "no activity of a GPU"),
-        (({}, [speed(80, 20)]), "compute-bound", "over 1 launches"),
+        (({}, [speed(80, 20)]), "compute-bound", "over 1 launch,"),
     ],
 )
 def test_a_verdict_cites_its_numbers(given, kind, cites):

@@ -100,7 +100,7 @@ def _of_kernels(
         numbers |= {"sm_percent": sm, "memory_percent": memory}
         because.append(
             f"Nsight Compute: SM {sm:.3g} % and memory {memory:.3g} % of speed of light "
-            f"over {len(rows)} launches, weighted by time"
+            f"over {len(rows)} launch{'es' if len(rows) > 1 else ''}, weighted by time"
         )
         if max(sm, memory) < HIGH:
             because.append(
