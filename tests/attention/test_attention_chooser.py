@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fusescope import cli, masks, ops
+from fusescope.core import same_code
 from fusescope.core.paths import ROOT
 from fusescope.core.records import Record, Time, Times
 from fusescope.masks import layout
@@ -234,6 +235,27 @@ def test_of_a_kernel_and_case_only_the_newest_source_counts():
         132,
     )
     assert [us for *_, us in rows] == [2000.0, 4000.0, 5000.0], "nothing newer is known of the last"
+
+
+def test_records_of_an_edited_source_with_the_same_machine_code_count(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path))
+    same_code.add(tmp_path, {("attention", "v1_a"): ("before", "after")})
+
+    def record(ms, source):
+        times = Times(graph=Time(ms, ms, ms, 10, True))
+        return Record(
+            "attention",
+            "v1_a",
+            OP.validate({"seq": 64}),
+            "float16",
+            "cuda:0",
+            "ok",
+            time_ms=times,
+            source_hash=source,
+        )
+
+    rows = fitting.measured([record(1.0, "other"), record(2.0, "before"), record(3.0, "after")], 132)
+    assert [us for *_, us in rows] == [2000.0, 3000.0]
 
 
 def test_records_of_a_kernel_in_parts_count_where_it_can_be_chosen():

@@ -3,12 +3,15 @@
 import json
 
 import folders
+import pandas as pd
 import profiles_on_disk as disk
 import pytest
 import synthetic
 from drawn_page import calm, query, said, tables
 
+from fusescope.core import same_code
 from pages._ui.app import frame, url
+from pages._ui.runs import compare
 from pages._ui.widgets.text import device_text
 
 PAGES = list(frame.pages())
@@ -165,6 +168,26 @@ def test_two_runs_are_compared_with_what_differs(draw, few):
     at = draw("runs", compare=f"{few['point'].id},{few['recorded'].id}")
     assert at.get("plotly_chart") and tables(at)[0]
     assert "same conditions" in said(at.warning) + said(at.success)
+
+
+def test_an_edit_that_kept_the_machine_code_is_the_same_code(monkeypatch, tmp_path):
+    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path))
+    same_code.add(tmp_path, {("gemm", "v1"): ("before", "after")})
+    pairs = [("before", "after"), ("before", "other"), (None, "after")]
+    data = pd.DataFrame(
+        {
+            "op": "gemm",
+            "impl": "v1",
+            "case": "{}",
+            "verdict": "faster",
+            "ratio": 2.0,
+            "a_ms": 2.0,
+            "b_ms": 1.0,
+        }
+        | {"a_status": "ok", "b_status": "ok", "a_hash": a, "b_hash": b}
+        for a, b in pairs
+    )
+    assert list(compare.table(data)["same machine code"]) == [True, False, None]
 
 
 def test_notes_are_kept_and_a_recording_is_read_only(draw, few, profiles):

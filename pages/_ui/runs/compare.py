@@ -9,6 +9,7 @@ import streamlit as st
 
 from fusescope.charts import captions, numbers, tables
 from fusescope.charts.bench import pairs
+from fusescope.core import same_code
 from fusescope.core.errors import RunError
 from fusescope.store import compare, library
 from pages._ui.answer import answer
@@ -53,7 +54,7 @@ def draw(state: url.State, a: str, b: str) -> None:
     subtitle = f"A: {captions.context(left)} · B: {captions.context(right)}"
     elements.chart(pairs.bars(data, subtitle, style.theme()), f"compare-{a}-{b}", data)
     elements.table(
-        _readable(data), f"compare-table-{a}-{b}", data, why=lambda row, column: _why(data.iloc[row], column)
+        table(data), f"compare-table-{a}-{b}", data, why=lambda row, column: _why(data.iloc[row], column)
     )
     elements.note(
         "The two runs were not interleaved: “faster” means that the 95 % intervals do not overlap, which "
@@ -64,7 +65,7 @@ def draw(state: url.State, a: str, b: str) -> None:
 
 def _why(row: pd.Series, column: str) -> str:
     """Why a cell is empty: a side is missing, has no latency, or is no kernel with a source."""
-    if column == "same source":
+    if column == "same machine code":
         return "the source of one of them is unknown: a peer, or no result"
     for side in column[0] if column[1:3] == " (" else "AB":
         status = row[f"{side.lower()}_status"]
@@ -77,7 +78,8 @@ def _why(row: pd.Series, column: str) -> str:
     return "they have no time in the same mode: eager or graph, cold or warm"
 
 
-def _readable(data: pd.DataFrame) -> pd.DataFrame:
+def table(data: pd.DataFrame) -> pd.DataFrame:
+    """Readable columns of ``compare.pairs``: one row per implementation and case."""
     unit, factor = numbers.time_unit([*data["a_ms"].dropna(), *data["b_ms"].dropna()])
     cases = [json.loads(c) for c in data["case"]]
     keys = tables.varying_values(cases)
@@ -91,9 +93,9 @@ def _readable(data: pd.DataFrame) -> pd.DataFrame:
             f"B ({unit})": data["b_ms"] * factor,
             "A": data["a_status"],
             "B": data["b_status"],
-            "same source": [
-                None if pd.isna(x) or pd.isna(y) else x == y
-                for x, y in zip(data["a_hash"], data["b_hash"], strict=True)
+            "same machine code": [
+                None if pd.isna(a) or pd.isna(b) else same_code.same(op, impl, a, b)
+                for op, impl, a, b in data[["op", "impl", "a_hash", "b_hash"]].itertuples(index=False)
             ],
         }
     )

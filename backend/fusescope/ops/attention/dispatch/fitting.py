@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fusescope.core import same_code
 from fusescope.ops.attention.dispatch.cost_model import Fit, kind_of
 from fusescope.ops.attention.dispatch.counts import Counts, counts_of_case
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
@@ -95,9 +96,9 @@ def measured(records: Iterable, sms: int) -> list[tuple[str, str, Counts, float]
     """What a fit needs of records of attention on a GPU of so many multiprocessors, oldest first: our kernels
     that were right, by their graph time, without a bias.
 
-    Of a kernel and case only the source that was measured last counts; what was measured before an edit holds
-    where nothing was since. Of the kernel in parts only cases that the choice looks at. Records under the
-    power cap count, too: large works always run there, and a case's kernels are timed in turns.
+    Of a kernel and case only the machine code that was measured last counts; what was measured before an edit
+    holds where nothing was since. Of the kernel in parts only cases that the choice looks at. Records under
+    the power cap count, too: large works always run there, and a case's kernels are timed in turns.
     """
     found, newest = [], {}
     for r in records:
@@ -108,7 +109,8 @@ def measured(records: Iterable, sms: int) -> list[tuple[str, str, Counts, float]
     rows = [
         (r.impl, r.dtype, counts_of_case(r.case, sms), us)
         for r, us in found
-        if newest[r.impl, r.case_key] == r.source_hash
+        if r.source_hash == (last := newest[r.impl, r.case_key])
+        or same_code.same(r.op, r.impl, r.source_hash, last)
     ]
     return [row for row in rows if row[2].in_parts is not None or not takes_work_items(row[0])]
 
