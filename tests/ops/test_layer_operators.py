@@ -260,7 +260,7 @@ REFUSED = {
     "mixed dtypes": (ValueError, r"bias is torch\.float16", lambda x, v: bias_gelu(x, v.half())),
     "form of gelu": (
         ValueError,
-        "approximate is none or tanh, not 'sigmoid'",
+        "approximate must be none or tanh, not 'sigmoid'",
         lambda x, v: bias_gelu(x, v, "sigmoid"),
     ),
     "a number": (ValueError, "at least one dimension", lambda x, v: bias_gelu(x[0, 0], None)),
