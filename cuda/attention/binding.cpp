@@ -72,7 +72,7 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   four_strides(k, args.k_stride);
   four_strides(v, args.v_stride);
   std::vector<AttentionPart> parts;
-  if (plan) take_plan(all, parts, plan, layout.view(), q);
+  if (plan) unpack_plan(all, parts, plan, layout.view(), q);
   if (bias) add_bias(args, bias, q);
   const int64_t out_size[4] = {B, H, Sq, D};
   const int64_t out_stride[4] = {H * Sq * D, out_bshd ? D : Sq * D, out_bshd ? H * D : D, 1};

@@ -1,4 +1,4 @@
-// What one warpgroup does with its 64 query rows and a KV tile that lies in shared memory: scores, softmax, context.
+// One step of a warpgroup, 64 query rows against a KV tile in shared memory: Q K^T, online softmax, P V.
 #pragma once
 #include <cfloat>
 
@@ -8,37 +8,35 @@
 
 namespace hopper {
 
-// Of a tile of 64 query rows, head size 64 Panels at most; each thread holds what wgmma's accumulators give it, two
-// rows.
+// State of a tile of 64 query rows, head size up to 64 Panels; each thread holds two rows, as wgmma's accumulators do.
 template <typename T, int Panels> struct Rows {
-  // Up to 64 columns the tensor cores sum the weights: V is followed by a tile of ones, of which 8 columns are
-  // multiplied too.
+  // Up to 64 columns the tensor cores compute the row sums: V is extended by 8 columns of ones.
   static constexpr bool ones = Panels == 1;
 
-  float o[32 * Panels + (ones ? 4 : 0)];  // the context, not divided by the sums; behind it, with ones, the sums
-  // What weights are relative to, in powers of two: kAbove more than a maximum of the row's scores that they exceed by
-  // less than 8 so far. Weights are below 2 then, which shows in one of their bits. Of a row that has not had a live
-  // key it is kUnseen: any weight is infinite.
-  static constexpr float kUnseen = -3e38f, kAbove = 7.f;
+  float o[32 * Panels + (ones ? 4 : 0)];  // unnormalised context; with ones, followed by the row sums
+  // Weights are 2^(score - reference). The reference is kHeadroom above an earlier row maximum, so weights stay below 2
+  // (one exponent bit tells) until scores grow by 8 over that. kNoKey before the row's first live key, where any weight
+  // is infinite.
+  static constexpr float kNoKey = -3e38f, kHeadroom = 7.f;
   float reference[2];
-  float own_sum[2];  // without ones: of the thread's weights until total()
+  float thread_sum[2];  // without ones: of this thread's weights, until total()
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (float& x : o) x = 0.f;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) reference[r] = kUnseen, own_sum[r] = 0.f;
+    for (int r = 0; r < 2; ++r) reference[r] = kNoKey, thread_sum[r] = 0.f;
   }
 
   __device__ __forceinline__ float& sum(int r) {
     if constexpr (ones)
       return o[32 * Panels + 2 * r];
     else
-      return own_sum[r];
+      return thread_sum[r];
   }
   __device__ __forceinline__ float sum(int r) const { return const_cast<Rows*>(this)->sum(r); }
 
-  // x = q k^T; descriptors of the first panels, the others lie behind.
+  // x = q k^T; descriptors of the first panels, which the others follow.
   static __device__ __forceinline__ void start_scores(float (&x)[32], uint64_t q, uint64_t k) {
     fence_registers(x);
     wgmma_fence();
@@ -50,13 +48,14 @@ template <typename T, int Panels> struct Rows {
     wgmma_commit();
   }
 
-  // The scores of the warp's own 16 rows once more, by the warp alone (wgmma takes all four of a warpgroup); q and k:
-  // the tiles themselves. What x held is multiplied by 0 bit by bit: ptxas 13.0 does not know it for 0, and so does not
-  // move the exponentials behind the branch to here.
-  static __device__ __forceinline__ void scores_again(float (&x)[32], const uint8_t* q, const uint8_t* k, int nothing) {
+  // Recomputes the scores of this warp's 16 rows by mma.sync (wgmma would need the whole warpgroup) from the tiles q
+  // and k. zero: 0, but unknown to the compiler: clearing x with it keeps ptxas 13.0 from moving the exponentials that
+  // follow the branch into it.
+  static __device__ __forceinline__ void recompute_scores(float (&x)[32], const uint8_t* q, const uint8_t* k,
+                                                          int zero) {
     const int lane = threadIdx.x % 32, q_row = 16 * (threadIdx.x / 32 % 4) + lane % 16;
 #pragma unroll
-    for (float& score : x) score = __int_as_float(__float_as_int(score) & nothing);
+    for (float& score : x) score = __int_as_float(__float_as_int(score) & zero);
 #pragma unroll 1
     for (int i = 0; i < 4 * Panels; ++i) {
       const int panel = i / 4 * kTileBytes, chunk = i % 4 * 2;
@@ -75,14 +74,14 @@ template <typename T, int Panels> struct Rows {
     }
   }
 
-  // The descriptor of the values in slot 0 of a ring of such tiles, and by how much that of the next slot differs.
+  // Descriptor of the values in stage 0 of their ring, and the distance to the next stage's.
   static __device__ __forceinline__ uint64_t values_descriptor(const uint8_t* v, const uint8_t* tile_of_ones) {
     if constexpr (ones)
       return wide_descriptor(v, tile_of_ones);
     else
       return wide_descriptor(v, v + kTileBytes);
   }
-  static constexpr uint32_t values_slot =
+  static constexpr uint32_t values_stage =
       ones ? uint32_t(kTileBytes >> 4) - (uint32_t(kTileBytes >> 4) << 16) : uint32_t(Panels * kTileBytes >> 4);
 
   // o += weights v
@@ -105,13 +104,12 @@ template <typename T, int Panels> struct Rows {
       if (!(bits & (1u << i))) x[i] = -INFINITY;
   }
 
-  // Scores in x to the exponents of their weights, relative to the reference, which becomes that of the row's maximum
-  // where a weight would be 2 or more or the first of its row; the context is to be multiplied by shrink, as the sums
-  // are here.
-  __device__ __forceinline__ void follow(float (&x)[32], float factor, float (&shrink)[2]) {
+  // Turns scores in x into exponents relative to the reference, after raising it for rows whose weights would reach 2
+  // and setting it for rows with their first key. Rescales the sums; the caller rescales the context by shrink.
+  __device__ __forceinline__ void update_reference(float (&x)[32], float factor, float (&shrink)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const bool first = reference[r] == kUnseen;
+      const bool first = reference[r] == kNoKey;
       const float before = first ? 0.f : reference[r];
       float top = -INFINITY;
 #pragma unroll
@@ -120,10 +118,10 @@ template <typename T, int Panels> struct Rows {
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
       const bool higher = top >= (first ? -FLT_MAX : 1.f);
-      const float by = higher ? top + kAbove : 0.f;
+      const float by = higher ? top + kHeadroom : 0.f;
       shrink[r] = first ? 0.f : exp2_approx(-by);
       if (higher) reference[r] = before + by;
-      own_sum[r] *= shrink[r];
+      thread_sum[r] *= shrink[r];
 #pragma unroll
       for (int i = 0; i < 32; ++i)
         if (i / 2 % 2 == r) x[i] -= by;
@@ -135,8 +133,9 @@ template <typename T, int Panels> struct Rows {
     for (int i = 0; i < int(sizeof o / sizeof *o); ++i) o[i] *= shrink[i / 2 % 2];
   }
 
-  // The scores of 32 columns in x to weights in x; part: what they add to the sums, without ones.
-  template <int Half> __device__ __forceinline__ void weigh(float (&x)[32], float factor, float (&part)[2]) const {
+  // Turns the scores of 32 columns in x into weights; part: their sums, without ones.
+  template <int Half>
+  __device__ __forceinline__ void exponentiate(float (&x)[32], float factor, float (&part)[2]) const {
 #pragma unroll
     for (int i = 16 * Half; i < 16 * Half + 16; ++i) x[i] = x[i] * factor - reference[i / 2 % 2];
     exponentials<Half>(x, part);
@@ -153,7 +152,7 @@ template <typename T, int Panels> struct Rows {
   }
   __device__ __forceinline__ void add(const float (&part)[2]) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) own_sum[r] += part[r];
+    for (int r = 0; r < 2; ++r) thread_sum[r] += part[r];
   }
 
   static __device__ __forceinline__ void pack(uint32_t (&weights)[4][4], const float (&x)[32]) {
@@ -161,22 +160,21 @@ template <typename T, int Panels> struct Rows {
     for (int i = 0; i < 16; ++i) weights[i / 4][i % 4] = tensor_core::pack<T>(x[2 * i], x[2 * i + 1]);
   }
 
-  // Whether one of the weights is 2 or more, infinite or no number: then, and only then, the highest bit of its
-  // exponent is set.
-  static __device__ __forceinline__ bool high(const uint32_t (&weights)[4][4]) {
+  // Whether a weight is 2 or more, infinite or NaN: exactly then the top bit of its exponent is set.
+  static __device__ __forceinline__ bool exceed_ceiling(const uint32_t (&weights)[4][4]) {
     uint32_t any = 0;
 #pragma unroll
     for (int i = 0; i < 16; ++i) any |= weights[i / 4][i % 4];
     return any & 0x40004000;
   }
 
-  // The sums of the thread's two rows over all keys.
+  // Reduces the sums of the thread's two rows over the lanes that share them.
   __device__ __forceinline__ void total() {
     if constexpr (ones) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      own_sum[r] += __shfl_xor_sync(0xffffffffu, own_sum[r], 1);
-      own_sum[r] += __shfl_xor_sync(0xffffffffu, own_sum[r], 2);
+      thread_sum[r] += __shfl_xor_sync(0xffffffffu, thread_sum[r], 1);
+      thread_sum[r] += __shfl_xor_sync(0xffffffffu, thread_sum[r], 2);
     }
   }
 };

@@ -1,6 +1,6 @@
-// A plan as the operator is given it: all arrays one behind the other in one int32 tensor, and a text of numbers that
-// says where. A tensor more costs a call some 1600 instructions, a number 2700, a list of eight 7200, a text of any
-// length 3000 (NOTES.md, "Launch path").
+// A plan as an operator argument: all arrays in one int32 tensor, and their sizes in one string, because each argument
+// costs every call: some 1600 instructions for a tensor, 2700 for a number, 7200 for a list of eight, 3000 for a string
+// of any length (NOTES.md, "Launch path").
 #pragma once
 #include <charconv>
 #include <string_view>
@@ -12,9 +12,9 @@
 
 namespace fusescope {
 
-// In this order in the text (backend/fusescope/ops/attention/plan/buffer.py): what the plan is for, then the int32
-// words of each array, 0 where the plan has none. Behind them, for v5_parts alone, the numbers of its parts (parts.h).
-// Another array goes before those of narrower entries.
+// Order of the numbers in the string (backend/fusescope/ops/attention/plan/buffer.py): the sizes that the plan is for,
+// then the int32 words of each array, 0 if absent; then, for kernels on work items alone, the numbers of each part
+// (parts.h). A new array goes before those of narrower entries.
 struct PlanLayout {
   int64_t seq_q, seq_k, batch, heads;
   int64_t bitmaps, fragments, items, schedule, row_ptr, tile_index, tile_code;
@@ -45,7 +45,7 @@ inline PlanLayout plan_layout(std::string_view text, std::vector<AttentionPart>&
   return layout;
 }
 
-// Throws where parts reach beyond their items or are for other sizes.
+// Throws where parts exceed the buffer of work items or are for other sizes.
 inline void check_parts(const std::vector<AttentionPart>& parts, const PlanLayout& n, int64_t heads) {
   auto order = [](int64_t modulus, int64_t size) {
     return modulus == 1 ||
@@ -57,14 +57,14 @@ inline void check_parts(const std::vector<AttentionPart>& parts, const PlanLayou
   for (const AttentionPart& part : parts)
     STD_TORCH_CHECK(order(part.q_modulus, n.seq_q) && order(part.k_modulus, n.seq_k) && part.rounds < (1 << 24) &&
                         part.teams < (1 << 20) && inside(part.items, part.rounds * part.teams) &&
-                        inside(part.joins, part.join_count) && part.slots < (1 << 18) && part.heads == heads,
+                        inside(part.merges, part.merge_count) && part.slots < (1 << 18) && part.heads == heads,
                     "the parts are for other sizes");
 }
 
-// Points all (whose sizes are set) into the buffer and to parts, which it fills; throws where the plan is for another
-// call or does not hold what it says.
-inline void take_plan(AttentionPartsArgs& all, std::vector<AttentionPart>& parts, const Handle& buffer,
-                      std::string_view text, const Handle& q) {
+// Fills parts and points `all`, whose sizes are set, to them and into the buffer. Throws where the plan is for other
+// sizes or its layout is inconsistent.
+inline void unpack_plan(AttentionPartsArgs& all, std::vector<AttentionPart>& parts, const Handle& buffer,
+                        std::string_view text, const Handle& q) {
   AttentionArgs& args = all.args;
   const PlanLayout n = plan_layout(text, parts);
   STD_TORCH_CHECK(buffer.dtype() == aoti_torch_dtype_int32() && buffer.dim() == 1 && buffer.contiguous(),
@@ -81,20 +81,20 @@ inline void take_plan(AttentionPartsArgs& all, std::vector<AttentionPart>& parts
   STD_TORCH_CHECK(reinterpret_cast<uintptr_t>(at) % 16 == 0,
                   "unsupported: a plan that does not begin at a multiple of 16 bytes");
   int64_t left = buffer.numel();
-  auto take = [&](int64_t words) {
+  auto next_array = [&](int64_t words) {
     const int32_t* const begin = words > 0 ? at : nullptr;
     left -= words;
     STD_TORCH_CHECK(left >= 0, "a plan that is shorter than its layout says");
     at += words;
     return begin;
   };
-  args.bitmaps = reinterpret_cast<const uint64_t*>(take(n.bitmaps));
-  args.fragments = reinterpret_cast<const uint32_t*>(take(n.fragments));
-  all.items = take(n.items);
-  args.schedule = take(n.schedule);
-  args.row_ptr = take(n.row_ptr);
-  args.tile_index = take(n.tile_index);
-  args.tile_code = take(n.tile_code);
+  args.bitmaps = reinterpret_cast<const uint64_t*>(next_array(n.bitmaps));
+  args.fragments = reinterpret_cast<const uint32_t*>(next_array(n.fragments));
+  all.items = next_array(n.items);
+  args.schedule = next_array(n.schedule);
+  args.row_ptr = next_array(n.row_ptr);
+  args.tile_index = next_array(n.tile_index);
+  args.tile_code = next_array(n.tile_code);
   const int64_t masks = n.batch * n.heads, q_tiles = (n.seq_q + ATTENTION_TILE - 1) / ATTENTION_TILE,
                 lists = masks * ((q_tiles + 1) / 2);
   STD_TORCH_CHECK(n.row_ptr == 0 || n.row_ptr == masks * q_tiles + 1, "row_ptr of ", n.row_ptr,

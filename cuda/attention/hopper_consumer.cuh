@@ -1,0 +1,148 @@
+// Consumer warpgroup of attention on work items: computes its query tile of each item and skips the KV tiles that are
+// dead for it.
+#pragma once
+#include "../common/dependent.cuh"
+#include "hopper_producer.cuh"
+#include "hopper_step.cuh"
+
+namespace hopper {
+
+// By warpgroup wg of the block: its query tile of every work item of its pair of warpgroups.
+template <typename T, int Panels, typename S>
+__device__ __forceinline__ void consume_work_items(const AttentionArgs& args, const CUtensorMap* out_map,
+                                                   const WorkItems& work, const SharedStorage<S>& smem, int wg) {
+  const int half = wg % 2;
+  const float factor = args.scale * kLog2e;
+  const uint64_t first_q = tile_descriptor(smem.q.first), first_k = tile_descriptor(smem.k.first);
+  const uint64_t first_v = Rows<T, Panels>::values_descriptor(smem.v.first, smem.ones);
+  constexpr uint32_t kTile = S::tile_bytes >> 4;
+  uint32_t step = 0, stored = 0;
+  uint32_t shift = 0;  // stage of a step's tiles, relative to the step (hopper_producer.cuh)
+  Rows<T, Panels> rows;
+  bool has_context = false;  // rows.o holds a product
+  float before[2];           // log-sum-exp of earlier parts, loaded early
+  for (uint32_t round = 0;; ++round) {
+    const uint64_t q = moved_descriptor(first_q, (round % S::q_stages * 2 + half) * kTile);
+    smem.q.await_full(round);
+    const int4 item = smem.items[round % S::q_stages];
+    const int2 masks = reinterpret_cast<const int2*>(smem.live_steps + round % S::q_stages)[half];
+    if (uniform(item.x) < 0) break;
+    const int pair = WorkItems::pair(uniform(item.x)), what = uniform(item.w), slot = what / kPartialSlot - 1;
+    uint32_t live = uniform(masks.x), partial = uniform(masks.y);  // the top bit is this step's
+    auto top_bit = [](uint32_t bits) { return int(bits) < 0; };
+    const uint32_t end = step + what % kRoundSteps;
+    if (what & kFirstRound) {
+      shift -= WorkItems::reused(uniform(item.x));
+      rows.clear();
+      has_context = false;
+    }
+    if (work.has_previous) {
+      if (round == 0) wait_for_previous();
+      if (what & kLastRound && slot < 0)
+        work.previous_lse(args, uniform(item.y), (2 * pair + half) * 64 + WorkItems::warp_rows(), before);
+    }
+    float x[32];
+    uint32_t weights[4][4];
+    uint32_t next_bits = 0;
+    // Waits for a step's keys and loads the mask bitmap of its tile if that is partial, one step ahead.
+    auto prefetch_mask = [&](uint32_t at, uint32_t partial) {
+      if (at == end) return;
+      smem.k.await_full(at);
+      if (top_bit(partial)) {
+        const int code = reinterpret_cast<const int*>(smem.tile_codes + at % S::kv_stages)[half];
+        next_bits = args.fragments[int64_t(code) * 128 + threadIdx.x % 128];
+      }
+    };
+    prefetch_mask(step, partial);
+    auto start_scores = [&] {
+      rows.start_scores(x, q, moved_descriptor(first_k, (step + shift) % S::kv_stages * kTile));
+    };
+    auto start_context = [&](uint32_t of) {
+      smem.v.await_full(of);
+      rows.start_context(weights,
+                         moved_descriptor(first_v, (of + shift) % S::kv_stages * Rows<T, Panels>::values_stage));
+    };
+    auto finish_context = [&](uint32_t of) {
+      wgmma_wait<0>();
+      fence_registers(rows.o);
+      smem.v.release(of);
+    };
+    auto next = [&] {
+      ++step;
+      live <<= 1;
+      partial <<= 1;
+    };
+    float part[2];
+    while (step < end) {
+      if (!top_bit(live)) {
+        smem.k.release(step);
+        smem.v.await_full(step);
+        smem.v.release(step);
+        next();
+        prefetch_mask(step, partial);
+        continue;
+      }
+      uint32_t bits = next_bits;
+      start_scores();
+      prefetch_mask(step + 1, partial << 1);
+      wgmma_wait<0>();
+      fence_registers(x);
+      if (top_bit(partial)) rows.mask(x, bits);
+      bool again;
+      do {  // softmax that may raise the rows' reference
+        again = false;
+        smem.k.release(step);
+        float shrink[2];
+        rows.update_reference(x, factor, shrink);
+        rows.template exponentials<0>(x, part);
+        rows.template exponentials<1>(x, part);
+        if (has_context) rows.rescale(shrink);
+        rows.add(part);
+        rows.pack(weights, x);
+        has_context = true;
+        next();
+        for (; top_bit(live); next()) {  // P V of one step overlaps with Q K^T of the next
+          bits = next_bits;
+          start_scores();
+          start_context(step - 1);
+          prefetch_mask(step + 1, partial << 1);
+          wgmma_wait<1>();
+          fence_registers(x);
+          if (top_bit(partial)) rows.mask(x, bits);
+          // Exponentials in two halves: the wait for P V stands between them.
+          rows.template exponentiate<0>(x, factor, part);
+          fence_registers(x);
+          finish_context(step - 1);
+          rows.template exponentiate<1>(x, factor, part);
+          rows.pack(weights, x);
+          // Check for growth late so that no instruction stalls on it; rare: then recompute the scores.
+          if (__any_sync(0xffffffffu, rows.exceed_ceiling(weights))) {
+            rows.recompute_scores(x, smem.q.at(round) + half * S::tile_bytes, smem.k.at(step + shift),
+                                  args.head_dim & 1);
+            if (top_bit(partial)) {
+              const int code = reinterpret_cast<const int*>(smem.tile_codes + step % S::kv_stages)[half];
+              rows.mask(x, args.fragments[int64_t(code) * 128 + threadIdx.x % 128]);
+            }
+            again = true;
+            break;
+          }
+          smem.k.release(step);
+          rows.add(part);
+        }
+      } while (again);
+      start_context(step - 1);
+      finish_context(step - 1);
+    }
+    smem.q.release(round);
+    if (!(what & kLastRound)) continue;
+    rows.total();
+    if (slot >= 0)
+      work.template store_partial<T, Panels>(slot, half, rows);
+    else
+      work.template store_by_tma<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half, smem.out,
+                                            stored++, rows, before);
+  }
+  await_tma_reads<0>();  // the TMA stores read shared memory until then
+}
+
+}  // namespace hopper

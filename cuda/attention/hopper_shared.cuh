@@ -1,0 +1,89 @@
+// Shared memory of a pair of consumer warpgroups and its producer warp: ring buffers of queries, keys, values and
+// results, and a tile of ones.
+#pragma once
+#include "../common/hopper.cuh"
+#include "../common/mma.cuh"
+#include "../common/warpgroup.cuh"
+
+namespace hopper {
+
+template <int Panels> struct Shape {
+  static constexpr int pairs = Panels == 1 ? 2 : 1;
+  static constexpr int threads = 128 * (2 * pairs + 1);  // the last warpgroup is the producer
+  // Per thread: 65536 divided among the threads of the block, in multiples of 8.
+  static constexpr int registers = 65536 / threads / 8 * 8, producer_registers = Panels == 1 ? 32 : 40;
+  static constexpr int consumer_registers = (registers + (registers - producer_registers) / (2 * pairs)) / 8 * 8;
+  static constexpr int q_stages = 2, kv_stages = 4;  // pipeline stages: pairs of query tiles; KV tiles
+  static constexpr int tile_bytes = Panels * kTileBytes;
+  static constexpr int pair_bytes = (2 * q_stages + 2 * kv_stages + 2) * tile_bytes;
+  static constexpr int data_bytes = pairs * pair_bytes;
+  static constexpr int ones_bytes =
+      Panels == 1 ? 16 * 128 : 0;  // tile of ones (hopper_step.cuh), behind the pairs' data
+  static constexpr int metadata_bytes =
+      2 * q_stages * 16 + kv_stages * 8 +
+      (2 * q_stages + 4 * kv_stages + 2) * 8;  // per pair, behind all data: what SharedStorage holds beside its rings
+  static constexpr int bytes = data_bytes + ones_bytes + pairs * metadata_bytes;
+};
+
+// A ring buffer of pipeline stages (a power of two): filled by the producer warp, released by the eight consumer warps.
+template <int Stages, int Bytes> struct Ring {
+  static_assert((Stages & (Stages - 1)) == 0);
+  uint8_t* first;
+  uint64_t *full, *empty;
+
+  __device__ __forceinline__ void init() const {
+    for (int i = 0; i < Stages; ++i) barrier_init(full + i, 1), barrier_init(empty + i, 8);
+  }
+  // n: number of the fill, from 0 on.
+  __device__ __forceinline__ uint8_t* at(uint32_t n) const { return first + n % Stages * Bytes; }
+  __device__ __forceinline__ void await_full(uint32_t n) const { barrier_wait(full + n % Stages, n / Stages % 2); }
+  __device__ __forceinline__ void await_empty(uint32_t n) const {
+    barrier_wait(empty + n % Stages, (n / Stages + 1) % 2);
+  }
+  __device__ __forceinline__ void release(uint32_t n) const {  // by a whole warp, after await_full(n)
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty + n % Stages, 1);
+  }
+};
+
+template <typename S> struct SharedStorage {
+  Ring<S::q_stages, 2 * S::tile_bytes> q;
+  Ring<S::kv_stages, S::tile_bytes> k, v;
+  Ring<1, 2 * S::tile_bytes> out;  // results, and those of earlier parts; each warp releases its rows
+  const uint8_t* ones;             // shared by all pairs
+  int4* items;                     // per query stage: the round's work item (hopper_producer.cuh)
+  int4* live_steps;  // per query stage, for each query tile: bit masks of live steps and of partial ones, first step in
+                     // the top bit
+  int2* tile_codes;  // per key stage, for each query tile
+
+  __device__ __forceinline__ SharedStorage(uint8_t* shared, int number) {
+    uint8_t* const data = shared + number * S::pair_bytes;
+    ones = shared + S::data_bytes;
+    items = reinterpret_cast<int4*>(shared + S::data_bytes + S::ones_bytes + number * S::metadata_bytes);
+    live_steps = items + S::q_stages;
+    tile_codes = reinterpret_cast<int2*>(live_steps + S::q_stages);
+    auto* const barriers = reinterpret_cast<uint64_t*>(tile_codes + S::kv_stages);
+    q = {data, barriers, barriers + S::q_stages};
+    k = {data + 2 * S::q_stages * S::tile_bytes, q.empty + S::q_stages, q.empty + S::q_stages + S::kv_stages};
+    v = {k.first + S::kv_stages * S::tile_bytes, k.empty + S::kv_stages, k.empty + 2 * S::kv_stages};
+    out = {v.first + S::kv_stages * S::tile_bytes, v.empty + S::kv_stages, v.empty + S::kv_stages + 1};
+  }
+
+  __device__ __forceinline__ void init() const {
+    q.init();
+    k.init();
+    v.init();
+    out.init();
+  }
+};
+
+// By all threads of the block, before its first barrier.
+template <typename T, typename S> __device__ __forceinline__ void fill_ones(uint8_t* shared) {
+  if (threadIdx.x < S::ones_bytes / 16) {
+    const uint32_t two = tensor_core::pack<T>(1.f, 1.f);
+    reinterpret_cast<uint4*>(shared + S::data_bytes)[threadIdx.x] = make_uint4(two, two, two, two);
+    fence_async_proxy();
+  }
+}
+
+}  // namespace hopper

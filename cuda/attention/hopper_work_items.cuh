@@ -1,0 +1,197 @@
+// Epilogue of work items (parts.h) on Hopper: rows go to global memory final, as a partial result of a split list, or
+// merged (log-sum-exp) with the rows of earlier parts.
+//
+// Results have shared memory of their own, and TMA stores them while the next item is computed. Rows of earlier parts
+// are prefetched by TMA like queries and keys (hopper_producer.cuh).
+#pragma once
+#include "../common/launch.cuh"
+#include "../common/warpgroup.cuh"
+#include "hopper_step.cuh"
+#include "parts.h"
+
+namespace hopper {
+
+constexpr int kWarpRows = 16;  // rows of a query tile per warp
+
+struct WorkItems {
+  const int4* items;
+  const int4* merges;
+  const int4* schedule;
+  float* slots;
+  float* lse;  // log2-sum-exp of every row; nullptr where the mask is one part
+  int64_t out_stride[3];
+  int rounds, teams;
+  int q_modulus, q_length;
+  bool has_previous, has_next;  // parts before this one, whose rows are merged; parts after it
+
+  __device__ __forceinline__ int4 item(int round, int team) const {
+    return round < rounds && team < teams ? items[int64_t(round) * teams + team] : make_int4(-1, 0, 0, 0);
+  }
+  static __device__ __forceinline__ int pair(int x) { return x % kItemPairs; }
+  static __device__ __forceinline__ uint32_t reused(int x) { return uint32_t(x) / kItemPairs; }
+  static __device__ __forceinline__ uint32_t steps(int w) { return uint32_t(w) % kItemSteps; }
+  static __device__ __forceinline__ int slot(int w) { return int(uint32_t(w) / kItemSteps) - 1; }
+
+  // A thread's share of a partial result.
+  template <int Panels> __device__ __forceinline__ float* partial_at(int slot, int half, int thread) const {
+    return slots + (int64_t(slot) * 2 + half) * ((32 * Panels + 4) * 128) + thread;
+  }
+  template <typename T, int Panels>
+  __device__ __forceinline__ void store_partial(int slot, int half, const Rows<T, Panels>& rows) const {
+    float* const to = partial_at<Panels>(slot, half, threadIdx.x % 128);
+#pragma unroll
+    for (int i = 0; i < 32 * Panels; ++i) to[i * 128] = rows.o[i];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      to[(32 * Panels + r) * 128] = rows.sum(r);
+      to[(32 * Panels + 2 + r) * 128] = rows.sum(r) > 0.f ? rows.reference[r] : -INFINITY;
+    }
+  }
+
+  // Index and residue of a position in the strided-permuted order.
+  __device__ __forceinline__ int2 strided_index(int position) const {
+    if (q_modulus == 1) return make_int2(position, 0);
+    const uint32_t residue = uint32_t(position) / uint32_t(q_length);
+    return make_int2(position - int(residue) * q_length, int(residue));
+  }
+  __device__ __forceinline__ int row_of(int position) const {
+    const int2 at = strided_index(position);
+    return at.x * q_modulus + at.y;
+  }
+  // This warp's first row of the warpgroup's query tile.
+  static __device__ __forceinline__ int warp_rows() { return kWarpRows * (threadIdx.x / 32 % 4); }
+  // This thread's first row; its second is 8 further on.
+  static __device__ __forceinline__ int first_row(int warp_rows) { return warp_rows + threadIdx.x % 32 / 4; }
+
+  // Log-sum-exp of this thread's two rows over earlier parts, -inf for rows beyond the last; position: the warp's first
+  // row.
+  __device__ __forceinline__ void previous_lse(const AttentionArgs& args, int head, int position,
+                                               float (&before)[2]) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int at = first_row(position) + 8 * r;
+      before[r] = has_previous && at < args.seq_q ? lse[int64_t(head) * args.seq_q + row_of(at)] : -INFINITY;
+    }
+  }
+
+  // Factors of this part's rows (which normalise too) and of the earlier parts' rows in their merge; writes the merged
+  // log-sum-exp for later parts.
+  __device__ __forceinline__ void merge_weights(const AttentionArgs& args, int head, int position,
+                                                const float (&sum)[2], const float (&reference)[2],
+                                                const float (&before)[2], float (&mine)[2],
+                                                float (&previous)[2]) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      mine[r] = sum[r] > 0.f ? __fdividef(1.f, sum[r]) : 0.f;
+      previous[r] = 0.f;
+      if (!lse) continue;
+      float now = sum[r] > 0.f ? reference[r] + log2f(sum[r]) : -INFINITY;
+      if (has_previous) {
+        const float top = fmaxf(before[r], now), shift = top == -INFINITY ? 0.f : top;
+        const float old_share = exp2_approx(before[r] - shift), new_share = exp2_approx(now - shift),
+                    all = old_share + new_share;
+        previous[r] = all > 0.f ? old_share / all : 0.f;
+        mine[r] *= all > 0.f ? new_share / all : 0.f;
+        now = all > 0.f ? shift + log2f(all) : -INFINITY;
+      }
+      const int at = first_row(position) + 8 * r;
+      __syncwarp();  // all lanes of the row have read the old value
+      if (has_next && at < args.seq_q && threadIdx.x % 4 == 0) lse[int64_t(head) * args.seq_q + row_of(at)] = now;
+    }
+  }
+
+  // Stores a warp's 16 rows of fragments to the tile, from first_row and block first_sixteen on, Sixteens blocks of 16
+  // columns. HasPrevious: merges them with the rows of earlier parts that the tile holds.
+  template <bool HasPrevious, typename T, int Sixteens>
+  __device__ __forceinline__ void store_fragments(uint8_t* tile, int first_row, int first_sixteen, const float* o,
+                                                  const float (&mine)[2], const float (&previous)[2]) const {
+    // Lane i addresses row i % 8 of 8 x 8 matrix i / 8, so that matrix m holds register m of each thread.
+    const int lane = threadIdx.x % 32, row = first_row + lane % 16;
+    const uint32_t first = shared_address(tile) + row * 128 + ((lane / 16 ^ lane % 8) << 4);
+#pragma unroll
+    for (int n = 0; n < Sixteens; ++n) {
+      const int j = first_sixteen + n;
+      const uint32_t at = (first ^ (j % 4 << 5)) + j / 4 * kTileBytes;
+      uint32_t there[4], out[4];
+      if constexpr (HasPrevious) tensor_core::ldmatrix_x4(there, at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = i % 2, from = 8 * n + 4 * (i / 2) + 2 * r;
+        float x[2] = {o[from] * mine[r], o[from + 1] * mine[r]};
+        if constexpr (HasPrevious) {
+          T two[2];
+          memcpy(two, &there[i], 4);
+          x[0] += to_float(two[0]) * previous[r];
+          x[1] += to_float(two[1]) * previous[r];
+        }
+        out[i] = tensor_core::pack<T>(x[0], x[1]);
+      }
+      stmatrix_x4(at, out);
+    }
+  }
+
+  // Stores 16 rows of the result to out, by a block of four warps that hold a quarter of the columns each. o: this
+  // thread's; head: over all batch entries; position: the first row; tile: free shared memory of the block.
+  template <typename T, int Panels>
+  __device__ __forceinline__ void store(const AttentionArgs& args, int head, int position, uint8_t* tile,
+                                        const float* o, const float (&sum)[2], const float (&reference)[2]) const {
+    float before[2], mine[2], previous[2];
+    previous_lse(args, head, position, before);
+    T* const out = static_cast<T*>(args.out) + head / args.heads * out_stride[0] + head % args.heads * out_stride[1];
+    // Through shared memory, so that global accesses are coalesced 16-byte chunks.
+    auto each_chunk = [&](auto visit) {
+#pragma unroll
+      for (int i = 0; i < Panels; ++i) {
+        const int n = i * 128 + threadIdx.x, c = n % (8 * Panels), r = n / (8 * Panels);
+        if (position + r < args.seq_q && c * 8 < args.head_dim)
+          visit(*reinterpret_cast<uint4*>(tile + c / 8 * kTileBytes + r * 128 + ((c % 8 ^ (r & 7)) << 4)),
+                *reinterpret_cast<uint4*>(out + row_of(position + r) * out_stride[2] + c * 8));
+      }
+    };
+    if (has_previous) each_chunk([](uint4& here, const uint4& there) { here = there; });
+    __syncthreads();  // the earlier parts' rows are in the tile
+    merge_weights(args, head, position, sum, reference, before, mine, previous);
+    if (has_previous)
+      store_fragments<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous);
+    else
+      store_fragments<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous);
+    __syncthreads();
+    each_chunk([](const uint4& here, uint4& there) { there = here; });
+  }
+
+  // Stores a warpgroup's query tile to out by TMA, each warp its own rows so that none waits for another. n: number of
+  // the fill of the ring out, filled by the producer warp where there are earlier parts; before: from previous_lse().
+  template <typename T, int Panels, typename Ring>
+  __device__ __forceinline__ void store_by_tma(const AttentionArgs& args, const CUtensorMap* out_map, int head,
+                                               int batch, int q_tile, const Ring& out, uint32_t n,
+                                               const Rows<T, Panels>& rows, const float (&before)[2]) const {
+    uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
+    const bool leader = threadIdx.x % 32 == 0;
+    const int first = warp_rows(), position = q_tile * 64 + first;
+    const float sum[2] = {rows.sum(0), rows.sum(1)};
+    float mine[2], previous[2];
+    merge_weights(args, head, position, sum, rows.reference, before, mine, previous);
+    if (has_previous) {
+      out.await_full(n);
+    } else {
+      if (leader) await_tma_reads<0>();  // the store of the result before has read the ring
+      __syncwarp();
+    }
+    if (has_previous)
+      store_fragments<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous);
+    else
+      store_fragments<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous);
+    fence_async_proxy();
+    __syncwarp();
+    if (!leader) return;
+    const int2 at = strided_index(position);
+    for (int p = 0; p < Panels; ++p)
+      store_tile(tile + p * kTileBytes + first * 128, out_map, 64 * p, at.x, at.y, head - batch * args.heads, batch);
+    commit_tma_stores();
+    if (!has_previous) return;
+    await_tma_reads<0>();
+    barrier_arrive(out.empty, 1);
+  }
+};
+
+}  // namespace hopper
