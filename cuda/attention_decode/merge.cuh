@@ -1,25 +1,25 @@
-// Joining what several warps and several blocks found for one item: sums and contexts relative to their own maximum,
+// Merges the partial results of the warps and blocks of an item: sums and contexts relative to their own maximum are
 // rescaled to the common one and added in a fixed order.
 #pragma once
 #include "../common/dependent.cuh"
-#include "share.cuh"
+#include "work_split.cuh"
 
 namespace decode {
-// What a block leaves about its unfinished items: where the one that it begins and does not finish continues.
+// The item that a block begins and does not finish.
 struct Unfinished {
   int b, item, last;  // b < 0: none; last: the block that finishes it
-  int empty;          // this block has no tile at all
+  int empty;          // this block has no tiles
 };
 
-// The workspace: a record per block, then 2 slots per block of rows x (D + 2) floats: contexts, then maximum and sum of
-// each row. Slot 0 is for an item begun by an earlier block, slot 1 for one that a later block finishes.
+// The workspace: an Unfinished per block, then 2 slots per block of rows x (D + 2) floats: contexts, then maximum and
+// sum of each row. Slot 0 is for an item begun by an earlier block, slot 1 for one that a later block finishes.
 struct Workspace {
-  Unfinished* notes;
+  Unfinished* unfinished;
   float* slots;
   int rows, head_dim;
 
   __host__ __device__ Workspace(float* base, int blocks, int rows, int head_dim)
-      : notes(reinterpret_cast<Unfinished*>(base)),
+      : unfinished(reinterpret_cast<Unfinished*>(base)),
         slots(base + int64_t(blocks) * (sizeof(Unfinished) / 4)),
         rows(rows),
         head_dim(head_dim) {}
@@ -33,25 +33,24 @@ struct Workspace {
   __device__ float* statistics(float* slot, int row) const { return slot + rows * head_dim + 2 * row; }
 };
 
-// Shared memory in which the warps of a block merge: up to 8 rows of each warp, padded so that rows lie in different
-// banks.
-template <int Width> struct Meeting {
+// Shared memory in which the warps of a block merge, up to 8 rows of each; rows are padded against bank conflicts.
+template <int Width> struct MergeStorage {
   static constexpr int kRows = 8;
   float context[kWarps][kRows][Width + 8];
   float maximum[kWarps][kRows], sum[kWarps][kRows];
 };
 
-// An item's part that a block has worked on.
+// The tiles of one item that a block has computed.
 struct Segment {
-  bool begins, ends;  // the item's first tile, its last tile is in it
+  bool begins, ends;  // whether the item's first and last tile are among them
   int b, item;
 };
 
-// Rows [first, first + count) of the segment out of the meeting place: finished to out, unfinished to the workspace.
-// All threads.
+// Merges the warps' rows [first, first + count) of the segment; stores finished ones to out, others to the workspace.
+// Called by all threads.
 template <typename T, int Width>
-__device__ __forceinline__ void leave(const AttentionDecodeArgs& a, const Meeting<Width>& m, const Workspace& w,
-                                      const Segment& s, int most, int first, int count) {
+__device__ __forceinline__ void merge_warps(const AttentionDecodeArgs& a, const MergeStorage<Width>& m,
+                                            const Workspace& w, const Segment& s, int most, int first, int count) {
   const int blocks = (group_of(a) + most - 1) / most;
   const int first_row = s.item % blocks * most + first;  // within the group of the KV head
   const int head = s.item / blocks * group_of(a) + first_row;
@@ -83,29 +82,29 @@ __device__ __forceinline__ void leave(const AttentionDecodeArgs& a, const Meetin
   }
 }
 
-// A block a (block of the first kernel, row): finishes the item that it began and others went on with.
+// One block per (block of the first kernel, row): merges the partial results of the item that this block began.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) join_parts(const AttentionDecodeArgs a, int parts, int most) {
+__global__ void __launch_bounds__(kThreads) merge_partials(const AttentionDecodeArgs a, int splits, int most) {
   wait_for_previous();
   let_next_start();
   const int rows = rows_of(a, most), begun = blockIdx.x / rows, row = blockIdx.x % rows, lane = threadIdx.x % 32;
-  const Workspace w(a.workspace, parts, rows, a.head_dim);
-  const Unfinished note = w.notes[begun];
-  if (note.b < 0) return;
-  const int blocks = (group_of(a) + most - 1) / most, in_group = note.item % blocks * most + row;
+  const Workspace w(a.workspace, splits, rows, a.head_dim);
+  const Unfinished open = w.unfinished[begun];
+  if (open.b < 0) return;
+  const int blocks = (group_of(a) + most - 1) / most, in_group = open.item % blocks * most + row;
   if (in_group >= group_of(a)) return;
-  // Part j of the item lies in slot 1 of its first block and in slot 0 of the others.
+  // Partial result j of the item is in slot 1 of its first block, in slot 0 of the others.
   auto slot = [&](int j) { return w.slot(begun + j, j == 0 ? 1 : 0); };
-  const int count = note.last - begun + 1;
+  const int count = open.last - begun + 1;
   float top = -INFINITY;
   for (int j = lane; j < count; j += 32)
-    if (!w.notes[begun + j].empty) top = fmaxf(top, w.statistics(slot(j), row)[0]);
+    if (!w.unfinished[begun + j].empty) top = fmaxf(top, w.statistics(slot(j), row)[0]);
   top = warp_max(top);
   const float base = top == -INFINITY ? 0.f : top;
   float sum = 0.f, context[2] = {0.f, 0.f};
   for (int first = 0; first < count; first += 32) {
     const int j = first + lane;
-    const bool live = j < count && !w.notes[begun + j].empty;
+    const bool live = j < count && !w.unfinished[begun + j].empty;
     const float weight = live ? exp2_approx(w.statistics(slot(j), row)[0] - base) : 0.f,
                 own = live ? w.statistics(slot(j), row)[1] : 0.f;
     const int here = count - first < 32 ? count - first : 32;
@@ -122,8 +121,8 @@ __global__ void __launch_bounds__(kThreads) join_parts(const AttentionDecodeArgs
       }
     }
   }
-  const int head = note.item / blocks * group_of(a) + in_group;
-  T* out = static_cast<T*>(a.out) + (int64_t(note.b) * a.heads + head) * a.head_dim;
+  const int head = open.item / blocks * group_of(a) + in_group;
+  T* out = static_cast<T*>(a.out) + (int64_t(open.b) * a.heads + head) * a.head_dim;
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int d = threadIdx.x + c * kThreads;
@@ -131,16 +130,15 @@ __global__ void __launch_bounds__(kThreads) join_parts(const AttentionDecodeArgs
   }
 }
 
-// What a block records before it starts; one thread.
-__device__ __forceinline__ void take_note(const AttentionDecodeArgs& a, const Workspace& w, const Share& s,
-                                          const Cursor& at_end, int items) {
-  Unfinished note{-1, 0, 0, s.begin >= s.end};
-  // at_end: the place of the share's last tile. The item there began here if no earlier tile of it belongs to another
-  // block.
-  if (!note.empty && at_end.tile + 1 < at_end.tiles) {
+// Records the item that this block leaves unfinished; one thread. at_end: the last tile of the block's range.
+__device__ __forceinline__ void record_unfinished(const AttentionDecodeArgs& a, const Workspace& w, const BlockRange& s,
+                                                  const Cursor& at_end) {
+  Unfinished found{-1, 0, 0, s.begin >= s.end};
+  // The last item began in this block if its first tile is in the range.
+  if (!found.empty && at_end.tile + 1 < at_end.tiles) {
     const int64_t first = s.end - 1 - at_end.tile;
-    if (first >= s.begin) note = {at_end.b, at_end.item, block_of(first + at_end.tiles - 1, s.total, gridDim.x), 0};
+    if (first >= s.begin) found = {at_end.b, at_end.item, block_of(first + at_end.tiles - 1, s.total, gridDim.x), 0};
   }
-  w.notes[blockIdx.x] = note;
+  w.unfinished[blockIdx.x] = found;
 }
 }  // namespace decode

@@ -1,9 +1,9 @@
-// Each block gets an equal share of the live keys; 8, 16 or 32 lanes per key, four query heads at once, sums in fp32
+// Each block gets an equal range of the live keys; 8, 16 or 32 lanes per key, four query heads at once, sums in fp32
 // registers.
 //
 // Any dtype and architecture. Four query heads that read the same KV head use each key and value while it is in
 // registers; groups of more heads read the cache once for every four. No shared memory in the loop: keys and values
-// come straight into registers, four of each a lane, which is what is in flight. Lane groups keep a maximum, sum and
+// are loaded straight into registers, four of each per lane in flight. Lane groups keep a maximum, sum and
 // context of their own and merge at the end of an item.
 #include <type_traits>
 
@@ -14,15 +14,15 @@
 
 namespace {
 using namespace decode;
-constexpr int kRows = 4, kFlight = 4;  // query heads at once, keys of a lane group at once
+constexpr int kRows = 4, kFlight = 4;  // query heads of an item, keys in flight per lane group
 template <typename T> constexpr int kBlocksPerSm =
-    sizeof(T) == 4 ? 2 : 3;  // what the registers of the keys in flight allow
+    sizeof(T) == 4 ? 2 : 3;  // bounded by the registers of the keys in flight
 
 template <typename T, int Lanes>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(const AttentionDecodeArgs a,
                                                                               int vectors) {
   constexpr int Width = Lanes * 8, Groups = 32 / Lanes;
-  __shared__ Meeting<Width> meeting;
+  __shared__ MergeStorage<Width> storage;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = lane / Lanes, column = lane % Lanes * 8;
   const bool own = column < a.head_dim;
   const int items = items_of(a, kRows), rows = rows_of(a, kRows), blocks = (group_of(a) + kRows - 1) / kRows;
@@ -31,13 +31,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(co
   wait_for_previous();
   let_next_start();
   clear_empty<T>(a);
-  const Share share = share_of(a, items);
-  if (share.begin >= share.end) {
-    if (threadIdx.x == 0) take_note(a, workspace, share, Cursor{}, items);
+  const BlockRange range = block_range(a, items);
+  if (range.begin >= range.end) {
+    if (threadIdx.x == 0) record_unfinished(a, workspace, range, Cursor{});
     return;
   }
-  const int steps = int(share.end - share.begin);
-  Cursor work = locate(a, items, share.begin);
+  const int steps = int(range.end - range.begin);
+  Cursor work = locate(a, items, range.begin);
 
   float query[kRows][8], context[kRows][8], maximum[kRows], sum[kRows];
   const float scale = a.scale * kLog2e;
@@ -113,24 +113,24 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T>) decode_warp_keys(co
     const bool ends = work.tile + 1 == work.tiles;
     if (ends || step + 1 == steps) {
       const Segment segment{begins, ends, work.b, work.item};
-      __syncthreads();  // what was left here before has been read
+      __syncthreads();  // the previous content has been read
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         merge_lane_groups<Lanes>(maximum[r], sum[r], context[r], [](float x) { return exp2_approx(x); });
         if (group == 0) {
 #pragma unroll
           for (int e = 0; e < 8; e += 4)
-            *reinterpret_cast<float4*>(&meeting.context[warp][r][column + e]) =
+            *reinterpret_cast<float4*>(&storage.context[warp][r][column + e]) =
                 make_float4(context[r][e], context[r][e + 1], context[r][e + 2], context[r][e + 3]);
           if (lane == 0) {
-            meeting.maximum[warp][r] = maximum[r];
-            meeting.sum[warp][r] = sum[r];
+            storage.maximum[warp][r] = maximum[r];
+            storage.sum[warp][r] = sum[r];
           }
         }
       }
       __syncthreads();
-      leave<T, Width>(a, meeting, workspace, segment, kRows, 0, rows);
-      if (step + 1 == steps && threadIdx.x == 0) take_note(a, workspace, share, work, items);
+      merge_warps<T, Width>(a, storage, workspace, segment, kRows, 0, rows);
+      if (step + 1 == steps && threadIdx.x == 0) record_unfinished(a, workspace, range, work);
     }
     work.advance(a, items);
   }
@@ -145,7 +145,7 @@ template <typename T, int Lanes> const char* launch(const AttentionDecodeArgs& a
   const int how = has_vectors(a.k, a.k_stride, sizeof(T)) | has_vectors(a.v, a.v_stride, sizeof(T)) << 1;
   if (const char* why = launch_dependent(decode_warp_keys<T, Lanes>, blocks, kThreads, 0, stream, 1, a, how))
     return why;
-  return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
+  return launch_dependent(merge_partials<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
 }
 }  // namespace
 

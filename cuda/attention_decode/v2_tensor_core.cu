@@ -4,10 +4,9 @@
 // expects: HMMA
 // takes: fp16 bf16
 //
-// What counts is bytes in flight. A warp owns 16 of the 64 keys of a tile and a ring of units (K of 16 keys, then V of
-// them), which it fills itself: the loop has no barrier of the block, only of the warp, and runs on across items. As
-// the warps see different keys, each keeps its own maximum, sum and context; they merge in shared memory when the block
-// leaves an item.
+// Decoding is bound by bytes in flight. A warp owns 16 of the 64 keys of a tile and a ring buffer of units (K of 16
+// keys, then their V), which it fills itself: the loop has no block barrier and runs on across items. As the warps see
+// different keys, each keeps its own maximum, sum and context; they merge in shared memory at the end of an item.
 #include <type_traits>
 
 #include "../common/async_copy.cuh"
@@ -19,7 +18,7 @@
 namespace {
 using namespace tensor_core;
 using namespace decode;
-constexpr int kKeys = 16, kRows = 16;  // of a warp's unit, and query heads at once
+constexpr int kKeys = 16, kRows = 16;  // keys of a unit, query heads of an item
 
 // Byte offset of a 16-byte chunk in a unit of Width elements a row, so that ldmatrix's eight rows lie in different
 // banks.
@@ -39,7 +38,7 @@ template <int Width> struct Shape {
                                               : 2;
   static constexpr int blocks_per_sm = Width <= 64 ? 4 : 2;
   static constexpr int unit_bytes = kKeys * Width * 2;
-  static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(Meeting<Width>));
+  static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(MergeStorage<Width>));
 };
 
 // Starts loading 16 rows of one head's keys or values from `from` on; zeros from row `live` on, where nothing is read.
@@ -96,44 +95,44 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
   extern __shared__ __align__(128) char shared[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane / 4, pair = lane % 4;
   char* const ring = shared + warp * Units * S::unit_bytes;
-  Meeting<Width>& meeting = *reinterpret_cast<Meeting<Width>*>(shared + kWarps * Units * S::unit_bytes);
+  MergeStorage<Width>& storage = *reinterpret_cast<MergeStorage<Width>*>(shared + kWarps * Units * S::unit_bytes);
   const int items = items_of(a, kRows), rows = rows_of(a, kRows), blocks = (group_of(a) + kRows - 1) / kRows;
   const Workspace workspace(a.workspace, gridDim.x, rows, a.head_dim);
 
   wait_for_previous();
   let_next_start();
   clear_empty<T>(a);
-  const Share share = share_of(a, items);
-  if (share.begin >= share.end) {
-    if (threadIdx.x == 0) take_note(a, workspace, share, Cursor{}, items);
+  const BlockRange range = block_range(a, items);
+  if (range.begin >= range.end) {
+    if (threadIdx.x == 0) record_unfinished(a, workspace, range, Cursor{});
     return;
   }
-  const int steps = int(share.end - share.begin);
-  Cursor work = locate(a, items, share.begin), soon = work;
+  const int steps = int(range.end - range.begin);
+  Cursor work = locate(a, items, range.begin), ahead = work;
 
-  const T *soon_k = nullptr, *soon_v = nullptr;  // this warp's first key and value of the item that loads have come to
+  const T *ahead_k = nullptr, *ahead_v = nullptr;  // this warp's first key and value of the item being loaded
   auto point = [&]() {
-    const int head_kv = soon.item / blocks;
-    soon_k =
-        static_cast<const T*>(a.k) + soon.b * a.k_stride[0] + head_kv * a.k_stride[1] + warp * kKeys * a.k_stride[2];
-    soon_v =
-        static_cast<const T*>(a.v) + soon.b * a.v_stride[0] + head_kv * a.v_stride[1] + warp * kKeys * a.v_stride[2];
+    const int head_kv = ahead.item / blocks;
+    ahead_k =
+        static_cast<const T*>(a.k) + ahead.b * a.k_stride[0] + head_kv * a.k_stride[1] + warp * kKeys * a.k_stride[2];
+    ahead_v =
+        static_cast<const T*>(a.v) + ahead.b * a.v_stride[0] + head_kv * a.v_stride[1] + warp * kKeys * a.v_stride[2];
   };
   point();
   int to_load = steps,
-      fill_at = 0;                // tiles whose values are still to be loaded, and the ring's place for the next unit
+      fill_at = 0;                // tiles whose values are still to be loaded; the ring's stage for the next unit
   auto fill = [&](auto values) {  // starts loading the next unit in order: keys and values of a tile in turn
     if (to_load > 0) {
       char* const unit = ring + fill_at * S::unit_bytes;
-      const int row = soon.tile * kTile, live = soon.length - row - warp * kKeys;
+      const int row = ahead.tile * kTile, live = ahead.length - row - warp * kKeys;
       if constexpr (decltype(values)::value) {
-        load_unit<T, Width>(unit, soon_v + row * a.v_stride[2], a.v_stride[2], a.v_stride[3], live, a.head_dim,
+        load_unit<T, Width>(unit, ahead_v + row * a.v_stride[2], a.v_stride[2], a.v_stride[3], live, a.head_dim,
                             how & kValueVectors);
         --to_load;
-        soon.advance(a, items);
-        if (soon.tile == 0 && to_load > 0) point();
+        ahead.advance(a, items);
+        if (ahead.tile == 0 && to_load > 0) point();
       } else {
-        load_unit<T, Width>(unit, soon_k + row * a.k_stride[2], a.k_stride[2], a.k_stride[3], live, a.head_dim,
+        load_unit<T, Width>(unit, ahead_k + row * a.k_stride[2], a.k_stride[2], a.k_stride[3], live, a.head_dim,
                             how & kKeyVectors);
       }
       fill_at = fill_at + 1 == Units ? 0 : fill_at + 1;
@@ -152,8 +151,8 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
   float maximum[2], sum[2], out[Width / 8][4];
   const float scale = a.scale * kLog2e;
   int read_at = 0;
-  // The next unit in order, once it is there; its predecessor's place, which all lanes are done with, is filled again,
-  // Units - 1 units on: with values after values where that is an even number.
+  // Waits for the next unit in order and refills the stage of the one before, which all lanes have read, with the unit
+  // Units - 1 further on: values for values where that is an even number.
   auto next_unit = [&](auto values) {
     async_copy::wait<Units - 2>();
     __syncwarp();
@@ -206,18 +205,18 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
         if (8 * n + 2 * pair + (e & 1) >= live) score[n][e] = -INFINITY;
       }
 
-    // Online softmax over the four lanes that share a row. The maximum follows only when it grows by more than a factor
-    // of 2^8: sums and context may be that much larger without harm, and most steps then leave the context alone.
+    // Online softmax over the four lanes of a row. The maximum is raised only when it grows by more than 2^8: sums and
+    // context stay in range, and most steps need no rescaling.
     float shrink[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float top = fmaxf(fmaxf(score[0][2 * h], score[0][2 * h + 1]), fmaxf(score[1][2 * h], score[1][2 * h + 1]));
       top = fmaxf(top, __shfl_xor_sync(kAll, top, 1));
       top = fmaxf(top, __shfl_xor_sync(kAll, top, 2));
-      const bool follow = top > maximum[h] + 8.f || maximum[h] == -INFINITY;
-      const float next = follow ? top : maximum[h],
+      const bool raise = top > maximum[h] + 8.f || maximum[h] == -INFINITY;
+      const float next = raise ? top : maximum[h],
                   base = next == -INFINITY ? 0.f : next;  // -inf minus -inf would be NaN
-      shrink[h] = follow ? exp2_approx(maximum[h] - base) : 1.f;
+      shrink[h] = raise ? exp2_approx(maximum[h] - base) : 1.f;
       maximum[h] = next;
       float total = 0.f;
 #pragma unroll
@@ -252,19 +251,19 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
         if (8 * h >= rows) break;
         sum[h] += __shfl_xor_sync(kAll, sum[h], 1);
         sum[h] += __shfl_xor_sync(kAll, sum[h], 2);
-        __syncthreads();  // what was left here before has been read
+        __syncthreads();  // the previous content has been read
 #pragma unroll
         for (int n = 0; n < Width / 8; ++n)
-          *reinterpret_cast<float2*>(&meeting.context[warp][quad][8 * n + 2 * pair]) =
+          *reinterpret_cast<float2*>(&storage.context[warp][quad][8 * n + 2 * pair]) =
               make_float2(out[n][2 * h], out[n][2 * h + 1]);
         if (pair == 0) {
-          meeting.maximum[warp][quad] = maximum[h];
-          meeting.sum[warp][quad] = sum[h];
+          storage.maximum[warp][quad] = maximum[h];
+          storage.sum[warp][quad] = sum[h];
         }
         __syncthreads();
-        leave<T, Width>(a, meeting, workspace, segment, kRows, 8 * h, rows - 8 * h < 8 ? rows - 8 * h : 8);
+        merge_warps<T, Width>(a, storage, workspace, segment, kRows, 8 * h, rows - 8 * h < 8 ? rows - 8 * h : 8);
       }
-      if (step + 1 == steps && threadIdx.x == 0) take_note(a, workspace, share, work, items);
+      if (step + 1 == steps && threadIdx.x == 0) record_unfinished(a, workspace, range, work);
     }
     work.advance(a, items);
   }
@@ -283,7 +282,7 @@ template <typename T, int Width> const char* launch(const AttentionDecodeArgs& a
       (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 ? kQueryPairs : 0);
   if (const char* why = launch_dependent(decode_tensor_core<T, Width>, blocks, kThreads, S::bytes, stream, 1, a, how))
     return why;
-  return launch_dependent(join_parts<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
+  return launch_dependent(merge_partials<T>, blocks * rows, kThreads, 0, stream, 1, a, blocks, kRows);
 }
 
 }  // namespace

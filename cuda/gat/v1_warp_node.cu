@@ -3,6 +3,7 @@
 //
 // Each group of 8 lanes keeps the running maximum, sum and weighted features of the neighbours it saw; the four groups
 // merge once at the end. The nodes with the most neighbours come first.
+#include "../common/eight.cuh"
 #include "../common/exp2.cuh"
 #include "../common/launch.cuh"
 #include "gat.cuh"
@@ -11,38 +12,33 @@ namespace {
 constexpr int kWarps = 4, kGroups = 4;
 constexpr unsigned kAll = 0xffffffffu;
 
-template <typename T> struct alignas(16) Eight {
-  T value[8];
-};
-
 // Eight features of a row as floats, zeros beyond the last.
 template <bool Vector, typename T>
-__device__ __forceinline__ void load_eight(float (&to)[8], const T* row, int chunk, int features) {
-  Eight<T> piece;
+__device__ __forceinline__ void load_features(float (&to)[8], const T* row, int chunk, int features) {
   if constexpr (Vector) {
     if (8 * chunk >= features) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) to[i] = 0.f;
       return;
     }
+    Eight<T> eight;
     constexpr int parts = sizeof(Eight<T>) / 16;
 #pragma unroll
     for (int i = 0; i < parts; ++i)
-      reinterpret_cast<uint4*>(&piece)[i] = reinterpret_cast<const uint4*>(row + 8 * chunk)[i];
+      reinterpret_cast<uint4*>(&eight)[i] = reinterpret_cast<const uint4*>(row + 8 * chunk)[i];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) to[i] = to_float(piece.value[i]);
+    for (int i = 0; i < 8; ++i) to[i] = to_float(eight.value[i]);
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) to[i] = 8 * chunk + i < features ? to_float(row[8 * chunk + i]) : 0.f;
   }
 }
 
-// Chunks: pieces of eight features that one lane of a group has, ceil(F / 64). Vector: rows lie at multiples of 16
-// bytes.
+// Chunks: chunks of eight features per lane, ceil(F / 64). Vector: rows are 16-byte aligned.
 template <typename T, int Chunks, bool Vector>
 __global__ void __launch_bounds__(32 * kWarps) gat_warp_node(const GatArgs a) {
   const int64_t item = int64_t(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (item >= a.nodes * a.heads) return;  // whole warps leave
+  if (item >= a.nodes * a.heads) return;  // uniform per warp
   const int lane = threadIdx.x % 32, group = lane / 8, member = lane % 8;
   const int64_t node = a.order[item / a.heads], head = item % a.heads;
   const T* x = static_cast<const T*>(a.x) + head * a.x_step[1];
@@ -53,9 +49,9 @@ __global__ void __launch_bounds__(32 * kWarps) gat_warp_node(const GatArgs a) {
 #pragma unroll
   for (int c = 0; c < Chunks; ++c) {
     float mine[8], weight[8];
-    load_eight<Vector>(mine, x + node * a.x_step[0], member + 8 * c, a.features);
-    load_eight<Vector>(weight, left, member + 8 * c, a.features);
-    load_eight<Vector>(right[c], right_row, member + 8 * c, a.features);
+    load_features<Vector>(mine, x + node * a.x_step[0], member + 8 * c, a.features);
+    load_features<Vector>(weight, left, member + 8 * c, a.features);
+    load_features<Vector>(right[c], right_row, member + 8 * c, a.features);
 #pragma unroll
     for (int i = 0; i < 8; ++i) own = fmaf(weight[i], mine[i], own);
   }
@@ -70,7 +66,7 @@ __global__ void __launch_bounds__(32 * kWarps) gat_warp_node(const GatArgs a) {
     float value[Chunks][8], score = 0.f;
 #pragma unroll
     for (int c = 0; c < Chunks; ++c) {
-      load_eight<Vector>(value[c], row, member + 8 * c, a.features);
+      load_features<Vector>(value[c], row, member + 8 * c, a.features);
 #pragma unroll
       for (int i = 0; i < 8; ++i) score = fmaf(right[c][i], value[c][i], score);
     }

@@ -8,7 +8,7 @@ constexpr int WARPS = 4;  // rows a block
 
 template <typename T> __global__ void __launch_bounds__(32 * WARPS) sddmm_warp_row(const SddmmArgs a) {
   const int64_t item = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32;
-  if (item >= a.outer * a.inner * a.rows) return;  // whole warps leave
+  if (item >= a.outer * a.inner * a.rows) return;  // uniform per warp
   const int lane = threadIdx.x % 32;
   const int64_t h = item / a.rows, r = item % a.rows;
   const T* q = static_cast<const T*>(a.q) + h / a.inner * a.q_step[0] + h % a.inner * a.q_step[1] + r * a.q_step[2];

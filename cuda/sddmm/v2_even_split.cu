@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArg
                                                          : 1;  // keys of a group that are loaded together
   const int lane = threadIdx.x % 32, group = lane / LANES, member = lane % LANES;
   const int64_t item = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32;
-  if (item >= a.outer * a.inner * runs) return;  // whole warps leave
+  if (item >= a.outer * a.inner * runs) return;  // uniform per warp
   const int64_t h = item / runs, first = item % runs * RUN, last = first + RUN < a.nnz ? first + RUN : a.nnz;
   const T* q = static_cast<const T*>(a.q) + h / a.inner * a.q_step[0] + h % a.inner * a.q_step[1];
   const T* k = static_cast<const T*>(a.k) + h / a.inner * a.k_step[0] + h % a.inner * a.k_step[1];

@@ -15,7 +15,7 @@ template <typename T> __global__ void __launch_bounds__(32 * ROWS) softmax_warp_
   out += r * cols;
   Online online;
   for (int64_t j = lane; j < cols; j += 32) online.add(to_float(x[j]));
-  online.join<32>();
+  online.merge<32>();
   for (int64_t j = lane; j < cols; j += 32) out[j] = from_float<T>(online.finish(to_float(x[j])));
 }
 }  // namespace

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(STREAM) softmax_streamed(const T* x, T* out, i
       online.add(to_float(x[j]));
     }
   }
-  online.join<STREAM>();
+  online.merge<STREAM>();
   for (int64_t j = int64_t(threadIdx.x) * width; j < cols; j += STREAM * width) {
     if constexpr (Wide) {
       Pack pack = *reinterpret_cast<const Pack*>(x + j);

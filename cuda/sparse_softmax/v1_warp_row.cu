@@ -8,7 +8,7 @@ constexpr int ROWS = 4;  // rows, and warps, a block
 
 template <typename T> __global__ void __launch_bounds__(32 * ROWS) sparse_softmax_warp_row(const SparseSoftmaxArgs a) {
   const int64_t item = int64_t(blockIdx.x) * ROWS + threadIdx.x / 32;
-  if (item >= a.outer * a.inner * a.rows) return;  // whole warps leave
+  if (item >= a.outer * a.inner * a.rows) return;  // uniform per warp
   const int lane = threadIdx.x % 32;
   const int64_t h = item / a.rows, r = a.order[item % a.rows];
   const T* x = static_cast<const T*>(a.x) + h / a.inner * a.x_step[0] + h % a.inner * a.x_step[1];
@@ -16,7 +16,7 @@ template <typename T> __global__ void __launch_bounds__(32 * ROWS) sparse_softma
   const int first = a.row_offsets[r], last = a.row_offsets[r + 1];
   Online online;
   for (int t = first + lane; t < last; t += 32) online.add(to_float(x[t]) * a.scale);
-  online.join<32>();
+  online.merge<32>();
   for (int t = first + lane; t < last; t += 32) out[t] = from_float<T>(online.finish(to_float(x[t]) * a.scale));
 }
 }  // namespace

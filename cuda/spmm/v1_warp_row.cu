@@ -7,7 +7,7 @@ constexpr int WARPS = 4;  // rows a block
 
 template <typename T> __global__ void __launch_bounds__(32 * WARPS) spmm_warp_row(const SpmmArgs a) {
   const int64_t item = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32;
-  if (item >= a.outer * a.inner * a.rows) return;  // whole warps leave
+  if (item >= a.outer * a.inner * a.rows) return;  // uniform per warp
   const int64_t h = item / a.rows, r = item % a.rows;
   const T* values = static_cast<const T*>(a.values) + h / a.inner * a.values_step[0] + h % a.inner * a.values_step[1];
   const T* v = static_cast<const T*>(a.v) + h / a.inner * a.v_step[0] + h % a.inner * a.v_step[1];

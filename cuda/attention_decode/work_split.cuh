@@ -1,10 +1,10 @@
-// How decode divides its work: all live tiles of 64 keys, in one line, cut into equal shares, one a block.
+// How decode splits its work: all live tiles of 64 keys in one sequence, divided into equal ranges, one per block.
 //
-// The line runs over batch entries, inside one over its items, inside one over its tiles. An item is one KV head with a
-// group of at most `rows` query heads (all that read it, where they are no more). Lengths are read on the device, so
-// shares are equal at unequal lengths too and nothing depends on the host. Block i of n has the tiles [T i / n, T (i +
-// 1) / n): a block begins inside at most one item and ends inside at most one, so it has at most two unfinished
-// results, which merge.cuh joins in the order of the blocks. The same lengths and the same device give the same bits.
+// Tiles are ordered by batch entry, then by item, then by position. An item is one KV head with at most `rows` of the
+// query heads that read it. Lengths are read on the device, so ranges are equal at unequal lengths too and nothing
+// depends on the host. Block i of n has the tiles [T i / n, T (i + 1) / n): it begins inside at most one item and ends
+// inside at most one, so it has at most two partial results, which merge.cuh merges in the order of the blocks. The
+// same lengths on the same device give the same bits.
 #pragma once
 #include "../common/exp2.cuh"
 #include "../common/launch.cuh"
@@ -29,7 +29,7 @@ template <typename V> __device__ __forceinline__ V warp_max(V x) {
 }
 
 __host__ __device__ inline int group_of(const AttentionDecodeArgs& a) { return a.heads / a.heads_kv; }
-// Query heads of an item, and items of a batch entry, where a kernel takes up to `most` rows at once.
+// Query heads of an item, and items of a batch entry, for a kernel that computes up to `most` rows at once.
 __host__ __device__ inline int rows_of(const AttentionDecodeArgs& a, int most) {
   return group_of(a) < most ? group_of(a) : most;
 }
@@ -43,11 +43,11 @@ __device__ __forceinline__ int length_of(const AttentionDecodeArgs& a, int b) {
 }
 __device__ __forceinline__ int tiles_of(int length) { return (length + kTile - 1) / kTile; }
 
-// A place on the line; the same in all lanes of a warp.
+// A tile of the sequence; the same in all lanes of a warp.
 struct Cursor {
   int b, item, tile, length, tiles;
 
-  // Goes to the next tile. Beyond the end of the line it stays at b == batch.
+  // Goes to the next tile. Beyond the last it stays at b == batch.
   __device__ __forceinline__ void advance(const AttentionDecodeArgs& a, int items) {
     if (++tile < tiles) return;
     tile = 0;
@@ -61,23 +61,23 @@ struct Cursor {
   }
 };
 
-struct Share {
-  int64_t total, begin, end;  // tiles of the whole line, and the block's own
+struct BlockRange {
+  int64_t total, begin, end;  // tiles in all, and this block's
 };
 
-__device__ __forceinline__ Share share_of(const AttentionDecodeArgs& a, int items) {
+__device__ __forceinline__ BlockRange block_range(const AttentionDecodeArgs& a, int items) {
   int64_t tiles = 0;
   for (int b = threadIdx.x % 32; b < a.batch; b += 32) tiles += tiles_of(length_of(a, b));
   const int64_t total = warp_sum(tiles) * items;
   return {total, total * blockIdx.x / gridDim.x, total * (blockIdx.x + 1) / gridDim.x};
 }
 
-// The block that has tile x of the line: the largest i with total i / blocks, rounded down, <= x.
+// The block that has tile x: the largest i with total i / blocks, rounded down, <= x.
 __device__ __forceinline__ int block_of(int64_t x, int64_t total, int blocks) {
   return int(((x + 1) * blocks + total - 1) / total) - 1;
 }
 
-// The place of tile x < total. A whole warp calls it.
+// The tile of number x < total. Called by a whole warp.
 __device__ __forceinline__ Cursor locate(const AttentionDecodeArgs& a, int items, int64_t x) {
   const int lane = threadIdx.x % 32;
   for (int first = 0;; first += 32) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ Cursor locate(const AttentionDecodeArgs& a, int items
   }
 }
 
-// Zeros for the sequences without a key, divided over the blocks.
+// Writes zeros for sequences without keys, divided among the blocks.
 template <typename T> __device__ __forceinline__ void clear_empty(const AttentionDecodeArgs& a) {
   const int64_t size = int64_t(a.heads) * a.head_dim;
   for (int b = blockIdx.x; b < a.batch; b += gridDim.x)
