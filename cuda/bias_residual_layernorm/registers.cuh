@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) bias_residual_lay
       sum += v[e];
     }
   });
-  row::normalise<false>(regs, sum, weight, shift, out + r * cols, eps);
+  row::normalise<false>(regs, sum, weight, shift, out, r, eps);
 }
 
 // Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.

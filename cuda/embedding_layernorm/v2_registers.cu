@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) embedding_layerno
       sum += v[e];
     }
   });
-  row::normalise<false>(regs, sum, static_cast<const T*>(args.weight), static_cast<const T*>(args.shift), out,
+  row::normalise<false>(regs, sum, static_cast<const T*>(args.weight), static_cast<const T*>(args.shift), out, 0,
                         args.eps);
 }
 

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) layernorm_registe
     v -= first;
     sum += v;
   });
-  row::normalise<true>(regs, sum, weight, bias, out + r * cols, eps);
+  row::normalise<true>(regs, sum, weight, bias, out, r, eps);
 }
 
 // Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.
