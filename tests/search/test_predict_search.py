@@ -96,7 +96,7 @@ def test_the_answer_of_a_search():
     )
     empty = search.answer("r", "failed", "no device", None)
     _valid("search", empty)
-    assert "no scheme was found" in search.text(empty)
+    assert "no scheme was measured" in search.text(empty)
 
 
 @pytest.mark.parametrize(
