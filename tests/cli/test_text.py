@@ -54,7 +54,7 @@ def test_the_fastest_comes_first_and_the_share_of_the_roof_is_right():
     )
     assert "baseline" in eager and "faster" not in eager
     assert "copy 4,200 GB/s, matrix float16 790 TFLOP/s" in text[-1]
-    assert "87.5 % of 4800 GB/s and 79.8 % of 990 TFLOP/s" in text[-1] and "data sheet" in text[-1]
+    assert "87.5 % of 4,800 GB/s and 79.8 % of 990 TFLOP/s" in text[-1] and "data sheet" in text[-1]
 
 
 def test_cases_share_what_they_have_in_common():

@@ -237,8 +237,8 @@ def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
     said = [" ".join(line.split()) for line in _judged("a run").splitlines()[2:]]
     assert said == [
         "eager 0.000100 within its limit everywhere",
-        "sdpa infinite beyond its limit from layer.1 on",
-        "flex n/a not judged no biases",
+        "sdpa infinite exceeds its limit from layer.1 on",
+        "flex n/a not checked no biases",
     ]
 
 

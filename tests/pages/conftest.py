@@ -14,9 +14,9 @@ from streamlit.testing.v1 import AppTest
 APP = Path(__file__).resolve().parents[2] / "app.py"
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _slow_answers_once():
-    """What is the same for every drawing in this process is looked up once."""
+    """What is the same for every drawing is looked up once per file; other rooms see the functions as they are."""
     with pytest.MonkeyPatch.context() as patch:
         drawn_page.look_up_once(patch.setattr)
         yield

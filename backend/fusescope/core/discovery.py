@@ -4,17 +4,24 @@ named."""
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+from functools import lru_cache
 from types import ModuleType
 
 
 def module_names(package: ModuleType, skip: tuple[str, ...] = ()) -> list[str]:
     """Names of the public modules and sub-packages directly in a package, sorted; ``_private`` and skipped
     ones left out."""
+    folders = tuple((path, os.stat(path).st_mtime_ns) for path in package.__path__)
+    return [name for name in _public(folders) if name not in skip]
+
+
+@lru_cache(maxsize=64)
+def _public(folders: tuple[tuple[str, int], ...]) -> list[str]:
+    """Of (folder, time of its last change), so that a file put there is seen by the next call."""
     return sorted(
-        m.name
-        for m in pkgutil.iter_modules(package.__path__)
-        if not m.name.startswith("_") and m.name not in skip
+        m.name for m in pkgutil.iter_modules([path for path, _ in folders]) if not m.name.startswith("_")
     )
 
 

@@ -11,7 +11,7 @@ from fusescope.store import folder, library
 
 _FACTS = {  # of the environment: whether equal figures can be expected at all hangs on these
     "device_name": "device",
-    "device_uuid": "the very device",
+    "device_uuid": "GPU",
     "driver": "driver",
     "torch": "torch",
     "torch_cuda": "torch's CUDA",

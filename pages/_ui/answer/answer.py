@@ -12,7 +12,7 @@ from pages._ui.answer import views
 from pages._ui.app import cached_chart, jobs, run_data, url
 from pages._ui.forms import fields
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import md, run_name, status_text
+from pages._ui.widgets.text import md, reason_text, run_name, status_text
 
 ALL = "all cases"
 
@@ -53,7 +53,7 @@ def heading(run: Run, before: str = "", link: bool = True, why: bool = True) -> 
         opened = f" · [open run]({url.link('runs', run=run.id)})" if link else ""
         st.caption(f"{md(run.device_name)} · {captions.when(run)}{opened}")
     if why and run.reason and run.status in ("failed", "interrupted", "cancelled"):
-        st.warning(md(run.reason))
+        st.warning(md(reason_text(run)))
 
 
 def case_picker(state: url.State, names: list[str], run: Run, first: str = ALL) -> str:
@@ -68,7 +68,7 @@ def case_picker(state: url.State, names: list[str], run: Run, first: str = ALL) 
         st.session_state[key] = state.query["case"]
     if st.session_state[key] not in options:
         st.session_state[key] = default
-    chosen = st.columns([2, 3])[0].selectbox("case", options, key=key)
+    chosen = st.selectbox("case", options, key=key)
     state.keep("case", chosen, default)
     return chosen
 

@@ -11,7 +11,7 @@ from fusescope.jobs import submit
 from fusescope.store import library
 from pages._ui.app import callbacks, device, jobs, run_data, url
 from pages._ui.routes import downloads
-from pages._ui.widgets.text import md, status_text
+from pages._ui.widgets.text import md, reason_text, status_text
 
 _TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
@@ -71,7 +71,7 @@ def reports(spec: dict, kind_of_job: str) -> None:
             continue
         st.markdown(
             f"{status_text(r.status)} · {captions.when(r)} · [open]({url.link(page, run=r.id)})"
-            + (f" · {md(r.reason)}" if r.reason else "")
+            + (f" · {md(reason_text(r))}" if r.reason else "")
         )
         if kind_of_job == "sanitize":
             st.caption(md(r.progress.message))

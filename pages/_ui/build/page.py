@@ -61,7 +61,8 @@ def controls(state: url.State) -> None:
         on_click=callbacks.careful(_start),
         args=(archs, clean),
     )
-    counts = pd.Series([k["status"] for family in states().values() for k in family.values()]).value_counts()
+    found = pd.Series([k["status"] for family in states().values() for k in family.values()])
+    counts = found.replace("stale", "out of date").value_counts()
     st.caption(
         " · ".join(f"{n} {status}" for status, n in counts.items()) + ". Only changed sources are rebuilt."
     )

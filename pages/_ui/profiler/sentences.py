@@ -12,7 +12,7 @@ from fusescope.jobs import submit
 from pages._ui.app import callbacks
 from pages._ui.profiler import data
 from pages._ui.profiler.data import Profile
-from pages._ui.widgets.text import md
+from pages._ui.widgets.text import md, sentence
 
 UNIT_OF = {"_ns": ("µs", 1e-3), "_bytes": ("KiB", 1 / 1024)}
 """Ending of a column → the unit that it is shown in, and the factor."""
@@ -136,7 +136,7 @@ def share(value: float | None) -> str:
 def notes(found: Profile) -> None:
     """The importer's notes on the file."""
     for note in (found.summary or {}).get("notes", ()):
-        st.caption(f"! {md(str(note))}")
+        st.caption(md(sentence(str(note))))
 
 
 def frame(found: Profile, table: str) -> pd.DataFrame:

@@ -87,7 +87,7 @@ def table(data: pd.DataFrame) -> pd.DataFrame:
         {
             "implementation": data["impl"],
             "case": [", ".join(f"{k}={one.get(k)}" for k in keys) or "the case" for one in cases],
-            "verdict (B vs A)": data["verdict"],
+            "verdict (B vs A)": data["verdict"].replace("cannot tell", "inconclusive"),
             "A / B (×)": data["ratio"],
             f"A ({unit})": data["a_ms"] * factor,
             f"B ({unit})": data["b_ms"] * factor,

@@ -47,10 +47,10 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> N
 
 def facts(rows: Iterable[tuple]) -> None:
     """Short lines of (name, value) or (name, value, remark) without borders."""
-    columns = ("fs-muted", "", "fs-muted")
+    columns, nowrap = ("fs-muted", "", "fs-muted"), "; white-space:nowrap"
     lines = (
         "".join(
-            f"<td class='{c}' style='padding-right:1rem'>{escape(v)}</td>"
+            f"<td class='{c}' style='padding-right:1rem{nowrap * (len(str(v)) <= 12)}'>{escape(v)}</td>"
             for c, v in zip(columns, row, strict=False)
         )
         for row in rows

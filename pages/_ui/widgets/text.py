@@ -35,6 +35,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def reason_text(run: Run) -> str:
+    """Why a run ended early, as a sentence."""
+    return "Cancelled by user." if run.status == "cancelled" else run.reason or ""
+
+
 def status_text(status: str) -> str:
     """A run's state with a sign and a word."""
     return _STATUS.get(status, status)
@@ -51,8 +56,8 @@ def run_name(run: Run) -> str:
     return kinds.name(run)
 
 
-def sentence(error: BaseException) -> str:
-    """An error as the one sentence a person can act on."""
+def sentence(error: BaseException | str) -> str:
+    """An error or a note as the one sentence a person can act on."""
     text = str(error).strip()
     first = text.partition(" ")[0].rstrip(".,")
     named = any(mark in first for mark in "_/:.")  # a parameter or a path is written as it is

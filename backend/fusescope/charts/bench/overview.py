@@ -18,6 +18,7 @@ _FULL = 4.0  # doublings to full colour: 16 times as fast, or as slow
 _TALL = 12  # rows above which columns are named at the top
 _ROW = 34
 _MANY = 9  # columns above which a cell of the narrowest chart has no room for sign and number side by side
+_FEW = 6  # columns that have room for names of several lines, which stand slanted
 _NAMED = 3  # parameters that fit into the title
 _SHORT = {
     "unsupported": "–",
@@ -49,7 +50,8 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         ]
     found = {(r.impl, at): r for at, rows in enumerate(groups.values()) for r in rows}
     impls = sorted({r.impl: None for r in records}, key=lambda impl: _middle(impl, found, baseline))
-    down = len(names) > max(8, len(impls)) or any("<br>" in n for n in names)
+    wide = any("<br>" in n for n in names) and not (many and len(names) <= _FEW)
+    down = wide or len(names) > max(8, len(impls))
     grid = [[found.get((impl, at)) for at in range(len(names))] for impl in impls]
     labels = [f"<b>{short(i)}</b>" if i == baseline else short(i)[:22] for i in impls]
     if down:
@@ -61,6 +63,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     else:
         rows, columns = labels, names
     mode = next((r.speedup.of for r in records if r.speedup), None)
+    crowded = many and len(columns) > _FEW
     first = template.joined(subtitle, captions.mode(mode) if mode else "")
     lines = [
         first,
@@ -85,9 +88,9 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         xgap=2,
         ygap=2,
         showscale=False,
-        text=[[_text(r, baseline, many) for r in row] for row in grid],
+        text=[[_text(r, baseline, crowded) for r in row] for row in grid],
         texttemplate="%{text}",
-        textfont=dict(size=12 if len(columns) <= 6 else 9 if many else 11, color=c["ink"]),
+        textfont=dict(size=12 if len(columns) <= 6 else 9 if crowded else 11, color=c["ink"]),
         customdata=[[hover(r, baseline) if r else "not measured" for r in row] for row in grid],
         hovertemplate="%{customdata}<extra></extra>",
         hoverongaps=True,
@@ -138,16 +141,18 @@ def _colour(record: Record | None, baseline: str) -> float | None:
     return max(-_FULL, min(_FULL, math.log2(value))) if decided else 0.0
 
 
-def _text(record: Record | None, baseline: str, many: bool) -> str:
+def _text(record: Record | None, baseline: str, crowded: bool) -> str:
     if record is None:
         return ""
     word, value = verdict(record, baseline), value_of(record, baseline)
     if value is None:
         return _SHORT.get(word, word)
     figure = (
-        numbers.narrow(value) if many else f"{value:.{3 if value < 0.0995 else 2 if value < 9.995 else 0}f}"
+        numbers.narrow(value)
+        if crowded
+        else f"{value:.{3 if value < 0.0995 else 2 if value < 9.995 else 0}f}"
     )
-    return "1" if record.impl == baseline else f"{verdicts.sign(word)}{'<br>' if many else ''}{figure}"
+    return "1" if record.impl == baseline else f"{verdicts.sign(word)}{'<br>' if crowded else ''}{figure}"
 
 
 def _same(records: list[Record], keys: list[str]) -> str:

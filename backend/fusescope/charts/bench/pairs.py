@@ -13,6 +13,8 @@ from fusescope.charts.colours import colour, short
 
 _MOST = 60
 """Bars drawn; the table below the chart holds every pair."""
+_ROW, _ABOVE = 46, 18  # pixels: a bar with the line above it, and from the middle of the one to the other
+_LABEL = 34  # characters that fit beside the verdict on the narrowest chart
 
 
 def bars(data: pd.DataFrame, subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -21,28 +23,31 @@ def bars(data: pd.DataFrame, subtitle: str = "", theme: str = "light") -> go.Fig
     if known.empty:
         return template.empty("No implementation has a time for the same case in both runs.", theme)
     labels = [
-        f"{short(i)}{_varying(case, known['case'])} "
+        f"{short(i)}{_varying(case, known['case'])}"
         for i, case in zip(known["impl"], known["case"], strict=True)
     ]
     rows = list(range(len(known)))[::-1]
-    fig = template.figure("Speed-up of B over A", subtitle, theme, height=130 + 30 * len(rows))
+    fig = template.figure("Speed-up of B over A", subtitle, theme, height=130 + _ROW * len(rows))
+    named = {}
     for y, label, (_, row) in zip(rows, labels, known.iterrows(), strict=True):
         verdict = verdicts.verdict(row["verdict"], 0, 0)
-        fig.add_bar(
-            y=[y],
-            x=[row["ratio"] - 1],
-            base=1,
-            orientation="h",
-            width=0.6,
+        headline = verdicts.headline(row["ratio"], verdict)
+        axes.ratio_bar(
+            fig,
+            y,
+            row["ratio"],
+            None,
+            "",
             marker=dict(color=colour(row["impl"])),
             hovertemplate=f"<b>{label}</b><br>A {numbers.time(row['a_ms'])}, B {numbers.time(row['b_ms'])}"
-            f"<br>{numbers.ratio(row['ratio'])} {verdict}<extra></extra>",
+            f"<br>{headline}<extra></extra>",
         )
-        axes.at_right(fig, f"<b>{verdicts.headline(row['ratio'], verdict)}</b>", y)
+        named[y] = (label if len(label) <= _LABEL else label[: _LABEL - 1] + "…", f"<b>{headline}</b>")
     fig.update_xaxes(**axes.ratio(list(known["ratio"])), title_text="time in A over time in B (log)")
-    fig.update_yaxes(tickvals=rows, ticktext=labels, range=[-0.6, len(rows) - 0.4], showgrid=False, ticks="")
+    axes.named_rows(fig, rows, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
-    fig.update_layout(margin=dict(l=8, r=150, b=50))
+    axes.row_labels(fig, named, _ABOVE, theme)
+    fig.update_layout(margin=dict(l=8, r=12, b=50))
     return fig
 
 

@@ -24,7 +24,7 @@ STATUS_WORDS = {
 }
 _ROW = 46  # pixels a bar takes with the line above it
 _ABOVE = 18  # pixels from the middle of a bar to that of its line
-_NAME, _MOST = 22, 52  # characters that fit beside the verdict, and on a line, of the narrowest chart
+_NAME, _LINE = 20, 50  # characters of the narrowest chart: a name, and all of a line
 
 
 def verdict(record: Record, baseline: str) -> str:
@@ -129,11 +129,15 @@ def value_of(record: Record, baseline: str) -> float | None:
 
 
 def _label_left(record: Record, baseline: str) -> str:
-    name = short(record.impl)
-    name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+    name = _name(record)
     if record.status == "wrong":
         return f"<s>{name}</s>"
     return f"<b>{name}</b>" if record.impl == baseline else name
+
+
+def _name(record: Record) -> str:
+    name = short(record.impl)
+    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 def _label_right(record: Record, value: float | None, baseline: str) -> str:
@@ -143,8 +147,10 @@ def _label_right(record: Record, value: float | None, baseline: str) -> str:
     took = f"{numbers.time(record.ms)}{' †' if record.throttled else ''}"
     if record.impl == baseline or value is None:
         return f"<b>{word}</b> · {took}"
-    s = record.speedup
-    return f"<b>{verdicts.headline(value, word)}</b> {verdicts.interval(word, s.low, s.high)} · {took}"
+    headline = verdicts.headline(value, word)
+    interval = f" {verdicts.interval(word, record.speedup.low, record.speedup.high)}"
+    short_of_room = len(_name(record)) + len(f" {headline}{interval} · {took}") > _LINE
+    return f"<b>{headline}</b>{'' if short_of_room else interval} · {took}"
 
 
 def _reason(record: Record) -> str:
@@ -155,7 +161,7 @@ def _reason(record: Record) -> str:
         error = f"error {numbers.three(record.accuracy.max_abs)}" if record.accuracy else "no finite result"
         return f"{error}, not timed"
     reason = record.reason or ""
-    return reason if len(reason) <= _MOST else reason[: _MOST - 1] + "…"
+    return reason if len(reason) <= _LINE else reason[: _LINE - 1] + "…"
 
 
 def _subtitle(subtitle: str, mode: str, rows: list[Record]) -> str:

@@ -12,9 +12,10 @@ from fusescope.charts import numbers, template
 
 MAKERS = {"torch": "plain torch", "inductor": "torch.compile"}
 """Labels of other implementations than our kernels."""
+_MADE_BY = ("ours", "compiled", "torch")
 _COLOURS = {"light": ("#E08A3C", "#7FB2DA", "#B9C2CC"), "dark": ("#B4602A", "#2F6690", "#4C5764")}
 _ROW = 27  # pixels of an operator
-_LEFT, _RIGHT = 0.15, 0.64  # of the width: the boxes; skip connections are left of them, labels right
+_LEFT, _RIGHT = 0.13, 0.65  # of the width: the boxes; skip connections are left of them, labels right
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,13 @@ def draw(
                 y=place[n],
                 xanchor="left",
                 text=f"<b>{n}</b>  {name}",
-                font=dict(size=12, color=c["ink"]),
+                font=dict(size=11, color=c["ink"]),
             )
             for n, name in zip(part.numbers, part.names, strict=True)
         ]
-        made_by = "our kernel" if colour_index(part.how) == 0 else maker(part.how)
-        text = f"<b>{made_by}</b> · {numbers.size(part.bytes)}"
+        text = f"<b>{_MADE_BY[colour_index(part.how)]}</b> · {numbers.size(part.bytes)}"
         middle = (first + last) / 2
-        notes.append(dict(x=_RIGHT + 0.015, y=middle, xanchor="left", text=text, font=dict(size=11.5)))
+        notes.append(dict(x=_RIGHT + 0.015, y=middle, xanchor="left", text=text, font=dict(size=11)))
     skips = [(place[a], place[b], value) for a, b, value in edges if place[b] > place[a] + 1] + [
         (-0.6, place[residual], "x")
     ]

@@ -111,7 +111,7 @@ def load(
     for name, data in found.items():
         if data:
             table.write(target(f"{name}.parquet"), _columns(data))
-    notes += ["times under ncu are no latencies: launches are serialised, caches flushed and passes replayed"]
+    notes += ["times under ncu are not latencies: launches are serialised, caches flushed, passes replayed"]
     if report.skipped:
         notes.append(f"{report.skipped} lines of program output between the rows were skipped")
     summary = {

@@ -83,12 +83,12 @@ def _verdict(found: Profile, summary: dict) -> None:
         ]
     else:
         figures = [("kernels", f"{len(counters):,}", "profiled launches")] + [
-            (word, _mean(counters, key, factor), "mean over launches, weighted by time")
+            (word, _mean(counters, key, factor), "measured; mean over launches, weighted by time")
             for word, key, factor in (
                 ("SM", "sm_percent", 0.01),
                 ("memory", "memory_percent", 0.01),
                 ("tensor pipe", "tensor_percent", 0.01),
-                ("measured occupancy", "measured_occupancy", 1.0),
+                ("occupancy", "measured_occupancy", 1.0),
             )
         ]
     elements.metrics(figures)
