@@ -16,7 +16,7 @@ APP = Path(__file__).resolve().parents[2] / "app.py"
 
 @pytest.fixture(autouse=True, scope="module")
 def _slow_answers_once():
-    """What is the same for every drawing is looked up once per file; other rooms see the functions as they are."""
+    """What is the same for every drawing is looked up once per file, and restored for other tests."""
     with pytest.MonkeyPatch.context() as patch:
         drawn_page.look_up_once(patch.setattr)
         yield
