@@ -4,7 +4,6 @@ every page."""
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import streamlit as st
 
 from fusescope import masks
 from pages._ui.forms import mask_files
+from pages._ui.widgets.text import file_name
 
 TYPES = ("npy", "npz", "csv", "mtx")
 MOST_MIB = 300
@@ -60,8 +60,7 @@ def keep(name: str, data) -> Path:
         except ValueError as error:
             raise ValueError(str(error).replace(str(raw), name)) from None
         digest = hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()[:8]
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name).stem)[:40].strip("._") or "mask"
-        target = mask_files.folder() / f"{stem}-{digest}.npy"
+        target = mask_files.folder() / f"{Path(file_name(name, 'mask')).stem}-{digest}.npy"
         if not target.is_file():
             part = Path(work) / "part.npy"
             np.save(part, array)

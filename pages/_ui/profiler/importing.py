@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
 import shutil
 import time
@@ -15,7 +13,7 @@ from fusescope.core import paths
 from fusescope.jobs import submit
 from pages._ui.app import callbacks, run_data, url
 from pages._ui.profiler import data
-from pages._ui.widgets.text import run_name
+from pages._ui.widgets.text import file_name, run_name
 
 TYPES = ("json", "gz", "sqlite", "csv", "ncu-rep", "pickle", "pkl")
 MOST_MIB = 500
@@ -105,8 +103,7 @@ def receive(name: str, data) -> Path:
     for old in home.iterdir():
         if time.time() - old.stat().st_mtime > _DAY_S:
             shutil.rmtree(old, ignore_errors=True)
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", os.path.basename(name))[-80:].lstrip("._") or "upload"
-    file = home / secrets.token_hex(6) / stem
+    file = home / secrets.token_hex(6) / file_name(name, "upload")
     file.parent.mkdir()
     file.write_bytes(data)
     return file

@@ -16,7 +16,7 @@ from fusescope.store import library, transfer
 from pages._ui.answer import run_table
 from pages._ui.app import url
 from pages._ui.forms import fields
-from pages._ui.widgets.text import md, plural, sentence
+from pages._ui.widgets.text import file_name, md, plural, sentence
 
 _PAGE = 25
 _ANY = "any"
@@ -125,7 +125,7 @@ def _import() -> None:
             return
         if st.button("Import", type="primary", key="runs/import"):
             with tempfile.TemporaryDirectory() as home:
-                file = Path(home) / Path(upload.name).name
+                file = Path(home) / file_name(upload.name, "run")
                 file.write_bytes(upload.getbuffer())
                 try:
                     run_id = transfer.load(file)

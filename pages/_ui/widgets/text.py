@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 
 from fusescope.charts import numbers
@@ -28,6 +29,12 @@ def md(text: str | None) -> str:
 def escape(value: object) -> str:
     """Text as plain characters inside HTML; "n/a" for None."""
     return html.escape(numbers.NA if value is None else str(value), quote=False)
+
+
+def file_name(uploaded: str, default: str) -> str:
+    """The name of an uploaded file as one for this disk: without its folder, without a leading dot, at most
+    80 characters, all of them harmless in a path and in a mask's text."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", os.path.basename(uploaded))[-80:].lstrip("._") or default
 
 
 def plural(count: int, noun: str) -> str:
