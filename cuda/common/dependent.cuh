@@ -26,7 +26,7 @@ __device__ __forceinline__ void let_next_start() {
 #endif
 }
 
-// Compute capability of the current device, 90 for 9.0; asked of the driver once a device.
+// Compute capability of the current device, 90 for 9.0; queried once per device.
 inline int compute_capability() {
   constexpr int most = 64;
   static std::atomic<int> known[most];
@@ -39,8 +39,8 @@ inline int compute_capability() {
   return 10 * major + minor;
 }
 
-// Launches with overlap where the device can, in clusters of so many blocks along x; nullptr, or CUDA's text of what
-// was wrong.
+// Launches with overlap where the device supports it, in clusters of so many blocks along x; nullptr, or CUDA's error
+// text.
 template <typename... Parameters, typename... Given>
 const char* launch_dependent(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, int shared_bytes,
                              cudaStream_t stream, unsigned cluster, Given&&... given) {

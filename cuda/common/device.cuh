@@ -34,7 +34,7 @@ template <auto Kernel> const char* allow_shared(int bytes) {
   if (done & bit) return nullptr;
   const cudaError_t status = cudaFuncSetAttribute(Kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (status != cudaSuccess) {
-    cudaGetLastError();  // it stays with this call, not with the next launch
+    cudaGetLastError();  // clear the error, which the next launch would report
     return cudaGetErrorString(status);
   }
   done |= bit;

@@ -1,4 +1,4 @@
-// Eight neighbouring elements of a row: in 16-byte pieces where that is possible, else one by one.
+// Loads eight neighbouring elements of a row: as 16-byte vectors where possible, else one by one.
 #pragma once
 #include <stdint.h>
 
@@ -11,9 +11,9 @@ template <typename T> __device__ __forceinline__ void load_eight(T (&to)[8], con
 #pragma unroll
     for (int e = 0; e < 8; ++e) to[e] = from_float<T>(0.f);
   } else if (vectors) {
-    constexpr int parts = sizeof(T) * 8 / 16;
+    constexpr int chunks = sizeof(T) * 8 / 16;
 #pragma unroll
-    for (int i = 0; i < parts; ++i) reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+    for (int i = 0; i < chunks; ++i) reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
   } else {
 #pragma unroll
     for (int e = 0; e < 8; ++e) to[e] = from[e * column_stride];
@@ -38,7 +38,7 @@ template <int Rank> inline bool has_vectors(const void* p, const int64_t (&strid
   return good;
 }
 
-// Which of q, k and v have rows that can be loaded in 16-byte pieces: bits 0, 1 and 2.
+// Which of q, k and v have rows that can be loaded as 16-byte vectors: bits 0, 1 and 2.
 template <typename Args> inline int vectors_of(const Args& a, int size) {
   return has_vectors(a.q, a.q_stride, size) | has_vectors(a.k, a.k_stride, size) << 1 |
          has_vectors(a.v, a.v_stride, size) << 2;

@@ -74,8 +74,7 @@ __device__ __forceinline__ void barrier_wait(uint64_t* barrier, uint32_t parity)
       : "memory");
 }
 
-// Queues the copy of the 64 x 64 box at (column, row, head, batch) of a 4-D tensor map; what lies outside the tensor
-// arrives as 0.
+// TMA load of the 64 x 64 box at (column, row, head, batch) of a 4-D tensor map; elements outside the tensor are 0.
 __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int row,
                                           int head, int batch) {
   asm volatile(
@@ -85,7 +84,7 @@ __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint
       : "memory");
 }
 
-// The same of a map of rows in order of residues: the tile from (column, index, residue, head, batch) on.
+// The same for a map in strided-permuted order: the tile at (column, index, residue, head, batch).
 __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint64_t* barrier, int column, int index,
                                           int residue, int head, int batch) {
   asm volatile(
@@ -96,8 +95,8 @@ __device__ __forceinline__ void load_tile(void* to, const CUtensorMap* map, uint
       : "memory");
 }
 
-// Queues the copy of a tile to where the load of the same map would have found it; what lies outside the tensor is not
-// written. What threads wrote to the tile has to be seen by TMA first (warpgroup.cuh, fence_async_proxy).
+// TMA store of a tile to the coordinates of the corresponding load; elements outside the tensor are not written.
+// Threads' writes to the tile need fence_async_proxy first (warpgroup.cuh).
 __device__ __forceinline__ void store_tile(const void* from, const CUtensorMap* map, int column, int index, int residue,
                                            int head, int batch) {
   asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(
@@ -105,13 +104,13 @@ __device__ __forceinline__ void store_tile(const void* from, const CUtensorMap* 
                "r"(shared_address(from)), "r"(column), "r"(index), "r"(residue), "r"(head), "r"(batch)
                : "memory");
 }
-// Ends a group of copies that this thread queued to memory.
+// Commits this thread's TMA stores as a group.
 __device__ __forceinline__ void commit_tma_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Waits until all but the last Pending groups of this thread have been read from shared memory.
+// Waits until TMA has read all but the last Pending groups of this thread from shared memory.
 template <int Pending> __device__ __forceinline__ void await_tma_reads() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
-// Waits until they are in memory.
+// Waits until all of them are in global memory.
 __device__ __forceinline__ void await_tma_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
@@ -125,33 +124,30 @@ __device__ __forceinline__ uint64_t tile_descriptor(const void* tile) {
   uint64_t address = (shared_address(tile) & 0x3FFFF) >> 4;
   return address | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
-// The descriptor of an MN-major tile whose columns from 64 on lie in the tile `next`, at a higher address: the leading
-// offset.
+// The descriptor of an MN-major tile whose columns from 64 on are the tile `next`, at a higher address (the leading
+// offset).
 __device__ __forceinline__ uint64_t wide_descriptor(const void* tile, const void* next) {
   return tile_descriptor(tile) + ((uint64_t((shared_address(next) - shared_address(tile)) >> 4) - 1) << 16);
 }
-// A descriptor of what lies so many sixteens of bytes on; `by` may hold a change of the leading offset in its high
-// half.
+// A descriptor moved by a multiple of 16 bytes; the high half of `by` is added to the leading offset.
 __device__ __forceinline__ uint64_t moved_descriptor(uint64_t descriptor, uint32_t by) {
   return (descriptor >> 32 << 32) | (uint32_t(descriptor) + by);
 }
-constexpr uint64_t kStepColumns = 32 >> 4;     // 16 columns on, K-major
-constexpr uint64_t kStepRows = 16 * 128 >> 4;  // 16 rows on, MN-major
-constexpr uint64_t kStepRowsAlone =
-    kStepRows - (kStepRows << 16);  // the same, while the second tile's rows stay where they are
+constexpr uint64_t kStepColumns = 32 >> 4;                          // 16 columns on, K-major
+constexpr uint64_t kStepRows = 16 * 128 >> 4;                       // 16 rows on, MN-major
+constexpr uint64_t kStepRowsAlone = kStepRows - (kStepRows << 16);  // the same, with the second tile in place
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int Pending> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
-// The same as wgmma_wait<0> in a text of its own: equal statements of two branches would be joined and moved before
-// them.
+// wgmma_wait<0> made distinct: the compiler merges equal statements of two branches and moves them before these.
 template <int Branch = 0> __device__ __forceinline__ void wgmma_wait_in_branch() {
   asm volatile("wgmma.wait_group.sync.aligned 0;  // in branch %0" ::"n"(Branch) : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit elements to shared memory: ldmatrix (mma.cuh) the other way round.
+// Stores four 8 x 8 matrices of 16-bit elements to shared memory, the inverse of ldmatrix (mma.cuh).
 __device__ __forceinline__ void stmatrix_x4(uint32_t address, const uint32_t (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
                "r"(r[2]), "r"(r[3])
@@ -318,8 +314,8 @@ template <int Rank> const char* encode_map(CUtensorMap* map, bool bfloat16, cons
   return status == CUDA_SUCCESS ? nullptr : "cuTensorMapEncodeTiled refused the tensor";
 }
 
-// The same out of a cache of the thread: a map says nothing but where a tensor lies and how, and the driver takes about
-// a microsecond for one. Loops reuse their buffers, so a slot a hash is enough.
+// The same from a cache per thread: a map depends on the tensor's address and layout alone, and the driver takes about
+// a microsecond to encode one. Loops reuse their buffers, so a direct-mapped cache is enough.
 template <int Rank> const char* cached_map(CUtensorMap* map, bool bfloat16, const void* data,
                                            const int64_t (&sizes)[Rank], const int64_t (&strides)[Rank],
                                            const int64_t (&box)[Rank]) {
@@ -328,7 +324,7 @@ template <int Rank> const char* cached_map(CUtensorMap* map, bool bfloat16, cons
     CUtensorMap map;
   };
   constexpr int slots = 64;
-  thread_local Slot cache[slots] = {};  // a key of zeros is no tensor: sizes are at least 1
+  thread_local Slot cache[slots] = {};  // a key of zeros matches no tensor: sizes are at least 1
   int64_t key[2 + 3 * Rank] = {int64_t(reinterpret_cast<uintptr_t>(data)), bfloat16};
   memcpy(key + 2, sizes, sizeof sizes);
   memcpy(key + 2 + Rank, strides, sizeof strides);
@@ -354,10 +350,10 @@ inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, c
   return cached_map(map, bfloat16, data, sizes, strides, {1, 1, 64, 64});
 }
 
-// The same with rows in the order of their residues modulo `modulus`, a divisor of the rows: (batch, head, residue,
-// index, column), where row index modulus + residue stands at place residue length + index, length = rows / modulus. A
-// box is 64 places or what divides 64: of one residue where length is a multiple of it, of several where it is one of
-// length; with modulus 1 the rows are as they are, and any number of them goes.
+// The same in strided-permuted order (mod `modulus`, a divisor of the rows): dimensions (batch, head, residue, index,
+// column), where row index * modulus + residue is at position residue * length + index, length = rows / modulus. A box
+// is 64 positions or a divisor of that: part of one residue class, or several whole ones where they are shorter. With
+// modulus 1 the order is unchanged and any number of rows is allowed.
 inline const char* make_ordered_map(CUtensorMap* map, bool bfloat16, const void* data, const int64_t (&sizes)[4],
                                     const int64_t (&strides)[4], int64_t modulus, int64_t rows = 64) {
   const int64_t length = sizes[2] / modulus, side = modulus == 1 || length > rows ? rows : length;
@@ -366,8 +362,7 @@ inline const char* make_ordered_map(CUtensorMap* map, bool bfloat16, const void*
                        {1, 1, rows / side, side, 64});
 }
 
-// Lets a kernel use `bytes` of dynamic shared memory on the current device; asks the driver only when it is more than
-// ever before.
+// Lets a kernel use `bytes` of dynamic shared memory on the current device; calls the driver only for a new maximum.
 template <auto Kernel> const char* allow_shared_up_to(int bytes) {
   constexpr int most = 64;
   static std::atomic<int> allowed[most];
@@ -375,7 +370,7 @@ template <auto Kernel> const char* allow_shared_up_to(int bytes) {
   cudaGetDevice(&device);
   if (device < most && allowed[device].load(std::memory_order_relaxed) >= bytes) return nullptr;
   if (cudaError_t status = cudaFuncSetAttribute(Kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
-    cudaGetLastError();  // it stays with this call, not with the next launch
+    cudaGetLastError();  // clear the error, which the next launch would report
     return cudaGetErrorString(status);
   }
   if (device < most) {

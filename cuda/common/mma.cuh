@@ -18,7 +18,7 @@
 
 namespace tensor_core {
 
-// The 32-bit address of a shared-memory location, as ldmatrix and cp.async take it.
+// The 32-bit address of a shared-memory location, as ldmatrix and cp.async expect it.
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -57,11 +57,10 @@ template <> __device__ __forceinline__ void mma_m16n8k16<__nv_bfloat16>(float (&
 // (16 bytes each, 16-byte aligned), and r[i] becomes row lane / 4, elements 2 (lane % 4) and the next, of matrix i. The
 // transposed form gives the same of the transposed matrices. Which lane points where, for the operands above (an
 // 8-element piece of a row is a chunk):
-//   A, stored [m][k]   plain        row lane % 16,                       chunk lane / 16          -> a[0..3]
-//   A, stored [k][m]   transposed   row lane % 8 + 8 (lane / 16),        chunk (lane / 8) % 2     -> a[0..3]
-//   B, stored [n][k]   plain        row lane % 8 + 8 (lane / 16),        chunk (lane / 8) % 2     -> b0[0], b0[1],
-//   b1[0], b1[1] B, stored [k][n]   transposed   row lane % 16,                       chunk lane / 16          ->
-//   b0[0], b0[1], b1[0], b1[1]
+//   A, stored [m][k]   plain        row lane % 16,                  chunk lane / 16       -> a[0..3]
+//   A, stored [k][m]   transposed   row lane % 8 + 8 (lane / 16),   chunk (lane / 8) % 2  -> a[0..3]
+//   B, stored [n][k]   plain        row lane % 8 + 8 (lane / 16),   chunk (lane / 8) % 2  -> b0[0..1], b1[0..1]
+//   B, stored [k][n]   transposed   row lane % 16,                  chunk lane / 16       -> b0[0..1], b1[0..1]
 // where b0 and b1 are the operands of two neighbouring 8-column products.
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -28,7 +28,7 @@ template <typename Operation, int Threads> __device__ __forceinline__ float grou
   if constexpr (Threads > 32) {
     __shared__ float part[32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    __syncthreads();  // the results of an earlier reduction have been read
+    __syncthreads();  // an earlier reduction's results have been read
     if (lane == 0) part[warp] = value;
     __syncthreads();
     value = warp_reduce<Operation>(lane < Threads / 32 ? part[lane] : Operation::identity());

@@ -1,4 +1,4 @@
-// Rows of depth elements read by groups of eight lanes, 16 bytes a lane: what kernels over single keys share.
+// Reads rows of depth elements by groups of eight lanes, 16 bytes per lane, for kernels over single keys.
 #pragma once
 #include "device.cuh"
 #include "launch.cuh"

@@ -1,8 +1,8 @@
 // XOR swizzle of a shared-memory tile, so that ldmatrix reads eight rows of one chunk column without bank conflicts.
 //
 // A tile is rows of RowBytes bytes (a power of two of at least 64), cut into 16-byte chunks. Shared memory serves 128
-// bytes a cycle, so eight chunks are read at once when they lie in the eight different 16-byte columns of a 128-byte
-// line. Unswizzled, eight rows of one column all lie in the same place; moving chunk c of row r to c ^ (r mod 8)
+// bytes a cycle, so eight chunks are read at once if they are in eight different 16-byte columns of a 128-byte
+// line. Unswizzled, eight rows of one chunk column are all in the same one; moving chunk c of row r to c ^ (r mod 8)
 // spreads them. With 64-byte rows two rows share a line, and the row number is halved first. No memory is spent on
 // padding, and addresses stay 16-aligned.
 #pragma once

@@ -1,15 +1,14 @@
-// What warpgroups of one block need between them beside wgmma and TMA (sm_90a): barriers of their own, a counter, the
-// proxy fence.
+// Synchronisation between the warpgroups of a block (sm_90a): named barriers, a counter, the proxy fence.
 #pragma once
 #include <stdint.h>
 
 namespace hopper {
 
-// What all lanes of a warp share, known as such to the compiler, which then keeps it in uniform registers.
+// A value that is the same in all lanes; the shuffle tells the compiler, which then uses uniform registers.
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-// A barrier of the 128 threads of warpgroup 0 or 1; constant numbers, because a number in a register reserves all
-// sixteen.
+// A named barrier of the 128 threads of warpgroup 0 or 1; its number is an immediate because one in a register reserves
+// all sixteen.
 __device__ __forceinline__ void warpgroup_barrier(int wg) {
   if (wg == 0)
     asm volatile("bar.sync 1, 128;" ::: "memory");
@@ -17,7 +16,7 @@ __device__ __forceinline__ void warpgroup_barrier(int wg) {
     asm volatile("bar.sync 2, 128;" ::: "memory");
 }
 
-// Adds 1 to a counter in shared memory and returns what it was; what came before is seen by who comes after.
+// Increments a counter in shared memory and returns its old value, with acquire-release order.
 __device__ __forceinline__ uint32_t count_up(uint32_t* counter) {
   uint32_t before;
   asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;"
@@ -27,8 +26,7 @@ __device__ __forceinline__ uint32_t count_up(uint32_t* counter) {
   return before;
 }
 
-// Ordinary stores to shared memory before it are seen by wgmma and TMA after it (and after a barrier, those of other
-// threads).
+// Makes this thread's stores to shared memory visible to later wgmma and TMA (other threads' after a barrier).
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 }  // namespace hopper

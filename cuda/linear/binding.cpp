@@ -52,9 +52,12 @@ Call make_call(const Tensor& x, const Tensor& weight, const std::optional<Tensor
   const int64_t outputs = weight.sizes()[0], terms = weight.sizes()[1];
   const int64_t down = weight.strides()[0], across = weight.strides()[1];
   const bool straight = (across == 1 || terms == 1) && (down >= terms || outputs == 1);
-  const bool turned = !straight && (down == 1 || outputs == 1) && (across >= outputs || terms == 1);
-  Call call{
-      matrix_rows(x), straight || turned ? weight : torch::stable::contiguous(weight), std::nullopt, std::nullopt, {}};
+  const bool transposed = !straight && (down == 1 || outputs == 1) && (across >= outputs || terms == 1);
+  Call call{matrix_rows(x),
+            straight || transposed ? weight : torch::stable::contiguous(weight),
+            std::nullopt,
+            std::nullopt,
+            {}};
   LinearArgs& args = call.args;
   if (bias) {
     STD_TORCH_CHECK(bias->dim() == 1 && bias->sizes()[0] == outputs, "bias has an element for each output");
@@ -74,8 +77,8 @@ Call make_call(const Tensor& x, const Tensor& weight, const std::optional<Tensor
   }
   args.x = call.x.tensor.const_data_ptr();
   args.weight = call.weight.const_data_ptr();
-  args.turned = turned ? 1 : 0;
-  args.weight_row = turned ? (terms == 1 ? outputs : across) : (straight && outputs > 1 ? down : terms);
+  args.transposed = transposed ? 1 : 0;
+  args.weight_row = transposed ? (terms == 1 ? outputs : across) : (straight && outputs > 1 ? down : terms);
   args.activation = int32_t(activation);
   args.dtype = dtype_of(x);
   return call;
@@ -100,7 +103,7 @@ Key key_of(const LinearArgs& args, const std::string& impl, const Tensor& x) {
           args.x_row,
           args.weight_row,
           args.residual_row,
-          args.turned,
+          args.transposed,
           args.activation,
           args.dtype,
           args.bias != nullptr,

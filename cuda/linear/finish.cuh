@@ -1,4 +1,4 @@
-// What a product's epilogue left to do, in place over the result: bias, activation, residual, each if any, in one pass.
+// One elementwise pass over a product, in place, for what its epilogue did not compute: bias, activation, residual.
 #pragma once
 #include "../common/gelu.h"
 #include "../common/row.cuh"
@@ -14,8 +14,8 @@ __device__ __forceinline__ float activated(float v, int activation) {
   return v;
 }
 
-// Thread t has column pack t mod packs and, counted from the last row, rows t div packs, + groups, + 2 groups, ...:
-// what the product wrote last is what is still in the L2 cache.
+// Thread t has column pack t mod packs and, from the last row backwards, rows t div packs, + groups, + 2 groups, ...:
+// the rows that the product wrote last are still in the L2 cache.
 template <typename T, bool Wide>
 __global__ void __launch_bounds__(FINISH_THREADS) linear_finish(T* out, const T* bias, const T* residual,
                                                                 int64_t residual_row, int activation, int64_t rows,

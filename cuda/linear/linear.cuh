@@ -1,9 +1,8 @@
 // A linear layer: out = activation(x weight^T + bias) + residual, products summed in fp32.
 //
-// What is computed beyond the product is done in the product's epilogue where cuBLASLt can (`fused`): the bias; the
-// residual where there is no activation; GELU with tanh in 16 bits where there is no residual. GELU with erf is no
-// epilogue of cuBLASLt, whose GELU is the form with tanh; it and what else is left are one pass of ours over the
-// result.
+// cuBLASLt's epilogue computes (`fused`) the bias; the residual where there is no activation; GELU with tanh in 16 bits
+// where there is no residual. Its GELU is the form with tanh: GELU with erf and all else are one elementwise pass of
+// ours over the result (finish.cuh).
 #pragma once
 #include "../common/interface.h"
 
@@ -19,17 +18,17 @@ struct LinearAlgorithm {
 };
 
 struct LinearArgs {
-  const void* x;       // row r begins at x[r * x_row]; its `terms` elements lie side by side
-  const void* weight;  // (outputs, terms): row n begins at weight[n * weight_row]; turned: column k begins at weight[k
-                       // * weight_row]
-  const void* bias;    // `outputs` elements, or nullptr
+  const void* x;  // row r begins at x[r * x_row]; its `terms` elements are contiguous
+  // (outputs, terms): row n begins at weight[n * weight_row]; transposed: column k begins at weight[k * weight_row]
+  const void* weight;
+  const void* bias;      // `outputs` elements, or nullptr
   const void* residual;  // row r begins at residual[r * residual_row], or nullptr
   void* out;             // rows x outputs elements, dense, never aliasing an input
   void* workspace;       // at least what the algorithm needs
   int64_t workspace_bytes;
   int64_t rows, outputs, terms;  // >= 1
   int64_t x_row, weight_row, residual_row;
-  int32_t turned;
+  int32_t transposed;
   int32_t activation;  // LinearActivation
   int32_t fused;       // 0: the product alone by cuBLASLt, all else in our pass
   int32_t dtype;       // FusescopeDtype of all of them
@@ -38,12 +37,12 @@ struct LinearArgs {
   int32_t request;  // LinearRequest: compute, or list algorithms (pointers are looked at for their alignment only)
   const LinearAlgorithm* first;     // what cuBLASLt's heuristics name first; not nullptr when computing by it
   const LinearAlgorithm* measured;  // what measurement found fastest, or nullptr
-  LinearAlgorithm* list;            // of room for `most`; `count` receives how many there are, best guess first
+  LinearAlgorithm* list;            // room for `most` algorithms, best guess first; `count` receives how many there are
   int32_t most;
   int32_t* count;
 };
 
-// What the product's epilogue does; the rest is left to our pass.
+// What the product's epilogue computes; the rest is our pass.
 struct LinearEpilogue {
   bool bias, residual, gelu;
 };
@@ -54,7 +53,7 @@ inline LinearEpilogue linear_epilogue(const LinearArgs& args) {
           args.fused && tanh && !args.residual};
 }
 
-// What our pass over the result has to add, or nothing.
+// What our pass over the result computes, if anything.
 struct LinearRest {
   const void* bias;
   const void* residual;

@@ -11,11 +11,11 @@
 namespace {
 constexpr size_t MOST_WORKSPACE = size_t(32) << 20;
 
-// While one lives, calls that a stream capture elsewhere would forbid are allowed to this thread.
-struct Relaxed {
+// RAII: allows this thread calls that a stream capture elsewhere would forbid.
+struct RelaxedCapture {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode); }
-  ~Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode); }
+  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode); }
 };
 
 // The handle of the current device, made on first use.
@@ -29,7 +29,7 @@ inline const char* handle_of_device(cublaslt::Handle* handle) {
   if (device >= most) return "unsupported: more than 64 devices";
   std::lock_guard<std::mutex> hold(guard);
   if (!known[device]) {
-    Relaxed relaxed;
+    RelaxedCapture relaxed;
     if (const int status = lt.create(&known[device])) return lt.status(status);
   }
   *handle = known[device];
@@ -37,7 +37,7 @@ inline const char* handle_of_device(cublaslt::Handle* handle) {
 }
 
 // The descriptors of a product. cuBLASLt's matrices are column-major: what it computes is out^T = weight x^T, where a
-// row-major matrix is its transpose as it lies.
+// row-major matrix in memory is its transpose.
 struct Problem {
   const cublaslt::Library& lt = cublaslt::library();
   cublaslt::Desc desc = nullptr;
@@ -49,14 +49,14 @@ struct Problem {
         args.dtype == FS_FLOAT32 ? cublaslt::R_32F : (args.dtype == FS_FLOAT16 ? cublaslt::R_16F : cublaslt::R_16BF);
     const LinearEpilogue does = linear_epilogue(args);
     keep(lt.desc_create(&desc, cublaslt::COMPUTE_32F, cublaslt::R_32F));
-    const int32_t turn = args.turned ? cublaslt::OP_N : cublaslt::OP_T, straight = cublaslt::OP_N;
+    const int32_t turn = args.transposed ? cublaslt::OP_N : cublaslt::OP_T, straight = cublaslt::OP_N;
     set(cublaslt::DESC_TRANSA, turn);
     set(cublaslt::DESC_TRANSB, straight);
     int32_t epilogue = (does.bias ? cublaslt::EPILOGUE_BIAS : 0) | (does.gelu ? cublaslt::EPILOGUE_GELU : 0);
     if (!epilogue) epilogue = cublaslt::EPILOGUE_DEFAULT;
     set(cublaslt::DESC_EPILOGUE, epilogue);
     if (does.bias) set(cublaslt::DESC_BIAS_POINTER, args.bias);
-    if (args.turned)
+    if (args.transposed)
       keep(lt.layout_create(&weight, type, args.outputs, args.terms, args.weight_row));
     else
       keep(lt.layout_create(&weight, type, args.terms, args.outputs, args.weight_row));
@@ -88,7 +88,7 @@ inline uint32_t alignment(const void* p) {
 inline const char* list(const LinearArgs& args) {
   cublaslt::Handle handle = nullptr;
   if (const char* reason = handle_of_device(&handle)) return reason;
-  Relaxed relaxed;
+  RelaxedCapture relaxed;
   const cublaslt::Library& lt = cublaslt::library();
   Problem problem(args);
   if (problem.status) return lt.status(problem.status);
@@ -138,7 +138,7 @@ inline const char* compute(const LinearArgs& args, const LinearAlgorithm& by, vo
   for (int j = 0; j < 8; ++j) algo.data[j] = by.data[j];
   int status = 0;
   {
-    Relaxed relaxed;  // a kernel that is launched for the first time is loaded now
+    RelaxedCapture relaxed;  // a kernel that is launched for the first time is loaded now
     status = lt.matmul(handle, problem.desc, &one, args.weight, problem.weight, args.x, problem.x, adds ? &one : &zero,
                        adds ? args.residual : args.out, problem.residual, args.out, problem.out, &algo, args.workspace,
                        size_t(args.workspace_bytes), stream);
