@@ -15,7 +15,7 @@
 // release a slot refills it, so there is no producer warp and nobody waits for an empty slot. Up to 64 columns a step
 // is serial, and the other warpgroups of the multiprocessor fill the tensor cores meanwhile; above, where only two fit,
 // O += P V overlaps with the next softmax. Up to 64 columns V is followed by a tile of ones, whose columns of the
-// product are the sums of the rows.
+// product are the sums of the
 #include "../common/dependent.cuh"
 #include "../common/exp2.cuh"
 #include "../common/hopper.cuh"
@@ -26,6 +26,8 @@
 #include "hopper_merge.cuh"
 #include "hopper_softmax.cuh"
 #include "hopper_store.cuh"
+#include "hopper_schedule.cuh"
+#include "hopper_wide_step.cuh"
 
 namespace {
 using namespace hopper;
@@ -99,19 +101,10 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   if (args.schedule == nullptr) {  // every key is live
     const int steps = (kv_tiles + 1) / 2;
     for (int i = threadIdx.x; i <= steps; i += 128 * WG) {
-      if (i == 0) {
-        schedule[0] = make_int4(steps, 0, steps, 0);
-      } else {
-        const int one = 2 * i - 2, two = 2 * i - 1;
-        schedule[2 * i - 1] = make_int4(one, two < kv_tiles ? two : one, 0, 0);
-        schedule[2 * i] = make_int4(-1, -1, -1, -1);
-      }
+      write_full_step(schedule, i, steps, kv_tiles);
     }
   } else {
-    const int pairs = ((args.seq_q + 63) / 64 + 1) / 2;
-    const int64_t list = int64_t(b * args.mask_stride_b + h * args.mask_stride_h) * pairs + q_tile / 2;
-    const int4* from = reinterpret_cast<const int4*>(args.schedule) + list * args.schedule_stride;
-    for (int i = threadIdx.x; i < args.schedule_stride; i += 128 * WG) schedule[i] = from[i];
+    copy_schedule<128 * WG>(args, b, h, q_tile, schedule);
   }
   if constexpr (S::ones) {
     if (threadIdx.x < S::ones_bytes / 16) {
@@ -168,102 +161,15 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
       load_v(step + VSlots);
   };
   auto start_scores = [&](int step) {
-    const uint8_t* k = k_ring + (step - origin) % KSlots * S::slot_bytes;
-    await_k(step);
-    fence_registers(x);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4 * Panels; ++i)
-      wgmma_64x128x16<T>(x, tile_descriptor(q_own + (i / 4) * kTileBytes) + (i % 4) * kStepColumns,
-                         tile_descriptor(k + (i / 4) * 2 * kTileBytes) + (i % 4) * kStepColumns, i > 0);
-    wgmma_commit();
+    hopper::start_scores<T, Panels>(x, q_own, k_ring, (step - origin) % KSlots, full_k, ((step - origin) / KSlots) & 1);
   };
   auto start_context = [&](int step) {
-    const uint8_t* v = v_ring + (step - origin) % VSlots * S::slot_bytes;
-    await_v(step);
-    fence_registers(o);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if constexpr (S::ones)
-        wgmma_64x72x16<T>(o, weights[i], wide_descriptor(v, ones) + i * kStepRowsAlone);
-      else
-        wgmma_64x128x16<T>(o, weights[i], wide_descriptor(v, v + 2 * kTileBytes) + i * kStepRows);
-    }
-    wgmma_commit();
+    hopper::start_context<T, Panels>(o, weights, v_ring, (step - origin) % VSlots, full_v,
+                                     ((step - origin) / VSlots) & 1, ones);
   };
-  // Scores in x to weights in x; shrink is what sums and context so far are to be multiplied by, true where that is
-  // not 1.
-  auto softmax = [&](int step, const int (&code)[2], const uint32_t (&bits)[2], float (&shrink)[2]) {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      if (code[n] >= 0) {
-#pragma unroll
-        for (int i = 0; i < 32; ++i)
-          if (!(bits[n] & (1u << i))) x[32 * n + i] = -INFINITY;
-      }
-    }
-    if (args.schedule == nullptr && 128 * step + 128 > args.seq_k) {  // a schedule has bitmaps for its edges
-#pragma unroll
-      for (int i = 0; i < 64; ++i)
-        if (128 * step + 8 * (i / 4) + t2 + (i & 1) >= args.seq_k) x[i] = -INFINITY;
-    }
-    float top[2][4];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) top[i & 2 ? 1 : 0][i / 4 * 2 + (i & 1)] = x[i];
-#pragma unroll
-    for (int i = 8; i < 64; ++i) {
-      float& best = top[i & 2 ? 1 : 0][i / 4 % 2 * 2 + (i & 1)];
-      best = fmaxf(best, x[i]);
-    }
-    bool grows = false;
-    float shift[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      top[r][0] = row_maximum(fmaxf(fmaxf(top[r][0], top[r][1]), fmaxf(top[r][2], top[r][3])));
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      // OnlineSoftmax::follow, spelled out: a call of it changes the machine code of split blocks.
-      const bool follow = top[r][0] * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
-      const float next = follow ? top[r][0] : maximum[r];
-      shift[r] =
-          next == -INFINITY ? 0.f : next * factor;  // a row with no live key so far: every weight is exp2(-inf) = 0
-      shrink[r] = follow ? exp2_approx(maximum[r] * factor - shift[r]) : 1.f;
-      grows |= follow;
-      maximum[r] = next;
-    }
-#pragma unroll
-    for (int i = 0; i < 64; ++i) x[i] = exp2_approx(x[i] * factor - shift[i & 2 ? 1 : 0]);
-    if constexpr (!S::ones) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float part[2] = {0.f, 0.f};
-#pragma unroll
-        for (int i = 0; i < 16; ++i)
-#pragma unroll
-          for (int c = 0; c < 2; ++c) part[c] += x[4 * i + 2 * r + c];
-        sum[r] = sum[r] * shrink[r] + (part[0] + part[1]);
-      }
-    }
-    return __any_sync(0xffffffffu, grows);
-  };
-  auto rescale = [&](bool grows, const float (&shrink)[2]) {
-    if (grows) {
-#pragma unroll
-      for (int i = 0; i < Acc; ++i) o[i] *= shrink[(i >> 1) & 1];
-    }
-  };
-  auto pack_weights = [&] {
-#pragma unroll
-    for (int i = 0; i < 32; ++i) weights[i / 4][i % 4] = tensor_core::pack<T>(x[2 * i], x[2 * i + 1]);
-  };
-  auto codes_of = [&](int step, int (&code)[2], uint32_t (&bits)[2]) {
-    const int4 all = schedule[2 * step + 2];
-    code[0] = uniform(half ? all.z : all.x);
-    code[1] = uniform(half ? all.w : all.y);
-#pragma unroll
-    for (int n = 0; n < 2; ++n)
-      if (code[n] >= 0) bits[n] = args.fragments[int64_t(code[n]) * 128 + threadIdx.x % 128];
+  auto softmax = [&](int step, const StepMask& mask, float (&shrink)[2]) {
+    mask_scores(x, args, mask, step, t2);
+    return weigh<!S::ones>(x, factor, maximum, sum, shrink);
   };
 
   const int first = Split ? begin + wg : begin, stride = Split ? WG : 1;
@@ -280,55 +186,53 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   if constexpr (!Split) pass_by(0, begin);
   if constexpr (!S::overlap) {
     for (int step = first; step < end; step += stride) {
-      int code[2];
-      uint32_t bits[2];
+      StepMask mask;
       float shrink[2];
-      codes_of(step, code, bits);
+      read_mask(args, schedule, step, half, mask);
       start_scores(step);
       wgmma_wait<0>();
       fence_registers(x);
       release_k(step);
-      const bool grows = softmax(step, code, bits, shrink);
-      rescale(grows, shrink);
-      pack_weights();
+      const bool grows = softmax(step, mask, shrink);
+      if (grows) rescale(o, shrink);
+      pack_weights<T>(weights, x);
       start_context(step);
       wgmma_wait<0>();
       fence_registers(o);
       release_v(step);
     }
   } else if (first < end) {
-    int code[2];
-    uint32_t bits[2];
+    StepMask mask;
     float shrink[2];
-    codes_of(first, code, bits);
+    read_mask(args, schedule, first, half, mask);
     start_scores(first);
     wgmma_wait<0>();
     fence_registers(x);
     release_k(first);
-    softmax(first, code, bits, shrink);
-    pack_weights();
+    softmax(first, mask, shrink);
+    pack_weights<T>(weights, x);
     int before = first;
     for (int step = first + stride; step < end; step += stride) {
-      codes_of(step, code, bits);
+      read_mask(args, schedule, step, half, mask);
       start_scores(step);
       start_context(before);
       wgmma_wait<1>();  // the scores are there; the context overlaps with the softmax
       fence_registers(x);
       release_k(step);
-      const bool grows = softmax(step, code, bits, shrink);
+      const bool grows = softmax(step, mask, shrink);
       // Waiting behind a branch: in one block with the softmax, ptxas 13.0 moves the wait before it and nothing
       // overlaps.
       fence_registers(x);
       if (grows) {
         wgmma_wait_in_branch();
         fence_registers(o);
-        rescale(true, shrink);
+        rescale(o, shrink);
       } else {
         wgmma_wait<0>();
         fence_registers(o);
       }
       release_v(before);
-      pack_weights();
+      pack_weights<T>(weights, x);
       before = step;
     }
     start_context(before);
