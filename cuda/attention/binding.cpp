@@ -55,7 +55,7 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
                   " (a multiple of 8 from 32 to 256 is)");
   STD_TORCH_CHECK(Sq < (int64_t(1) << 30) && Sk < (int64_t(1) << 30), "unsupported: a sequence of 2^30 or more");
 
-  AttentionPartsArgs all{};  // begins with what every kernel takes
+  AttentionPartsArgs all{};  // its first member is what every kernel takes
   AttentionArgs& args = all.args;
   args.dtype = dtype_of(q);
   args.batch = int32_t(B);

@@ -1,10 +1,10 @@
 // OpenMP over (batch, head, query tile); live tiles only, as small fp32 matrix products in vector registers.
 //
-// K is packed once a KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d].
-// In a partial tile, groups of four rows without a live key are skipped, groups with few walk them key by key, and the
-// others work on the span of 16-key blocks that is live for them. Rows and keys of a tile may be taken in order of
-// residues (Fold): where a mask skips keys by a stride, rows and keys of one residue then stand together and the other
-// blocks are empty.
+// K is packed once per KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d].
+// In a partial tile, groups of four rows without a live key are skipped, groups with few compute them key by key, and
+// the others compute the span of 16-key blocks that is live for them. Rows and keys of a tile may be in
+// strided-permuted order (StridedOrder): under strided masks the rows and keys of a residue class are then adjacent and
+// other blocks empty.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -18,10 +18,10 @@ using namespace cpu_tiles;
 namespace {
 static_assert(kTile == ATTENTION_TILE);
 constexpr int kBlock = SIZE;
-constexpr int kSum = 32;  // terms of a score that are summed in a row: sums of short sums round less
+constexpr int kSum = 32;  // terms summed at a time: sums of short sums round less
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr int64_t kPackLimit = int64_t(256)
-                               << 20;  // bytes of packed K and V at once; heads beyond it wait for the next round
+                               << 20;  // bytes of packed K and V at a time; further heads follow in the next round
 
 // 2^x for x <= 0 or -inf: 2^floor(x) by the exponent bits times a polynomial fitted on the fraction; relative error
 // 2e-7.
@@ -76,28 +76,28 @@ float bias_at(const AttentionArgs& a, int64_t i) {
   return to_float(static_cast<const BFloat16*>(a.bias)[i]);
 }
 
-// The order of rows and of keys inside every tile: modulo `fold`, a divisor of 64; with 1 as they are.
-struct Fold {
-  int fold = 1, row_at[kTile];    // the row (or key) of the tile at each place
-  std::vector<uint64_t> bitmaps;  // in that order, where it is not 1
+// The order of rows and keys inside every tile: strided-permuted (mod `modulus`), a divisor of 64; 1: unchanged.
+struct StridedOrder {
+  int modulus = 1, row_at[kTile];  // the row (or key) of the tile at each position
+  std::vector<uint64_t> bitmaps;   // permuted, where modulus is not 1
 
-  explicit Fold(int fold = 1) : fold(fold) {
-    for (int p = 0; p < kTile; ++p) row_at[p] = p % (kTile / fold) * fold + p / (kTile / fold);
+  explicit StridedOrder(int modulus = 1) : modulus(modulus) {
+    for (int p = 0; p < kTile; ++p) row_at[p] = p % (kTile / modulus) * modulus + p / (kTile / modulus);
   }
   uint64_t keys(uint64_t word) const {
-    if (fold == 1) return word;
-    uint64_t turned = 0;
+    if (modulus == 1) return word;
+    uint64_t permuted = 0;
     for (; word; word &= word - 1) {
       const int j = __builtin_ctzll(word);
-      turned |= uint64_t(1) << (j % fold * (kTile / fold) + j / fold);
+      permuted |= uint64_t(1) << (j % modulus * (kTile / modulus) + j / modulus);
     }
-    return turned;
+    return permuted;
   }
 };
 
-// Of a group of kRows rows with these live keys: blocks of the span that is live for any of them, and whether keys one
-// by one cost less. In vector operations: a key by itself costs two passes over D / 16 registers, each with a load, and
-// a sum across one; a block of 16 keys costs a row 2 D multiply-adds.
+// The live keys of kRows rows: the span of blocks that is live for any of them, and the cost in vector operations of
+// both ways to compute them. A listed key takes two passes over D / 16 registers, each with a load, and a horizontal
+// sum; a block of 16 keys takes 2 D multiply-adds per row.
 struct Group {
   int first = 0, blocks = 0, keys = 0;
 
@@ -112,18 +112,17 @@ struct Group {
   int whole(int head_dim) const { return kRows * blocks * 2 * head_dim; }
 };
 
-// The fold that leaves least to do, by some of the partial tiles. A bias is read in the order of keys, so there is none
-// with one.
-inline Fold fold_of(const AttentionArgs& a, int64_t lists) {
+// The modulus of least cost, from a sample of the partial tiles. With a bias it is 1: a bias is read in key order.
+inline StridedOrder best_order(const AttentionArgs& a, int64_t lists) {
   constexpr int sampled = 16;
   const int64_t tiles = a.row_ptr && !a.bias ? a.row_ptr[lists] : 0;
   std::vector<int64_t> codes;
   for (int64_t i = 0; i < sampled; ++i)
     if (const int64_t at = tiles * i / sampled; at < tiles && a.tile_code[at] >= 0) codes.push_back(a.tile_code[at]);
   int64_t least = 0;
-  Fold best;
-  for (int fold = 1; fold <= 8; fold *= 2) {
-    const Fold tried(fold);
+  StridedOrder best;
+  for (int modulus = 1; modulus <= 8; modulus *= 2) {
+    const StridedOrder tried(modulus);
     int64_t cost = 0;
     for (const int64_t code : codes)
       for (int r = 0; r < kTile; r += kRows) {
@@ -132,9 +131,9 @@ inline Fold fold_of(const AttentionArgs& a, int64_t lists) {
         const Group group(word);
         cost += std::min(group.listed(a.head_dim), group.whole(a.head_dim));
       }
-    if (fold == 1 || cost < least) least = cost, best = tried;
+    if (modulus == 1 || cost < least) least = cost, best = tried;
   }
-  if (best.fold == 1) return best;
+  if (best.modulus == 1) return best;
   int64_t count = 0;
   for (int64_t i = 0; i < tiles; ++i) count = std::max<int64_t>(count, a.tile_code[i] + 1);
   best.bitmaps.resize(size_t(count) * kTile);
@@ -143,17 +142,17 @@ inline Fold fold_of(const AttentionArgs& a, int64_t lists) {
   return best;
 }
 
-// One round: the heads [first, last) of all B x H, counted so that those of one KV head are neighbours.
+// The kernel for storage type T.
 template <typename T> struct Attention {
   const AttentionArgs& a;
   const int head_dim = a.head_dim, width = (a.head_dim + kBlock - 1) / kBlock * kBlock;
   const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
   const int64_t masks = (a.mask_stride_b ? int64_t(a.batch) * a.mask_stride_b : a.mask_stride_h ? a.heads : 1);
-  const Fold fold = fold_of(a, masks* q_tiles);
-  const uint64_t* const bitmaps = fold.bitmaps.empty() ? a.bitmaps : fold.bitmaps.data();
+  const StridedOrder order = best_order(a, masks* q_tiles);
+  const uint64_t* const bitmaps = order.bitmaps.empty() ? a.bitmaps : order.bitmaps.data();
   const int64_t k_size = int64_t(k_tiles) * kTile * head_dim, v_size = int64_t(k_tiles) * kTile * width;
 
-  struct Packed {                 // of one KV head, or of one tile of it
+  struct Packed {                 // a KV head, or one tile of it
     float *keys, *rows, *values;  // K as [d][64] a tile; K and V as [64][width]; rows only where there is a mask
   };
 
@@ -168,18 +167,20 @@ template <typename T> struct Attention {
     std::fill_n(keys, kTile * head_dim, 0.f);
     std::fill_n(values, kTile * width, 0.f);
     if (to.rows) std::fill_n(to.rows, kTile * width, 0.f);
-    for (int place = 0; place < kTile; ++place) {
-      const int64_t j = fold.row_at[place];
+    for (int position = 0; position < kTile; ++position) {
+      const int64_t j = order.row_at[position];
       if (j >= live) continue;
       if (to.rows)
         for (int d = 0; d < head_dim; ++d)
-          to.rows[place * width + d] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
-      for (int d = 0; d < head_dim; ++d) keys[d * kTile + place] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
-      for (int d = 0; d < head_dim; ++d) values[place * width + d] = to_float(v[j * a.v_stride[2] + d * a.v_stride[3]]);
+          to.rows[position * width + d] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+      for (int d = 0; d < head_dim; ++d)
+        keys[d * kTile + position] = to_float(k[j * a.k_stride[2] + d * a.k_stride[3]]);
+      for (int d = 0; d < head_dim; ++d)
+        values[position * width + d] = to_float(v[j * a.v_stride[2] + d * a.v_stride[3]]);
     }
   }
 
-  // Scores of one row that are not live become -inf; bias is added. s is in units of log2, `word` the row's live keys.
+  // Adds the bias to one row of scores and sets dead ones to -inf. s: in units of log2; word: the row's live keys.
   void mask_row(float* s, uint64_t word, int from, int to, int64_t bias_offset) const {
     if (a.bias && a.bias_dtype == FS_FLOAT32 &&
         a.bias_stride[3] == 1) {  // dead keys too, up to the last live one: a loop of vectors
@@ -194,16 +195,17 @@ template <typename T> struct Attention {
       for (int j = from; j < to; ++j) s[j] = word >> j & 1 ? s[j] : kNone;
   }
 
-  // Keys of a row that are taken one by one, over tiles until a vector of scores is full.
-  struct Listed {
+  // Single keys of a row, collected over tiles until they fill a vector.
+  struct KeyList {
     int key[kBlock], count = 0;
   };
 
-  // One row against those keys. K and V as [keys][width]; bias_row: where the row's bias begins.
-  void take(Listed& listed, const float* q, const float* rows, const float* v, float* o, int64_t bias_row,
-            float& maximum, float& sum) const {
+  // Computes one row against its listed keys and empties the list. K and V as [keys][width]; bias_row: offset of the
+  // row's bias.
+  void attend_listed(KeyList& listed, const float* q, const float* rows, const float* v, float* o, int64_t bias_row,
+                     float& maximum, float& sum) const {
     alignas(64) float p[kBlock];
-    std::fill_n(p, kBlock, kNone);  // what is not there counts for nothing
+    std::fill_n(p, kBlock, kNone);  // unused lanes have weight 0
     for (int i = 0; i < listed.count; ++i) {
       const int64_t j = listed.key[i];
       Block acc = {};
@@ -222,25 +224,25 @@ template <typename T> struct Attention {
     const float *keys = head.keys, *values = head.values;
     alignas(64) float q[kTile * 256], o[kTile * 256], s[kRows * kTile];
     float maximum[kTile], sum[kTile];
-    Listed listed[kTile];
+    KeyList listed[kTile];
     const int rows = std::min(kTile, a.seq_q - t * kTile);
     const T* from_q =
         static_cast<const T*>(a.q) + b * a.q_stride[0] + h * a.q_stride[1] + int64_t(t) * kTile * a.q_stride[2];
     std::fill_n(q, kTile * width, 0.f);
     for (int r = 0; r < kTile; ++r)
-      if (const int64_t row = fold.row_at[r]; row < rows)
+      if (const int64_t row = order.row_at[r]; row < rows)
         for (int d = 0; d < head_dim; ++d)
           q[r * width + d] = to_float(from_q[row * a.q_stride[2] + d * a.q_stride[3]]) * (a.scale * kLog2e);
     std::fill_n(o, kTile * width, 0.f);
     std::fill_n(maximum, kTile, kNone);
     std::fill_n(sum, kTile, 0.f);
 
-    // Where the bias of the row at place r begins; there is none with a fold.
+    // Offset of the bias of row r; a bias implies modulus 1.
     auto bias_row = [&](int r) {
       return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r) * a.bias_stride[2];
     };
-    auto take_listed = [&](int r) {
-      take(listed[r], q + r * width, head.rows, values, o + r * width, bias_row(r), maximum[r], sum[r]);
+    auto attend = [&](int r) {
+      attend_listed(listed[r], q + r * width, head.rows, values, o + r * width, bias_row(r), maximum[r], sum[r]);
     };
 
     const int64_t list = int64_t(b * a.mask_stride_b + h * a.mask_stride_h) * q_tiles + t;
@@ -248,20 +250,20 @@ template <typename T> struct Attention {
     for (int i = begin; i < end; ++i) {
       const int kt = a.row_ptr ? a.tile_index[i] : i, code = a.row_ptr ? a.tile_code[i] : -1,
                 live = std::min(kTile, a.seq_k - kt * kTile);
-      const uint64_t edge = live == kTile ? ~uint64_t(0) : fold.keys((uint64_t(1) << live) - 1);
+      const uint64_t edge = live == kTile ? ~uint64_t(0) : order.keys((uint64_t(1) << live) - 1);
       for (int r = 0; r < kTile; r += kRows) {
         uint64_t word[kRows] = {};
         for (int n = 0; n < kRows; ++n)
-          if (fold.row_at[r + n] < rows) word[n] = edge & (code < 0 ? edge : bitmaps[int64_t(code) * kTile + r + n]);
+          if (order.row_at[r + n] < rows) word[n] = edge & (code < 0 ? edge : bitmaps[int64_t(code) * kTile + r + n]);
         const Group group(word);
         if (!group.blocks) continue;
         const int from = group.first * kBlock, to = from + group.blocks * kBlock;
         if (head.rows && group.listed(head_dim) < group.whole(head_dim)) {
           for (int n = 0; n < kRows; ++n)
             for (uint64_t left = word[n]; left; left &= left - 1) {
-              Listed& some = listed[r + n];
-              some.key[some.count++] = kt * kTile + __builtin_ctzll(left);
-              if (some.count == kBlock) take_listed(r + n);
+              KeyList& list_of_row = listed[r + n];
+              list_of_row.key[list_of_row.count++] = kt * kTile + __builtin_ctzll(left);
+              if (list_of_row.count == kBlock) attend(r + n);
             }
           continue;
         }
@@ -282,11 +284,11 @@ template <typename T> struct Attention {
       }
     }
     for (int r = 0; r < kTile; ++r)
-      if (listed[r].count) take_listed(r);
+      if (listed[r].count) attend(r);
     T* out = static_cast<T*>(a.out) + b * a.out_stride[0] + h * a.out_stride[1] + int64_t(t) * kTile * a.out_stride[2];
     for (int r = 0; r < kTile; ++r) {
-      const int64_t row = fold.row_at[r];
-      const float inverse = sum[r] == 0.f ? 0.f : 1.f / sum[r];  // a row that saw no key is zeros
+      const int64_t row = order.row_at[r];
+      const float inverse = sum[r] == 0.f ? 0.f : 1.f / sum[r];  // rows without a live key are zeros
       for (int d = 0; row < rows && d < head_dim; ++d)
         out[row * a.out_stride[2] + d] = from_float<T>(o[r * width + d] * inverse);
     }

@@ -1,16 +1,16 @@
-// Several warpgroups that took turns in the keys of the same 64 query rows: their results joined in the order of the
-// warpgroups.
+// Merges (log-sum-exp) the results of warpgroups that each processed some of the keys of the same 64 query rows, in the
+// order of the warpgroups.
 #pragma once
 #include "../common/exp2.cuh"
 
 namespace hopper {
 
-// Bytes of shared memory that merge_parts wants for WG warpgroups.
+// Bytes of shared memory that merge_parts needs for WG warpgroups.
 template <int Columns, int WG> constexpr int kMergeBytes = (WG - 1) * (Columns / 2 + 4) * 128 * 4;
 
 // By all threads of the block. o: accumulators of the context (64 x Columns), not divided by the sums; sum and maximum
-// of the thread's two rows; factor: of a maximum to powers of two. False for all warpgroups but the first, which then
-// holds the result.
+// of the thread's two rows; factor: converts maxima to units of log2. False for all warpgroups but the first, which
+// then holds the result.
 template <int Columns, int WG> __device__ __forceinline__ bool merge_parts(float* area, int wg, float* o,
                                                                            float (&sum)[2], float (&maximum)[2],
                                                                            float factor) {

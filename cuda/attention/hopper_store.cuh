@@ -1,5 +1,4 @@
-// The last step of the Hopper kernels: a query tile's result from accumulators to global memory, as coalesced 16-byte
-// stores.
+// Epilogue of the Hopper kernels: stores a query tile's accumulators to global memory as coalesced 16-byte stores.
 #pragma once
 #include "../common/hopper.cuh"
 #include "../common/mma.cuh"
@@ -7,9 +6,9 @@
 
 namespace hopper {
 
-// By all threads of warpgroup wg (0 or 1). value(i, r) is accumulator i of a 64 x 64 Panels product as it goes out, r
-// its row (0: the thread's first, 1: eight further on). tile: Panels tiles of shared memory that nobody reads any more;
-// to: the tile's first row; rows: how many of its 64 exist; columns: head_dim; stride: the distance of rows.
+// By all threads of warpgroup wg (0 or 1). value(i, r): final value of accumulator i of a 64 x 64 Panels product, r its
+// row (0: the thread's first, 1: eight further on). tile: Panels free tiles of shared memory; to: the tile's first row;
+// rows: how many of its 64 exist; columns: head_dim; stride: elements between rows.
 template <typename T, int Panels, typename Value>
 __device__ __forceinline__ void store_tile(uint8_t* tile, int wg, T* to, int64_t stride, int rows, int columns,
                                            Value value) {

@@ -1,11 +1,11 @@
-// Online softmax of one row over groups of lanes, each of which sees other keys.
+// Online softmax of one row over groups of lanes, each with keys of its own.
 #pragma once
 #include <cuda_runtime.h>
 
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// Merges (log-sum-exp) what the groups of `Lanes` lanes of a warp have: every lane gets maximum, sum and context of all
-// keys. exp2: 2^x.
+// Merges (log-sum-exp) the groups of `Lanes` lanes of a warp: every lane gets maximum, sum and context over all keys.
+// exp2: 2^x.
 template <int Lanes, typename Exp2>
 __device__ __forceinline__ void merge_lane_groups(float& maximum, float& sum, float (&context)[8], Exp2 exp2) {
 #pragma unroll

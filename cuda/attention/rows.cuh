@@ -1,12 +1,12 @@
-// Where a block's query tile, its keys and its bias lie, for the kernels that load without TMA.
+// Addresses of a block's query tile, keys and bias, for the kernels that load without TMA.
 #pragma once
 #include "../common/eight.cuh"
 #include "attention.cuh"
 
-// The query tile of a block: one block per tile, the last tile of a head first, because under causal it is the longest.
+// One block per query tile, the last tile of a head first: under a causal mask it has the most keys.
 struct QueryTile {
-  int tiles, number, b, head, head_kv;  // query tiles of a head; this one's number; batch entry and heads
-  int begin, end;                       // its KV tiles in the lists, or all of them
+  int tiles, number, b, head, head_kv;  // query tiles per head; index of this one; batch entry and heads
+  int begin, end;                       // its tile list, or all KV tiles
 
   __device__ __forceinline__ QueryTile(const AttentionArgs& a, unsigned block)
       : tiles((a.seq_q + ATTENTION_TILE - 1) / ATTENTION_TILE),
@@ -28,7 +28,7 @@ struct QueryTile {
   template <typename T> __device__ __forceinline__ const T* values(const AttentionArgs& a) const {
     return static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1];
   }
-  // Where the tile's first row of the result begins.
+  // The tile's first row of the result.
   template <typename T> __device__ __forceinline__ T* out(const AttentionArgs& a) const {
     return static_cast<T*>(a.out) + b * a.out_stride[0] + head * a.out_stride[1] + first_row() * a.out_stride[2];
   }

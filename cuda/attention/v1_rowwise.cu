@@ -2,19 +2,18 @@
 // barrier.
 // tiles: none
 //
-// Each group of 8 lanes keeps the running maximum, sum and output of the keys it saw; the four groups merge once at the
-// end. Of a partial tile the set bits are walked one by one, so the work is that of the live keys and not of the tiles:
-// this is what makes it the kernel for very sparse rows and very short sequences.
+// Each group of 8 lanes keeps the running maximum, sum and output of its keys; the four groups merge once at the end.
+// In a partial tile it visits the set bits of the mask bitmap, so the work grows with live keys, not tiles: this makes
+// it the kernel for very sparse rows and very short sequences.
 #include "../common/exp2.cuh"
 #include "rows.cuh"
 
 namespace {
-constexpr int kWarps = 4;   // rows a block
-constexpr int kGroups = 4;  // keys a warp works on at once
+constexpr int kWarps = 4;   // rows per block
+constexpr int kGroups = 4;  // keys per warp at a time
 constexpr unsigned kAll = 0xffffffffu;
 
-// Chunks: 8-element pieces of a row that one lane of a group has, ceil(D / 64). Unroll: keys a group has in flight.
-// Vector: rows are read in 16-byte pieces.
+// Chunks: 8-element chunks of a row per lane, ceil(D / 64). Unroll: keys in flight per group. Vector: 16-byte loads.
 template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
     __launch_bounds__(32 * kWarps, Chunks == 1   ? 4
                                    : Chunks == 2 ? 3
@@ -22,7 +21,7 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
     attention_rowwise(const AttentionArgs a) {
   const int lane = threadIdx.x & 31, group = lane >> 3, member = lane & 7;
   const int64_t item = int64_t(blockIdx.x) * kWarps + (threadIdx.x >> 5);
-  if (item >= int64_t(a.batch) * a.heads * a.seq_q) return;  // a whole warp leaves; there is no barrier to miss
+  if (item >= int64_t(a.batch) * a.heads * a.seq_q) return;  // uniform per warp; there is no block barrier
   const int row = int(item % a.seq_q), head = int(item / a.seq_q % a.heads), b = int(item / a.seq_q / a.heads);
   const int head_kv = head / (a.heads / a.heads_kv);
   const int live_chunks = a.head_dim / 8;
@@ -159,7 +158,7 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
       piece.value[i] = from_float<T>(x * inverse);
     }
     if (group == 0 && chunk < live_chunks)
-      *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = piece;  // out is ours: aligned
+      *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = piece;  // out is aligned (binding.cpp)
   }
 }
 

@@ -4,7 +4,7 @@
 // takes: fp16 bf16
 // tiles: 1 per block, 3 blocks per SM
 //
-// What a warp does with a tile is in warp_tiles.cuh.
+// warp_tiles.cuh has the warp's part: loads, products, softmax, stores.
 #include "rows.cuh"
 #include "warp_tiles.cuh"
 

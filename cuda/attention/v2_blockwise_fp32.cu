@@ -4,20 +4,20 @@
 // 256 threads as 16 x 16; thread (y, x) has rows 4 y + i and keys x + 16 j of the scores, and rows 4 y + i and columns
 // 4 x + j of each 64 output columns. Operands are fp32 in shared memory whatever they are outside; rows are padded by
 // four floats, so that eight lanes that read 16 bytes each hit different banks. Scores are summed over 32 columns of
-// head size at a time, so any head size fits. Where tensor cores do not serve (fp32, and 16 bits before sm_80), this is
-// the tiled kernel and v1 the one for few live keys.
+// head size at a time, so any head size fits. Without tensor cores for the dtype (fp32, and 16 bits before sm_80) this
+// is the tiled kernel, and v1 the one for few live keys.
 #include "../common/exp2.cuh"
 #include "rows.cuh"
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kThreads = 256, kDepth = 32;
-constexpr int kNarrow = kDepth + 4, kWide = kTile + 4;  // floats a row in shared memory
+constexpr int kNarrow = kDepth + 4, kWide = kTile + 4;  // floats per row in shared memory
 
 template <typename T> struct alignas(4 * sizeof(T)) Four {
   T value[4];
 };
 
-// Where rows of one of q, k, v start, and whether they can be read in 16-byte pieces.
+// Rows of one of q, k, v; whether they allow 16-byte loads.
 template <typename T> struct Rows {
   const T* first;
   int64_t row_stride, column_stride;
@@ -44,7 +44,7 @@ __device__ __forceinline__ float dot(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-// Panels: 64-column pieces of the head, ceil(D / 64).
+// Panels: 64-column panels of the head, ceil(D / 64).
 template <typename T, int Panels>
 __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_blockwise_fp32(
     const __grid_constant__ AttentionArgs a, int vectors) {

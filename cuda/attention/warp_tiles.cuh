@@ -1,9 +1,9 @@
-// Tiles of 64 rows on mma.sync, as attention and packed attention use them: loads, the two products, the softmax
-// between them, stores.
+// Attention on mma.sync for tiles of 64 rows, shared with packed attention: loads, both products, online softmax,
+// stores.
 //
 // Four warps share a tile of 64 query rows, 16 rows each; a warp keeps its rows' maximum, sum and output in registers,
-// so the only barriers are those of the shared tiles. Scores leave the first product in the layout that the second
-// takes as its operand. Head sizes between the widths built are padded with zeros on loading.
+// so the only barriers are those of the shared tiles. The accumulator layout of the first product is the operand layout
+// of the second. Head sizes between the widths built are padded with zeros on loading.
 #pragma once
 #include "../common/async_copy.cuh"
 #include "../common/device.cuh"
@@ -15,23 +15,23 @@ namespace warp_tiles {
 using namespace tensor_core;
 constexpr int kTile = 64, kThreads = 128;
 
-// Heads up to 128 wide have two stages of K and V (the next arrive while this tile is worked on) and q's operands in
-// registers; wider ones have room for one, and V arrives during the scores, the next K during the output.
+// Heads up to 128 wide have two stages of K and V (the next are loaded while this tile is computed) and q's operands in
+// registers; wider ones have room for one: V is loaded during Q K^T, the next K during P V.
 template <int Width> struct Shape {
   static constexpr bool wide = Width > 128;
   static constexpr int tile_bytes = kTile * Width * 2, bytes = (wide ? 3 : 5) * tile_bytes;
   static constexpr int blocks_per_sm = Width <= 32 ? 4 : Width <= 64 ? 3 : Width <= 128 ? 2 : 1;
 };
 
-// Byte offset of a 16-byte chunk in a tile of Width elements a row, so that ldmatrix's eight rows lie in different
-// banks. Rows are a multiple of 64 bytes: of 128 bytes, where every row begins in bank 0, or with 64 over, where every
-// second one does.
+// Byte offset of a 16-byte chunk in a tile of Width elements a row, swizzled so that ldmatrix's eight rows are in
+// different banks. Rows are a multiple of 64 bytes: of 128 bytes, where every row begins in bank 0, or with 64 over,
+// where every second one does.
 template <int Width> __device__ __forceinline__ uint32_t place(int row, int chunk) {
   const int moved = Width % 64 == 0 ? chunk ^ (row & 7) : chunk ^ ((row >> 1) & 3);
   return uint32_t(row * Width * 2 + moved * 16);
 }
 
-// A head's rows in memory: the first, the distances, how many, and whether 16-byte pieces can be loaded.
+// A head's rows in memory; vectors: 16-byte loads are possible.
 template <typename T> struct Rows {
   const T* first;
   int64_t row_stride, column_stride;
@@ -39,13 +39,13 @@ template <typename T> struct Rows {
   bool vectors;
 };
 
-// Starts loading rows [row, row + 64); zeros beyond the last. Each thread has whole chunks.
+// Starts loading rows [row, row + 64), zeros beyond the last; each thread copies whole chunks.
 template <typename T, int Width>
 __device__ __forceinline__ void load_tile(char* tile, const Rows<T>& from, int row, int head_dim) {
   constexpr int chunks = Width / 8;
 #pragma unroll 4
   for (int i = 0; i < kTile * chunks / kThreads; ++i) {
-    const int piece = threadIdx.x + i * kThreads, r = piece / chunks, c = piece % chunks;
+    const int index = threadIdx.x + i * kThreads, r = index / chunks, c = index % chunks;
     const bool inside = row + r < from.rows && 8 * c < head_dim;
     const T* source = from.first + (inside ? (row + r) * from.row_stride + 8 * c * from.column_stride : 0);
     char* target = tile + place<Width>(r, c);
@@ -60,20 +60,20 @@ __device__ __forceinline__ void load_tile(char* tile, const Rows<T>& from, int r
   }
 }
 
-// A warp's 16 rows of a query tile, of which this thread has two: 16 warp + lane / 4 and eight further on, every fourth
-// pair of columns.
+// A warp's 16 rows of a query tile. A thread has rows 16 warp + lane / 4 and 8 further on, every fourth pair of
+// columns.
 template <typename T, int Width> struct Warp {
   static constexpr bool wide = Shape<Width>::wide;
   static constexpr int steps = Width / 16;  // of 16 head columns
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f},
-        out[Width / 8][4] = {};  // sum: this thread's share; in units of log2
+        out[Width / 8][4] = {};  // maximum in units of log2; sum: this thread's columns only
   uint32_t query[wide ? 1 : steps][4];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 
   __device__ __forceinline__ void read_query(uint32_t (&to)[4], const char* q_tile, int s) const {
     ldmatrix_x4(to, shared_address(q_tile + place<Width>(warp * 16 + lane % 16, 2 * s + lane / 16)));
   }
-  // Once, when the query tile is there.
+  // Once, after the query tile is loaded.
   __device__ __forceinline__ void keep_query(const char* q_tile) {
     if constexpr (!wide) {
 #pragma unroll
@@ -140,8 +140,8 @@ template <typename T, int Width> struct Warp {
     }
   }
 
-  // The rows divided by their sums, turned through the warp's own part of the query tile into 16-byte stores; rows
-  // without a live key are zeros. to: the tile's first row, rows: how many of its 64 exist.
+  // Stores the rows divided by their sums, as 16-byte stores through the warp's rows of the query tile; rows without a
+  // live key are zeros. to: the tile's first row, rows: how many of its 64 exist.
   __device__ __forceinline__ void store(char* q_tile, T* to, int64_t stride, int rows, int head_dim) {
     const int r0 = warp * 16 + lane / 4, r1 = r0 + 8, pair = lane & 3;
     __syncwarp();  // every lane's reads of the query rows come before the others' writes over them
@@ -156,8 +156,8 @@ template <typename T, int Width> struct Warp {
             pack<T>(out[n][2 * h] * inverse, out[n][2 * h + 1] * inverse);
     }
     __syncwarp();
-    for (int piece = lane; piece < 16 * (Width / 8); piece += 32) {
-      const int r = warp * 16 + piece / (Width / 8), c = piece % (Width / 8);
+    for (int index = lane; index < 16 * (Width / 8); index += 32) {
+      const int r = warp * 16 + index / (Width / 8), c = index % (Width / 8);
       if (r < rows && 8 * c < head_dim)
         *reinterpret_cast<uint4*>(to + r * stride + 8 * c) =
             *reinterpret_cast<const uint4*>(q_tile + place<Width>(r, c));

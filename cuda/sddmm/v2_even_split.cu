@@ -14,7 +14,7 @@ using namespace groups;
 constexpr int WARPS = 4, RUN = 128;  // warps a block, elements a warp
 constexpr unsigned ALL = 0xffffffffu;
 
-// Chunks: pieces of a row that a group has at once. Rows longer than that are walked panel by panel.
+// Chunks: chunks of a row that a group holds. Longer rows are processed panel by panel.
 template <typename T, int Chunks, bool Wide>
 __global__ void __launch_bounds__(32 * WARPS, 4) sddmm_even_split(const SddmmArgs a, int64_t runs) {
   constexpr int Width = WIDTH<T>, Flight = Chunks == 1   ? 4

@@ -16,7 +16,7 @@ template <int Side> struct Shape {
 template <typename T, int Side>
 __global__ void __launch_bounds__(Shape<Side>::Threads* Shape<Side>::Threads) sddmm_blocks(const SddmmArgs a) {
   constexpr int Threads = Shape<Side>::Threads, Own = Shape<Side>::Own, All = Threads * Threads;
-  __shared__ float q_part[Side][STEP + 1], k_part[Side][STEP + 1];  // one more: columns of a row lie in different banks
+  __shared__ float q_part[Side][STEP + 1], k_part[Side][STEP + 1];  // padded against bank conflicts
   const int64_t h = blockIdx.x / a.nnz, t = blockIdx.x % a.nnz;
   const int64_t top = int64_t(a.row_of[t]) * Side, left = int64_t(a.columns[t]) * Side;
   const T* q = static_cast<const T*>(a.q) + h / a.inner * a.q_step[0] + h % a.inner * a.q_step[1];
