@@ -11,7 +11,7 @@
 #include "../common/interface.h"
 
 struct BiasGeluArgs {
-  const void* x;     // row r begins at x[r * x_row]; its cols elements lie side by side
+  const void* x;     // row r begins at x[r * x_row]; its cols elements are contiguous
   const void* bias;  // cols elements, or nullptr for zeros
   void* out;         // rows x cols elements, dense, never aliasing x
   int64_t rows;      // >= 1

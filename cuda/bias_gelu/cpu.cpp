@@ -1,4 +1,4 @@
-// One vectorised pass, the exponential inlined; rows, or pieces of long rows, split over the OpenMP threads.
+// One vectorised pass, the exponential inlined; rows, or chunks of long rows, split over the OpenMP threads.
 #include "../common/cpu_convert.h"
 #include "../common/cpu_exp.h"
 #include "../common/gelu.h"

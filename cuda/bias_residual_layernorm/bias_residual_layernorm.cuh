@@ -8,7 +8,7 @@
 #include "../common/interface.h"
 
 struct BiasResidualLayernormArgs {
-  const void* x;         // row r begins at x[r * x_row]; its cols elements lie side by side
+  const void* x;         // row r begins at x[r * x_row]; its cols elements are contiguous
   const void* bias;      // cols elements, or nullptr for zeros
   const void* residual;  // row r begins at residual[r * residual_row], or nullptr for zeros
   const void* weight;    // cols elements

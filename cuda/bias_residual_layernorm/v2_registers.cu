@@ -1,4 +1,4 @@
-// The sum in registers: x and residual read once, the result written once, in 16-byte pieces; a warp or a block per
+// The sum in registers: x and residual read once, the result written once, as 16-byte vectors; a warp or a block per
 // row.
 #include "registers.cuh"
 

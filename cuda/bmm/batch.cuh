@@ -9,7 +9,7 @@ struct Batch {
 
   __host__ __device__ int64_t count() const { return total; }
 
-  // Offsets in elements of matrix z in A and in B; C lies densely.
+  // Offsets in elements of matrix z in A and in B; C is dense.
   __device__ void offsets(int64_t z, int64_t& a, int64_t& b) const {
     a = b = 0;
     for (int d = rank - 1; d >= 0; --d) {

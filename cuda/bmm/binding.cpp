@@ -73,7 +73,7 @@ Tensor bmm(const Tensor& a, const Tensor& b, const std::string& impl) {
                dtype_of(x)};
   if (args.rank == 1 && args.b_step[0] == 0 && (m == 1 || args.a_step[0] == m * xs.row)) {
     // One B for all: the batch is more rows of A. With one row a matrix, the distance between matrices is that between
-    // rows, and the elements of a row must then lie side by side.
+    // rows, and the elements of a row must then be contiguous.
     if (m > 1 || x.strides()[x.dim() - 1] == 1 || k == 1) {
       args.matrix.m = m * args.batch;
       args.matrix.a_row = args.a_step[0] / m;

@@ -4,10 +4,10 @@
 
 constexpr int BMM_BATCH_DIMS = 16;
 
-// The batch is counted in row-major order over the dimensions `size`; C lies densely in that order. An operand that is
-// broadcast along a dimension has distance 0 there. Dimensions that both operands walk evenly have been merged, so rank
-// is mostly 0 or 1; where B is the same for the whole batch and the rows of A follow one another evenly, the batch has
-// become rows (rank 0).
+// The batch is counted in row-major order over the dimensions `size`; C is dense in that order. An operand that is
+// broadcast along a dimension has distance 0 there. Dimensions that both operands step through evenly have been merged,
+// so rank is mostly 0 or 1; where B is the same for the whole batch and the rows of A follow one another evenly, the
+// batch has become rows (rank 0).
 struct BmmArgs {
   GemmArgs matrix;                 // of batch 0
   int64_t batch;                   // product of size[0 .. rank), >= 1

@@ -68,7 +68,7 @@ template <typename T> inline void pack_row(const T* from, float* to, int64_t n, 
   for (int64_t i = n; i < width; ++i) to[i] = 0.0f;
 }
 
-// The rows of K or V of several heads as fp32 with `width` floats each: where they lie if they are that already, else
+// The rows of K or V of several heads as fp32 with `width` floats each: in place if they are that already, else
 // packed, as many heads a round as fit into a bounded buffer. head: outer = head / inner, inner = head % inner; step:
 // outer, inner, row.
 template <typename T> struct HeadRows {

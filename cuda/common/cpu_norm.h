@@ -32,7 +32,7 @@ inline void normalise(const float* v, const float* weight, const float* shift, f
   for (int64_t j = 0; j < cols; ++j) out[j] = (v[j] - first - mean) * scale * weight[j] + shift[j];
 }
 
-// A vector as fp32: where it lies, or a copy; nullptr stays nullptr.
+// A vector as fp32: itself or a copy; nullptr stays nullptr.
 template <typename T> struct Widened {
   std::unique_ptr<float[]> copy;
   const float* data = nullptr;

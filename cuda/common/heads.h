@@ -1,5 +1,4 @@
-// What the bindings of the sparse operators share: a tensor whose leading dimensions are heads that share one
-// structure.
+// For the bindings of the sparse operators: a tensor whose leading dimensions are heads that share one structure.
 #pragma once
 #include <vector>
 
@@ -14,8 +13,8 @@ struct __attribute__((visibility("hidden"))) Heads {  // torch's stable Tensor i
   int64_t row_step;                                   // between rows of an item of two dimensions; else 0
 };
 
-// A tensor of `item` dimensions (1, 2 or 3) a head, where it lies if the last dimension is dense and all but the last
-// leading dimension are walked with one distance (so that projections of the layout (B, S, H, D) are not copied); else
+// A tensor of `item` dimensions (1, 2 or 3) per head: the tensor itself if the last dimension is dense and all leading
+// dimensions but the last have one common stride (so that projections of the layout (B, S, H, D) are not copied), else
 // a contiguous copy.
 inline Heads as_heads(const Tensor& t, int item) {
   const int64_t lead = t.dim() - item, last = t.dim() - 1;

@@ -1,16 +1,16 @@
-// What the bindings of row-wise operators share: a tensor of any shape as rows of its last dimension.
+// For the bindings of row-wise operators: a tensor of any shape as rows of its last dimension.
 #pragma once
 #include "binding.h"
 
 namespace fusescope {
 
 struct __attribute__((visibility("hidden"))) Rows {  // torch's stable Tensor is hidden too
-  Tensor tensor;                                     // owns the storage that the rows lie in
+  Tensor tensor;                                     // owns the storage of the rows
   int64_t rows, cols;                                // rows = product of all dimensions but the last
   int64_t step;                                      // distance between rows in elements
 };
 
-// Rows where they lie if the last dimension is dense and the others are walked with one distance (a slice of columns,
+// The tensor's own rows if the last dimension is dense and the others have one common stride (a slice of columns,
 // say, or every second row); else of a contiguous copy.
 inline Rows as_rows(const Tensor& t) {
   const int64_t d = t.dim(), cols = t.sizes()[d - 1];

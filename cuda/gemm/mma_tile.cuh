@@ -2,9 +2,9 @@
 // bmm.
 //
 // A block computes TileM x TileN of C in steps of StepK along k. Stages of shared memory form a ring that cp.async
-// fills Stages - 1 steps ahead; tiles lie as their operand lies in memory (k or the outer dimension dense),
+// fills Stages - 1 steps ahead; tiles have their operand's layout (k or the outer dimension dense),
 // XOR-swizzled, and ldmatrix, plain or transposing, makes fragments of either. Fragments are loaded one 16-step ahead
-// of the products that use them. Results go through shared memory so that they leave in 16-byte pieces.
+// of the products that use them. Results go through shared memory so that they are stored as 16-byte vectors.
 #pragma once
 #include "../common/async_copy.cuh"
 #include "../common/device.cuh"
@@ -35,7 +35,7 @@ using Medium = Shape<128, 128, 32, 64, 64, 4, 2, 95>;
 using Small = Shape<64, 64, 64, 32, 32, 4, 3, 60>;
 
 // One operand's tile as it travels: Rows x Dense elements, Dense being contiguous in memory, in chunks of 8 (16 bytes).
-// A thread keeps one chunk column and takes every RowStep-th row, so its swizzled destinations are RowStep rows apart.
+// A thread keeps one chunk column and copies every RowStep-th row, so its swizzled destinations are RowStep rows apart.
 template <typename T, int Rows, int Dense, int Threads> struct TileLoader {
   static constexpr int Chunks = Dense / 8, RowStep = Threads / Chunks, Count = Rows / RowStep;
   static_assert(Threads % Chunks == 0 && Rows % RowStep == 0 && RowStep % 8 == 0, "whole rounds, one swizzle pattern");

@@ -2,7 +2,7 @@
 // thread.
 //
 // A block computes TileM x TileN of C in steps of 16 along k. Operands are converted to fp32 on their way into shared
-// memory and lie there k-major, so that the inner loop reads neighbouring rows (or columns) as 16-byte vectors. Two
+// memory, k-major, so that the inner loop reads neighbouring rows (or columns) as 16-byte vectors. Two
 // buffers: while one step is computed, the next one travels from global memory into registers, so one barrier a step
 // suffices.
 #pragma once
@@ -18,7 +18,7 @@ template <typename T> struct alignas(4 * sizeof(T)) Quad {
   T value[4];
 };
 
-// One operand as a block walks it: `outer` is the dimension it shares with C, the other one is k. One of them is dense.
+// One operand as a block reads it: `outer` is the dimension it shares with C, the other one is k. One of them is dense.
 template <typename T> struct Operand {
   const T* data;
   int64_t outer_step, k_step;  // distances in elements
@@ -26,7 +26,7 @@ template <typename T> struct Operand {
   bool k_dense;  // k_step is 1 (else outer_step is)
   bool quads;    // four neighbours along the dense dimension may be read at once
 
-  // This thread's share of the Outer x STEP piece at (outer, k), zeros beyond the ends.
+  // This thread's part of the Outer x STEP block at (outer, k), zeros beyond the ends.
   template <int Outer>
   __device__ __forceinline__ void fetch(float (&kept)[Outer * STEP / THREADS], int64_t outer, int64_t k) const {
 #pragma unroll
@@ -67,7 +67,7 @@ template <typename T> struct Operand {
   }
 
  private:
-  // Where the four elements of a piece begin. Dense k: neighbouring threads have neighbouring rows, which they store
+  // Where four elements begin. Dense k: neighbouring threads have neighbouring rows, which they store
   // side by side; dense outer: neighbouring threads read and store neighbouring quads.
   template <int Outer> __device__ __forceinline__ void place(int piece, int& o, int& p) const {
     const int index = threadIdx.x + piece * THREADS;

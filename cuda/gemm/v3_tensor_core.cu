@@ -1,4 +1,4 @@
-// Tensor cores by mma.sync: tiles copied four stages ahead by cp.async, swizzled, turned into fragments by ldmatrix.
+// Tensor cores by mma.sync: tiles copied four stages ahead by cp.async, swizzled, loaded as fragments by ldmatrix.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
 #include "mma_tile.cuh"

@@ -37,7 +37,7 @@ inline int64_t padding_length(const PaddingArgs& args, int64_t b) {
   return n < 0 ? 0 : (n > args.seq ? args.seq : n);
 }
 
-// The length of a sequence by its offsets, none of whose rows lies beyond `total`.
+// The length of a sequence by its offsets, with no row beyond `total`.
 #ifdef __CUDACC__
 __host__ __device__
 #endif

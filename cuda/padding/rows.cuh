@@ -18,7 +18,7 @@ inline int64_t rows_of(const PaddingArgs& args) {
   return args.request == PADDING_PACK ? args.total : args.batch * args.seq;
 }
 
-// Calls body with a value of the widest type, up to `most` bytes, in which rows lie whole and aligned.
+// Calls body with a value of the widest type, up to `most` bytes, of which rows are aligned multiples.
 template <typename Body> const char* by_word(const PaddingArgs& args, int64_t most, Body body) {
   auto fits = [&](int64_t bytes) {
     return bytes <= most && args.row_bytes % bytes == 0 && args.in_row % bytes == 0 && aligned(args.in, int(bytes)) &&

@@ -71,7 +71,7 @@ FUSESCOPE_KERNEL(const PaddingArgs* args, void* stream) {
   return by_word(*args, 16, [&](auto zero) -> const char* {
     using Word = decltype(zero);
     const int64_t words = args->row_bytes / int64_t(sizeof(Word)), rows = rows_of(*args);
-    int lanes = 1;  // a power of two, so that groups lie within blocks
+    int lanes = 1;  // a power of two, so that groups do not cross blocks
     while (lanes < words && lanes < THREADS) lanes *= 2;
     const int64_t groups = (rows + ROWS - 1) / ROWS, blocks = (groups * lanes + THREADS - 1) / THREADS;
     if (blocks > INT32_MAX) return "unsupported: more than 2^31 blocks of rows";

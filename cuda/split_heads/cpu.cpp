@@ -8,7 +8,7 @@
 using namespace fusescope_cpu;
 
 namespace {
-// A head of a row plus its bias (fp32), in pieces that stay in registers or the first-level cache.
+// A head of a row plus its bias (fp32), in chunks that stay in registers or the first-level cache.
 template <typename T> void add(const T* x, const float* bias, T* out, int64_t count) {
   if constexpr (std::is_same_v<T, Half>) {
     constexpr int64_t piece = 64;

@@ -6,7 +6,7 @@
 
 struct SplitHeadsArgs {
   const void*
-      qkv;  // row r = b * seq + s begins at qkv[r * row]; its (heads + 2 kv_heads) * head_dim elements lie side by side
+      qkv;  // row r = b * seq + s begins at qkv[r * row]; its (heads + 2 kv_heads) * head_dim elements are contiguous
   const void* bias;                               // as many elements as a row, or nullptr for zeros
   void* out;                                      // q, then k, then v, without gaps; never aliasing qkv
   int64_t batch, seq, heads, kv_heads, head_dim;  // >= 1
