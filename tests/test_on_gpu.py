@@ -202,6 +202,7 @@ def test_each_worker_has_a_gpu_and_cores_of_its_own(tmp_path, monkeypatch):
     assert alone["CUDA_VISIBLE_DEVICES"] == "3,5", "a single worker leaves the choice as it is"
 
 
+@pytest.mark.slow
 def test_two_workers_record_a_traverse_and_it_comes_back_as_one(tmp_path, monkeypatch, profiles):
     """The whole step on the CPU: parts measured, one command that fails, merged, packed; unpacked it is one
     run of all schemes."""

@@ -16,6 +16,8 @@ from fusescope.cli import main
 from fusescope.core.machine import toolchain
 from fusescope.core.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 TEXT = (ROOT / "docs" / "own-kernel.md").read_text()
 FILES = dict(re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 COMMANDS = re.findall(r"^```sh\n(.*?)\n```$", TEXT, re.MULTILINE | re.DOTALL)

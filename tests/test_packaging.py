@@ -20,6 +20,8 @@ import pytest
 
 from fusescope.core.paths import CHECKOUT
 
+pytestmark = pytest.mark.slow
+
 ATTENTION = """
 import sys, fusescope
 assert "torch" not in sys.modules, "importing fusescope imports torch"

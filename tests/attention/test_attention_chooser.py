@@ -134,6 +134,7 @@ def test_prices_are_never_negative():
         assert (x >= 0).all() and (gradient > -1e-6).all() and np.allclose(gradient[x > 0], 0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_on_what_was_recorded_it_is_within_5_percent_of_the_best_kernel():
     by_device = {}
     for home in RECORDED:

@@ -64,6 +64,7 @@ def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
         torch.testing.assert_close(torch.compile(layer, fullgraph=True)(q, k, v), expected)
 
 
+@pytest.mark.slow
 def test_compile_finds_the_operator_in_a_fresh_process():
     code = (
         "import sys; from fusescope.ops.attention import attention; assert 'torch' not in "

@@ -15,6 +15,8 @@ from fusescope.cli import main
 from fusescope.core.paths import ROOT
 from fusescope.store import folder, library
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["--budget", "0.3", "--cache", "warm", "--device", "cpu"]
 
 

@@ -11,6 +11,8 @@ import pytest
 from fusescope.core import paths
 from tests import emulator
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def choose(tmp_path):

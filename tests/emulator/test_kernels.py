@@ -12,6 +12,8 @@ from fusescope.core.sources import families
 from tests import emulator
 from tests.emulator.run import Server
 
+pytestmark = pytest.mark.slow
+
 KERNELS = [v for family in families().values() for v in family.variants if v.device == "cuda"]
 WRONG = Path(__file__).parents[1] / "wrong" / "cuda"
 WRONG_KERNELS = {

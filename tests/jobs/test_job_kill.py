@@ -17,6 +17,8 @@ from fusescope.core import paths
 from fusescope.jobs import submit
 from fusescope.store import folder, library
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_worker_killed_at_a_random_moment_loses_no_finished_record(home, tmp_path, seed):

@@ -15,6 +15,8 @@ from fusescope.jobs import submit
 from fusescope.jobs.process import launch
 from fusescope.store import folder, library
 
+pytestmark = pytest.mark.slow
+
 
 def parent(runtime):
     """What the warm parent of a runtime folder says of itself, once it is ready."""

@@ -13,6 +13,8 @@ from fusescope.core.sources import families
 from fusescope.kernels import figures, plan, report
 from fusescope.kernels.build import build
 
+pytestmark = pytest.mark.slow
+
 
 def cpu(project, **more):
     return build(units=("cpu",), log=project.log, **more)

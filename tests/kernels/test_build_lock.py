@@ -17,6 +17,8 @@ from fusescope.core.machine import toolchain
 from fusescope.kernels import report
 from fusescope.kernels.build import build
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import fcntl, os, sys, time
 file = open(sys.argv[1], "a+")

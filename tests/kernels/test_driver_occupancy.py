@@ -15,6 +15,8 @@ from fusescope.core.machine.toolchain import find_cuda_tool
 from fusescope.kernels import plan, report
 from fusescope.kernels.build import compile_objects
 
+pytestmark = pytest.mark.slow
+
 MAX_THREADS, STATIC_BYTES, REGISTERS, MAX_DYNAMIC, NEEDS_CLUSTER = 0, 1, 4, 8, 10
 """CUfunction_attribute of cuda.h."""
 BLOCKS = (32, 64, 96, 128, 160, 256, 384, 512, 768, 1024)

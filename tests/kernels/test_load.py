@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def run(project, code: str, **environment: str) -> str:
     done = project.torch(

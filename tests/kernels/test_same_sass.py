@@ -11,6 +11,8 @@ import scripts.same_sass as same_sass
 from fusescope.core import same_code, sources
 from fusescope.core.machine import toolchain
 
+pytestmark = pytest.mark.slow
+
 needs_nvcc = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 
 

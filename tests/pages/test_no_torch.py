@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SCRIPT = """
@@ -13,6 +17,8 @@ import sys
 sys.path[:0] = [{root!r}, {here!r}]
 import drawn_page, folders
 from pathlib import Path
+
+import pytest
 from streamlit.testing.v1 import AppTest
 
 drawn_page.look_up_once(setattr)

@@ -63,6 +63,7 @@ def example(path, scale=1.0):
     return trace(path, [*events, kernel(2, 40, 2, "add(float*)", external=2)])
 
 
+@pytest.mark.slow
 def test_files_become_runs_that_can_be_compared(home, call, tmp_path):
     files = [example(tmp_path / "a.json"), example(tmp_path / "b.json.gz", 2.0)]
     code, out, err = call("import", *files, "--json")

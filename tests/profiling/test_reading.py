@@ -11,6 +11,8 @@ from made_up import tables, trace, x
 
 from fusescope.profiling.chrome import importer, parallel
 
+pytestmark = pytest.mark.slow
+
 
 def load(file, out, portions):
     out.mkdir()

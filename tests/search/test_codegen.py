@@ -188,6 +188,7 @@ def test_generating_needs_no_torch():
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_a_segment_is_compiled_in_a_process_of_its_own():
     """Once really, the smallest: what it leaves in torch's cache is what a job finds there."""
     from fusescope.search.measuring import compile_ahead
@@ -199,6 +200,7 @@ def test_a_segment_is_compiled_in_a_process_of_its_own():
     ]
 
 
+@pytest.mark.slow
 def test_a_module_is_a_program(tmp_path):
     setting, file = Setting(**TINY), tmp_path / "scheme.py"
     file.write_text(codegen.generate("1011111010010110", setting))
