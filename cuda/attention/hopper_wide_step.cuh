@@ -8,14 +8,11 @@
 
 namespace hopper {
 
-// Of a ring of keys or values in shared memory, a slot that holds a step: panel by panel 128 rows.
-template <int Panels> constexpr int kSlotBytes = 2 * Panels * kTileBytes;
-
-// x = q k^T, of slot s of the keys once they are there.
-template <typename T, int Panels> __device__ __forceinline__ void start_scores(float (&x)[64], uint8_t* const& q,
-                                                                               uint8_t* const& ring, int s,
-                                                                               uint64_t* const& full, int parity) {
-  const uint8_t* k = ring + s * kSlotBytes<Panels>;
+// x = q k^T, of slot s of the keys (hopper_rings.cuh) once they are there.
+template <typename T, int Panels>
+__device__ __forceinline__ void start_score_product(float (&x)[64], uint8_t* const& q, uint8_t* const& ring, int s,
+                                                    uint64_t* const& full, int parity) {
+  const uint8_t* k = ring + s * (2 * Panels * kTileBytes);
   barrier_wait(full + s, parity);
   fence_registers(x);
   wgmma_fence();
@@ -29,10 +26,10 @@ template <typename T, int Panels> __device__ __forceinline__ void start_scores(f
 // o += weights v, of slot s of the values once they are there. Up to 64 columns V is followed by a tile of ones, at a
 // higher address, whose columns of the product are the sums of the weights.
 template <typename T, int Panels, int Accumulators>
-__device__ __forceinline__ void start_context(float (&o)[Accumulators], const uint32_t (&weights)[8][4],
-                                              uint8_t* const& ring, int s, uint64_t* const& full, int parity,
-                                              uint8_t* const& ones) {
-  const uint8_t* v = ring + s * kSlotBytes<Panels>;
+__device__ __forceinline__ void start_context_product(float (&o)[Accumulators], const uint32_t (&weights)[8][4],
+                                                      uint8_t* const& ring, int s, uint64_t* const& full, int parity,
+                                                      uint8_t* const& ones) {
+  const uint8_t* v = ring + s * (2 * Panels * kTileBytes);
   barrier_wait(full + s, parity);
   fence_registers(o);
   wgmma_fence();
@@ -97,6 +94,18 @@ __device__ __forceinline__ void rescale(float (&o)[Accumulators], const float (&
 template <typename T> __device__ __forceinline__ void pack_weights(uint32_t (&weights)[8][4], const float (&x)[64]) {
 #pragma unroll
   for (int i = 0; i < 32; ++i) weights[i / 4][i % 4] = tensor_core::pack<T>(x[2 * i], x[2 * i + 1]);
+}
+
+// The sums of the weights of the thread's two rows over all keys; with ones, they lie behind the context.
+template <int Panels, int Accumulators>
+__device__ __forceinline__ void total(float (&sum)[2], const float (&o)[Accumulators]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    if constexpr (Panels == 1)
+      sum[r] = o[32 + 2 * r];
+    else
+      sum[r] = row_sum(sum[r]);
+  }
 }
 
 }  // namespace hopper

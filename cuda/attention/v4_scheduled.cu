@@ -17,46 +17,24 @@
 // O += P V overlaps with the next softmax. Up to 64 columns V is followed by a tile of ones, whose columns of the
 // product are the sums of the
 #include "../common/dependent.cuh"
-#include "../common/exp2.cuh"
-#include "../common/hopper.cuh"
 #include "../common/launch.cuh"
-#include "../common/mma.cuh"
-#include "../common/warpgroup.cuh"
-#include "attention.cuh"
 #include "hopper_merge.cuh"
-#include "hopper_softmax.cuh"
-#include "hopper_store.cuh"
+#include "hopper_rings.cuh"
 #include "hopper_schedule.cuh"
-#include "hopper_wide_step.cuh"
+#include "hopper_store.cuh"
+#include "hopper_wide_pipeline.cuh"
 
 namespace {
 using namespace hopper;
 
 constexpr int kMaxTiles = 2048;  // of keys
 
-template <int Panels, int WG, bool Split> struct Shape {
-  static constexpr bool ones = Panels == 1;
-  static constexpr bool overlap = Panels == 2 && !Split;
-  static constexpr int q_tiles = Split ? 1 : WG;
-  static constexpr int blocks_per_sm = Panels == 1 && WG == 2 ? 2 : 1;
-  // Steps of keys and of values in shared memory; a multiple of WG where warpgroups take turns.
-  static constexpr int k_slots = WG == 4 ? 4 : overlap ? 3 : 2;
-  static constexpr int v_slots = WG == 4 ? 4 : 2;
-  static constexpr int accumulators = ones ? 36 : 32 * Panels;
-  static constexpr int q_bytes = q_tiles * Panels * kTileBytes;
-  static constexpr int slot_bytes = 2 * Panels * kTileBytes;  // panel by panel 128 rows
-  static constexpr int ones_bytes = ones ? 16 * 128 : 0;
-  static int shared_bytes(int kv_tiles) {
-    return 1024 + q_bytes + (k_slots + v_slots) * slot_bytes + ones_bytes + 256 + 32 * ((kv_tiles + 1) / 2 + 3);
-  }
-};
-
 template <typename T, int Panels, int WG, bool Split>
-__global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per_sm) attention_scheduled(
+__global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::blocks_per_sm) attention_scheduled(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
     const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionArgs args, int q_blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  using S = Shape<Panels, WG, Split>;
+  using S = ScheduledShape<Panels, WG, Split>;
   constexpr int KSlots = S::k_slots, VSlots = S::v_slots, Acc = S::accumulators;
   extern __shared__ uint8_t raw[];
   uint8_t* shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
@@ -78,12 +56,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   const int q_tile = Split ? q_block : 2 * q_block + wg, half = q_tile & 1;
 
   if (threadIdx.x == 0) {
-    for (int s = 0; s < KSlots + VSlots; ++s) {
-      barrier_init(full_k + s, 1);
-      barrier_init(free_k + s, 4 * S::q_tiles);
-    }
-    barrier_init(full_q, 1);
-    barrier_init_fence();
+    init_barriers<S>(full_q, full_k, free_k);
     prefetch_map(&q_map);
     prefetch_map(&k_map);
     prefetch_map(&v_map);
@@ -91,28 +64,16 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   wait_for_previous();
   let_next_start();
   if (threadIdx.x == 0) {
-    barrier_expect(full_q, S::q_bytes);
-    for (int w = 0; w < S::q_tiles; ++w)
-      for (int p = 0; p < Panels; ++p)
-        load_tile(shared + (w * Panels + p) * kTileBytes, &q_map, full_q, 64 * p,
-                  (Split ? q_block : 2 * q_block + w) * 64, h, b);
+    load_queries<S>(shared, &q_map, full_q, Split ? q_block : 2 * q_block, h, b);
   }
   const int kv_tiles = (args.seq_k + 63) / 64;
   if (args.schedule == nullptr) {  // every key is live
     const int steps = (kv_tiles + 1) / 2;
-    for (int i = threadIdx.x; i <= steps; i += 128 * WG) {
-      write_full_step(schedule, i, steps, kv_tiles);
-    }
+    for (int i = threadIdx.x; i <= steps; i += 128 * WG) write_full_step(schedule, i, steps, kv_tiles);
   } else {
     copy_schedule<128 * WG>(args, b, h, q_tile, schedule);
   }
-  if constexpr (S::ones) {
-    if (threadIdx.x < S::ones_bytes / 16) {
-      const uint32_t two = tensor_core::pack<T>(1.f, 1.f);
-      reinterpret_cast<uint4*>(ones)[threadIdx.x] = make_uint4(two, two, two, two);
-    }
-    fence_async_proxy();
-  }
+  if constexpr (S::ones) fill_ones<T>(ones, S::ones_bytes);
   __syncthreads();
   // The first query tile's steps are 0 ... end0, the second's begin1 ... count.
   const int count = uniform(schedule[0].x), end0 = uniform(schedule[0].z);
@@ -120,51 +81,31 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
   const int begin = half ? begin1 : 0, end = half ? count : end0;
   const int origin = Split ? begin : 0, last = Split ? end : count;  // the block's steps
 
-  auto load = [&](int step, const CUtensorMap* map, uint8_t* ring, uint64_t* full, int s) {
-    const int4 tiles = schedule[2 * step + 1];
-    barrier_expect(full + s, S::slot_bytes);
-    uint8_t* to = ring + s * S::slot_bytes;
-    for (int p = 0; p < Panels; ++p) {
-      load_tile(to + 2 * p * kTileBytes, map, full + s, 64 * p, tiles.x * 64, h_kv, b);
-      load_tile(to + (2 * p + 1) * kTileBytes, map, full + s, 64 * p, tiles.y * 64, h_kv, b);
-    }
+  auto load_k = [&](int step) {
+    load_step<S>(schedule, step, &k_map, k_ring, full_k, (step - origin) % KSlots, h_kv, b);
   };
-  auto load_k = [&](int step) { load(step, &k_map, k_ring, full_k, (step - origin) % KSlots); };
-  auto load_v = [&](int step) { load(step, &v_map, v_ring, full_v, (step - origin) % VSlots); };
-  if (threadIdx.x == 0) {
-    for (int step = origin; step < origin + KSlots && step < last; ++step) {
-      load_k(step);
-      if (step < origin + VSlots) load_v(step);
-    }
-  }
+  auto load_v = [&](int step) {
+    load_step<S>(schedule, step, &v_map, v_ring, full_v, (step - origin) % VSlots, h_kv, b);
+  };
+  if (threadIdx.x == 0) fill_rings<S>(origin, last, load_k, load_v);
 
   const int t2 = 2 * (lane % 4);
   uint8_t* q_own = shared + (Split ? 0 : wg) * Panels * kTileBytes;
   const float factor = args.scale * kLog2e;  // of the scores to powers of two
-  float o[Acc];                              // the context; behind it, with ones, the sums
+  float o[Acc] = {};                         // the context; behind it, with ones, the sums
   float x[64];
   uint32_t weights[8][4];
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
-#pragma unroll
-  for (int i = 0; i < Acc; ++i) o[i] = 0.f;
 
   auto await_k = [&](int step) { barrier_wait(full_k + (step - origin) % KSlots, ((step - origin) / KSlots) & 1); };
   auto await_v = [&](int step) { barrier_wait(full_v + (step - origin) % VSlots, ((step - origin) / VSlots) & 1); };
-  auto release_k = [&](int step) {
-    __syncwarp();
-    if (lane == 0 && step + KSlots < last && barrier_arrive(free_k + (step - origin) % KSlots, 1) == 1)
-      load_k(step + KSlots);
-  };
-  auto release_v = [&](int step) {
-    __syncwarp();
-    if (lane == 0 && step + VSlots < last && barrier_arrive(free_v + (step - origin) % VSlots, 1) == 1)
-      load_v(step + VSlots);
-  };
+  auto release_k = [&](int step) { release_step<KSlots>(step, origin, last, lane, free_k, load_k); };
+  auto release_v = [&](int step) { release_step<VSlots>(step, origin, last, lane, free_v, load_v); };
   auto start_scores = [&](int step) {
-    hopper::start_scores<T, Panels>(x, q_own, k_ring, (step - origin) % KSlots, full_k, ((step - origin) / KSlots) & 1);
+    start_score_product<T, Panels>(x, q_own, k_ring, (step - origin) % KSlots, full_k, ((step - origin) / KSlots) & 1);
   };
   auto start_context = [&](int step) {
-    hopper::start_context<T, Panels>(o, weights, v_ring, (step - origin) % VSlots, full_v,
+    start_context_product<T, Panels>(o, weights, v_ring, (step - origin) % VSlots, full_v,
                                      ((step - origin) / VSlots) & 1, ones);
   };
   auto softmax = [&](int step, const StepMask& mask, float (&shrink)[2]) {
@@ -174,21 +115,13 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
 
   const int first = Split ? begin + wg : begin, stride = Split ? WG : 1;
   barrier_wait(full_q, 0);
-  auto pass_by = [&](int from,
-                     int to) {  // steps of the other warpgroup alone; a slot is released only after it was filled
-    for (int step = from; step < to; ++step) {
-      await_k(step);
-      release_k(step);
-      await_v(step);
-      release_v(step);
-    }
-  };
-  if constexpr (!Split) pass_by(0, begin);
+  if constexpr (!Split) pass_by(0, begin, await_k, release_k, await_v, release_v);
+  auto read = [&](int step, StepMask& mask) { read_mask(args, schedule, step, half, mask); };
   if constexpr (!S::overlap) {
     for (int step = first; step < end; step += stride) {
       StepMask mask;
       float shrink[2];
-      read_mask(args, schedule, step, half, mask);
+      read(step, mask);
       start_scores(step);
       wgmma_wait<0>();
       fence_registers(x);
@@ -201,56 +134,13 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
       fence_registers(o);
       release_v(step);
     }
-  } else if (first < end) {
-    StepMask mask;
-    float shrink[2];
-    read_mask(args, schedule, first, half, mask);
-    start_scores(first);
-    wgmma_wait<0>();
-    fence_registers(x);
-    release_k(first);
-    softmax(first, mask, shrink);
-    pack_weights<T>(weights, x);
-    int before = first;
-    for (int step = first + stride; step < end; step += stride) {
-      read_mask(args, schedule, step, half, mask);
-      start_scores(step);
-      start_context(before);
-      wgmma_wait<1>();  // the scores are there; the context overlaps with the softmax
-      fence_registers(x);
-      release_k(step);
-      const bool grows = softmax(step, mask, shrink);
-      // Waiting behind a branch: in one block with the softmax, ptxas 13.0 moves the wait before it and nothing
-      // overlaps.
-      fence_registers(x);
-      if (grows) {
-        wgmma_wait_in_branch();
-        fence_registers(o);
-        rescale(o, shrink);
-      } else {
-        wgmma_wait<0>();
-        fence_registers(o);
-      }
-      release_v(before);
-      pack_weights<T>(weights, x);
-      before = step;
-    }
-    start_context(before);
-    wgmma_wait<0>();
-    fence_registers(o);
-    release_v(before);
+  } else {
+    overlap_steps<T>(o, x, weights, first, stride, end, read, start_scores, release_k, softmax, start_context,
+                     release_v);
   }
+  if constexpr (!Split) pass_by(end, count, await_k, release_k, await_v, release_v);
 
-  if constexpr (!Split) pass_by(end, count);
-
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    if constexpr (S::ones) {
-      sum[r] = o[32 + 2 * r];
-    } else {
-      sum[r] = row_sum(sum[r]);
-    }
-  }
+  total<Panels>(sum, o);
   if constexpr (Split) {
     // The rings are free: all that was loaded into them has been waited for.
     static_assert(kMergeBytes<64 * Panels, WG> <= (KSlots + VSlots) * S::slot_bytes);
@@ -267,7 +157,7 @@ __global__ void __launch_bounds__(128 * WG, Shape<Panels, WG, Split>::blocks_per
 
 template <typename T, int Panels, int WG, bool Split>
 const char* launch(const AttentionArgs& args, cudaStream_t stream) {
-  using S = Shape<Panels, WG, Split>;
+  using S = ScheduledShape<Panels, WG, Split>;
   const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
   const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
   CUtensorMap q_map, k_map, v_map;
