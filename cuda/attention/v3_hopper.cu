@@ -11,10 +11,10 @@
 // stage. The product O += P V of a step overlaps with the softmax of the next.
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
+#include "hopper_forward.cuh"
 #include "hopper_mask.cuh"
 #include "hopper_memory.cuh"
 #include "hopper_pipeline.cuh"
-#include "hopper_store.cuh"
 #include "hopper_tile_lists.cuh"
 
 namespace {
@@ -101,21 +101,15 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG, Bias>::bloc
   float inverse[2];
   softmax.invert_sums(inverse);
   const int tile = q_block * WG + wg;
-  T* out = static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + tile * 64 * args.out_stride[2];
-  store_tile<T, Panels>(q_tile, wg, out, args.out_stride[2], args.seq_q - tile * 64, args.head_dim,
+  store_rows<T, Panels>(q_tile, wg, args, b, h, tile,
                         [&](int i, int r) { return begin == end ? 0.f : context.o[i / 32][i % 32] * inverse[r]; });
 #endif
 }
 
 template <typename T, int Panels, int WG, bool Bias>
 const char* launch(const AttentionArgs& args, cudaStream_t stream) {
-  const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
-  const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
   CUtensorMap q_map, k_map, v_map;
-  constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
-  if (const char* why = make_map(&q_map, bf16, args.q, q_sizes, args.q_stride)) return why;
-  if (const char* why = make_map(&k_map, bf16, args.k, kv_sizes, args.k_stride)) return why;
-  if (const char* why = make_map(&v_map, bf16, args.v, kv_sizes, args.v_stride)) return why;
+  if (const char* why = make_maps<T>(args, &q_map, &k_map, &v_map)) return why;
   constexpr auto kernel = attention_hopper<T, Panels, WG, Bias>;
   const int bytes = ForwardShape<Panels, WG, Bias>::bytes + 4 * ((args.seq_k + 63) / 64) * (WG + 1);
   if (bytes > kMaxSharedBytes) return "unsupported: too many keys for the schedule in shared memory";

@@ -18,10 +18,10 @@
 // product are the sums of the
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
+#include "hopper_forward.cuh"
 #include "hopper_merge.cuh"
 #include "hopper_rings.cuh"
 #include "hopper_schedule.cuh"
-#include "hopper_store.cuh"
 #include "hopper_wide_pipeline.cuh"
 
 namespace {
@@ -148,23 +148,15 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
   }
 
   const float inverse[2] = {inverse_of_sum(sum[0]), inverse_of_sum(sum[1])};
-  T* out =
-      static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
-  store_tile<T, Panels>(q_own, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim,
-                        [&](int i, int r) { return o[i] * inverse[r]; });
+  store_rows<T, Panels>(q_own, wg, args, b, h, q_tile, [&](int i, int r) { return o[i] * inverse[r]; });
 #endif
 }
 
 template <typename T, int Panels, int WG, bool Split>
 const char* launch(const AttentionArgs& args, cudaStream_t stream) {
   using S = ScheduledShape<Panels, WG, Split>;
-  const int64_t q_sizes[4] = {args.batch, args.heads, args.seq_q, args.head_dim};
-  const int64_t kv_sizes[4] = {args.batch, args.heads_kv, args.seq_k, args.head_dim};
   CUtensorMap q_map, k_map, v_map;
-  constexpr bool bf16 = std::is_same_v<T, __nv_bfloat16>;
-  if (const char* why = make_map(&q_map, bf16, args.q, q_sizes, args.q_stride)) return why;
-  if (const char* why = make_map(&k_map, bf16, args.k, kv_sizes, args.k_stride)) return why;
-  if (const char* why = make_map(&v_map, bf16, args.v, kv_sizes, args.v_stride)) return why;
+  if (const char* why = make_maps<T>(args, &q_map, &k_map, &v_map)) return why;
   constexpr auto kernel = attention_scheduled<T, Panels, WG, Split>;
   const int kv_tiles = (args.seq_k + 63) / 64, bytes = S::shared_bytes(kv_tiles);
   if (const char* why = allow_shared_up_to<kernel>(bytes)) return why;
