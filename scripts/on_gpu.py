@@ -4,7 +4,7 @@
     500] python3 scripts/on_gpu.py --plan [--only bert,traverse] [--missing] [--budget-s 1800]
 
 Needs torch >= 2.11 with CUDA, nvcc and ninja; none of the app's own packages. What is recorded lands in
-DIR/recorded.tar.gz, to be unpacked under profiles/recorded/; logs beside it. A step that fails is reported
+DIR/recorded.tar.gz, to be unpacked under profiles/recorded/; logs next to it. A step that fails is reported
 and the next one goes on.
 
 Recording takes as many sessions as it takes, on any box of the same kind: a traverse goes on after the
@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "backend"), str(ROOT / "scripts")]
 
-import record_step  # noqa: E402  beside this file
+import record_step  # noqa: E402  next to this file
 from record_step import environ, run  # noqa: E402
 
 from fusescope.core import paths  # noqa: E402

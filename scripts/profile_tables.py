@@ -3,7 +3,7 @@ more).
 
     .venv/bin/python scripts/profile_tables.py [FOLDER]       FOLDER: runs, default profiles/recorded
 
-Reads artifacts/trace.json.gz, ncu.csv or nsys.sqlite of each run there and writes the same tables beside it
+Reads artifacts/trace.json.gz, ncu.csv or nsys.sqlite of each run there and writes the same tables next to it
 as an import of that file would; samples of telemetry that stand in its .json become a table, too.
 """
 

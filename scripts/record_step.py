@@ -199,9 +199,9 @@ def merge_parts(parts: list[Path], before: list[Path], title: str) -> list[str]:
         shutil.rmtree(part, ignore_errors=True)
     table = [f"== {title} [{path.name}] {run.progress.message}, {run.status} {run.reason or ''}"]
     table += [f"   it holds what {', '.join(p.name for p in before)} hold: delete these"] if before else []
-    for sitting in run.environment["sittings"]:
-        times = ", ".join(f"{name} {1e3 * ms:.2f}" for name, ms in sitting["baselines_ms"].items())
-        table.append(f"{sitting['schemes']:>18} schemes on {sitting['device_uuid']}: {times} us")
+    for session in run.environment["sittings"]:
+        times = ", ".join(f"{name} {1e3 * ms:.2f}" for name, ms in session["baselines_ms"].items())
+        table.append(f"{session['schemes']:>18} schemes on {session['device_uuid']}: {times} us")
     return table
 
 

@@ -209,14 +209,14 @@ def compare(
     """Print a line per object; (family, impl) → whether all of its objects are in both trees and equal."""
     titles = [t for t, o in (old.objects | new.objects).items() if wanted(o)]
 
-    def judged(title: str) -> tuple[bool, str]:
+    def compared(title: str) -> tuple[bool, str]:
         if title not in old.objects or title not in new.objects:
             return False, "only in " + ("OLD" if title in old.objects else "NEW")
         return verdict(chain, old.objects[title], new.objects[title])
 
     same: dict[tuple[str, str], bool] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        for title, (equal, says) in zip(titles, pool.map(judged, titles)):
+        for title, (equal, says) in zip(titles, pool.map(compared, titles)):
             print(f"{title}: {says}", flush=True)
             item = new.objects.get(title) or old.objects[title]
             same[item.family, item.name] = same.get((item.family, item.name), True) and equal

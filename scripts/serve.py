@@ -29,7 +29,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     if not 1 <= options.port <= 65535:
-        parser.error(f"a port lies between 1 and 65535, not {options.port}")
+        parser.error(f"a port must be 1 to 65535, not {options.port}")
     port = next(
         (p for p in range(options.port, min(options.port + 100, 65536)) if is_free(options.address, p)), None
     )

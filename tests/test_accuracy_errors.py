@@ -95,12 +95,12 @@ def _row(name, error, roundings=4, unequal=0):
 
 def test_the_first_divergence_is_the_first_row_beyond_its_limit():
     near = depth.limit("float16", 4)
-    rows = depth.judged(
+    rows = depth.with_limits(
         [_row("a", 0.5 * near), _row("b", near), _row("c", 1.01 * near), _row("d", 0.1 * near)], "float16"
     )
     assert [r["accepted"] for r in rows] == [True, True, False, True] and depth.first_divergence(rows) == 2
     assert depth.first_divergence(rows[:2]) is None
-    broken = depth.judged([_row("a", 0.0, unequal=1), _row("b", None)], "float16")
+    broken = depth.with_limits([_row("a", 0.0, unequal=1), _row("b", None)], "float16")
     assert not any(r["accepted"] for r in broken)
 
 
@@ -117,8 +117,8 @@ def test_limits_grow_with_depth_and_with_the_dtype_s_roundoff():
 
 def test_two_runs_diverge_where_one_errs_several_times_as_much():
     near = depth.limit("float32", 4)
-    a = depth.judged([_row("x", 0.1 * near), _row("y", 0.2 * near), _row("z", 0.3 * near)], "float32")
-    b = depth.judged(
+    a = depth.with_limits([_row("x", 0.1 * near), _row("y", 0.2 * near), _row("z", 0.3 * near)], "float32")
+    b = depth.with_limits(
         [_row("x", 0.02 * near), _row("only here", near), _row("y", near), _row("z", None)], "float32"
     )
     assert depth.first_difference(a, b) == "y" == depth.first_difference(b, a)

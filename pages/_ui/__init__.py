@@ -1,5 +1,5 @@
-"""What the pages are made of, in rooms on floors: a room imports rooms of the floors below it, never beside
-or above it.
+"""What the pages are made of, in rooms on floors: a room imports rooms of the floors below it, never of its
+own or one above.
 
     widgets < routes < app < forms < answer < build kernels masks models fusion profiler < home runs
 

@@ -125,7 +125,7 @@ def test_bias():
         attention(q, k, k, bias=make((9, 11), torch.float16))
     with pytest.raises(ValueError, match=r"bias is broadcastable to .* its shape is \(5, 9, 11\)"):
         attention(q, k, k, bias=make((5, 9, 11)))
-    with pytest.raises(ValueError, match="bias lies on q's device cpu, not on meta"):
+    with pytest.raises(ValueError, match="bias is on q's device cpu, not on meta"):
         attention(q, k, k, bias=make((9, 11), device="meta"))
 
 

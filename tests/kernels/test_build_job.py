@@ -34,7 +34,7 @@ def test_specifications_are_completed():
     assert kind.validate({"families": ["gemm", "add"]})["families"] == ["add", "gemm"]
     assert kind.device({}) is None
     if toolchain.detect().nvcc:
-        with pytest.raises(ValueError, match="does not know sm_42; it knows sm_75"):
+        with pytest.raises(ValueError, match="does not support sm_42; it supports sm_75"):
             kind.validate({"archs": ["sm_42"]})
 
 

@@ -361,6 +361,7 @@ def test_a_stale_cache_of_another_torch(project):
     assert "torn" in finding("build cache").says and "--clean" in finding("build cache").fix
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_a_gpu_that_the_build_does_not_cover(gpu_project):
     build(archs=["sm_80"], log=gpu_project.log)
@@ -375,7 +376,7 @@ def test_a_gpu_that_the_build_does_not_cover(gpu_project):
     found = examined(gpu_project, "architecture", fake_gpu(gpu_project, (42, 0)))
     assert (
         found["status"] == "fail"
-        and "does not know sm_420a" in found["says"]
+        and "does not support sm_420a" in found["says"]
         and "newer CUDA toolkit" in found["fix"]
     )
 

@@ -30,7 +30,7 @@ def test_what_does_not_exist_is_named(project):
         (("mul", "v1", "sm_80"), "no kernel family 'mul'; known: add"),
         (("add", "v9", "sm_80"), "add has no kernel 'v9'; it has v1_one_element"),
         (("add", "cpu", "sm_80"), "add/cpu is a CPU kernel"),
-        (("add", "v1_one_element", "sm_42"), "does not know sm_42; it knows"),
+        (("add", "v1_one_element", "sm_42"), "does not support sm_42; it supports"),
     ):
         with pytest.raises(ValueError, match=message):
             inspect.ptx(*ask)

@@ -189,6 +189,7 @@ def test_the_job_holds_a_checkpoint_against_its_config_before_it_starts(tmp_path
         )
 
 
+@pytest.mark.slow
 def test_the_verb_end_to_end(profiles, capsys):
     from fusescope.cli import main
     from tests.cli.conftest import SCHEMAS
@@ -217,7 +218,7 @@ def test_the_verb_end_to_end(profiles, capsys):
 def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
     import gzip
 
-    from fusescope.cli.verbs.model import _judged
+    from fusescope.cli.verbs.model import _accuracy_text
     from fusescope.store import library
 
     def rows(*accepted, error=1e-4):
@@ -234,7 +235,7 @@ def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "artifacts" / "accuracy.json.gz", "wt") as file:
         json.dump({"schema": 1, "entries": entries}, file)
     monkeypatch.setattr(library, "find", lambda run_id: tmp_path)
-    said = [" ".join(line.split()) for line in _judged("a run").splitlines()[2:]]
+    said = [" ".join(line.split()) for line in _accuracy_text("a run").splitlines()[2:]]
     assert said == [
         "eager 0.000100 within its limit everywhere",
         "sdpa infinite exceeds its limit from layer.1 on",

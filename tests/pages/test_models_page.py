@@ -335,13 +335,13 @@ def test_a_report_names_the_first_divergence(draw, profiles):
     )
     assert "diverge nowhere" in said(at.markdown)
     at = draw(
-        "models", view="Accuracy", judged="20261120-110000-accuracy-0000bb", own="yes", place="embeddings"
+        "models", view="Accuracy", report="20261120-110000-accuracy-0000bb", own="yes", place="embeddings"
     )
     html = "".join(e.proto.body for e in at.get("html"))
     assert "above tolerance" in html and "encoder.layer.1.attention.self" in html and not at.error
     assert "diverge from encoder.layer.1.attention.self on" in said(at.markdown)
-    at = draw("models", view="Accuracy", beside="20261120-110000-accuracy-0000bb")
-    assert "(other)" in figures(at) and query(at)["beside"].endswith("0000bb")
+    at = draw("models", view="Accuracy", compare="20261120-110000-accuracy-0000bb")
+    assert "(other)" in figures(at) and query(at)["compare"].endswith("0000bb")
 
 
 def test_charts_of_depth_and_ulps_say_what_they_draw(profiles):

@@ -211,7 +211,7 @@ def test_a_writer_whose_run_was_taken_over_writes_nothing(run):
 @pytest.mark.parametrize("name", ["../run.json", "/etc/passwd", "a/../../run.json", "", "."])
 def test_artifacts_stay_under_artifacts(run, name):
     writer = folder.Writer(run)
-    with pytest.raises(ValueError, match="lies under artifacts/"):
+    with pytest.raises(ValueError, match="must be under artifacts/"):
         writer.artifact(name)
     writer.close()
 

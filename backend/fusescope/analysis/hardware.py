@@ -1,7 +1,7 @@
 """What the data sheets say of a GPU: memory bandwidth and dense arithmetic peaks, each with its source.
 
 Matrix peaks are dense (no 2:4 sparsity) with fp32 accumulation, at the sheet's boost clock. Ceilings that a
-kernel is judged by are measured on the device (measure.ceilings); these stand beside them.
+kernel is judged by are measured on the device (measure.ceilings); these stand next to them.
 """
 
 from __future__ import annotations

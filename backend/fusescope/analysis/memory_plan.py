@@ -25,7 +25,7 @@ def activations(
     scores: bool,
 ) -> int:
     """The most that one layer of an inference pass holds at once: the residual stream and its normalised
-    copy, beside the larger of
+    copy, next to the larger of
 
     attention: Q, K, V, its output and, where ``scores`` (unfused attention), scores and probabilities of
     every head (2 · batch · heads · seq²); feed-forward: its inner activations before and after the

@@ -158,7 +158,7 @@ def ratio_interval(baseline, other, seed: int = 0) -> Interval:
 
 
 def verdict(interval: Interval) -> str:
-    """ "faster" or "slower" when the whole interval of the speed-up lies beyond 1 +- BAND, else "cannot
+    """ "faster" or "slower" when the whole interval of the speed-up is beyond 1 +- BAND, else "cannot
     tell"."""
     if interval.low > 1 + BAND:
         return "faster"

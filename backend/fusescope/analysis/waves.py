@@ -32,7 +32,7 @@ SMS = {
     "H100 PCIe": 114,
     "H100 SXM": 132,
 }
-"""Multiprocessors of the models that ``hardware`` knows, by its names; from the same data sheets and
+"""Multiprocessors of the models listed in ``hardware``, by its names; from the same data sheets and
 whitepapers."""
 
 

@@ -174,7 +174,7 @@ def note(
 
 
 def at_right(fig: go.Figure, text: str, y: Any, shift: int = 8, **place) -> None:
-    """A text beside the plot, at the height of a value."""
+    """A text next to the plot, at the height of a value."""
     note(fig, text, 1, y, xref="paper", xanchor="left", xshift=shift, **place)
 
 

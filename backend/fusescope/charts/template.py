@@ -79,7 +79,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
     return fig
 
 
-def joined(*parts: str) -> str:
+def join(*parts: str) -> str:
     """The parts of a subtitle that are not empty, with dots between."""
     return " · ".join(p for p in parts if p)
 

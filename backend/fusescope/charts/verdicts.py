@@ -31,6 +31,6 @@ def headline(ratio: float, text: str) -> str:
 
 
 def interval(text: str, low: float, high: float) -> str:
-    """The interval beside a headline: of the slow-down where it says slower."""
+    """The interval next to a headline: of the slow-down where it says slower."""
     low, high = (1 / high, 1 / low) if text == "slower" and low > 0 else (low, high)
     return f"[{numbers.three(low)}, {numbers.three(high)}]"

@@ -26,14 +26,14 @@ def follow(run_id: str) -> Run:
     leaves it running."""
     path = library.find(run_id)
     line, stopping = _Line(), None
-    with _interrupts() as asked:
+    with _interrupts() as interrupts:
         while True:
             run = folder.read(path)
             line.log(path / "log.txt")
             if not run.live:
                 line.end()
                 return run
-            if asked and not stopping:
+            if interrupts and not stopping:
                 stopping = time.monotonic()
                 line.end()
                 say(f"stopping {run_id}; its records are kept")
@@ -58,19 +58,19 @@ def _interrupts() -> Iterator[list]:
     """A list that grows at the first Ctrl-C; further ones raise KeyboardInterrupt. An exception could come
     anywhere, also where Python drops it (in a finaliser), and the job would go on. Threads other than the
     main one get none."""
-    asked: list[int] = []
+    interrupts: list[int] = []
 
     def note(number, frame):
-        if asked:
+        if interrupts:
             raise KeyboardInterrupt
-        asked.append(number)
+        interrupts.append(number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield interrupts
         return
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield asked
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, before)
 

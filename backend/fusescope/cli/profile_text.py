@@ -29,12 +29,12 @@ def found(path: Path) -> dict:
             _row(k) for k in json.loads((path / "artifacts" / "kernels.json").read_text())["kernels"][:_TOP]
         ]
     ncu = profile.rows(path, "ncu_kernels") if "ncu_kernels" in names else []
-    judged = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
+    limit = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
     return {
         "summary": summary,
         "verdict": None
-        if judged is None
-        else {"kind": judged.kind, "because": list(judged.because), "numbers": dict(judged.numbers)},
+        if limit is None
+        else {"kind": limit.kind, "because": list(limit.because), "numbers": dict(limit.numbers)},
         "kernels": kernels,
         "operators": rows("operator_summary"),
         "modules": rows("module_summary"),

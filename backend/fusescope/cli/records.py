@@ -92,7 +92,7 @@ def _verdict(record: Record, baseline: str | None) -> str:
 
 
 def _cold(record: Record):
-    """The cold time beside the one shown."""
+    """The cold time next to the one shown."""
     if record.main not in ("graph", "eager"):
         return None
     return record.time_of(f"{record.main}_cold")

@@ -35,7 +35,7 @@ def shares(records: Sequence[Record], environment: Mapping[str, Any]) -> dict[in
 
 
 def words(records: Sequence[Record], environment: Mapping[str, Any]) -> str:
-    """The measured ceilings in one line, beside the data sheet's where the device is known; empty where none
+    """The measured ceilings in one line, next to the data sheet's where the device is known; empty where none
     was measured."""
     measured = environment.get("ceilings") or {}
     if not records or not measured.get("copy_gbps"):

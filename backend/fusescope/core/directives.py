@@ -31,7 +31,7 @@ _TILES = re.compile(
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a choice among kernels knows of a call. dtype: "float16" …; tma: whether TMA can address the
+    """What the choice among kernels is given of a call. dtype: "float16" …; tma: whether TMA can address the
     operands; plans: what its mask can be given as."""
 
     dtype: str

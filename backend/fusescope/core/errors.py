@@ -20,7 +20,7 @@ class BuildError(RuntimeError):
 
 
 class Cancelled(Exception):
-    """Somebody asked for a stop; raised by ``Reporter.check()`` and let through by job kinds."""
+    """A stop was requested; raised by ``Reporter.check()`` and let through by job kinds."""
 
 
 class RunError(Exception):

@@ -226,7 +226,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder as it stands: run.json with notes.json beside it. Times are Unix seconds."""
+    """One run folder as it stands: run.json with notes.json next to it. Times are Unix seconds."""
 
     id: str
     kind: str
@@ -241,7 +241,7 @@ class Run:
     title: str = ""
     tags: tuple[str, ...] = ()
     notes: str = ""
-    recorded: bool = False  # lies under profiles/recorded/
+    recorded: bool = False  # is under profiles/recorded/
     schema: int = SCHEMA_VERSION
 
     @property

@@ -47,7 +47,7 @@ class Reporter(Protocol):
         others."""
 
     def check(self) -> None:
-        """Raise Cancelled when a stop was asked for; call it between samples."""
+        """Raise Cancelled when a stop was requested; call it between samples."""
 
 
 class Collect:

@@ -28,7 +28,7 @@ _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Stopped(Exception):
-    """The operating system told the worker to stop."""
+    """The operating system sent the worker a stop signal."""
 
 
 class Worker:
@@ -51,7 +51,7 @@ class Worker:
             return self._finish("failed", "the job's process died too many times")
         except Stopped as e:
             return self._finish(
-                "interrupted", f"the worker was told to stop ({e}); resume it to measure what is missing"
+                "interrupted", f"the worker was stopped ({e}); resume it to measure what is missing"
             )
         finally:
             if self.ticket:
@@ -180,7 +180,7 @@ def _inline(writer: folder.Writer) -> int:
     except Cancelled:
         writer.state("cancelled", "cancelled by user")
     except Stopped as e:
-        writer.state("interrupted", f"the worker was told to stop ({e})")
+        writer.state("interrupted", f"the worker was stopped ({e})")
     except RunError:
         raise
     except Exception as e:

@@ -133,7 +133,7 @@ def _architectures(chain: Toolchain, archs, log) -> tuple[str, ...]:
         raise _error("nvcc is missing, so nothing can be compiled for " + ", ".join(archs), ("nvcc",))
     if unknown:
         raise ValueError(
-            f"nvcc {chain.nvcc.version} does not know {', '.join(unknown)}; it knows {', '.join(known)}"
+            f"nvcc {chain.nvcc.version} does not support {', '.join(unknown)}; it supports {', '.join(known)}"
         )
     return archs
 

@@ -29,7 +29,7 @@ class KernelResources:
 
 
 def write(folder: Path, items: list[Object], seconds: dict[str, float]) -> None:
-    """Store what the compiler said about new objects beside them, demangled once. ``seconds`` by file
+    """Store what the compiler said about new objects next to them, demangled once. ``seconds`` by file
     name."""
     for item in items:
         _write(folder, item, seconds.get(item.file))

@@ -1,4 +1,4 @@
-"""PTX and SASS of a kernel, made when asked for and kept beside its object under the same content hash."""
+"""PTX and SASS of a kernel, made when asked for and kept next to its object under the same content hash."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sass(family: str, impl: str, arch: str) -> str:
 
 
 def source(family: str, impl: str) -> str:
-    """The kernel's source text as it lies on disk now."""
+    """The kernel's source text as it is on disk now."""
     return _family(family).variant(impl).path.read_text()
 
 
@@ -82,7 +82,7 @@ def _find(family: str, impl: str, arch: str) -> tuple[Toolchain, Object]:
     if chain.nvcc is None:
         raise BuildError("nvcc, the CUDA compiler, is missing (fusescope doctor says how to get it)")
     if arch not in (known := toolchain.known_archs(chain)):
-        raise ValueError(f"nvcc {chain.nvcc.version} does not know {arch}; it knows {', '.join(known)}")
+        raise ValueError(f"nvcc {chain.nvcc.version} does not support {arch}; it supports {', '.join(known)}")
     return chain, next(
         i for i in plan.objects(chain, ("cuda",), (arch,)) if (i.family, i.name) == (family, impl)
     )

@@ -79,7 +79,7 @@ def _link_once(chain: Toolchain, folder: Path, unit: str, items: list[Object], n
             "-lpthread",
         ]
     # By name of the shared library, before the driver's own -lstdc++: where only libstdc++.a is installed
-    # beside the compiler, a private copy of the C++ runtime would be linked in, and the first exception that
+    # next to the compiler, a private copy of the C++ runtime would be linked in, and the first exception that
     # meets torch's copy would crash.
     libraries.append("-l:libstdc++.so.6")
     part = f"{name}.{os.getpid()}.part"

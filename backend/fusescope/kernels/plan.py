@@ -15,7 +15,7 @@ from fusescope.core.machine import archs as arch_names
 from fusescope.core.machine.toolchain import Toolchain
 from fusescope.core.sources import ARCHS, Variant, families, source_closure
 
-FORMAT = "5"  # of objects and of what lies beside them; a change here rebuilds everything
+FORMAT = "5"  # of objects and of what is stored next to them; a change here rebuilds everything
 
 _GXX = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-Wall")
 _BINDING = (*_GXX, "-O2", "-DTORCH_TARGET_VERSION=0x020b000000000000")

@@ -131,8 +131,8 @@ _ARCH_IN_NAME = re.compile(r"-(sm_\w+)-[0-9a-f]+\.(?:o|failed)$")
 def assemble(
     chain: Toolchain, archs: tuple[str, ...], units=("cpu", "cuda"), items: list[Object] | None = None
 ) -> BuildReport | None:
-    """A report out of what lies in the build folder for these objects (default: those of the current
-    sources); status "not built" where nothing lies. None without any of them there."""
+    """A report out of what is in the build folder for these objects (default: those of the current
+    sources); status "not built" where there are none. None without any of them there."""
     if items is None:
         items = plan.objects(chain, units, archs)
     folder, libraries = folder_of(chain), {}

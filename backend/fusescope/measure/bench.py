@@ -50,7 +50,7 @@ def run(spec: BenchSpec, reporter: Reporter) -> None:
     """Measure ``spec`` and say everything to ``reporter``: a record an implementation and case, as soon as
     the case is done.
 
-    Raises ValueError for names, cases or devices that do not exist, Cancelled when a stop was asked for, and
+    Raises ValueError for names, cases or devices that do not exist, Cancelled when a stop was requested, and
     CUDA errors that leave the process unable to go on (the next process resumes by ``reporter.skip()``).
     """
     Bench(spec, reporter).run()

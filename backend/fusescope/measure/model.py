@@ -82,9 +82,9 @@ class ModelTrial(Trial):
         """Bytes: the weights; what the mode keeps between calls; what a call takes on top; all three; the
         process by NVML."""
         names = ("weights_bytes", "kept_bytes", "call_bytes", "peak_bytes", "nvml_process_bytes")
-        held = dict.fromkeys(names) | {"weights_bytes": self.subject.model.bytes}
+        found = dict.fromkeys(names) | {"weights_bytes": self.subject.model.bytes}
         if not self.cuda:
-            return held
+            return found
         device = self.spec.device
         torch.cuda.synchronize(device)
         before = torch.cuda.memory_allocated(device)
@@ -92,10 +92,10 @@ class ModelTrial(Trial):
         c.run()
         torch.cuda.synchronize(device)
         call = max(torch.cuda.max_memory_allocated(device) - before, getattr(c.run, "graph_bytes", 0))
-        held |= {"kept_bytes": self._kept.get(c.name), "call_bytes": call}
-        held["peak_bytes"] = held["weights_bytes"] + (held["kept_bytes"] or 0) + call
-        held["nvml_process_bytes"] = _process_bytes(device)
-        return held
+        found |= {"kept_bytes": self._kept.get(c.name), "call_bytes": call}
+        found["peak_bytes"] = found["weights_bytes"] + (found["kept_bytes"] or 0) + call
+        found["nvml_process_bytes"] = _process_bytes(device)
+        return found
 
     def parts(self, c: Candidate) -> dict[str, Any] | None:
         model = self.subject.model

@@ -1,7 +1,7 @@
 """From the tables of any profiler to a run's files: links, occupancy, gaps and sums added, Parquet and
 summary.json written.
 
-Files beside each other in one folder, times in ns (absolute where the file has a clock), absent values null:
+Files next to each other in one folder, times in ns (absolute where the file has a clock), absent values null:
 kernels, operators, launches, copies, ranges, gaps, memory, counters .parquet: one row per event;
 kernel_summary, operator_summary, module_summary, steps .parquet: one row per name, or a step; summary.json:
 everything small.

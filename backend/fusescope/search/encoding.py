@@ -135,7 +135,7 @@ def canonical(code: str | int) -> str:
     """The one code, of all that mean the same scheme, under which it is stored; 16 characters.
 
     Bit 1 is the opposite of bit 0, which is where the default ranges lie. With bit 0 set, the bits of
-    operators 2-7 are equal, and differ from those beside them, so that ``segments`` shows the attention as
+    operators 2-7 are equal, and differ from those next to them, so that ``segments`` shows the attention as
     the run 3-8 that it is.
     """
     text = bits(code)

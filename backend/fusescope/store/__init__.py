@@ -1,2 +1,2 @@
-"""Run folders, what lies in them, and queries over all of them. The folder is the truth; every index is
+"""Run folders, what is in them, and queries over all of them. The folder is the truth; every index is
 disposable."""

@@ -1,9 +1,8 @@
-"""One run, one folder: where it lies, in what form, and what state it is in.
+"""One run, one folder: where it is, in what form, and what state it is in.
 
     <YYYYMMDD-HHMMSS>-<kind>-<6 hex>/    times in UTC, so that names sort by age
-      run.json        what was asked, state, times, progress, environment; replaced by rename, by the worker
-                      alone
-      notes.json      by people: title, tags, notes       cancel     present = a stop was asked for
+      run.json        the request, state, times, progress, environment; replaced by rename, by the worker
+      notes.json      by people: title, tags, notes       cancel     present = a stop was requested
       results.jsonl   one Record a line                        samples.jsonl   raw samples      log.txt
                       artifacts/
 
@@ -87,7 +86,7 @@ def _sweep(home: Path) -> None:
 
 
 def own_part(run: Run) -> dict:
-    """What of a Run lies in run.json: all but what people wrote and where the folder is."""
+    """What of a Run is in run.json: all but what people wrote and where the folder is."""
     return {k: v for k, v in run.to_json().items() if k not in ("title", "tags", "notes", "recorded")}
 
 

@@ -1,4 +1,4 @@
-"""What a job about a model left beside its records: a report as artifacts/NAME.json.gz, written by its kind,
+"""What a job about a model left next to its records: a report as artifacts/NAME.json.gz, written by its kind,
 read here."""
 
 from __future__ import annotations

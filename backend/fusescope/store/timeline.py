@@ -113,7 +113,7 @@ def view(
 def window(
     lane: Events, begin_ns: int | None = None, end_ns: int | None = None, bins: int = 800, few: int = FEW
 ) -> dict:
-    """What of a lane lies between two times: {"begin_ns", "end_ns", "count", "events", "bins"}.
+    """What of a lane is between two times: {"begin_ns", "end_ns", "count", "events", "bins"}.
 
     count: events in view; events: [{"ts_ns", "dur_ns", "name"}], each by itself where there are at most
     ``few``, else None. bins: {"busy": share of each bin (0 … 1) in which something ran, "count": events that

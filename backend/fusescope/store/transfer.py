@@ -57,7 +57,7 @@ def export(run_id: str, target: str | Path) -> Path:
     """One file with the whole run: a .zip if the target is named so, else <id>.fsrun.tar.gz (in target, if
     that is a folder).
 
-    RunError: no such run, or the target cannot be written (it is made beside it and renamed, so half a file
+    RunError: no such run, or the target cannot be written (it is made next to it and renamed, so half a file
     never has its name).
     """
     source = library.find(run_id)

@@ -212,6 +212,6 @@ def artifact_path(run: Path, name: str) -> Path:
     home = (run / "artifacts").resolve()
     path = (home / name).resolve()
     if path == home or home not in path.parents:
-        raise ValueError(f"an artifact lies under artifacts/; {name!r} does not")
+        raise ValueError(f"an artifact must be under artifacts/, not {name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -78,7 +78,7 @@ def text(
 
 
 def slider(label: str, options: Iterable, key: str, low: Any, high: Any, kind: type = int, **settings) -> Any:
-    """A slider over typical values with a box beside it that takes any: whichever moved last decides. The
+    """A slider over typical values with a box next to it that takes any: whichever moved last decides. The
     value is in the session under ``key``."""
     known = sorted({*options, st.session_state[key]})
     linked = f"{key}/slider"

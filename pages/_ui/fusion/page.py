@@ -1,4 +1,4 @@
-"""The Fusion page: the layer in the form; beside it one scheme, an exhaustive sweep, the cost model or a
+"""The Fusion page: the layer in the form; next to it one scheme, an exhaustive sweep, the cost model or a
 search."""
 
 from __future__ import annotations

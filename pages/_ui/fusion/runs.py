@@ -101,7 +101,7 @@ def _records(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Reco
 
 
 def baselines(run_id: str) -> dict[str, float]:
-    """ms by baseline: as measured with the full budget beside the best schemes where available, else at the
+    """ms by baseline: as measured with the full budget with the best schemes where available, else at the
     start."""
     path = library.find(run_id)
     _, first, final = _records(str(path), run_data.stamp(path, "results.jsonl"))
@@ -132,7 +132,7 @@ def _pairs(path: str, stamp: tuple[int, int]) -> dict[str, float]:
 
 
 def comparable_pairs(run_id: str) -> dict[str, float]:
-    """{code: ms} of the schemes that one box measured (of several the one with the most), beside the unfused
+    """{code: ms} of the schemes that one box measured (of several the one with the most), with the unfused
     layer: what a cost model learns from."""
     path = library.find(run_id)
     return _comparable(str(path), run_data.stamp(path, "results.jsonl"))

@@ -1,4 +1,4 @@
-"""Uploading a boolean matrix: checked, then kept as a .npy file beside the runs, so that file:… works on
+"""Uploading a boolean matrix: checked, then kept as a .npy file next to the runs, so that file:… works on
 every page."""
 
 from __future__ import annotations

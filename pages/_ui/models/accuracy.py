@@ -38,20 +38,20 @@ def draw(state: url.State, choice: Choice) -> None:
         )
         return
     names = {r.id: r for r in found}
-    key = state.seed("judged", found[0].id)
+    key = state.seed("report", found[0].id)
     wanted = st.session_state.pop("models/judge_shown", None) or st.session_state[key]
     st.session_state[key] = wanted if wanted in names else found[0].id
     a, b = st.columns(2)
     run_id = a.selectbox("report", list(names), key=key, format_func=lambda i: _line(names[i]))
-    state.keep("judged", run_id, found[0].id)
+    state.keep("report", run_id, found[0].id)
     others = [_NONE, *(i for i in names if i != run_id)]
-    key = state.seed("beside", _NONE)
+    key = state.seed("compare", _NONE)
     if st.session_state[key] not in others:
         st.session_state[key] = _NONE
     other = b.selectbox(
         "Compare with", others, key=key, format_func=lambda i: i if i == _NONE else _line(names[i])
     )
-    state.keep("beside", other, _NONE)
+    state.keep("compare", other, _NONE)
     run = names[run_id]
     if run.live:
         jobs.follow(run_id)

@@ -33,7 +33,7 @@ def _place(run: Run) -> tuple[str, dict[str, str]]:
     if run.kind == "scores":
         return "masks", {"view": "Scores", "s_model": model, "s_run": run.id}
     if run.kind == "accuracy":
-        return "models", {"model": model, "view": "Accuracy", "judged": run.id}
+        return "models", {"model": model, "view": "Accuracy", "report": run.id}
     query = {"model": model, "run": run.id} | {
         k: str(run.spec[k]) for k in ("dtype", "baseline", "cache", "checkpoint") if run.spec.get(k)
     }

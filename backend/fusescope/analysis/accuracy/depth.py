@@ -16,7 +16,7 @@ hundreds of roundoffs."""
 AGAINST_EAGER = 2.0
 """A fused implementation in a reduced dtype may err this many times as much as the eager one in the same
 dtype."""
-# roundings: below this no threshold falls, so that a model's first modules are not judged by a single one
+# roundings: below this no threshold falls, so that a model's first modules are not failed by a single one
 _FLOOR = 9.0
 
 
@@ -41,7 +41,7 @@ def reason(dtype: str) -> str:
     )
 
 
-def judged(rows: Sequence[Mapping[str, Any]], dtype: str) -> list[dict[str, Any]]:
+def with_limits(rows: Sequence[Mapping[str, Any]], dtype: str) -> list[dict[str, Any]]:
     """The rows with "limit" and "accepted" added. A row has "relative_l2" (None: infinite), "unequal" and
     "roundings"."""
     found = []

@@ -1,4 +1,4 @@
-"""How far a result lies from its reference: absolute and relative error, cosine, and errors counted in units
+"""How far a result is from its reference: absolute and relative error, cosine, and errors counted in units
 in the last place.
 
 The functions take float64 arrays of NumPy or of torch, ``xp`` being the module whose arrays they are: its
@@ -127,7 +127,7 @@ def ulps(difference, ref, dtype: str, xp=np):
     the reference's binade (Goldberg, "What every computer scientist should know about floating-point
     arithmetic", 1991)."""
     bits, least = _format(dtype)
-    _, exponent = xp.frexp(ref)  # |ref| lies in [2^(e-1), 2^e)
+    _, exponent = xp.frexp(ref)  # |ref| is in [2^(e-1), 2^e)
     exponent = xp.clip(xp.where(ref == 0, least, exponent - 1), least, None)
     spacing = xp.exp2(
         (exponent - (bits - 1)) * xp.ones_like(ref)

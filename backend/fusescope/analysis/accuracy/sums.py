@@ -1,4 +1,4 @@
-"""Figures of how far a result lies from its reference: from sums over chunks, and of several inputs
+"""Figures of how far a result is from its reference: from sums over chunks, and of several inputs
 together."""
 
 from __future__ import annotations

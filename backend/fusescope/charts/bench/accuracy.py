@@ -36,7 +36,7 @@ def dots(
     passes = f"passes within {tolerance[0]:.2g} + {tolerance[1]:.2g}·|reference|" if tolerance else ""
     fig = template.figure(
         "Worst error against the reference",
-        template.joined(subtitle, f"reference in {reference}", passes),
+        template.join(subtitle, f"reference in {reference}", passes),
         theme,
         134 + 42 * len(rows),
     )

@@ -64,7 +64,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         rows, columns = labels, names
     mode = next((r.speedup.of for r in records if r.speedup), None)
     crowded = many and len(columns) > _FEW
-    first = template.joined(subtitle, captions.mode(mode) if mode else "")
+    first = template.join(subtitle, captions.mode(mode) if mode else "")
     lines = [
         first,
         _same(records, keys),

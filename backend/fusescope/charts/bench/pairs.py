@@ -14,7 +14,7 @@ from fusescope.charts.colours import colour, short
 _MOST = 60
 """Bars drawn; the table below the chart holds every pair."""
 _ROW, _ABOVE = 46, 18  # pixels: a bar with the line above it, and from the middle of the one to the other
-_LABEL = 34  # characters that fit beside the verdict on the narrowest chart
+_LABEL = 34  # characters that fit next to the verdict on the narrowest chart
 
 
 def bars(data: pd.DataFrame, subtitle: str = "", theme: str = "light") -> go.Figure:

@@ -40,7 +40,7 @@ def plot(
     c = template.THEMES[theme]
     fig = template.figure(
         "Roofline",
-        template.joined(subtitle, "measured ceilings, effective FLOP"),
+        template.join(subtitle, "measured ceilings, effective FLOP"),
         theme,
         height=460,
     )

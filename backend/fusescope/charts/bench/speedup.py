@@ -167,7 +167,7 @@ def _reason(record: Record) -> str:
 def _subtitle(subtitle: str, mode: str, rows: list[Record]) -> str:
     """Device, dtype and date with what the number is; the case under it, and what the mark of throttled ones
     means."""
-    lines = [template.joined(subtitle, mode), captions.case(rows[0])]
+    lines = [template.join(subtitle, mode), captions.case(rows[0])]
     if any(r.throttled for r in rows):
         lines.append("† the device was throttled")
     return "<br>".join(line for line in lines if line)

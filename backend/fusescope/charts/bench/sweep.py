@@ -41,7 +41,7 @@ def curves(
     mode = next((r.main for r in records if r.main), None)
     fig = template.figure(
         f"{title} by {key}",
-        template.joined(subtitle, captions.mode(mode)),
+        template.join(subtitle, captions.mode(mode)),
         theme,
         height=440,
     )

@@ -83,7 +83,7 @@ def gains(
 
 
 def _sure(row: Mapping) -> bool:
-    """Whether zero lies outside of the interval."""
+    """Whether zero is outside of the interval."""
     return row.get("low") is not None and (row["low"] > 0 or row["high"] < 0)
 
 

@@ -112,9 +112,7 @@ def picture(
     bytes_ = np.frombuffer(base64.b64decode(packed), np.uint8).reshape(shape)
     logs = np.where(bytes_ > 0, (bytes_.astype(float) - 1) / 254 * _DECADES - _DECADES, np.nan)
     top = math.ceil(float(np.nanmax(logs))) if np.isfinite(logs).any() else 0
-    fig = template.figure(
-        title, template.joined(subtitle, f"a pixel is {side} × {side} elements"), theme, 430
-    )
+    fig = template.figure(title, template.join(subtitle, f"a pixel is {side} × {side} elements"), theme, 430)
     at_x, at_y = (np.arange(n) * side for n in (shape[1], shape[0]))
     fig.add_heatmap(
         z=logs,

@@ -22,7 +22,7 @@ def curves(
     entries: Sequence[Mapping[str, Any]], own: bool = False, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
     """``entries``: of an accuracy report (way: the execution mode, dtype, rows, and "label" where another
-    run's stand beside). ``own``: a kernel's own error instead of what has come together up to there; places
+    run's stand next to). ``own``: a kernel's own error instead of what has come together up to there; places
     that one run does not have are gaps in its curve."""
     drawn = [e for e in entries if e["rows"]]
     if not drawn:
@@ -32,7 +32,7 @@ def curves(
     at = {name: i for i, name in enumerate(order)}
     title = "Error of each operation alone" if own else "Error by depth"
     what = "against the same input in float64" if own else "against float64 with the same weights"
-    fig = template.figure(title, template.joined(subtitle, what), theme, 420)
+    fig = template.figure(title, template.join(subtitle, what), theme, 420)
     floor = _floor(drawn, own)
     ends, values = [], []
     dtypes = list(dict.fromkeys(e["dtype"] for e in drawn))

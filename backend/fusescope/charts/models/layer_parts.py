@@ -37,7 +37,7 @@ def bars(
     unit, factor = numbers.time_unit(sum(p["ms"] for p in parts.values()) for _, parts in rows)
     what = "share of a profiled pass" if share else "a profiled pass, not a latency"
     fig = template.figure(
-        "Time breakdown by layer part", template.joined(subtitle, what), theme, 150 + _ROW * len(rows)
+        "Time breakdown by layer part", template.join(subtitle, what), theme, 150 + _ROW * len(rows)
     )
     seen = [p for p in PARTS if any(p in parts for _, parts in rows)] + sorted(
         {p for _, parts in rows for p in parts} - set(PARTS)

@@ -19,12 +19,12 @@ def histogram(
     subtitle: str = "",
     theme: str = "light",
 ) -> go.Figure:
-    """``entries``: (entry of an accuracy report, Errors as JSON) of the place ``name``, bars beside each
+    """``entries``: (entry of an accuracy report, Errors as JSON) of the place ``name``, bars next to each
     other."""
     if not entries:
         return template.empty("No execution mode has this place.", theme)
     words = ulp_words()
-    fig = template.figure("Error in units in the last place", template.joined(subtitle, name), theme, 330)
+    fig = template.figure("Error in units in the last place", template.join(subtitle, name), theme, 330)
     for entry, figures in entries:
         total = sum(figures["ulps"]) or 1
         shares = [100 * n / total for n in figures["ulps"]]

@@ -45,7 +45,7 @@ def bars(steps: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> 
     if not any(map(any, parts.values())):  # a trace without a GPU
         title, parts = "Steps on the host", {"host time": [s["dur_ns"] for s in shown]}
     more = f"the first {MOST} of {len(steps)} steps" if len(steps) > MOST else ""
-    fig = template.figure(title, template.joined(subtitle, more), theme, height=190 + 26 * len(shown))
+    fig = template.figure(title, template.join(subtitle, more), theme, height=190 + 26 * len(shown))
     unit, factor = numbers.time_unit([sum(v[i] for v in parts.values()) / 1e6 for i in range(len(shown))])
     labels = [f"step {s['step']}" for s in shown]
     for name, values in parts.items():

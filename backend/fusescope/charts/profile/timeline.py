@@ -33,7 +33,7 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
         + ("" if not each else ", single events where there are few")
     )
     fig = template.figure(
-        "Timeline", template.joined(subtitle, how), theme, height=120 + _ROW * len(names) + 30
+        "Timeline", template.join(subtitle, how), theme, height=120 + _ROW * len(names) + 30
     )
     rows = {name: len(names) - 1 - n for n, name in enumerate(names)}
     for name, view in views.items():

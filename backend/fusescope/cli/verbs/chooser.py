@@ -129,10 +129,10 @@ def _text(data: dict) -> str:
         f"{made['device']}: {made['records']} records of {len(made['runs'])} runs; "
         f"{data['saved'] or data['from']}"
     ]
-    if held := data["held_out"]:
+    if scores := data["held_out"]:
         lines.append(
-            f"{held['cases']} held-out cases: {held['within_5_percent']:.0%} within 5 % of the best kernel, "
-            f"worst {held['worst']:.2f}×"
+            f"{scores['cases']} held-out cases: {scores['within_5_percent']:.0%} within 5 % of the best, "
+            f"worst {scores['worst']:.2f}×"
         )
     for kind, prices in made["prices"].items():
         for features in (counts.FEATURES, counts.IN_PARTS):

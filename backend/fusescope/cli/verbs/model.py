@@ -76,11 +76,16 @@ def run(args, out) -> int:
         "records": [r.to_json() for r in records],
         "accuracy": accuracy,
     }
-    judged = _judged(accuracy["run"]) if accuracy and accuracy["status"] == "done" else ""
+    accuracy_text = _accuracy_text(accuracy["run"]) if accuracy and accuracy["status"] == "done" else ""
     text = "\n\n".join(
         filter(
             None,
-            [show(records, spec["baseline"], ended.environment), _memory(records), _parts(records), judged],
+            [
+                show(records, spec["baseline"], ended.environment),
+                _memory(records),
+                _parts(records),
+                accuracy_text,
+            ],
         )
     )
     runs = f"run {run_id}" + (
@@ -149,19 +154,19 @@ def _accuracy(args, spec: dict, records: list[Record]) -> dict:
 
     ran = dict.fromkeys(r.impl for r in records if r.status in ("ok", "wrong"))
     ran_alone = [w for w in ran if not w.startswith("compile") and not w.endswith(("-graph", "-trap"))]
-    asked = {
+    accuracy_spec = {
         "model": args.op,
         "case": spec["cases"][0],
         "entries": [[w, spec["dtype"]] for w in ran_alone],
         "device": spec["device"],
     }
-    asked |= {"checkpoint": spec["checkpoint"], "seed": spec["seed"]}
-    run_id = submit.submit("accuracy", asked, args.title)
+    accuracy_spec |= {"checkpoint": spec["checkpoint"], "seed": spec["seed"]}
+    run_id = submit.submit("accuracy", accuracy_spec, args.title)
     ended = follow(run_id)
     return {"run": run_id, "status": ended.status, "reason": ended.reason}
 
 
-def _judged(run_id: str) -> str:
+def _accuracy_text(run_id: str) -> str:
     """What the accuracy run found, a line per mode: the error of the output over its size, and where it first
     exceeds what is acceptable."""
     from fusescope.analysis.accuracy.depth import first_divergence

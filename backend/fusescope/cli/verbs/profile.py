@@ -147,8 +147,10 @@ def _words(answer: dict) -> str:
         else []
     )
     if telemetry := answer["telemetry"]:
-        held = f", throttled {telemetry['throttled']:.0%} of the time" if telemetry.get("throttled") else ""
-        lines.append(f"telemetry: {telemetry['count']} samples from {telemetry['source']}{held}")
+        throttled = (
+            f", throttled {telemetry['throttled']:.0%} of the time" if telemetry.get("throttled") else ""
+        )
+        lines.append(f"telemetry: {telemetry['count']} samples from {telemetry['source']}{throttled}")
     return "\n".join(line for line in lines if line)
 
 

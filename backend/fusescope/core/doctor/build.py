@@ -26,7 +26,7 @@ def coverage(chain: Toolchain, present: list[dict]) -> Finding | None:
     known = toolchain.known_archs(chain)
     strange = [a for a in archs if known and a not in known]
     if strange:
-        says = f"nvcc {chain.nvcc.version} does not know {', '.join(strange)}, which is here"
+        says = f"nvcc {chain.nvcc.version} does not support {', '.join(strange)}, which is here"
         return Finding(
             "architecture", "fail", says, "install a newer CUDA toolkit and point CUDACXX at its nvcc"
         )

@@ -125,7 +125,7 @@ def _unknown_arch(match) -> Finding:
     return Finding(
         "architecture",
         "fail",
-        f"this nvcc does not know the architecture {match[1]}",
+        f"this nvcc does not support the architecture {match[1]}",
         "fusescope build --arch with one that nvcc --list-gpu-arch names, or install a newer CUDA toolkit",
     )
 

@@ -121,7 +121,7 @@ def _visible(found: list[dict], chosen_devices: str | None, order: str | None) -
 
 
 def remember_gpu(index: int = 0) -> None:
-    """Keep what only CUDA knows of a GPU (its L2 size) for processes without CUDA. Call it where torch has
+    """Keep what only CUDA reports of a GPU (its L2 size) for processes without CUDA. Call it where torch has
     CUDA initialised."""
     import torch
 

@@ -38,7 +38,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Everything a build depends on beside the sources. What is missing is None. ``max_gcc``: newest major
+    """Everything a build depends on besides the sources. What is missing is None. ``max_gcc``: newest major
     that nvcc takes."""
 
     nvcc: Tool | None
@@ -110,7 +110,7 @@ def cpu_identity() -> str:
 
 
 def known_archs(chain: Toolchain) -> list[str]:
-    """Architectures that this nvcc compiles for, as sm_80, with the "a" forms beside those that have one;
+    """Architectures that this nvcc compiles for, as sm_80, with the "a" forms next to those that have one;
     empty without nvcc."""
     if chain.nvcc is None:
         return []
@@ -152,8 +152,8 @@ def _max_gcc(home: str | None) -> int | None:
 
 
 def _ninja() -> str | None:
-    beside = Path(sys.executable).parent / "ninja"
-    return str(beside) if os.access(beside, os.X_OK) else _which("ninja")
+    sibling = Path(sys.executable).parent / "ninja"
+    return str(sibling) if os.access(sibling, os.X_OK) else _which("ninja")
 
 
 @lru_cache(maxsize=1)

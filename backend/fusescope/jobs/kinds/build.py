@@ -18,7 +18,7 @@ def _archs(names: list[str]) -> list[str]:
     archs = sorted(set(map(normal, names)))
     known = toolchain.known_archs(toolchain.detect())
     if known and (strange := [a for a in archs if a not in known]):
-        raise ValueError(f"this nvcc does not know {', '.join(strange)}; it knows {', '.join(known)}")
+        raise ValueError(f"this nvcc does not support {', '.join(strange)}; it supports {', '.join(known)}")
     return archs
 
 

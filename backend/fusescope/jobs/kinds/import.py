@@ -91,7 +91,7 @@ def run(spec: dict, reporter) -> None:
 
 
 def _keep(path: Path, spec: dict, reporter) -> None:
-    """The file itself beside its tables, so that the run is whole wherever it is copied."""
+    """The file itself next to its tables, so that the run is whole wherever it is copied."""
     with open(path, "rb") as f:
         packed = f.read(2) == b"\x1f\x8b"
     if spec["keep"] is False or (spec["keep"] is None and path.stat().st_size > _KEEP_BYTES):

@@ -84,7 +84,7 @@ def answer(listener, error):
             listener.close()
             become_worker(request, lock, error)
         os.close(lock)
-        with contextlib.suppress(OSError):  # whoever asked may be gone; the job is not
+        with contextlib.suppress(OSError):  # the client may be gone; the job is not
             connection.sendall(json.dumps({"pid": pid, "preload_error": error}).encode() + b"\n")
 
 

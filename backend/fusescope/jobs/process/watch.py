@@ -29,10 +29,10 @@ class Watch:
         self.log_from = os.fstat(self.writer.log_descriptor()).st_size
         self.pairs_before = len(self.writer.skip())
         run, recorded = worker.run, self.writer.statuses()
-        held = self.writer.descriptors() + (worker.ticket.descriptors() if worker.ticket else [])
+        descriptors = self.writer.descriptors() + (worker.ticket.descriptors() if worker.ticket else [])
         known = dict(run.environment) if worker.begun else {}
         self.pid, self.sock = body.fork(
-            self.writer.path, run.kind, dict(run.spec), recorded, first, known, held
+            self.writer.path, run.kind, dict(run.spec), recorded, first, known, descriptors
         )
         self.inbox = Inbox(self.sock)
         self.code: int | None = None  # wait status of the dead body
@@ -40,7 +40,7 @@ class Watch:
         self.waits_for: tuple[str, str] | None = None  # the lock and the name of the device it waits for
         self.doing: tuple[str, str, float] | None = None
         self.until: float | None = None  # monotonic time at which what it does is over its deadline
-        self.kill_at: float | None = None  # set once a stop was asked for
+        self.kill_at: float | None = None  # set once a stop was requested
         self.killed_for: str | None = None
 
     def until_the_end(self) -> tuple[str, str | None] | None:

@@ -71,13 +71,13 @@ def learn(call: Callable[[Callable, Callable], Any], root: str = "FusedEncoder")
 
     A mark that follows a record belongs to the layer of that record, any other to that of the next one.
     """
-    told: list[tuple[str, str]] = []
-    call(lambda name, tensor: told.append(("record", name)), lambda part: told.append(("mark", part)))
+    events: list[tuple[str, str]] = []
+    call(lambda name, tensor: events.append(("record", name)), lambda part: events.append(("mark", part)))
     found = []
-    for n, (kind, name) in enumerate(told):
+    for n, (kind, name) in enumerate(events):
         if kind == "mark":
-            before = told[n - 1][1] if n and told[n - 1][0] == "record" else None
-            record = before or next((text for what, text in told[n:] if what == "record"), "")
+            before = events[n - 1][1] if n and events[n - 1][0] == "record" else None
+            record = before or next((text for what, text in events[n:] if what == "record"), "")
             words = record.split(".")
             place = next((i for i, w in enumerate(words[:-1]) if w in ("layer", "layers")), None)
             layer = ".".join(words[: place + 2]) if place is not None and name != "embedding" else ""
@@ -87,7 +87,7 @@ def learn(call: Callable[[Callable, Callable], Any], root: str = "FusedEncoder")
 
 def in_ranges(call: Callable[[Callable, Callable], Any], names: list[str]) -> None:
     """``call(record, mark)`` with each of its parts in a range "module: <name>"; names as ``learn`` gives
-    them. A part is told only after it ran, so the next one's range is opened when the one before ends."""
+    them. A part is reported only after it ran, so the next one's range is opened when the one before ends."""
     from torch.autograd.profiler import record_function
 
     waiting, open_ranges = iter(names), []

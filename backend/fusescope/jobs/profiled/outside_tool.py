@@ -63,7 +63,7 @@ def tables(make: Callable[[], dict], reporter) -> dict | None:
 
 
 def watch(command: list[str], spec: dict, reporter, message: str) -> str:
-    """Run ``command`` with the profiled call behind it, telemetry beside it; gives what was printed, which is
+    """Run ``command`` with the profiled call behind it, with telemetry; gives what was printed, which is
     kept, too.
 
     RuntimeError where the call or the tool failed; Cancelled lets nothing of them run on.

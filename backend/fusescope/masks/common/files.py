@@ -59,9 +59,9 @@ def _npz(file: Path) -> np.ndarray:
             names = [n for n in archive.namelist() if n.endswith(".npy")]
             chosen = "mask.npy" if "mask.npy" in names else names[0] if len(names) == 1 else None
             if chosen is None:
-                held = ", ".join(n.removesuffix(".npy") for n in names[:5])
+                listed = ", ".join(n.removesuffix(".npy") for n in names[:5])
                 raise ValueError(
-                    f'holds {len(names)} arrays ({held}); a mask is the only one, or the one named "mask"'
+                    f'holds {len(names)} arrays ({listed}); a mask is the only one, or the one named "mask"'
                 )
             with archive.open(chosen) as stream:
                 return _stream(stream)

@@ -1,7 +1,7 @@
 """Faster than the hardware allows: the sign of an error in the cost model, the kernel or the timer, never a
 record.
 
-A time is impossible when it lies below 0.9 x the least time that the work takes at the measured ceilings:
+A time is impossible when it is below 0.9 x the least time that the work takes at the measured ceilings:
 FLOP over the arithmetic rate, bytes over the bandwidth. Cold: all bytes over memory bandwidth. Warm: what
 fits in L2 over L2 bandwidth, the rest over memory bandwidth.
 """

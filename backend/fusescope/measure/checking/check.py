@@ -122,7 +122,7 @@ class Case:
         if out.dtype != getattr(torch, self.dtype):
             return f"the result is {str(out.dtype).removeprefix('torch.')}, not {self.dtype}"
         if out.device.type != torch.device(self.device).type:
-            return f"the result lies on {out.device}, not {self.device}"
+            return f"the result is on {out.device}, not {self.device}"
         return None
 
     def _restore(self, names: list[str]) -> None:

@@ -3,7 +3,7 @@ by luck.
 
 Outputs are allocated inside the operators, so the allocators are poisoned, not a buffer:
 on CUDA every free block of torch's caching allocator is overwritten with 0xFF (NaN in every float format)
-after a first call has put blocks of the right sizes there; on the CPU glibc is told to fill what it hands out
+after a first call has put blocks of the right sizes there; on the CPU glibc is made to fill what it hands out
 (M_PERTURB) with 0x7F (3.4e38 in fp32 and bf16, NaN in fp16). Where another malloc is preloaded, and for
 outputs so small that glibc's per-thread cache hands them out unfilled, torch's own deterministic fill (NaN)
 takes its place: it is second choice because it covers only allocations through ATen and makes torch.compile

@@ -1,12 +1,12 @@
 """The kernel's own time: N launches in one CUDA graph, divided by N.
 
 Replays are queued one behind the other with an event between each two, after an untimed replay that keeps the
-GPU busy while they are queued, so that no launch from the host lies inside a sample. What remains in a sample
-beside the launches is the gap between two graphs, a few microseconds, hence SPAN_MS: 1 ms makes it, and the
+GPU busy while they are queued, so that no launch from the host is inside a sample. What remains in a sample
+besides the launches is the gap between two graphs, a few microseconds, hence SPAN_MS: 1 ms makes it, and the
 0.5 us resolution of events, less than 1 %.
 
 Cold: the launches rotate among enough sets of inputs (and outputs, which are kept apart) that twice the L2
-size lies between two uses of a set.
+size is between two uses of a set.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 was captured.
 
 The graph names every kernel that the call launches, with grid, block and dynamic shared memory; registers,
-static shared and local memory are attributes of the function. No profiler is attached, so this works beside
-one and disturbs nothing.
+static shared and local memory are attributes of the function. No profiler is attached, so this works while
+one runs and disturbs nothing.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def resources(
     launches: list[Launch], capability: tuple[int, int], spills: int | None = None
 ) -> Resources | None:
     """Registers, shared memory and theoretical occupancy of the largest of the launches (most threads in
-    all): the one that does the work where small kernels run beside it. ``spills``: the compiler's figure;
+    all): the one that does the work where small kernels run next to it. ``spills``: the compiler's figure;
     where there is none it stays unknown, because local memory holds a kernel's own arrays too. Occupancy is
     None on a GPU whose limits are not known."""
     if not launches:

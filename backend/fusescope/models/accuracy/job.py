@@ -122,7 +122,7 @@ def compare(
     for name, (_, level) in sizes.items():
         roundings += (
             level == "kernel"
-        )  # of the reference: a mode that fuses or hides its operations is judged by the same limits
+        )  # of the reference: a mode that fuses or hides its operations is held to the same limits
         if name in rows:
             order.append(name)
             rows[name]["roundings"] = max(1, roundings)
@@ -135,7 +135,7 @@ def compare(
         "own": None,
         "roundings": max(1, roundings),
     }
-    return {"rows": depth.judged([*(rows[n] for n in order), last], dtype)}
+    return {"rows": depth.with_limits([*(rows[n] for n in order), last], dtype)}
 
 
 def model_device(module):

@@ -39,13 +39,13 @@ def places(reference, inputs, inside: bool) -> dict[str, tuple[int, str]]:
 def groups(sizes: Mapping[str, tuple[int, str]], budget: int) -> list[set[str]]:
     """The names in as few sets as fit the budget (bytes); a tensor larger than it stands alone."""
     groups: list[set[str]] = [set()]
-    held = 0
+    used = 0
     for name, (size, _) in sizes.items():
-        if groups[-1] and held + size > budget:
+        if groups[-1] and used + size > budget:
             groups.append(set())
-            held = 0
+            used = 0
         groups[-1].add(name)
-        held += size
+        used += size
     return groups
 
 

@@ -33,8 +33,8 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
     if isinstance(own.get("lengths"), list | tuple):
         own["lengths"] = "+".join(map(str, own["lengths"]))
     found = complete(name, catalog.parameters(name), own, text=True)
-    asked = {key: found[key] for key in ("layers", "heads", "head_dim") if key in own}
-    config = catalog.config(name, {**asked, "seq": found["seq"], "phase": found.get("phase")}, checkpoint)
+    sizes = {key: found[key] for key in ("layers", "heads", "head_dim") if key in own}
+    config = catalog.config(name, {**sizes, "seq": found["seq"], "phase": found.get("phase")}, checkpoint)
     found |= {"layers": config.layers, "heads": config.heads, "head_dim": config.head_dim}
     if config.head_dim % 8:
         raise ValueError(

@@ -96,10 +96,10 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
     seq = given.get("seq", getattr(module, "SEQ", 1))
     if checkpoint is None:
         own = module.NAMES[name]
-        asked = (None if heads == own.heads else heads, None if head_dim == own.head_dim else head_dim)
-        if None not in (heads, head_dim) and asked != (None, None) and heads * head_dim != own.hidden:
-            asked = (heads, head_dim)  # another width, said by both
-        return settings.resized(module, own, *asked, layers, seq)
+        sizes = (None if heads == own.heads else heads, None if head_dim == own.head_dim else head_dim)
+        if None not in (heads, head_dim) and sizes != (None, None) and heads * head_dim != own.hidden:
+            sizes = (heads, head_dim)  # another width, said by both
+        return settings.resized(module, own, *sizes, layers, seq)
     found = _of_checkpoint(module, checkpoint)
     for key, value in (("layers", layers), ("heads", heads), ("head_dim", head_dim)):
         if value not in (None, getattr(found, key)):

@@ -2,7 +2,7 @@
 
 A checkpoint is looked at before a byte of its tensors is read: the header of a safetensors file says names,
 shapes and dtypes. A name that is missing, of another shape, or of a layer that the configuration does not
-have, is an error that names it; what the family's checkpoints hold beside the model (heads, old buffers) is
+have, is an error that names it; what the family's checkpoints hold besides the model (heads, old buffers) is
 said and left.
 """
 
@@ -117,7 +117,7 @@ def _of_table(module: ModuleType, name: str, prefix: str) -> bool:
 
 
 def _known(module: ModuleType, name: str, prefix: str) -> bool:
-    """Whether checkpoints of the family hold such a name beside the model's own."""
+    """Whether checkpoints of the family hold such a name besides the model's own."""
     bare = name.removeprefix(prefix)
     own = {
         _checkpoint_name(n, None, prefix, module)

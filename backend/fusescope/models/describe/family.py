@@ -27,7 +27,7 @@ PREFIXES    prefixes under which checkpoints of the family hold the weights' nam
 STRUCTURE   "norm after" (BERT: LayerNorm of each residual sum), "norm before" (ViT: LayerNorm before
             attention and FFN), or None: which layer of fused_encoder.py it is; then MODULES says as what its
             outputs are known: Hugging Face's module names by our step
-IGNORED     patterns (fnmatch) of names that checkpoints of the family hold beside them: heads, old buffers
+IGNORED     patterns (fnmatch) of names that checkpoints of the family hold besides them: heads, old buffers
 
 Besides, where they differ: MASK and SEQ (defaults of a case), FREE_HEADS (True: heads and head size need not
 make up the width), and for what no table can say further(config) -> keywords of Hugging Face's configuration,

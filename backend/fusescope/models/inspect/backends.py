@@ -57,7 +57,7 @@ def profiled(run: Callable[[], Any], device: str) -> list:
 
 def named(kernels: set[str], operators: set[str]) -> str | None:
     """From names of kernels (none on the CPU) and operators. A fused operator's own softmax is inside its
-    kernel, so a softmax beside one is said as the math path only where no fused kernel was seen."""
+    kernel, so a softmax next to one is said as the math path only where no fused kernel was seen."""
     found = _matches(_KERNELS, kernels) or _matches(
         _OPERATORS, operators - {"aten::scaled_dot_product_attention"}
     )

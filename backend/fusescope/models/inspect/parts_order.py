@@ -1,7 +1,7 @@
 """Where the time of a compiled mode goes, by layer part: its modules are gone, but the order of its products
 and attentions is the model's.
 
-What lies between two of them belongs to the part that the place says: behind a layer's output product its
+What is between two of them belongs to the part that the place says: behind a layer's output product its
 residual and norm, between the products of the FFN the activation. The first norm of a model that norms
 beforehand is counted with the embedding, with which it is fused.
 """
@@ -129,7 +129,7 @@ def operators(events: list[tuple[str, float, float]]) -> Iterable[Step]:
             if _fused(name, operator=True)
             else None
         )
-        if kind is None or not last <= start <= end:  # also what lies inside an operator that was taken
+        if kind is None or not last <= start <= end:  # also what is inside an operator that was taken
             continue
         yield "other", start - last
         yield kind, stop - start

@@ -38,7 +38,7 @@ def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
         torch.cuda.synchronize()
         # cuBLAS then takes its workspace from the graph's own pool. One from the common pool could be freed
         # while the graph lives (torch.compile's graphs free them all), and replays would write into whatever
-        # lies there next.
+        # is there next.
         torch._C._cuda_clearCublasWorkspaces()
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -59,5 +59,5 @@ def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
         return out
 
     run.graph, run.replay, run.graph_bytes = True, graph.replay, size
-    run.call = call  # the graph reads tensors that only this holds: masks and plans made beside the inputs
+    run.call = call  # the graph reads tensors that only this holds: masks and plans made next to the inputs
     return run

@@ -19,7 +19,7 @@ class FixedCache:
     """keys, values: per layer (B, H_kv, end, D), of which the first ``start`` are there before a call.
 
     counts: int64 (B,) where sequences differ: how many tokens each has, at most ``start``; the next one of
-    each is then put right behind them, and what lies further on is for nobody to see.
+    each is then put right behind them, and what is further on is for nobody to see.
     """
 
     keys: list[Any]

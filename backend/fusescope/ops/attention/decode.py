@@ -18,7 +18,7 @@ def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
     q: (B, H, 1, D); k_cache, v_cache: (B, H_kv, S_max, D) with H a multiple of H_kv (query head h reads KV
     head h // (H / H_kv)); float32, float16 or bfloat16, any strides, CPU or CUDA, forward only. D: multiples
     of 8 from 32 to 256. lengths: int32 (B,), contiguous, on q's device. It is read there, by the kernel:
-    nothing waits for it, and a captured graph follows its values. What lies in the cache from lengths[b] on
+    nothing waits for it, and a captured graph follows its values. What is in the cache from lengths[b] on
     is never read; a length of 0 gives zeros; one outside 0 … S_max is taken as the nearer bound. scale:
     1/sqrt(D) where None. impl: a kernel of cuda/attention_decode, or "auto" (see ``choose``).
 

@@ -27,7 +27,7 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bsh
     broadcastable to (B, H, S_q, S_k), True = keep (a plan is built at every call: prepare it to keep it).
     None: every key. bias: tensor of q's dtype or float32, broadcastable likewise, added to the scaled scores.
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention, or "auto" (see ``choose``).
-    out_bshd: the result lies in memory as (B, S_q, H, D), so that ``.transpose(1, 2).reshape(B, S_q, H *
+    out_bshd: the result is laid out as (B, S_q, H, D), so that ``.transpose(1, 2).reshape(B, S_q, H *
     D)``, what the next projection reads, copies nothing; else it is contiguous.
 
     Raises TypeError and ValueError for arguments that break a rule, Unsupported for what the kernel does not

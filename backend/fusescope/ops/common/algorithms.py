@@ -1,5 +1,5 @@
 """What computes a linear layer: all of cuBLASLt's algorithms that its heuristics name are timed once, and our
-own products beside the fastest of them.
+own products against the fastest of them.
 
 Algorithms are kept for the process in the extension (cuda/linear/binding.cpp), both choices on disk, one file
 a device and version of the library: a problem is measured once on a machine. Deleting the files under the
@@ -70,9 +70,9 @@ def choose(x, weight, bias, residual, activation: int, settled: bool = False) ->
 
 
 def known() -> list[dict]:
-    """What this process knows, one dict a problem: problem, algorithms (how many were timed), first_ms (the
-    heuristics' first guess), best_ms, place (the winner's among the guesses), measured ("now" or "before",
-    that is, read from disk)."""
+    """What this process has timed, one dict a problem: problem, algorithms (how many were timed), first_ms
+    (the heuristics' first guess), best_ms, place (the winner's among the guesses), measured ("now" or
+    "before", that is, read from disk)."""
     return [entry for entry in list(_known.values()) if entry]
 
 

@@ -169,7 +169,7 @@ def embedding_layernorm(
     for name, t in tables.items():
         if t.dim() != 2 or t.shape[1] != word.shape[-1]:
             raise ValueError(
-                f"{name} is (rows, W) with the width of word; not {tuple(t.shape)} beside {tuple(word.shape)}"
+                f"{name} is (rows, W) with the width of word; not {tuple(t.shape)} with {tuple(word.shape)}"
             )
     for name, t in (("weight", weight), ("shift", shift)):
         if t.shape != word.shape[1:]:
@@ -189,7 +189,7 @@ def embedding_layernorm(
             raise ValueError(
                 f"{name} has at least one dimension, the shape of word_ids and the tables' device; "
                 f"not {tuple(t.shape)} on "
-                f"{t.device} beside {tuple(word_ids.shape)} and {word.device}"
+                f"{t.device} with {tuple(word_ids.shape)} and {word.device}"
             )
     for name, table in (("position_ids", position), ("type_ids", type_)):
         if name in given and table is None:

@@ -195,7 +195,7 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, settled=Fals
     settled: weight and bias are not written by the last kernel before this call on its stream (a model's
     weights never are): on Hopper they may then be read while that kernel still runs.
     impl: a kernel of cuda/linear, or "auto" for the fastest. v2_measured times what cuBLASLt offers when it
-    meets a problem for the first time, and "auto" our own products beside it, outside stream capture and
+    meets a problem for the first time, and "auto" our own products as well, outside stream capture and
     torch.compile; there what is known already is taken, else cuBLASLt's first guess. What was found is kept
     on disk for the device and library: fusescope.ops.common.algorithms. Raises TypeError and ValueError for
     operands that do not fit, and core.errors.Unsupported where cuBLASLt has no algorithm.

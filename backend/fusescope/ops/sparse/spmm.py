@@ -115,12 +115,12 @@ def _sparse(inputs):
             f"torch's BSR tensors with sizes that are no multiples of the block; {s.seq_q} by "
             f"{s.seq_k} and {s.block}"
         )
-    joined = _diagonal(s, heads) if v.is_cuda and not s.block else None
+    diagonal = _diagonal(s, heads) if v.is_cuda and not s.block else None
 
     def run():
         weights, rows = values.reshape(heads, *s.value_shape), v.reshape(heads, s.seq_k, -1)
-        if joined:
-            lists, size = joined
+        if diagonal:
+            lists, size = diagonal
             out = torch.sparse_csr_tensor(
                 *lists, weights.reshape(-1), size, check_invariants=False
             ) @ rows.flatten(0, 1)

@@ -14,8 +14,8 @@ def named(model, root: str = "") -> Iterator[None]:
     those).
 
     model: torch.nn.Module; root: the name of the model itself, its class by default. Hooks, because
-    with_modules=True of torch.profiler knows TorchScript alone. The hooks are taken off at the end, also when
-    a forward raised. Under torch.compile the compiled part shows as a whole.
+    with_modules=True of torch.profiler covers TorchScript alone. The hooks are taken off at the end, also
+    when a forward raised. Under torch.compile the compiled part shows as a whole.
     """
     from torch.autograd.profiler import record_function
 

@@ -69,9 +69,9 @@ def load(
     ]
     events = [(device, e) for device, e in events if isinstance(e, dict)]
     segments = [s for s in data["segments"] if isinstance(s, dict)]
-    memory, held = _events(events), _segments(segments)
+    memory, pools = _events(events), _segments(segments)
     table.write(target("memory.parquet"), memory)
-    table.write(target("segments.parquet"), held)
+    table.write(target("segments.parquet"), pools)
     peak = int(memory["allocated"].max()) if len(events) else None
     summary = {
         "source": "snapshot",
@@ -87,8 +87,8 @@ def load(
             "the snapshot holds no history: call torch.cuda.memory._record_memory_history() before the work"
         ],
         "memory": {
-            "reserved_bytes": int(np.where(held["bytes"] == ABSENT, 0, held["bytes"]).sum()),
-            "allocated_bytes": int(np.where(held["allocated"] == ABSENT, 0, held["allocated"]).sum()),
+            "reserved_bytes": int(np.where(pools["bytes"] == ABSENT, 0, pools["bytes"]).sum()),
+            "allocated_bytes": int(np.where(pools["allocated"] == ABSENT, 0, pools["allocated"]).sum()),
             "history_peak_bytes": peak,
         },
     }

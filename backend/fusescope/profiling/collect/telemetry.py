@@ -65,7 +65,7 @@ def process(pid: int | None = None) -> Callable[[], dict]:
 
 class Telemetry:
     """``with Telemetry(readers, path):`` samples in a thread until the end, then writes the Parquet file and
-    a .json beside it.
+    a .json next to it.
 
     readers: functions that give parts of a sample; source: "nvml" or "process"; note: what is missing and
     why.

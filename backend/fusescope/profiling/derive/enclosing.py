@@ -1,4 +1,4 @@
-"""Which span lies in which: for every event the innermost one around it that is still open when it begins."""
+"""Which span is in which: for every event the innermost one around it that is still open when it begins."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _nested(
     outer = outer[np.argsort(depth[outer], kind="stable")]
     levels = depth[outer]
     inside = np.flatnonzero(depth > 0)
-    # spans by level and place; what is looked for lies before the event's own place, one level further out
+    # spans by level and place; what is looked for is before the event's own place, one level further out
     key = levels * len(start) + outer
     parent[inside] = outer[np.searchsorted(key, (depth[inside] - 1) * len(start) + inside) - 1]
     return parent, depth

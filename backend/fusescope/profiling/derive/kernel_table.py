@@ -27,7 +27,7 @@ def table(events: Iterable[dict], flop: dict[str, int] | None = None) -> dict:
 
     A kernel: name, calls, total_us, mean_us, min_us, max_us, grid, block, registers, shared_bytes, streams;
     launch figures are those of its first launch. An operator (cpu_op): name, calls, total_us with its
-    children, flop (where torch knows it). A kernel belongs to the step in which it was launched, by
+    children, flop (where torch gives it). A kernel belongs to the step in which it was launched, by
     correlation; ``linked`` is the share for which that is known.
     """
     events = [e for e in events if e.get("ph") == "X"]

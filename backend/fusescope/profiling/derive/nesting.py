@@ -126,7 +126,7 @@ def _module_frames(ranges: dict) -> tuple[np.ndarray, np.ndarray, list[tuple[str
 
 
 def _hierarchy(operators: dict, paths: Texts) -> np.ndarray | None:
-    """Codes of the modules that torch itself wrote beside an operator (TorchScript, with_modules=True)."""
+    """Codes of the modules that torch itself wrote next to an operator (TorchScript, with_modules=True)."""
     column: Coded = operators["hierarchy"]
     if not column.values:
         return None

@@ -160,7 +160,7 @@ def kernel(launch: Launch) -> dict:
             found = occupancy.theoretical(launch.cc, int(threads), *given)
             row |= {"occupancy": found.occupancy, "limiter": found.limiter}
         except ValueError:
-            pass  # a compute capability without a table: ncu's own figure stands beside it
+            pass  # a compute capability without a table: ncu's own figure stands next to it
     return row
 
 

@@ -131,10 +131,10 @@ def train(
     fold = np.random.default_rng(seed).permutation(len(codes)) % folds
     sums, trees, spreads = np.empty((3, len(codes)))
     for k in range(folds):
-        held, rest = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
-        learned, some = {codes[i]: merged[codes[i]] for i in rest}, [codes[i] for i in held]
-        sums[held], spreads[held] = _sums(Additive(learned), some)
-        trees[held] = boosted.train(learned, seed).log_ms(some)
+        test, rest = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
+        learned, some = {codes[i]: merged[codes[i]] for i in rest}, [codes[i] for i in test]
+        sums[test], spreads[test] = _sums(Additive(learned), some)
+        trees[test] = boosted.train(learned, seed).log_ms(some)
         say(k + 1, folds + 1)
     share = min(_SHARES, key=lambda s: float(np.mean(((1 - s) * sums + s * trees - y) ** 2)))
     predicted = (1 - share) * sums + share * trees

@@ -21,7 +21,7 @@ _FIRST = 16  # drawn before anything is known: as many as there are places to cu
 _BOOSTED_FROM = 48  # evaluations below which trees know nothing that the sums do not
 _LEARN_AGAIN = 1.25  # times as many evaluations as at the last training of the trees
 _WEIGH_AGAIN = 1.33  # likewise for the prior of the segment costs
-_DEVIATIONS = (0.5, 2.0)  # deviations by which a bound lies below the mean, drawn for each batch
+_DEVIATIONS = (0.5, 2.0)  # deviations by which a bound is below the mean, drawn for each batch
 
 
 class Guided:
@@ -94,10 +94,10 @@ class Guided:
 
     def _learn(self) -> None:
         codes = self._rng.sample(list(self._known), len(self._known))
-        held, rest = codes[: len(codes) // 4], {c: self._known[c] for c in codes[len(codes) // 4 :]}
-        truth = np.log([self._known[c] for c in held])
-        sums = np.log(np.maximum(Additive(rest, self._prior).predict(held)[0], 1e-9))
-        trees = boosted.train(rest, self._seed).log_ms(held)
+        test, rest = codes[: len(codes) // 4], {c: self._known[c] for c in codes[len(codes) // 4 :]}
+        truth = np.log([self._known[c] for c in test])
+        sums = np.log(np.maximum(Additive(rest, self._prior).predict(test)[0], 1e-9))
+        trees = boosted.train(rest, self._seed).log_ms(test)
         errors = {
             s: float(np.mean(((1 - s) * sums + s * trees - truth) ** 2)) for s in (0.0, 0.25, 0.5, 0.75, 1.0)
         }

@@ -22,10 +22,10 @@ from fusescope.search.measuring.loader import Loader
 from fusescope.search.measuring.subject import Schemes
 from fusescope.search.scheme.setting import FINAL, OP, Setting
 
-GROUP = 8  # codes sampled together, beside the unfused layer
+GROUP = 8  # codes sampled together, along with the unfused layer
 BUDGET_S = 0.02  # of sampling a code, its share of the unfused layer's included
 BASELINE_S = 0.5  # of sampling a baseline
-FINAL_S = 2.0  # of sampling each of the last few and of the baselines beside them
+FINAL_S = 2.0  # of sampling each of the last few and of the baselines along with them
 
 
 class Evaluator:
@@ -79,18 +79,18 @@ class Evaluator:
         self._group(due, OP, BASELINE_S, say)
 
     def final(self, codes: list[str], say: Callable[[str], None]) -> dict[str, Any]:
-        """The best codes beside all baselines with the full budget: {name: {"ms", "speedups": {baseline:
+        """The best codes along with all baselines with the full budget: {name: {"ms", "speedups": {baseline:
         Speedup}}}, paired."""
         recorded = self._recorded(FINAL)
         together = list(dict.fromkeys((*codes, *baselines.BASELINES)))
         self.loader.load(together, say)
         correct = self._group(together, FINAL, FINAL_S, say, recorded)
         series = {c.name: next(iter(c.series.values())) for c in correct}
-        beside = [n for n in baselines.BASELINES if n in series]
+        timed = [n for n in baselines.BASELINES if n in series]
         return {
             name: {
                 "ms": mine.time().median,
-                "speedups": {b: compare.speedup(series[b], mine, self.seed) for b in beside},
+                "speedups": {b: compare.speedup(series[b], mine, self.seed) for b in timed},
             }
             for name, mine in series.items()
         }

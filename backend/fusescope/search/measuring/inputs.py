@@ -72,7 +72,7 @@ def tolerance(setting: Setting, numbers: Sequence[int], ref) -> Tolerance:
 
     Each operator may round what it passes on to the dtype, u of its size, and the layer's values keep their
     scale (weights ~ 1/sqrt(in), then LayerNorm): n roundings make sqrt(n) u of the root mean square; the
-    largest of millions of elements lies some five deviations out, and a score's rounding enters a probability
+    largest of millions of elements is some five deviations out, and a score's rounding enters a probability
     through exp, times a score of up to six. 16 u covers their product; a single forgotten bias (0.1 of the
     scale, 0.4 at its largest) is beyond it in every dtype. On top fp32 sums over k terms: sqrt(k) u(float32),
     four deviations.

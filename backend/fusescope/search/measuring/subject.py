@@ -43,8 +43,8 @@ class Schemes(Subject):
     def __init__(self, setting: Setting, seed: int):
         """Raises torch.OutOfMemoryError where the setting does not fit the device."""
         self.setting = setting
-        self.held = LayerCase(self, setting.case(), setting.dtype, setting.device, seed)
-        self.segments = segments.Segments(setting, self.held.inputs)
+        self.layer_case = LayerCase(self, setting.case(), setting.dtype, setting.device, seed)
+        self.segments = segments.Segments(setting, self.layer_case.inputs)
 
     def renews(self, info: Implementation) -> bool:
         return False
@@ -61,7 +61,7 @@ class Schemes(Subject):
         return Implementation(impl, "scheme", words, devices, source_hash=source)
 
     def case(self, values: Mapping[str, Any], dtype: str, device: str, seed: int, contiguous: bool) -> Case:
-        return self.held
+        return self.layer_case
 
     def inputs(self, values, dtype: str, device: str, seed: int, contiguous: bool = True) -> dict[str, Any]:
         return inputs.make(self.setting, seed)

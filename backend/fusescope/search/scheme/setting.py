@@ -15,7 +15,7 @@ from fusescope.core.schema import REQUIRED, Parameter, complete
 from fusescope.search.scheme.layer import Sizes
 
 OP = "layer"
-"""What records of a whole layer are called; FINAL: the best beside all baselines; SEGMENT: one segment on its
+"""What records of a whole layer are called; FINAL: the best with all baselines; SEGMENT: one segment on its
 own."""
 FINAL, SEGMENT = "layer_final", "layer_segment"
 

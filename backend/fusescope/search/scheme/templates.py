@@ -15,7 +15,7 @@ from fusescope.search.encoding import ATTENTION
 @dataclass(frozen=True)
 class Template:
     """operators: exactly the segment it replaces. needs_bit: only where bit 0 of the code is set. lines:
-    (operators that the line does, line of Python); extra: arguments beside the tensors that flow in."""
+    (operators that the line does, line of Python); extra: arguments next to the tensors that flow in."""
 
     name: str
     operators: range

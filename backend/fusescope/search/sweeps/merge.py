@@ -19,7 +19,7 @@ def merge(paths: Sequence[Path], title: str = "") -> Path:
     scheme of that is left, else interrupted. Runs that hold no record (they failed before) count for nothing;
     those that these go on after stay named if they are here.
 
-    A scheme's record says in extra["sitting"] in which run it was measured, beside that run's own unfused
+    A scheme's record says in extra["sitting"] in which run it was measured, with that run's own unfused
     layer; environment ["sittings"] says of each run its device, commit, times, schemes, and the milliseconds
     of its baselines, which show whether the devices differ. Of several records of a baseline the one of the
     median time is kept, of a segment the first that is ok. ValueError where the runs are not of one setting

@@ -19,7 +19,7 @@ from fusescope.search.scheme import codegen
 from fusescope.search.scheme.setting import OP, Setting, of_spec
 from fusescope.search.sweeps import exhaustive
 
-FINALISTS = 3  # the best of the search, measured again with the full budget beside all baselines
+FINALISTS = 3  # the best of the search, measured again with the full budget with all baselines
 _SHARE = 0.05  # of the candidates that are evaluated where neither a number nor a time is given
 _FEWEST = 64
 
@@ -67,7 +67,7 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     best = sorted((ms, c) for c, ms in known.items() if ms is not None)
     if not best:
         raise ValueError("no scheme could be measured; the records say why of each")
-    say("measuring the best beside the baselines")
+    say("measuring the best and the baselines")
     final = evaluator.final([c for _, c in best[:FINALISTS]], say)
     result = _result(final, best[0][1], best[0][0], setting)
     _write(reporter, spec, setting, len(candidates), history, result)

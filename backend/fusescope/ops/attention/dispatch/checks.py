@@ -92,7 +92,7 @@ def bias(torch, given, q, k) -> None:
         hint = "; a bool mask goes to mask=" if given.dtype == torch.bool else ""
         raise TypeError(f"bias is of q's dtype {q.dtype} or torch.float32, not {given.dtype}{hint}")
     if given.device != q.device:
-        raise ValueError(f"bias lies on q's device {q.device}, not on {given.device}")
+        raise ValueError(f"bias is on q's device {q.device}, not on {given.device}")
     broadcastable("bias", given, q, k)
     no_gradient(torch, "attention", given, what="bias")
 

@@ -52,8 +52,8 @@ def _rounds(impl: str, done: Counts, sms: int) -> int:
     room = sms if done.panels == 1 else max(1, sms // 2)
     tiles = next((v.tiles for v in sources("attention") if v.name == impl), ())
     per_sm, steps = done.blocks / sms, done.longest // 2 + 1
-    held = next((t.per_block * t.blocks for t in tiles if t.holds(per_sm, steps)), 1)
-    return -(-done.blocks // (held * room))
+    resident = next((t.per_block * t.blocks for t in tiles if t.holds(per_sm, steps)), 1)
+    return -(-done.blocks // (resident * room))
 
 
 class Counts(NamedTuple):

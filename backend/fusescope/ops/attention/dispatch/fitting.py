@@ -134,7 +134,7 @@ def cross_validated(
     order = {key: n for n, key in enumerate(dict.fromkeys((dtype, done) for _, dtype, done, _ in rows))}
     found = []
     for part in range(min(parts, len(order))):
-        held = [row for row in rows if order[row[1], row[2]] % parts == part]
+        test = [row for row in rows if order[row[1], row[2]] % parts == part]
         rest = [row for row in rows if order[row[1], row[2]] % parts != part]
-        found += regret(fit(device, sms, rest), held)
+        found += regret(fit(device, sms, rest), test)
     return found

@@ -24,7 +24,7 @@ def _packed(inputs):
 def _mask(inputs):
     """The additive mask (batch, 1, 1, longest) of padding; None where nothing is masked.
 
-    Under causal the padding needs none: it lies after every key that a row sees.
+    Under causal the padding needs none: it is after every key that a row sees.
     """
     q, lengths = inputs["padded"][0], inputs["lengths"]
     longest = q.shape[2]

@@ -1,4 +1,4 @@
-"""A plan's arrays in one int32 tensor, and a text that says where each lies: how a plan travels to the
+"""A plan's arrays in one int32 tensor, and a text that says where each is: how a plan travels to the
 operator (cuda/attention/plan.h).
 
 An operator's arguments cost: some 1600 instructions a tensor, 2700 a number, 3000 a text of any length. A

@@ -32,7 +32,7 @@ class Plan:
     longest list; build_ms is the time of building, ``bytes`` the size on the device. schedule and fragments
     (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32,
     one dimension); ``layout`` says which (buffer.py). key: what ``of_key`` finds it by. What else is made of
-    a plan lies in a PlanCache beside it.
+    a plan is in a PlanCache next to it.
     """
 
     mask: Mask | None

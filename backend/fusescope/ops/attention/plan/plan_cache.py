@@ -1,4 +1,4 @@
-"""What is made of a plan on first use: kept beside the plan, which never changes, and dropped with it."""
+"""What is made of a plan on first use: kept next to the plan, which never changes, and dropped with it."""
 
 from __future__ import annotations
 

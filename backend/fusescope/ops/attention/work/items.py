@@ -2,7 +2,7 @@
 says what each number is).
 
 Predictions are in steps of one KV tile of a team while all others are busy too: 1.1 to 1.25 us on an H200
-with two teams a multiprocessor, of which what an item of a later part takes beside its steps was measured;
+with two teams a multiprocessor, of which what an item of a later part takes besides its steps was measured;
 the rest are guesses.
 """
 
@@ -212,7 +212,7 @@ def _rows(part: Lists, found, items, where, masks: tuple[int, int], copies: int,
     )
     copy = np.repeat(np.arange(copies), len(joins))
     mask, pair = np.divmod(np.tile(joins[:, 0], copies), part.pairs)
-    joined = np.stack(
+    merges = np.stack(
         [pair, head(mask, copy), copy * slots + np.tile(joins[:, 1], copies), np.tile(joins[:, 2], copies)], 1
     )
-    return rows.reshape(-1, 4), joined.astype(np.int32), slots * copies
+    return rows.reshape(-1, 4), merges.astype(np.int32), slots * copies

@@ -112,7 +112,7 @@ _cache = PlanCache(_plan_items)
 
 
 def of(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None = None) -> WorkItems:
-    """The work items of a call on this plan, made for the first such call and cached beside the plan.
+    """The work items of a call on this plan, made for the first such call and cached next to the plan.
 
     teams: how many the device runs at once; None asks the device. Raises RuntimeError for new ones under CUDA
     graph capture, ValueError for lists that are too long.
