@@ -90,6 +90,13 @@ template <typename S> struct ForwardMemory {
     released[step % S::stages] = 0;
     return true;
   }
+  // Steps of the other warpgroup alone; a stage is released only after it was filled.
+  template <typename Release> __device__ __forceinline__ void skip(int from, int to, const Release& release) const {
+    for (int step = from; step < to; ++step) {
+      await_k(step);
+      release(step);
+    }
+  }
 
  private:
   static __device__ __forceinline__ void await(uint64_t* full, int step) {

@@ -27,13 +27,18 @@ template <int Panels, int WG, bool Split> struct ScheduledShape {
 };
 
 // By one thread, before the block's first barrier. full and free: one barrier for each slot of keys, then of values.
-template <typename S> __device__ __forceinline__ void init_barriers(uint64_t* full_q, uint64_t* full, uint64_t* free) {
+template <typename S> __device__ __forceinline__ void init_block(uint64_t* full_q, uint64_t* full, uint64_t* free,
+                                                                 const CUtensorMap* q, const CUtensorMap* k,
+                                                                 const CUtensorMap* v) {
   for (int s = 0; s < S::k_slots + S::v_slots; ++s) {
     barrier_init(full + s, 1);
     barrier_init(free + s, 4 * S::q_tiles);
   }
   barrier_init(full_q, 1);
   barrier_init_fence();
+  prefetch_map(q);
+  prefetch_map(k);
+  prefetch_map(v);
 }
 
 // By one thread: the block's query tiles from `tile` on.

@@ -68,12 +68,6 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG, Bias>::bloc
     __syncwarp();
     if (lane == 0 && step + S::stages < steps && memory.last_to_release(step)) load(step + S::stages);
   };
-  auto skip = [&](int from, int to) {  // the other warpgroup's steps; a stage is released only after it was filled
-    for (int step = from; step < to; ++step) {
-      memory.await_k(step);
-      release(step);
-    }
-  };
   auto start_scores = [&](int step) {
     const uint8_t* k = memory.k(step);
     memory.await_k(step);
@@ -93,10 +87,10 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG, Bias>::bloc
     if constexpr (Bias) add_bias<T>(x, args, b, h, q_row, mask.tile, column);
     mask_scores(x, args, mask, column);
   };
-  skip(0, begin);
+  memory.skip(0, begin, release);
   overlap(context, softmax, x, factor, begin, end, TileSteps{order, codes, kv_tiles, wg}, read, start_scores, apply,
           start_context, finish_context, [](int) {});
-  skip(end, steps);
+  memory.skip(end, steps, release);
 
   float inverse[2];
   softmax.invert_sums(inverse);

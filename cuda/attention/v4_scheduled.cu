@@ -48,24 +48,16 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
   uint64_t* free_v = free_k + KSlots;
   int4* schedule = reinterpret_cast<int4*>(full_q + 32);  // header, then two for each step
 
-  const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
-  const int wg = warp / 4;
+  const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32, wg = warp / 4;
   // Heavy rows first within a head: the first block holds the global tokens, and causal rows grow towards the end.
   const int turn = blockIdx.x % q_blocks, bh = blockIdx.x / q_blocks, q_block = turn == 0 ? 0 : q_blocks - turn;
   const int b = bh / args.heads, h = bh % args.heads, h_kv = h / (args.heads / args.heads_kv);
   const int q_tile = Split ? q_block : 2 * q_block + wg, half = q_tile & 1;
 
-  if (threadIdx.x == 0) {
-    init_barriers<S>(full_q, full_k, free_k);
-    prefetch_map(&q_map);
-    prefetch_map(&k_map);
-    prefetch_map(&v_map);
-  }
+  if (threadIdx.x == 0) init_block<S>(full_q, full_k, free_k, &q_map, &k_map, &v_map);
   wait_for_previous();
   let_next_start();
-  if (threadIdx.x == 0) {
-    load_queries<S>(shared, &q_map, full_q, Split ? q_block : 2 * q_block, h, b);
-  }
+  if (threadIdx.x == 0) load_queries<S>(shared, &q_map, full_q, Split ? q_block : 2 * q_block, h, b);
   const int kv_tiles = (args.seq_k + 63) / 64;
   if (args.schedule == nullptr) {  // every key is live
     const int steps = (kv_tiles + 1) / 2;
@@ -76,8 +68,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
   if constexpr (S::ones) fill_ones<T>(ones, S::ones_bytes);
   __syncthreads();
   // The first query tile's steps are 0 ... end0, the second's begin1 ... count.
-  const int count = uniform(schedule[0].x), end0 = uniform(schedule[0].z);
-  const int begin1 = uniform(schedule[0].w);
+  const int count = uniform(schedule[0].x), end0 = uniform(schedule[0].z), begin1 = uniform(schedule[0].w);
   const int begin = half ? begin1 : 0, end = half ? count : end0;
   const int origin = Split ? begin : 0, last = Split ? end : count;  // the block's steps
 
@@ -126,8 +117,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
       wgmma_wait<0>();
       fence_registers(x);
       release_k(step);
-      const bool grows = softmax(step, mask, shrink);
-      if (grows) rescale(o, shrink);
+      if (softmax(step, mask, shrink)) rescale(o, shrink);
       pack_weights<T>(weights, x);
       start_context(step);
       wgmma_wait<0>();

@@ -107,10 +107,7 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
   overlap(
       context, softmax, x, args.scale * kLog2e, 0, end, [](int step) { return step; }, [](int) {}, start_scores, apply,
       start_context, finish_context, [&](int step) { clear_beyond(memory, step, w.keys, wg); });
-  for (int step = end; step < steps; ++step) {  // the other warpgroup's; a stage is released only after it was filled
-    memory.await_k(step);
-    release(step);
-  }
+  memory.skip(end, steps, release);
 
   float inverse[2];
   softmax.invert_sums(inverse);
