@@ -129,15 +129,11 @@ def value_of(record: Record, baseline: str) -> float | None:
 
 
 def _label_left(record: Record, baseline: str) -> str:
-    name = _name(record)
+    name = short(record.impl)
+    name = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
     if record.status == "wrong":
         return f"<s>{name}</s>"
     return f"<b>{name}</b>" if record.impl == baseline else name
-
-
-def _name(record: Record) -> str:
-    name = short(record.impl)
-    return name if len(name) <= _NAME else name[: _NAME - 1] + "…"
 
 
 def _label_right(record: Record, value: float | None, baseline: str) -> str:
@@ -147,10 +143,8 @@ def _label_right(record: Record, value: float | None, baseline: str) -> str:
     took = f"{numbers.time(record.ms)}{' †' if record.throttled else ''}"
     if record.impl == baseline or value is None:
         return f"<b>{word}</b> · {took}"
-    headline = verdicts.headline(value, word)
-    interval = f" {verdicts.interval(word, record.speedup.low, record.speedup.high)}"
-    short_of_room = len(_name(record)) + len(f" {headline}{interval} · {took}") > _LINE
-    return f"<b>{headline}</b>{'' if short_of_room else interval} · {took}"
+    s = record.speedup
+    return f"<b>{verdicts.headline(value, word)}</b> {verdicts.interval(word, s.low, s.high)} · {took}"
 
 
 def _reason(record: Record) -> str:
