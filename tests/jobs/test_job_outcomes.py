@@ -10,6 +10,8 @@ from fusescope.core.records import case_key
 from fusescope.jobs import submit
 from fusescope.store import folder, library
 
+pytestmark = pytest.mark.slow
+
 
 def run_steps(*steps, timeout_s=60, **spec):
     run = submit.wait(submit.submit("steps", {"steps": list(steps), **spec}), timeout_s)

@@ -19,6 +19,8 @@ from fusescope.core.machine import nvml, toolchain
 from fusescope.kernels import report
 from fusescope.kernels.build import build
 
+pytestmark = pytest.mark.slow
+
 EXAMINE = (
     "import json, dataclasses; from fusescope.core.doctor import examine\n"
     "print(json.dumps([dataclasses.asdict(f) for f in examine()]))"
@@ -361,7 +363,6 @@ def test_a_stale_cache_of_another_torch(project):
     assert "torn" in finding("build cache").says and "--clean" in finding("build cache").fix
 
 
-@pytest.mark.slow
 @needs_nvcc
 def test_a_gpu_that_the_build_does_not_cover(gpu_project):
     build(archs=["sm_80"], log=gpu_project.log)

@@ -18,6 +18,8 @@ from fusescope.analysis.statistics import (
 )
 from fusescope.core.records import BenchSpec
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 100
 
 

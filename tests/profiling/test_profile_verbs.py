@@ -22,6 +22,8 @@ from fusescope.jobs.kinds import ncu, nsys
 from fusescope.jobs.profiled import outside_tool
 from fusescope.store import folder, library, profile
 
+pytestmark = pytest.mark.slow
+
 import_kind = importlib.import_module("fusescope.jobs.kinds.import")
 
 
@@ -63,7 +65,6 @@ def example(path, scale=1.0):
     return trace(path, [*events, kernel(2, 40, 2, "add(float*)", external=2)])
 
 
-@pytest.mark.slow
 def test_files_become_runs_that_can_be_compared(home, call, tmp_path):
     files = [example(tmp_path / "a.json"), example(tmp_path / "b.json.gz", 2.0)]
     code, out, err = call("import", *files, "--json")

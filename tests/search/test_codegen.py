@@ -18,6 +18,8 @@ from fusescope.search.scheme import codegen, templates, unfused
 from fusescope.search.scheme.layer import OPERATORS, flows
 from fusescope.search.scheme.setting import Setting, of_record, of_spec
 
+pytestmark = pytest.mark.slow
+
 TINY = {"batch": 2, "seq": 16, "heads": 2, "head_dim": 32, "dtype": "float32", "compiler": "none"}
 MASKS = ("full", "causal", "padding:lengths=16+5", "document:lengths=10+6", "random:density=0.05")
 
@@ -188,7 +190,6 @@ def test_generating_needs_no_torch():
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
-@pytest.mark.slow
 def test_a_segment_is_compiled_in_a_process_of_its_own():
     """Once really, the smallest: what it leaves in torch's cache is what a job finds there."""
     from fusescope.search.measuring import compile_ahead
@@ -200,7 +201,6 @@ def test_a_segment_is_compiled_in_a_process_of_its_own():
     ]
 
 
-@pytest.mark.slow
 def test_a_module_is_a_program(tmp_path):
     setting, file = Setting(**TINY), tmp_path / "scheme.py"
     file.write_text(codegen.generate("1011111010010110", setting))

@@ -20,6 +20,8 @@ from fusescope.search.scheme.setting import FINAL, OP, SEGMENT, Setting
 from fusescope.search.sweeps import exhaustive, search_job
 from fusescope.store import folder
 
+pytestmark = pytest.mark.slow
+
 TINY = {"batch": 1, "seq": 16, "heads": 2, "head_dim": 32, "dtype": "float32", "compiler": "none"}
 CODES = encoding.distinct(["21845", "49151", "32768", "16022"])
 
