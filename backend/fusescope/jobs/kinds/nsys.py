@@ -1,4 +1,4 @@
-"""Nsight Systems around a case: kernels, copies and API calls on one time line, without torch.profiler's own
+"""Nsight Systems around a case: kernels, copies and API calls on one timeline, without torch.profiler's own
 cost."""
 
 from __future__ import annotations

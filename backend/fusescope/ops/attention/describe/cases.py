@@ -95,7 +95,7 @@ def tolerance(values, dtype):
     fewest = _counts(values["mask"], values["seq"], values["seq_k"]).fewest
     size = min(1.0, math.sqrt(spread / max(fewest, 1)))
     units = _UNITS[dtype] * _ROUNDOFF[dtype]
-    return Tolerance(units * size, units, f"{_WHY[dtype]}; rows with {fewest} live keys and more")
+    return Tolerance(units * size, units, f"{_WHY[dtype]}; rows with at least {fewest} keys")
 
 
 def complete_heads(op: str, parameters: tuple[Parameter, ...], values) -> dict:

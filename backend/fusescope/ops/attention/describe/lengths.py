@@ -48,7 +48,7 @@ def tolerance(fewest: int, dtype: str) -> Tolerance:
     return Tolerance(
         most.absolute * size,
         most.relative,
-        f"{most.reason.split(';')[0]}; rows with {fewest} live keys and more",
+        f"{most.reason.split(';')[0]}; rows with at least {fewest} keys",
     )
 
 
