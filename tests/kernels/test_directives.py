@@ -49,3 +49,12 @@ def test_work_items_are_said_in_the_symbol():
     attention = families()["attention"]
     for v in attention.variants:
         assert v.symbol.endswith("__parts") == (v.plan == "parts")
+
+
+@pytest.mark.parametrize(
+    "variant", [v for f in families().values() for v in f.variants], ids=lambda v: f"{v.family}/{v.name}"
+)
+def test_what_ships_is_understood(variant):
+    """A complaint stands in the place of the idea; an idea is a sentence."""
+    complaints = ("no idea line", "directive not understood", "not swept")
+    assert variant.idea.endswith(".") and not variant.idea.startswith(complaints), variant.idea
