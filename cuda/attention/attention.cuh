@@ -4,6 +4,9 @@
 //   out (B, H, S_q, D), columns contiguous, strides multiples of 8 elements, 16-byte aligned
 //   bias (B, H, S_q, S_k) or nullptr; a stride of 0 broadcasts. Rows without any live key give zeros.
 //
+// A masked key is unseen: what k, v and bias hold there, NaN and infinities included, does not reach rows that do
+// not see it. CUDA kernels that do not meet this yet for v: NOTES.md, "Masked keys".
+//
 // The mask is a tile list: the live 64 x 64 tiles of each query tile. Where it differs by batch entry or head there are
 // several; entry (b, h) uses mask m = b mask_stride_b + h mask_stride_h. The tiles of query tile t are
 //   tile_index[i], tile_code[i]   for row_ptr[m q_tiles + t] <= i < row_ptr[m q_tiles + t + 1]
@@ -17,7 +20,8 @@
 //   entry 1 + 2 s     the two KV tiles of step s
 //   entry 2 + 2 s     their codes for the first query tile, then for the second: -1 all live, else a row of fragments
 // fragments[128 code + t] has bit i set where thread t of a warpgroup keeps element i of its 64 x 64 accumulator
-// (hopper.cuh); keys beyond S_k are masked there too. Present on devices of compute capability 9.0 wherever row_ptr is.
+// (hopper_wgmma.cuh); keys beyond S_k are masked there too. Present on devices of compute capability 9.0 wherever
+// row_ptr is.
 #pragma once
 #include "../common/interface.h"
 

@@ -20,12 +20,12 @@ struct WorkItems {
   float* slots;
   float* lse;  // log2-sum-exp of every row; nullptr where the mask is one part
   int64_t out_stride[3];
-  int rounds, teams;
+  int rounds, workers;
   int q_modulus, q_length;
   bool has_previous, has_next;  // parts before this one, whose rows are merged; parts after it
 
-  __device__ __forceinline__ int4 item(int round, int team) const {
-    return round < rounds && team < teams ? items[int64_t(round) * teams + team] : make_int4(-1, 0, 0, 0);
+  __device__ __forceinline__ int4 item(int round, int worker) const {
+    return round < rounds && worker < workers ? items[int64_t(round) * workers + worker] : make_int4(-1, 0, 0, 0);
   }
   static __device__ __forceinline__ int pair(int x) { return x % kItemPairs; }
   static __device__ __forceinline__ uint32_t reused(int x) { return uint32_t(x) / kItemPairs; }

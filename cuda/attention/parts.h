@@ -6,10 +6,10 @@
 // 64 consecutive positions.
 //
 // Schedule (args.schedule, all parts together), one entry of four int32 per step:
-//   index and residue of the KV tile's first row (hopper.cuh, make_ordered_map); its code for the first and for the
-//   second query tile of the pair: -1 all live, -2 dead, else a row of args.fragments
-// Work items, four int32 each, `rounds` rows of `teams` columns. A team is a pair of warpgroups and works through one
-// column; the first pairs of all blocks come first, then the second ones:
+//   index and residue of the KV tile's first row (hopper_tensor_map.cuh, make_ordered_map); its code for the first and
+//   for the second query tile of the pair: -1 all live, -2 dead, else a row of args.fragments
+// Work items, four int32 each, `rounds` rows of `workers` columns. A worker is a pair of warpgroups and works through
+// one column; the first pairs of all blocks come first, then the second ones:
 //   pair of query tiles + kItemPairs * reused, or -1 after the column's last item; batch entry * heads + head; first
 //   entry of the schedule; steps + kItemSteps * (1 + slot of the partial result), slot -1 where the item is not split
 //   reused: KV tiles, at most 4, that this item begins with and the item above it ends with, in the same order
@@ -22,10 +22,10 @@ constexpr int kItemPairs = 1 << 24;  // more than the pairs of query tiles
 
 struct AttentionPart {
   int64_t q_modulus, k_modulus;
-  int64_t items, rounds, teams;  // first row of AttentionPartsArgs::items, and how many
-  int64_t merges, merge_count;   // likewise
-  int64_t slots;                 // partial results
-  int64_t heads;                 // over all batch entries
+  int64_t items, rounds, workers;  // first row of AttentionPartsArgs::items, and how many
+  int64_t merges, merge_count;     // likewise
+  int64_t slots;                   // partial results
+  int64_t heads;                   // over all batch entries
 };
 
 struct AttentionPartsArgs {

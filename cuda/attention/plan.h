@@ -56,7 +56,7 @@ inline void check_parts(const std::vector<AttentionPart>& parts, const PlanLayou
                   "parts come with items and a schedule of 4 words");
   for (const AttentionPart& part : parts)
     STD_TORCH_CHECK(order(part.q_modulus, n.seq_q) && order(part.k_modulus, n.seq_k) && part.rounds < (1 << 24) &&
-                        part.teams < (1 << 20) && inside(part.items, part.rounds * part.teams) &&
+                        part.workers < (1 << 20) && inside(part.items, part.rounds * part.workers) &&
                         inside(part.merges, part.merge_count) && part.slots < (1 << 18) && part.heads == heads,
                     "the parts are for other sizes");
 }

@@ -36,10 +36,10 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
 #pragma unroll
   for (int c = 0; c < Chunks; ++c) {
     const int chunk = member + 8 * c;
-    Eight<T> piece{};
-    if (chunk < live_chunks) piece = load_eight(q + 8 * chunk * q_step, q_step, Vector);
+    Eight<T> eight{};
+    if (chunk < live_chunks) eight = load_eight(q + 8 * chunk * q_step, q_step, Vector);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) query[c][i] = chunk < live_chunks ? to_float(piece.value[i]) * (a.scale * kLog2e) : 0.f;
+    for (int i = 0; i < 8; ++i) query[c][i] = chunk < live_chunks ? to_float(eight.value[i]) * (a.scale * kLog2e) : 0.f;
   }
   float maximum = -INFINITY, sum = 0.f;  // of this group's keys, scores in units of log2
 
@@ -54,10 +54,10 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
       for (int c = 0; c < Chunks; ++c) {
         const int chunk = member + 8 * c;
         if (key[u] >= 0 && chunk < live_chunks) {
-          Eight<T> piece = load_eight(k + key[u] * a.k_stride[2] + 8 * chunk * k_step, k_step, Vector);
+          Eight<T> eight = load_eight(k + key[u] * a.k_stride[2] + 8 * chunk * k_step, k_step, Vector);
           value[u][c] = load_eight(v + key[u] * a.v_stride[2] + 8 * chunk * v_step, v_step, Vector);
 #pragma unroll
-          for (int i = 0; i < 8; ++i) dot = fmaf(query[c][i], to_float(piece.value[i]), dot);
+          for (int i = 0; i < 8; ++i) dot = fmaf(query[c][i], to_float(eight.value[i]), dot);
         }
       }
       score[u] = dot;
@@ -149,16 +149,16 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
 #pragma unroll
   for (int c = 0; c < Chunks; ++c) {
     const int chunk = member + 8 * c;
-    Eight<T> piece;
+    Eight<T> eight;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       float x = context[c][i] * shrink;
       x += __shfl_xor_sync(kAll, x, 8);
       x += __shfl_xor_sync(kAll, x, 16);
-      piece.value[i] = from_float<T>(x * inverse);
+      eight.value[i] = from_float<T>(x * inverse);
     }
     if (group == 0 && chunk < live_chunks)
-      *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = piece;  // out is aligned (binding.cpp)
+      *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = eight;  // out is aligned (binding.cpp)
   }
 }
 

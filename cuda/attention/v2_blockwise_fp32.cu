@@ -29,12 +29,12 @@ template <typename T> __device__ __forceinline__ void load_floats(float* to, con
                                                                   int column, int head_dim) {
   float4 out[2] = {};
   if (row < rows && column < head_dim) {
-    const Eight<T> piece =
+    const Eight<T> eight =
         load_eight(from.first + row * from.row_stride + column * from.column_stride, from.column_stride, from.vectors);
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      out[h] = make_float4(to_float(piece.value[4 * h]), to_float(piece.value[4 * h + 1]),
-                           to_float(piece.value[4 * h + 2]), to_float(piece.value[4 * h + 3]));
+      out[h] = make_float4(to_float(eight.value[4 * h]), to_float(eight.value[4 * h + 1]),
+                           to_float(eight.value[4 * h + 2]), to_float(eight.value[4 * h + 3]));
   }
   reinterpret_cast<float4*>(to)[0] = out[0];
   reinterpret_cast<float4*>(to)[1] = out[1];
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
       __syncthreads();  // all threads are done with the operands; the next barrier publishes the weights
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int piece = threadIdx.x + i * kThreads, r = piece / 8, c = piece % 8 * 8;
+        const int index = threadIdx.x + i * kThreads, r = index / 8, c = index % 8 * 8;
         load_floats<T>(operands + r * kWide + c, v, first + r, a.seq_k, p * kTile + c, a.head_dim);
       }
       __syncthreads();
@@ -166,10 +166,10 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
     for (int p = 0; p < Panels; ++p) {
       const int column = p * kTile + 4 * x;
       if (column >= a.head_dim) continue;
-      Four<T> piece;
+      Four<T> four;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) piece.value[j] = from_float<T>(out[p][i][j] * inverse);
-      *reinterpret_cast<Four<T>*>(to + (4 * y + i) * a.out_stride[2] + column) = piece;
+      for (int j = 0; j < 4; ++j) four.value[j] = from_float<T>(out[p][i][j] * inverse);
+      *reinterpret_cast<Four<T>*>(to + (4 * y + i) * a.out_stride[2] + column) = four;
     }
   }
 }

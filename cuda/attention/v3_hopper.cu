@@ -12,6 +12,7 @@
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
 #include "hopper_forward.cuh"
+#include "hopper_launch.cuh"
 #include "hopper_mask.cuh"
 #include "hopper_memory.cuh"
 #include "hopper_pipeline.cuh"

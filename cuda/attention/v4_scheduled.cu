@@ -19,6 +19,7 @@
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
 #include "hopper_forward.cuh"
+#include "hopper_launch.cuh"
 #include "hopper_merge.cuh"
 #include "hopper_rings.cuh"
 #include "hopper_schedule.cuh"

@@ -23,6 +23,7 @@
 #include "../common/roles.cuh"
 #include "attention.cuh"
 #include "hopper_consumer.cuh"
+#include "hopper_launch.cuh"
 
 namespace {
 using namespace hopper;
@@ -168,12 +169,12 @@ template <typename T, int Panels> const char* launch(const AttentionPartsArgs& a
     work.lse = all.part_count > 1 ? all.workspace + part_slots_floats(all) : nullptr;
     for (int i = 0; i < 3; ++i) work.out_stride[i] = args.out_stride[i];
     work.rounds = int(part.rounds);
-    work.teams = int(part.teams);
+    work.workers = int(part.workers);
     work.q_modulus = int(part.q_modulus);
     work.q_length = args.seq_q / work.q_modulus;
     work.has_previous = p > 0;
     work.has_next = p + 1 < all.part_count;
-    const unsigned grid = unsigned((part.teams + S::pairs - 1) / S::pairs), merges = unsigned(8 * part.merge_count);
+    const unsigned grid = unsigned((part.workers + S::pairs - 1) / S::pairs), merges = unsigned(8 * part.merge_count);
     if (part.rounds)
       if (const char* why = launch_dependent(kernel, grid, S::threads, S::bytes, stream, 1, q_map, k_map, v_map,
                                              previous_map, out_map, args, work))

@@ -143,8 +143,9 @@ template <typename T> struct Decode {
     const int64_t rows = int64_t(a.batch) * a.heads;
 #pragma omp parallel for schedule(static) if (rows > 64)
     for (int64_t i = 0; i < rows; ++i) {
-      const int b = int(i / a.heads), head = int(i % a.heads), pieces = (length(b) + kPart - 1) / kPart;
-      merge(b, head, results.get() + (first_part[b] + int64_t(head / group) * pieces) * part_size, pieces);
+      const int b = int(i / a.heads), head = int(i % a.heads), parts_of_head = (length(b) + kPart - 1) / kPart;
+      merge(b, head, results.get() + (first_part[b] + int64_t(head / group) * parts_of_head) * part_size,
+            parts_of_head);
     }
     return nullptr;
   }

@@ -9,23 +9,15 @@
 // different keys, each keeps its own maximum, sum and context; they merge in shared memory at the end of an item.
 #include <type_traits>
 
-#include "../common/async_copy.cuh"
 #include "../common/device.cuh"
 #include "../common/eight.cuh"
-#include "../common/mma.cuh"
 #include "merge.cuh"
+#include "units.cuh"
 
 namespace {
 using namespace tensor_core;
 using namespace decode;
-constexpr int kKeys = 16, kRows = 16;  // keys of a unit, query heads of an item
-
-// Byte offset of a 16-byte chunk in a unit of Width elements a row, so that ldmatrix's eight rows lie in different
-// banks.
-template <int Width> __device__ __forceinline__ uint32_t place(int row, int chunk) {
-  const int moved = Width % 64 == 0 ? chunk ^ (row & 7) : chunk ^ ((row >> 1) & 3);
-  return uint32_t(row * Width * 2 + moved * 16);
-}
+constexpr int kRows = 16;  // query heads of an item
 
 // Units of a warp's ring, and blocks a multiprocessor: some 128 KB in flight on one of 228 KB, a block within the 99 KB
 // of sm_86.
@@ -37,44 +29,9 @@ template <int Width> struct Shape {
                                : Width <= 192 ? 3
                                               : 2;
   static constexpr int blocks_per_sm = Width <= 64 ? 4 : 2;
-  static constexpr int unit_bytes = kKeys * Width * 2;
+  static constexpr int unit_bytes = kUnitKeys * Width * 2;
   static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(MergeStorage<Width>));
 };
-
-// Starts loading 16 rows of one head's keys or values from `from` on; zeros from row `live` on, where nothing is read.
-template <typename T, int Width> __device__ __forceinline__ void load_unit(char* unit, const T* from,
-                                                                           int64_t row_stride, int64_t column_stride,
-                                                                           int live, int head_dim, bool vectors) {
-  constexpr int chunks = Width / 8;
-  const int lane = threadIdx.x % 32;
-  if (!vectors) {
-#pragma unroll 1
-    for (int piece = lane; piece < kKeys * chunks; piece += 32) {
-      const int r = piece / chunks, c = piece % chunks;
-      alignas(16) T eight[8];
-#pragma unroll
-      for (int e = 0; e < 8; ++e)
-        eight[e] =
-            r < live && 8 * c < head_dim ? from[r * row_stride + (8 * c + e) * column_stride] : from_float<T>(0.f);
-      *reinterpret_cast<uint4*>(unit + place<Width>(r, c)) = *reinterpret_cast<uint4*>(eight);
-    }
-  } else if constexpr (32 % chunks == 0) {  // a lane stays in its column
-    constexpr int rows = 32 / chunks;
-    const int first = lane / chunks, c = lane % chunks;
-    const T* source = from + first * row_stride + 8 * c;
-#pragma unroll
-    for (int r = 0; r < kKeys; r += rows, source += rows * row_stride)
-      async_copy::copy16(shared_address(unit + place<Width>(first + r, c)), source,
-                         first + r < live && 8 * c < head_dim);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kKeys * chunks / 32; ++i) {
-      const int piece = lane + 32 * i, r = piece / chunks, c = piece % chunks;
-      async_copy::copy16(shared_address(unit + place<Width>(r, c)), from + r * row_stride + 8 * c,
-                         r < live && 8 * c < head_dim);
-    }
-  }
-}
 
 // Two neighbouring columns of a query row as mma takes them; zeros outside.
 template <typename T> __device__ __forceinline__ uint32_t query_pair(const T* row, int64_t column_stride, int column,
@@ -113,10 +70,10 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
   const T *ahead_k = nullptr, *ahead_v = nullptr;  // this warp's first key and value of the item being loaded
   auto point = [&]() {
     const int head_kv = ahead.item / blocks;
-    ahead_k =
-        static_cast<const T*>(a.k) + ahead.b * a.k_stride[0] + head_kv * a.k_stride[1] + warp * kKeys * a.k_stride[2];
-    ahead_v =
-        static_cast<const T*>(a.v) + ahead.b * a.v_stride[0] + head_kv * a.v_stride[1] + warp * kKeys * a.v_stride[2];
+    ahead_k = static_cast<const T*>(a.k) + ahead.b * a.k_stride[0] + head_kv * a.k_stride[1] +
+              warp * kUnitKeys * a.k_stride[2];
+    ahead_v = static_cast<const T*>(a.v) + ahead.b * a.v_stride[0] + head_kv * a.v_stride[1] +
+              warp * kUnitKeys * a.v_stride[2];
   };
   point();
   int to_load = steps,
@@ -124,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
   auto fill = [&](auto values) {  // starts loading the next unit in order: keys and values of a tile in turn
     if (to_load > 0) {
       char* const unit = ring + fill_at * S::unit_bytes;
-      const int row = ahead.tile * kTile, live = ahead.length - row - warp * kKeys;
+      const int row = ahead.tile * kTile, live = ahead.length - row - warp * kUnitKeys;
       if constexpr (decltype(values)::value) {
         load_unit<T, Width>(unit, ahead_v + row * a.v_stride[2], a.v_stride[2], a.v_stride[3], live, a.head_dim,
                             how & kValueVectors);
@@ -195,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) decode_
       mma_m16n8k16<T>(part[s % 2][0], query[s], {key[0], key[1]});
       mma_m16n8k16<T>(part[s % 2][1], query[s], {key[2], key[3]});
     }
-    const int live = work.length - work.tile * kTile - warp * kKeys;
+    const int live = work.length - work.tile * kTile - warp * kUnitKeys;
     float score[2][4];
 #pragma unroll
     for (int n = 0; n < 2; ++n)

@@ -10,21 +10,6 @@ using namespace fusescope_cpu;
 using namespace cpu_tiles;
 
 namespace {
-constexpr int kBlocks = kTile / SIZE, kWidest = 256;
-
-// s[r][j] = sum over d of q[r][d] kt[d][j] for kRows rows and 64 keys.
-void scores(const float* q, const float* kt, float* s, int head_dim, int width) {
-  Block sum[kRows][kBlocks] = {};
-  for (int d = 0; d < head_dim; ++d) {
-    Block keys[kBlocks];
-    for (int c = 0; c < kBlocks; ++c) keys[c] = load(kt + d * kTile + c * SIZE);
-    for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < kBlocks; ++c) sum[r][c] += q[r * width + d] * keys[c];
-  }
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kBlocks; ++c) store(s + r * kTile + c * SIZE, sum[r][c]);
-}
-
 template <typename T> struct Varlen {
   const AttentionVarlenArgs& a;
   const int head_dim = a.head_dim, width = int(padded(a.head_dim));
@@ -37,45 +22,35 @@ template <typename T> struct Varlen {
     return b == 0 ? 0 : b > batch ? total : std::clamp(cu[b], 0, total);
   }
 
-  // Rows of one head from `row` on as fp32: Transposed, element (j, d) at [d][j] of 64, else at [j][d] of `width`;
-  // zeros beyond.
-  template <bool Transposed>
-  void pack(const void* base, const int64_t* stride, int64_t row, int head, int rows, float factor, float* to) const {
-    const T* from = static_cast<const T*>(base) + row * stride[0] + head * stride[1];
-    std::fill_n(to, kTile * (Transposed ? head_dim : width), 0.f);
-    for (int j = 0; j < rows; ++j)
-      for (int d = 0; d < head_dim; ++d)
-        to[Transposed ? d * kTile + j : j * width + d] = to_float(from[j * stride[0] + d * stride[2]]) * factor;
+  // Rows of one head from `row` on.
+  Rows<T> rows_of(const void* base, const int64_t* stride, int64_t row, int head, int rows) const {
+    return {static_cast<const T*>(base) + row * stride[0] + head * stride[1], stride[0], stride[2], rows};
   }
 
   void run_task(const Task& t) const {
-    alignas(64) static thread_local float q[kTile * kWidest], kt[kTile * kWidest], v[kTile * kWidest],
+    alignas(64) static thread_local float q[kTile * kWidest], keys[kTile * kWidest], v[kTile * kWidest],
         o[kTile * kWidest];
     alignas(64) float s[kRows * kTile];
     float maximum[kTile], sum[kTile];
     const int rows = std::min(kTile, t.queries - t.row), head_kv = t.head / (a.heads / a.heads_kv);
     auto seen = [&](int r) { return a.causal ? std::min(t.keys, t.row + r + t.keys - t.queries + 1) : t.keys; };
-    pack<false>(a.q, a.q_stride, t.q_first + t.row, t.head, rows, a.scale, q);
+    pack_rows(rows_of(a.q, a.q_stride, int64_t(t.q_first) + t.row, t.head, rows), kUnchanged, head_dim, width, a.scale,
+              q);
     std::fill_n(o, kTile * width, 0.f);
     std::fill_n(maximum, kTile, kNone);
     std::fill_n(sum, kTile, 0.f);
     for (int first = 0; first < seen(rows - 1); first += kTile) {
       const int live = std::min(kTile, t.keys - first);
-      pack<true>(a.k, a.k_stride, int64_t(t.k_first) + first, head_kv, live, 1.f, kt);
-      pack<false>(a.v, a.v_stride, int64_t(t.k_first) + first, head_kv, live, 1.f, v);
+      const int64_t row = int64_t(t.k_first) + first;
+      pack_columns(rows_of(a.k, a.k_stride, row, head_kv, live), kUnchanged, head_dim, keys);
+      pack_rows(rows_of(a.v, a.v_stride, row, head_kv, live), kUnchanged, head_dim, width, 1.f, v);
+      const bool finite = all_finite(v, width);
       for (int r = 0; r < rows; r += kRows) {
         if (seen(std::min(r + kRows, rows) - 1) <= first) continue;  // the last of the four rows sees most
-        scores(q + r * width, kt, s, head_dim, width);
-        float shrink[kRows];
-        for (int n = 0; n < kRows; ++n) {
-          float* const p = s + n * kTile;
-          const int upto = std::clamp(seen(r + n) - first, 0, live);
-          for (int j = upto; j < kTile; ++j) p[j] = kNone;
-          shrink[n] = weigh<fast_exp>(p, kTile, maximum[r + n], sum[r + n]);
-        }
-        over_columns(width, [&](auto blocks, int64_t d) {
-          add_values<decltype(blocks)::value>(s, v + d, o + r * width + d, shrink, 0, live, width);
-        });
+        score_blocks<kTile / SIZE>(q + r * width, keys, s, head_dim, width);
+        for (int n = 0; n < kRows; ++n)
+          for (int j = std::clamp(seen(r + n) - first, 0, live); j < live; ++j) s[n * kTile + j] = kNone;
+        attend_tile<exp_negative>(s, 0, live, v, finite, o + r * width, maximum + r, sum + r, width);
       }
     }
     for (int r = 0; r < rows; ++r) {

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) bias_residual_lay
   row::normalise<false>(regs, sum, weight, shift, out, r, eps);
 }
 
-// Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.
+// Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte vectors.
 constexpr int STREAM = 1024;
 template <typename T, bool Wide>
 __global__ void __launch_bounds__(STREAM) bias_residual_layernorm_streamed(const T* x, const T* bias, const T* residual,

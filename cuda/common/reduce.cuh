@@ -5,18 +5,18 @@
 
 struct Sum {
   static __device__ __forceinline__ float identity() { return 0.0f; }
-  static __device__ __forceinline__ float join(float a, float b) { return a + b; }
+  static __device__ __forceinline__ float combine(float a, float b) { return a + b; }
 };
 
 struct Max {
   static __device__ __forceinline__ float identity() { return -INFINITY; }
-  static __device__ __forceinline__ float join(float a, float b) { return fmaxf(a, b); }
+  static __device__ __forceinline__ float combine(float a, float b) { return fmaxf(a, b); }
 };
 
 template <typename Operation> __device__ __forceinline__ float warp_reduce(float value) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2)
-    value = Operation::join(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    value = Operation::combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
   return value;
 }
 

@@ -19,7 +19,7 @@ inline Tensor row_vector(const Tensor& t, const char* name, const Tensor& x) {
   return as_contiguous(t);
 }
 
-// The same; nothing stays nothing.
+// The same of an optional tensor.
 inline std::optional<Tensor> optional_row_vector(const std::optional<Tensor>& t, const char* name, const Tensor& x) {
   if (!t) return t;
   return row_vector(*t, name, x);

@@ -1,4 +1,4 @@
-// The sum in registers: each embedding read once, in 16-byte pieces; a warp or a block per token by the width.
+// The sum in registers: each embedding read once, in 16-byte vectors; a warp or a block per token by the width.
 #include "../common/row_norm.cuh"
 #include "rows.cuh"
 

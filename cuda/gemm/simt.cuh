@@ -30,14 +30,14 @@ template <typename T> struct Operand {
   template <int Outer>
   __device__ __forceinline__ void fetch(float (&kept)[Outer * STEP / THREADS], int64_t outer, int64_t k) const {
 #pragma unroll
-    for (int piece = 0; piece < Outer * STEP / THREADS / 4; ++piece) {
+    for (int quad = 0; quad < Outer * STEP / THREADS / 4; ++quad) {
       int o, p;
-      place<Outer>(piece, o, p);
+      place<Outer>(quad, o, p);
       const int64_t i = outer + o, j = k + p;
       const bool inside = k_dense ? i < outer_end : j < k_end;
       const int64_t left = k_dense ? k_end - j : outer_end - i;
       const T* from = data + i * outer_step + j * k_step;
-      float* to = kept + 4 * piece;
+      float* to = kept + 4 * quad;
       if (quads && inside && left >= 4) {
         const Quad<T> q = *reinterpret_cast<const Quad<T>*>(from);
 #pragma unroll
@@ -49,14 +49,14 @@ template <typename T> struct Operand {
     }
   }
 
-  // Puts it into the tile [STEP][Outer + 4]; the 4 keep rows 16-byte aligned and shift them through the banks.
+  // Stores it to the tile [STEP][Outer + 4]; the 4 keep rows 16-byte aligned and shift them through the banks.
   template <int Outer>
-  __device__ __forceinline__ void put(const float (&kept)[Outer * STEP / THREADS], float (*tile)[Outer + 4]) const {
+  __device__ __forceinline__ void store(const float (&kept)[Outer * STEP / THREADS], float (*tile)[Outer + 4]) const {
 #pragma unroll
-    for (int piece = 0; piece < Outer * STEP / THREADS / 4; ++piece) {
+    for (int quad = 0; quad < Outer * STEP / THREADS / 4; ++quad) {
       int o, p;
-      place<Outer>(piece, o, p);
-      const float* from = kept + 4 * piece;
+      place<Outer>(quad, o, p);
+      const float* from = kept + 4 * quad;
       if (k_dense) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) tile[p + e][o] = from[e];
@@ -69,8 +69,8 @@ template <typename T> struct Operand {
  private:
   // Where four elements begin. Dense k: neighbouring threads have neighbouring rows, which they store
   // side by side; dense outer: neighbouring threads read and store neighbouring quads.
-  template <int Outer> __device__ __forceinline__ void place(int piece, int& o, int& p) const {
-    const int index = threadIdx.x + piece * THREADS;
+  template <int Outer> __device__ __forceinline__ void place(int quad, int& o, int& p) const {
+    const int index = threadIdx.x + quad * THREADS;
     o = k_dense ? index % Outer : index % (Outer / 4) * 4;
     p = k_dense ? index / Outer * 4 : index / (Outer / 4);
   }
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3) product(const _
 
   a.template fetch<TileM>(held_a, row0, 0);
   b.template fetch<TileN>(held_b, col0, 0);
-  a.template put<TileM>(held_a, tile_a[0]);
-  b.template put<TileN>(held_b, tile_b[0]);
+  a.template store<TileM>(held_a, tile_a[0]);
+  b.template store<TileN>(held_b, tile_b[0]);
   __syncthreads();
   int now = 0;
   for (int64_t k = 0; k < g.k; k += STEP, now ^= 1) {
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(THREADS, TileM == 128 ? 2 : 3) product(const _
     }
     if (more) {
       // No thread still reads the other buffer: all passed the barrier that ended the previous step.
-      a.template put<TileM>(held_a, tile_a[now ^ 1]);
-      b.template put<TileN>(held_b, tile_b[now ^ 1]);
+      a.template store<TileM>(held_a, tile_a[now ^ 1]);
+      b.template store<TileN>(held_b, tile_b[now ^ 1]);
     }
     __syncthreads();
   }

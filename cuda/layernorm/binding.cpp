@@ -8,7 +8,7 @@
 namespace {
 using namespace fusescope;
 
-// A parameter of the row as a dense vector; nothing stays nothing.
+// A parameter of the row as a dense vector if there is one.
 std::optional<Tensor> parameter(const std::optional<Tensor>& t, const char* name, const Tensor& x) {
   if (!t) return t;
   const int64_t cols = x.sizes()[x.dim() - 1];

@@ -1,4 +1,4 @@
-// The row in registers, read once and written once in 16-byte pieces; a warp or a block per row by its length.
+// The row in registers, read once and written once in 16-byte vectors; a warp or a block per row by its length.
 #include "../common/row_norm.cuh"
 #include "layernorm.cuh"
 
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) layernorm_registe
   row::normalise<true>(regs, sum, weight, bias, out, r, eps);
 }
 
-// Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte pieces.
+// Rows too long for a block's registers: three passes, as in v1_block_row, with more threads and 16-byte vectors.
 constexpr int STREAM = 1024;
 template <typename T, bool Wide>
 __global__ void __launch_bounds__(STREAM) layernorm_streamed(const T* x, const T* weight, const T* bias, T* out,

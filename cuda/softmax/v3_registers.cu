@@ -1,4 +1,4 @@
-// The row in registers, read once and written once in 16-byte pieces; a warp or a block per row by its length, online
+// The row in registers, read once and written once in 16-byte vectors; a warp or a block per row by its length, online
 // if too long.
 #include "../common/reduce.cuh"
 #include "../common/row.cuh"

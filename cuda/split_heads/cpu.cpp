@@ -11,10 +11,10 @@ namespace {
 // A head of a row plus its bias (fp32), in chunks that stay in registers or the first-level cache.
 template <typename T> void add(const T* x, const float* bias, T* out, int64_t count) {
   if constexpr (std::is_same_v<T, Half>) {
-    constexpr int64_t piece = 64;
-    float wide[piece];
-    for (int64_t from = 0; from < count; from += piece) {
-      const int64_t n = count - from < piece ? count - from : piece;
+    constexpr int64_t block = 64;
+    float wide[block];
+    for (int64_t from = 0; from < count; from += block) {
+      const int64_t n = count - from < block ? count - from : block;
       widen(x + from, wide, n);
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) wide[j] += bias[from + j];

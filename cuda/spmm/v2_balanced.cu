@@ -26,7 +26,7 @@ __device__ __forceinline__ void gather(const SpmmArgs& a, const T* values, const
     const float my_value = to_float(values[own]);
     const int count = last - begin < 32 ? last - begin : 32;
     for (int step = 0; step * GROUPS < count; step += Flight) {
-      Pack<T> piece[Flight][Chunks];
+      Pack<T> loaded[Flight][Chunks];
       float value[Flight];
 #pragma unroll
       for (int f = 0; f < Flight; ++f) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ void gather(const SpmmArgs& a, const T* values, const
         // Beyond the row nothing is read: zeros, since 0 times another row's infinity would not be 0.
         const int64_t depth = from < count ? a.depth : 0;
 #pragma unroll
-        for (int c = 0; c < Chunks; ++c) piece[f][c] = read<T, Wide>(row, column + c * CHUNK<T>, depth);
+        for (int c = 0; c < Chunks; ++c) loaded[f][c] = read<T, Wide>(row, column + c * CHUNK<T>, depth);
         if (from >= count) value[f] = 0.0f;
       }
 #pragma unroll
@@ -44,7 +44,7 @@ __device__ __forceinline__ void gather(const SpmmArgs& a, const T* values, const
 #pragma unroll
         for (int c = 0; c < Chunks; ++c)
 #pragma unroll
-          for (int e = 0; e < WIDTH<T>; ++e) sum[c][e] += value[f] * to_float(piece[f][c].value[e]);
+          for (int e = 0; e < WIDTH<T>; ++e) sum[c][e] += value[f] * to_float(loaded[f][c].value[e]);
     }
   }
 #pragma unroll

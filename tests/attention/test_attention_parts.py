@@ -59,14 +59,24 @@ def decoded(work, plan, pairs):
     entries, rows, slots = work.schedule.tolist(), work.items.tolist(), []
     heads = work.parts[0, 8].item()
     out = torch.zeros(heads, seq_q, seq_k, dtype=torch.int32)
-    for q_modulus, k_modulus, first, rounds, teams, joins, join_count, slot_count, _ in work.parts.tolist():
-        mine, used, finished = rows[first : first + rounds * teams], [], []
-        ended = [[mine[r * teams + t][0] < 0 for r in range(rounds)] for t in range(teams)]
-        assert all(column == sorted(column) for column in ended), "a team has no gap between its items"
+    for (
+        q_modulus,
+        k_modulus,
+        first,
+        rounds,
+        workers,
+        merges,
+        merge_count,
+        slot_count,
+        _,
+    ) in work.parts.tolist():
+        mine, used, finished = rows[first : first + rounds * workers], [], []
+        ended = [[mine[r * workers + t][0] < 0 for r in range(rounds)] for t in range(workers)]
+        assert all(column == sorted(column) for column in ended), "a worker has no gap between its items"
         q_order = tiles.ordered(np.arange(seq_q), q_modulus, seq_q)
         k_order = tiles.ordered(np.arange(seq_k), k_modulus, seq_k)
         placed = torch.zeros(heads, pairs * 128, -(-seq_k // 64) * 64, dtype=torch.int32)
-        held = {}  # by team: the KV tiles of its last item
+        held = {}  # by worker: the KV tiles of its last item
         for number, (what, head, entry, packed) in enumerate(mine):
             if what < 0:
                 continue
@@ -74,8 +84,8 @@ def decoded(work, plan, pairs):
             slot, steps = packed // items.ITEM_STEPS - 1, packed % items.ITEM_STEPS
             (used if slot >= 0 else finished).append(slot if slot >= 0 else (pair, head))
             here = [(head, *row[:2]) for row in entries[entry : entry + steps]]
-            assert kept <= 4 and here[:kept] == held.get(number % teams, [])[-kept:][:kept]
-            held[number % teams] = here
+            assert kept <= 4 and here[:kept] == held.get(number % workers, [])[-kept:][:kept]
+            held[number % workers] = here
             for index, residue, *codes in entries[entry : entry + steps]:
                 place = residue * (seq_k // k_modulus) + index
                 for query, code in enumerate(codes):
@@ -85,7 +95,7 @@ def decoded(work, plan, pairs):
                         placed[head, at : at + 64, place : place + 64] += square
         assert not placed[:, :, seq_k:].any()
         out[:, q_order[:, None], k_order[None, :]] += placed[:, :seq_q, :seq_k]
-        joined = rows[joins : joins + join_count]
+        joined = rows[merges : merges + merge_count]
         assert (
             sorted(used)
             == sorted(n for row in joined for n in range(row[2], row[2] + row[3]))
@@ -99,7 +109,7 @@ def decoded(work, plan, pairs):
     return out, slots
 
 
-@pytest.mark.parametrize("teams", (1, 6, 64))
+@pytest.mark.parametrize("workers", (1, 6, 64))
 @pytest.mark.parametrize(
     "text, sizes",
     [
@@ -116,17 +126,17 @@ def decoded(work, plan, pairs):
         ("full", (300, 65)),
     ],
 )
-def test_items_are_the_mask(text, sizes, teams):
+def test_items_are_the_mask(text, sizes, workers):
     plan = prepare(masks.parse(text), *sizes)
     kept = parts.PlanItems(plan)
     assert kept.splits[1] or not text.startswith(IN_PARTS) or sizes == (200, 200)
     for way in kept.splits:
         kept.splits = [way]
         if way:
-            out, slots = decoded(kept.make(3, teams, 1 + teams // 6 % 2), plan, -(-sizes[0] // 128))
+            out, slots = decoded(kept.make(3, workers, 1 + workers // 6 % 2), plan, -(-sizes[0] // 128))
             assert torch.equal(out, plan.dense()[0].int().expand(3, -1, -1))
-            if teams == 1:
-                assert slots == [0] * len(way), "one team has nobody to share with"
+            if workers == 1:
+                assert slots == [0] * len(way), "one worker has nobody to share with"
 
 
 def test_items_of_a_mask_a_head():
@@ -171,22 +181,22 @@ def test_lists_begin_with_a_tile_that_has_a_key_for_each_row(text, begins):
 def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
     plan = prepare(masks.load("longformer", window=64, global_tokens=64), 2048, 2048)
     work = parts.of(plan, 1, 12, 64, 264)
-    assert work.figures.joins == 1 and work.figures.longest <= 5, (
+    assert work.figures.merges == 1 and work.figures.longest <= 5, (
         "the row of global tokens alone has 16 steps of two tiles"
     )
     whole = parts.of(plan, 32, 12, 64, 264)
     assert int(whole.parts[0, 6]) == 0, "many heads fill the device without pieces"
     full = parts.of(prepare(masks.load("full"), 4096, 4096), 1, 12, 64, 264)
-    assert full.figures.joins == 1 and full.predicted < 128, "two rounds of 64 steps otherwise"
+    assert full.figures.merges == 1 and full.predicted < 128, "two rounds of 64 steps otherwise"
 
 
 @pytest.mark.parametrize(
     "text, batch, least",
     [
-        ("sliding_window", 16, 0.5),  # four of six KV tiles, except where a team begins or a head ends
+        ("sliding_window", 16, 0.5),  # four of six KV tiles, except where a worker begins or a head ends
         ("sliding_window:right=0", 16, 0.35),
         ("dilated", 16, 0.45),
-        ("sliding_window", 1, 0.0),  # hardly two items a team
+        ("sliding_window", 1, 0.0),  # hardly two items a worker
         ("bigbird", 16, None),  # tiles far away: heads stay together instead
         ("strided", 16, None),  # another part follows
         ("full", 1, None),
@@ -194,15 +204,15 @@ def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
 )
 def test_a_team_keeps_what_neighbouring_lists_have_in_common(text, batch, least):
     work = parts.of(prepare(masks.parse(text), 2048, 2048), batch, 12, 64, 264)
-    for _, _, first, rounds, teams, *_ in work.parts.tolist():
-        rows = work.items[first : first + rounds * teams]
+    for _, _, first, rounds, workers, *_ in work.parts.tolist():
+        rows = work.items[first : first + rounds * workers]
         rows = rows[rows[:, 0] >= 0]
         kept, steps = (
             (rows[:, 0] // items.ITEM_PAIRS).sum().item(),
             (rows[:, 3] % items.ITEM_STEPS).sum().item(),
         )
         assert kept >= least * steps if least is not None else kept == 0
-        assert not least or rounds - len(rows) / teams < 1, "stretches are as even as single items"
+        assert not least or rounds - len(rows) / workers < 1, "stretches are as even as single items"
 
 
 def test_work_is_kept_with_its_plan_and_counted():

@@ -81,11 +81,29 @@ def make(device="cpu", dtype=torch.float32, lengths=(7, 0)):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_lengths_outside_the_cache_are_taken_as_the_bounds(device):
+@pytest.mark.parametrize("wild", [(10, 0), (3, -1)])
+def test_lengths_outside_the_cache_are_an_error(device, wild):
+    """On request; where reading them waits for nothing always, also in a call whose like went well."""
+    q, k, v, lengths = make(device)
+    for check in (True, None, False):
+        attention_decode(q, k, v, lengths, check=check)
+    outside = torch.tensor(wild, dtype=torch.int32, device=device)
+    for check in (None, True) if device == "cpu" else (True,):
+        with pytest.raises(
+            ValueError, match=r"lengths lie in 0 … 9, the keys of the cache; lengths\[\d\] is"
+        ):
+            attention_decode(q, k, v, outside, check=check)
+        with pytest.raises(TypeError, match=r"lengths is of int32, not torch\.int64"):
+            attention_decode(q, k, v, outside.long(), check=check)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_unchecked_lengths_outside_the_cache_are_taken_as_the_bounds(device):
     q, k, v, _ = make(device)
     expected = attention_decode(q, k, v, torch.tensor([9, 0], dtype=torch.int32, device=device))
     assert torch.equal(
-        attention_decode(q, k, v, torch.tensor([10**9, -3], dtype=torch.int32, device=device)), expected
+        attention_decode(q, k, v, torch.tensor([10**9, -3], dtype=torch.int32, device=device), check=False),
+        expected,
     )
     assert not expected[1].any()
 

@@ -110,9 +110,38 @@ def test_wrong_offsets_touch_nothing_outside(device, dtype):
     q, k, v, cu_q, cu_k = arguments(device, dtype)
     for wild in ([0, 10**9, -5, 7], [5, 3, 2, 1], [-9, -9, 10**9, 10**9]):
         cu = torch.tensor(wild, dtype=torch.int32, device=device)
-        attention_varlen(q, k, v, cu, cu)
+        attention_varlen(q, k, v, cu, cu, check=False)
     case = make((7, 0, 3), (5, 2, 3), dtype, (4, 2), 64, device=device)
     assert wrong(attention_varlen(q, k, v, cu_q, cu_k), case, dtype) is None
+
+
+WRONG_OFFSETS = (
+    ([0, 7, 5, 10], r"cu_seqlens_q\[2\] = 5 follows 7"),
+    ([0, -1, 7, 10], r"cu_seqlens_q\[1\] = -1 follows 0"),
+    ([0, 7, 7, 11], r"at most the 10 packed rows; cu_seqlens_q\[3\] is 11"),
+    ([2, 7, 7, 10], r"cu_seqlens_q\[0\] is 2"),
+)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("wild", "text"), WRONG_OFFSETS)
+def test_offsets_that_break_the_rule_are_an_error(device, wild, text):
+    """On request; where reading them waits for nothing always, also in a call whose like went well."""
+    q, k, v, cu_q, cu_k = arguments(device)
+    for cu in (cu_q, torch.tensor([0, 7, 7, 9], dtype=torch.int32, device=device)):
+        attention_varlen(q, k, v, cu, cu_k, check=True)
+        attention_varlen(q, k, v, cu, cu_k)
+    cu = torch.tensor(wild, dtype=torch.int32, device=device)
+    outside = torch.tensor([0, 99, 99, 99], dtype=torch.int32, device=device)
+    for check in (None, True) if device == "cpu" else (True,):
+        with pytest.raises(ValueError, match=text):
+            attention_varlen(q, k, v, cu, cu_k, check=check)
+        with pytest.raises(ValueError, match="cu_seqlens_k rises"):
+            attention_varlen(q, k, v, cu_q, outside, check=check)
+        with pytest.raises(TypeError, match=r"cu_seqlens_q is of int32, not torch\.int64"):
+            attention_varlen(q, k, v, cu.long(), cu_k, check=check)
+    with pytest.raises(TypeError, match="check is True, False or None"):
+        attention_varlen(q, k, v, cu_q, cu_k, check="yes")
 
 
 @pytest.mark.parametrize("device", DEVICES)

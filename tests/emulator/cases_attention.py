@@ -42,27 +42,22 @@ HOPPER = (
 
 
 def _attention(impl):
-    for values, form, teams in _IN_PARTS if impl == "v5_parts" else ():
-        yield Case({"head_dim": 64} | values | {"form": form, "teams": teams})
+    for values, form, workers in _IN_PARTS if impl == "v5_parts" else ():
+        yield Case({"head_dim": 64} | values | {"form": form, "workers": workers})
     for values in MASKED + HOPPER:
         yield Case(values)
         yield Case(values, copies="early")
 
 
 def _execute_attention(op, impl, values, dtype, contiguous, seed):
-    values, form, teams = dict(values), values.get("form"), values.get("teams")
+    values, form, workers = dict(values), values.get("form"), values.get("workers")
     case = attention_tools.case(
-        **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in ("form", "teams")}
+        **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in ("form", "workers")}
     )
     inputs = attention_tools.OP.inputs(case, dtype, "cpu", seed, contiguous or form is not None)
     if form:
-        return _in_parts(case, inputs, dtype, form, teams, seed)
-    plan = inputs["plan"]
-    if impl == "v5_parts":
-        given = parts.work(plan, inputs["q"], inputs["k"])
-        given = given.buffer, given.layout
-    else:
-        given = _scheduled(plan)
+        return _in_parts(case, inputs, dtype, form, workers, seed)
+    given = operands(impl, inputs["plan"], inputs["q"], inputs["k"])
     out_bshd = seed % 4 > 1
     out = torch.ops.fusescope.attention(
         inputs["q"], inputs["k"], inputs["v"], impl, *given, None, inputs["bias"], out_bshd
@@ -70,6 +65,14 @@ def _execute_attention(op, impl, values, dtype, contiguous, seed):
     if not (out.transpose(1, 2) if out_bshd else out).is_contiguous():
         return f"strides {out.stride()}"
     return attention_tools.wrong(out.contiguous(), inputs, dtype)
+
+
+def operands(impl, plan, q, k):
+    """What a kernel is given of a plan: (buffer, layout), of its work items for v5."""
+    if impl != "v5_parts":
+        return _scheduled(plan)
+    work = parts.work(plan, q, k)
+    return work.buffer, work.layout
 
 
 def _scheduled(plan):
@@ -114,15 +117,15 @@ _IN_PARTS = (
     ({"seq": 700, "mask": "sliding_window:left=20,right=64", "heads": 2}, "whole", 2),
     ({"seq": 512, "mask": "strided:window=64,stride=16", "heads": 2}, "parts", 1),
 )
-"""(values, whether the mask is one list or in parts and whether lists are split into pieces, teams)."""
+"""(values, whether the mask is one list or in parts and whether lists are split into pieces, workers)."""
 
 
-def _in_parts(case, inputs, dtype, form, teams, seed):
+def _in_parts(case, inputs, dtype, form, workers, seed):
     """Neither when TMA delivers nor where results go changes a bit."""
     if seed % 3 == 0:  # later tiles raise the maximum by more than 2^8, and in some by more than fp32's range
         inputs["q"] *= (30, 300)[seed % 2]
     q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
-    work = _work(plan, case, form, teams)
+    work = _work(plan, case, form, workers)
     if (got := _form(work)) != form:
         return f"the work is {got!r}, not {form!r}"
     outs = []
@@ -136,15 +139,15 @@ def _in_parts(case, inputs, dtype, form, teams, seed):
     return attention_tools.wrong(outs[0], inputs, dtype)
 
 
-def _work(plan, case, form: str, teams: int):
+def _work(plan, case, form: str, workers: int):
     """The work items of a call where whole or parts is not left to the prediction, and pieces, where they are
     wanted, cost nothing."""
     made = parts.PlanItems(plan)
     made.splits = [made.splits["part" in form]]
-    free = {n: 0.0 if "pieces" in form else getattr(items, n) for n in ("_ITEM", "_PIECE", "_JOIN")}
+    free = {n: 0.0 if "pieces" in form else getattr(items, n) for n in ("_ITEM", "_PIECE", "_MERGE_LAUNCH")}
     copies = case["batch"] * case["heads"] // (plan.batch * plan.heads)
     with mock.patch.multiple(items, **free):
-        return made.make(copies, teams, parts.resident(1, case["head_dim"]))
+        return made.make(copies, workers, parts.resident(1, case["head_dim"]))
 
 
 def _form(work) -> str:

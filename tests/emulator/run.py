@@ -37,10 +37,11 @@ class Server:
         self._process.stdin.close()
         self._process.wait()
 
-    def run(self, library: Path, op: str, impl: str) -> list[dict]:
+    def run(self, library: Path, op: str, impl: str, check: str = "") -> list[dict]:
         """What came of each case: {"case", "dtype", "contiguous", "wrong", "refused", "seconds"}; wrong and
-        refused are None or a reason. RuntimeError with the kernel's last words where it does not end."""
-        request = {"library": str(library), "op": op, "impl": impl}
+        refused are None or a reason. check: one of cases_unseen, else the operator's own cases. RuntimeError
+        with the kernel's last words where it does not end."""
+        request = {"library": str(library), "op": op, "impl": impl, "check": check}
         print(json.dumps(request), file=self._process.stdin, flush=True)
         answer = json.loads(self._process.stdout.readline())
         if isinstance(answer, str):
@@ -80,11 +81,11 @@ def _in_fork(request: dict) -> list[dict] | str:
         return errors.read()[-4000:] if status else json.load(answer)
 
 
-def _results(library: str, op: str, impl: str) -> list[dict]:
+def _results(library: str, op: str, impl: str, check: str) -> list[dict]:
     import torch
 
     from fusescope import kernels
-    from tests.emulator import cases
+    from tests.emulator import cases, cases_unseen
 
     torch.ops.load_library(library)
 
@@ -92,7 +93,7 @@ def _results(library: str, op: str, impl: str) -> list[dict]:
         return getattr(torch.ops.fusescope, name)(*args, impl, *more)
 
     kernels.call = call
-    return list(cases.results(op, impl))
+    return list(cases_unseen.results(op, impl, check) if check else cases.results(op, impl))
 
 
 if __name__ == "__main__":

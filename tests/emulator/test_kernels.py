@@ -10,6 +10,8 @@ import pytest
 from fusescope import ops
 from fusescope.core.sources import families
 from tests import emulator
+from tests.attention.unseen import LEAKS
+from tests.emulator.cases_unseen import CHECKS
 from tests.emulator.run import Server
 
 pytestmark = pytest.mark.slow
@@ -41,6 +43,25 @@ def test_kernel(server, variant):
     results = server.run(emulator.build(variant.family, [variant]), op, variant.name)
     assert [r for r in results if r["wrong"]] == []
     assert any(r["refused"] is None for r in results), f"it refused every case: {results}"
+
+
+def _unseen() -> list:
+    """(kernel, check of a masked key); what is known not to hold is marked."""
+    found = []
+    for v in KERNELS:
+        for check in CHECKS.get(v.family, ()) if not v.not_emulated else ():
+            reason = LEAKS.get((v.family, v.name, check))
+            marks = [pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError)] if reason else []
+            found.append(pytest.param(v, check, marks=marks, id=f"{v.family}-{v.name}-{check}"))
+    return found
+
+
+@pytest.mark.parametrize("variant, check", _unseen())
+def test_masked_is_unseen(server, variant, check):
+    results = server.run(emulator.build(variant.family, [variant]), variant.family, variant.name, check)
+    if all(r["refused"] for r in results):
+        pytest.skip(f"{variant.label} takes none of these: {results[0]['refused']}")
+    assert [r for r in results if r["wrong"]] == []
 
 
 @pytest.mark.parametrize("name", WRONG_KERNELS)

@@ -1,13 +1,12 @@
 """Every CUDA kernel compiles for what it claims, and the machine code proves the claim: an instruction that
 an architecture lacks may compile into a trap, so compiling alone proves nothing.
 
-``make test`` compiles for one architecture; the marker ``archs`` (make test-archs) for all that the families
-claim.
+``make test`` compiles half of each kernel for one architecture, which takes a third of the time; the marker
+``archs`` (make test-archs) the objects of the build for all architectures that the families claim.
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 import pytest
@@ -16,88 +15,35 @@ from fusescope.core.machine import toolchain
 from fusescope.core.sources import ARCHS, families
 from fusescope.kernels import inspect, plan, report
 from fusescope.kernels.build import compile_objects
+from tests.kernels import machine_code
+from tests.kernels.conftest import GPU_ARCHS
+from tests.kernels.machine_code import CHAIN, KERNELS, name, usual_arch
 
-CHAIN = toolchain.detect()
-KERNELS = [v for f in families().values() for v in f.variants if v.device == "cuda"]
-FIRST = "sm_90a"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHAIN.nvcc is None, reason="no nvcc on this machine"),
     pytest.mark.timeout(1500),
 ]
-_STORES = re.compile(r"\b(ST|STG|STL|STS|RED|ATOM|ATOMG|REDG|UTMASTG|UTMAREDG|UBLKCP)\b")
-
-
-def name(variant) -> str:
-    return f"{variant.family}/{variant.name}"
 
 
 def _words(given) -> str:
     return given if isinstance(given, str) else name(given)
 
 
-def usual_arch(variant) -> str:
-    """The one architecture of ``make test``: sm_90a, or the newest that the kernel claims."""
-    return FIRST if plan.claims(variant, FIRST) else variant.archs[-1]
-
-
 @cache
-def compiled(archs: tuple[str, ...], usual: bool) -> dict:
-    """{(family, kernel, arch): first error or None}, all of them in one parallel build."""
-    items = [i for i in plan.objects(CHAIN, ("cuda",), archs) if i.name]
-    if usual:
-        chosen = {(v.family, v.name): usual_arch(v) for v in KERNELS}
-        items = [i for i in items if chosen[i.family, i.name] == i.arch]
+def compiled(arch: str) -> dict:
+    """{(family, kernel): first error or None}, all of them in one parallel build."""
+    items = [i for i in plan.objects(CHAIN, ("cuda",), (arch,)) if i.name]
     errors = compile_objects(items)
-    return {(i.family, i.name, i.arch): errors[i.file] for i in items}
-
-
-def spills_documented(variant) -> bool:
-    """Whether the family's README has a line "spills of `kernel`: why that is right"."""
-    readme = variant.path.with_name("README.md")
-    return (
-        readme.is_file()
-        and re.search(rf"^- spills of `{variant.path.stem}`: \S", readme.read_text(), re.MULTILINE)
-        is not None
-    )
-
-
-def check_machine_code(variant, arch: str) -> None:
-    functions = re.split(
-        r"^\s*Function : ", inspect.sass(variant.family, variant.name, arch), flags=re.MULTILINE
-    )[1:]
-    assert functions, f"{name(variant)} has no code for {arch}"
-    for body in functions:
-        assert _STORES.search(body), (
-            f"{name(variant)} for {arch} stores nothing, so it is a trap or empty: {body.splitlines()[0]}"
-        )
-        # What starts behind it relies on this one's having waited for all before it (common/dependent.cuh).
-        assert "PREEXIT" not in body or "ACQBULK" in body, (
-            f"{name(variant)} for {arch} lets the next kernel start and waits for none before it: "
-            + body.splitlines()[0]
-        )
-    for mnemonic in variant.expects:
-        used = any(re.search(rf"\b{re.escape(mnemonic)}\b", body) for body in functions)
-        assert used, f"{name(variant)} claims {mnemonic} on {arch}; its machine code has none"
+    return {(i.family, i.name): errors[i.file] for i in items}
 
 
 @pytest.mark.parametrize("variant", KERNELS, ids=name)
-def test_compiles_without_spills(variant):
+def test_compiles_without_spills_into_what_it_claims(variant):
     arch = usual_arch(variant)
-    usual = tuple(sorted({usual_arch(v) for v in KERNELS}))
-    assert compiled(usual, True)[variant.family, variant.name, arch] is None
-    figures = report.resources(variant.family, variant.name, arch)
-    assert figures and all(r.registers > 0 for r in figures)
-    spilled = {r.name: r.spills for r in figures if r.spills}
-    assert not spilled or spills_documented(variant), (
-        f"{name(variant)} spills on {arch}, and its family's README has no line "
-        f"'- spills of `{variant.path.stem}`: why': {spilled}"
-    )
-
-
-@pytest.mark.parametrize("variant", [v for v in KERNELS if v.expects], ids=name)
-def test_uses_the_instructions_it_claims(variant):
-    check_machine_code(variant, usual_arch(variant))
+    sass, resources = machine_code.half(variant, arch)
+    machine_code.check_registers(variant, arch, resources)
+    machine_code.check_stores_and_claims(variant, arch, sass)
 
 
 @pytest.mark.archs
@@ -105,8 +51,16 @@ def test_uses_the_instructions_it_claims(variant):
     ("arch", "variant"), [(a, v) for a in ARCHS for v in KERNELS if plan.claims(v, a)], ids=_words
 )
 def test_every_claim_holds(arch, variant):
-    assert compiled((arch,), False)[variant.family, variant.name, arch] is None
-    check_machine_code(variant, arch)
+    assert compiled(arch)[variant.family, variant.name] is None
+    if arch == usual_arch(variant):
+        machine_code.check_registers(variant, arch, report.resources(variant.family, variant.name, arch))
+    sass = inspect.sass(variant.family, variant.name, arch)
+    machine_code.check_stores_and_claims(variant, arch, sass)
+
+
+def _check(kernel: str, arch: str) -> None:
+    sass = inspect.sass("add", kernel, arch)
+    machine_code.check_stores_and_claims(families()["add"].variant(kernel), arch, sass)
 
 
 def test_a_kernel_compiled_into_a_trap_is_caught(project):
@@ -119,11 +73,10 @@ def test_a_kernel_compiled_into_a_trap_is_caught(project):
         "FUSESCOPE_KERNEL(const AddArgs* args, void* stream) {\n"
         "  trap<<<1, 1, 0, (cudaStream_t)stream>>>((float*)args->out);\n  return launch_error();\n}\n"
     )
-    trap = families()["add"].variant("v3_trap")
     with pytest.raises(AssertionError, match="stores nothing, so it is a trap"):
-        check_machine_code(trap, "sm_75")
+        _check("v3_trap", "sm_75")
     with pytest.raises(AssertionError, match="claims HMMA on sm_80"):
-        check_machine_code(trap, "sm_80")
+        _check("v3_trap", "sm_80")
 
 
 def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
@@ -134,7 +87,18 @@ def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
         "  return launch_dependent(early, 1, 1, 0, (cudaStream_t)stream, 1, (float*)args->out);\n}\n"
     )
     with pytest.raises(AssertionError, match="lets the next kernel start and waits for none"):
-        check_machine_code(families()["add"].variant("v3_early"), "sm_90a")
+        _check("v3_early", "sm_90a")
+
+
+def test_half_a_kernel_is_its_bfloat16_and_float32(gpu_project):
+    add = families()["add"].variant("v1_one_element")
+    sass, resources = machine_code.half(add, "sm_80")
+    whole = report.resources("add", add.name, "sm_80")
+    assert len(resources) == 2 and len(whole) == 3
+    assert "<__nv_bfloat16>" in sass and "<float>" in sass and "<__half>" not in sass
+    gpu_project.edit(add.path, "int64_t i = ", "int64_t i = nonsense + ")
+    with pytest.raises(AssertionError, match="nonsense"):
+        machine_code.half(add, "sm_80")
 
 
 def test_the_architectures_of_the_compiler_are_accepted_and_others_named(gpu_project):
@@ -153,7 +117,7 @@ def test_the_architectures_of_the_compiler_are_accepted_and_others_named(gpu_pro
         build(archs=["hopper"], log=gpu_project.log)
 
 
-def test_the_cuda_library_loads_without_a_driver_and_says_so(project):
+def test_the_cuda_library_loads_without_a_driver_and_says_so(gpu_project):
     import ctypes
 
     from fusescope.core.machine import nvml
@@ -163,7 +127,7 @@ def test_the_cuda_library_loads_without_a_driver_and_says_so(project):
         pytest.skip(
             "this machine has a driver, or a torch with CUDA: the operators themselves are tested there"
         )
-    library = ctypes.CDLL(build(archs=["sm_90a"], log=project.log).libraries["kernels"])
+    library = ctypes.CDLL(build(archs=GPU_ARCHS, log=gpu_project.log).libraries["kernels"])
     entry = library.fusescope_add__v2_vectorised
     entry.restype, entry.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
     answer = entry(ctypes.create_string_buffer(64), None).decode()

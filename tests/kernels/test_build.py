@@ -11,7 +11,7 @@ from fusescope.core.errors import BuildError
 from fusescope.core.machine import toolchain
 from fusescope.core.sources import families
 from fusescope.kernels import figures, plan, report
-from fusescope.kernels.build import build
+from fusescope.kernels.build import build, seconds_missing
 
 pytestmark = pytest.mark.slow
 
@@ -231,3 +231,15 @@ def test_one_family_alone_is_built(project):
     assert {v.family for v in report.saved(toolchain.detect()).variants} == {"add", "more"}
     with pytest.raises(ValueError, match="no kernel family addd; known: add, more"):
         cpu(project, families=("addd",))
+
+
+def test_what_a_build_will_take_is_known_beforehand(project):
+    assert seconds_missing("cpu") == 0
+    project.edit(project.add / "cpu.cpp", "n > 16384", "n > 16386")
+    one = seconds_missing("cpu")
+    project.edit(project.cuda / "common" / "interface.h", "FS_BFLOAT16 = 2", "FS_BFLOAT16 = 2 ")
+    assert 1.0 < one < seconds_missing("cpu")
+    said: list[tuple[int, int, str]] = []
+    cpu(project, progress=lambda *words: said.append(words))
+    assert seconds_missing("cpu") == 0
+    assert any(what.startswith("add/") and done < total for done, total, what in said)

@@ -22,6 +22,8 @@ from fusescope.kernels.lock import builder
 from fusescope.kernels.report import BuildReport
 
 _NEEDED = ("g++", "ninja", "torch", "binutils")
+_USUAL_S = {"nvcc": 12.0, "g++": 4.5, "binding": 6.0}  # of an object; CuTe's kernels take up to 70
+_LINK_S = 1.0
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
@@ -172,7 +174,7 @@ def _compile(
         if not missing:
             return items, compiled
         log(f"compiling {len(missing)} of {len(items)} objects into {folder.name}")
-        progress(0, len(missing), "compiling")
+        progress(0, len(missing), "kernels")
         ninja.compile_missing(chain, folder, _longest_first(chain, missing), log, cancelled, progress)
         figures.write(folder, [i for i in missing if (folder / i.file).is_file()], ninja.seconds(folder))
         compiled += len(missing)
@@ -188,17 +190,36 @@ def _compile(
 def _longest_first(chain: Toolchain, missing: list[plan.Object]) -> list[plan.Object]:
     """In the order of what they took last time, so that no long one is left alone at the end; unknown CUDA
     ones count as long."""
+    expected = _expected(chain)
+    return sorted(missing, key=lambda i: -expected(i))
+
+
+def seconds_missing(device: str, archs: tuple[str, ...] | None = None) -> float:
+    """What building what a device ("cpu", "cuda:0") needs would take now, in seconds; 0 where all is built or
+    nothing can be. archs: default, those of the last build or of the GPUs present."""
+    chain = toolchain.detect()
+    units = ("cpu", "cuda") if device.startswith("cuda") and chain.nvcc else ("cpu",)
+    if "cuda" in units and archs is None:
+        archs = report.last_archs(chain) or default_archs()
+    folder, expected = report.folder_of(chain), _expected(chain)
+    items = plan.objects(chain, units, tuple(archs or ()))
+    missing = [expected(i) for i in items if report.status_of(folder, i)[0] == "not built"]
+    if not missing:
+        return 0.0
+    at_once = min(toolchain.compilers() or len(os.sched_getaffinity(0)), len(os.sched_getaffinity(0)))
+    return max(sum(missing) / at_once, max(missing)) + _LINK_S * len(units)
+
+
+def _expected(chain: Toolchain) -> Callable[[plan.Object], float]:
+    """Seconds of a compiler for an object: what its last text took, else the usual."""
     earlier = report.saved(chain)
-    took = (
-        {(v.family, v.variant, v.device, v.arch): v.seconds for v in earlier.variants if v.seconds}
-        if earlier
-        else {}
-    )
-    usual = {"nvcc": 30.0, "g++": 2.0}
-    return sorted(
-        missing,
-        key=lambda i: -took.get((i.family, i.name or "binding.cpp", i.unit, i.arch), usual[i.compiler]),
-    )
+    took = {(v.family, v.variant, v.device, v.arch): v.seconds for v in earlier.variants} if earlier else {}
+
+    def expected(item: plan.Object) -> float:
+        known = took.get((item.family, item.name or "binding.cpp", item.unit, item.arch))
+        return known or _USUAL_S[item.compiler if item.name else "binding"]
+
+    return expected
 
 
 def _link(chain, folder: Path, units, items: list[plan.Object], log) -> int:

@@ -26,9 +26,14 @@ _calls: dict[tuple[str, str], Callable] = {}  # (operator, device type): the ove
 _auto: dict[tuple[str, str, int | None], str] = {}
 
 
-def load(device_type: str) -> None:
+def load(
+    device_type: str,
+    log: Callable[[str], None] | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> None:
     """Build what is missing and load the library: the CPU one always (it holds the schemas), the CUDA one for
-    "cuda".
+    "cuda". ``log``, ``cancelled`` and ``progress`` are those of ``build``.
 
     Raises BuildError where it cannot be built, or where the sources have changed since this process loaded
     them; Unsupported for "cuda" without a usable GPU.
@@ -45,7 +50,7 @@ def load(device_type: str) -> None:
         if unit in _loaded:
             _check_unchanged(unit)
         else:
-            _load_unit(torch, unit)
+            _load_unit(torch, unit, log or _quiet, cancelled, progress)
 
 
 def call(op: str, *args: Any, impl: str, more: tuple = ()) -> Any:
@@ -95,7 +100,7 @@ def choose(family: str, device_type: str) -> str:
     return next(v.name for v in candidates if v.path == last.path)
 
 
-def _load_unit(torch, unit: str) -> None:
+def _load_unit(torch, unit: str, log, cancelled, progress) -> None:
     chain = toolchain.detect()
     archs = _load_archs(chain) if unit == "cuda" else ()
     if unit == "cuda" and chain.nvcc is None:
@@ -104,7 +109,7 @@ def _load_unit(torch, unit: str) -> None:
         )
     found = report.assemble(chain, archs, (unit,))
     if found is None or any(v.status == "not built" for v in found.variants) or unit not in found.libraries:
-        found = build(archs or None, units=(unit,), log=_quiet)
+        found = build(archs or None, False, log, cancelled, progress, (unit,))
     library = found.libraries.get(unit)
     if library is None:
         reason = (

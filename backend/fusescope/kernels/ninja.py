@@ -22,6 +22,7 @@ from fusescope.core.machine.toolchain import Toolchain, compilers
 from fusescope.kernels.plan import Object
 
 _FULL_BYTES = 1_000_000
+_EVERY_S = 1.0  # between two words of progress while nothing ends
 _STATUS = re.compile(r"^\[(\d+)/(\d+)\] ")
 
 
@@ -54,7 +55,7 @@ def compile_missing(
     (folder / "build.ninja").write_text("\n".join(lines) + "\n")
     (folder / "ninja" / ".ninja_log").unlink(missing_ok=True)
     arguments = [chain.ninja, "-k", "0", *(["-j", str(most)] if (most := compilers()) else [])]
-    output = _run(arguments, folder, log, cancelled, progress)
+    output = _run(arguments, folder, missing, log, cancelled, progress)
     for item in missing:
         log_file = (folder / item.file).with_suffix(".log")
         if (folder / item.file).is_file():
@@ -111,7 +112,7 @@ def _escape(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _run(arguments, folder, log, cancelled, progress) -> str:
+def _run(arguments, folder, missing, log, cancelled, progress) -> str:
     environment = os.environ | {"NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C", "TERM": "dumb"}
     process = subprocess.Popen(
         arguments,
@@ -126,11 +127,16 @@ def _run(arguments, folder, log, cancelled, progress) -> str:
     )
     lines: queue.Queue[str | None] = queue.Queue()
     seen: list[str] = []
+    ended: set[str] = set()  # titles of what compiled or failed
+    said_at = time.monotonic()
     threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
     try:
         while True:
             if cancelled():
                 raise Cancelled("the build was cancelled")
+            if time.monotonic() - said_at >= _EVERY_S and (now := _under_way(folder, missing, ended)):
+                said_at = time.monotonic()
+                progress(len(ended), len(missing), now)
             try:
                 line = lines.get(timeout=0.1)
             except queue.Empty:
@@ -138,6 +144,7 @@ def _run(arguments, folder, log, cancelled, progress) -> str:
             if line is None:
                 break
             if match := _STATUS.match(line):
+                ended.add(line[match.end() :])
                 progress(int(match[1]), int(match[2]), line[match.end() :])
             log(line)
             seen.append(line)
@@ -146,6 +153,12 @@ def _run(arguments, folder, log, cancelled, progress) -> str:
     finally:
         if process.poll() is None:
             _stop(process)
+
+
+def _under_way(folder: Path, missing: list[Object], ended: set[str]) -> str:
+    """What is being compiled, by the logs that are open: "attention/v3_hopper sm_90a and 1 more"."""
+    now = [i for i in missing if i.title not in ended and (folder / i.file).with_suffix(".log").is_file()]
+    return now[0].title + (f" and {len(now) - 1} more" if len(now) > 1 else "") if now else ""
 
 
 def _pump(stream, lines: queue.Queue) -> None:

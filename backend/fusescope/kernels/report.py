@@ -90,19 +90,21 @@ def resources(family: str, impl: str, arch: str) -> list[KernelResources]:
     return []
 
 
-def state() -> dict[str, dict[str, dict]]:
+def state(archs: tuple[str, ...] | None = None) -> dict[str, dict[str, dict]]:
     """{family: {variant: {"status": "built" | "stale" | "failed" | "not built", "error": first error or None,
     "archs": {arch: status}}}}.
 
     The binding stands under "binding.cpp". Stale = an earlier text of it was built, the current one was not.
-    A CUDA kernel counts for the architectures of the last build; where that was for the CPU alone, for the
-    one it fares best on. By content, so a changed time stamp alone changes nothing.
+    A CUDA kernel counts for ``archs``, and has none with (); left out, for the architectures of the last
+    build, or where that was for the CPU alone, for the one it fares best on. By content, so a changed time
+    stamp alone changes nothing.
     """
     chain = toolchain.detect()
-    folder, last = folder_of(chain), last_archs(chain)
+    folder, last = folder_of(chain), last_archs(chain) if archs is None else archs
     names = {p.name for p in folder.glob("*.o")} | {p.name for p in folder.glob("*.failed")}
     before = {name.rpartition("-")[0] for name in names if name.endswith(".o")}
-    archs = last or tuple(sorted({m[1] for name in names if (m := _ARCH_IN_NAME.search(name))}))
+    if archs is None:
+        archs = last or tuple(sorted({m[1] for name in names if (m := _ARCH_IN_NAME.search(name))}))
     answer: dict[str, dict[str, dict]] = {name: {} for name in families()}
     for name, family in families().items():
         answer[name] = {v.name: {"status": "not built", "error": None, "archs": {}} for v in family.variants}

@@ -259,7 +259,7 @@ inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 // multiprocessors is another device: number 0 has 132.
 typedef int cudaError_t;
 typedef void* cudaStream_t;
-constexpr cudaError_t cudaSuccess = 0;
+constexpr cudaError_t cudaSuccess = 0, cudaErrorInvalidValue = 1;
 enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySize };
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "error"; }
@@ -277,4 +277,6 @@ enum cudaStreamCaptureMode {
   cudaStreamCaptureModeRelaxed
 };
 inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
-template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel, int, int) { return cudaSuccess; }
+template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel, int, int bytes) {
+  return bytes > 227 << 10 ? cudaErrorInvalidValue : cudaSuccess;  // what a block may have on Hopper
+}

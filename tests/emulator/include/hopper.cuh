@@ -277,8 +277,4 @@ inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, c
   return make_ordered_map(map, bfloat16, data, sizes, strides, 1);
 }
 
-template <auto Kernel> const char* allow_shared_up_to(int bytes) {
-  return size_t(bytes) > (227u << 10) ? "more shared memory than a block may have" : nullptr;
-}
-
 }  // namespace hopper

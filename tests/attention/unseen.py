@@ -1,0 +1,164 @@
+"""What "masked is unseen" means, as checks for any attention kernel: of the CPU, on a GPU, or emulated.
+
+A check calls ``run(inputs)`` with a case's inputs and returns what is wrong, or None. Whatever K, V and the
+bias hold at keys that a row does not see, NaN and infinities included, the row's result is that of the
+reference; a row that does see such a key is not finite; a row that sees no key is zeros.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fusescope.ops.attention.describe.inputs import dense_rows
+from tests.attention import varlen_tools
+from tests.attention.attention_tools import OP, wrong
+
+CASES = (
+    {"seq": 130, "mask": "causal"},
+    {"seq": 65, "seq_k": 33, "mask": "causal"},  # the first rows see no key
+    {"seq": 70, "seq_k": 130, "mask": "padding:lengths=66+3"},
+    {"seq": 33, "seq_k": 130, "mask": "random:density=0.03", "head_dim": 40},
+    {"seq": 130, "mask": "sliding_window:left=9,right=3", "head_dim": 64},
+    {"seq": 128, "mask": "strided:window=5,stride=8", "head_dim": 96},
+    {"seq": 70, "mask": "document:lengths=20+50", "head_dim": 128},
+)
+SPOILS = (math.nan, math.inf, -math.inf)
+HUGE = 3e38  # near the largest number of fp32 and bf16: times log2 e it is beyond it
+
+_WEIGHT_0 = "masked keys of a tile are multiplied with weight 0, and 0 times NaN is NaN"
+_LOG2 = "scores are in units of log2, and a huge bias times log2 e is infinite"
+_TILED = ("v2_blockwise", "v2_blockwise_fp32", "v3_hopper")
+LEAKS = (
+    {("attention", impl, "values"): _WEIGHT_0 for impl in (*_TILED, "v4_scheduled", "v5_parts")}
+    | {("attention", impl, "masking_bias"): _WEIGHT_0 for impl in ("v1_rowwise", *_TILED)}
+    | {("attention", impl, "huge_bias"): _LOG2 for impl in ("v1_rowwise", *_TILED)}
+    | {("attention_varlen", impl, "packed_causal"): _WEIGHT_0 for impl in ("v2_blockwise", "v3_hopper")}
+)
+"""(family, kernel, check) of CUDA kernels that do not meet a check yet: why (cuda/attention/NOTES.md)."""
+
+
+def keys(run, values: dict, dtype: str, device: str) -> str | None:
+    """NaN and infinities in K at some keys of each sequence."""
+    return _spoilt(run, "k", values, dtype, device)
+
+
+def values(run, values: dict, dtype: str, device: str) -> str | None:
+    """The same in V."""
+    return _spoilt(run, "v", values, dtype, device)
+
+
+def _spoilt(run, name: str, values: dict, dtype: str, device: str) -> str | None:
+    inputs = _inputs(values, dtype, device)
+    at = torch.zeros(inputs["k"].shape[0], inputs["k"].shape[2], dtype=torch.bool, device=device)
+    for b, row in enumerate(at):
+        row[[row.numel() - 1 - b, row.numel() // 2 + b]] = True
+    seen = (_keep(inputs) & at[:, None, None]).any(-1)
+    clean, *given = (
+        inputs | {name: inputs[name].masked_fill(at[:, None, :, None], to)} for to in (0, *SPOILS)
+    )
+    for spoil, spoilt in zip(SPOILS, given):
+        if reason := _judge(run(spoilt), clean, seen, dtype):
+            return f"{spoil}: {reason}"
+    return None
+
+
+def bias(run, values: dict, dtype: str, device: str) -> str | None:
+    """NaN and infinities in the bias at masked keys."""
+    inputs = _inputs(values, dtype, device)
+    for clean in _biases(inputs):
+        for spoil in SPOILS:
+            given = {"bias": clean.masked_fill(~_keep(inputs), spoil)}
+            if reason := _judge(run(inputs | given), inputs | {"bias": clean}, None, dtype):
+                return f"{spoil}, bias of {clean.dtype}: {reason}"
+    return None
+
+
+def masking_bias(run, values: dict, dtype: str, device: str) -> str | None:
+    """A bias of −inf masks its key: V is NaN there."""
+    inputs = _inputs(values, dtype, device)
+    masked = torch.zeros(inputs["k"].shape[2], dtype=torch.bool, device=device)
+    masked[-1] = masked[masked.numel() // 3] = True
+    v, spoilt = (inputs["v"].masked_fill(masked[:, None], value) for value in (0, math.nan))
+    for bias in _biases(inputs):
+        clean = inputs | {"bias": bias.masked_fill(masked, -math.inf), "v": v}
+        if reason := _judge(run(clean | {"v": spoilt}), clean, None, dtype):
+            return f"bias of {bias.dtype}: {reason}"
+    return None
+
+
+def huge_bias(run, values: dict, dtype: str, device: str) -> str | None:
+    """Biases near the end of fp32's range: equal ones in a whole row give the mean, larger ones win."""
+    inputs = _inputs(values, dtype, device)
+    keys = inputs["k"].shape[2]
+    lowest = torch.finfo(torch.float32).min
+    rows = [torch.full((keys,), value) for value in (-2.4e38, -HUGE, lowest, HUGE)]
+    rows.append(torch.where(torch.arange(keys) % 3 > 0, -HUGE, HUGE))
+    for row in rows:
+        given = {"bias": row.to(device).expand(2, 1, inputs["q"].shape[2], keys)}
+        if reason := _judge(run(inputs | given), inputs | given, None, dtype):
+            return f"a bias of {sorted(set(row.tolist()))}: {reason}"
+    return None
+
+
+def packed(run, causal: bool, dtype: str, device: str) -> str | None:
+    """NaN and infinities in the last keys of packed sequences, which under causal few rows see, and in rows
+    of no sequence. run: of a ``varlen_tools.Packed``."""
+    queries, keys = (70, 0, 33, 129), (130, 9, 0, 65)
+    case = varlen_tools.make(queries, keys, dtype, (2, 1), 40, causal, more=5, device=device)
+    q, k, v, *offsets = case.args
+    spoilt = torch.tensor([case.cu_k[i + 1] - 1 - i for i in (0, 3)] + [case.cu_k[-1]], device=device)
+    clean = [t.clone().index_fill_(0, spoilt, 0) for t in (k, v)]
+    reference = varlen_tools.specified(q, *clean, case.cu_q, case.cu_k, causal)
+    seen = torch.zeros(q.shape[0], dtype=torch.bool, device=device)
+    for b, key in ((0, keys[0] - 1), (3, keys[3] - 1 - 3)):
+        first = max(0, key - keys[b] + queries[b]) if causal else 0
+        seen[case.cu_q[b] + first : case.cu_q[b + 1]] = True
+    for spoil in SPOILS:
+        case.args = (q, *(t.clone().index_fill_(0, spoilt, spoil) for t in (k, v)), *offsets)
+        out = run(case)
+        if not bool(out[seen].isfinite().logical_not().all()):
+            return f"{spoil}: a row that sees it is finite"
+        out = out.where(~seen[:, None, None], reference.to(out.dtype))
+        if reason := varlen_tools.compare(out, reference, varlen_tools.TOLERANCE[dtype]).reason:
+            return f"{spoil}: {reason}"
+    return None
+
+
+DENSE = {check.__name__: check for check in (keys, values, bias, masking_bias, huge_bias)}
+PACKED = {"packed": False, "packed_causal": True}
+"""Names of checks: whether they are causal."""
+
+
+def _inputs(values: dict, dtype: str, device: str) -> dict:
+    """Inputs of a case with two sequences and a KV head for two query heads."""
+    case = OP.validate({"batch": 2, "heads": 2, "kv_heads": 1, "head_dim": 32} | values)
+    return OP.inputs(case, dtype, device, 0)
+
+
+def _biases(inputs: dict) -> list:
+    """Random biases (B, 1, S_q, S_k), of q's dtype and of float32."""
+    q, k = inputs["q"], inputs["k"]
+    shape = (q.shape[0], 1, q.shape[2], k.shape[2])
+    return [torch.randn(shape, device=q.device).to(kind) for kind in {q.dtype, torch.float32}]
+
+
+def _keep(inputs):
+    """The mask, bool (1 or B, 1, S_q, S_k)."""
+    q, k = inputs["q"], inputs["k"]
+    return dense_rows(inputs["mask"], q.shape[2], k.shape[2], (0, q.shape[2]), q.device)
+
+
+def _judge(out, clean: dict, seen, dtype: str) -> str | None:
+    """Whether rows that see no spoilt key are those of the clean inputs. seen: bool (B, 1, S_q), or None."""
+    if seen is not None:
+        rows = seen.expand(out.shape[:3])
+        if not bool(out[rows].isfinite().logical_not().any(-1).all()):
+            return "a row that sees it is finite"
+        if bool(rows.all()):
+            return "this case has no row that sees none"
+        out = out.masked_fill(rows[..., None], 0)
+        reference = OP.reference(clean).masked_fill(rows[..., None], 0)
+        return varlen_tools.compare(out, reference, OP.TOLERANCE[dtype]).reason
+    return wrong(out, clean, dtype)
