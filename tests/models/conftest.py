@@ -10,3 +10,11 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def cpu_kernels():
+    """The CPU library, built and loaded."""
+    from fusescope import kernels
+
+    kernels.load("cpu")

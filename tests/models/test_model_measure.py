@@ -311,7 +311,9 @@ def test_graphs_memory_and_backends_on_a_gpu(profiles):
             assert r.status == "ok", (way, asked, r.reason, reporter.lines)
             assert r.time_ms.eager and r.time_ms.graph and r.speedup.of == "graph"
             assert (
-                r.extra["memory"]["call_bytes"] > 0
+                r.extra["memory"]["call_bytes"] + r.extra["memory"]["graph_pool_bytes"] > 0
+                and (r.extra["memory"]["graph_pool_bytes"] > 0) == (way == "fused" or "-graph" in way)
+                and r.extra["memory"]["nvml_process_bytes"] is None
                 and r.extra["memory"]["peak_bytes"] > r.extra["memory"]["weights_bytes"]
             )
             assert sum(p["share"] for p in r.extra["parts"].values()) == pytest.approx(1)

@@ -112,6 +112,10 @@ def test_sizes_of_a_case():
     assert models.config("llama-small", {"heads": 6, "head_dim": 64}).kv_heads == 2
 
 
+def test_llama3_8b_has_the_published_number_of_parameters():
+    assert models.total("llama3-8b") == 8_030_261_248
+
+
 def test_uniform_lengths_have_the_mean_they_claim():
     found = models.validate("bert-base", {"batch": 16, "seq": 512, "lengths": "uniform"})
     counts = models.lengths(found)

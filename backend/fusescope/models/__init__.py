@@ -7,8 +7,9 @@ from fusescope.models.describe.cases import lengths, validate
 from fusescope.models.describe.catalog import config, family, kind, named, names, op, parameters, title
 from fusescope.models.describe.costs import cost
 from fusescope.models.describe.family import PARTS, Config
+from fusescope.models.describe.memory import check as check_memory
 from fusescope.models.describe.modes import mode, modes
-from fusescope.models.describe.tree import Node, anatomy
+from fusescope.models.describe.tree import Node, anatomy, total
 from fusescope.models.register import Calls, register_attention
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Config",
     "Node",
     "anatomy",
+    "check_memory",
     "config",
     "cost",
     "family",
@@ -30,5 +32,6 @@ __all__ = [
     "parameters",
     "register_attention",
     "title",
+    "total",
     "validate",
 ]

@@ -20,6 +20,8 @@ from fusescope.models.describe.family import COMMON, DEFINES, PHASE, Config
 _PREFIX = "model:"
 _SIZES = ("seq", "layers", "heads", "head_dim")
 
+_MOST_CONFIG = 16 << 20  # bytes of a config.json
+
 
 @cache
 def _families() -> dict[str, ModuleType]:
@@ -123,8 +125,10 @@ def _of_checkpoint(module: ModuleType, folder: str) -> Config:
     if not file.is_file():
         raise ValueError(f"a checkpoint is a folder with config.json and *.safetensors; there is no {file}")
     try:
+        if file.stat().st_size > _MOST_CONFIG:
+            raise ValueError(f"it has more than {_MOST_CONFIG >> 20} MiB")
         data = json.loads(file.read_text())
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{file} holds no JSON object")

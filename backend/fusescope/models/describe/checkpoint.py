@@ -166,5 +166,7 @@ def _header(file: Path) -> dict[str, tuple[tuple[int, ...], str]]:
         if 8 + size + end > file.stat().st_size:
             raise ValueError(f"it ends after {file.stat().st_size} of {8 + size + end} bytes")
         return {k: (tuple(v["shape"]), v["dtype"]) for k, v in data.items() if k != "__metadata__"}
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError) as error:
-        raise ValueError(f"{file} is no whole safetensors file: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, RecursionError) as error:
+        said = str(error) if type(error) is ValueError else "its header does not describe tensors in JSON"
+        said = error.strerror or said if isinstance(error, OSError) else said
+        raise ValueError(f"{file} is no whole safetensors file: {said}") from None

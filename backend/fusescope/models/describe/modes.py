@@ -98,6 +98,10 @@ COMPILES = {
 """Seconds that a mode spends in a compiler for a new case: first guesses for the cost line."""
 
 
+REFERENCE_S = 8.0
+"""Seconds that the weights and the model in float64 take besides the arithmetic: likewise."""
+
+
 def modes(name: str, device: str = "cpu") -> list[Implementation]:
     """Every mode of a model on a device ("cpu", "cuda" or "cuda:1"); those that are not available carry the
     reason."""

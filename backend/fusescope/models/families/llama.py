@@ -3,7 +3,7 @@
 
 llama-small is a configuration of this project, the size of GPT-2 small: width 768, 12 layers, 12 heads on 4
 KV heads of 64, FFN 2048, 32,000 words, tables of 2048 positions that grow by config, head apart from the word
-table.
+table. llama3-8b has the sizes of Meta's Llama 3 8B (Grattafiori et al. 2024, arXiv 2407.21783, table 3).
 """
 
 from __future__ import annotations
@@ -28,9 +28,24 @@ NAMES = {
         activation="silu",
         tied=False,
         more={"rope_theta": 10000.0},
-    )
+    ),
+    "llama3-8b": Config(
+        "llama3-8b",
+        4096,
+        32,
+        32,
+        128,
+        14336,
+        vocab=128256,
+        kv_heads=8,
+        positions=8192,
+        eps=1e-5,
+        activation="silu",
+        tied=False,
+        more={"rope_theta": 500000.0},
+    ),
 }
-TITLE = {"llama-small": "Llama-style, 125 M parameters"}
+TITLE = {"llama-small": "Llama-style, 125 M parameters", "llama3-8b": "Llama 3 8B"}
 SETTINGS = Settings(
     "Llama",
     "llama",

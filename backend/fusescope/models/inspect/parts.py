@@ -17,6 +17,7 @@ import torch
 from fusescope.models import register
 from fusescope.models.describe.family import PARTS
 from fusescope.models.describe.modes import MODES, Mode
+from fusescope.models.hugging_face import model_masks, peers
 from fusescope.models.inspect import parts_order
 from fusescope.models.run import build, masking, modes
 from fusescope.models.run.build import Model
@@ -113,7 +114,7 @@ def _fused(mode: Mode, model: Model, inputs, marks: _Marks):
 
 def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
     """One pass of the mode's module with a mark at the start and the end of every module."""
-    register.register_peers()
+    peers.register_peers()
     register.register_attention()
     module = model.fresh(modes.view(mode))
     plan = masking.plan_of(inputs, model.device) if mode.attention == "fusescope" else None
@@ -137,7 +138,7 @@ def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
         part_module.register_forward_hook(after)
 
     def run():
-        with torch.no_grad(), register.masked(plan):
+        with torch.no_grad(), model_masks.masked(plan):
             return build.call(module, given)
 
     return run

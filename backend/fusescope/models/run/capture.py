@@ -26,8 +26,8 @@ def plain(call: Callable[[], Any]) -> Callable[[], Any]:
 def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
     """``call`` in a CUDA graph on its own tensors: whoever writes new values into them gets new results.
 
-    ``run.graph_bytes``: what the capture took of the graph's memory pool at most. Raises Unsupported with the
-    first line of the reason where it cannot be captured.
+    ``run.replay`` is the replay alone, ``run.result`` gives what the last one computed. Raises Unsupported
+    with the first line of the reason where it cannot be captured.
     """
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
     with torch.no_grad(), torch.cuda.device(device):
@@ -40,8 +40,6 @@ def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
         # while the graph lives (torch.compile's graphs free them all), and replays would write into whatever
         # is there next.
         torch._C._cuda_clearCublasWorkspaces()
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
         try:
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 out = call()
@@ -52,12 +50,11 @@ def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
             raise Unsupported(f"it cannot be captured in a CUDA graph: {line}") from error
         finally:
             torch._C._cuda_clearCublasWorkspaces()  # nobody else is to use the pool's
-        size = torch.cuda.max_memory_allocated(device) - before
 
     def run():
         graph.replay()
         return out
 
-    run.graph, run.replay, run.graph_bytes = True, graph.replay, size
+    run.graph, run.replay, run.result = True, graph.replay, lambda: out
     run.call = call  # the graph reads tensors that only this holds: masks and plans made next to the inputs
     return run

@@ -50,7 +50,8 @@ def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     def run():
         return graph()()
 
-    run.graph, run.replay, run.graph_bytes = True, first.replay, first.graph_bytes
+    run.graph, run.replay = True, first.replay
+    run.result = first.result
     return run
 
 

@@ -52,9 +52,9 @@ def _additive(keep, dtype: str):
 
 
 def plan_of(inputs: Mapping[str, Any], device):
-    """What ``register.masked`` takes for these inputs: the plan of our kernels, to decode caches of different
-    lengths the keys of each sequence (int32 (B,)); None where every key is live or the module itself says
-    causal."""
+    """What ``model_masks.masked`` takes for these inputs: the plan of our kernels, to decode caches of
+    different lengths the keys of each sequence (int32 (B,)); None where every key is live or the module
+    itself says causal."""
     if inputs["keep"] is None or inputs["keep"].dim() == 2:
         return None
     case, seq = inputs["case"], inputs["case"]["seq"]

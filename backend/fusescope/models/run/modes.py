@@ -20,6 +20,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.models import register
 from fusescope.models.describe import modes as listing
 from fusescope.models.describe.modes import Mode
+from fusescope.models.hugging_face import model_masks, peers
 from fusescope.models.run import build, capture, fused_run, masking
 from fusescope.models.run.build import Model
 
@@ -46,7 +47,7 @@ def make(name: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any
 def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     """One call of a Hugging Face module with the attention of the mode, as it is before a capture."""
     ours = mode.attention == register.NAME
-    (register.register_attention if ours else register.register_peers)()
+    (register.register_attention if ours else peers.register_peers)()
     if mode.compile:
         return _compiled(mode, model.fresh(view(mode)), inputs)
     module = model.view(view(mode))
@@ -65,7 +66,7 @@ def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[],
 
 def view(mode: Mode) -> str:
     """The attn_implementation of the module that the mode calls (see Model.view)."""
-    own = {"sdpa": register.SDPA, "flex_attention": register.FLEX}
+    own = {"sdpa": peers.SDPA, "flex_attention": peers.FLEX}
     return "sdpa" if mode.name == "sdpa-graph-trap" else own.get(mode.attention, mode.attention)
 
 
@@ -74,7 +75,7 @@ def _within(plan, module, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     given = dict(inputs) | {"additive": None}
 
     def call():
-        with register.masked(plan):
+        with model_masks.masked(plan):
             return build.call(module, given)
 
     return call

@@ -3,6 +3,7 @@ file of token ids."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def tokens(file: str) -> list[list[int]]:
                 f"a file of token ids has at most 16 MiB, {file} has {path.stat().st_size:,} bytes"
             )
         if path.suffix == ".npy":
-            array = np.load(path, allow_pickle=False)
+            array = _array(path)
             if array.ndim not in (1, 2) or not np.issubdtype(array.dtype, np.integer):
                 raise ValueError(
                     f"{file} holds {array.ndim} dimensions of {array.dtype}; token ids are one or two of "
@@ -50,19 +51,28 @@ def tokens(file: str) -> list[list[int]]:
             found = np.atleast_2d(array).tolist()
         else:
             lines = path.read_text(encoding="utf-8").splitlines()
-            found = [[int(word) for word in line.replace(",", " ").split()] for line in lines if line.strip()]
+            found = [list(map(_number, line.replace(",", " ").split())) for line in lines if line.strip()]
     except OSError as error:
         raise ValueError(f"the token ids cannot be read: {error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{file} is neither .npy nor a text of token ids") from None
-    except ValueError as error:
-        wrong = "invalid literal" in str(error)
-        raise ValueError(
-            f"{file} has something that is no whole number ({error})" if wrong else str(error)
-        ) from None
     if not found or not all(found) or min(map(min, found)) < 0:
         raise ValueError(f"{file} holds no sequence of token ids, or one that is empty or below 0")
     return found
+
+
+def _array(path: Path) -> np.ndarray:
+    """The array of a .npy file: no larger than its file, no objects."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError):
+        raise ValueError(f"{path} is no whole .npy file of numbers") from None
+
+
+def _number(word: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,18}", word):
+        raise ValueError(f"a token id is a whole number of at most 18 digits, not {word[:40]!r}")
+    return int(word)
 
 
 def encode(text: str, folder: str) -> list[list[int]]:

@@ -1,0 +1,62 @@
+"""Whether a model can fit on a device at all, from its sizes, before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fusescope.core.machine import environment
+from fusescope.models.describe import catalog, tree
+
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_REFERENCE_BYTES = 8  # float64, which every comparison is checked against
+_GIB = 2.0**30
+
+
+def check(name: str, case: Mapping[str, Any], dtype: str, device: str, checkpoint: str | None = None) -> None:
+    """ValueError with the sizes where the weights of a model in ``dtype`` and in float64, which are there at
+    once while the reference is made, do not fit into the memory of ``device``.
+
+    A lower bound: activations, caches and graphs come on top. A GPU counts with all its memory, the CPU with
+    what is available now, so that nothing is swapped. Nothing is refused where the size is unknown.
+    """
+    parameters = tree.anatomy(name, case, checkpoint)[0].count
+    weights, reference = parameters * _BYTES[dtype], parameters * _REFERENCE_BYTES
+    room, of_what = _room(device)
+    if room is not None and weights + reference > room:
+        raise ValueError(
+            f"{catalog.title(name)} does not fit on {device}: {parameters / 1e9:.3g} billion parameters take "
+            f"{weights / _GIB:.3g} GiB in {dtype} and {reference / _GIB:.3g} GiB in the float64 reference; "
+            f"{of_what}"
+        )
+
+
+def _room(device: str) -> tuple[int | None, str]:
+    """Bytes that there are, None where unknown, and as the end of a sentence."""
+    if device == "cpu":
+        free, total = _available(), environment.collect("cpu")["memory_bytes"]
+        text = "" if free is None else f"{free / _GIB:.3g} GiB of {total / _GIB:.3g} GiB are available"
+        return free, text
+    try:
+        gpu = environment.gpu_of(device)
+    except ValueError:  # whoever opens the device says so
+        gpu = None
+    total = gpu and gpu["memory_bytes"]
+    return total, f"it has {total / _GIB:.3g} GiB" if total else ""
+
+
+def _available() -> int | None:
+    """Bytes of main memory that a new process can take without swapping, within the limit of its control
+    group; None where the system does not say (Linux's /proc/meminfo and cgroup v2 do)."""
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found.append(1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit.isdigit():
+            found.append(int(limit) - int((group / "memory.current").read_text()))
+    except (OSError, StopIteration, ValueError):
+        pass
+    return min(found) if found else None

@@ -1,0 +1,112 @@
+"""Our attention as transformers calls it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusescope.core.errors import Unsupported
+from fusescope.models.hugging_face import model_masks, scope
+
+# Keywords that change what is computed; others (position_ids, sliding_window, which the mask has) do not.
+_REFUSED = {
+    "softcap": "soft-capped scores",
+    "s_aux": "attention sinks",
+    "sinks": "attention sinks",
+    "indices": "keys chosen by an indexer",
+    "block_indices": "blocks of keys chosen by an indexer",
+    "cache": "a paged cache",
+    "cu_seq_lens_q": "packed sequences by cu_seq_lens_q",
+    "output_attentions": "attention weights as an output",
+}
+# int32 lengths of decoding, by (batch, keys, device); a dict, because torch.compile traces the look-up
+_counts: dict = {}
+_MOST_COUNTS = 256
+
+
+@dataclass
+class Calls:
+    """How often our attention ran in this process: the proof that a model uses it."""
+
+    count: int = 0
+
+
+calls = Calls()
+
+
+def forward(
+    module,
+    query,
+    key,
+    value,
+    attention_mask,
+    scaling=None,
+    dropout=0.0,
+    is_causal=None,
+    position_bias=None,
+    **kwargs,
+):
+    """Hugging Face's attention function: query (B, H, S, D), key and value (B, H_kv, T, D) -> (out (B, S, H,
+    D) contiguous, None).
+
+    Raises Unsupported for soft-capped scores, attention sinks, indexed keys, paged caches, packed sequences,
+    attention weights and dropout, and whatever ``attention`` refuses.
+    """
+    import torch
+
+    from fusescope.ops.attention import attention, attention_decode
+
+    if not torch.compiler.is_compiling():
+        calls.count += 1
+        if (running := scope.current()) is not None:
+            running.calls += 1
+    _refuse(module, dropout, kwargs)
+    queries, keys = query.shape[2], key.shape[2]
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = bool(causal) and queries > 1 and attention_mask is None
+    plan = model_masks.held() if getattr(module, "is_cross_attention", False) is not True else None
+    if isinstance(plan, torch.Tensor):
+        return attention_decode(query, key, value, plan, scale=scaling).transpose(1, 2), None
+    bias = position_bias
+    if plan is not None and (plan.seq_q, plan.seq_k) != (queries, keys):
+        plan = None  # another attention of the same forward (a decoder over its encoder): it has no mask then
+        causal = False
+    elif plan is None and causal and keys > queries:  # an empty static cache: only the first keys are there
+        key, value, keys = key[:, :, :queries], value[:, :, :queries], queries
+        bias = None if bias is None else bias[..., :queries]
+    if queries == 1 and plan is None and bias is None and attention_mask is None:
+        out = _decode(torch, query, key, value, scaling)
+        return out.transpose(1, 2), None
+    if plan is None:
+        plan, bias = model_masks.plan_and_bias(attention_mask, causal, query, keys, bias)
+    if bias is not None and bias.dtype not in (query.dtype, torch.float32):
+        bias = bias.float()
+    out = attention(query, key, value, plan, bias=bias, scale=scaling, out_bshd=True)
+    return out.transpose(1, 2), None
+
+
+def _refuse(module, dropout, given) -> None:
+    for name, what in _REFUSED.items():
+        if (value := given.get(name)) is not None and value is not False:
+            raise Unsupported(
+                f'{type(module).__name__} asks for {what} ({name}), which attn_implementation="fusescope" '
+                'does not support; use "eager"'
+            )
+    if dropout and module.training:
+        raise Unsupported(
+            f"attn_implementation fusescope is forward only, without dropout; {dropout} was asked for"
+        )
+
+
+def _decode(torch, query, key, value, scaling):
+    """One query a sequence over all its keys: by the kernel that splits the keys."""
+    from fusescope.ops.attention import attention_decode
+
+    shape = (query.shape[0], key.shape[2], query.device)
+    lengths = _counts.get(shape)
+    if lengths is None:
+        lengths = torch.full(shape[:1], shape[1], dtype=torch.int32, device=query.device)
+        if not torch.compiler.is_compiling() and not model_masks.capturing(query.device):
+            if len(_counts) >= _MOST_COUNTS:
+                _counts.clear()
+            _counts[shape] = lengths
+    return attention_decode(query, key, value, lengths, scale=scaling)

@@ -1,0 +1,54 @@
+"""Hugging Face's own attention functions under names of ours, for fair comparisons."""
+
+from __future__ import annotations
+
+from fusescope.models.hugging_face import model_masks
+
+SDPA, FLEX = "fusescope_peer_sdpa", "fusescope_peer_flex"
+
+
+def register_peers() -> None:
+    """Hugging Face's sdpa and flex_attention under names of ours, whose masks do not arise where there is
+    nothing to mask.
+
+    With their own masks a captured or compiled sdpa gets an explicit one for full attention, and PyTorch
+    takes its math path. And the mask of "eager", the same values as Hugging Face's own, made so that a CUDA
+    graph can hold it.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.flex_attention import flex_attention_forward
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import flex_attention_mask, sdpa_mask
+
+    AttentionMaskInterface.register("eager", eager_mask)
+    for name, function, own in (
+        (SDPA, sdpa_attention_forward, sdpa_mask),
+        (FLEX, flex_attention_forward, flex_attention_mask),
+    ):
+        AttentionInterface.register(name, function)
+        AttentionMaskInterface.register(name, _without(own))
+
+
+def eager_mask(**given):
+    """Hugging Face's additive mask, 0 and the dtype's minimum; its own (5.17) brings a number from the CPU,
+    which cannot be captured."""
+    import torch
+    from transformers.masking_utils import sdpa_mask
+
+    given["allow_is_causal_skip"] = False
+    dtype = given.pop("dtype", torch.float32)
+    keep = None if model_masks.nothing_to_mask(given) else sdpa_mask(**given)
+    if keep is None:
+        return None
+    return torch.zeros(keep.shape, dtype=dtype, device=keep.device).masked_fill_(
+        ~keep, torch.finfo(dtype).min
+    )
+
+
+def _without(own):
+    def peer_mask(**given):
+        if (blocks := model_masks.held()) is not None:
+            return blocks
+        return None if model_masks.nothing_to_mask(given) else own(**given)
+
+    return peer_mask
