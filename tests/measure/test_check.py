@@ -1,10 +1,13 @@
 """Correct first: wrong implementations are caught whatever their way of being wrong, and what is right
 passes."""
 
+import signal
+
 import pytest
 import torch
 
 from fusescope import ops
+from fusescope.measure.checking.bounds import Bounds
 from fusescope.measure.checking.check import Case, compare
 from fusescope.measure.checking.poison import poisoned
 from fusescope.ops.base import Tolerance
@@ -114,3 +117,58 @@ def test_figures_of_accuracy():
     exact = compare(ref.float(), ref, Tolerance(0.0, 0.0))
     assert exact.reason is None and exact.accuracy.max_abs == 0
     assert compare(torch.zeros(0), torch.zeros(0, dtype=torch.float64), TIGHT).reason is None
+
+
+@pytest.mark.parametrize(
+    "function, says",
+    [
+        ("right_at_first", "unstable: it was right when checked, and a timed call (eager"),
+        ("wrong_now_and_then", "unstable: it was right when checked, and a timed call (eager"),
+        ("mutates_later", "changed"),
+    ],
+)
+def test_what_goes_wrong_while_it_is_timed_has_no_time(quick, wrong, function, says):
+    reporter = quick([wrong(function), "eager"], cache="both")
+    bad, good = sorted(reporter.records, key=lambda r: r.impl == "eager")
+    assert bad.status in ("wrong", "error") and says in bad.reason, bad.reason
+    assert bad.time_ms is None and bad.speedup is None
+    assert good.status == ("ok" if function != "mutates_later" else good.status), good.reason
+
+
+@pytest.mark.parametrize(
+    "function, says",
+    [
+        ("exits", "it raised SystemExit: nothing more to do"),
+        ("exits_later", "it raised SystemExit: 3"),
+        ("interrupts", "it raised KeyboardInterrupt"),
+    ],
+)
+def test_what_ends_the_process_costs_its_own_record(quick, wrong, function, says):
+    reporter = quick([wrong(function), "eager"])
+    bad, good = sorted(reporter.records, key=lambda r: r.impl == "eager")
+    assert (bad.status, good.status) == ("error", "ok") and says in bad.reason
+
+
+def test_the_users_own_ctrl_c_cancels(quick, wrong):
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        quick([wrong("interrupts_itself"), "eager"])
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_bounds_let_pass_what_the_reference_lets_pass(dtype):
+    tolerance, kind = Tolerance(1e-3, 2e-3), getattr(torch, dtype)
+    ref = torch.tensor([0.0, 1.0, -3.7, float("inf"), float("nan"), 1e-7, 1e39, 65000.0], dtype=torch.float64)
+    bounds = Bounds(ref, tolerance, kind, "cpu")
+    finite = ref.isfinite() & (ref.abs() < torch.finfo(kind).max)
+    right = ref.to(kind)
+    edge = torch.where(finite, ref + 0.99 * (1e-3 + 2e-3 * ref.abs()), ref)
+    assert bounds.broken_by(right) is None
+    for out in (edge.to(kind), (2 * ref - edge).to(kind)):
+        if compare(out, ref, tolerance).reason is None:
+            assert bounds.broken_by(out) is None
+    for at, value in ((1, 1.02), (2, 3.7), (3, 60000.0), (4, 0.0), (0, float("nan")), (6, 1.0)):
+        out = right.clone()
+        out[at] = value
+        assert f"1 of 8 elements are out of tolerance; the first, [{at}]" in bounds.broken_by(out)

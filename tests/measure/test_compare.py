@@ -6,6 +6,7 @@ import random
 import pytest
 
 from fusescope.core.errors import Cancelled
+from fusescope.core.records import Speedup
 from fusescope.measure import compare, failures
 from fusescope.measure.compare import Stop, rounds, speedup
 
@@ -13,7 +14,7 @@ from fusescope.measure.compare import Stop, rounds, speedup
 class Drawn:
     """A sampler that draws its latencies (ms): mode eager, three samples a turn."""
 
-    mode, cost_ms = "eager", 2.5
+    mode, cost_ms = "eager", 1.3
 
     def __init__(self, median=1.0, noise=0.003, seed=0, fail_after=None):
         self.median, self.noise, self.rng, self.turns, self.fail_after = (
@@ -24,7 +25,7 @@ class Drawn:
             fail_after,
         )
 
-    def take(self, count):
+    def take(self, count, look=None):
         self.turns += 1
         if self.fail_after is not None and self.turns > self.fail_after:
             raise MemoryError("nothing left")
@@ -109,15 +110,18 @@ def test_a_stop_ends_between_turns():
 
 def test_speedups_are_paired():
     found = rounds(
-        {"slow": Drawn(2.0, seed=1), "fast": Drawn(1.0, seed=2), "same": Drawn(2.0, seed=3)}, QUICK, 0
+        {"slow": Drawn(2.0, seed=1), "fast": Drawn(1.0, seed=2), "same": Drawn(2.0, seed=3)},
+        Stop(min_s=0.0, budget_s=2.0),
+        0,
+        baseline="slow",
     )
     fast = speedup(found["slow"], found["fast"])
     assert fast.of == "eager" and fast.verdict == "faster" and fast.low < fast.median < fast.high
     assert fast.median == pytest.approx(2.0, rel=0.01)
     assert speedup(found["fast"], found["slow"]).verdict == "slower"
-    assert speedup(found["slow"], found["same"]).verdict == "cannot tell"
+    assert speedup(found["slow"], found["same"]).verdict == "same"
     itself = speedup(found["slow"], found["slow"])
-    assert (itself.median, itself.low, itself.high, itself.verdict) == (1.0, 1.0, 1.0, "cannot tell")
+    assert (itself.median, itself.low, itself.high, itself.verdict) == (1.0, 1.0, 1.0, "same")
 
 
 def test_what_ends_a_cuda_context():
@@ -125,3 +129,84 @@ def test_what_ends_a_cuda_context():
 
     assert not failures.ends_context(torch.OutOfMemoryError("CUDA out of memory"))
     assert not failures.ends_context(ValueError("no"))
+
+
+class Moved(Drawn):
+    """Reads another median wherever its buffers lie."""
+
+    def moved(self, shift):
+        self.median = 1.0 + shift / 1000
+
+
+class Mover:
+    cost_s = 0.001
+
+    def __init__(self):
+        self.shifts = 0
+
+    def __call__(self):
+        self.shifts += 1
+        return self.shifts % 7
+
+
+def test_buffers_move_between_rounds_for_all_alike():
+    move = Mover()
+    found = rounds({"a": Moved(noise=0.0), "b": Moved(noise=0.0)}, QUICK, 0, move=move)
+    assert move.shifts >= 5
+    assert [r[0] for r in found["a"].rounds] == [r[0] for r in found["b"].rounds]
+    assert len(set(found["a"].flat)) == 7
+
+
+def test_moves_that_cost_too_much_are_left_out():
+    move = Mover()
+    move.cost_s = 100.0
+    rounds({"a": Moved()}, QUICK, 0, move=move)
+    assert move.shifts == 0
+
+
+def test_one_that_cannot_move_drops_out():
+    class Stuck(Drawn):
+        def moved(self, shift):
+            raise ValueError("captured once and for all")
+
+    found = rounds({"a": Moved(), "b": Stuck()}, QUICK, 0, move=Mover())
+    assert isinstance(found["b"].failure, ValueError) and found["a"].converged
+
+
+def test_shown_medians_ratio_interval_and_verdict_never_contradict_one_another():
+    for seed in range(30):
+        rng = random.Random(seed)
+        noise = rng.choice([0.001, 0.05, 0.8])
+        found = rounds({n: Drawn(1.0, noise, seed=rng.random()) for n in "abc"}, QUICK, seed, baseline="a")
+        medians = {n: s.time().median for n, s in found.items()}
+        for n in "bc":
+            s = speedup(found["a"], found[n])
+            assert s.median == medians["a"] / medians[n] and s.low <= s.median <= s.high
+            assert s.verdict not in ("faster", "slower") or (s.verdict == "faster") == (s.median > 1)
+
+
+@pytest.mark.parametrize(
+    "median, low, high, verdict",
+    [
+        (1.05, 1.011, 1.06, "faster"),
+        (1.05, 1.009, 1.06, "inconclusive"),
+        (0.95, 0.94, 0.989, "slower"),
+        (0.95, 0.94, 0.991, "inconclusive"),
+        (1.0, 0.991, 1.009, "same"),
+        (0.9925, 0.991, 0.994, "same"),
+        (1.33, 1.07, 3.06, "inconclusive"),
+        (0.07, 0.000104, 1.25, "inconclusive"),
+        (10.0, 9.0, 11.0, "faster"),
+        (1.0, 0.0, float("inf"), "inconclusive"),
+        (1.2, 1.3, 1.4, "inconclusive"),
+    ],
+)
+def test_the_verdict_is_that_of_the_interval(median, low, high, verdict):
+    assert Speedup("eager", median, low, high).verdict == verdict
+
+
+def test_a_stored_word_is_not_trusted():
+    old = {"of": "graph", "median": 1.0, "low": 0.998, "high": 1.002, "verdict": "cannot tell"}
+    read = Speedup.from_json(old)
+    assert read.verdict == "same" and read.words == "same within 1 %"
+    assert Speedup.from_json(old | {"same_within": 0.001}).words == "inconclusive (too noisy)"

@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from fusescope.core.machine import nvml
+from fusescope.core.machine import load, nvml
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import driver, graph, launches
 from fusescope.measure.timing.launches import Launch
@@ -12,15 +12,96 @@ from fusescope.measure.timing.launches import Launch
 
 def test_faults_are_told_from_normal_reasons():
     assert nvml.faults(0x1 | 0x2) == []
-    assert nvml.faults(0x4 | 0x40) == ["power cap", "hardware thermal slowdown"]
-    assert [len(nvml.faults(bit)) for bit in (0x4, 0x8, 0x20, 0x40, 0x80)] == [1] * 5
-    assert device_state.throttled([{"faults": []}, {"faults": ["power cap"]}])
-    assert not device_state.throttled([{"faults": []}, {}]) and not device_state.throttled([])
+    assert nvml.faults(0x4 | 0x40) == ["hardware thermal slowdown"], "the power cap is normal at full load"
+    assert [len(nvml.faults(bit)) for bit in (0x8, 0x20, 0x40, 0x80)] == [1] * 4
+    assert nvml.named(0x1 | 0x2 | 0x4 | 0x40) == ["power cap", "hardware thermal slowdown"]
+
+
+@pytest.mark.parametrize(
+    "clocks, others, note",
+    [
+        ([1700, 1710, 1705], [1700, 1705, 1710], None),
+        ([1688] * 3, [1705] * 3, None),
+        ([1600, 1610, 1605], [1700, 1705, 1710], "SM clock 5.9 % below the baseline's"),
+        ([1980], [1755], "SM clock 12.8 % above the baseline's"),
+        ([None], [1755], None),
+        ([1980], [], None),
+    ],
+)
+def test_only_a_clock_that_differs_is_marked(clocks, others, note):
+    states = [{"sm_mhz": 1700, "memory_mhz": 2619, "reasons": 0x4}] * 3
+    found = device_state.conditions(states, clocks, others, 7)
+    assert found.clock_note == note and found.reasons == ("power cap",) and found.compared == 7
+    assert found.clock.endswith("MHz (power cap)") and found.memory_mhz == 2619 and found.busy is None
+
+
+def test_busy_rounds_are_marked():
+    states = [{"busy": None}, {"busy": "others", "other_cpus": 1.5, "waited": 0.2}, {"other_cpus": 0.1}, {}]
+    found = device_state.conditions(states, [], [], 0)
+    assert (found.busy, found.busy_rounds, found.other_cpus, found.waited) == ("others", 0.25, 1.5, 0.2)
 
 
 def test_the_state_of_a_cpu():
     state = device_state.reader("cpu")()
     assert state["load"] >= 0 and state["faults"] == [] and (state["mhz"] is None or state["mhz"] > 100)
+    assert state["busy"] is None, "nothing is known in the first half second"
+
+
+@pytest.mark.parametrize(
+    "listed, said",
+    [
+        ([7, 20, 30], "python (30) use this GPU"),
+        ([7, 20], None),
+        ([30], None),
+    ],
+)
+def test_others_on_a_gpu_are_said_but_for_processes_of_the_same_comparison(monkeypatch, listed, said):
+    monkeypatch.setattr(device_state.os, "getpid", lambda: 7)
+    monkeypatch.setattr(device_state, "_siblings", frozenset())
+    processes = [{"pid": pid, "name": "python"} for pid in listed]
+    monkeypatch.setattr(device_state.environment, "gpu_of", lambda device: {"processes": processes})
+    device_state.expect([20, 21])
+    assert device_state.Others("cuda:0").sentence() == said
+
+
+def counted(monkeypatch, *readings):
+    """load.Load over readings of (wall, busy, own, stolen, waited, held), in seconds."""
+    left = iter(readings)
+    monkeypatch.setattr(load, "_counters", lambda cpus: next(left))
+    return load.Load({0, 1})
+
+
+@pytest.mark.parametrize(
+    "reading, says",
+    [
+        ((1.0, 1.0, 0.9, 0.0, 0.0, 0.0), None),
+        ((1.0, 2.0, 0.8, 0.0, 0.0, 0.0), "other processes use 1.2 of 2 CPUs"),
+        ((1.0, 1.0, 1.0, 0.1, 0.0, 0.0), "the hypervisor takes 5 % of the CPU time"),
+        ((1.0, 1.0, 1.0, 0.0, 0.2, 0.0), "the measurement waits for a CPU 20 % of the time"),
+        ((1.0, 1.0, 1.0, 0.0, 0.0, 0.1), "the container's CPU limit is reached"),
+    ],
+)
+def test_who_else_uses_the_cpus(monkeypatch, reading, says):
+    found = counted(monkeypatch, (0.0,) * 6, reading).read()
+    assert load.sentence(found, 2) == says
+
+
+def test_load_is_over_the_last_half_second(monkeypatch):
+    readings = [(t / 10, 0.2 * t if t > 20 else 0.0, 0.0, 0.0, 0.0, 0.0) for t in range(40)]
+    cpus = counted(monkeypatch, *readings)
+    found = [cpus.read() for _ in readings[1:]]
+    assert found[3] is None and found[10]["other_cpus"] == 0 and found[-1]["other_cpus"] == pytest.approx(2.0)
+
+
+def test_waiting_for_idle_cpus_ends(monkeypatch):
+    said, loads = [], iter([2.0, 2.0, 0.0])
+    monkeypatch.setattr(load.Load, "read", lambda self: {"other_cpus": next(loads)} | OTHERWISE)
+    assert load.idle(60.0, said.append, lambda s: None) is None and len(said) == 2
+    monkeypatch.setattr(load.Load, "read", lambda self: {"other_cpus": 2.0} | OTHERWISE)
+    assert "other processes use 2.0" in load.idle(0.0, said.append, lambda s: None) and len(said) == 2
+
+
+OTHERWISE = {"steal": 0.0, "waited": 0.0, "quota": 0.0}
 
 
 def test_kernel_names_are_shortened():
@@ -185,6 +266,7 @@ class TestGpu:
 
     def test_state_of_the_gpu(self):
         state = device_state.reader("cuda:0")()
+        assert device_state.clock_reader("cuda:0")() > 0
         assert state["sm_mhz"] > 0 and 0 < state["temperature_c"] < 120 and isinstance(state["faults"], list)
 
     def test_a_comparison(self, wrong):
@@ -211,3 +293,10 @@ class TestGpu:
                 and r.backend
             )
         assert by_name["v1_one_element"].resources.spills == 0
+
+
+@pytest.mark.parametrize("average, factor", [(0.0, 1.0), (2.0, 1.0), (6.0, 3.0), (100.0, 5.0)])
+def test_crowding_is_how_many_want_each_cpu(monkeypatch, average, factor):
+    monkeypatch.setattr(load.os, "getloadavg", lambda: (average, 0.0, 0.0))
+    monkeypatch.setattr(load.os, "sched_getaffinity", lambda pid: {0, 1})
+    assert load.crowding() == factor

@@ -1,10 +1,12 @@
 """From samples to records, for candidates as a GPU would leave them: no device needed."""
 
+import json
+
 import pytest
 import torch
 
 from fusescope import ops
-from fusescope.core.records import BenchSpec
+from fusescope.core.records import BenchSpec, Record
 from fusescope.kernels import report
 from fusescope.kernels.report import KernelResources
 from fusescope.measure import result
@@ -68,9 +70,14 @@ def test_a_speedup_is_of_a_mode_that_both_have():
     assert record(candidate(graph=0.2), failed).speedup is None
 
 
-def test_throttled_samples_are_marked_and_kept():
-    r = record(candidate(graph=0.2, faults=["power cap"]), candidate("eager", "peer", graph=0.2))
-    assert r.status == "ok" and r.throttled and r.time_ms.graph.n == 40
+@pytest.mark.parametrize("mhz, marked", [(1755, False), (1745, False), (1600, True)])
+def test_another_clock_than_the_baseline_is_marked_and_nothing_corrected(mhz, marked):
+    ours, base = candidate(graph=0.2, faults=["power cap"]), candidate("eager", "peer", graph=0.2)
+    ours.clocks, base.clocks, ours.compared = {"graph": [mhz] * 3}, {"graph": [1755] * 3}, 12
+    r = record(ours, base)
+    assert r.status == "ok" and r.throttled is marked and r.time_ms.graph.n == 40
+    assert r.conditions.sm_mhz == mhz and r.conditions.compared == 12
+    assert Record.from_json(json.loads(json.dumps(r.to_json()))) == r
 
 
 def test_spills_are_the_compilers_where_the_kernel_is_the_same(monkeypatch):

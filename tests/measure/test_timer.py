@@ -169,3 +169,25 @@ def test_the_alarm_names_both_numbers():
         "graph_cold took 8.9 ms, but the hardware needs 10 ms (1e+09 bytes at 100 GB/s)"
         in alarm.impossible(8.9, "graph_cold", bound)
     )
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_the_last_result_is_looked_at_outside_the_time(monkeypatch, flushed):
+    """Looking takes 9 ms here and is in no sample; releasing the result takes 1 ms and is in the last one."""
+    now, looked = [0], []
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
+
+    class Result:
+        def __del__(self):
+            now[0] += 1_000_000
+
+    def run():
+        now[0] += 2_000_000
+        return Result()
+
+    def look(out):
+        looked.append(type(out))
+        now[0] += 9_000_000
+
+    sampler = timer.CpuEager(run, flush=(lambda: None) if flushed else None)
+    assert sampler.take(3, look) == [3.0, 3.0, 3.0] and looked == [Result]

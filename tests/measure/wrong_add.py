@@ -1,6 +1,9 @@
 """Implementations of tensor add, most of them wrong on purpose: every one must be caught, and the right ones
 must pass."""
 
+import random
+import signal
+import sys
 import time
 
 import torch
@@ -117,4 +120,45 @@ def breaks(a, b):
 def breaks_on_strides(a, b):
     if not a.is_contiguous():
         raise RuntimeError("view size is not compatible")
+    return a + b
+
+
+def right_at_first(a, b):
+    """Right for 20 calls, wrong afterwards."""
+    _kept["later"] = _kept.get("later", 0) + 1
+    return a + b if _kept["later"] <= 20 else a - b
+
+
+def wrong_now_and_then(a, b):
+    """Right in the first ten calls, then wrong in 3 %, at random."""
+    _kept["now and then"] = _kept.get("now and then", 0) + 1
+    return a - b if _kept["now and then"] > 10 and random.random() < 0.03 else a + b
+
+
+def mutates_later(a, b):
+    out = a + b
+    _kept["mutations"] = _kept.get("mutations", 0) + 1
+    if _kept["mutations"] > 30:
+        a[0] = 7
+    return out
+
+
+def exits(a, b):
+    sys.exit("nothing more to do")
+
+
+def exits_later(a, b):
+    _kept["exits"] = _kept.get("exits", 0) + 1
+    if _kept["exits"] > 6:
+        raise SystemExit(3)
+    return a + b
+
+
+def interrupts(a, b):
+    raise KeyboardInterrupt
+
+
+def interrupts_itself(a, b):
+    """As the user's Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
     return a + b

@@ -1,9 +1,7 @@
-"""The layer's operators as functions: what may be left out, views, special values, exact errors, and wrong
-ones that are caught."""
+"""The layer's operators as functions: what may be left out, views, special values, exact errors."""
 
 import pytest
 import torch
-from test_wrong_operators import caught
 from torch.nn.functional import gelu, layer_norm
 
 from fusescope import ops
@@ -341,46 +339,3 @@ def test_lengths_that_do_not_fit_are_named_on_the_cpu():
     ):
         with pytest.raises(ValueError, match=says):
             padding.offsets(torch.tensor(lengths), 4, total)
-
-
-WRONG = {
-    "bias_residual_layernorm": (
-        {"rows": 33, "cols": 40},
-        ("norm_without_bias", "norm_before_residual", "norm_corrected"),
-    ),
-    "bias_gelu": (
-        {"rows": 33, "cols": 100},
-        ("gelu_by_sigmoid", "gelu_of_the_other_form", "gelu_unwritten_tail"),
-    ),
-    "split_heads": (
-        {"batch": 2, "seq": 7, "heads": 4, "kv_heads": 2, "head_dim": 8},
-        ("heads_with_k_and_v_swapped", "heads_without_bias", "heads_not_transposed", "heads_as_one_tensor"),
-    ),
-    "padding": ({"batch": 5, "seq": 9, "cols": 4}, ("padding_of_the_first_length", "padding_off_by_one")),
-    "embedding_layernorm": (
-        {"batch": 2, "seq": 7, "cols": 24, "vocab": 9},
-        ("embedding_without_type", "embedding_that_ignores_position_ids"),
-    ),
-    "linear": (
-        {"rows": 64, "inputs": 256, "outputs": 64, "activation": "gelu", "residual": "yes"},
-        (
-            "linear_without_bias",
-            "linear_with_residual_inside",
-            "linear_with_the_other_gelu",
-            "linear_in_sixteen_bits",
-        ),
-    ),
-}
-ONLY_FP32 = ("norm_corrected", "gelu_of_the_other_form", "linear_with_the_other_gelu")
-"""Faults smaller than a rounding to 16 bits."""
-ONLY_16 = ("linear_in_sixteen_bits",)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(
-    ("op", "function"), [(op, f) for op, (_, functions) in WRONG.items() for f in functions]
-)
-def test_wrong_layer_operators_are_caught(op, function, dtype):
-    if function in (ONLY_FP32 if dtype != "float32" else ONLY_16):
-        pytest.skip("no fault that this dtype could show")
-    assert caught(op, "layer.py", function, dtype, WRONG[op][0])

@@ -1,6 +1,8 @@
 """A user's file.py:function is refused before anything is submitted where the function is not there; the file
 is not run for that."""
 
+import dataclasses
+
 import pytest
 
 from fusescope import ops
@@ -81,4 +83,6 @@ def test_compiling_peers_are_counted_once_each_and_by_device():
         > 0
     )
     spec = BenchSpec("gemm", ("compile",), ({"m": 8}, {"m": 16}), "eager", device="cuda:0")
-    assert estimate.seconds(spec, once) >= estimate.seconds(spec) + 2 * once
+    plain = estimate.Facts("a GPU", [(1e9, 1e6)] * 2)
+    compiled = dataclasses.replace(plain, compile_s={"compile": once})
+    assert estimate.seconds(spec, compiled, {}) >= estimate.seconds(spec, plain, {}) + 2 * once

@@ -1,32 +1,221 @@
-"""What pressing Run will cost, before it is pressed."""
+"""What a comparison will take, stage by stage: before it is started, and what of it is left while it runs.
+
+A stage that this machine has been through is expected to take as long again, at this very case if that was
+measured, else at the nearest size (core/machine/stage_times.py). What was never measured here has a prior:
+round figures of a two-core machine and of a data-centre GPU.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
 from fusescope.core.records import BenchSpec
 
-_START_S = {"cpu": 1.5, "cuda": 4.0}  # a process, the libraries, the device's ceilings from the cache
-_CHECK_S = {"cpu": 0.3, "cuda": 0.15}  # inputs, three calls and comparisons of one implementation
-_COMPILER_S = {
-    "cpu": 12.0,
-    "cuda": 3.0,
-}  # the first compilation of a process: its imports, precompiled headers, Triton's start
-_MODES = {"cpu": 1, "cuda": 2}
-_SHARE = 0.5  # of the budget that a comparison takes until it converges, typically
+# priors in seconds, by kind of device
+_START = {"cpu": 1.5, "cuda": 4.0}  # a process, the libraries, the context
+_LOAD = 0.5  # libraries of kernels
+_CEILINGS = {"cpu": 2.5, "cuda": 3.0}  # what the device can do, measured once per device and dtype
+_PROCESS = {"cpu": 5.0, "cuda": 8.0}  # each further process, an interpreter that imports everything anew
+_CALLS = {"cpu": 0.05, "cuda": 0.1}  # checking one implementation of something tiny
+_CASE = {"cpu": 0.05, "cuda": 0.2}  # inputs and reference of something tiny; what follows the sampling
+_COMPILER = {"cpu": 10.0, "cuda": 6.0}  # the first compilation of a process: imports and the compiler's start
+_COMPILED = 0.4  # of a first call is left where the compiler finds its result in a cache
+
+_FLOPS = {"cpu": 2e10, "cuda": 1e13}  # per second, of a plain implementation
+_FLOPS64 = {"cpu": 5e9, "cuda": 5e12}  # of the float64 reference
+_BYTES = {"cpu": 4e9, "cuda": 1e12}
+_COMPARED = {"cpu": 2e8, "cuda": 2e10}  # bytes of inputs and results that are copied and compared per second
+_REFERENCES = 3  # contiguous, fresh values, strided
+_CHECKED = 6  # calls of one implementation until it is timed
+
+# the rules of measure/compare.py
+_ROUNDS, _FEWEST_ROUNDS, _TURN_S, _MOVING, _OVERTIME = 60, 5, 0.004, 1.25, 3.0
+_SHARE = {"cpu": 0.8, "cuda": 0.5}  # of the time from the fewest rounds to the budget
+_MODE = {"cpu": 0.1, "cuda": 0.15}  # warm-up or capture, and the comparison of results, per implementation
+
+_STEPS_A_DECADE = 2  # size classes
+_NEAREST = 6  # classes away that are still asked
+_LEAST = 0.3  # of what a larger one took
+
+Past = Mapping[str, float]
 
 
-def seconds(spec: BenchSpec, compile_s: float = 0.0) -> float:
-    """Expected wall time in seconds of a comparison, without knowing how fast the kernels are.
+@dataclass(frozen=True)
+class Facts:
+    """What a plan needs beyond the specification. device: its name; work: FLOP and bytes of a call, by case;
+    compile_s: seconds in a compiler for a new case, by implementation (0 or none: it is not compiled);
+    build_s: of kernels that are not built; reference_s: prior of what making the reference takes besides its
+    work; busy: how many times as long the CPUs take that others use too (core.machine.load.crowding), for all
+    but sampling, which has a budget."""
 
-    In each mode a case takes at least min_s per implementation and at most budget_s for all of them together
-    (see measure/compare.py); in between the noise decides, and half the budget is the estimate.
-    ``compile_s``: seconds per case that its implementations spend in a compiler (ops.compile_seconds), to
-    which the compiler's start is added; a case compiled before takes less. The time of a large reference is
-    not included.
-    """
+    device: str
+    work: Sequence[tuple[float, float]]
+    compile_s: Mapping[str, float] = field(default_factory=dict)
+    build_s: float = 0.0
+    reference_s: float = 0.0
+    busy: float = 1.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Seconds expected, and the keys under which the time is remembered, the most specific first. ratio: a
+    key for the time over the prior, and the prior."""
+
+    seconds: float
+    keys: tuple[str, ...] = ()
+    compiles: bool = False
+    ratio: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of a job whose parts (implementations, mostly) may take turns."""
+
+    stage: str
+    parts: Mapping[str, Part]
+
+    @property
+    def seconds(self) -> float:
+        return sum(p.seconds for p in self.parts.values())
+
+    def times(self, factor: float) -> Phase:
+        return Phase(self.stage, {n: replace(p, seconds=factor * p.seconds) for n, p in self.parts.items()})
+
+
+def seconds(spec: BenchSpec, facts: Facts, past: Past) -> float:
+    """Expected wall time of a comparison in seconds, all its processes included."""
     kind = spec.device.split(":")[0]
-    impls = len(dict.fromkeys((spec.baseline, *spec.impls)))
-    modes = _MODES.get(kind, 1) * (2 if spec.cache == "both" else 1)
-    sampling = max(impls * spec.min_s, _SHARE * spec.budget_s)
-    case = impls * _CHECK_S.get(kind, 0.3) + modes * sampling
-    start = _START_S.get(kind, 1.5) + (_COMPILER_S.get(kind, 12.0) if compile_s else 0.0)
-    return start + len(spec.cases) * (case + compile_s)
+    once = plan(spec, facts, past)
+    again = _PROCESS[kind] + sum(p.seconds for p in once if p.stage not in ("start", "build", "ceilings"))
+    return sum(p.seconds for p in once) + (spec.processes - 1) * again
+
+
+def plan(spec: BenchSpec, facts: Facts, past: Past) -> list[Phase]:
+    """The phases of one process, in order: start, build, ceilings, and of each case reference and checks,
+    each mode, and the finish."""
+    known = _Known(spec, facts, past)
+    phases = [
+        Phase("start", {"start": known.start()}),
+        Phase("build", {"build": known.build()}),
+        Phase("ceilings", {"ceilings": known.ceilings()}),
+    ]
+    impls = list(dict.fromkeys((*spec.impls, spec.baseline)))
+    first = True  # that compiles in this process
+    for case, work in zip(spec.cases, facts.work, strict=True):
+        known.case(case, work)
+        checks = {"reference": known.reference()}
+        for impl in impls:
+            compiles = facts.compile_s.get(impl, 0.0)
+            checks[impl] = known.check(impl, compiles, first)
+            first = first and not compiles
+        phases.append(Phase("check", checks))
+        phases += [Phase("sample", {mode: known.sample(mode, impls)}) for mode in modes(spec)]
+        phases.append(Phase("finish", {"finish": known.finish(len(impls))}))
+    return [p.times(facts.busy) if p.stage != "sample" else p for p in phases]
+
+
+def modes(spec: BenchSpec) -> list[str]:
+    """The modes that a specification asks for, the warm ones first."""
+    kinds = ("graph", "eager") if spec.device.startswith("cuda") else ("eager",)
+    warm = list(kinds) if spec.cache != "cold" else []
+    return warm + ([f"{k}_cold" for k in kinds] if spec.cache != "warm" else [])
+
+
+def remembered(phase: Phase, spent: Mapping[str, float], past: Past, busy: float = 1.0) -> dict[str, float]:
+    """What a phase that has been gone through teaches: {key: seconds on idle CPUs}. A first compilation is
+    remembered of a new case as it was, of this very case as what the compiler's cache will leave of it."""
+    found = {}
+    for name, part in phase.parts.items():
+        if name not in spent:
+            continue
+        took = spent[name] / (1.0 if phase.stage == "sample" else busy)
+        for number, key in enumerate(part.keys):
+            fresh = part.compiles and number == 0 and key not in past
+            found[key] = took * _COMPILED if fresh else took
+            if part.compiles and number == 0 and not fresh:
+                break  # found in the compiler's cache: says nothing of a new case
+        if part.ratio:
+            found[part.ratio[0]] = took / part.ratio[1]
+    return found
+
+
+class _Known:
+    """Looks stages up for one specification, case by case."""
+
+    def __init__(self, spec: BenchSpec, facts: Facts, past: Past):
+        self.spec, self.facts, self.past = spec, facts, past
+        self.kind = spec.device.split(":")[0]
+        self.subject = f"{facts.device}|{spec.op}|{spec.dtype}"
+
+    def case(self, values: Mapping, work: tuple[float, float]) -> None:
+        self.digest = _digest(values)
+        self.flop, self.bytes = work
+        self.call_s = max(self.flop / _FLOPS[self.kind], self.bytes / _BYTES[self.kind])
+        self.size = round(_STEPS_A_DECADE * math.log10(max(self.flop, self.bytes, 1.0)))
+
+    def start(self) -> Part:
+        return self.once("start", _START[self.kind])
+
+    def build(self) -> Part:
+        """Loading the kernels, after building them."""
+        load = self.once("load", _LOAD)
+        return Part(facts.build_s + load.seconds) if (facts := self.facts).build_s else load
+
+    def ceilings(self) -> Part:
+        return self.once(f"ceilings {self.spec.dtype}", _CEILINGS[self.kind])
+
+    def once(self, stage: str, prior: float) -> Part:
+        key = f"{stage}|{self.facts.device}|{self.kind}"
+        return Part(self.past.get(key, prior), (key,))
+
+    def sized(self, stage: str, name: str, prior: float, fixed: float, compiles: bool = False) -> Part:
+        """By the case itself, by its size, by the nearest size that was measured, or the prior."""
+        stem = f"{stage}|{self.subject}|{name}"
+        exact, sized = f"{stem}|{self.digest}", f"{stem}|size {self.size}"
+        for key in (exact, sized):
+            if key in self.past:
+                return Part(self.past[key], (exact, sized), compiles)
+        for off in (n for step in range(1, _NEAREST + 1) for n in (-step, step)):
+            took = self.past.get(f"{stem}|size {self.size + off}")
+            if took is not None:
+                # what grows with the size is added or taken off as the prior has it: the rest stays
+                grown = (prior - fixed) * (1 - 10 ** (off / _STEPS_A_DECADE))
+                return Part(max(took + grown, _LEAST * took), (exact, sized), compiles)
+        return Part(prior, (exact, sized), compiles)
+
+    def reference(self) -> Part:
+        fixed = _CASE[self.kind] + self.facts.reference_s
+        once = self.flop / _FLOPS64[self.kind] + 4 * self.bytes / _BYTES[self.kind]
+        prior = fixed + _REFERENCES * once + self.bytes / _COMPARED[self.kind]
+        return self.sized("reference", "", prior, fixed)
+
+    def check(self, impl: str, compile_s: float, first: bool) -> Part:
+        starts = first and compile_s > 0
+        fixed = _CALLS[self.kind] + compile_s + (_COMPILER[self.kind] if starts else 0.0)
+        prior = fixed + _CHECKED * (self.call_s + self.bytes / _COMPARED[self.kind])
+        return self.sized("check", impl + (" first" if starts else ""), prior, fixed, compile_s > 0)
+
+    def sample(self, mode: str, impls: Sequence[str]) -> Part:
+        """measure/compare.py: the fewest rounds at least, the budget at most; slow calls overtime."""
+        spec = self.spec
+        asked = (sorted(impls), spec.budget_s, spec.min_s, spec.min_samples, spec.precision, spec.same_within)
+        key = f"sample|{self.subject}|{mode}|{self.digest}|{_digest(asked)}"
+        one_round = _MOVING * len(impls) * max(_TURN_S, self.call_s)
+        least = max(_ROUNDS * one_round, len(impls) * spec.min_s)
+        usual = least + _SHARE[self.kind] * max(0.0, spec.budget_s - least)
+        slow = max(_FEWEST_ROUNDS * one_round, min(_OVERTIME * spec.budget_s, spec.min_samples * one_round))
+        prior = min(usual, max(spec.budget_s, slow)) + len(impls) * (_MODE[self.kind] + 4 * self.call_s)
+        ratio = f"sample|{self.facts.device}|{spec.op}|{mode}|{_digest(asked[1:])}|over the prior"
+        expected = self.past.get(key, prior * self.past.get(ratio, 1.0))
+        return Part(expected, (key,), ratio=(ratio, prior))
+
+    def finish(self, count: int) -> Part:
+        return self.sized("finish", "", _CASE[self.kind] * count, _CASE[self.kind] * count)
+
+
+def _digest(value) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]

@@ -60,6 +60,12 @@ def attainable(intensity: float, ceiling: Ceiling) -> float:
     return min(ceiling.tflops, intensity * ceiling.bandwidth_gbps / 1e3)
 
 
+def least_ms(flop: float, moved_bytes: float, ceiling: Ceiling) -> float:
+    """The least time in ms that this much arithmetic and traffic (bytes) take on a device: the longer of the
+    two, as if they overlapped entirely."""
+    return max(flop / (ceiling.tflops * 1e9), moved_bytes / (ceiling.bandwidth_gbps * 1e6))
+
+
 def place(record: Record, ceiling: Ceiling) -> Placement | None:
     """Where a record stands, by its effective FLOP and least bytes; None where it has no latency or no such
     figures."""

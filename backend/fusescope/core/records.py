@@ -1,8 +1,8 @@
 """The typed records that travel between rooms and lie in run folders.
 
 States exclude nonsense: a record that is not ``ok`` carries no latency, absence is ``None`` and never a
-sentinel. ``to_json`` gives plain JSON values; ``from_json`` ignores keys it does not know, so older readers
-survive newer writers.
+sentinel. ``to_json`` gives plain JSON values; ``from_json`` raises ValueError for a value of another type
+(``core.schema.typed``) and ignores keys it does not know, so older readers survive newer writers.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import PurePath
 from typing import Any
+
+from fusescope.core.machine.conditions import Conditions
+from fusescope.core.schema.run_files import check_spec
+from fusescope.core.schema.typed import build
+from fusescope.core.verdict import SAME_WITHIN, of_interval, words
 
 STATUSES = ("ok", "wrong", "unsupported", "oom", "timeout", "crashed", "error")
 MODES = ("eager", "eager_cold", "graph", "graph_cold")
 HEADLINE = ("graph", "eager", "graph_cold", "eager_cold")  # modes, the one to show first
-VERDICTS = ("faster", "slower", "cannot tell")
-RUN_STATES = ("queued", "running", "done", "failed", "cancelled", "interrupted")
+RUN_STATES = ("queued", "running", "done", "failed", "cancelled", "interrupted", "incomplete")
+"""incomplete is what a reader finds of a run that was done: part of its files is gone."""
 DTYPES = ("float32", "float16", "bfloat16")
 SCHEMA_VERSION = 1
+YEAR_10000 = 253_370_764_800.0  # Unix seconds that a date can still be written of
+
+_NOT_NEGATIVE = {"low": 0}
+_MOMENT = {"low": 0, "high": YEAR_10000}
 
 
 def case_key(op: str, case: Mapping[str, Any], dtype: str, device: str) -> str:
@@ -53,22 +61,21 @@ def short(impl: str) -> str:
 
 @dataclass(frozen=True)
 class Time:
-    """Median latency in ms with its 95 % interval over n samples; converged = the interval met the stopping
-    rule."""
+    """Median latency in ms with its 95 % interval over n samples; converged = the interval is narrower than
+    the precision asked for, or than a third of the difference from the baseline."""
 
-    median: float
-    low: float
-    high: float
-    n: int
+    median: float = field(metadata=_NOT_NEGATIVE)
+    low: float = field(metadata=_NOT_NEGATIVE)
+    high: float = field(metadata=_NOT_NEGATIVE)
+    n: int = field(metadata=_NOT_NEGATIVE)
     converged: bool
 
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds: the first (cold) call, the eager launch path, and the kernel's own time by graph
-    replay."""
+    """Milliseconds: the first (cold) call, the eager launch path, the kernel's own time by graph replay."""
 
-    first: float | None = None
+    first: float | None = field(default=None, metadata=_NOT_NEGATIVE)
     eager: Time | None = None
     eager_cold: Time | None = None
     graph: Time | None = None
@@ -87,14 +94,32 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Speedup:
-    """Median of the paired ratios baseline / this, 95 % block-bootstrap interval, and the verdict of
-    measuring rule 5."""
+    """The ratio of the shown medians, baseline / this (> 1 is faster), with its 95 % interval over paired
+    rounds and, for more than one process, over processes (analysis/statistics.py). The verdict follows from
+    the interval, the band ``same_within`` and whether both times converged: what a file says of it is not
+    read."""
 
-    of: str
+    of: str = field(metadata={"choices": MODES})
     median: float
     low: float
     high: float
-    verdict: str
+    verdict: str = field(init=False)
+    same_within: float = SAME_WITHIN
+    processes: int = 1
+    converged: bool = True
+
+    def __post_init__(self):
+        kind = of_interval(self.median, self.low, self.high, self.same_within, self.converged)
+        object.__setattr__(self, "verdict", kind)
+
+    @property
+    def words(self) -> str:
+        """The verdict as people read it."""
+        return words(self.verdict, self.same_within)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Speedup:
+        return build(cls, data)
 
 
 @dataclass(frozen=True)
@@ -132,11 +157,12 @@ class Record:
     speedup: Speedup | None = None
     tflops: Rate | None = None
     gbps: float | None = None
-    throttled: bool = False
+    throttled: bool = False  # its clock was another than the baseline's (conditions.clock_note)
     resources: Resources | None = None
     backend: str | None = None
     source_hash: str | None = None
     extra: Mapping[str, Any] | None = None  # what a whole model's record says besides
+    conditions: Conditions | None = None  # None: written before records had them
 
     def __post_init__(self):
         if self.status not in STATUSES:
@@ -158,8 +184,7 @@ class Record:
 
     @property
     def main(self) -> str | None:
-        """The mode of the record's headline time, the first of HEADLINE that was taken; None without a
-        time."""
+        """The mode of the headline time, the first of HEADLINE that was taken; None without a time."""
         return next((m for m in HEADLINE if self.time_of(m)), None)
 
     @property
@@ -174,23 +199,26 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         whole = dataclasses.asdict(self) | {"case": dict(self.case)}
-        if self.extra is None:
-            del whole["extra"]  # an operator's record is as readers before models knew it
+        for name in ("extra", "conditions"):  # a record without them is as earlier readers know it
+            if whole[name] is None:
+                del whole[name]
         return whole
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
-        return _build(cls, data)
+        return build(cls, data)
 
 
 @dataclass(frozen=True)
 class BenchSpec:
-    """What a comparison measures: every implementation on every case, in one process, in shuffled rounds.
+    """What a comparison measures: every implementation on every case, in shuffled rounds, in each of
+    ``processes`` fresh processes.
 
     impls: names as the operator lists them, or "file.py:function". cases: complete values of the operator's
     parameters. cache: "warm", "cold" or "both". budget_s, min_samples, min_s and precision are measuring rule
-    4 (seconds, count, seconds, relative half-width). case_deadline_s bounds one implementation on one case,
-    its first call included.
+    4 (seconds, count, seconds, relative half-width). same_within: half-width of the band of speed-ups that
+    count as the same. case_deadline_s bounds one implementation on one case, its first call included.
+    wait_idle_s: the most seconds to wait for CPUs that nobody else uses.
     """
 
     op: str
@@ -204,24 +232,27 @@ class BenchSpec:
     min_samples: int = 10
     min_s: float = 0.2
     precision: float = 0.01
+    same_within: float = SAME_WITHIN
+    processes: int = 1
     seed: int = 0
     case_deadline_s: float = 300.0
+    wait_idle_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self) | {"impls": list(self.impls), "cases": [dict(c) for c in self.cases]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BenchSpec:
-        return _build(cls, data)
+        return build(cls, data)
 
 
 @dataclass(frozen=True)
 class Progress:
-    done: int = 0
-    total: int = 0
+    done: int = field(default=0, metadata=_NOT_NEGATIVE)
+    total: int = field(default=0, metadata=_NOT_NEGATIVE)
     message: str = ""
-    eta_s: float | None = None
-    updated: float | None = None  # Unix seconds
+    eta_s: float | None = field(default=None, metadata=_NOT_NEGATIVE)
+    updated: float | None = field(default=None, metadata=_MOMENT)  # Unix seconds
 
 
 @dataclass(frozen=True)
@@ -231,22 +262,28 @@ class Run:
     id: str
     kind: str
     spec: Mapping[str, Any]
-    status: str
+    status: str = field(metadata={"choices": RUN_STATES})
     reason: str | None = None
-    created: float | None = None
-    started: float | None = None
-    finished: float | None = None
+    created: float | None = field(default=None, metadata=_MOMENT)
+    started: float | None = field(default=None, metadata=_MOMENT)
+    finished: float | None = field(default=None, metadata=_MOMENT)
     progress: Progress = field(default_factory=Progress)
     environment: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     tags: tuple[str, ...] = ()
     notes: str = ""
     recorded: bool = False  # is under profiles/recorded/
+    imported: bool = False  # came as a file that may be anybody's
     schema: int = SCHEMA_VERSION
 
     @property
     def live(self) -> bool:
         return self.status in ("queued", "running")
+
+    @property
+    def ended(self) -> float | None:
+        """When it finished, else started, else was created."""
+        return self.finished or self.started or self.created
 
     @property
     def device_name(self) -> str:
@@ -258,35 +295,6 @@ class Run:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Run:
-        return _build(cls, data)
-
-
-_NESTED = {
-    (Record, "accuracy"): Accuracy,
-    (Record, "time_ms"): Times,
-    (Record, "speedup"): Speedup,
-    (Record, "tflops"): Rate,
-    (Record, "resources"): Resources,
-    (Run, "progress"): Progress,
-} | {(Times, mode): Time for mode in MODES}
-
-
-@cache
-def _parts(cls) -> tuple[tuple[str, type | None], ...]:
-    """(name, class of the nested record or None) of every field."""
-    return tuple((f.name, _NESTED.get((cls, f.name))) for f in dataclasses.fields(cls))
-
-
-def _build(cls, data: Mapping[str, Any]):
-    """A dataclass from JSON: nested records rebuilt, lists made tuples, unknown keys ignored."""
-    known = {}
-    for name, nested in _parts(cls):
-        if name not in data:
-            continue
-        value = data[name]
-        if nested and isinstance(value, Mapping):
-            value = _build(nested, value)
-        elif isinstance(value, list):
-            value = tuple(value)
-        known[name] = value
-    return cls(**known)
+        run = build(cls, data)
+        check_spec(run.spec)
+        return run

@@ -5,8 +5,12 @@ turn.
 2  First call, eager and graph times are kept apart (timer.py, graph.py); on the CPU there are no graphs.
 3  Cold and warm caches, both.
 4  Sampling stops on noise or budget, and says which (compare.py, analysis/statistics.py).
-5  Implementations are sampled in turn, speed-ups are paired.
-6  The device's state is kept for each round (device_state.py); throttled samples are marked, not dropped.
+5  Implementations are sampled in turn, and their buffers move between rounds (placement.py). A speed-up is
+   the ratio of the medians shown, in an interval over paired rounds; what did not converge is inconclusive.
+   Several processes (jobs/several.py) give one that holds for a further process (joined.py).
+6  The device's state is kept for each round (device_state.py): samples taken while others used it are marked,
+   not dropped; so is a clock that differs from the baseline's. Results of timed calls are compared again
+   (watch.py).
 7  A time below what the hardware allows is an error (alarm.py, ceilings.py).
 8  FLOP and bytes come from the operator's cost model.
 9  Out of memory, unsupported and errors are records with their reason; crashes and timeouts are recorded by
@@ -15,19 +19,25 @@ turn.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
 
 from fusescope.analysis import estimate
+from fusescope.core.machine import environment, load, stage_times
 from fusescope.core.records import BenchSpec
 from fusescope.core.reporter import Reporter
-from fusescope.measure import machine, result
+from fusescope.kernels import build
+from fusescope.measure import failures, machine, result
 from fusescope.measure.candidate import Candidate, candidates
 from fusescope.measure.checking.alarm import Alarm
+from fusescope.measure.pace import Pace
 from fusescope.measure.subject import Operator
 from fusescope.measure.timing.timer import Flush
 from fusescope.measure.trial import Trial
@@ -44,6 +54,8 @@ _PROFILERS = (
 )  # nsys, ncu, CUPTI
 
 _CALLS_UNDER_A_PROFILER = 5
+_EVERY_S = 1.0  # between two words of progress while sampling
+_BUILD, _CEILINGS, _CASES = 1, 2, 3  # phases of the plan (analysis/estimate.py)
 
 
 def run(spec: BenchSpec, reporter: Reporter) -> None:
@@ -73,52 +85,94 @@ class Bench:
         self.names = list(dict.fromkeys((*spec.impls, spec.baseline)))
         for name in self.names:
             self.subject.describe(name, spec.device)
-        self.modes = modes(spec)
+        self.modes = estimate.modes(spec)
         self.done, self.total = 0, len(self.cases) * len(self.names) * (1 + len(self.modes))
-        self.begun, self.fresh = time.monotonic(), 0
+        self.past = stage_times.read()
+        self.pace = Pace(self._plan())
+        self.said_at = -math.inf
+
+    def _plan(self) -> list[estimate.Phase]:
+        spec, subject = self.spec, self.subject
+        builds = any(subject.describe(n, spec.device).kind == "ours" for n in self.names)
+        facts = estimate.Facts(
+            environment.collect(spec.device).get("device_name") or spec.device,
+            [subject.cost(case, spec.dtype).size for case in self.cases],
+            {n: subject.compile_seconds((n,), spec.device) for n in self.names},
+            build.seconds_missing(spec.device) if builds else 0.0,
+            subject.reference_s,
+            load.crowding(),
+        )
+        return estimate.plan(dataclasses.replace(spec, cases=tuple(self.cases)), facts, self.past)
 
     def run(self) -> None:
+        with failures.noticing_ctrl_c():
+            self._run()
+
+    def _run(self) -> None:
         spec, device = self.spec, self.spec.device
         self._progress("starting")
+        self.load = load.Load()
         self.facts = machine.ready(device)
         infos = [c.info for c in candidates(self.subject, self.names, device, self.facts["arch"])]
         sources = {i.name: i.source_hash for i in infos if i.source_hash}
         self.reporter.environment(**self.facts, sources=sources)
         self.unbuilt = None
         if any(i.kind == "ours" and not i.reason for i in infos):
-            self._progress("loading the kernels (building what is not built)")
-            self.unbuilt = machine.load_kernels(device, self.reporter)
+            self.pace.enter(_BUILD)
+            self._progress("loading the kernels")
+            self.unbuilt = machine.load_kernels(device, self.reporter, self._compiling)
         if any(os.environ.get(name) for name in _PROFILERS):
             return self._under_a_profiler()
+        self.pace.enter(_CEILINGS)
         self._progress("measuring what this device can do")
         self.cache_bytes = machine.cache_bytes(self.facts)
         self.alarm = Alarm(device, spec.dtype, self.cache_bytes, self.reporter)
         self.flush = Flush(device, self.cache_bytes) if spec.cache != "warm" else None
+        machine.busy(device, self.load, spec.wait_idle_s, self._waiting, self.reporter)
         for number, values in enumerate(self.cases):
             self._case(number, values)
-        self._progress("done")
+        self.reporter.progress(self.total, self.total, "done", 0.0)
+
+    def _compiling(self, done: int, total: int, what: str) -> None:
+        self.pace.advanced(done / total)
+        self._progress(f"compiling {what}, {done} of {total}")
+
+    def _waiting(self, text: str) -> None:
+        self.reporter.check()
+        self._progress(f"waiting for an idle machine: {text}")
 
     def _case(self, number: int, values: Mapping[str, Any]) -> None:
         reporter, spec = self.reporter, self.spec
         trial = self.trial(spec, self.subject, values, reporter, self.unbuilt)
+        trial.part = self.pace.part
+        first = _CASES + number * (2 + len(self.modes))  # the first of the case's phases
+        trial.cpus = self.load
         finished = {impl: status for (key, impl), status in reporter.statuses().items() if key == trial.key}
         due = [n for n in self.names if n not in finished]
         share = len(self.names) * (1 + len(self.modes))
         self.done = number * share
         if not due:
             self.done += share
+            for phase in range(first, first + 2 + len(self.modes)):
+                self.pace.skip(phase)
             return self._progress(f"case {number + 1} has its records already")
         together = list(due)
         if finished.get(spec.baseline) == "ok":
             together.append(spec.baseline)  # a partner again, without a second record
         several = candidates(self.subject, together, spec.device, self.facts["arch"])
         where = f"case {number + 1} of {len(self.cases)}: "
+        self.pace.enter(first)
         trial.check(several, lambda text: self._progress(where + text))
-        self._advance(len(together))
-        for mode in self.modes:
-            self._progress(f"{where}{mode.replace('_', ', ')}")
+        self.done += len(together)
+        for place, mode in enumerate(self.modes, 1):
+            self.pace.enter(first + place)
+            what = f"{where}sampling {mode.replace('_', ', ')}"
+            self._progress(what)
+            trial.round = partial(self._round, what)
             trial.sample(several, mode, self.flush, self.cache_bytes)
-            self._advance(len(together))
+            self.done += len(together)
+        self.pace.enter(first + len(self.modes) + 1)
+        self._progress(f"{where}writing its records")
         for c in several:
             if c.status is None:
                 trial.inspect(c)
@@ -129,6 +183,9 @@ class Bench:
         self.subject.end()
         if spec.device.startswith("cuda"):
             torch.cuda.empty_cache()
+        begun = 0 if number == 0 else first
+        after = first + len(self.modes) + 2
+        stage_times.note(self.pace.learnt(range(begun, after), self.past, load.crowding()))
 
     def _emit(self, trial: Trial, several: list[Candidate], due: list[str]) -> None:
         cost = self.subject.cost(trial.values, self.spec.dtype)
@@ -169,23 +226,10 @@ class Bench:
         if self.spec.device.startswith("cuda"):
             torch.cuda.synchronize()
 
-    def _advance(self, count: int) -> None:
-        self.done += count
-        self.fresh += count
+    def _round(self, what: str, number: int) -> None:
+        if time.monotonic() - self.said_at >= _EVERY_S:
+            self._progress(f"{what}, round {number}")
 
     def _progress(self, message: str) -> None:
-        """ETA: the pace so far for what is left; before there is a pace, the estimate."""
-        left = self.total - self.done
-        if self.fresh:
-            eta = (time.monotonic() - self.begun) / self.fresh * left
-        else:
-            compiling = self.subject.compile_seconds((self.spec.baseline, *self.spec.impls), self.spec.device)
-            eta = estimate.seconds(self.spec, compiling) * left / max(self.total, 1)
-        self.reporter.progress(self.done, self.total, message, eta)
-
-
-def modes(spec: BenchSpec) -> list[str]:
-    """The modes that a specification asks for, the warm ones first."""
-    kinds = ("graph", "eager") if spec.device.startswith("cuda") else ("eager",)
-    warm = list(kinds) if spec.cache != "cold" else []
-    return warm + ([f"{k}_cold" for k in kinds] if spec.cache != "warm" else [])
+        self.said_at = time.monotonic()
+        self.reporter.progress(self.done, self.total, message, self.pace.left_s())

@@ -26,6 +26,8 @@ class Candidate:
     reason: str | None = None
     series: dict[str, Series] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
+    clocks: dict[str, list[float | None]] = field(default_factory=dict)  # SM clock in MHz by mode, one a turn
+    compared: int = 0  # results of timed calls that were compared and right
 
     @property
     def name(self) -> str:
@@ -42,7 +44,8 @@ class Candidate:
     def attempt(self, work: Callable[[], Any]) -> Any:
         """What ``work`` returns; None where it raised, which is then the status (see failures.cause)."""
         try:
-            return work()
+            with failures.contained():
+                return work()
         except Exception as e:
             self.fail(*failures.cause(e))
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from fusescope.core.errors import BuildError, Cancelled, Unsupported
@@ -13,6 +18,49 @@ class Failed(RuntimeError):
     def __init__(self, text: str, status: str = "error"):
         super().__init__(text)
         self.status = status
+
+
+class _CtrlC:
+    """What is known of the user's own Ctrl-C while ``noticing_ctrl_c`` is entered."""
+
+    noticing = seen = False
+
+
+@contextmanager
+def noticing_ctrl_c() -> Iterator[None]:
+    """While inside, a KeyboardInterrupt that came from the terminal is told from one that an implementation
+    raises (see ``contained``)."""
+    before = signal.getsignal(signal.SIGINT)
+    outer, _CtrlC.noticing, _CtrlC.seen = _CtrlC.noticing, True, False
+
+    def note(number, frame):
+        _CtrlC.seen = True
+        return before(number, frame)
+
+    # in another thread, or with the system's own handler, no signal becomes a Python exception
+    mine = callable(before) and threading.current_thread() is threading.main_thread()
+    try:
+        if mine:
+            signal.signal(signal.SIGINT, note)
+        yield
+    finally:
+        _CtrlC.noticing = outer
+        if mine:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """What an implementation raises to end the process (SystemExit, KeyboardInterrupt) becomes Failed, so
+    that it costs its own record only. The user's Ctrl-C passes through."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as e:
+        if isinstance(e, KeyboardInterrupt) and (_CtrlC.seen or not _CtrlC.noticing):
+            raise
+        raise Failed(f"it raised {one_line(e)}") from e
 
 
 def cause(e: Exception) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from fusescope.measure import failures
 from fusescope.measure.bench import Bench
 from fusescope.measure.candidate import Candidate
 from fusescope.measure.checking.check import Case
+from fusescope.measure.device import allocated
 from fusescope.measure.model_subject import ModelSubject
 from fusescope.measure.timing import graph
 from fusescope.measure.timing.replays import Replays
@@ -50,15 +51,17 @@ class ModelTrial(Trial):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._kept: dict[str, int] = {}
+        # of each mode: bytes of tensors and of graph pools that it keeps between calls
+        self._memory: dict[str, tuple[int, int | None]] = {}
         self._pool = torch.cuda.graph_pool_handle() if self.cuda else None
 
     def _first(self, c: Candidate, case: Case) -> None:
-        before = self._allocated()
+        before = allocated.on(self.spec.device) if self.cuda else None
         super()._first(c, case)
         if before is not None and c.run is not None:
             gc.collect()
-            self._kept[c.name] = max(0, self._allocated() - before)
+            after = allocated.on(self.spec.device)
+            self._memory[c.name] = allocated.grown(before, after, bool(c.run.graph))
 
     def _sampler(self, c: Candidate, mode: str, flush, l2_bytes):
         if not mode.startswith("graph"):
@@ -69,7 +72,8 @@ class ModelTrial(Trial):
                     "a model's weights exceed the caches; its cold time is that of the eager mode"
                 )
             if c.run.graph:
-                return Replays(getattr(c.run, "replay", c.run), self.spec.device)
+                replay, result = getattr(c.run, "replay", c.run), getattr(c.run, "result", None)
+                return Replays(replay, self.spec.device, result)
             return graph.CudaGraph([c.run], self.spec.device, mode, self._pool)
         except graph.CannotCapture as e:
             self.reporter.log(f"{c.name} has no {mode} time: {e}")
@@ -79,10 +83,12 @@ class ModelTrial(Trial):
         """The kernels of a whole model are a trace's business (``profile``)."""
 
     def memory(self, c: Candidate) -> dict[str, int | None]:
-        """Bytes: the weights; what the mode keeps between calls; what a call takes on top; all three; the
-        process by NVML."""
-        names = ("weights_bytes", "kept_bytes", "call_bytes", "peak_bytes", "nvml_process_bytes")
-        found = dict.fromkeys(names) | {"weights_bytes": self.subject.model.bytes}
+        """Bytes: the weights; tensors that the mode keeps between calls; the pools of its CUDA graphs; what a
+        call allocates on top; all four; the process by NVML. None where it is not known: of a CPU, of graph
+        pools that several modes share, and of a process that measures several modes."""
+        names = ("weights", "kept", "graph_pool", "call", "peak", "nvml_process")
+        found = dict.fromkeys(f"{name}_bytes" for name in names)
+        found["weights_bytes"] = self.subject.model.bytes
         if not self.cuda:
             return found
         device = self.spec.device
@@ -91,10 +97,13 @@ class ModelTrial(Trial):
         torch.cuda.reset_peak_memory_stats(device)
         c.run()
         torch.cuda.synchronize(device)
-        call = max(torch.cuda.max_memory_allocated(device) - before, getattr(c.run, "graph_bytes", 0))
-        found |= {"kept_bytes": self._kept.get(c.name), "call_bytes": call}
-        found["peak_bytes"] = found["weights_bytes"] + (found["kept_bytes"] or 0) + call
-        found["nvml_process_bytes"] = _process_bytes(device)
+        kept, pool = self._memory.get(c.name, (None, None))
+        call = torch.cuda.max_memory_allocated(device) - before
+        found |= {"kept_bytes": kept, "graph_pool_bytes": pool, "call_bytes": call}
+        if kept is not None and pool is not None:
+            found["peak_bytes"] = found["weights_bytes"] + kept + pool + call
+        if len(self.spec.impls) == 1:
+            found["nvml_process_bytes"] = _process_bytes(device)
         return found
 
     def parts(self, c: Candidate) -> dict[str, Any] | None:
@@ -127,12 +136,6 @@ class ModelTrial(Trial):
                 raise
             self.reporter.log(f"{c.name}: {what} is not known: {failures.first_line(e)}")
             return None
-
-    def _allocated(self) -> int | None:
-        if not self.cuda:
-            return None
-        torch.cuda.synchronize(self.spec.device)
-        return torch.cuda.memory_allocated(self.spec.device)
 
 
 class ModelBench(Bench):

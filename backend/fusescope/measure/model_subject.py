@@ -3,6 +3,7 @@ its record says."""
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,9 +14,9 @@ import torch
 
 from fusescope import models
 from fusescope.core.records import DTYPES, Record
-from fusescope.measure.checking.check import Case, Outcome, compare
+from fusescope.measure.checking.check import Case, Outcome, compare, wrong_kind
 from fusescope.measure.subject import Subject
-from fusescope.models.describe.modes import COMPILES
+from fusescope.models.describe.modes import COMPILES, REFERENCE_S
 from fusescope.models.run import build, modes, tolerance
 from fusescope.models.run.fused_encoder import PACKABLE
 from fusescope.ops.base import Cost, Implementation, Tolerance
@@ -26,6 +27,16 @@ class ModelCase(Case):
 
     def allowed(self) -> Tolerance:
         return tolerance.tolerance(self.values["layers"], self.dtype)
+
+    def comparison(self) -> Callable[[Callable[[], Any], Any], str | None]:
+        """Of real tokens, as ``against_reference`` has it: with the reference as it is now."""
+        now = copy.copy(self)
+
+        def look(run: Callable[[], Any], out: Any) -> str | None:
+            fault = wrong_kind(out, now.reference.shape, now.dtype, now.device)
+            return fault or now.against_reference(out).reason
+
+        return look
 
     def joined(self, out: Any) -> Any:
         return out
@@ -56,6 +67,7 @@ class ModelSubject(Subject):
     with_parts: look where the time of a call goes."""
 
     dtypes = DTYPES
+    reference_s = REFERENCE_S
 
     def __init__(self, name: str, checkpoint: str | None = None, with_parts: bool = True):
         self.name, self.checkpoint, self.with_parts = name, checkpoint, with_parts

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import HEADLINE, BenchSpec, Rate, Record, Resources, Speedup, Times
 from fusescope.measure import compare
 from fusescope.measure.candidate import Candidate
@@ -28,31 +29,40 @@ def record(
     common |= dict(accuracy=c.accuracy, source_hash=c.info.source_hash)
     if c.status is not None:
         return Record(status=c.status, reason=c.reason, **common)
-    times = c.times()
+    times, now = c.times(), conditions(c, baseline)
     seconds = times[main_mode(c)].median / 1e3
     return Record(
         status="ok",
         time_ms=Times(first=c.first_ms, **times),
-        speedup=speedup(c, baseline, spec.seed),
+        speedup=speedup(c, baseline, compare.Stop.of(spec)),
         tflops=Rate(cost.flop_effective / seconds / 1e12, cost.flop_executed / seconds / 1e12),
         gbps=cost.bytes / seconds / 1e9,
-        throttled=any(device_state.throttled(s.states) for s in c.series.values()),
+        throttled=now.clock_note is not None,
+        conditions=now,
         resources=resources(c, facts),
         backend=getattr(c.run, "backend", None) or launches.backend_name(c.launches) or c.info.source,
         **common,
     )
 
 
+def conditions(c: Candidate, baseline: Candidate | None) -> Conditions:
+    """The device over all of its modes, and its clock in the main one beside the baseline's."""
+    mode = main_mode(c)
+    states = [state for series in c.series.values() for state in series.states]
+    base = baseline.clocks.get(mode, ()) if baseline is not None else ()
+    return device_state.conditions(states, c.clocks.get(mode, ()), base, c.compared)
+
+
 def main_mode(c: Candidate) -> str:
     return next(mode for mode in HEADLINE if mode in c.series)
 
 
-def speedup(c: Candidate, baseline: Candidate | None, seed: int) -> Speedup | None:
+def speedup(c: Candidate, baseline: Candidate | None, stop: compare.Stop) -> Speedup | None:
     """Of the first mode that both have; None where there is no baseline, or where it has no times."""
     if baseline is None:
         return None
     mode = next((m for m in HEADLINE if m in c.series and m in baseline.series), None)
-    return compare.speedup(baseline.series[mode], c.series[mode], seed) if mode else None
+    return compare.speedup(baseline.series[mode], c.series[mode], stop) if mode else None
 
 
 def resources(c: Candidate, facts: Mapping[str, Any]) -> Resources | None:

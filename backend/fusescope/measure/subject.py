@@ -13,6 +13,8 @@ cost(values, dtype) -> Cost
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,7 +29,9 @@ class Subject:
     """What most subjects have in common."""
 
     strided = False  # implementations are checked on non-contiguous inputs, too
+    movable = False  # inputs may move between rounds; where False, placement is part of what is compared
     poisoned = True  # … and once more on memory that was filled with NaN
+    reference_s = 0.0  # prior of making a case's reference, besides its arithmetic (analysis/estimate.py)
 
     def renews(self, info: Implementation) -> bool:
         """Whether an implementation is checked on fresh values in the same tensors, too."""
@@ -36,6 +40,10 @@ class Subject:
     def joined(self, out: Any) -> Any:
         """A result as the one tensor that is compared."""
         return out
+
+    def compile_seconds(self, impls: Iterable[str], device: str) -> float:
+        """Seconds that these implementations spend in a compiler for a new case."""
+        return 0.0
 
     def complete(self, trial, candidate, record: Record) -> Record:
         """The record with what only this kind of subject says."""
@@ -48,7 +56,7 @@ class Subject:
 class Operator(Subject):
     """One operator of backend/fusescope/ops."""
 
-    strided = True
+    strided = movable = True
 
     def __init__(self, name: str):
         self.name, self.module = name, ops.load(name)
@@ -95,3 +103,30 @@ class Operator(Subject):
             return record
         ms, compiled = (None if t is None else float(f"{t:.4g}") for t in (ms, compiled))
         return replace(record, extra={"setup": {"ms": ms, "bytes": size, "compile_ms": compiled}})
+
+
+class WithFunctions(Operator):
+    """An operator with functions of the caller among its implementations."""
+
+    def __init__(self, name: str, functions: Mapping[str, Callable]):
+        super().__init__(name)
+        self.functions = functions
+
+    def describe(self, impl: str, device: str) -> Implementation:
+        """As ops.common.user describes a file's function; without source text (a compiled one) it has no
+        hash."""
+        if impl not in self.functions:
+            return super().describe(impl, device)
+        try:
+            source = inspect.getsource(self.functions[impl])
+            digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+        except (OSError, TypeError):
+            digest = None
+        idea = f"{impl}, a function of the caller"
+        return Implementation(impl, "user", idea, ("cpu", "cuda"), None, digest)
+
+    def make(self, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+        if impl not in self.functions:
+            return super().make(impl, inputs)
+        args, kwargs = self.module.arguments(inputs)
+        return lambda: self.functions[impl](*args, **kwargs)

@@ -6,6 +6,7 @@ What is measured is a ``Subject`` (subject.py): an operator, a model, a fusion s
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,19 +16,23 @@ import torch
 
 from fusescope.analysis.accuracy.sums import worse
 from fusescope.core.errors import Unsupported
-from fusescope.core.machine import nvml
+from fusescope.core.machine import load, nvml
 from fusescope.core.records import BenchSpec, case_key
 from fusescope.core.reporter import Reporter
 from fusescope.measure import compare, failures
 from fusescope.measure.candidate import Candidate, alive
-from fusescope.measure.checking.check import Case
+from fusescope.measure.checking.check import Case, Kept
+from fusescope.measure.checking.watch import Watched
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import graph, launches, timer
+from fusescope.measure.timing.placement import Placement
 
 REFUSALS = (Unsupported, ValueError, TypeError, NotImplementedError, AssertionError)
 """What a user's function or a peer raises to say that it does not take strided inputs: a refusal, not a wrong
 result."""
 
+REFERENCE = "reference"
+Step = Callable[[str], None]
 _SETS_S = 10.0  # seconds that making the rotating sets of one implementation may take
 
 
@@ -36,6 +41,8 @@ class Trial:
     None."""
 
     turn_ms = timer.TURN_MS  # of an implementation in a round
+    part: Step = staticmethod(lambda name: None)  # told what begins: an implementation, "reference"
+    round: Callable[[int], None] = staticmethod(lambda number: None)  # told of each round
 
     def __init__(
         self,
@@ -51,6 +58,11 @@ class Trial:
         self.cuda = spec.device.startswith("cuda")
         self.inputs: dict[str, Any] | None = None
         self._state: Callable[[], dict | None] | None = None  # reads the device's state, once a round
+        self.cpus: load.Load | None = None  # the CPUs' load since the job began
+        self._clock: Callable[[], float | None] | None = None  # reads a GPU's clock, once a turn
+        self._kept: Kept | None = None  # the inputs as they were when the candidates were made
+        # what is wrong with the result of a timed call; None where results are not compared (segments)
+        self._compare: Callable[[Callable[[], Any], Any], str | None] | None = None
 
     def check(self, candidates: list[Candidate], step: Callable[[str], None]) -> None:
         """Set ``run``, ``first_ms`` and ``accuracy`` of every candidate that is correct, ``status`` and
@@ -65,14 +77,16 @@ class Trial:
                 c.fail("error", self.unbuilt)
         layouts = ((True, ""), (False, " on strided inputs"))
         for contiguous, what in layouts if self.subject.strided else layouts[:1]:
-            if not (case := self._case(candidates, contiguous)):
+            if not (case := self._case(candidates, contiguous, step)):
                 return
             for c in alive(candidates):
-                self._begin(c, step, f"checking {c.name}{what}")
+                first = contiguous and self.subject.compile_seconds((c.name,), self.spec.device)
+                self._begin(c, step, f"{'compiling' if first else 'checking'} {c.name}{what}")
                 c.attempt(partial(self._first if contiguous else self._strided, c, case))
             if contiguous:
-                self.inputs = case.inputs
+                self.inputs, self._kept, self._compare = case.inputs, case.kept(), case.comparison()
                 self._renewed(candidates, case, step)
+                self._kept.restore()  # what peers have prepared belongs to the first values
             del case  # its reference and copies go before the next are made
 
     def _renewed(self, candidates: list[Candidate], case: Case, step: Callable[[str], None]) -> None:
@@ -90,12 +104,14 @@ class Trial:
     ) -> None:
         """Sample all candidates without a status in one mode, together; their ``series`` get the mode where
         it applies."""
-        samplers: dict[str, timer.Sampler] = {}
+        samplers: dict[str, Watched] = {}
         by_name = {c.name: c for c in alive(candidates)}
         for c in by_name.values():
             self._doing(c)
             if sampler := c.attempt(partial(self._sampler, c, mode, flush, l2_bytes)):
-                samplers[c.name] = sampler
+                seed = f"{self.spec.seed} {c.name} {mode}"
+                look = self._compare and partial(self._wrong, c)
+                samplers[c.name] = Watched(sampler, look, seed, self._clock_of(c, mode))
         if not samplers:
             return
 
@@ -103,14 +119,44 @@ class Trial:
             self.reporter.check()
             self._doing(by_name[name])
 
-        self._state = self._state or self._state_reader()
-        stop = self._stop(len(samplers))
-        sampled = compare.rounds(samplers, stop, self.spec.seed, turn, self._state, self.turn_ms)
+        self._state, number = self._state or self._state_reader(), itertools.count(1)
+
+        def state() -> dict | None:
+            self.round(next(number))
+            return self._state()
+
+        stop, move = self._stop(len(samplers)), self._move(samplers)
+        sampled = compare.rounds(
+            samplers, stop, self.spec.seed, turn, state, self.turn_ms, self.spec.baseline, move
+        )
+        if self._kept and (changed := self._kept.restore()):
+            self.reporter.log(f"an implementation changed {', '.join(changed)} while it was timed")
         for name, series in sampled.items():
+            c = by_name[name]
             if series.failure is not None:
-                by_name[name].fail(*failures.cause(series.failure))
+                c.fail(*failures.cause(series.failure))
             else:
-                by_name[name].series[mode] = series
+                c.series[mode] = series
+                c.attempt(partial(self._finish, c, samplers[name]))
+
+    def _finish(self, c: Candidate, sampler: Watched) -> None:
+        """After the timing: the results of further calls compared, and the inputs."""
+        self._doing(c)
+        sampler.finish()
+        if self._kept and (changed := self._kept.restore()):
+            raise failures.Failed(f"unstable: a timed call changed its input {', '.join(changed)}", "wrong")
+        c.compared += sampler.compared
+
+    def _wrong(self, c: Candidate, out: Any) -> str | None:
+        """What is wrong with the result of a timed call, else None. Raises Failed where the inputs are not
+        what they were, which says nothing about this implementation."""
+        wrong = self._compare(c.run, out)
+        if wrong and (changed := self._kept.restore()):
+            raise failures.Failed(
+                f"the input {', '.join(changed)} changed during the timing, by this implementation or "
+                "another of the comparison"
+            )
+        return wrong
 
     def inspect(self, c: Candidate) -> None:
         """On a GPU: what one call launches, into ``launches``; where that cannot be seen, the log says so."""
@@ -126,14 +172,20 @@ class Trial:
 
     def _stop(self, count: int) -> compare.Stop:
         """When to stop sampling ``count`` implementations."""
-        spec = self.spec
-        return compare.Stop(spec.precision, spec.min_samples, spec.min_s, spec.budget_s)
+        return compare.Stop.of(self.spec)
 
-    def _case(self, candidates: list[Candidate], contiguous: bool) -> Case | None:
+    def _move(self, samplers: Mapping[str, timer.Sampler]) -> compare.Move | None:
+        """What moves the buffers between rounds, where the subject allows that."""
+        if not self.subject.movable or self.inputs is None:
+            return None
+        graphs = sum(s.mode.startswith("graph") for s in samplers.values())
+        return Placement(self.inputs, self.spec.device, self.spec.seed, graphs)
+
+    def _case(self, candidates: list[Candidate], contiguous: bool, step: Step) -> Case | None:
         """Inputs and reference; None where nobody is left to check, or where they do not fit."""
         if not alive(candidates):
             return None
-        self._doing(alive(candidates)[0])
+        self._begin(alive(candidates)[0], step, "computing the reference")
         seed = self.spec.seed + (0 if contiguous else 1)
         make = partial(self.subject.case, self.values, self.spec.dtype, self.spec.device, seed, contiguous)
         return self._fits(candidates, make)
@@ -141,6 +193,7 @@ class Trial:
     def _fits(self, candidates: list[Candidate], work: Callable[[], Any]) -> Any:
         """What ``work`` returns; None where inputs or reference do not fit in memory, which then is
         everybody's status."""
+        self.part(REFERENCE)
         try:
             return work() or True
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as e:
@@ -221,9 +274,18 @@ class Trial:
                 )
         return runs
 
+    def _clock_of(self, c: Candidate, mode: str) -> Callable[[], None]:
+        """What notes the clock at the end of each turn of an implementation."""
+        clocks = c.clocks.setdefault(mode, [])
+        try:
+            self._clock = self._clock or device_state.clock_reader(self.spec.device)
+        except nvml.NvmlError:
+            self._clock = lambda: None  # said once, by _state_reader
+        return lambda: clocks.append(self._clock())
+
     def _state_reader(self) -> Callable[[], dict | None]:
         try:
-            return device_state.reader(self.spec.device)
+            return device_state.reader(self.spec.device, self.cpus)
         except nvml.NvmlError as e:
             self.reporter.log(str(e))
             return lambda: None
@@ -234,4 +296,5 @@ class Trial:
         self._doing(c)
 
     def _doing(self, c: Candidate) -> None:
+        self.part(c.name)
         self.reporter.doing(self.key, c.name, self.spec.case_deadline_s)

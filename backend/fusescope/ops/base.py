@@ -67,11 +67,12 @@ auto(inputs) -> str                     the kernel that impl="auto" means for th
 @dataclass(frozen=True)
 class Tolerance:
     """An element passes when |out - ref| <= absolute + relative * |ref|; ``reason`` says where the figures
-    come from."""
+    come from. ``norm``, where it is set: besides, the norm of out - ref is at most norm times that of ref."""
 
     absolute: float
     relative: float
     reason: str = ""
+    norm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,11 @@ class Cost:
     bytes_written: float
     unit: str = "vector"
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """FLOP executed and bytes of a call, which estimates go by."""
+        return self.flop_executed, self.bytes
 
     @property
     def bytes(self) -> float:

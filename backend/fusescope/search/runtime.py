@@ -69,7 +69,7 @@ def _run(layer: Callable, code: str, where: Setting, seed: int, seconds: float) 
         print(f"correct: largest error {outcome.accuracy.max_abs:.3g} against the unfused layer in float64")
         runs = {"this scheme": lambda: layer(**arguments), "unfused": lambda: unfused.run(values)["out"]}
         samplers = {name: sampler(run, where.device) for name, run in runs.items()}
-        found = compare.rounds(samplers, compare.Stop(budget_s=seconds), seed)
+        found = compare.rounds(samplers, compare.Stop(budget_s=seconds), seed, baseline="unfused")
     for name, series in found.items():
         time = series.time()
         print(
@@ -79,7 +79,7 @@ def _run(layer: Callable, code: str, where: Setting, seed: int, seconds: float) 
     ratio = compare.speedup(found["unfused"], found["this scheme"])
     print(
         f"speed-up over unfused {ratio.median:.3g}, 95 % interval {ratio.low:.3g} to {ratio.high:.3g}: "
-        f"{ratio.verdict}"
+        f"{ratio.words}"
     )
     return 0
 

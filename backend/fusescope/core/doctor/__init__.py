@@ -4,7 +4,7 @@ compile, and the CPU kernels run."""
 
 from __future__ import annotations
 
-from fusescope.core.doctor import build, tools
+from fusescope.core.doctor import build, running, tools
 from fusescope.core.doctor.diagnosis import diagnose
 from fusescope.core.doctor.findings import Finding
 from fusescope.core.machine import toolchain
@@ -36,6 +36,8 @@ def examine() -> list[Finding]:
         build.cache(chain),
         build.runs_folder(),
         build.space(),
+        running.locks(),
+        *running.warm_parents(),
         *build.last_build(chain),
     ]
     return [f for f in findings if f is not None]

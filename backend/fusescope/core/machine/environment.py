@@ -61,8 +61,8 @@ def collect(device: str = "cpu") -> dict[str, Any]:
 
 def gpus() -> list[dict[str, Any]]:
     """Every GPU of the machine in NVML's order: index, uuid, name, compute_capability "9.0", memory_bytes,
-    sms, processes [{pid, name, memory_bytes}]. Empty without a driver. The index is NVML's, not CUDA's: see
-    ``gpu_of``."""
+    sms, exclusive (one process at a time), processes [{pid, name, memory_bytes}]. Empty without a driver. The
+    index is NVML's, not CUDA's: see ``gpu_of``."""
     return nvml.gpus()
 
 

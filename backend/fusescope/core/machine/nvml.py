@@ -40,7 +40,9 @@ REASONS = {
     0x100: "display clocks",
 }
 """Bits of nvmlClocksEventReasons (nvml.h): why the clocks are where they are."""
-FAULTS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80  # the reasons that make a GPU slower than its settings
+# the reasons that make a GPU slower than it should be; at its power cap it runs as it does at full load
+FAULTS = 0x8 | 0x20 | 0x40 | 0x80
+_NOTHING = 0x1 | 0x2  # idle, application clocks
 _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # nvmlClockType_t, nvmlTemperatureSensors_t
 
 _ready: dict[int, Any] = {}
@@ -53,6 +55,11 @@ class NvmlError(RuntimeError):
 def faults(bits: int) -> list[str]:
     """The names of the faults in a bit mask of clocks-event reasons."""
     return [name for bit, name in REASONS.items() if bits & bit & FAULTS]
+
+
+def named(bits: int) -> list[str]:
+    """The names of all reasons in a bit mask that say why a clock is where it is."""
+    return [name for bit, name in REASONS.items() if bits & bit & ~_NOTHING]
 
 
 class Reader:
@@ -92,6 +99,10 @@ class Reader:
         if bits is None:  # its name before driver 535
             bits = self._ask("CurrentClocksThrottleReasons", ctypes.c_ulonglong)
         return bits
+
+    def sm_mhz(self) -> int | None:
+        """The SM clock now."""
+        return self._ask("ClockInfo", ctypes.c_uint, _CLOCK_SM)
 
     def usage(self) -> dict[str, Any]:
         """energy_j (since the driver was loaded), gpu_percent, memory_percent, memory_used_bytes,
@@ -185,6 +196,7 @@ def _by_nvidia_smi() -> tuple[dict[str, Any], ...]:
             "memory_bytes": int(memory) << 20 if memory.isdigit() else None,
             "sms": None,
             "speed": None,
+            "exclusive": None,
             "processes": [],
             "driver": driver,
         }
@@ -206,8 +218,15 @@ def _facts(library, index: int) -> dict[str, Any]:
         "memory_bytes": memory.total if memory else None,
         "sms": cores // CORES_PER_SM[capability] if cores and capability in CORES_PER_SM else None,
         "speed": cores * clock if cores and clock else None,
+        "exclusive": _exclusive(library, handle),
         "processes": _processes(library, handle),
     }
+
+
+def _exclusive(library, handle) -> bool | None:
+    """Whether the GPU lets one process in at a time (its compute mode); None where it does not say."""
+    mode = _try(library, library.nvmlDeviceGetComputeMode, handle)
+    return None if mode is None else mode == library.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
 
 
 def _processes(library, handle) -> list[dict[str, Any]]:

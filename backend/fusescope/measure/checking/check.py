@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -19,10 +19,18 @@ import torch
 from fusescope import ops
 from fusescope.analysis.accuracy.sums import cosine
 from fusescope.core.records import Accuracy
+from fusescope.measure.checking.bounds import Bounds, position
 from fusescope.measure.checking.poison import poisoned
 from fusescope.ops.base import Tolerance
 
 _CHUNK = 1 << 24  # elements compared at a time: bounds the float64 temporaries to some 128 MB each
+
+
+NORM = {"float16": 2.5 * 2.0**-11}
+"""Error of a result as a whole, over its size: 2.5 units of roundoff. Sums are kept in fp32, so a result
+has one rounding, 0.4 units in the root mean square, and few more of intermediate values: 1.5 units at most
+among all implementations on a CPU. What is computed in bf16 has 3.2, each element within its tolerance."""
+_SUBNORMAL = {"float16": 2.0**-25}  # half the spacing of the smallest numbers
 
 
 @dataclass(frozen=True)
@@ -56,8 +64,9 @@ class Case:
         self.tolerance = self.allowed()
 
     def allowed(self) -> Tolerance:
-        """The error that an element may have."""
-        return ops.tolerance(self.module.NAME, self.values, self.dtype)
+        """The error that an element, and the result as a whole, may have."""
+        of_elements = ops.tolerance(self.module.NAME, self.values, self.dtype)
+        return replace(of_elements, norm=NORM.get(self.dtype))
 
     def renew(self) -> None:
         """Put fresh values into the same tensors: who answers from memory instead of computing is wrong from
@@ -74,7 +83,7 @@ class Case:
         )
         for name, tensor in _tensors(self.inputs):
             if self.renewed(name, tensor):
-                tensor.copy_(fresh[name])
+                tensor.data.copy_(fresh[name])  # unseen by the version counter that a cache may go by
         self._settle()
 
     def joined(self, out: Any) -> Any:
@@ -86,6 +95,7 @@ class Case:
         return tensor.dtype.is_floating_point
 
     def _settle(self) -> None:
+        self._bounds: Bounds | None = None
         self._before = {k: v.clone() for k, v in _tensors(self.inputs)}
         self.reference, self.precision = reference(self.module, self.inputs)
 
@@ -98,15 +108,11 @@ class Case:
                 out = run()
         if self.device.startswith("cuda"):
             torch.cuda.synchronize(self.device)
-        if finish := getattr(run, "finish", None):
-            out = finish(out)
-        out = self.joined(out)
-        if fault := self._wrong_kind(out):
+        out = self._finished(run, out)
+        if fault := wrong_kind(out, self.reference.shape, self.dtype, self.device):
             return Outcome(None, fault)
         outcome = self.against_reference(out)
-        changed = [k for k, v in _tensors(self.inputs) if not _same(v, self._before[k])]
-        if changed:
-            self._restore(changed)
+        if changed := self.kept().restore():
             return Outcome(outcome.accuracy, f"it changed its input {', '.join(changed)}")
         return outcome
 
@@ -114,22 +120,58 @@ class Case:
         """A result of the right kind against the reference."""
         return compare(out, self.reference, self.tolerance, self.precision)
 
-    def _wrong_kind(self, out) -> str | None:
-        if not isinstance(out, torch.Tensor):
-            return f"it returned {type(out).__name__}, not a tensor"
-        if out.shape != self.reference.shape:
-            return f"the result has shape {tuple(out.shape)}, not {tuple(self.reference.shape)}"
-        if out.dtype != getattr(torch, self.dtype):
-            return f"the result is {str(out.dtype).removeprefix('torch.')}, not {self.dtype}"
-        if out.device.type != torch.device(self.device).type:
-            return f"the result is on {out.device}, not {self.device}"
-        return None
+    def kept(self) -> Kept:
+        """The inputs with what they hold now, to be put back."""
+        return Kept(self.inputs, self._before)
 
-    def _restore(self, names: list[str]) -> None:
-        """Undo the damage, so that the next implementation is checked on the same inputs."""
+    def comparison(self) -> Callable[[Callable[[], Any], Any], str | None]:
+        """``look(run, out)``: what is wrong with a result of a timed call on these inputs, else None. It
+        holds bounds instead of the reference in float64."""
+        shape, dtype, device = self.reference.shape, self.dtype, self.device
+        if self._bounds is None:
+            self._bounds = Bounds(self.reference, self.tolerance, getattr(torch, dtype), device)
+        bounds, finished = self._bounds, self._finished
+
+        def look(run: Callable[[], Any], out: Any) -> str | None:
+            out = finished(run, out)
+            return wrong_kind(out, shape, dtype, device) or bounds.broken_by(out)
+
+        return look
+
+    def _finished(self, run: Callable[[], Any], out: Any) -> Any:
+        """A call's result in the reference's form."""
+        finish = getattr(run, "finish", None)
+        return self.joined(finish(out) if finish else out)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Inputs and copies of them by name (see _tensors)."""
+
+    inputs: Mapping[str, Any]
+    copies: Mapping[str, torch.Tensor]
+
+    def restore(self) -> list[str]:
+        """Undo changes, so that the next implementation finds the same inputs; the names of what had
+        changed."""
         current = dict(_tensors(self.inputs))
-        for name in names:
-            current[name].copy_(self._before[name])
+        changed = [name for name, tensor in current.items() if not _same(tensor, self.copies[name])]
+        for name in changed:
+            current[name].data.copy_(self.copies[name])
+        return changed
+
+
+def wrong_kind(out: Any, shape: torch.Size, dtype: str, device: str) -> str | None:
+    """What is wrong with a result before any of its elements is looked at."""
+    if not isinstance(out, torch.Tensor):
+        return f"it returned {type(out).__name__}, not a tensor"
+    if out.shape != shape:
+        return f"the result has shape {tuple(out.shape)}, not {tuple(shape)}"
+    if out.dtype != getattr(torch, dtype):
+        return f"the result is {str(out.dtype).removeprefix('torch.')}, not {dtype}"
+    if out.device.type != torch.device(device).type:
+        return f"the result is on {out.device}, not {device}"
+    return None
 
 
 def reference(module: ModuleType, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, str]:
@@ -159,7 +201,7 @@ def compare(
         return Outcome(Accuracy(0.0, 0.0, 1.0, precision))
     limit = torch.finfo(out.dtype).max
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
-    max_abs = max_rel = dot = norm_out = norm_ref = 0.0
+    max_abs = max_rel = dot = norm_out = norm_ref = off = 0.0
     worst, worst_at, failing, unequal, unequal_at, finite = -1.0, 0, 0, 0, 0, 0
     for start in range(0, flat_ref.numel(), _CHUNK):
         o = flat_out[start : start + _CHUNK].double()
@@ -173,6 +215,7 @@ def compare(
             unequal += bad
         o, r = torch.where(both, o, 0.0), torch.where(both, r, 0.0)
         difference = (o - r).abs()
+        off += float(difference.square().sum())
         size = r.abs()
         excess = difference / (tolerance.absolute + tolerance.relative * size)
         excess = torch.where(difference == 0, 0.0, excess)  # a tolerance of zero is kept by equality only
@@ -191,7 +234,7 @@ def compare(
     accuracy = Accuracy(max_abs, max_rel, cosine(dot, norm_out, norm_ref), precision) if finite else None
     total = flat_ref.numel()
     if unequal:
-        at = _position(unequal_at, ref.shape)
+        at = position(unequal_at, ref.shape)
         return Outcome(
             accuracy,
             f"{unequal} of {total} elements are NaN or infinite where the reference is not, or the "
@@ -203,9 +246,17 @@ def compare(
         return Outcome(
             accuracy,
             f"{failing} of {total} elements are out of tolerance; the worst, "
-            f"{_position(worst_at, ref.shape)}, is "
+            f"{position(worst_at, ref.shape)}, is "
             f"{float(flat_out[worst_at]):.6g}, the reference {float(flat_ref[worst_at]):.6g}, allowed "
             f"difference {allowed:.2g}",
+        )
+    dtype = str(out.dtype).removeprefix("torch.")
+    smallest = _SUBNORMAL.get(dtype, 0.0) * math.sqrt(finite)
+    if tolerance.norm is not None and math.sqrt(off) > tolerance.norm * math.sqrt(norm_ref) + smallest:
+        return Outcome(
+            accuracy,
+            f"the result as a whole is off by {math.sqrt(off / norm_ref) if norm_ref else math.inf:.2g} of "
+            f"its size, allowed is {tolerance.norm:.2g} in {dtype}: is it computed in a coarser format?",
         )
     return Outcome(accuracy)
 
@@ -225,11 +276,3 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
         kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
         a, b = a.contiguous().view(kind), b.contiguous().view(kind)
     return torch.equal(a, b)
-
-
-def _position(index: int, shape) -> str:
-    position = []
-    for size in reversed(shape):
-        index, i = divmod(index, size)
-        position.append(i)
-    return str(list(reversed(position)))

@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from fusescope.core import paths
-from fusescope.core.machine import environment
+from fusescope.core.machine import environment, runtime
 from fusescope.measure.timing.graph import CudaGraph
 
 _HOW = {
@@ -55,7 +54,7 @@ def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = F
     CPU.
     """
     facts = environment.collect(device)
-    key, file = _key(facts, device), paths.user_runtime() / "ceilings.json"
+    key, file = _key(facts, device), runtime.private() / "ceilings.json"
     kept = _read(file).get(key, {})
     missing = [d for d in dtypes if refresh or d not in kept.get("matrix_tflops", {})]
     if kept and not missing and not refresh:

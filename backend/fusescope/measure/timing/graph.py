@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from fusescope.measure.failures import first_line
-from fusescope.measure.timing.timer import quiet
+from fusescope.measure.timing.timer import Look, quiet
 
 SPAN_MS = 1.0
 MOST_LAUNCHES = 2000
@@ -68,7 +68,7 @@ class CudaGraph:
                 self._graph, self._launches = self._capture(max(1, wanted))
             self.cost_ms = min(self.take(2)) * self._launches
 
-    def take(self, count: int) -> list[float]:
+    def take(self, count: int, look: Look | None = None) -> list[float]:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
         with quiet(), torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             self._graph.replay()
@@ -77,7 +77,15 @@ class CudaGraph:
                 self._graph.replay()
                 event.record()
             events[-1].synchronize()
+        if look:
+            look(self._out)
         return [a.elapsed_time(b) / self._launches for a, b in itertools.pairwise(events)]
+
+    def moved(self, shift: int) -> None:
+        """Capture again, for inputs that lie elsewhere and results that begin ``shift`` bytes further on."""
+        with quiet(), torch.cuda.device(self._device):
+            self._warm_up()
+            self._graph, self._launches = self._capture(self._launches, shift)
 
     def _warm_up(self) -> float:
         """Everything that happens once (workspaces, plans, lazy loading) happens outside the capture, on the
@@ -95,23 +103,26 @@ class CudaGraph:
         torch.cuda.synchronize()
         return max(start.elapsed_time(end), 1e-4)
 
-    def _capture(self, launches: int) -> tuple[torch.cuda.CUDAGraph, int]:
+    def _capture(self, launches: int, shift: int = 0) -> tuple[torch.cuda.CUDAGraph, int]:
         sets = len(self._runs)
         launches = math.ceil(max(launches, 1) / sets) * sets
         graph = torch.cuda.CUDAGraph()
-        kept: deque = deque(
-            maxlen=sets if sets > 1 else 0
-        )  # warm: each output takes the memory of the last one
+        # warm: each output takes the memory of the last one, and the last launch's stays to be looked at
+        kept: deque = deque(maxlen=sets)
         try:
             with torch.cuda.graph(
                 graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
             ):
+                spacer = torch.empty(shift, dtype=torch.uint8, device=self._device) if shift else None
                 for i in range(launches):
+                    if sets == 1:
+                        kept.clear()
                     kept.append(self._runs[i % sets]())
         except Exception as e:
             _stream.cache_clear()  # the next graph does not depend on what this one left of its stream
             raise CannotCapture(f"it cannot be captured in a CUDA graph: {first_line(e)}") from e
-        kept.clear()
+        del spacer
+        self._out = kept[0]  # of the first callable, whose launch is the first of the last turn
         return graph, launches
 
 

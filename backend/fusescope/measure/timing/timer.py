@@ -27,11 +27,14 @@ import torch
 CPU_SPAN_MS = 0.05  # perf_counter_ns resolves some 50 ns and its call costs as much: 0.1 % of this
 EAGER_SPAN_MS = 0.2  # CUDA events resolve 0.5 us: 0.25 % of this
 # an implementation's turn in a round: short, so that drift hits all alike, yet many times the switch's cost
-TURN_MS = 8.0
+TURN_MS = 4.0
 MOST_A_TURN = 20
 LONG_MS = (
     200.0  # a call this long brings back its own caches in a sliver of its time: no untimed call before it
 )
+
+
+Look = Callable[[Any], None]
 
 
 class Sampler(Protocol):
@@ -40,8 +43,12 @@ class Sampler(Protocol):
         float  # what one sample costs in all, untimed parts included; set by the constructor's calibration
     )
 
-    def take(self, count: int) -> list[float]:
-        """``count`` samples in ms a call, after one untimed call."""
+    def take(self, count: int, look: Look | None = None) -> list[float]:
+        """``count`` samples in ms a call, after one untimed call. ``look`` is given the result of the very
+        last timed call, outside every timed span; what it raises passes through."""
+
+    def moved(self, shift: int) -> None:
+        """The inputs lie elsewhere now. Whoever keeps addresses looks again, behind ``shift`` bytes more."""
 
 
 def samples_a_turn(cost_ms: float, turn_ms: float = TURN_MS) -> int:
@@ -49,7 +56,7 @@ def samples_a_turn(cost_ms: float, turn_ms: float = TURN_MS) -> int:
     return max(1, min(MOST_A_TURN, int(turn_ms / max(cost_ms, 1e-6))))
 
 
-class CpuEager:
+class CpuEager(Sampler):
     """Wall time of a call on the CPU; cold where a ``flush`` is given, which is called before every sample,
     untimed."""
 
@@ -62,22 +69,40 @@ class CpuEager:
             self._inner = max(1, math.ceil(CPU_SPAN_MS / single))
         self.cost_ms = self._inner * single + _cost_ms(flush)
 
-    def take(self, count: int) -> list[float]:
+    def take(self, count: int, look: Look | None = None) -> list[float]:
         run, flush, inner, clock, found = self._run, self._flush, self._inner, time.perf_counter_ns, []
         with quiet():
             if self._wake:
                 run()
-            for _ in range(count):
+            for _ in range(count - 1 if look else count):
                 if flush:
                     flush()
                 start = clock()
                 for _ in range(inner):
                     run()
                 found.append((clock() - start) / inner / 1e6)
+            if look:
+                found.append(self._seen(look) / inner / 1e6)
         return found
 
+    def _seen(self, look: Look) -> int:
+        """One sample in ns whose last result is looked at before it is released; its release, a part of the
+        call, is timed apart."""
+        run, clock = self._run, time.perf_counter_ns
+        if self._flush:
+            self._flush()
+        start = clock()
+        for _ in range(self._inner - 1):
+            run()
+        out = run()
+        took = clock() - start
+        look(out)
+        start = clock()
+        del out
+        return took + clock() - start
 
-class CudaEager:
+
+class CudaEager(Sampler):
     """Time of back-to-back calls between CUDA events, launch path included; cold where a ``flush`` is
     given."""
 
@@ -89,21 +114,25 @@ class CudaEager:
             self._inner = max(1, math.ceil(EAGER_SPAN_MS / single))
         self.cost_ms = self._inner * single + _cost_ms(flush)
 
-    def take(self, count: int) -> list[float]:
+    def take(self, count: int, look: Look | None = None) -> list[float]:
         run, inner, found = self._run, self._inner, []
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with quiet(), torch.cuda.device(self._device):
             run()
-            for _ in range(count):
+            for left in reversed(range(count)):
                 if self._flush:
                     self._flush()
                 torch.cuda.synchronize()
                 start.record()
-                for _ in range(inner):
+                for _ in range(inner - 1):
                     run()
+                out = run()
                 end.record()
                 end.synchronize()
                 found.append(start.elapsed_time(end) / inner)
+                if look and not left:
+                    look(out)
+                del out
         return found
 
 

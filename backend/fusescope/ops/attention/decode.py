@@ -11,7 +11,7 @@ _INT_RANGE = 1 << 30
 _dispatch = Dispatch("attention_decode")
 
 
-def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
+def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto", check=None):
     """softmax(scale q kᵀ) v over the first lengths[b] keys of each sequence: contiguous (B, H, 1, D) of q's
     dtype.
 
@@ -19,7 +19,8 @@ def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
     head h // (H / H_kv)); float32, float16 or bfloat16, any strides, CPU or CUDA, forward only. D: multiples
     of 8 from 32 to 256. lengths: int32 (B,), contiguous, on q's device. It is read there, by the kernel:
     nothing waits for it, and a captured graph follows its values. What is in the cache from lengths[b] on
-    is never read; a length of 0 gives zeros; one outside 0 … S_max is taken as the nearer bound. scale:
+    is never read; a length of 0 gives zeros. check: whether lengths are checked to lie in 0 … S_max first,
+    which waits for a GPU; None: on a CPU. Unchecked, one outside is taken as the nearer bound. scale:
     1/sqrt(D) where None. impl: a kernel of cuda/attention_decode, or "auto" (see ``choose``).
 
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that
@@ -31,6 +32,7 @@ def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
                 scale = float(scale)
             if (
                 impl in _dispatch.unmasked
+                and (check is False or _within(k_cache, lengths, check))
                 and not q.is_meta
                 and not (
                     _dispatch.is_grad_enabled()
@@ -42,14 +44,23 @@ def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto"):
             _check(q, k_cache, v_cache, lengths, scale, impl)
             if not is_refusal(error):
                 raise
-    return _first_call(q, k_cache, v_cache, lengths, scale, impl)
+    return _first_call(q, k_cache, v_cache, lengths, scale, impl, check)
 
 
-def _first_call(q, k_cache, v_cache, lengths, scale, impl):
+def _within(k_cache, lengths, check) -> bool:
+    """Whether a remembered call may go on: its lengths lie within the cache, or need not be read."""
+    if check is not None or not lengths.is_cpu:
+        return check is None
+    return checks.within(lengths, k_cache.shape[2])
+
+
+def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
     """The call with every check; remembered if it goes well."""
     import torch
 
     _check(q, k_cache, v_cache, lengths, scale, impl)
+    if checks.are_read(torch, check, lengths):
+        checks.cache_lengths(lengths, k_cache.shape[2])
     scale = None if scale is None else float(scale)
     chosen = choose(q) if impl == "auto" else impl
     if torch.compiler.is_compiling():

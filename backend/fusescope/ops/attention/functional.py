@@ -27,6 +27,11 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bsh
     broadcastable to (B, H, S_q, S_k), True = keep (a plan is built at every call: prepare it to keep it).
     None: every key. bias: tensor of q's dtype or float32, broadcastable likewise, added to the scaled scores.
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention, or "auto" (see ``choose``).
+    A masked key is unseen: whatever K and the bias hold there, NaN included, has no effect. V likewise on the
+    CPU, where a bias of −inf masks its key too, and in v1_rowwise. **The other CUDA kernels multiply masked
+    keys of a live 64 × 64 tile with weight 0, so that NaN or an infinity in V at a masked key makes other
+    rows of that tile NaN**: fill padded rows of V with finite numbers there. Biases beyond ±2.3e38 overflow
+    on CUDA (zeros or NaN); on the CPU equal ones give the mean.
     out_bshd: the result is laid out as (B, S_q, H, D), so that ``.transpose(1, 2).reshape(B, S_q, H *
     D)``, what the next projection reads, copies nothing; else it is contiguous.
 

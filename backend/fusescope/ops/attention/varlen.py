@@ -11,7 +11,9 @@ _INT_RANGE = 1 << 30
 _dispatch = Dispatch("attention_varlen")
 
 
-def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, impl="auto"):
+def attention_varlen(
+    q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, impl="auto", check=None
+):
     """softmax(scale q kᵀ) v inside each of several sequences that lie packed: contiguous (T_q, H, D) of q's
     dtype.
 
@@ -19,10 +21,15 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale
     H_kv)); float32, float16 or bfloat16, any strides, CPU or CUDA, forward only. D: multiples of 8 from 32 to
     256. cu_seqlens_q, cu_seqlens_k: int32 (batch + 1,), contiguous, on q's device, rising from 0; sequence b
     has the rows cu_seqlens[b] … cu_seqlens[b + 1] − 1, which may be none. They are read there, by the kernel:
-    nothing waits for them, and a captured graph follows their values. (So they are not checked; values that
-    break the rule give wrong results, but no access outside.) causal: query i of a sequence of n queries and
-    m keys sees its keys j ≤ i + m − n (aligned at the end). Rows that see no key, and rows after the last
-    sequence, are zeros. scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention_varlen, or "auto".
+    nothing waits for them, and a captured graph follows their values. check: whether their values are checked
+    first, which waits for a GPU; None: on a CPU. Unchecked, values that break the rule give wrong results,
+    but no access outside. causal: query i of a sequence of n queries and m keys sees its keys j ≤ i + m − n
+    (aligned at the end). Rows that see no key, and rows after the last sequence, are zeros. scale: 1/sqrt(D)
+    where None. impl: a kernel of cuda/attention_varlen, or "auto".
+
+    What other sequences hold has no effect, NaN included. Under causal, NaN or an infinity in V at a later
+    key of the same sequence has none on the CPU and in v1_rowwise; v2 and v3 multiply such keys of a tile of
+    64 with weight 0, which makes rows before them NaN.
 
     Raises TypeError and ValueError for arguments that break a rule, and Unsupported for what the kernel does
     not take.
@@ -34,6 +41,7 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale
             if (
                 impl in _dispatch.unmasked
                 and type(causal) is bool
+                and (check is False or _rise(q, k, cu_seqlens_q, cu_seqlens_k, check))
                 and not q.is_meta
                 and not (
                     _dispatch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
@@ -44,14 +52,24 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale
             _check(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
             if not is_refusal(error):
                 raise
-    return _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
+    return _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl, check)
 
 
-def _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl):
+def _rise(q, k, cu_q, cu_k, check) -> bool:
+    """Whether a remembered call may go on: its offsets rise, or need not be read."""
+    if check is not None or not (cu_q.is_cpu and cu_k.is_cpu):
+        return check is None
+    return checks.rise(cu_q, q.shape[0]) and checks.rise(cu_k, k.shape[0])
+
+
+def _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl, check):
     """The call with every check; remembered if it goes well."""
     import torch
 
     _check(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl)
+    if checks.are_read(torch, check, cu_seqlens_q):
+        checks.offsets("cu_seqlens_q", cu_seqlens_q, q.shape[0])
+        checks.offsets("cu_seqlens_k", cu_seqlens_k, k.shape[0])
     scale = None if scale is None else float(scale)
     chosen = choose(q, k, v, 1.0 if scale is None else scale) if impl == "auto" else impl
     if torch.compiler.is_compiling():

@@ -22,9 +22,9 @@ def plain(function: Callable, *args: Any) -> Callable[[], Any]:
     """``function(*args)`` with products summed in fp32 throughout, as ours are.
 
     By default torch lets cuBLAS split the sum of a 16-bit product and add the parts in 16 bits. On an H200 a
-    fifth of the elements of a 1024³ fp16 product then missed the tolerance (recorded run
-    20261120-112919-bench-3976dc), which is another computation, not a faster one. The setting is the
-    process's: it holds for all peers of a comparison, and every job is a process of its own.
+    fifth of the elements of a 1024³ fp16 product then missed the tolerance, which is another computation, not
+    a faster one. The setting is the process's: it holds for all peers of a comparison, and every job is a
+    process of its own.
     """
     import torch
 

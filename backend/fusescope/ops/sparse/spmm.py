@@ -163,8 +163,9 @@ def spmm(structure, values, v, *, impl="auto"):
     values: (..., entries) in the order of CSR, or (..., blocks, block, block) for BSR; v: (..., S_k, D);
     float32, float16 or bfloat16, CPU or CUDA, any strides (what is not dense in the last dimension is
     copied); forward only. structure: from ``prepare(mask, S_q, S_k, device, block)``, shared by all leading
-    dimensions. impl: a kernel of cuda/spmm, or "auto": the best for the format. Raises TypeError and
-    ValueError for what does not fit.
+    dimensions. CSR reads v at kept elements only; blocks of BSR are multiplied whole, so NaN in v at a column
+    of a stored block reaches all rows of the block. impl: a kernel of cuda/spmm, or "auto": the best for the
+    format. Raises TypeError and ValueError for what does not fit.
     """
     from fusescope import kernels
 

@@ -19,7 +19,10 @@ def read(path: str | Path) -> dict[str, float]:
     """{canonical code: ms} of a text file, the median where a scheme is there several times. ValueError
     naming the file and line for what is no pair, OSError where it cannot be read."""
     path = Path(path)
-    if path.stat().st_size > _MOST_BYTES:
+    size = path.stat().st_size
+    if not path.is_file():
+        raise ValueError(f"{path} is no plain file")
+    if size > _MOST_BYTES:
         raise ValueError(
             f"{path} is larger than {_MOST_BYTES >> 20} MiB; a file of pairs has a line of some 25 "
             "characters for each code"

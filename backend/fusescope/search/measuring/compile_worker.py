@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from fusescope.core import paths
+from fusescope.core.machine import runtime
 
 
 def main() -> int:
@@ -59,7 +59,7 @@ def main() -> int:
 def alone(what: str) -> Iterator[None]:
     """One process of this user at a time, as long as it lives."""
     with open(
-        paths.user_runtime() / f"compile-{hashlib.sha256(what.encode()).hexdigest()[:16]}.lock", "w"
+        runtime.private() / f"compile-{hashlib.sha256(what.encode()).hexdigest()[:16]}.lock", "w"
     ) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

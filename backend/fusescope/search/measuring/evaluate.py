@@ -90,7 +90,7 @@ class Evaluator:
         return {
             name: {
                 "ms": mine.time().median,
-                "speedups": {b: compare.speedup(series[b], mine, self.seed) for b in timed},
+                "speedups": {b: compare.speedup(series[b], mine) for b in timed},
             }
             for name, mine in series.items()
         }

@@ -60,8 +60,7 @@ class Group(Trial):
         self.sample(several, "graph" if self.cuda else "eager", None, None)
 
     def _stop(self, count: int) -> compare.Stop:
-        spec = self.spec
-        return compare.Stop(spec.precision, spec.min_samples, spec.min_s, spec.budget_s * count)
+        return compare.Stop.of(self.spec, count)
 
     def _sampler(self, c: Candidate, mode: str, flush, l2_bytes: int | None) -> timer.Sampler:
         if c is self.kept and self._kept_sampler:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fusescope.core.machine.conditions import marks
 from fusescope.core.records import Record
 from fusescope.measure.checking.check import Case, Outcome
 from fusescope.measure.subject import Subject
@@ -82,7 +83,8 @@ class Schemes(Subject):
         """With the scheme's description as what ran, and numbers of few digits, which halves the size of
         thousands of records."""
         if record.status == "ok":
-            record = replace(record, backend=candidate.info.idea, gbps=None)
+            kept = record.conditions if marks(record) else None  # thousands of records: what is normal goes
+            record = replace(record, backend=candidate.info.idea, gbps=None, conditions=kept)
         return Record.from_json(_short(record.to_json()))
 
 

@@ -56,11 +56,14 @@ def dense(torch, q, k, v) -> None:
         raise ValueError(
             f"q is (B, H, S_q, D) and k, v are (B, H_kv, S_k, D); their shapes are {shapes(q, k, v)}"
         )
+    if k.shape[:3] == v.shape[:3] and k.shape[3] != v.shape[3]:
+        raise Unsupported(
+            f"a head size of v, {v.shape[3]}, that differs from that of k, {k.shape[3]}; one is supported"
+        )
     if k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
         raise ValueError(
             "k and v have one shape (B, H_kv, S_k, D) with q's batch and head size; q, k, v are "
-            f"{shapes(q, k, v)} "
-            "(a head size of v that differs from that of k is not supported)"
+            f"{shapes(q, k, v)}"
         )
     one_dtype(torch, q=q, k=k, v=v)
     one_device("q, k and v", q, k, v)
@@ -103,6 +106,52 @@ def broadcastable(what: str, t, q, k) -> None:
         raise ValueError(
             f"{what} is broadcastable to (B, H, S_q, S_k) = {full}; its shape is {tuple(t.shape)}"
         )
+
+
+def are_read(torch, check, numbers) -> bool:
+    """Whether the values of lengths or offsets are checked: on request, and where reading them waits for
+    nothing. Raises where ``check`` is no such thing, or asks for values that are not there yet."""
+    if check not in (None, True, False):
+        raise TypeError(f"check is True, False or None (on a CPU), not {check!r}")
+    traced = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or numbers.is_meta
+    if check and (traced or (numbers.is_cuda and torch.cuda.is_current_stream_capturing())):
+        raise Unsupported(
+            "check=True reads values on the host, which torch.compile and CUDA graphs do not allow; "
+            "check them before"
+        )
+    return not traced and (numbers.is_cpu if check is None else check)
+
+
+def rise(offsets, total: int) -> bool:
+    """Whether offsets of packed rows rise from 0 to at most ``total``."""
+    values = offsets.tolist()
+    return values[0] == 0 and values[-1] <= total and values == sorted(values)
+
+
+def offsets(name: str, given, total: int) -> None:
+    if rise(given, total):
+        return
+    values = given.tolist()
+    at = next((i for i in range(1, len(values)) if values[i] < values[i - 1]), None)
+    if values[0] != 0:
+        what = f"{name}[0] is {values[0]}"
+    elif at is not None:
+        what = f"{name}[{at}] = {values[at]} follows {values[at - 1]}"
+    else:
+        what = f"{name}[{len(values) - 1}] is {values[-1]}"
+    raise ValueError(f"{name} rises from 0 to at most the {total} packed rows; {what}")
+
+
+def within(lengths, most: int) -> bool:
+    """Whether every length lies in 0 … ``most``."""
+    values = lengths.tolist()
+    return min(values) >= 0 and max(values) <= most
+
+
+def cache_lengths(given, most: int) -> None:
+    if not within(given, most):
+        at, value = next((i, n) for i, n in enumerate(given.tolist()) if not 0 <= n <= most)
+        raise ValueError(f"lengths lie in 0 … {most}, the keys of the cache; lengths[{at}] is {value}")
 
 
 def scale(given) -> None:

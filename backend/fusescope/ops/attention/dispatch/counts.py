@@ -16,7 +16,7 @@ work items (work/parts.py):
 
     call        the first launch
     parts       further parts                     their launches
-    joins       parts with lists that were cut    the launches that join their pieces
+    merges      parts with lists that were cut    the launches that merge their pieces
     longest     steps of the longest items x panels
     steps       steps x panels / SMs              half a step where one of two query tiles takes it
     blocks      items x panels / SMs              queries in, results out
@@ -38,7 +38,7 @@ from fusescope.ops.attention.plan.plan import Plan, prepare
 from fusescope.ops.attention.work import parts
 
 FEATURES = ("call", "keys", "tiles", "partial", "longest", "bound", "blocks", "rounds")
-IN_PARTS = ("call", "parts", "joins", "longest", "steps", "blocks", "later", "pieces")
+IN_PARTS = ("call", "parts", "merges", "longest", "steps", "blocks", "later", "pieces")
 
 
 def features_of(impl: str) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class Counts(NamedTuple):
         if takes_work_items(impl):
             p, share = self.in_parts, self.panels / sms
             spread = (p.steps * share, p.blocks * share, p.later * share, p.pieces * share)
-            return np.array((1.0, p.parts - 1, p.joins, p.longest * self.panels, *spread))
+            return np.array((1.0, p.parts - 1, p.merges, p.longest * self.panels, *spread))
         tiles, longest = self.tiles * self.panels / sms, self.longest * self.panels
         rest = (
             self.keys * self.panels / 1e6,

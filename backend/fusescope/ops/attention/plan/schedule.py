@@ -22,9 +22,9 @@ def build(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_k
     in entry 2 + 2 s: −1 all live, else a row of fragments. Tiles that only the first query tile needs come
     first, those that only the second needs last; an odd number is filled up with a tile nobody needs. Where a
     query tile does not need one of a step its code is that of a bitmap without any bit. fragments: int32
-    (bitmaps, 128), bit i for what thread t keeps of element i of wgmma's 64 × 64 accumulator (hopper.cuh).
-    The last tile column has a bitmap wherever it reaches beyond seq_k, so that kernels need not look at
-    seq_k.
+    (bitmaps, 128), bit i for what thread t keeps of element i of wgmma's 64 × 64 accumulator
+    (hopper_wgmma.cuh). The last tile column has a bitmap wherever it reaches beyond seq_k, so that kernels
+    need not look at seq_k.
     """
     import torch
 

@@ -14,7 +14,7 @@ import numpy as np
 from fusescope.ops.attention.plan import schedule, tiles
 from fusescope.ops.attention.plan.plan import Plan, tile_lists
 
-MOST_KEPT = 4  # KV tiles that a team of warpgroups has room for between items
+MOST_KEPT = 4  # KV tiles that a worker of warpgroups has room for between items
 _NOT_NEEDED = -2  # the code of a tile that a query tile of the pair does not need
 
 

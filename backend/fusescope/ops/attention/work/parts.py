@@ -29,7 +29,7 @@ class Figures(NamedTuple):
     query tiles of an item take, halved; items; those of parts after the first; partial results."""
 
     parts: int
-    joins: int
+    merges: int
     longest: int
     steps: float
     blocks: int
@@ -78,13 +78,13 @@ class PlanItems:
                 self.made[key] = self.make(*key)
             return self.made[key]
 
-    def make(self, copies: int, teams: int, per_sm: int) -> WorkItems:
-        """For ``copies`` of each mask and so many teams, per_sm of which share a multiprocessor."""
+    def make(self, copies: int, workers: int, per_sm: int) -> WorkItems:
+        """For ``copies`` of each mask and so many workers, per_sm of which share a multiprocessor."""
         import torch
 
         begin = time.perf_counter()
         made = [
-            (*_one_after_another(split, self.sizes[2:], copies, teams, per_sm), split)
+            (*_one_after_another(split, self.sizes[2:], copies, workers, per_sm), split)
             for split in self.splits
             if split
         ]
@@ -99,7 +99,7 @@ class PlanItems:
         if self.device.type == "cuda":  # the kernel may read items before earlier work on its stream is done
             torch.cuda.current_stream(self.device).synchronize()
         took = self.build_ms + (time.perf_counter() - begin) * 1e3
-        gain = items.uncut(self.splits[0][0], copies, teams, per_sm) / predicted
+        gain = items.uncut(self.splits[0][0], copies, workers, per_sm) / predicted
         return WorkItems(torch.from_numpy(described), predicted, gain, figures, took, data, layout, **views)
 
 
@@ -111,13 +111,13 @@ def _plan_items(plan: Plan) -> PlanItems:
 _cache = PlanCache(_plan_items)
 
 
-def of(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None = None) -> WorkItems:
+def of(plan: Plan, batch: int, heads: int, head_dim: int, workers: int | None = None) -> WorkItems:
     """The work items of a call on this plan, made for the first such call and cached next to the plan.
 
-    teams: how many the device runs at once; None asks the device. Raises RuntimeError for new ones under CUDA
-    graph capture, ValueError for lists that are too long.
+    workers: how many the device runs at once; None asks the device. Raises RuntimeError for new ones under
+    CUDA graph capture, ValueError for lists that are too long.
     """
-    return _cache.of(plan).of(_key(plan, batch, heads, head_dim, teams))
+    return _cache.of(plan).of(_key(plan, batch, heads, head_dim, workers))
 
 
 def cached(plan: Plan, batch: int, heads: int, head_dim: int) -> WorkItems | None:
@@ -133,21 +133,21 @@ def work(plan: Plan | None, q, k) -> WorkItems:
 
 
 def resident(multiprocessors: int, head_dim: int) -> int:
-    """How many teams a GPU runs at once."""
+    """How many workers a GPU runs at once."""
     return multiprocessors * _per_sm(head_dim)
 
 
-def _key(plan: Plan, batch: int, heads: int, head_dim: int, teams: int | None) -> tuple[int, int, int]:
-    """Copies of each mask, teams, and how many of these share a multiprocessor."""
+def _key(plan: Plan, batch: int, heads: int, head_dim: int, workers: int | None) -> tuple[int, int, int]:
+    """Copies of each mask, workers, and how many of these share a multiprocessor."""
     copies = batch * heads // (plan.batch * plan.heads)
-    return copies, teams or _teams(plan.device, head_dim), _per_sm(head_dim)
+    return copies, workers or _workers(plan.device, head_dim), _per_sm(head_dim)
 
 
 def _per_sm(head_dim: int) -> int:
     return 2 if head_dim <= 64 else 1
 
 
-def _teams(device, head_dim: int) -> int:
+def _workers(device, head_dim: int) -> int:
     if device.type != "cuda":
         return _CPU_TEAMS
     import torch
@@ -165,19 +165,19 @@ def _refuse_under_capture(device) -> None:
         )
 
 
-def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, teams: int, per_sm: int):
-    """(predicted steps, description, rows of items and joins, figures) of these parts."""
+def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, workers: int, per_sm: int):
+    """(predicted steps, description, rows of items and merges, figures) of these parts."""
     heads = masks[0] * masks[1] * copies
     described, rows, took, entry = [], [], items.PART * (len(parts) - 1), 0
     figures = Figures(len(parts), 0, 0, 0.0, 0, 0, 0)
     for number, part in enumerate(parts):
-        made = items.make(part, masks, copies, teams, per_sm, later=number > 0, alone=len(parts) == 1)
+        made = items.make(part, masks, copies, workers, per_sm, later=number > 0, alone=len(parts) == 1)
         steps, needed = (
             made.steps,
             int((part.needs[part.table.sum(1)] - part.needs[part.table[:, 0]]).sum()) * copies,
         )
         figures = figures._replace(
-            joins=figures.joins + (len(made.joins) > 0),
+            merges=figures.merges + (len(made.merges) > 0),
             longest=figures.longest + (int(steps.max(initial=0)) + 1) // 2,
             steps=figures.steps + needed / 4,
             blocks=figures.blocks + len(steps),
@@ -193,14 +193,14 @@ def _one_after_another(parts: list[Lists], masks: tuple[int, int], copies: int, 
                 part.rows,
                 part.keys,
                 first,
-                len(made.rows) // teams,
-                teams,
+                len(made.rows) // workers,
+                workers,
                 last,
-                len(made.joins),
+                len(made.merges),
                 made.slots,
                 heads,
             ]
         )
-        rows += [made.rows, made.joins]
+        rows += [made.rows, made.merges]
         took += made.took
     return took, np.array(described, np.int64), np.concatenate(rows), figures

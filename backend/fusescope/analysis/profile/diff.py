@@ -21,8 +21,8 @@ STATES = ("faster", "slower", "same", "new", "gone")
 
 @dataclass(frozen=True)
 class Difference:
-    """One kernel, operator or module. Times in ns a step; delta = b − a; ratio = b / a (None where either is
-    0)."""
+    """One kernel, operator or module. Times in ns a step; delta = b − a; speedup = a / b, > 1 where b is
+    faster (None where either is 0)."""
 
     name: str
     detail: str
@@ -30,7 +30,7 @@ class Difference:
     a_ns: float
     b_ns: float
     delta_ns: float
-    ratio: float | None
+    speedup: float | None
     a_calls: float
     b_calls: float
 
@@ -139,7 +139,7 @@ def _row(x: tuple, y: tuple, a, b, tolerance: float) -> Difference:
         state = "faster" if b_ns < a_ns else "slower"
     detail = y[1] if len(y) > 1 else (f"was {x[0]}" if x != y else "")
     return Difference(
-        y[0], detail, state, a_ns, b_ns, b_ns - a_ns, b_ns / a_ns if a_ns and b_ns else None, a_calls, b_calls
+        y[0], detail, state, a_ns, b_ns, b_ns - a_ns, a_ns / b_ns if a_ns and b_ns else None, a_calls, b_calls
     )
 
 

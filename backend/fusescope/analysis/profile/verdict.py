@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-KINDS = ("launch-bound", "memory-bound", "compute-bound", "copy-bound", "latency-bound", "cannot tell")
+from fusescope.analysis.profile.figures import percent, three, time
+
+KINDS = ("launch-bound", "memory-bound", "compute-bound", "copy-bound", "latency-bound", "inconclusive")
 IDLE_SHARE = 0.25  # of the device's time; below it the launches are no limit worth speaking of
 COPY_SHARE = 0.5  # of the device's busy time
+SINGLE, SINGLE_SHARE = 10.0, 0.05  # times the other gaps' mean, and share of the idle time
 HIGH = 60.0  # % of speed of light from which Nsight Compute calls a unit well used
 
 
@@ -32,38 +35,76 @@ def verdict(
     """From a profile's summary.json, and where known the rows of ncu_kernels, or FLOP per byte, the device's
     ridge, and the share (0 … 1) of the rate attainable at that intensity that was reached.
 
-    launch-bound: the device idles for IDLE_SHARE of its time or more, and most of that because the host had
-    not launched yet, or waited for it. copy-bound: copies are COPY_SHARE of what it did. Else by Nsight
-    Compute's speed of light, weighted with each kernel's time: the higher of memory and SM decides if it is
-    HIGH, latency-bound where both are lower. Without ncu the arithmetic intensity decides (latency-bound
-    where less than HIGH % of the attainable is reached), and without that nothing does.
+    copy-bound: copies are COPY_SHARE of what the device did. launch-bound: it idles for IDLE_SHARE of its
+    time or more, single gaps left out, and most of that because the host had not launched yet, or waited.
+    Else by Nsight Compute's speed of light, weighted with each kernel's time: the higher of memory and SM
+    decides if it is HIGH, latency-bound where both are lower. Without ncu the arithmetic intensity decides
+    (latency-bound where less than HIGH % of the attainable is reached), and without that nothing does.
     """
     numbers: dict[str, float] = {}
     because: list[str] = []
     devices = summary.get("devices") or ()
     span = sum(d["last_ns"] - d["first_ns"] for d in devices)
     if span > 0:
-        busy = sum(d["busy_ns"] for d in devices)
-        idle = {cause: row["total_ns"] for cause, row in (summary.get("idle") or {}).items()}
-        numbers["idle_share"] = 1 - busy / span
-        numbers["idle_host_share"] = (idle.get("host", 0) + idle.get("synchronised", 0)) / span
-        because.append(
-            f"the device was idle {_percent(numbers['idle_share'])} of {_time(span)}; "
-            f"{_percent(numbers['idle_host_share'])} because the host had not launched or was waiting for it"
-        )
-        if numbers["idle_share"] >= IDLE_SHARE and numbers["idle_host_share"] >= numbers["idle_share"] / 2:
-            return Verdict("launch-bound", tuple(because), numbers)
-        copies, kernels = (sum(d[k] for d in devices) for k in ("copy_ns", "kernel_ns"))
-        if copies + kernels:
-            numbers["copy_share"] = copies / (copies + kernels)
-            if numbers["copy_share"] >= COPY_SHARE:
-                because.append(
-                    f"memcpy/memset take {_percent(numbers['copy_share'])} of the device's busy time"
-                )
-                return Verdict("copy-bound", tuple(because), numbers)
+        kind = _of_device(because, numbers, summary, devices, span)
+        if kind:
+            return Verdict(kind, tuple(because), numbers)
     elif not ncu:
         because.append("the profile holds no activity of a GPU")
     return _of_kernels(because, numbers, ncu, intensity, ridge, reached)
+
+
+def single_gaps(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The gaps that stand out, longest first: each SINGLE times as long as the rest on average, and
+    SINGLE_SHARE of the idle time that is left. Start-up, a first allocation, a pause; not the launch path."""
+    idle = (summary.get("idle") or {}).values()
+    total, count = sum(row["total_ns"] for row in idle), sum(row["gaps"] for row in idle)
+    found: list[Mapping[str, Any]] = []
+    for gap in summary.get("longest_gaps") or ():
+        ns, others = gap["dur_ns"], count - len(found) - 1
+        rest = total - ns
+        if ns < SINGLE_SHARE * total or (others and ns < SINGLE * rest / others):
+            break
+        found.append(gap)
+        total = rest
+    return found
+
+
+def _of_device(
+    because: list[str], numbers: dict[str, float], summary: Mapping[str, Any], devices, span: int
+) -> str | None:
+    """What the device's own time says: "copy-bound", "launch-bound" or None."""
+    busy, copies, kernels = (sum(d[k] for d in devices) for k in ("busy_ns", "copy_ns", "kernel_ns"))
+    idle = {cause: row["total_ns"] for cause, row in (summary.get("idle") or {}).items()}
+    host = idle.get("host", 0) + idle.get("synchronised", 0)
+    numbers["idle_share"] = 1 - busy / span
+    numbers["idle_host_share"] = host / span
+    because.append(
+        f"the device was idle {percent(numbers['idle_share'])} of {time(span)}; "
+        f"{percent(numbers['idle_host_share'])} because the host had not launched or was waiting for it"
+    )
+    single = single_gaps(summary)
+    alone = sum(gap["dur_ns"] for gap in single)
+    if alone:
+        numbers["single_gap_share"] = alone / max(1, span - busy)
+        host -= sum(gap["dur_ns"] for gap in single if gap.get("cause") in ("host", "synchronised"))
+    if alone and numbers["idle_share"] >= IDLE_SHARE:
+        many = f"{len(single)} gaps make" if len(single) > 1 else "one gap makes"
+        because.append(
+            f"{many} {percent(numbers['single_gap_share'])} of the idle time ({time(alone)}) and "
+            "no launch path"
+        )
+    rest = max(1, span - alone)
+    idle_share, host_share = max(0, span - busy - alone) / rest, max(0, host) / rest
+    if copies + kernels:
+        numbers["copy_share"] = copies / (copies + kernels)
+        if numbers["copy_share"] >= COPY_SHARE:
+            because.append(f"memcpy/memset take {percent(numbers['copy_share'])} of the device's busy time")
+            return "copy-bound"
+    if idle_share >= IDLE_SHARE and host_share >= idle_share / 2:
+        numbers["launch_idle_share"] = idle_share
+        return "launch-bound"
+    return None
 
 
 def in_short(found: Verdict) -> str:
@@ -71,12 +112,12 @@ def in_short(found: Verdict) -> str:
     26 %"; where nothing decides, how busy the device was, and "" where not even that is known."""
     numbers = found.numbers
     if found.kind == "launch-bound":
-        return f"launch-bound, {100 * numbers['idle_share']:.0f} % idle"
+        return f"launch-bound, {100 * numbers['launch_idle_share']:.0f} % idle"
     if found.kind == "copy-bound":
         return f"copy-bound, {100 * numbers['copy_share']:.0f} % copies"
     if "sm_percent" in numbers:
         return f"{found.kind}, SM {numbers['sm_percent']:.0f} %, memory {numbers['memory_percent']:.0f} %"
-    if found.kind != "cannot tell":
+    if found.kind != "inconclusive":
         return found.kind
     return f"device {100 - 100 * numbers['idle_share']:.0f} % busy" if "idle_share" in numbers else ""
 
@@ -121,10 +162,10 @@ def _of_kernels(
         )
     if intensity is not None and ridge is not None:
         numbers |= {"intensity": intensity, "ridge": ridge}
-        because.append(f"{_three(intensity)} FLOP per byte, and the device's ridge is at {_three(ridge)}")
+        because.append(f"{three(intensity)} FLOP per byte, and the device's ridge is at {three(ridge)}")
         if reached is not None:
             numbers["reached"] = reached
-            because.append(f"the kernels reach {_percent(reached)} of what the device allows there")
+            because.append(f"the kernels reach {percent(reached)} of what the device allows there")
             if 100 * reached < HIGH:
                 return Verdict("latency-bound", tuple(because), numbers)
         return Verdict("memory-bound" if intensity < ridge else "compute-bound", tuple(because), numbers)
@@ -132,23 +173,9 @@ def _of_kernels(
         because.append(
             "memory or arithmetic: neither a profile of Nsight Compute nor FLOP and bytes are known"
         )
-    return Verdict("cannot tell", tuple(because), numbers)
+    return Verdict("inconclusive", tuple(because), numbers)
 
 
 def _known(row: Mapping[str, Any], key: str) -> bool:
     value = row.get(key)
     return value is not None and value == value
-
-
-def _time(ns: float) -> str:
-    unit, divisor = ("s", 1e9) if ns >= 1e9 else ("ms", 1e6) if ns >= 1e6 else ("µs", 1e3)
-    return f"{_three(ns / divisor)} {unit}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
-def _three(value: float) -> str:
-    """Three significant digits, without an exponent from a thousand on."""
-    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"

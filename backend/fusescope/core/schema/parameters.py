@@ -1,5 +1,5 @@
-"""What comes from outside (a job's JSON, a command line, a URL, a mask's text): described by parameters,
-completed and checked by one function."""
+"""Keys of a mapping that comes from outside, described by parameters, completed and checked by one
+function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Parameter:
     """One key of a mapping that comes from outside.
 
     kind: "int", "float", "bool", "choice", "text", "mask" (a mask's text), "ints" (a list, written 3+5+9),
-    "ints/" (a list, or one list per sequence: 3+5/4+4), "names", "object", "objects" or "any".
+    "ints/" (a list, or one list per sequence: 3+5/4+4), "floats", "names", "list" (of
+    anything), "object", "objects" or "any".
     default: a value; None where it may be absent or is derived from others (help says which); REQUIRED; for
     a mask also a function of the number of keys, and default_help says what that gives.
     low, high, above: bounds of each number, ``above`` itself excluded. typical: what a slider offers.
@@ -201,8 +202,20 @@ def _filled(value: Any) -> list:
     return list(value)
 
 
+def _floats(value: Any) -> list[float]:
+    if not _is_list(value):
+        raise TypeError
+    return [one if type(one) is float else _real(one) for one in value]
+
+
 def _names(value: Any) -> list[str]:
     if not _is_list(value) or not all(isinstance(one, str) for one in value):
+        raise TypeError
+    return list(value)
+
+
+def _list(value: Any) -> list:
+    if not _is_list(value):
         raise TypeError
     return list(value)
 
@@ -244,7 +257,9 @@ _RULES = {
     "mask": "a mask such as causal or bigbird:window=64,seed=1",
     "ints": "a list of one or more integers{} such as 3+5+9",
     "ints/": "a list of one or more integers{} such as 3+5+9, or one list per sequence such as 3+5/4+4",
+    "floats": "a list of numbers",
     "names": "a list of names",
+    "list": "a list",
     "object": "an object of keys and values",
     "objects": "a list of one or more objects of keys and values",
     "any": "a value",
@@ -257,7 +272,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "mask": _text,
     "ints": _integers,
     "ints/": _lists,
+    "floats": _floats,
     "names": _names,
+    "list": _list,
     "object": _object,
     "objects": _objects,
     "any": lambda value: value,

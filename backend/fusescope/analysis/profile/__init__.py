@@ -1,0 +1,1 @@
+"""What a profile says: verdict, recommendations, figures, and two of them compared."""

@@ -1,0 +1,253 @@
+"""What to do about what limits a profiled program: each recommendation with its figures and, where the trace
+allows one, a bound on what it can gain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from fusescope.analysis.profile.figures import percent, three, time
+from fusescope.analysis.profile.verdict import single_gaps
+
+WORTH = 0.05  # of the device's time: what could save less is not recommended
+SHORT_NS = 20_000  # an element-wise kernel of that length is mostly launch and memory latency
+_ELEMENT_WISE = re.compile(r"elementwise|pointwise|triton_poi|CatArrayBatchedCopy|FillFunctor", re.IGNORECASE)
+_WAITS = {
+    "host": "the host had not launched",
+    "synchronised": "the host waited for the device",
+    "profiler": "the profiler worked",
+    "launched": "launched before, dependency or latency",
+    "unknown": "no launch known",
+}
+_RULES = 3  # of Nsight Compute
+_NEVER = ("MemoryL2Compression",)  # of memory allocated as compressible, which torch's is not
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """title: what to do; says: why, with figures; gain: at most so many times as fast, None where the profile
+    gives no bound; view: the view of the profile that shows it."""
+
+    title: str
+    says: str
+    gain: float | None = None
+    view: str = ""
+
+
+def recommend(
+    summary: Mapping[str, Any],
+    kernels: Sequence[Mapping[str, Any]] = (),
+    copies: Sequence[Mapping[str, Any]] = (),
+    sequence: Iterable[tuple[Any, str, int]] = (),
+    rules: Sequence[Mapping[str, Any]] = (),
+    ncu: Sequence[Mapping[str, Any]] = (),
+    steps: int = 1,
+) -> list[Recommendation]:
+    """What the profile suggests, largest bound first.
+
+    summary: of the profile; kernels: rows of kernel_summary; copies: {"name", "calls", "total_ns", "bytes"}
+    by name; sequence: (stream, name, ns) of kernels, by stream and start; rules: of ncu_rules; steps: in the
+    profile (1 where it marks none). Gains are of the device's time from the first to the last activity,
+    single gaps left out: an upper bound, since what is removed may only have hidden something else.
+    """
+    devices = summary.get("devices") or ()
+    span = sum(d["last_ns"] - d["first_ns"] for d in devices)
+    single = single_gaps(summary)
+    span = max(1, span - sum(gap["dur_ns"] for gap in single))
+    found = [
+        *_launches(summary, single, span, steps),
+        *_copies(copies, span),
+        *_element_wise(sequence, kernels, span),
+        *_batch(kernels, summary, span),
+    ]
+    found.sort(key=lambda r: -(r.gain or 0))
+    idle = sum(row["total_ns"] for row in (summary.get("idle") or {}).values())
+    whole = span + sum(gap["dur_ns"] for gap in single)
+    return found + _single(single, idle, whole) + _profiler(summary, span, single) + _ncu(rules, ncu)
+
+
+def _launches(summary, single, span: int, steps: int) -> Iterable[Recommendation]:
+    gaps = {cause: dict(row) for cause, row in (summary.get("idle") or {}).items()}
+    for gap in single:
+        if gap.get("cause") in gaps:
+            gaps[gap["cause"]]["total_ns"] -= gap["dur_ns"]
+            gaps[gap["cause"]]["gaps"] -= 1
+
+    def of(cause: str) -> tuple[int, int]:
+        row = gaps.get(cause) or {}
+        return max(0, row.get("total_ns", 0)), max(1, row.get("gaps", 1))
+
+    rows = summary.get("rows") or {}
+    ns, count = of("host")
+    if ns >= WORTH * span:
+        per = f", {time(ns / steps)} of {time(span / steps)} per step" if steps > 1 else ""
+        yield Recommendation(
+            "Capture the step in a CUDA graph",
+            f"{count:,} gaps of {time(ns / count)} on average wait for the host to launch the next of "
+            f"{rows.get('kernels', 0):,} kernels{per}. torch.cuda.graph, or "
+            'torch.compile(mode="reduce-overhead"), launches them at once.',
+            span / max(1, span - ns),
+            "Timeline",
+        )
+    ns, count = of("synchronised")
+    if ns >= WORTH * span:
+        yield Recommendation(
+            "Remove synchronisation from the step",
+            f"{count:,} gaps, {time(ns)} in all, begin with a call in which the host waits for the device: "
+            ".item(), .cpu(), printing a tensor, cudaMalloc of a first allocation.",
+            span / max(1, span - ns),
+            "Timeline",
+        )
+    ns, count = of("launched")
+    if ns >= WORTH * span:
+        yield Recommendation(
+            "Launch fewer, larger kernels",
+            f"{count:,} gaps of {time(ns / count)} on average lie between kernels that were launched in "
+            "time: start and end of kernels, or dependencies. Fuse kernels, or overlap them by programmatic "
+            "dependent launch.",
+            span / max(1, span - ns),
+            "Time breakdown",
+        )
+
+
+def _copies(copies: Sequence[Mapping[str, Any]], span: int) -> Iterable[Recommendation]:
+    host = [c for c in copies if re.search("HtoD|DtoH", c["name"])]
+    pageable = [c for c in host if "Pageable" in c["name"]]
+    for rows, pinned in ((pageable, False), ([c for c in host if c not in pageable], True)):
+        ns, moved = (sum(c[k] or 0 for c in rows) for k in ("total_ns", "bytes"))
+        if not ns or ns < WORTH * span:
+            continue
+        rate = f", {moved / 2**20:,.0f} MiB at {three(moved / ns)} GB/s" if moved else ""
+        figures = f"{sum(c['calls'] for c in rows):,} copies between host and device take {time(ns)}{rate}"
+        yield Recommendation(
+            "Overlap copies with kernels" if pinned else "Copy from pinned memory",
+            f"{figures}. Copy the next batch on a stream of its own while this one is computed."
+            if pinned
+            else f"{figures}, from pageable memory, which the driver copies twice and the host waits for. "
+            "DataLoader(pin_memory=True) or tensor.pin_memory(), then .to(device, non_blocking=True).",
+            span / max(1, span - ns),
+            "Tables",
+        )
+
+
+def _element_wise(sequence, kernels: Sequence[Mapping[str, Any]], span: int) -> Iterable[Recommendation]:
+    chains, saved, longest = 0, 0, []
+    for (_, chain), rows in groupby(sequence, lambda k: (k[0], bool(_ELEMENT_WISE.search(k[1])))):
+        times = [ns for _, _, ns in rows]
+        if chain and len(times) > 1 and sum(times) / len(times) < SHORT_NS:
+            chains += 1
+            saved += sum(times) - max(times)
+            longest.append(len(times))
+    busy = sum(k["total_ns"] for k in kernels)
+    if not saved or saved < WORTH * busy:
+        return
+    first = next((k for k in kernels if _ELEMENT_WISE.search(k["name"])), None)
+    named = f" The dearest: {first['calls']:,} calls of {time(first['mean_ns'])}." if first else ""
+    yield Recommendation(
+        "Fuse chains of element-wise kernels",
+        f"{chains:,} chains of 2 to {max(longest)} short element-wise kernels on one stream; fused, each "
+        f"could take as long as its longest kernel: {time(saved)} less, {percent(saved / busy)} of the "
+        f"kernel time.{named} torch.compile fuses them.",
+        span / max(1, span - saved),
+        "Tables",
+    )
+
+
+def _batch(kernels: Sequence[Mapping[str, Any]], summary, span: int) -> Iterable[Recommendation]:
+    busy = sum(d["busy_ns"] for d in summary.get("devices") or ())
+    if busy and busy < 0.5 * span:
+        yield Recommendation(
+            "Use a larger batch",
+            f"The device works {percent(busy / span)} of the time: until it is full, a larger batch takes "
+            f"little longer. At most {three(span / busy)}× the throughput.",
+            None,
+            "Overview",
+        )
+        return
+    known = [k for k in kernels if _known(k.get("grid_occupancy")) and _known(k.get("occupancy"))]
+    total = sum(k["total_ns"] for k in known)
+    small = [k for k in known if k["grid_occupancy"] < 0.5 * k["occupancy"]]
+    ns = sum(k["total_ns"] for k in small)
+    if total and ns >= 0.25 * total:
+        fill = sum(k["grid_occupancy"] / k["occupancy"] * k["total_ns"] for k in small) / ns
+        yield Recommendation(
+            "Use a larger batch, or smaller tiles",
+            f"Kernels of {percent(ns / total)} of the kernel time have grids that fill {percent(fill)} of "
+            "what the SMs could hold at once: more work per launch would take little longer.",
+            None,
+            "Occupancy",
+        )
+
+
+def _single(single, idle: int, whole: int) -> list[Recommendation]:
+    return [
+        Recommendation(
+            f"Look at one gap of {time(gap['dur_ns'])}",
+            f"Before {_kernel(gap.get('after'))}, after {_kernel(gap.get('before'))}: "
+            f"{percent(gap['dur_ns'] / max(1, idle))} of the idle time by itself "
+            f"({_WAITS.get(str(gap.get('cause')), 'unknown cause')}). Start-up, a first allocation or a "
+            "pause: warm up before profiling, or leave it out.",
+            None,
+            "Timeline",
+        )
+        for gap in single[:3]
+        if gap["dur_ns"] >= WORTH * whole
+    ]
+
+
+def _profiler(summary, span: int, single) -> list[Recommendation]:
+    gaps = (summary.get("idle") or {}).get("profiler", {}).get("total_ns", 0)
+    gaps -= sum(gap["dur_ns"] for gap in single if gap.get("cause") == "profiler")
+    own = sum(v["total_ns"] for k, v in (summary.get("totals") or {}).items() if "overhead" in k.lower())
+    if gaps < WORTH * span and not (own and own >= WORTH * span):
+        return []
+    return [
+        Recommendation(
+            "Allow for the profiler's own cost",
+            f"The profiler recorded {time(max(own, gaps))} of work of its own, {time(max(0, gaps))} of it in "
+            "idle gaps. Take step times from a benchmark; profile without stacks, shapes and memory.",
+            None,
+            "Timeline",
+        )
+    ]
+
+
+def _ncu(rules: Sequence[Mapping[str, Any]], ncu: Sequence[Mapping[str, Any]]) -> list[Recommendation]:
+    """Its rules with the largest estimates, weighted with the launch's share of the report's time, each once.
+    Its estimates may be of one unit alone, so that they are no bound on the kernel."""
+    times = [r["duration_ns"] if _known(r.get("duration_ns")) else 0.0 for r in ncu]
+    total = sum(times)
+    best: dict[str, tuple[float, Mapping[str, Any]]] = {}
+    for rule in rules:
+        launch = rule["launch"]
+        if rule["rule"] in _NEVER or not _known(rule.get("speedup_percent")) or launch >= len(times):
+            continue
+        weight = rule["speedup_percent"] / 100 * (times[launch] / total if total else 0)
+        if weight >= WORTH and weight > best.get(rule["rule"], (0.0, rule))[0]:
+            best[rule["rule"]] = weight, rule
+    chosen = sorted(best.values(), key=lambda found: -found[0])[:_RULES]
+    return [
+        Recommendation(
+            f"Nsight Compute: {rule['rule']}",
+            f"Launch {rule['launch']}, {percent(times[rule['launch']] / total)} of the report's time, "
+            f"estimated speed-up {three(rule['speedup_percent'])} %: {_shortened(rule['says'], 240)}",
+            None,
+            "Nsight Compute",
+        )
+        for _, rule in chosen
+    ]
+
+
+def _kernel(name: str | None) -> str:
+    return _shortened(name, 60) if name else "an unnamed activity"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _known(value: Any) -> bool:
+    return isinstance(value, int | float) and value == value

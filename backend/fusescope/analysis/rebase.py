@@ -1,0 +1,43 @@
+"""The records of a comparison with another implementation as the baseline, without measuring again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from fusescope.core.records import HEADLINE, Record, Speedup
+
+
+def rebased(records: Iterable[Record], baseline: str) -> list[Record]:
+    """The same records with speed-ups over ``baseline``, case by case.
+
+    The ratio is that of the medians. Its interval is made of the 95 % intervals of the two medians, low over
+    high and high over low: it makes no use of the rounds' pairs, so it is wider than the interval of a paired
+    comparison, and holds at least as often. A case in which the baseline has no time has no speed-up.
+    """
+    records = list(records)
+    base = {r.case_key: r for r in records if r.impl == baseline and r.status == "ok"}
+    return [dataclasses.replace(r, speedup=_speedup(r, base.get(r.case_key))) for r in records]
+
+
+def choices(records: Sequence[Record]) -> list[str]:
+    """The implementations that have a time in every case in which any has one, in the order of the records:
+    what may be the baseline of all."""
+    timed: dict[str, set[str]] = {}
+    for r in records:
+        if r.status == "ok":
+            timed.setdefault(r.impl, set()).add(r.case_key)
+    cases = set().union(*timed.values())
+    return [impl for impl in timed if timed[impl] == cases]
+
+
+def _speedup(record: Record, base: Record | None) -> Speedup | None:
+    mode = next((m for m in HEADLINE if base and base.time_of(m) and record.time_of(m)), None)
+    if mode is None or record.status != "ok":
+        return None
+    ours, theirs = record.time_of(mode), base.time_of(mode)
+    if record is base:
+        return Speedup(mode, 1.0, 1.0, 1.0)
+    within = record.speedup.same_within if record.speedup else Speedup.same_within
+    ratio, low, high = theirs.median / ours.median, theirs.low / ours.high, theirs.high / ours.low
+    return Speedup(mode, ratio, low, high, same_within=within)

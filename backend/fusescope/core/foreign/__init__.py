@@ -1,0 +1,2 @@
+"""Runs that a stranger may have made: their text for terminals and spreadsheets, and the code that they
+name."""

@@ -1,0 +1,65 @@
+"""The device while the samples of a record were taken: its clock and why it was there, who else used it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CLOCK_DIFFERS = 0.01
+"""A difference from the baseline's clock that is marked. Nothing is corrected for it."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """GPU: median SM and memory clocks in MHz while this implementation was sampled, names of the
+    clocks-event reasons met, and by how much its SM clock was above (+) or below the baseline's, 0 … 1. CPU:
+    the most CPUs that other processes kept busy, and the largest shares of the time that a hypervisor took
+    and that this process waited for a CPU. ``busy``: the sentence that marks samples taken while others used
+    the device, and busy_rounds the share of such rounds. None: not known here. ``compared``: results of timed
+    calls that were compared with the reference.
+    """
+
+    sm_mhz: float | None = None
+    memory_mhz: float | None = None
+    reasons: tuple[str, ...] = ()
+    clock_difference: float | None = None
+    other_cpus: float | None = None
+    steal: float | None = None
+    waited: float | None = None
+    busy: str | None = None
+    busy_rounds: float | None = None
+    compared: int | None = None
+
+    @property
+    def clock_note(self) -> str | None:
+        """What marks a record whose clock was another than the baseline's: "SM clock 2.3 % below the
+        baseline's"."""
+        off = self.clock_difference
+        if off is None or abs(off) <= CLOCK_DIFFERS:
+            return None
+        return f"SM clock {abs(off):.1%} {'above' if off > 0 else 'below'} the baseline's".replace("%", " %")
+
+    @property
+    def clock(self) -> str | None:
+        """ "1755 MHz (power cap)"; None on a CPU."""
+        if self.sm_mhz is None:
+            return None
+        return f"{self.sm_mhz:.0f} MHz" + (f" ({', '.join(self.reasons)})" if self.reasons else "")
+
+
+def marks(record) -> list[str]:
+    """What marks a record (core.records.Record) in tables and charts: a clock that differed, a device that
+    was shared. One from before conditions were kept has none: its "throttled" was the power cap as a rule."""
+    found = record.conditions
+    if found is None:
+        return []
+    return [mark for mark in (found.clock_note, "busy machine" if found.busy else None) if mark]
+
+
+def banner(records) -> str | None:
+    """The sentence over records of which some were sampled on a busy machine."""
+    busy = [r.conditions for r in records if r.conditions and r.conditions.busy]
+    if not busy:
+        return None
+    worst = max(busy, key=lambda c: c.busy_rounds or 0.0)
+    share = f"{worst.busy_rounds or 0:.0%}".replace("%", " %")
+    return f"The machine was busy while this was measured ({worst.busy}, up to {share} of the rounds)."

@@ -1,0 +1,46 @@
+"""How long the stages of earlier jobs took on this machine: what estimates learn from.
+
+One small JSON file beside the built kernels: {key: seconds}, the key used last at the end. Two jobs that end
+in the same moment may lose one's figures; the next job writes them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Mapping
+
+from fusescope.core import paths
+
+_MOST = 5000  # keys; the ones that were not used for longest are dropped
+_NEWEST = 0.6  # weight of the newest figure: caches warm up, kernels change
+
+
+def read() -> dict[str, float]:
+    """Seconds (or shares) by key; empty before the first job, or where the file is torn."""
+    try:
+        data = json.loads(_file().read_text())
+        return {str(k): float(v) for k, v in data.items() if 0 <= float(v) < math.inf}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def note(measured: Mapping[str, float]) -> None:
+    """Remember what was measured: the geometric mean with what is known, the newest weighing more. A folder
+    that cannot be written loses it."""
+    past = read()
+    for key, value in measured.items():
+        before = past.pop(key, None)
+        past[key] = value if not (before and value) else before ** (1 - _NEWEST) * value**_NEWEST
+    kept = dict(list(past.items())[-_MOST:])
+    part = _file().with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps({k: float(f"{v:.4g}") for k, v in kept.items()}, indent=0))
+        os.replace(part, _file())
+
+
+def _file():
+    return paths.build_cache() / "stage_times.json"

@@ -1,0 +1,10 @@
+"""What comes from outside (a job's JSON, a command line, a URL, a mask's text, a run's files), described and
+checked in one way.
+
+``parameters``: keys of a mapping, completed and checked by ``complete``. ``typed``: JSON objects as
+dataclasses, whose fields are such parameters.
+"""
+
+from fusescope.core.schema.parameters import REQUIRED, Parameter, check_int, complete, either
+
+__all__ = ["REQUIRED", "Parameter", "check_int", "complete", "either"]

@@ -1,0 +1,8 @@
+"""Implementations that are wrong on purpose, one a file: the check has to catch every one of them.
+
+A file's docstring says in one sentence what is wrong, and it defines
+    ON        {operator: case}, each tried
+    DTYPES    in which the fault can be told from rounding
+    wrong     the implementation, with the operator's Python signature; it runs on CPU and GPU
+and TIMED = True where only calls that are timed go wrong. selfcheck/catching.py finds and tries them.
+"""

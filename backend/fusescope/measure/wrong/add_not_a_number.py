@@ -1,0 +1,10 @@
+"""NaN in one element."""
+
+ON = {"add": {"n": 1000}}
+DTYPES = ("float32", "float16")
+
+
+def wrong(a, b):
+    out = a + b
+    out[out.numel() // 2] = float("nan")
+    return out

@@ -1,0 +1,23 @@
+"""Leaves the last tile of keys out."""
+
+from fusescope.ops.attention import attention, prepare
+
+ON = {
+    "attention": {
+        "batch": 1,
+        "heads": 4,
+        "kv_heads": 2,
+        "seq": 70,
+        "seq_k": 70,
+        "head_dim": 32,
+        "mask": "causal",
+        "bias": "none",
+    }
+}
+DTYPES = ("float32", "float16")
+
+
+def wrong(q, k, v, mask=None, *, bias=None, scale=None):
+    keep = mask.dense().clone()
+    keep[..., (keep.shape[3] - 1) // 64 * 64 :] = False
+    return attention(q, k, v, prepare(keep, *keep.shape[2:], q.device), bias=bias, scale=scale)

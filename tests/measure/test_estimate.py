@@ -1,0 +1,183 @@
+"""What a comparison is expected to take: priors, what earlier jobs taught, and what is left of one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from fusescope.analysis import estimate
+from fusescope.analysis.estimate import Facts
+from fusescope.core.machine import stage_times
+from fusescope.core.records import BenchSpec
+from fusescope.measure import pace
+
+ONE = BenchSpec("add", ("a", "b"), ({"n": 1},), "a", cache="warm")
+SMALL = Facts("a CPU", [(1e3, 4e3)])
+BUILD, CEILINGS, CHECK, SAMPLE, FINISH = 1, 2, 3, 4, 5
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSESCOPE_BUILD", str(tmp_path / "build"))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    return now
+
+
+def of(spec: BenchSpec = ONE, past=None, **facts) -> float:
+    return estimate.seconds(spec, replace(SMALL, **facts), past or {})
+
+
+def test_the_estimate_grows_with_what_is_asked():
+    many = replace(ONE, cases=tuple({"n": i} for i in range(10)))
+    assert 0 < of() < of(replace(ONE, cache="both")) < of(many, work=SMALL.work * 10)
+    assert of() < of(replace(ONE, impls=("a", "b", "c", "d"))) and of() < of(replace(ONE, budget_s=60.0))
+    assert of() + 100 == pytest.approx(of(build_s=100.0))
+    assert of() + 10 < of(compile_s={"b": 5.0}) < of() + 20, "the compiler's start comes on top, once"
+    assert of() < 30 and math.isfinite(of(work=[(0.0, 0.0)]))
+
+
+def test_further_processes_repeat_all_but_building():
+    three = replace(ONE, processes=3)
+    assert 2 * of() < of(three) and of(three, build_s=100.0) == pytest.approx(of(three) + 100)
+
+
+def test_busy_cpus_make_all_but_sampling_longer(clock):
+    idle, busy = estimate.plan(ONE, SMALL, {}), estimate.plan(ONE, replace(SMALL, busy=3.0), {})
+    for one, other in zip(idle, busy, strict=True):
+        assert other.seconds == pytest.approx(one.seconds * (1 if one.stage == "sample" else 3))
+    spent = {"a": 6.0}
+    taught = estimate.remembered(busy[CHECK], spent, {}, busy=3.0)
+    assert set(taught.values()) == {2.0}, "what is remembered is of idle CPUs"
+
+
+def test_slow_calls_take_the_least_number_of_rounds_whatever_the_budget():
+    slow = of(work=[(4e10 * 10, 1e6)])  # 20 s a call
+    assert slow > 5 * 2 * 20
+
+
+def gone_through(spec, facts, past, clock, seconds) -> dict[str, float]:
+    """What a job teaches whose parts take ``seconds``."""
+    plan = estimate.plan(spec, facts, past)
+    here = pace.Pace(plan, age_s=0.0)
+    for number, phase in enumerate(plan):
+        here.enter(number)
+        for name in phase.parts:
+            here.part(name)
+            clock[0] += seconds(phase.stage, name)
+    return here.learnt(range(len(plan)), past)
+
+
+def test_the_same_job_is_expected_to_take_as_long_as_it_took(clock):
+    def took(stage, name):
+        return {"start": 4.0, "build": 0.0, "sample": 9.0}.get(stage, 1.5)
+
+    stage_times.note(gone_through(ONE, SMALL, {}, clock, took))
+    expected = of(past=stage_times.read())
+    assert expected == pytest.approx(4.0 + 1.5 + 3 * 1.5 + 9.0 + 1.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "factor, low, high", [(1.1, 1.4, 1.6), (10.0, 20, 40), (0.1, 0.4, 1.5), (1e-3, 0.4, 1.5), (1e-6, 0, 0.1)]
+)
+def test_other_sizes_are_expected_from_the_nearest_one(clock, factor, low, high):
+    large = replace(SMALL, work=[(1e10, 4e7)])
+    taught = gone_through(ONE, large, {}, clock, lambda stage, name: 1.5)
+    other = replace(SMALL, work=[(1e10 * factor, 4e7 * factor)])
+    checks = estimate.plan(replace(ONE, cases=({"n": 2},)), other, taught)[CHECK]
+    assert low <= checks.parts["b"].seconds <= high
+
+
+def test_a_compiler_finds_its_result_again(clock):
+    facts = replace(SMALL, compile_s={"b": 10.0})
+    first = gone_through(ONE, facts, {}, clock, lambda stage, name: 20.0 if name == "b" else 0.1)
+    same, new = (
+        estimate.plan(replace(ONE, cases=({"n": n},)), facts, first)[CHECK].parts["b"].seconds for n in (1, 2)
+    )
+    assert same == pytest.approx(8.0) and new == pytest.approx(20.0)
+    again = gone_through(ONE, facts, first, clock, lambda stage, name: 3.0 if name == "b" else 0.1)
+    assert sorted(v for k, v in again.items() if "|b first|" in k) == [3.0], "what is new takes 20 s still"
+
+
+def test_what_is_left_shrinks_and_follows_what_was_seen(clock):
+    plan = estimate.plan(replace(ONE, cases=({"n": 1},) * 3), replace(SMALL, work=SMALL.work * 3), {})
+    here = pace.Pace(plan, age_s=1.0)
+    whole = here.left_s()
+    assert whole == pytest.approx(sum(p.seconds for p in plan) - 1.0)
+    here.enter(BUILD)
+    here.enter(CEILINGS)
+    here.enter(CHECK)
+    before = here.left_s()
+    clock[0] += 40.0  # the first part of the first case's checks, overdue
+    assert here.left_s() > 0.15 * 40
+    here.enter(SAMPLE)
+    assert here.left_s() > before, "the other cases' checks are expected to take longer, too"
+    for number in range(SAMPLE, len(plan)):
+        here.enter(number)
+        clock[0] += plan[number].seconds
+    assert here.left_s() < 1.0
+
+
+def test_an_old_process_teaches_nothing_of_starting(clock):
+    plan = estimate.plan(ONE, SMALL, {})
+    for age, learns in ((3.0, True), (300.0, False)):
+        here = pace.Pace(plan, age_s=age)
+        here.enter(BUILD)
+        assert bool(here.learnt([0], {})) is learns
+
+
+def test_only_the_first_comparison_of_a_process_was_its_start(monkeypatch):
+    monkeypatch.setattr(pace, "_begun", [])
+    plan = estimate.plan(ONE, SMALL, {})
+    pace.Pace(plan)
+    second = pace.Pace(plan)
+    second.enter(BUILD)
+    assert second.learnt([0], {}) == {}
+
+
+def test_what_was_skipped_is_neither_expected_nor_learnt(clock):
+    plan = estimate.plan(ONE, SMALL, {})
+    here = pace.Pace(plan, age_s=0.0)
+    for number in (CHECK, SAMPLE, FINISH):
+        here.skip(number)
+    here.enter(FINISH)
+    clock[0] += 5
+    assert here.left_s() == 0 and here.learnt([CHECK, SAMPLE, FINISH], {}) == {}
+
+
+def test_times_are_kept_and_the_newest_counts_most(tmp_path, monkeypatch):
+    assert stage_times.read() == {}
+    stage_times.note({"a": 10.0, "b": 1.0})
+    stage_times.note({"a": 1.0})
+    assert 1.0 < stage_times.read()["a"] < 4.0 and stage_times.read()["b"] == 1.0
+    file = tmp_path / "build" / "stage_times.json"
+    for torn in ("{", "[]", '{"a": "x"}', '{"a": NaN}'):
+        file.write_text(torn)
+        assert stage_times.read() == {}
+    monkeypatch.setattr(stage_times, "_MOST", 2)
+    for key in "abca":
+        stage_times.note({key: 1.0})
+    assert list(stage_times.read()) == ["c", "a"]
+    monkeypatch.setenv("FUSESCOPE_BUILD", "/proc/nowhere")
+    stage_times.note({"a": 1.0})
+    assert stage_times.read() == {}
+
+
+def test_work_that_counts_itself_needs_no_guess_of_what_is_left(clock):
+    plan = estimate.plan(ONE, replace(SMALL, build_s=80.0), {})
+    rest = sum(p.seconds for p in plan[CEILINGS:])
+    here = pace.Pace(plan, age_s=0.0)
+    here.enter(BUILD)
+    clock[0] += 100.0
+    assert here.left_s() == pytest.approx(20.0 + rest)
+    here.advanced(0.75)
+    assert here.left_s() == pytest.approx(0.25 * plan[BUILD].seconds + rest)
+    clock[0] += 20.0
+    here.advanced(1.0)
+    assert here.left_s() == pytest.approx(rest)
