@@ -19,7 +19,8 @@ IMPLS = ("eager", "v1_rows", "v2_tiles", "sdpa", "flex")
 
 def record(op: str, n: int, impl: str, status: str = "ok") -> dict:
     """A record as the worker writes it."""
-    t = {"median": 1.0 + n % 7, "low": 0.9, "high": 8.1, "n": 50, "converged": True}
+    m = 1.0 + n % 7
+    t = {"median": m, "low": 0.98 * m, "high": 1.02 * m, "n": 50, "converged": True}
     ok = status == "ok"
     return {
         "op": op,
@@ -103,7 +104,8 @@ def measure(home: Path) -> None:
         count = found[1] if isinstance(found, tuple) else len(found)
         print(f"{time.perf_counter() - begin:7.3f} s  {what}: {count}")
 
-    library.database.connect().close()  # importing duckdb is no part of a query
+    with library.database.connect():  # importing duckdb is no part of a query
+        pass
     shutil.rmtree(home / ".index", ignore_errors=True)
     say("first listing, no index", library.runs)
     say("listing", library.runs)

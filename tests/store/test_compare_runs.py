@@ -1,24 +1,33 @@
-"""Comparing two runs says what differs before it says what is faster."""
+"""Comparing runs says first whether they may be compared, then what is faster; cases are matched by keys."""
 
 import json
 
 import pytest
 from make_runs import make
 
-from fusescope.store import compare, folder
+from fusescope.analysis.compare import columns, conditions
+from fusescope.analysis.compare.columns import Source
+from fusescope.core.errors import RunError
+from fusescope.store import compare, library
 
 
 @pytest.fixture
-def two(profiles):
-    make(profiles, 5, 10)
-    names = sorted(p.name for p in profiles.iterdir())
-    return profiles / names[1], profiles / names[3]  # both without a failure
+def three(profiles):
+    """Three runs of ``gemm`` on one GPU without a difference, and without a wrong record."""
+    make(profiles, 7, 10)
+    paths = [profiles / name for name in sorted(p.name for p in profiles.iterdir())[1:6:2]]
+    for path in paths:
+        rewrite(
+            path, lambda r: r | {"op": "gemm", "source_hash": "s1" if r["impl"].startswith("v") else None}
+        )
+        edit(path, spec={"op": "gemm"}, environment={"torch_cuda": "13.0"})
+    return paths
 
 
 def edit(path, **changes):
     data = json.loads((path / "run.json").read_text())
     for part, values in changes.items():
-        data[part] |= values
+        data[part] = data[part] | values if isinstance(values, dict) else values
     (path / "run.json").write_text(json.dumps(data))
 
 
@@ -27,79 +36,166 @@ def rewrite(path, change):
     (path / "results.jsonl").write_text("".join(json.dumps(change(r) or r) + "\n" for r in lines))
 
 
-def test_equal_runs_differ_in_nothing(two):
-    a, _ = two
-    assert compare.differences(a, a) == []
-    pairs = compare.pairs(a, a)
-    assert set(pairs["ratio"].dropna()) == {1.0} and set(pairs["verdict"].dropna()) == {"cannot tell"}
+def faster(record, factor=0.5):
+    """The record with times ``factor`` of one millisecond, known within 2 %."""
+    if record["time_ms"]:
+        t = {"median": factor, "low": 0.99 * factor, "high": 1.01 * factor, "n": 9, "converged": True}
+        record["time_ms"] |= dict.fromkeys(("graph", "eager", "graph_cold", "eager_cold"), t)
 
 
-def test_every_difference_is_a_sentence(two):
-    a, b = two
-    edit(
-        b,
-        environment={"torch": "2.13.0", "driver": None, "others_on_gpu": [{"pid": 1}]},
-        spec={"op": "gemm", "cache": "cold"},
-    )
-    rewrite(b, lambda r: r | {"op": "gemm", "source_hash": "new", "throttled": True})
-    rewrite(a, lambda r: r | {"op": "gemm"})
-    said = compare.differences(a, b)
-    for sentence in (
-        "torch: 2.11.0 against 2.13.0",
-        "driver: 580.1 against unknown",
-        "cache mode: unknown against cold",
-        f"the device was throttled in part of {b.name}",
-        f"other processes used the GPU during {b.name}",
-    ):
-        assert sentence in said
-    assert any(s.startswith("source of gemm eager: ") and s.endswith("against new") for s in said)
+def read(*paths):
+    return [Source(*found) for found in compare.read(p.name for p in paths)]
 
 
-def test_clocks_are_compared_where_they_were_seen(two):
-    a, b = two
+def judge(*paths, left_out=()):
+    return conditions.judge(*read(*paths), left_out)
+
+
+def test_equal_runs_may_be_compared_and_differ_in_nothing(three):
+    answer = judge(*three[:2])
+    assert answer.yes and answer.cautions == () and answer.control == (0.0, 0.0, 9)
+    assert answer.text == "Yes for 5 implementations (same source)."
+    found = columns.compare(read(*three))
+    assert found.columns == tuple(p.name for p in three) and len(found.rows) == 10
+    ratios = [ratio for n in (1, 2) for _, ratio in found.ratios(n)]
+    assert {r.median for r in ratios} == {1.0} and {r.verdict for r in ratios} <= {"same", "inconclusive"}
+    assert found.ratios(0) == []
+
+
+def test_a_run_is_named_once_and_an_unknown_one_refused(three):
+    assert len(read(three[0], three[1], three[0])) == 2
+    with pytest.raises(RunError, match="there is no run"):
+        compare.read([three[0].name, "29990101-000000-bench-ffffff"])
+
+
+def test_what_differs_in_source_is_named_and_the_rest_is_a_check(three):
+    a, b, _ = three
+    rewrite(b, lambda r: r | {"source_hash": "s2"} if r["impl"] == "v2_tiles" else r)
+    answer = judge(a, b)
+    assert answer.yes and answer.edited == ("v2_tiles",) and len(answer.same) == 4
+    assert answer.text.endswith("v2_tiles differs in source: a difference there is the code's.")
+    rewrite(b, lambda r: r | {"source_hash": None} if r["impl"] == "v1_rows" else r)
+    assert judge(a, b).unknown == ("v1_rows",)
+
+
+def test_peers_count_as_edited_where_torch_is_another(three):
+    a, b, _ = three
+    edit(b, environment={"torch": "2.13.0"})
+    answer = judge(a, b)
+    assert answer.edited == ("eager", "flex", "sdpa") and "torch: 2.11.0 against 2.13.0" in answer.cautions
+    edit(b, environment={"torch": None})
+    assert judge(a, b).unknown == ("eager", "flex", "sdpa")
+
+
+def test_unchanged_implementations_that_differ_put_the_conditions_in_doubt(three):
+    a, b, _ = three
+    rewrite(b, lambda r: faster(r, 1.0))
+    rewrite(a, lambda r: faster(r, 1.1))
+    answer = judge(a, b)
+    assert answer.control[0] == pytest.approx(0.1)
+    assert any("same source differ by 10 % in the median" in caution for caution in answer.cautions)
+
+
+def test_other_devices_and_no_common_case_mean_no(three):
+    a, b, _ = three
+    edit(b, environment={"device_name": "NVIDIA B200"})
+    assert "the devices differ (NVIDIA GeForce RTX 3090 against NVIDIA B200)" in judge(a, b).text
+    edit(b, environment={"device_name": "NVIDIA GeForce RTX 3090"})
+    rewrite(b, lambda r: r | {"dtype": "float32"})
+    answer = judge(a, b)
+    assert not answer.yes and answer.text.startswith("No: the two runs have no case in common")
+    assert "leave out “dtype” to match 9" in answer.text
+    answer = judge(a, b, left_out=["dtype"])
+    assert answer.yes and "dtype (left out): float16 against float32" in answer.cautions
+
+
+def test_every_caution_is_a_sentence(three):
+    a, b, _ = three
+    edit(b, environment={"driver": None, "others_on_gpu": [{"pid": 1}]}, spec={"cache": "cold"})
+    edit(b, status="cancelled")
+    clocked = {"sm_mhz": 1700, "clock_difference": -0.031}
+    rewrite(b, lambda r: r | {"conditions": clocked})
     for path, clock in ((a, 1980), (b, 1410)):
         line = {"case_key": "x", "impl": "y", "mode": "graph", "ms": [1], "state": [{"sm_mhz": clock}, None]}
         (path / "samples.jsonl").write_text(json.dumps(line) + "\n")
-    assert "SM clock (median): 1980 MHz against 1410 MHz" in compare.differences(a, b)
+    said = judge(a, b).cautions
+    for sentence in (
+        "driver: 580.1 against unknown",
+        "cache mode: unknown against cold",
+        f"in part of {b.name}: SM clock 3.1 % below the baseline's",
+        f"other processes used the GPU during {b.name}",
+        "SM clock (median): 1980 MHz against 1410 MHz",
+        f"{b.name} is cancelled: its records may not be all there",
+    ):
+        assert sentence in said
 
 
-def test_runs_without_a_common_case_say_so(two):
-    a, b = two
-    rewrite(b, lambda r: r | {"dtype": "float32"})
-    assert "the two runs have no case in common" in compare.differences(a, b)
-    pairs = compare.pairs(a, b)
-    assert (
-        set(pairs["a_status"]) | set(pairs["b_status"]) == {"ok", "wrong", "missing"}
-        and pairs["ratio"].isna().all()
-    )
-
-
-def test_pairs_tell_faster_slower_and_what_is_missing(two):
-    a, b = two
-    rewrite(a, lambda r: r | {"op": "x"})
-
-    def faster(r):
-        r["op"] = "x"
-        if r["time_ms"]:
-            for t in ("graph", "eager", "graph_cold", "eager_cold"):
-                r["time_ms"][t] = {"median": 0.5, "low": 0.45, "high": 0.55, "n": 9, "converged": True}
-        return r
-
+def test_columns_tell_faster_slower_and_what_is_missing(three):
+    a, b, c = three
     rewrite(b, faster)
-    pairs = compare.pairs(a, b)
-    assert len(pairs) == 10
-    ok = pairs[pairs["a_status"] == "ok"]
-    assert set(ok["verdict"]) == {"faster"} and set(ok["mode"]) == {"graph"}
-    assert list(ok["ratio"]) == [am / 0.5 for am in ok["a_ms"]]
-    assert set(compare.pairs(b, a)["verdict"].dropna()) == {"slower"}
-    wrong = pairs[pairs["a_status"] == "wrong"].iloc[0]
-    assert wrong[["verdict", "mode", "ratio"]].isna().all()
+    rewrite(c, lambda r: r | {"op": "gemm", "impl": "other"})
+    found = columns.compare(read(a, b, c))
+    ok = [row for row in found.rows if row.cells[0].status == row.cells[1].status == "ok"]
+    assert len(ok) == 9 and {row.cells[1].ratio.verdict for row in ok if row.case["n"] % 7} == {"faster"}
+    for row in ok:
+        base, other = (cell.time for cell in row.cells[:2])
+        ratio = row.cells[1].ratio
+        assert ratio.median == base.median / other.median and row.mode == "graph"
+        assert (ratio.low, ratio.high) == (base.low / other.high, base.high / other.low)
+        assert row.cells[2].status == columns.MISSING
+    backwards = columns.compare(read(b, a))
+    assert {r.verdict for _, r in backwards.ratios(1)} == {"slower"}
+    wrong = next(row for row in found.rows if row.cells[0].status == "wrong")
+    assert wrong.mode is None and wrong.cells[1].ratio is None and wrong.cells[1].time is None
 
 
-def test_an_unfinished_run_is_said(two):
-    a, b = two
-    edit(b, environment={})
-    data = json.loads((b / "run.json").read_text()) | {"status": "cancelled"}
-    (b / "run.json").write_text(json.dumps(data))
-    assert f"{b.name} is cancelled: its records may not be all there" in compare.differences(a, b)
-    assert folder.read(b).status == "cancelled"
+def test_what_changed_most_is_first(three):
+    a, b, _ = three
+    rewrite(b, lambda r: faster(r, 0.01 if r["impl"] == "flex" else 1.0))
+    assert columns.compare(read(a, b)).rows[0].impl == "flex"
+
+
+def test_keys_left_out_match_more_cases_and_never_several_of_one_run(three):
+    a, b, _ = three
+    rewrite(b, lambda r: r | {"case": r["case"] | {"bias": "none"}})
+    sources = read(a, b)
+    assert columns.compare(sources).ratios(1) == [] and columns.helpful(sources) == {"bias": 9}
+    assert len(columns.compare(sources, left_out=["bias"]).ratios(1)) == 9
+    several = columns.compare(sources, left_out=["bias", "n"])
+    assert {c.status for row in several.rows for c in row.cells} == {columns.SEVERAL}
+    for wrong in ({"left_out": ["nothing"]}, {"by": "moon"}, {"columns": ["Z"]}):
+        with pytest.raises(ValueError, match=r"cannot be left out|columns are by|there is no column"):
+            columns.compare(sources, **wrong)
+
+
+@pytest.mark.parametrize("by", columns.BY)
+def test_columns_by_anything(three, by):
+    a, b, c = three
+    edit(b, environment={"git_commit": "b" * 40, "device_name": "NVIDIA B200"})
+    rewrite(b, lambda r: r | {"dtype": "float32"})
+    rewrite(c, lambda r: r | {"case": r["case"] | {"mask": "causal"}})
+    sources = read(a, b, c)
+    there = columns.values(sources, by)
+    found = columns.compare(sources, by, columns=there[::-1])
+    assert found.columns == tuple(there[::-1]) and all(len(r.cells) == len(there) for r in found.rows)
+    expected = {"run": 3, "GPU": 2, "commit": 2, "dtype": 2, "mask": 2, "implementation": 5}
+    assert len(there) == expected[by]
+
+
+def test_within_one_run_the_paired_interval_counts(three):
+    rewrite(three[0], lambda r: r | {"case": r["case"] | {"n": 1}})
+    (source,) = read(three[0])
+    source = Source(source.run, source.records[5:])
+    found = columns.compare([source], "implementation", columns=["eager", "sdpa"])
+    (row,) = found.rows
+    assert row.cells[1].ratio == row.cells[1].record.speedup and row.impl is None
+    found = columns.compare([source], "implementation", columns=["sdpa", "flex"])
+    base, other = (cell.time for cell in found.rows[0].cells)
+    assert found.rows[0].cells[1].ratio.low == base.low / other.high
+
+
+def test_of_several_runs_in_one_column_the_newest_counts(three):
+    a, _, c = three
+    rewrite(c, faster)
+    found = columns.compare(read(c, a), "GPU")
+    assert {cell.run.id for row in found.rows for cell in row.cells} == {library.find(c.name).name}

@@ -136,7 +136,7 @@ def test_a_torn_line_in_the_middle_is_named(profiles):
         ('{"id": "x", "kind', "torn or not JSON"),
         ("[1, 2]", "holds list, not a JSON object"),
         ("[" * 100_000, "torn or not JSON"),
-        ('{"schema": 1, "status": "done"}', "lacks what every run has"),
+        ('{"schema": 1, "status": "done"}', "is not that of a run: kind is missing"),
         ('{"schema": 7, "id": "x"}', r"newer version \(run schema 7, this one reads up to 1\); update"),
         ('{"schema": "x", "id": "x"}', "newer version"),
     ],

@@ -6,11 +6,13 @@ import os
 import subprocess
 
 import pytest
+from make_runs import make
 from make_runs import record as record_json
 
+from fusescope import cli
 from fusescope.core.errors import RunError
 from fusescope.core.records import Record
-from fusescope.store import folder
+from fusescope.store import folder, library, transfer
 
 
 @pytest.fixture
@@ -73,6 +75,25 @@ def test_no_half_made_run_stays_behind_on_a_full_disk(tiny_disk):
     with pytest.raises(RunError, match="is full"):
         folder.create("bench", {"op": "add", "filler": "x" * 8192})
     assert sorted(os.listdir(tiny_disk)) == before
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_on_a_full_disk_everything_is_listed_and_deleted(tiny_disk, indexed, capsys):
+    make(tiny_disk, 8, 5)
+    if indexed:
+        library.runs(), library.records()
+        folder.write_notes(next(tiny_disk.glob("2*")), title="changed since")
+    fill(tiny_disk)
+    assert library.runs()[1] == 8 and len(library.records()) == 40 and library.broken() == []
+    assert library.runs(op="gemm")[1] == 2 and len(library.records(impl="sdpa")) == 8
+    runs = [r.id for r in library.runs()[0]]
+    with pytest.raises(RunError, match=rf"disk that holds {tiny_disk}.* is full.*free some space") as full:
+        folder.write_notes(library.find(runs[0]), notes="x" * 10_000)
+    assert f"mounted at {tiny_disk.parent}" in str(full.value)
+    assert cli.main(["runs", "list"]) == 0 and runs[3] in capsys.readouterr().out
+    assert cli.main(["runs", "delete", *runs[:4]]) == 0
+    transfer.delete(runs[4])
+    assert library.runs()[1] == 3 and len(library.records()) == 15
 
 
 def test_a_disk_that_cannot_be_written_is_said(tmp_path, monkeypatch):

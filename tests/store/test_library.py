@@ -12,7 +12,11 @@ import pytest
 from make_runs import make
 
 from fusescope.core.errors import RunError
-from fusescope.store import folder, index, library, transfer
+from fusescope.core.records import Speedup
+from fusescope.store import folder, library, transfer
+from fusescope.store.index import database
+from fusescope.store.index import records as index_records
+from fusescope.store.index import runs as index_runs
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def runs(profiles):
 
 def settle():
     """Wait until folders changed a moment ago count as settled."""
-    time.sleep(index._SETTLED_NS / 1e9 + 0.02)
+    time.sleep(index_runs.SETTLED_NS / 1e9 + 0.02)
 
 
 def test_listing_is_newest_first_in_pages_with_the_total(runs):
@@ -32,6 +36,61 @@ def test_listing_is_newest_first_in_pages_with_the_total(runs):
     page, total = library.runs(limit=7, offset=56)
     assert total == 60 and [r.title for r in page] == [f"sweep {i}" for i in range(3, -1, -1)]
     assert page[0] == folder.read(library.find(page[0].id))
+
+
+@pytest.mark.parametrize("order", library.ORDERS)
+def test_a_list_is_ordered_as_asked_over_all_its_pages(runs, order):
+    for n, path in enumerate(sorted(p for p in runs.iterdir() if (p / "run.json").exists())):
+        data = json.loads((path / "run.json").read_text())
+        data["finished"] = data["started"] + n * 37 % 60 if n else None
+        (path / "run.json").write_text(json.dumps(data))
+        gain = 1.5 + n * 7 % 11
+        speedup = {"of": "graph", "median": gain, "low": 0.99 * gain, "high": 1.01 * gain}
+        lines = [json.loads(line) for line in (path / "results.jsonl").read_text().splitlines()]
+        lines = [r | {"speedup": speedup if r["time_ms"] and n % 3 else None} for r in lines]
+        (path / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines))
+
+    def best(run):
+        found = [r.speedup.median for r in folder.records(library.find(run.id)) if r.speedup]
+        return max(found, default=0.0)
+
+    def key(run):
+        took = run.finished - run.started if run.finished else -1.0
+        return {"newest": run.ended, "oldest": -run.ended, "longest": took, "speed-up": best(run)}[order]
+
+    pages = [library.runs(limit=25, offset=at, order=order)[0] for at in (0, 25, 50)]
+    listed = [key(run) for page in pages for run in page]
+    assert len(listed) == 60 and listed == sorted(listed, reverse=True)
+
+
+def test_synonyms_and_values_of_cases_are_found(profiles):
+    plain, packed = ({"op": "attention", "cases": [{"seq": 512, "lengths": w}]} for w in ("fixed", "drawn"))
+    for spec in (plain, packed):
+        folder.create("bench", spec | {"dtype": "float16"})
+    for text, count in (("padded", 1), ("packed seq=512", 1), ("fp16", 2), ("half varlen", 1), ("fp32", 0)):
+        assert library.runs(text=text)[1] == count, text
+
+
+def test_the_verdict_in_sql_is_that_of_core(tmp_path):
+    ratios = (0.5, 0.9925, 0.995, 1.0, 1.003, 1.02, 2.0)
+    lines = [
+        {
+            "speedup": {"of": "graph", "median": m, "low": m * a, "high": m * b, "verdict": "cannot tell"}
+            | more
+        }
+        for m in ratios
+        for a in (0.0, 0.4, 0.98, 0.999, 1.0)
+        for b in (1.0, 1.001, 1.03, 3.0)
+        for more in ({}, {"same_within": 0.004}, {"converged": False})
+    ]
+    file = tmp_path / "results.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in [{"speedup": None}, *lines]))
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in database.LINE.items())
+    source = f"read_json('{file}', format='newline_delimited', columns={{{columns}}})"
+    with database.connect() as connection:
+        rows = connection.execute(f"SELECT {database.VERDICT} FROM {source}").fetchall()
+    found = [row[0] for row in rows]
+    assert found == [None, *(Speedup.from_json(line["speedup"]).verdict for line in lines)]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +217,7 @@ def test_deleting_or_tearing_the_index_costs_only_time(runs):
 
 
 def test_many_small_batches_are_merged(runs, monkeypatch):
-    monkeypatch.setattr(index, "_BATCHES", 3)
+    monkeypatch.setattr(index_records, "BATCHES", 3)
     for n in range(6):
         make(runs / "more", 1, 2)
         (new,) = (runs / "more").iterdir()

@@ -1,6 +1,7 @@
 """Export and import keep a run whole; a hostile file leaves nothing behind; deleting spares what lives and
 what is recorded."""
 
+import dataclasses
 import io
 import json
 import os
@@ -49,7 +50,7 @@ def test_a_run_survives_export_delete_and_import(run, tmp_path, name):
     transfer.delete(run.name)
     assert not run.exists()
     assert transfer.load(target) == run.name
-    assert folder.read(run) == before and len(folder.records(run)) == 12
+    assert folder.read(run) == dataclasses.replace(before, imported=True) and len(folder.records(run)) == 12
     after = files_of(run)
     assert set(whole) - set(after) == {"cancel", ".reserve"}
     assert {k: v for k, v in after.items() if k != "run.json"} == {
@@ -148,7 +149,7 @@ GOOD = ("r/run.json", RUN_JSON)
             "not that of a run: .*spec|lacks what",
         ),
         ([("r/run.json", RUN_JSON.replace(b'"spec": {}', b'"spec": []'))], "not that of a run: spec"),
-        ([("r/run.json", RUN_JSON.replace(b'"done"', b'"great"'))], "status must be done, .*'great'"),
+        ([("r/run.json", RUN_JSON.replace(b'"done"', b'"great"'))], "status must be queued, .*'great'"),
         ([("r/run.json", RUN_JSON.replace(b'"spec"', b'"created": "now", "spec"'))], "created"),
         ([GOOD, ("r/results.jsonl", b'{"op": 1}\n{"op": 2}\n')], "is not a record"),
         ([GOOD, ("r/artifacts/zeros", bytes(40 << 20))], "unpacks to more than"),

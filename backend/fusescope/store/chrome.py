@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fusescope.core.errors import RunError
 from fusescope.store import profile
+from fusescope.store.bounded import parquet
 
 MOST = 2_000_000
 """Events up to which a trace is written; a browser opens no larger one in reasonable time."""
@@ -76,7 +77,8 @@ def _pieces(run: Path, there: list[str], rows: int) -> Iterator[bytes]:
         args = [c for c in _ARGS[table] if c in known]
         on_device = "device" in known
         place = ("device", "stream") if on_device else ("pid", "tid")
-        with pq.ParquetFile(run / "artifacts" / f"{table}.parquet") as source:
+        file = profile.file(run, table)
+        with parquet.clear(file), pq.ParquetFile(file) as source:
             for batch in source.iter_batches(
                 batch_size=rows, columns=["ts_ns", "dur_ns", "name", "cat", *place, *args]
             ):

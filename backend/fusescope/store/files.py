@@ -3,26 +3,46 @@ behind."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import fcntl
 import gzip
+import io
 import json
 import os
 import time
+import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fusescope.core.errors import RunError
 
-_LONGEST_LINE, _MOST_UNPACKED = 64 << 20, 1 << 30  # against files made to exhaust memory
+# Against files made to exhaust memory or time. JSON lines of runs pack 27 to 1 at most.
+_LONGEST_LINE, _MOST_UNPACKED = 16 << 20, 1 << 30
+_MOST_RATIO, _MOST_PACKED_LINES = 100, 1_000_000
+_MOST_JSON = 64 << 20
+_DEEPEST = 64
+_CHUNK = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def is_full(error: OSError) -> bool:
     """Whether the error says that the disk (or the user's quota) is full."""
     return error.errno in _FULL
+
+
+def full_disk(path: Path) -> str:
+    """The beginning of a sentence: which disk is full, and for which folder that matters."""
+    disk = ""
+    with contextlib.suppress(OSError, ValueError):
+        real = os.path.realpath(path)
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as f:
+            mounts = [line.split()[1].encode().decode("unicode_escape") for line in f]
+        disk = max((m for m in mounts if os.path.commonpath([m, real]) == m), key=len)
+    return f"the disk that holds {path}{f' (mounted at {disk})' if disk else ''} is full"
 
 
 @contextlib.contextmanager
@@ -32,31 +52,59 @@ def clear_errors(path: Path):
         yield
     except OSError as e:
         if is_full(e):
-            raise RunError(f"the disk that holds {path} is full; free some space, then resume the run") from e
+            raise RunError(f"{full_disk(path)}; free some space, then resume the run") from e
         raise RunError(f"{path} cannot be written: {e.strerror or e}") from e
 
 
-def write_json(path: Path, data: Any, durable: bool = False) -> None:
-    """Replace a file by rename, so a reader sees the old or the new text and never half of one; durable =
-    fsync before."""
+def write_json(path: Path, data: Any) -> None:
+    """Replace a file by rename, so that a reader sees the old or the new text and never half of one; fsync
+    before, or a power cut could leave the name with nothing behind it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "w") as f:
             json.dump(data, f, indent=1)
             f.write("\n")
-            if durable:
-                f.flush()
-                os.fsync(f.fileno())
+            f.flush()
+            os.fsync(f.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
+def parse(text: bytes) -> Any:
+    """JSON from a file, UTF-8: lone surrogates, which nothing can write, become U+FFFD. ValueError for what
+    is no JSON, or nested deeper than any run's."""
+    data = json.loads(text.decode())
+    if text.count(b"{") + text.count(b"[") > _DEEPEST and _depth(data) > _DEEPEST:
+        raise ValueError(f"nested deeper than {_DEEPEST}")
+    return _encodable(data) if b"\\ud" in text or b"\\uD" in text else data
+
+
+def _depth(data: Any) -> int:
+    level, depth = [data], 0
+    while level := [v for v in level if isinstance(v, dict | list) and v]:
+        depth += 1
+        level = [inner for v in level for inner in (v.values() if isinstance(v, dict) else v)]
+    return depth
+
+
+def _encodable(data: Any) -> Any:
+    if isinstance(data, str):
+        return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(data, dict):
+        return {_encodable(k): _encodable(v) for k, v in data.items()}
+    return [_encodable(v) for v in data] if isinstance(data, list) else data
+
+
 def read_json(path: Path) -> dict:
     """The JSON object in a file; RunError where it is missing, torn or something else."""
     try:
-        data = json.loads(path.read_bytes())
+        if path.exists() and not path.is_file():
+            raise RunError(f"{path} is no plain file; this is not a run's file")
+        if path.stat().st_size > _MOST_JSON:
+            raise RunError(f"{path} is larger than {_MOST_JSON >> 20} MiB; this is not a run's file")
+        data = parse(path.read_bytes())
     except FileNotFoundError:
         raise RunError(f"{path.parent} is not a run folder: it has no {path.name}") from None
     except (ValueError, RecursionError):
@@ -70,43 +118,113 @@ def read_json(path: Path) -> dict:
     return data
 
 
-def lines(path: Path) -> Iterator[dict]:
-    """The JSON objects of a .jsonl file, or of the same file as .jsonl.gz; none where neither exists.
+@dataclass(frozen=True)
+class Contents:
+    """What an append-only file holds, packed or not: whole lines, bytes, and their CRC-32."""
 
-    A torn last line is left out: its writer was killed in the middle of it. A torn line with others after it
-    is a RunError.
-    """
+    lines: int
+    bytes: int
+    crc32: int
+
+
+def contents(path: Path, text: bool = False) -> Contents:
+    """What a .jsonl file, or the same file as .jsonl.gz, holds; nothing where neither exists. RunError where
+    it cannot be read, or should be ``text`` and is no UTF-8."""
+    count = size = crc = 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with _clear_reading(path), _opened(path) as (f, most):
+        while chunk := f.read(_CHUNK):
+            if text:
+                decoder.decode(chunk)
+            count, size, crc = count + chunk.count(b"\n"), size + len(chunk), zlib.crc32(chunk, crc)
+            if size > most:
+                raise _too_large(path)
+    return Contents(count, size, crc)
+
+
+def has_size(path: Path, size: int) -> bool:
+    """Whether a .jsonl file, or what is packed in its .jsonl.gz (modulo 2³², as gzip notes it), has so many
+    bytes; one that does not exist has none."""
     packed = path.with_name(path.name + ".gz")
     try:
         if path.exists():
-            f = open(path, "rb")
-        elif packed.exists():
-            f = gzip.open(packed, "rb")
-        else:
-            return
-        with f:
-            torn, read = None, 0
-            for number, line in enumerate(iter(lambda: f.readline(_LONGEST_LINE), b""), 1):
-                read += len(line)
-                if len(line) == _LONGEST_LINE or (read > _MOST_UNPACKED and isinstance(f, gzip.GzipFile)):
-                    raise RunError(
-                        f"{path} is larger than any run's: a line over 64 MiB, or over 1 GiB unpacked"
-                    )
-                if torn:
-                    raise RunError(
-                        f"{path}: line {torn} is not JSON though more follow; something else changed the file"
-                    )
-                try:
-                    data = json.loads(line)
-                except (ValueError, RecursionError):
-                    torn = number
-                    continue
-                if isinstance(data, dict):
-                    yield data
-                else:
-                    torn = number
-    except (OSError, EOFError) as e:  # EOFError: a gzip cut short
-        raise RunError(f"{path} cannot be read: {e}") from None
+            return path.stat().st_size == size
+        if packed.exists():
+            with open(packed, "rb") as f:
+                f.seek(-4, os.SEEK_END)
+                return int.from_bytes(f.read(4), "little") == size % (1 << 32)
+    except OSError:
+        return False
+    return size == 0
+
+
+def lines(path: Path, noted: Contents | None = None) -> Iterator[dict]:
+    """The JSON objects of a .jsonl file, or of the same file as .jsonl.gz; none where neither exists.
+
+    A torn last line is left out: its writer was killed in the middle of it. RunError for a torn line with
+    others after it, and at the end where as many bytes as were ``noted`` have another checksum.
+    """
+    torn, read, crc = None, 0, 0
+    with _clear_reading(path), _opened(path) as (f, most):
+        packed = isinstance(f, gzip.GzipFile)
+        for number, line in enumerate(iter(lambda: f.readline(_LONGEST_LINE), b""), 1):
+            read, crc = read + len(line), zlib.crc32(line, crc)
+            if len(line) == _LONGEST_LINE or read > most or (packed and number > _MOST_PACKED_LINES):
+                raise _too_large(path)
+            if torn:
+                raise RunError(
+                    f"{path}: line {torn} is not JSON though more follow; something else changed the file"
+                )
+            try:
+                data = parse(line)
+            except (ValueError, RecursionError):
+                torn = number
+                continue
+            if isinstance(data, dict):
+                yield data
+            else:
+                torn = number
+    if noted and read == noted.bytes and crc != noted.crc32:
+        raise RunError(f"{path} was changed after its run ended: restore it from a copy, or measure again")
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """A .jsonl file or its .jsonl.gz, and how many bytes may be read of it; an empty one where neither
+    exists."""
+    packed = path.with_name(path.name + ".gz")
+    if path.exists():
+        with open(path, "rb") as f:
+            yield f, os.fstat(f.fileno()).st_size + _MOST_UNPACKED  # it may grow meanwhile
+    elif packed.exists():
+        with gzip.open(packed, "rb") as f:
+            yield f, unpacked_limit(packed)
+    else:
+        yield io.BytesIO(), 0
+
+
+def unpacked_limit(packed: Path) -> int:
+    """How many bytes a compressed file of this size may unpack to."""
+    return min(_MOST_UNPACKED, max(_MOST_RATIO * packed.stat().st_size, 1 << 20))
+
+
+@contextlib.contextmanager
+def _clear_reading(path: Path):
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise RunError(f"{path} cannot be read: its .gz is cut short or damaged") from None
+    except UnicodeDecodeError:
+        raise RunError(f"{path} cannot be read: it holds bytes that are no text in UTF-8") from None
+    except OSError as e:
+        raise RunError(f"{path} cannot be read: {e.strerror or e}") from None
+
+
+def _too_large(path: Path) -> RunError:
+    return RunError(
+        f"{path} is larger than any run's: a line over {_LONGEST_LINE >> 20} MiB, or packed more than "
+        f"{_MOST_UNPACKED >> 30} GiB, {_MOST_PACKED_LINES:,} lines or {_MOST_RATIO} times its size"
+    )
 
 
 def mend(fd: int) -> None:
@@ -115,15 +233,15 @@ def mend(fd: int) -> None:
     size = os.fstat(fd).st_size
     if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
         return
-    start, tail = size, b""
-    while start > 0 and b"\n" not in tail:
-        step = min(65536, start)
+    start, found = size, -1
+    while start > 0 and found < 0:
+        step = min(_CHUNK, start)
         start -= step
-        tail = os.pread(fd, step, start) + tail
-    cut = start + tail.rfind(b"\n") + 1
+        found = os.pread(fd, step, start).rfind(b"\n")
+    cut = start + found + 1
     try:
-        whole = isinstance(json.loads(tail[tail.rfind(b"\n") + 1 :]), dict)
-    except ValueError:
+        whole = size - cut < _LONGEST_LINE and isinstance(parse(os.pread(fd, size - cut, cut)), dict)
+    except (ValueError, RecursionError):
         whole = False
     if whole:
         os.write(fd, b"\n")

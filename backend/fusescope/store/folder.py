@@ -23,14 +23,18 @@ from pathlib import Path
 from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.core.records import SCHEMA_VERSION, Progress, Record, Run
+from fusescope.core.schema.run_files import NOTES, Samples
+from fusescope.core.schema.typed import build
 from fusescope.store import files
-from fusescope.store.writer import Writer
+from fusescope.store.writer import Writer, silence, silent_end
 
 __all__ = [
     "Writer",
     "alive",
+    "cancelling",
     "create",
     "is_recorded",
+    "is_unchanged",
     "read",
     "records",
     "request_cancel",
@@ -39,6 +43,8 @@ __all__ = [
 ]
 
 ID = re.compile(r"\d{8}-\d{6}-[a-z][a-z0-9_]*-[0-9a-f]{6}")
+_KEPT = {"results.jsonl": "records", "samples.jsonl": "lines of raw samples"}
+CANCELLING = "cancelling; finished results are kept"
 _START_GRACE_S = 15.0  # how long a queued run may be without a worker that was started by hand
 
 
@@ -61,7 +67,7 @@ def create(kind: str, spec: dict, title: str = "") -> Path:
             (hidden / "artifacts").mkdir(parents=True)
             first = Progress(message="waiting for its process to start", updated=time.time())
             run = Run(run_id, kind, spec, "queued", created=time.time(), progress=first)
-            files.write_json(hidden / "run.json", own_part(run), durable=True)
+            files.write_json(hidden / "run.json", own_part(run))
             files.write_json(hidden / "notes.json", {"title": title, "tags": [], "notes": ""})
             (home / ".live").mkdir(exist_ok=True)
             (home / ".live" / run_id).touch()
@@ -91,36 +97,96 @@ def own_part(run: Run) -> dict:
 
 
 def read(path: Path) -> Run:
-    """The run as it stands. RunError: no run folder, torn, or written by a newer version."""
+    """The run as it stands. RunError: no run folder, torn, with values of another type than every run's, or
+    written by a newer version."""
     path = Path(path)
     data = _run_json(path)
+    run = _typed(path, data)
     recorded = is_recorded(path)
-    if data.get("status") in ("queued", "running") and not recorded and not alive(path):
+    if run.live and recorded:
+        data |= {"status": "interrupted", "reason": "recorded before it was finished"}
+    elif run.live and not alive(path):
         data = _settle(path)
-    elif recorded and data.get("status") in ("queued", "running"):
-        data = data | {"status": "interrupted", "reason": "recorded before it was finished"}
+    elif run.live and (silent := silence(path, data.get("worker"))):
+        data |= {"reason": silent, "progress": {**data.get("progress", {}), "message": silent}}
+    elif run.live and cancelling(path):
+        data["progress"] = {**data.get("progress", {}), "message": CANCELLING, "eta_s": None}
+    if lost := _lost(path, _noted(path, data)):
+        reason = f"{data['reason']}; incomplete: {lost}" if data.get("reason") else f"incomplete: {lost}"
+        data |= {"status": "incomplete", "reason": lost} if run.status == "done" else {"reason": reason}
+    return _typed(path, data | _notes(path) | {"recorded": recorded})
+
+
+def _typed(path: Path, data: dict) -> Run:
+    """run.json as a Run; its id is the folder's name, whatever it says itself."""
+    named = {"id": path.name} if ID.fullmatch(path.name) else {}
+    try:
+        return Run.from_json(data | named)
+    except (TypeError, ValueError) as e:
+        raise RunError(f"{path / 'run.json'} is not that of a run: {e}") from None
+
+
+def _notes(path: Path) -> dict:
+    """What people wrote; what of it cannot be read is lost, the measurement is not."""
     try:
         notes = files.read_json(path / "notes.json")
     except RunError:
-        notes = {}  # notes are lost, the measurement is not
-    written = {
-        k: notes[k]
-        for k in ("title", "tags", "notes")
-        if isinstance(notes.get(k), list if k == "tags" else str)
-    }
+        return {}
+    found = {}
+    for parameter in NOTES:
+        with contextlib.suppress(ValueError):
+            found[parameter.name] = parameter.check(notes.get(parameter.name))
+    return found
+
+
+def _noted(path: Path, data: dict) -> dict[str, files.Contents]:
+    """What the writer noted of results and samples when the run ended; empty for one that has not, or that
+    an older version wrote."""
+    noted = data.get("contents") or {}
     try:
-        return Run.from_json(data | written | {"recorded": recorded})
+        return {name: build(files.Contents, noted[name], name) for name in _KEPT if name in noted}
     except (TypeError, ValueError) as e:
-        raise RunError(f"{path / 'run.json'} lacks what every run has ({e})") from None
+        raise RunError(f"{path / 'run.json'} is not that of a run: contents: {e}") from None
+
+
+def _lost(path: Path, noted: dict[str, files.Contents]) -> str | None:
+    """What was cut off or deleted since the run ended: "12 of 40 records"; None where nothing was."""
+    said = []
+    for name, before in noted.items():
+        if files.has_size(path / name, before.bytes):
+            continue
+        try:
+            there = files.contents(path / name).lines
+        except RunError:
+            there = 0
+        whole = f"{before.lines} {_KEPT[name]}"
+        said.append(f"{there} of {whole}" if there < before.lines else f"the {whole} were changed")
+    return ", ".join(said) or None
+
+
+def is_unchanged(path: Path) -> bool:
+    """Whether the results are text that can be read to its end, and what the writer noted, where it did."""
+    try:
+        noted = _noted(path, _run_json(path)).get("results.jsonl")
+        there = files.contents(path / "results.jsonl", text=True)
+    except RunError:
+        return False
+    return noted is None or there.bytes != noted.bytes or there == noted
+
+
+def lacks_records(path: Path) -> bool:
+    """Whether results were cut off or deleted since the run ended."""
+    noted = _noted(path, _run_json(path)).get("results.jsonl")
+    return noted is not None and not files.has_size(path / "results.jsonl", noted.bytes)
 
 
 def records(path: Path) -> list[Record]:
     """The finished records in the order they were written; a torn last line is left out. RunError names what
     is broken."""
     path = Path(path)
-    _run_json(path)
+    noted = _noted(path, _run_json(path)).get("results.jsonl")
     found = []
-    for number, data in enumerate(files.lines(path / "results.jsonl"), 1):
+    for number, data in enumerate(files.lines(path / "results.jsonl", noted), 1):
         try:
             found.append(Record.from_json(data))
         except (TypeError, ValueError) as e:
@@ -129,9 +195,18 @@ def records(path: Path) -> list[Record]:
 
 
 def samples(path: Path) -> list[dict]:
-    """Raw samples: {"case_key", "impl", "mode", "ms": [...], "state": [...] or None}, one a record and
-    mode."""
-    return list(files.lines(Path(path) / "samples.jsonl"))
+    """Raw samples: {"case_key", "impl", "mode", "ms": [...], "state": [...] or None}, one a record and mode.
+    RunError names what is broken."""
+    path = Path(path)
+    noted = _noted(path, _run_json(path)).get("samples.jsonl")
+    found = []
+    for number, data in enumerate(files.lines(path / "samples.jsonl", noted), 1):
+        try:
+            build(Samples, data)
+        except ValueError as e:
+            raise RunError(f"{path / 'samples.jsonl'}: line {number} holds no samples ({e})") from None
+        found.append(data)
+    return found
 
 
 def alive(path: Path) -> bool:
@@ -145,6 +220,11 @@ def alive(path: Path) -> bool:
 def is_recorded(path: Path) -> bool:
     """Whether the run is one of the read-only recordings under profiles/recorded/."""
     return os.path.basename(os.path.dirname(os.path.abspath(path))) == "recorded"
+
+
+def cancelling(path: Path) -> bool:
+    """Whether a stop was requested."""
+    return (Path(path) / "cancel").exists()
 
 
 def request_cancel(path: Path) -> None:
@@ -177,7 +257,7 @@ def write_notes(
 def _run_json(path: Path) -> dict:
     data = files.read_json(path / "run.json")
     schema = data.get("schema", 0)
-    if not isinstance(schema, int) or schema > SCHEMA_VERSION:
+    if type(schema) is not int or schema > SCHEMA_VERSION:
         raise RunError(
             f"{path.name} was written by a newer version "
             f"(run schema {schema}, this one reads up to {SCHEMA_VERSION}); "
@@ -191,22 +271,16 @@ def _settle(path: Path) -> dict:
     had."""
     lock = files.take_lock(path)
     try:
-        data = _run_json(path)  # again: its worker may have finished, or a new one begun, since
+        data = _run_json(path)
+        _typed(path, data)  # again: its worker may have finished, or a new one begun, since
         queued = data.get("status") == "queued"
         if lock is None or not (queued or data.get("status") == "running"):
             return data
-        if queued and "worker" not in data and time.time() - (data.get("created") or 0) < _START_GRACE_S:
+        by_hand = queued and not {"worker", "launched"} & data.keys()
+        if by_hand and 0 <= time.time() - (data.get("created") or 0) < _START_GRACE_S:
             return data
-        why = (
-            "its worker never started"
-            if "worker" not in data
-            else "its worker ended without a word: killed, or the machine went down"
-        )
-        data |= {
-            "status": "interrupted",
-            "reason": f"{why}; resume it to measure what is missing",
-            "finished": time.time(),
-        }
+        status, reason = silent_end(path, data)
+        data |= {"status": status, "reason": reason, "finished": time.time()}
         with contextlib.suppress(
             OSError
         ):  # a folder that may only be read says the same without being marked

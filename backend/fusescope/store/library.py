@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
-from fusescope.store import database, folder, index
+from fusescope.store import folder
+from fusescope.store.index import database
+from fusescope.store.index import records as index_records
+from fusescope.store.index import runs as index_runs
+
+ORDERS = {
+    "newest": "ended DESC NULLS LAST, id DESC",
+    "oldest": "ended NULLS LAST, id",
+    "longest": "seconds DESC NULLS LAST, id DESC",
+    "speed-up": "best DESC NULLS LAST, id DESC",
+}
+"""What a list of runs can be ordered by: when they ended (else started, else were created), how long they
+took, and the largest speed-up that is proven in any of their cases."""
+_SYNONYMS = (
+    ("padded", "packed", "padding", "varlen"),
+    ("fp16", "float16", "half"),
+    ("bf16", "bfloat16"),
+    ("fp32", "float32"),
+)
+"""Words of which a search for one finds the others."""
+_BEST = "SELECT run, max(speedup) FILTER (verdict = 'faster') AS best FROM ({}) GROUP BY run"
 
 
 def find(run_id: str) -> Path:
@@ -20,9 +41,12 @@ def find(run_id: str) -> Path:
     for home in homes:
         if (home / run_id / "run.json").is_file():
             return home / run_id
-    found = [p for p in index.run_folders() if p.startswith(run_id)]
+    there = index_runs.folders()
+    if run_id in there:  # what is left of a run: it can be looked at and deleted
+        return there[run_id].path
+    found = [name for name in there if name.startswith(run_id)]
     if len(found) == 1:
-        return find(found[0])
+        return there[found[0]].path
     if found:
         raise RunError(
             f"{run_id} is the beginning of {len(found)} runs "
@@ -40,11 +64,12 @@ def runs(
     tag: str | None = None,
     limit: int = 50,
     offset: int = 0,
+    order: str = "newest",
 ) -> tuple[list[Run], int]:
-    """One page of the runs that match, newest first, and how many match in all. RunError without duckdb.
+    """One page of the runs that match, in one of ORDERS, and how many match in all. RunError without duckdb.
 
-    text: words that all occur in id, title, notes, tags, device, operator, implementations, dtype, status or
-    reason.
+    text: words that all occur, themselves or a synonym, in id, title, notes, tags, device, operator, model,
+    implementations, the cases' values, dtype, kind, status or reason.
     """
     conditions, values = ["broken IS NULL"], {"limit": limit, "offset": offset}
     for name, value in (("kind", kind), ("status", status), ("op", op), ("recorded", recorded)):
@@ -55,26 +80,36 @@ def runs(
         conditions.append("list_contains(tags, $tag)")
         values["tag"] = tag
     for n, word in enumerate((text or "").lower().split()):
-        conditions.append(f"contains(words, $word{n})")
-        values[f"word{n}"] = word
-    with database.connect() as connection:
-        runs = _quoted(index.refresh_runs(index.place(), index.run_folders()))
-        table = f"FROM read_parquet('{runs}') WHERE {' AND '.join(conditions)}"
-        counted = {k: v for k, v in values.items() if k not in ("limit", "offset")}
-        total = connection.execute(f"SELECT count(*) {table}", counted).fetchone()[0]
+        names = {f"word{n}_{k}": other for k, other in enumerate(_same_words(word))}
+        conditions.append(f"({' OR '.join(f'contains(words, ${name})' for name in names)})")
+        values |= names
+    where = f"WHERE {' AND '.join(conditions)}"
+    counted = {k: v for k, v in values.items() if k not in ("limit", "offset")}
+    there = index_runs.folders()
+    with database.connect() as connection, contextlib.ExitStack() as stack:
+        connection.register("runs", index_runs.table(there))
+        total = connection.execute(f"SELECT count(*) FROM runs {where}", counted).fetchall()[0][0]
+        table = "runs"
+        if order == "speed-up":
+            source, needed = stack.enter_context(index_records.source(connection, there))
+            table, values = f"runs LEFT JOIN ({_BEST.format(source)}) b ON b.run = runs.id", values | needed
         page = connection.execute(
-            f"SELECT run {table} ORDER BY created DESC, id DESC LIMIT $limit OFFSET $offset", values
+            f"SELECT runs.run FROM {table} {where} ORDER BY {ORDERS[order]} LIMIT $limit OFFSET $offset",
+            values,
         ).fetchall()
     return [Run.from_json(json.loads(text)) for (text,) in page], total
 
 
+def _same_words(word: str) -> tuple[str, ...]:
+    """The word and what else it is called."""
+    return next((same for same in _SYNONYMS if word in same), (word,))
+
+
 def broken() -> list[tuple[str, str]]:
     """Run folders that cannot be read: (id, reason)."""
-    with database.connect() as connection:
-        table = _quoted(index.refresh_runs(index.place(), index.run_folders()))
-        return connection.execute(
-            f"SELECT id, broken FROM read_parquet('{table}') WHERE broken IS NOT NULL ORDER BY id"
-        ).fetchall()
+    with database.connect():
+        table = index_runs.table().select(["id", "broken"]).to_pylist()
+    return sorted((row["id"], row["broken"]) for row in table if row["broken"] is not None)
 
 
 def records(
@@ -91,32 +126,31 @@ def records(
     """
     if run is not None:
         return _of_one(find(run), op, impl, device_name)
-    place, there = index.place(), index.run_folders()
-    with database.connect() as connection:
-        about = _quoted(index.refresh_runs(place, there))
-        state = _quoted(index.refresh_records(place, there, connection))
-        batches = [str(p) for p in sorted(place.glob("records-*.parquet"))]
-        if not batches:
-            return connection.execute(
-                "SELECT run, 0.0 AS created, '' AS device_name, * EXCLUDE run "
-                f"FROM ({database.line_query([])})"
-            ).df()
-        conditions, values = _matching(op, impl, device_name)
+    conditions, values = _matching(op, impl, device_name)
+    try:
+        return _of_all(conditions, values)
+    except RunError as error:
+        if error.__cause__ is None:  # not a refusal of DuckDB's or Arrow's
+            raise
+        index_records.forget()
+        return _of_all(conditions, values)
+
+
+def _of_all(conditions: str, values: dict):
+    there = index_runs.folders()
+    with database.connect() as connection, index_records.source(connection, there) as (source, needed):
+        connection.register("runs", index_runs.table(there))
         return connection.execute(
-            f"""SELECT r.run, u.created, u.device_name, r.* EXCLUDE (run, filename)
-            FROM read_parquet($batches, filename=true) r
-            JOIN read_parquet('{state}') s
-            ON r.run = s.run AND parse_filename(r.filename) = 'records-' || s.batch || '.parquet'
-            JOIN (SELECT id, created, device_name FROM read_parquet('{about}') WHERE broken IS NULL) u
-            ON r.run = u.id
+            f"""SELECT r.run, u.created, u.device_name, r.* EXCLUDE (run) FROM ({source}) r
+            JOIN (SELECT id, created, device_name FROM runs WHERE broken IS NULL) u ON r.run = u.id
             WHERE {conditions} ORDER BY r.run""",
-            values | {"batches": batches},
+            values | needed,
         ).df()
 
 
 def _of_one(path: Path, op: str | None, impl: str | None, device_name: str | None):
     about = folder.read(path)
-    results = index.results_file(path)
+    results = index_runs.results_file(path)
     sources = [str(results)] if results else []
     conditions, values = _matching(op, impl, device_name)
     values |= {"created": about.created, "name": about.device_name} | (
@@ -133,7 +167,3 @@ def _of_one(path: Path, op: str | None, impl: str | None, device_name: str | Non
 def _matching(op: str | None, impl: str | None, device_name: str | None) -> tuple[str, dict]:
     values = {k: v for k, v in (("op", op), ("impl", impl), ("device_name", device_name)) if v is not None}
     return " AND ".join(f"{k} = ${k}" for k in values) or "true", values
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -7,12 +7,16 @@ import io
 from pathlib import Path
 
 from fusescope.core.errors import RunError
-from fusescope.store import database, files
+from fusescope.core.foreign.text import cell
+from fusescope.store import files
+from fusescope.store.bounded import parquet
+from fusescope.store.index import database
 
 SCHEMA = 1
 MOST_ROWS = 1000
 """Largest page of a table."""
 _FEW = 8
+_GAPS = 5  # gaps that a summary names
 
 
 def summary(run: Path) -> dict | None:
@@ -24,7 +28,15 @@ def summary(run: Path) -> dict | None:
     data = files.read_json(file)
     if not isinstance(data.get("schema"), int) or data["schema"] > SCHEMA:
         raise RunError(f"{file} was written by a newer version; update FuseScope to open it")
+    if data.get("devices") and "longest_gaps" not in data and (file.parent / "gaps.parquet").is_file():
+        data["longest_gaps"] = _longest_gaps(Path(run))
     return data
+
+
+def _longest_gaps(run: Path) -> list[dict]:
+    """The same as in the summary of a newer import."""
+    found = arrow(run, "gaps", ["ts_ns", "dur_ns", "device", "cause", "before", "after"])
+    return found.sort_by([("dur_ns", "descending")]).slice(0, _GAPS).to_pylist()
 
 
 def names(run: Path) -> list[str]:
@@ -45,14 +57,11 @@ def rows(run: Path, name: str, limit: int | None = None) -> list[dict]:
 
 def arrow(run: Path, name: str, columns: list[str] | None = None):
     """One table as a pyarrow.Table. RunError as ``table``."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = _file(run, name)
-    try:
-        return pq.read_table(file, columns=columns)
-    except (pa.ArrowException, OSError) as error:
-        raise RunError(f"{file} cannot be read ({error})") from None
+    found = file(run, name)
+    with parquet.clear(found):
+        return pq.read_table(found, columns=columns)
 
 
 def columns(run: Path, name: str) -> dict[str, str]:
@@ -60,10 +69,9 @@ def columns(run: Path, name: str) -> dict[str, str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        schema = pq.read_schema(_file(run, name))
-    except (pa.ArrowException, OSError) as error:
-        raise RunError(f"{_file(run, name)} cannot be read ({error})") from None
+    found = file(run, name)
+    with parquet.clear(found):
+        schema = pq.read_schema(found)
     return {
         f.name: "number" if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) else "text"
         for f in schema
@@ -93,19 +101,16 @@ def page(
             f"a page has 1 to {MOST_ROWS} rows and begins at row 0 or later, not {limit} from {offset}"
         )
     texts = [c for c, kind in known.items() if kind == "text"]
-    where, values = "", {"file": str(_file(run, name))}
+    where, values = "", {"file": str(file(run, name))}
     ordered = f" ORDER BY {_quoted(order)} {'DESC' if descending else 'ASC'} NULLS LAST" if order else ""
-    with database.connect() as connection:
-        try:
-            if text.strip():
-                where = " WHERE " + _holding(connection, texts, text.strip().lower(), values)
-            source = f"FROM read_parquet($file){where}"
-            total = connection.execute(f"SELECT count(*) {source}", values).fetchone()[0]
-            found = connection.execute(
-                f"SELECT * {source}{ordered} LIMIT {int(limit)} OFFSET {int(offset)}", values
-            ).df()
-        except Exception as error:  # duckdb's errors have no common base that is not Exception
-            raise RunError(f"{values['file']} cannot be read ({str(error).splitlines()[0]})") from None
+    with database.connect(values["file"]) as connection:
+        if text.strip():
+            where = " WHERE " + _holding(connection, texts, text.strip().lower(), values)
+        source = f"FROM read_parquet($file){where}"
+        total = connection.execute(f"SELECT count(*) {source}", values).fetchone()[0]
+        found = connection.execute(
+            f"SELECT * {source}{ordered} LIMIT {int(limit)} OFFSET {int(offset)}", values
+        ).df()
     return found, total
 
 
@@ -138,24 +143,60 @@ def csv(run: Path, name: str, rows: int = 1 << 14):
     import pyarrow.csv
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(_file(run, name)) as source:
+    found = file(run, name)
+    with parquet.clear(found), pq.ParquetFile(found) as source:
+        heads = [cell(c) for c in source.schema_arrow.names]
         first = True
         for batch in source.iter_batches(batch_size=rows):
-            plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
             out = io.BytesIO()
             options = pyarrow.csv.WriteOptions(include_header=first)
-            pyarrow.csv.write_csv(pa.record_batch(plain, names=batch.schema.names), out, options)
+            pyarrow.csv.write_csv(pa.record_batch([*map(_cells, batch.columns)], names=heads), out, options)
             first = False
             yield out.getvalue()
         if first:
-            yield (",".join(f'"{c}"' for c in source.schema_arrow.names) + "\n").encode()
+            yield (",".join('"' + c.replace('"', '""') + '"' for c in heads) + "\n").encode()
 
 
-def _file(run: Path, name: str) -> Path:
+def _cells(column):
+    """A column as a spreadsheet may have it: no text that it would take for a formula."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        texts = _cells(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, texts).dictionary_decode()
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pa.array([t if t is None else cell(t) for t in column.to_pylist()], column.type)
+    return column
+
+
+def file(run: Path, name: str) -> Path:
+    """The Parquet file of a table, looked at (``bounded.parquet``). RunError where it is not there, damaged,
+    or made to exhaust memory."""
     if name not in names(run):
         raise RunError(f"{Path(run).name} has no table {name}; it has {', '.join(names(run)) or 'none'}")
-    return Path(run) / "artifacts" / f"{name}.parquet"
+    return parquet.checked(Path(run) / "artifacts" / f"{name}.parquet")
 
 
 def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
+
+
+def copies_by_name(run: Path) -> list[dict]:
+    """Copies and fills by name: name, calls, total_ns, bytes (None where unknown); [] without a table."""
+    if "copies" not in names(run):
+        return []
+    found = arrow(run, "copies", ["name", "dur_ns", "bytes"])
+    found = found.set_column(0, "name", found["name"].cast("string"))
+    sums = found.group_by("name").aggregate([("dur_ns", "count"), ("dur_ns", "sum"), ("bytes", "sum")])
+    renamed = {"dur_ns_count": "calls", "dur_ns_sum": "total_ns", "bytes_sum": "bytes"}
+    return [{renamed.get(k, k): v for k, v in row.items()} for row in sums.to_pylist() if row["name"]]
+
+
+def kernel_sequence(run: Path, most: int = 20_000) -> list[tuple]:
+    """(stream, name, ns) of the first ``most`` kernels, by device, stream and start; [] without a table."""
+    if "kernels" not in names(run):
+        return []
+    found = arrow(run, "kernels", ["device", "stream", "ts_ns", "name", "dur_ns"]).slice(0, most)
+    keys = [(name, "ascending") for name in ("device", "stream", "ts_ns")]
+    rows = found.sort_by(keys).select(["stream", "name", "dur_ns"]).to_pydict()
+    return list(zip(rows["stream"], (n or "" for n in rows["name"]), rows["dur_ns"], strict=True))

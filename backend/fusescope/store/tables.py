@@ -4,12 +4,12 @@ read here."""
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from pathlib import Path
 from typing import Any
 
 from fusescope.core.errors import RunError
+from fusescope.store import files
 
 SCHEMA = 1
 _MOST = 1 << 28
@@ -21,12 +21,14 @@ def read(run: str | Path, name: str) -> dict[str, Any]:
     file = Path(run) / "artifacts" / f"{name}.json.gz"
     if not file.is_file():
         raise RunError(f"{Path(run).name} has no {name} report; its log says how far it came")
+    most = min(_MOST, files.unpacked_limit(file))
     try:
         with gzip.open(file) as packed:
-            text = packed.read(_MOST + 1)
-        data = json.loads(text) if len(text) <= _MOST else None
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise RunError(f"{file} cannot be read ({error})") from None
+            text = packed.read(most + 1)
+        data = files.parse(text) if len(text) <= most else None
+    except (RecursionError, OSError, EOFError, ValueError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or "it is cut short or damaged"
+        raise RunError(f"{file} cannot be read: {why}") from None
     if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
         raise RunError(f"{file} is no {name} report")
     if data["schema"] > SCHEMA:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fusescope.store import database, profile
+from fusescope.store import profile
+from fusescope.store.bounded import parquet
+from fusescope.store.index import database
 
 FEW = 2000
 """Events in view up to which each is given by itself."""
@@ -54,8 +56,8 @@ def distinct(run: Path, table: str, *columns: str) -> list[tuple]:
     """The combinations of values there are in some columns, sorted; none where the table is not there."""
     if table not in profile.names(run):
         return []
-    with database.connect() as connection:
-        file = str(Path(run) / "artifacts" / f"{table}.parquet")
+    file = str(profile.file(run, table))
+    with database.connect(file) as connection:
         found = connection.execute(
             f"SELECT DISTINCT {', '.join(columns)} FROM read_parquet($file)", {"file": file}
         ).fetchall()
@@ -79,12 +81,11 @@ def events(run: Path, lane: dict) -> Events:
     wanted = equal(keys[0], lane[keys[0]])
     for key in keys[1:]:
         wanted &= equal(key, lane[key])
-    parts = [
-        pq.read_table(
-            Path(run) / "artifacts" / f"{table}.parquet", columns=["ts_ns", "dur_ns", "name"], filters=wanted
-        )
-        for table in lane["tables"]
-    ]
+    parts = []
+    for table in lane["tables"]:
+        file = profile.file(run, table)
+        with parquet.clear(file):
+            parts.append(pq.read_table(file, columns=["ts_ns", "dur_ns", "name"], filters=wanted))
     whole = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     names = whole["name"].chunk(0) if whole.num_rows else pa.array([], pa.string()).dictionary_encode()
     names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
@@ -159,11 +160,12 @@ def tree(
     if unknown := [c for c in (*by, time) if c not in known]:
         raise ValueError(f"{table} have {', '.join(known)}, not {', '.join(unknown)}")
     chosen = ", ".join(f"coalesce({c}, '{missing.get(c, '(no name)')}')" for c in by)
-    with database.connect() as connection:
+    file = str(profile.file(run, table))
+    with database.connect(file) as connection:
         found = connection.execute(
             f"SELECT {chosen}, sum({time})::BIGINT AS ns, count(*) AS calls FROM read_parquet($file) "
             f"GROUP BY ALL ORDER BY ns DESC, {', '.join(str(n + 1) for n in range(len(by)))}",
-            {"file": str(Path(run) / "artifacts" / f"{table}.parquet")},
+            {"file": file},
         ).fetchall()
     return [{"path": tuple(row[:-2]), "ns": row[-2], "calls": row[-1]} for row in found]
 
@@ -184,8 +186,8 @@ def series(
         [f'"{column}" IS NOT NULL', "ts_ns IS NOT NULL", *(f'"{c}" = ${c}' for c in only or {})]
     )
     source = f"read_parquet($file) WHERE {where}"
-    values = {"file": str(Path(run) / "artifacts" / f"{table}.parquet")} | (only or {})
-    with database.connect() as connection:
+    values = {"file": str(profile.file(run, table))} | (only or {})
+    with database.connect(values["file"]) as connection:
         rows = connection.execute(
             f'SELECT min(ts_ns), max("{column}") FROM '
             f'(SELECT ts_ns, "{column}", ntile({int(points)}) OVER (ORDER BY ts_ns) AS part '

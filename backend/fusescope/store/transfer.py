@@ -24,7 +24,6 @@ from typing import BinaryIO
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
-from fusescope.core.schema import Parameter, complete
 from fusescope.store import files, folder, library
 
 SUFFIX = ".fsrun.tar.gz"
@@ -32,14 +31,6 @@ MAX_BYTES = 8 << 30  # unpacked, all files
 MAX_FILES = 5000
 MAX_RATIO = 200  # unpacked over packed: JSON lines reach some 30, a bomb starts at 1000
 MAX_JSON = 16 << 20  # run.json and notes.json
-RUN_JSON = (
-    *(Parameter(name, "object") for name in ("spec", "environment")),
-    *(Parameter(name, "float", None) for name in ("created", "started", "finished")),
-    Parameter("status", "choice", choices=("done", "failed", "cancelled", "interrupted")),
-    *(Parameter(name, "text") for name in ("title", "notes")),
-    Parameter("tags", "names"),
-)
-"""What every reader of run.json takes for granted."""
 _TOP = {
     "run.json",
     "notes.json",
@@ -87,7 +78,7 @@ def export(run_id: str, target: str | Path) -> Path:
 
 def load(file: str | Path) -> str:
     """Import a file that ``export`` made and return the run's id: its own, or a fresh one where that is
-    taken.
+    taken. The run is marked as imported for good: it may be anybody's.
 
     ValueError says what is wrong with the file; nothing of a refused file stays. RunError: newer version,
     disk full.
@@ -118,9 +109,8 @@ def delete(run_id: str) -> None:
         raise ValueError(f"{path.name} is held by its worker: cancel it first, then delete it")
     try:
         with files.clear_errors(path):
-            gone = path.with_name(
-                f".deleted-{path.name}"
-            )  # out of sight at once, whatever happens on the way
+            # out of sight at once, whatever happens on the way
+            gone = path.with_name(f".deleted-{path.name}-{secrets.token_hex(4)}")
             os.replace(path, gone)
             shutil.rmtree(gone)
             (path.parent / ".live" / path.name).unlink(missing_ok=True)
@@ -172,6 +162,10 @@ def _unpack(file: Path, hidden: Path) -> None:
                             f"{MAX_RATIO} times its size; refused"
                         )
                     out.write(chunk)
+    except _LongHeader:
+        raise ValueError(
+            f"{file.name} is no intact .tar.gz or .zip of a run (an extended header of more than 64 KiB)"
+        ) from None
     except (
         tarfile.TarError,
         zipfile.BadZipFile,
@@ -179,13 +173,13 @@ def _unpack(file: Path, hidden: Path) -> None:
         NotImplementedError,
         RuntimeError,
         zlib.error,
-    ) as e:
-        raise ValueError(f"{file.name} is no intact .tar.gz or .zip of a run ({e})") from None
+    ):
+        raise ValueError(f"{file.name} is no intact .tar.gz or .zip of a run") from None
     except OSError as e:
         if e.errno is None or isinstance(
             e, FileExistsError | NotADirectoryError | IsADirectoryError
         ):  # gzip's own complaints
-            raise ValueError(f"{file.name} is no intact .tar.gz or .zip of a run ({e})") from None
+            raise ValueError(f"{file.name} is no intact .tar.gz or .zip of a run") from None
         raise
 
 
@@ -224,13 +218,17 @@ def _members(file: Path) -> Iterator[tuple[str, BinaryIO]]:
             raise ValueError(f"{file.name} goes on after the end of its archive")
 
 
+class _LongHeader(tarfile.ReadError):
+    """An extended header of more than 64 KiB."""
+
+
 class _Member(tarfile.TarInfo):
     """A tar header that refuses long names and extended headers of a size that only serves to exhaust
     memory."""
 
     def _proc_member(self, tar):
         if self.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) and self.size > 1 << 16:
-            raise tarfile.ReadError("an extended header of more than 64 KiB")
+            raise _LongHeader
         return super()._proc_member(tar)
 
 
@@ -274,19 +272,16 @@ def _settle(hidden: Path, home: Path) -> str:
         }
     if data.get("status") in ("queued", "running"):
         data |= {"status": "interrupted", "reason": "exported before it was finished"}
-    files.write_json(hidden / "run.json", data)
+    kept = {k: v for k, v in data.items() if k not in ("queue", "worker")}
+    files.write_json(hidden / "run.json", kept | {"imported": True})
     if not (hidden / "notes.json").exists():
         files.write_json(hidden / "notes.json", {"title": "", "tags": [], "notes": ""})
     try:
-        run = folder.read(hidden)
+        folder.read(hidden)
         folder.records(hidden)
         folder.samples(hidden)
     except RunError as e:
         raise (e if "newer version" in str(e) else ValueError(str(e).replace(f"{hidden}/", ""))) from None
-    try:
-        complete("run.json", RUN_JSON, {p.name: getattr(run, p.name) for p in RUN_JSON})
-    except ValueError as error:
-        raise ValueError(f"run.json is not that of a run: {error}") from None
     os.replace(hidden, home / run_id)
     return run_id
 

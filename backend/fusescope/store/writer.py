@@ -7,9 +7,12 @@ nothing and raises RunError.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from fusescope.store import files
 
 _PROGRESS_EVERY_S = 0.25
 _SYNC_EVERY_S = 1.0
+_LATE_S = 15.0  # without a sign, and readers say that the worker does not respond
 _RESERVE = 64 * 1024  # bytes kept back, so that a run on a full disk can still be marked failed
 
 
@@ -38,8 +42,8 @@ class Writer:
             raise RunError(f"{self.path.name} is held by another worker; it is running already")
         self._fds: dict[str, int] = {}
         self._pairs: dict[tuple[str, str], str] = {}
-        self._progress_at = self._synced_at = 0.0
-        self._progress_waits = False
+        self._progress_at = self._synced_at = self._beat_at = 0.0
+        self._progress_waits = self._unsynced = False
         try:
             self._open()
         except BaseException:
@@ -86,7 +90,7 @@ class Writer:
             "done": done,
             "total": total,
             "message": message,
-            "eta_s": eta_s,
+            "eta_s": eta_s if eta_s is not None and 0 <= eta_s < math.inf else None,
             "updated": time.time(),
         }
         self._progress_waits = True
@@ -127,24 +131,37 @@ class Writer:
         """Note this process in run.json as the worker; written with the next change of state."""
         self._data["worker"] = {"pid": os.getpid(), "host": os.uname().nodename}
 
-    def state(self, status: str, reason: str | None = None) -> None:
-        """Change the run's state; started and finished are set on the way. Makes room on a full disk for this
-        one write."""
+    def launched(self) -> None:
+        """Queue the run and note that a worker is being started: a reader that finds none then knows that it
+        never came."""
+        self._data["launched"] = time.time()
+        self._data.pop("worker", None)
+        self.state("queued")
+        self.progress(0, 0, "waiting for its process to start")
+        self.flush_progress(now=True)
+
+    def state(self, status: str, reason: str | None = None, times: Mapping[str, float] | None = None) -> None:
+        """Change the run's state; started and finished are set on the way unless ``times`` (created, started,
+        finished; Unix seconds) says when it was measured. Makes room on a full disk for this one write."""
         self._data |= {"status": status, "reason": reason}
         if status == "running":
             self._data |= {"started": self._data.get("started") or time.time(), "finished": None}
-        if status not in ("queued", "running"):
+        if status in ("queued", "running"):
+            self._data.pop("contents", None)
+        else:
             self._data["finished"] = time.time()
             self._data.pop("queue", None)
             self._data.pop("worker", None)
+            self._data["contents"] = self._contents()
+        self._data |= times or {}
         try:
-            self._write_run(durable=True)
+            self._write_run()
         except RunError as e:
             if not (isinstance(e.__cause__, OSError) and files.is_full(e.__cause__)):
                 raise
             (self.path / ".reserve").unlink(missing_ok=True)
             self._write_run()
-        live = self.path.parent / ".live" / self.path.name
+        live = _marker(self.path)
         if status in ("queued", "running"):
             live.parent.mkdir(exist_ok=True)
             live.touch()
@@ -157,6 +174,16 @@ class Writer:
         self._data["queue"] = {"device": device, "lock": lock, "place": place}
         self.progress(0, 0, message)
         self.flush_progress(now=True)
+
+    def beat(self) -> None:
+        """Show that this process is at work, at most once a second: readers see by the marker's time when it
+        last did."""
+        if time.monotonic() - self._beat_at >= 1.0:
+            self._beat_at = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(_marker(self.path))
+            with files.clear_errors(self.path):
+                self._sync()
 
     def close(self) -> None:
         """Give the folder up; a run that is still live reads as interrupted from here on."""
@@ -174,20 +201,34 @@ class Writer:
     def log_descriptor(self) -> int:
         return self._fds["log.txt"]
 
+    def _contents(self) -> dict[str, dict]:
+        """What results and samples hold, on the disk before run.json says so: readers see by it what was cut
+        off later."""
+        found = {}
+        for name in ("results.jsonl", "samples.jsonl"):
+            with contextlib.suppress(OSError):  # of a full or failing disk; what is there is counted
+                os.fsync(self._fds[name])
+            found[name] = vars(files.contents(self.path / name))
+        return found
+
     def _append(self, name: str, data: dict) -> None:
         self._still_ours()
         with files.clear_errors(self.path):
             files.append(self._fds[name], json.dumps(data, separators=(",", ":")).encode() + b"\n")
-            if (
-                time.monotonic() - self._synced_at > _SYNC_EVERY_S
-            ):  # against a power cut; a kill loses nothing written
-                os.fdatasync(self._fds["results.jsonl"])
-                self._synced_at = time.monotonic()
+            self._unsynced |= name == "results.jsonl"
+            self._sync()
 
-    def _write_run(self, durable: bool = False) -> None:
+    def _sync(self) -> None:
+        """Have results on the disk a second after they came: a power cut would lose what is not, a kill
+        loses nothing that was written."""
+        if self._unsynced and time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
+            os.fdatasync(self._fds["results.jsonl"])
+            self._synced_at, self._unsynced = time.monotonic(), False
+
+    def _write_run(self) -> None:
         self._still_ours()
         with files.clear_errors(self.path):
-            files.write_json(self.path / "run.json", self._data, durable)
+            files.write_json(self.path / "run.json", self._data)
         self._mark = self._stamp()
         self._progress_at, self._progress_waits = time.monotonic(), False
 
@@ -205,6 +246,46 @@ class Writer:
     def _stamp(self) -> tuple[int, int]:
         s = os.stat(self.path / "run.json")
         return s.st_ino, s.st_mtime_ns
+
+
+def silence(run: Path, worker: Any = None) -> str | None:
+    """A sentence where the worker of a live run gave no sign for a while: it is stopped, or waits for a disk.
+    worker: what run.json says of it."""
+    try:
+        silent_s = time.time() - os.stat(_marker(run)).st_mtime
+    except OSError:
+        return None
+    if silent_s < _LATE_S:
+        return None
+    who = f"its worker, process {worker.get('pid')}" if isinstance(worker, dict) else "its worker"
+    return f"not responding: no sign of {who}, for {silent_s:.0f} s; it can be cancelled"
+
+
+def silent_end(run: Path, data: dict) -> tuple[str, str]:
+    """Status and reason of a run that nobody holds any more though it never said how it ended."""
+    if (run / "cancel").exists():
+        return "cancelled", "cancelled by user; its worker ended without a word"
+    why = "its worker ended without a word: killed, or the machine went down"
+    if "worker" not in data:
+        why = ": ".join(["its worker never started", *_last_line(run / "log.txt")])
+    return "interrupted", f"{why}; resume it to measure what is missing"
+
+
+def _last_line(log: Path) -> list[str]:
+    """The last line of a log, which says why an interpreter did not come up; nothing where it is empty."""
+    try:
+        with open(log, "rb") as f:
+            f.seek(max(0, os.fstat(f.fileno()).st_size - 4096))
+            lines = f.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    printable = ("".join(c if c.isprintable() else " " for c in line).strip() for line in lines)
+    return [line[-300:] for line in printable if line][-1:]
+
+
+def _marker(run: Path) -> Path:
+    """The file that names a live run to whoever lists them."""
+    return run.parent / ".live" / run.name
 
 
 def artifact_path(run: Path, name: str) -> Path:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 
 from fusescope.core.errors import RunError
 from fusescope.core.records import MODES
+from fusescope.core.verdict import SAME_WITHIN
 
 _TIME = "STRUCT(median DOUBLE, low DOUBLE, high DOUBLE, n BIGINT, converged BOOLEAN)"
-_LINE = {  # a line of results.jsonl: the schema is given, so that no odd line can change it
+LINE = {  # a line of results.jsonl: the schema is given, so that no odd line can change it
     **dict.fromkeys(("op", "impl"), "VARCHAR"),
     "case": "JSON",
     **dict.fromkeys(("dtype", "device", "status", "reason"), "VARCHAR"),
     "accuracy": "STRUCT(max_abs DOUBLE, max_rel DOUBLE, cosine DOUBLE)",
     "time_ms": f"STRUCT(first DOUBLE, eager {_TIME}, eager_cold {_TIME}, graph {_TIME}, graph_cold {_TIME})",
-    "speedup": 'STRUCT("of" VARCHAR, median DOUBLE, low DOUBLE, high DOUBLE, verdict VARCHAR)',
+    "speedup": 'STRUCT("of" VARCHAR, median DOUBLE, low DOUBLE, high DOUBLE, same_within DOUBLE, '
+    "converged BOOLEAN)",
     "tflops": "STRUCT(effective DOUBLE, executed DOUBLE)",
     "gbps": "DOUBLE",
     "throttled": "BOOLEAN",
@@ -23,6 +26,18 @@ _LINE = {  # a line of results.jsonl: the schema is given, so that no odd line c
     **dict.fromkeys(("backend", "source_hash"), "VARCHAR"),
 }
 _OF_A_TIME = ("median", "low", "high", "n", "converged")
+_BAND = f"coalesce(speedup.same_within, {SAME_WITHIN})"
+VERDICT = f"""CASE
+    WHEN speedup IS NULL OR speedup.median IS NULL THEN NULL
+    WHEN NOT coalesce(speedup.converged, true) THEN 'inconclusive'
+    WHEN NOT coalesce(0 < speedup.low AND speedup.low <= speedup.median AND speedup.median <= speedup.high
+        AND isfinite(speedup.high), false) THEN 'inconclusive'
+    WHEN speedup.low >= 1 - {_BAND} AND speedup.high <= 1 + {_BAND} THEN 'same'
+    WHEN ln(speedup.high / speedup.low) > abs(ln(speedup.median)) THEN 'inconclusive'
+    WHEN speedup.low > 1 + {_BAND} THEN 'faster'
+    WHEN speedup.high < 1 - {_BAND} THEN 'slower'
+    ELSE 'inconclusive' END"""
+"""core.verdict.of_interval in SQL: what a line says of its verdict is not read."""
 _FLAT = ", ".join(
     (
         'op, impl, "case"::VARCHAR AS "case", dtype, device, status, reason',
@@ -34,7 +49,8 @@ _FLAT = ", ".join(
             for field in _OF_A_TIME
         ),
         'speedup."of" AS speedup_of, speedup.median AS speedup',
-        "speedup.low AS speedup_low, speedup.high AS speedup_high, speedup.verdict",
+        "speedup.low AS speedup_low, speedup.high AS speedup_high",
+        f"{VERDICT} AS verdict",
         "tflops.effective AS tflops_effective, tflops.executed AS tflops_executed, gbps, throttled",
         "resources.registers, resources.shared, resources.spills, resources.occupancy, backend, source_hash",
     )
@@ -45,28 +61,39 @@ _database: dict = {}
 _opening = threading.Lock()
 
 
-def connect():
+@contextlib.contextmanager
+def connect(file: str = ""):
     """A DuckDB connection of its own, of one database in memory: opening that takes 20 ms. RunError naming
-    what to install where there is none."""
+    what to install where there is none, and for what DuckDB or Arrow raise meanwhile; it names the ``file``
+    that is read."""
     try:
         import duckdb
-        import pyarrow  # noqa: F401
+        import pyarrow
     except ImportError as e:
         raise RunError(f"queries over all runs need {e.name}: pip install duckdb pyarrow") from None
     with _opening:
         if _database.get("pid") != os.getpid():  # a forked child shares no native state with its parent
             _database.update(pid=os.getpid(), root=duckdb.connect())
             _database["root"].execute("SET enable_progress_bar = false")
-        return _database["root"].cursor()
+        connection = _database["root"].cursor()
+    try:
+        yield connection
+    except (duckdb.Error, pyarrow.ArrowException) as e:
+        if file:
+            raise RunError(f"{file} cannot be read: it is cut short or damaged") from e
+        first = " ".join((str(e) or type(e).__name__).splitlines()[:1])
+        raise RunError(f"the query could not be answered ({first})") from e
+    finally:
+        connection.close()
 
 
 def line_query(sources: list[str]) -> str:
     """SQL that gives a row per record of results files, with the parameter $sources (none where the list is
     empty)."""
     if not sources:
-        blank = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _LINE.items())
+        blank = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in LINE.items())
         return f"SELECT NULL::VARCHAR AS run, {_FLAT} FROM (SELECT {blank}) LIMIT 0"
-    columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in _LINE.items())
+    columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in LINE.items())
     options = f"format='newline_delimited', columns={{{columns}}}, ignore_errors=true, filename='file'"
     return (
         f"SELECT split_part(file, '/', -2) AS run, {_FLAT} FROM read_json($sources, {options}) "

@@ -1,0 +1,121 @@
+"""Which measured case answers a question, and what differs: over all runs, from the index alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusescope.store import library
+
+_FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
+"""Parameters that equal another one where nothing is said."""
+_FAR = {"device": 1000.0, "dtype": 40.0}
+"""Distances of settings that no other setting makes up for, in doublings of a size."""
+_OTHER_WORD, _OTHER_DETAIL = 20.0, 1.0
+_ENOUGH = 0.5
+"""Share of the most implementations measured on a case that a newer run needs in order to be preferred."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: an operator or a whole model ("model:bert-base") on one case.
+
+    case: the parameters that matter; those left out may have any value, and one that the measured case lacks
+    differs. dtype, device_name: None for any.
+    """
+
+    op: str
+    case: Mapping[str, Any]
+    dtype: str | None = None
+    device_name: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A measured case. differs: {setting: (asked, measured)}, empty where it is the very case asked for."""
+
+    run: str
+    case: Mapping[str, Any]
+    dtype: str
+    device_name: str
+    implementations: int  # with a valid time
+    differs: Mapping[str, tuple[Any, Any]]
+
+
+def find(question: Question, most: int = 1, recorded: bool | None = None) -> list[Found]:
+    """The measured cases nearest to the question, at most one run for each, nearest first.
+
+    Of several runs of one case the newest counts that has at least half as many implementations as the
+    largest. recorded: only runs that ship with the project, or only others. RunError without duckdb.
+    """
+    runs_of: dict[tuple, list[tuple]] = {}
+    for run, case, dtype, device, count, created in _measured(question.op, recorded):
+        key = (json.dumps(case, sort_keys=True), dtype, device)
+        runs_of.setdefault(key, []).append((run, case, dtype, device, count, created))
+    chosen = [_preferred(rows) for rows in runs_of.values()]
+    ranked = sorted(((_distance(question, row), -(row[5] or 0), row) for row in chosen), key=lambda r: r[:2])
+    return [_found(question, row) for _, _, row in ranked[:most]]
+
+
+def _measured(op: str, recorded: bool | None) -> list[tuple]:
+    """(run, case, dtype, device name, implementations with a valid time, created) for each run and case."""
+    table = library.records(op=op)
+    table = table[table["status"] == "ok"]
+    groups = table.groupby(["run", "case", "dtype", "device_name"], sort=False)
+    rows = groups.agg(count=("impl", "nunique"), created=("created", "first")).reset_index()
+    kept = None if recorded is None else {r.id for r in library.runs(recorded=recorded, limit=1 << 30)[0]}
+    return [
+        (r.run, json.loads(r.case), r.dtype, r.device_name, r.count, r.created)
+        for r in rows.itertuples(index=False)
+        if kept is None or r.run in kept
+    ]
+
+
+def _preferred(rows: list[tuple]) -> tuple:
+    largest = max(count for *_, count, _ in rows)
+    return max((r for r in rows if r[4] >= _ENOUGH * largest), key=lambda r: (r[5] or 0, r[0]))
+
+
+def _distance(question: Question, row: tuple) -> float:
+    _, case, dtype, device, *_ = row
+    distance = sum(_apart(asked, case.get(key)) for key, asked in _asked(question, case).items())
+    if question.dtype not in (None, dtype):
+        distance += _FAR["dtype"]
+    if question.device_name not in (None, device):
+        distance += _FAR["device"]
+    return distance
+
+
+def _apart(asked: Any, measured: Any) -> float:
+    """How different two values are: doublings between sizes, and more for another mask or word."""
+    if asked == measured:
+        return 0.0
+    if isinstance(asked, int) and isinstance(measured, int) and asked > 0 and measured > 0:
+        return abs(math.log2(asked / measured))
+    same_word = str(asked).partition(":")[0] == str(measured).partition(":")[0]
+    return _OTHER_DETAIL if same_word else _OTHER_WORD
+
+
+def _asked(question: Question, measured: Mapping) -> dict[str, Any]:
+    """The parameters to compare: those asked for, and those of the measured case that follow them."""
+    asked = dict(question.case)
+    for key, source in _FOLLOWS.items():
+        if key in measured and key not in asked and source in asked:
+            asked[key] = asked[source]
+    return asked
+
+
+def _found(question: Question, row: tuple) -> Found:
+    run, case, dtype, device, count, _ = row
+    pairs = {k: (v, case.get(k)) for k, v in _asked(question, case).items() if v != case.get(k)}
+    for key, source in _FOLLOWS.items():
+        if key in pairs and source in pairs and key not in question.case and case[key] == case[source]:
+            del pairs[key]
+    if question.dtype not in (None, dtype):
+        pairs["dtype"] = (question.dtype, dtype)
+    if question.device_name not in (None, device):
+        pairs["device"] = (question.device_name, device)
+    return Found(run, case, dtype, device, int(count), pairs)

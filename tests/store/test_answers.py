@@ -1,0 +1,92 @@
+"""A question finds the recorded case nearest to it, and every difference is said."""
+
+import json
+
+import pytest
+from make_runs import make, record
+
+from fusescope.core import paths
+from fusescope.store import answers, folder, library
+from fusescope.store.answers import Question
+
+BERT = {"batch": 16, "seq": 512, "heads": 12, "head_dim": 64}
+H200 = "NVIDIA H200"
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    """The recorded runs, with an index of this test's own."""
+    patch = pytest.MonkeyPatch()
+    home = tmp_path_factory.mktemp("shipped")
+    (home / "recorded").symlink_to(paths.ROOT / "profiles" / "recorded")
+    patch.setenv("FUSESCOPE_PROFILES", str(home))
+    yield
+    patch.undo()
+
+
+def test_the_exact_case_is_found_with_nothing_that_differs(shipped):
+    (found,) = answers.find(Question("attention", BERT | {"mask": "bigbird"}, "float16", H200), recorded=True)
+    assert not found.differs and found.case["seq_k"] == 512 and found.device_name == H200
+    rows = [r for r in folder.records(library.find(found.run)) if dict(r.case) == found.case]
+    assert len({r.impl for r in rows if r.status == "ok"}) == found.implementations > 8
+
+
+def test_of_a_model_with_padding(shipped):
+    asked = Question("model:bert-base", {"batch": 16, "seq": 512, "lengths": "uniform"}, "float16", H200)
+    (found,) = answers.find(asked, recorded=True)
+    assert not found.differs and found.case["lengths"] == "uniform"
+
+
+def test_what_differs_is_named(shipped):
+    asked = Question("attention", BERT | {"batch": 8, "seq": 3000, "mask": "causal"}, "bfloat16", H200)
+    (found,) = answers.find(asked, recorded=True)
+    assert found.differs == {"seq": (3000, 4096), "dtype": ("bfloat16", "float16")}
+
+
+def test_what_the_measured_case_does_not_have_differs(shipped):
+    asked = BERT | {"causal": "no", "mask": "bigbird"}
+    (found,) = answers.find(Question("attention_varlen", asked, "float16", H200), recorded=True)
+    assert found.differs == {"mask": ("bigbird", None)}
+
+
+def test_nearest_first_and_one_run_for_each_case(shipped):
+    asked = Question("attention", BERT | {"mask": "bigbird"}, "float16", H200)
+    found = answers.find(asked, most=50, recorded=True)
+    assert len({(str(sorted(f.case.items())), f.dtype, f.device_name) for f in found}) == len(found)
+    assert found[0].differs == {} and all(f.differs for f in found[1:])
+
+
+def test_another_device_counts_more_than_any_size(shipped):
+    asked = Question("attention", {"batch": 1, "seq": 2048, "mask": "bigbird"}, "float32", "Some GPU")
+    found = answers.find(asked, most=100, recorded=True)
+    assert {f.differs["device"][0] for f in found} == {"Some GPU"}
+
+
+def test_without_any_record_nothing_is_found(shipped):
+    assert answers.find(Question("model:llama3-8b", {"batch": 1})) == []
+
+
+def _copies(home, run_ids_and_impls: dict[str, int]) -> None:
+    """Runs of one case, oldest first, each with so many implementations."""
+    for n, (name, count) in enumerate(run_ids_and_impls.items()):
+        folder_ = home / name
+        folder_.mkdir()
+        run = json.loads((home / FIRST / "run.json").read_text()) | {"id": name, "created": 1.8e9 + n}
+        (folder_ / "run.json").write_text(json.dumps(run))
+        lines = [json.dumps(record("softmax", 3, f"v{k}_rows")) for k in range(1, count + 1)]
+        (folder_ / "results.jsonl").write_text("\n".join(lines) + "\n")
+
+
+FIRST = "20231114-221320-bench-000000"
+
+
+@pytest.mark.parametrize(
+    ("implementations", "preferred"),
+    [((8, 2), 0), ((8, 4), 1), ((2, 8), 1), ((8, 3, 2), 0), ((1, 1, 1), 2)],
+)
+def test_a_small_new_run_does_not_hide_a_large_one(profiles, implementations, preferred):
+    make(profiles, 1, 1)
+    names = [f"20270101-00000{n}-bench-00000{n}" for n in range(len(implementations))]
+    _copies(profiles, dict(zip(names, implementations, strict=True)))
+    (found,) = answers.find(Question("softmax", {"n": 3, "heads": 12}), recorded=False)
+    assert found.run == names[preferred] and found.implementations == implementations[preferred]

@@ -1,0 +1,119 @@
+"""A small Parquet file cannot take much memory or time: what it would grow to is known first."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fusescope.core import paths
+from fusescope.core.errors import RunError
+from fusescope.store import profile
+
+LOOK = """
+import json, resource, sys, time
+from pathlib import Path
+from fusescope.core.errors import RunError
+from fusescope.store import chrome, profile, timeline
+import pyarrow.parquet, duckdb, pandas
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run, said, begin = Path(sys.argv[1]), [], time.perf_counter()
+for look in (
+    lambda: profile.table(run, "kernels"), lambda: profile.rows(run, "kernels", 3),
+    lambda: profile.page(run, "kernels"), lambda: list(profile.csv(run, "kernels")),
+    lambda: timeline.lanes(run), lambda: timeline.tree(run), lambda: timeline.series(run, "kernels", "ts_ns"),
+):
+    try:
+        look()
+        said.append("")
+    except RunError as error:
+        said.append(str(error))
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(json.dumps({"said": said, "grown_mib": grown >> 10, "seconds": time.perf_counter() - begin}))
+"""
+
+
+def repeated(rows, text):
+    """A dictionary of one text that every row repeats, which takes no room in the file."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
+
+
+def zeros(rows):
+    return pa.array(np.zeros(rows, np.int64))
+
+
+def lists(rows):
+    offsets = pa.array(np.array([0, rows], np.int32))
+    return pa.ListArray.from_arrays(offsets, zeros(rows))
+
+
+BOMBS = {
+    "texts": ({"name": repeated(20_000, "x" * 400_000)}, {}),
+    "plain texts": ({"name": repeated(5_000, "x" * 400_000).cast(pa.string())}, {}),
+    "rows": ({"ts_ns": zeros(20_000_000)}, {}),
+    "packed": ({"name": pa.array(["x" * 100_000_000])}, {"use_dictionary": False}),
+    "lists": ({"name": lists(20_000_000)}, {}),
+    "columns": ({f"c{n}": zeros(1) for n in range(600)}, {}),
+}
+
+
+def write(folder, columns, **options):
+    (folder / "artifacts").mkdir(parents=True)
+    file = folder / "artifacts" / "kernels.parquet"
+    pq.write_table(pa.table(columns), file, compression="zstd", **options)
+    return file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_in_one_sentence_in_little_memory(tmp_path, name):
+    columns, options = BOMBS[name]
+    file = write(tmp_path / "run", columns, **options)
+    assert file.stat().st_size < 1 << 19
+    env = {"PYTHONPATH": paths.python_path(), "PATH": "/usr/bin:/bin"}
+    found = subprocess.run(
+        [sys.executable, "-c", LOOK, str(file.parents[1])], env=env, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    data = json.loads(found.stdout)
+    assert all("is refused: " in said and "\n" not in said for said in data["said"]), data
+    assert data["grown_mib"] < 300 and data["seconds"] < 10, data
+
+
+def test_a_large_table_of_few_texts_is_read(tmp_path):
+    """What a trace's table is: many rows, long names that many of them share."""
+    rows, names = 200_000, [f"void kernel<{n}>({'int, ' * 100})" for n in range(300)]
+    codes = np.random.default_rng(0).integers(0, len(names), rows).astype(np.int32)
+    starts = np.cumsum(np.random.default_rng(1).integers(1, 1 << 20, rows))
+    columns = {"ts_ns": starts, "name": pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names))}
+    write(tmp_path, columns)
+    assert len(profile.table(tmp_path, "kernels")) == rows
+
+
+@pytest.mark.parametrize("cut", [1, 100, -20])
+def test_a_damaged_table_is_one_sentence(tmp_path, cut):
+    file = write(tmp_path, {"ts_ns": zeros(1000)})
+    file.write_bytes(file.read_bytes()[:cut])
+    with pytest.raises(RunError, match=r"kernels\.parquet cannot be read"):
+        profile.table(tmp_path, "kernels")
+
+
+def test_csv_cells_are_no_formulas_and_numbers_stay_numbers(tmp_path):
+    texts = ["=cmd|' /C calc'!A0", "+1", "-2.5e3", "@SUM(1)", "\tx", "plain", None, "-x"]
+    columns = {
+        "=head": pa.array(texts),
+        "n": pa.array(range(-4, 4)),
+        "d": pa.array(texts).dictionary_encode(),
+    }
+    write(tmp_path, columns)
+    lines = b"".join(profile.csv(tmp_path, "kernels")).decode().splitlines()
+    assert lines[0].startswith('"\'=head"')
+    for line, text in zip(lines[1:], texts, strict=True):
+        first, number, second = line.split(",")
+        assert first == second and int(number) < 4
+        assert first == (
+            "" if text is None else f'"{text}"' if text in ("+1", "-2.5e3", "plain") else f'"\'{text}"'
+        )

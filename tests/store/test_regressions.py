@@ -1,0 +1,107 @@
+"""What got slower over all runs raises an alarm, with its cause; noise and improvement raise none."""
+
+import json
+
+import pytest
+
+from fusescope import cli
+from fusescope.analysis.compare import regressions
+from fusescope.charts.bench import history
+from fusescope.store import compare
+
+CASE = {"n": 1000}
+
+
+def write(home, number, times, commit="c0ffee", spread=0.005, torch="2.11.0"):
+    """A run of ``add``: {implementation: (ms, source hash or None)}."""
+    run_id = f"202611{number:02d}-120000-bench-{number:06x}"
+    path = home / run_id
+    path.mkdir()
+    spec = {"op": "add", "impls": list(times), "cases": [CASE], "baseline": "eager", "dtype": "float16"}
+    run = {
+        "schema": 1,
+        "id": run_id,
+        "kind": "bench",
+        "spec": spec,
+        "status": "done",
+        "created": 1e9 + number,
+    }
+    run |= {"started": 1e9 + number, "finished": 1e9 + number + 0.5}
+    run["environment"] = {"device_name": "NVIDIA H200", "git_commit": commit, "torch": torch}
+    (path / "run.json").write_text(json.dumps(run))
+    lines = []
+    for impl, (ms, source) in times.items():
+        t = {"median": ms, "low": ms * (1 - spread), "high": ms * (1 + spread), "n": 50, "converged": True}
+        line = {"op": "add", "impl": impl, "case": CASE, "dtype": "float16", "device": "cuda:0"}
+        line |= {"status": "ok", "reason": None, "time_ms": {"first": 1.0, "graph": t}, "source_hash": source}
+        lines.append(json.dumps(line))
+    (path / "results.jsonl").write_text("\n".join(lines) + "\n")
+    return run_id
+
+
+def alarms():
+    return regressions.alarms(regressions.series(compare.history()))
+
+
+@pytest.mark.parametrize(
+    ("now", "eager", "cause"),
+    [
+        (("v1_x", 1.2, "new"), 1.0, "code"),
+        (("v1_x", 1.2, "new"), 1.2, "machine"),
+        (("v1_x", 1.2, "old"), 1.0, "unknown"),
+    ],
+)
+def test_a_slower_newest_run_raises_an_alarm_with_its_cause(profiles, now, eager, cause):
+    impl, ms, source = now
+    write(profiles, 1, {impl: (1.1, "older"), "eager": (1.0, None)})
+    best = write(profiles, 2, {impl: (1.0, "old"), "eager": (1.0, None)}, commit="aaaa")
+    last = write(profiles, 3, {impl: (ms, source), "eager": (eager, None)}, commit="bbbb")
+    found = {alarm.series.impl: alarm for alarm in alarms()}
+    alarm = found[impl]
+    assert alarm.cause == cause and alarm.ratio.median == pytest.approx(1 / 1.2)
+    assert (alarm.series.best.run, alarm.series.last.run) == (best, last)
+    assert (alarm.series.best.commit, alarm.series.last.commit) == ("aaaa", "bbbb")
+    assert ("eager" in found) == (cause == "machine")
+
+
+def test_noise_small_changes_and_improvements_raise_none(profiles):
+    write(profiles, 1, {"v1_x": (1.0, "a"), "v2_x": (1.0, "a"), "v3_x": (1.0, "a")}, spread=0.005)
+    write(profiles, 2, {"v1_x": (1.04, "b"), "v2_x": (0.5, "b"), "v4_x": (9.0, "b")}, spread=0.005)
+    assert alarms() == []
+    write(profiles, 3, {"v1_x": (1.2, "c")}, spread=0.2)
+    assert alarms() == []
+    found = regressions.series(compare.history())
+    assert regressions.followed(found) == 2
+    assert history.alarm_sentence(found, []).startswith("No regression: none of 2 ")
+    assert history.alarm_sentence([], []) == "Nothing was measured twice on one case yet."
+
+
+def test_a_peer_of_another_torch_is_no_control(profiles):
+    write(profiles, 1, {"v1_x": (1.0, "a"), "eager": (1.0, None)})
+    write(profiles, 2, {"v1_x": (1.2, "b"), "eager": (1.0, None)}, torch="2.13.0")
+    (alarm,) = alarms()
+    assert alarm.control is None and alarm.cause == "unknown"
+
+
+def test_the_verb_answers_with_exit_code_1_where_anything_is_slower(profiles, capsys):
+    write(profiles, 1, {"v1_x": (1.0, "a"), "eager": (1.0, None)})
+    assert cli.main(["regressions"]) == 0
+    write(profiles, 2, {"v1_x": (1.5, "b"), "eager": (1.0, None)})
+    capsys.readouterr()
+    assert cli.main(["regressions", "--op", "add", "--json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["followed"] == 2 and [a["impl"] for a in data["alarms"]] == ["v1_x"]
+    schema = json.loads((cli_schemas() / "regressions.json").read_text())
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(data, schema)
+    assert cli.main(["regressions"]) == 1
+    text = capsys.readouterr().out
+    assert "the worst is v1_x, 1.50× slower" in text and "(cause: code)" in text
+    assert cli.main(["regressions", "--threshold", "60"]) == 0
+    assert cli.main(["regressions", "--threshold", "-1"]) == 2
+
+
+def cli_schemas():
+    from pathlib import Path
+
+    return Path(cli.__file__).parents[1] / "schemas"
