@@ -1,6 +1,7 @@
 """``bench`` and ``runs`` end to end: real jobs on a small project of kernels, their JSON, exit codes, and the
 run library."""
 
+import json
 import os
 import re
 import shutil
@@ -76,8 +77,9 @@ def test_json_has_the_documented_form(first, valid):
 def test_progress_goes_to_standard_error(first):
     data, err = first
     assert f"{data['run']}: 2 implementations on 2 cases" in err
-    steps = [(int(a), int(b)) for a, b in re.findall(r"^(\d+)/(\d+) ", err, re.MULTILINE)]
-    assert steps and steps == sorted(steps) and "about" in err
+    cases = [int(n) for n in re.findall(r"^.*case (\d) of 2: .* · ", err, re.MULTILINE)]
+    assert cases == sorted(cases) and set(cases) == {1, 2}
+    assert re.search(r" · about .* left$", err, re.MULTILINE)
 
 
 def test_the_run_is_a_folder_like_any_other(first, place):
@@ -136,7 +138,8 @@ def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, 
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and "stopping" in err and "cancelled" in err and "Traceback" not in err
+    assert process.returncode == 1 and f"{run_id}: {folder.CANCELLING}" in err
+    assert f"error: {run_id} cancelled" in err and "Traceback" not in err
     run = folder.read(library.find(run_id))
     assert run.status == "cancelled"
     measured = folder.records(library.find(run_id))
@@ -176,12 +179,26 @@ def test_runs_tag(first, call, valid):
     assert [r["id"] for r in call("runs", "list", "--tag", "good", "--json").data["runs"]] == [run]
 
 
-def test_runs_compare(first, call, valid):
+def test_runs_compare(first, place, call, valid):
     run = first[0]["run"]
-    got = call("runs", "compare", run, run, "--json")
+    words = ("runs", "compare", run, "--by", "implementation", "--columns", "eager", "cpu")
+    got = call(*words, "--json")
     valid("runs-compare", got.data)
-    assert got.data["differences"] == [] and len(got.data["pairs"]) == 4
-    assert "cannot tell" in call("runs", "compare", run, run).out
+    assert got.data["columns"] == ["eager", "cpu"] and got.data["comparable"] == []
+    paired = {r["case"]["n"]: r["speedup"] for r in first[0]["records"] if r["impl"] == "cpu"}
+    for row in got.data["rows"]:
+        assert row["cells"][1]["ratio"] == paired[row["case"]["n"]]["median"]
+    assert "cpu against eager: " in call(*words).out
+    assert call("runs", "compare", run).code == 2, "one run has nothing to be compared with"
+    copy = place / "profiles" / (run[:-6] + "abcdef")
+    shutil.copytree(place / "profiles" / run, copy)
+    data = json.loads((copy / "run.json").read_text()) | {"id": copy.name}
+    (copy / "run.json").write_text(json.dumps(data))
+    got = call("runs", "compare", run, copy.name, "--json")
+    valid("runs-compare", got.data)
+    assert got.data["comparable"][0]["yes"] and got.data["comparable"][0]["same"] == ["cpu", "eager"]
+    assert "May B be compared with A? Yes" in call("runs", "compare", run, copy.name).out
+    shutil.rmtree(copy)
 
 
 def test_runs_report_is_one_page(first, call, valid, tmp_path):
@@ -211,7 +228,9 @@ def test_bad_arguments_of_runs(refused, profiles):
     assert "is not a run id" in refused("runs", "show", "../x")
     assert "required: ACTION" in refused("runs")
     assert "invalid choice: 'frob'" in refused("runs", "frob")
-    assert "--limit must be an integer of at least 1, not 0" in refused("runs", "list", "--limit", "0")
+    assert "--limit: must be an integer from 1 to 2147483647, not 0" in refused(
+        "runs", "list", "--limit", "0"
+    )
     assert "there is no run nothing" in refused("runs", "resume", "nothing")
     assert "there is no file nowhere.tar.gz" in refused("runs", "import", "nowhere.tar.gz")
 

@@ -149,7 +149,7 @@ def test_a_users_file(tmp_path):
         (["gemm", "--m", "0"], "m must be an integer from 1 to"),
         (["gemm", "--dtype", "float8"], "invalid choice: 'float8'"),
         (["gemm", "--cache", "hot"], "invalid choice: 'hot'"),
-        (["gemm", "--budget", "-1"], "budget_s must be a number above 0, not -1.0"),
+        (["gemm", "--budget", "-1"], "argument --budget: must be a number above 0, not -1.0"),
     ],
 )
 def test_bad_arguments_are_one_sentence(words, says, refused, profiles):

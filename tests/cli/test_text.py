@@ -1,8 +1,11 @@
 """What people read: the table of records, ceilings beside the data sheet, progress words."""
 
+import dataclasses
+
 from fusescope.cli import follow
 from fusescope.cli import records as _records
 from fusescope.cli.output import missing_package, table
+from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import Accuracy, Progress, Rate, Record, Run, Speedup, Time, Times
 
 H200 = {
@@ -32,7 +35,7 @@ def record(impl, ms, case=CASE, **more):
         "ok",
         accuracy=Accuracy(1e-3, 1e-2, 1.0, "float64"),
         time_ms=Times(9.0, graph=time, graph_cold=Time(ms * 1.2, ms, ms * 1.3, 40, True)),
-        speedup=Speedup("graph", 0.3 / ms, 0.29 / ms, 0.31 / ms, "faster"),
+        speedup=Speedup("graph", 0.3 / ms, 0.29 / ms, 0.31 / ms),
         tflops=Rate(rate, rate),
         gbps=size / ms / 1e6,
         **more,
@@ -78,15 +81,18 @@ def test_without_ceilings_nothing_is_invented():
 
 def test_marks():
     time = Times(1.0, eager=Time(1.0, 0.5, 2.0, 10, False))
-    text = "\n".join(
-        lines([Record("gemm", "x", CASE, "float16", "cuda:0", "ok", time_ms=time, throttled=True)])
-    )
-    assert "did not converge, throttled" in text
+    now = Conditions(sm_mhz=1700, clock_difference=-0.031, busy="others use this GPU", busy_rounds=0.5)
+    old = Record("gemm", "x", CASE, "float16", "cuda:0", "ok", time_ms=time, throttled=True)
+    text = "\n".join(lines([dataclasses.replace(old, conditions=now)]))
+    assert "did not converge, SM clock 3.1 % below the baseline's, busy machine" in text
+    assert "The machine was busy while this was measured (others use this GPU, up to 50 %" in text
+    text = "\n".join(lines([old]))
+    assert "throttled" not in text and "busy" not in text, "the power cap of an old record is no alarm"
 
 
 def test_progress_words():
     run = Run("id", "bench", {}, "running", progress=Progress(2, 8, "case 1 of 4", 75.0))
-    assert follow._words(run, 0) == "2/8 case 1 of 4, about 1 min 15 s left"
+    assert follow._words(run, 0) == "2 of 8 · case 1 of 4 · about 75 s left"
     assert follow._words(Run("id", "bench", {}, "queued"), 2) == "queued, 2 ahead of it on this device"
 
 

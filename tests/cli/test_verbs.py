@@ -95,10 +95,10 @@ def test_occupancy(call, valid, refused):
     assert "known for compute capability 7.5" in refused(
         "occupancy", "--cc", "5.0", "--block", "256", "--registers", "64"
     )
-    assert "block must be an integer of at least 1, not 0" in refused(
+    assert "argument --block: must be an integer from 1 to 2147483647, not 0" in refused(
         "occupancy", "--cc", "9.0", "--block", "0", "--registers", "64"
     )
-    assert "invalid int value: 'x'" in refused(
+    assert "must be an integer from 1 to 2147483647, not 'x'" in refused(
         "occupancy", "--cc", "9.0", "--block", "x", "--registers", "64"
     )
 
@@ -144,8 +144,8 @@ def test_bad_masks_are_one_sentence(refused):
     assert "mask needs" in refused("mask", "padding", "--seq", "8") or "needs lengths" in refused(
         "mask", "padding", "--seq", "8"
     )
-    assert "seq_q must be an integer from 1 to" in refused("mask", "causal", "--seq", "0")
-    assert "tile must be an integer from 1 to" in refused("mask", "causal", "--seq", "8", "--tile", "0")
+    assert "argument --seq: must be an integer from 1 to" in refused("mask", "causal", "--seq", "0")
+    assert "--tile: must be an integer from 1 to" in refused("mask", "causal", "--seq", "8", "--tile", "0")
     assert "at most 2^33 elements" in refused("mask", "causal", "--seq", "1000000")
     assert "required: --seq" in refused("mask", "causal")
 

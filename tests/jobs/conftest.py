@@ -15,8 +15,10 @@ from jobs_tools import KINDS
 def stop_warm_parents(runtime: Path) -> None:
     """End the warm parents of a runtime folder, each by the process id it wrote down."""
     for state in runtime.glob("user-*/warm-*.json"):
-        with contextlib.suppress(ProcessLookupError, ValueError, FileNotFoundError):
-            os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            pid = json.loads(state.read_text())["pid"]
+            if b"/warm.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")

@@ -27,3 +27,15 @@ def worker_pid(path: Path) -> int:
     return until(lambda: json.loads((path / "run.json").read_text()).get("worker"), "the worker's signature")[
         "pid"
     ]
+
+
+def state(pid: int) -> str | None:
+    """The letter of a process's state (R, S, T stopped, Z ended …); None where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def ended(pid: int) -> bool:
+    return state(pid) in (None, "Z")

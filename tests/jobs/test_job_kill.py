@@ -11,7 +11,7 @@ import time
 from collections import Counter
 
 import pytest
-from jobs_tools import until, worker_pid
+from jobs_tools import ended, until, worker_pid
 
 from fusescope.core import paths
 from fusescope.jobs import submit
@@ -105,10 +105,7 @@ def test_a_stopped_worker_that_wakes_up_without_its_folder_writes_nothing(home, 
     assert folder.read(path).status == "interrupted"
     marked = (path / "run.json").read_bytes()
     os.kill(pid, signal.SIGCONT)
-    until(
-        lambda: not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read(),
-        "the worker's end",
-    )
+    until(lambda: ended(pid), "the worker's end")
     assert (path / "run.json").read_bytes() == marked
     for name in ("results.jsonl", "samples.jsonl"):
         assert (path / name).read_bytes() == before[name]

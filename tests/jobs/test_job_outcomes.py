@@ -69,11 +69,14 @@ def test_the_whole_job_has_a_deadline_too(home):
     assert [r.status for r in records] == ["ok"]
 
 
-def test_an_exception_is_the_reason_and_its_traceback_is_in_the_log(home):
+def test_an_exception_is_the_reason_and_its_traceback_is_an_artifact(home):
     run, records = run_steps("ok", "raise", "ok")
     assert (run.status, run.reason) == ("failed", "RuntimeError: the third wheel came off")
     assert len(records) == 1
-    assert "Traceback" in (library.find(run.id) / "log.txt").read_text()
+    path = library.find(run.id)
+    assert "third wheel" in (path / "artifacts/traceback.txt").read_text()
+    log = (path / "log.txt").read_text()
+    assert "Traceback" not in log and "artifacts/traceback.txt" in log
 
 
 def test_a_crash_with_nothing_in_hand_ends_the_job_with_the_reason(home):
@@ -94,6 +97,19 @@ def test_cancel_stops_at_the_next_check_and_keeps_the_records(home):
     submit.cancel(run_id)
     run = submit.wait(run_id, 30)
     assert run.status == "cancelled" and 2 <= len(folder.records(path)) < 200
+
+
+def test_a_cancelled_run_says_so_at_once_while_its_body_goes_on(home, monkeypatch):
+    monkeypatch.setenv("FUSESCOPE_CANCEL_GRACE_S", "1.5")
+    run_id = submit.submit("steps", {"steps": ["ok", "hang deaf"]})
+    path = library.find(run_id)
+    until(lambda: len(folder.records(path)) == 1, "the first record")
+    assert submit.begun(run_id) <= time.time() and not submit.cancelling(run_id)
+    submit.cancel(run_id)
+    run = folder.read(path)
+    assert run.live and run.progress.message == folder.CANCELLING and run.progress.eta_s is None
+    assert submit.cancelling(run_id)
+    assert submit.wait(run_id, 30).status == "cancelled" and submit.begun(run_id) is None
 
 
 def test_cancel_does_not_wait_for_a_body_that_never_checks(home):

@@ -8,7 +8,7 @@ import sys
 from jobs_tools import until
 
 from fusescope.core import paths
-from fusescope.core.machine import environment
+from fusescope.core.machine import environment, runtime
 from fusescope.core.reporter import Collect
 from fusescope.jobs import submit
 from fusescope.jobs.process import body, gpu_lock
@@ -62,7 +62,7 @@ def test_a_dead_process_holds_neither_the_device_nor_a_place(own_runtime):
     )
     out = subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, capture_output=True, text=True).stdout
     assert out.split() == ["0", "1"]
-    assert len(list((own_runtime / "GPU-0000.queue").iterdir())) == 1  # what the dead left
+    assert len(list((own_runtime / "GPU-0000.queue").iterdir())) == 2  # what the dead left
     mine = gpu_lock.Ticket("GPU-0000", "mine")
     assert mine.advance() == 0
     later = gpu_lock.Ticket("GPU-0000", "later")
@@ -81,9 +81,9 @@ def test_lock_files_are_shared_among_users(own_runtime):
         ticket.advance()
     finally:
         os.umask(mask)
-    assert stat.S_IMODE((own_runtime / "GPU-1111.lock").stat().st_mode) == 0o666
+    assert stat.S_IMODE((own_runtime / "GPU-1111.lock").stat().st_mode) == 0o644  # to be locked, not written
     assert stat.S_IMODE((own_runtime / "GPU-1111.queue").stat().st_mode) == 0o1777
-    assert stat.S_IMODE(paths.user_runtime().stat().st_mode) == 0o700
+    assert stat.S_IMODE(runtime.private().stat().st_mode) == 0o700
     ticket.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from jobs_tools import KINDS, until, worker_pid
 
 from fusescope.jobs import submit
-from fusescope.jobs.process import launch
+from fusescope.jobs.process import warm_parent
 from fusescope.store import folder, library
 
 pytestmark = pytest.mark.slow
@@ -78,9 +78,9 @@ def test_a_killed_parent_is_replaced_and_its_jobs_live_on(light):
 
 
 def test_a_stale_socket_is_no_obstacle(light):
-    with launch._Door() as door:
+    with warm_parent.Door() as door:
         stale = socket.socket(socket.AF_UNIX)
-        with launch._short(door.home) as home:
+        with warm_parent._short(door.home) as home:
             stale.bind(f"{home}/{door.socket_name}")
         stale.close()
     assert finish("ok")[0].status == "done"
@@ -90,7 +90,7 @@ def test_a_parent_that_does_not_answer_is_replaced(light, monkeypatch):
     finish("ok")
     pid = parent(light)["pid"]
     os.kill(pid, signal.SIGSTOP)
-    monkeypatch.setattr(launch, "_ACK_S", 0.3)
+    monkeypatch.setenv("FUSESCOPE_WARM_ACK_S", "0.3")
     run, _ = finish("ok")
     assert run.status == "done" and len(folder.records(library.find(run.id))) == 1
     assert parent(light)["pid"] != pid
@@ -125,7 +125,7 @@ def test_it_ends_when_idle(light, monkeypatch):
 
 def test_it_ends_when_torch_was_exchanged(light, tmp_path, monkeypatch):
     monkeypatch.setenv("FUSESCOPE_WARM_CHECK_S", "0.2")
-    monkeypatch.setattr(launch, "_torch_files", lambda: [str(tmp_path / "fake/torch.py")])
+    monkeypatch.setattr(warm_parent, "torch_files", lambda: [str(tmp_path / "fake/torch.py")])
     submit.warm_up()
     pid = parent(light)["pid"]
     time.sleep(0.5)

@@ -7,6 +7,7 @@ from functools import partial
 
 from fusescope import models, ops
 from fusescope.cli import cases as _cases
+from fusescope.cli.numbers import integer, percent, seconds
 from fusescope.core.machine import environment
 from fusescope.core.machine.archs import arch_of
 from fusescope.core.records import DTYPES
@@ -35,6 +36,36 @@ def add(parser, words, whole_models: bool = False) -> None:
             group.add_argument(
                 f"--{_cases.option(p)}", dest=f"axis_{p.name}", action="append", metavar="V,V", help=text
             )
+
+
+def add_certainty(parser) -> None:
+    """--same-within, --processes and --wait-idle: what a comparison claims, for what and on what it holds."""
+    parser.add_argument(
+        "--same-within",
+        type=percent(below=50),
+        metavar="PERCENT",
+        help="how far a speed-up may lie from 1 and still count as the same (default 1)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=integer(1, 30),
+        metavar="K",
+        help="measure in K fresh processes, one after the other; the intervals hold for a further process "
+        "then (K of 3 or more; default 1: they hold within one process)",
+    )
+    parser.add_argument(
+        "--wait-idle",
+        type=seconds(),
+        metavar="S",
+        help="wait up to S seconds until nobody else uses the CPUs (measurements on the CPU; default 0)",
+    )
+
+
+def certainty(args) -> dict[str, float | int]:
+    """What was asked for of these, as keys of a BenchSpec."""
+    within = None if args.same_within is None else args.same_within / 100
+    found = {"same_within": within, "processes": args.processes, "wait_idle_s": args.wait_idle}
+    return {k: v for k, v in found.items() if v is not None}
 
 
 def device(args) -> tuple[str, str | None]:

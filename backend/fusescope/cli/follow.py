@@ -4,46 +4,72 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from fusescope.charts.numbers import seconds
-from fusescope.cli.output import say
+from fusescope.charts.progress import Moment
+from fusescope.cli.interrupts import now
+from fusescope.cli.output import draw, say
+from fusescope.core.foreign.text import printable
 from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.store import folder, library
 
 _EVERY_S = 0.15
+_ASK_EVERY_S = 1.0  # a worker that does not respond is woken up, then killed
 _STOP_S = 60.0  # what a cancelled job gets to end by itself
+
+
+def submitted(kind: str, spec: dict, title: str = "") -> str:
+    """Start a job and return its run's id; ``follow`` comes next. A Ctrl-C from here on is seen to there."""
+    return _begun(lambda: submit.submit(kind, spec, title))
+
+
+def resumed(run_id: str, trust: bool = False) -> str:
+    """Go on with a run, likewise."""
+    return _begun(lambda: submit.resume(run_id, trust))
+
+
+def _begun(start: Callable[[], str]) -> str:
+    now.counting = True
+    try:
+        now.run = start()
+        return now.run
+    except BaseException:
+        now.counting = False
+        raise
 
 
 def follow(run_id: str) -> Run:
     """Wait for the end of a job and return its run. Ctrl-C asks it to stop and keeps waiting; a second one
     leaves it running."""
     path = library.find(run_id)
-    line, stopping = _Line(), None
-    with _interrupts() as interrupts:
-        while True:
+    now.run = run_id
+    line, stopping, asked = _Line(), None, 0.0
+    with now.only_counted():
+        while now.count < 2:
             run = folder.read(path)
             line.log(path / "log.txt")
             if not run.live:
                 line.end()
                 return run
-            if interrupts and not stopping:
+            if now.count and not stopping:
                 stopping = time.monotonic()
                 line.end()
-                say(f"stopping {run_id}; its records are kept")
+                say(f"{run_id}: {folder.CANCELLING}")
+            if stopping and time.monotonic() - asked > _ASK_EVERY_S:
+                asked = time.monotonic()
                 submit.cancel(run_id)
             if stopping and time.monotonic() - stopping > _STOP_S:
                 line.end()
                 say(f"{run_id} has not stopped within {_STOP_S:.0f} s; it continues in the background")
                 return run
-            line.show(_words(run, _place(run)))
+            line.show(_words(run, _place(run)), _fixed(run))
             time.sleep(_EVERY_S)
+    line.end()
+    raise KeyboardInterrupt
 
 
 def done(run: Run) -> bool:
@@ -53,35 +79,19 @@ def done(run: Run) -> bool:
     return run.status == "done"
 
 
-@contextlib.contextmanager
-def _interrupts() -> Iterator[list]:
-    """A list that grows at the first Ctrl-C; further ones raise KeyboardInterrupt. An exception could come
-    anywhere, also where Python drops it (in a finaliser), and the job would go on. Threads other than the
-    main one get none."""
-    interrupts: list[int] = []
-
-    def note(number, frame):
-        if interrupts:
-            raise KeyboardInterrupt
-        interrupts.append(number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupts
-        return
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _words(run: Run, place: int | None) -> str:
     p = run.progress
+    if run.live and run.reason:  # its worker does not respond
+        return run.reason
     if run.status == "queued":
         return f"queued, {place} ahead of it on this device" if place else "starting"
-    counted = f"{p.done}/{p.total} " if p.total else ""
-    eta = f", about {seconds(p.eta_s)} left" if p.eta_s else ""
-    return f"{counted}{p.message or 'running'}{eta}"
+    begun = submit.begun(run.id)
+    return Moment(p, time.time() - begun if begun else None, time.time()).words
+
+
+def _fixed(run: Run) -> tuple:
+    """What of the words does not change by itself as time passes."""
+    return run.status, run.reason, run.progress.done, run.progress.message
 
 
 def _place(run: Run) -> int | None:
@@ -91,21 +101,21 @@ def _place(run: Run) -> int | None:
 
 
 class _Line:
-    """One line that is written over on a terminal; elsewhere a line whenever the words, apart from the ETA,
+    """One line that is written over on a terminal; elsewhere a line whenever the words, apart from the times,
     change."""
 
     def __init__(self):
-        self.terminal = sys.stderr.isatty()
-        self.last = ""
+        self.terminal = bool(sys.stderr) and sys.stderr.isatty()
+        self.last: tuple | None = None
         self.read = 0
 
-    def show(self, words: str) -> None:
+    def show(self, words: str, fixed: tuple) -> None:
         if self.terminal:
             width = shutil.get_terminal_size().columns - 1
-            print("\r\x1b[K" + words[:width], end="", file=sys.stderr, flush=True)
-        elif words.partition(", about")[0] != self.last:
+            draw("\r\x1b[K" + printable(words)[:width])
+        elif fixed != self.last:
             say(words)
-        self.last = words.partition(", about")[0]
+        self.last = fixed
 
     def log(self, file: Path) -> None:
         with contextlib.suppress(FileNotFoundError), file.open("rb") as f:
@@ -115,8 +125,8 @@ class _Line:
             self.read += len(new)
             if new:
                 self.end()
-                print(new.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+                draw(printable(new.decode(errors="replace")))
 
     def end(self) -> None:
         if self.terminal and self.last:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            draw("\r\x1b[K")

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import sys
 from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
 from fusescope.core.doctor.requirements import requirement
+from fusescope.core.foreign.text import printable
+
+_LONGEST = 2000  # characters of an error
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, but a mistake is one sentence without the usage."""
 
+    def _get_values(self, action, arg_strings):
+        if action.option_strings and arg_strings == ["--"]:  # argparse takes --option=-- for no value
+            self.error(f"argument {'/'.join(action.option_strings)}: -- is no value")
+        return super()._get_values(action, arg_strings)
+
     def error(self, message: str):
-        print(f"error: {message} ({self.prog} --help shows what it takes)", file=sys.stderr)
+        say(f"error: {sentence(message)} ({self.prog} --help shows what it takes)")
         raise SystemExit(2)
 
 
@@ -29,12 +39,16 @@ class Output:
 
     def answer(self, data: dict[str, Any], text: str) -> None:
         """The one answer of a verb: the data with --json, else the text."""
-        print(json.dumps(_plain(data), indent=1, allow_nan=False) if self.json else text, flush=True)
+        if self.json:
+            print(json.dumps(_plain(data), indent=1, allow_nan=False), flush=True)
+        else:
+            print(printable(text), flush=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> str:
-    """Aligned columns; ``right`` names by letter (r or l) how each is aligned, left where it is too short."""
-    cells = [list(header), *[list(map(str, row)) for row in rows]]
+    """Aligned columns, a row one line; ``right`` names by letter (r or l) how each is aligned, left where it
+    is too short."""
+    cells = [list(header), *[[printable(" ".join(str(cell).split("\n"))) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     sides = right.ljust(len(header), "l")
     lines = [
@@ -46,7 +60,44 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: str = "")
 
 def say(text: str) -> None:
     """A line for people, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    draw(printable(text) + "\n")
+
+
+def draw(text: str) -> None:
+    """Write to standard error as it is; that nobody reads it any more must not end a job."""
+    try:
+        if sys.stderr:
+            print(text, end="", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        _to_nowhere(sys.stderr)
+
+
+def drain() -> bool:
+    """Write out what standard output still holds; False where it cannot be written, which is said."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+        return True
+    except BrokenPipeError:  # the reader has seen enough
+        _to_nowhere(sys.stdout)
+    except (OSError, ValueError) as error:
+        _to_nowhere(sys.stdout)
+        say(f"error: standard output cannot be written: {sentence(str(error))}")
+    return False
+
+
+def _to_nowhere(stream) -> None:
+    """Let what a stream holds, and what is still written to it, vanish instead of failing again."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+def sentence(text: str) -> str:
+    """Text for an error: one line, and not an endless one."""
+    shown = printable(" ".join(text.split()))
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} … {shown[-_LONGEST // 2 :]}"
 
 
 def plural(count: int, noun: str) -> str:

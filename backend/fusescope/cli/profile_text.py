@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
-from fusescope.analysis.verdict import verdict
+from fusescope.analysis.profile.advice import recommend
+from fusescope.analysis.profile.verdict import verdict
 from fusescope.charts.numbers import NA, percent, three
 from fusescope.cli.output import table
 from fusescope.store import profile
@@ -35,12 +37,22 @@ def found(path: Path) -> dict:
         "verdict": None
         if limit is None
         else {"kind": limit.kind, "because": list(limit.because), "numbers": dict(limit.numbers)},
+        "recommendations": [asdict(r) for r in _advice(path, summary, ncu)] if limit else [],
         "kernels": kernels,
         "operators": rows("operator_summary"),
         "modules": rows("module_summary"),
         "ncu": ncu[:_TOP],
         "stalls": rows("ncu_stalls"),
     }
+
+
+def _advice(path: Path, summary: dict, ncu: list[dict]) -> list:
+    names = profile.names(path)
+    kernels, rules, steps = (
+        profile.rows(path, name) if name in names else [] for name in ("kernel_summary", "ncu_rules", "steps")
+    )
+    copies, sequence = profile.copies_by_name(path), profile.kernel_sequence(path)
+    return recommend(summary, kernels, copies, sequence, rules, ncu, max(1, len(steps)))
 
 
 def _row(row: dict) -> dict:
@@ -59,6 +71,10 @@ def words(data: dict) -> str:
     lines: list[str] = []
     if data["verdict"]:
         lines += [f"{data['verdict']['kind']}: {'; '.join(data['verdict']['because'])}", ""]
+    for advice in data["recommendations"]:
+        gain = f" (at most {three(advice['gain'])}×)" if advice["gain"] else ""
+        lines += [f"→ {plain(advice['title'])}{gain}: {plain(advice['says'])}"]
+    lines += [""] if data["recommendations"] else []
     if data["kernels"]:
         body = [
             [

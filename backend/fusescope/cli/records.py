@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusescope.charts.numbers import NA, percent, ratio, three, time_unit
+from fusescope.charts.verdicts import unknown
 from fusescope.cli import roof as _roof
 from fusescope.cli.output import table
+from fusescope.core.machine.conditions import banner, marks
 from fusescope.core.records import Record, short
+from fusescope.core.verdict import scope
 
 _WORDS = {"oom": "out of memory", "timeout": "timed out"}
 
@@ -34,6 +37,10 @@ def show(records: Sequence[Record], baseline: str | None, environment: Mapping[s
         own = {k: v for k, v in rows[0].case.items() if k not in shared}
         lines += ["", *([_case(own)] if own else []), _table(rows, baseline, shares)]
         lines += [f"  {short(r.impl)}: {r.reason}" for r in rows if r.reason]
+    if busy := banner(records):
+        lines += ["", f"{busy} --wait-idle 60 waits up to 60 s for an idle machine."]
+    if compared := next((r.speedup for r in records if r.speedup), None):
+        lines += ["", f"95 % intervals hold {scope(compared.processes)}"]
     roof = _roof.words(records, environment)
     lines += ["", roof] if roof else []
     return "\n".join(line for i, line in enumerate(lines) if line or i != 1)
@@ -44,7 +51,7 @@ def _case(case) -> str:
 
 
 def _table(rows: Sequence[Record], baseline: str | None, shares: Mapping[int, float]) -> str:
-    times = {id(r): r.time for r in rows}
+    times = {id(r): _time(r) for r in rows}
     colds = {id(r): _cold(r) for r in rows}
     unit, factor = time_unit(t.median for t in times.values() if t)
     mode = next((r.main for r in rows if r.main), "time")
@@ -67,17 +74,18 @@ def _table(rows: Sequence[Record], baseline: str | None, shares: Mapping[int, fl
             [
                 short(r.impl),
                 three(t.median * factor) if t else NA,
-                f"{three(t.low * factor)} – {three(t.high * factor)}" if t else "",
+                _interval(t.low * factor, t.high * factor) if t else "",
                 three(cold.median * factor) if cold else NA,
                 ratio(s.median) if s else NA,
-                f"{three(s.low)} – {three(s.high)}" if s else "",
+                _interval(s.low, s.high) if s else "",
                 _verdict(r, baseline),
                 percent(shares.get(id(r))),
                 three(r.accuracy.max_abs) if r.accuracy else NA,
                 ", ".join(
                     [
                         *(["did not converge"] if t and not t.converged else []),
-                        *(["throttled"] if r.throttled else []),
+                        *([s.of.replace("_", ", ")] if s and s.of != mode else []),
+                        *marks(r),
                     ]
                 ),
             ]
@@ -85,10 +93,19 @@ def _table(rows: Sequence[Record], baseline: str | None, shares: Mapping[int, fl
     return table(header, body, "lrlrrllrrl")
 
 
+def _interval(low: float, high: float) -> str:
+    return "unknown" if unknown(low, high) else f"{three(low)} – {three(high)}"
+
+
 def _verdict(record: Record, baseline: str | None) -> str:
     if record.status != "ok":
         return _WORDS.get(record.status, record.status)
-    return "baseline" if record.impl == baseline else record.speedup.verdict if record.speedup else ""
+    return "baseline" if record.impl == baseline else record.speedup.words if record.speedup else ""
+
+
+def _time(record: Record):
+    """The time that belongs to the speed-up: of the mode that was compared."""
+    return record.time_of(record.speedup.of) if record.speedup else record.time
 
 
 def _cold(record: Record):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +16,6 @@ from fusescope.core.reporter import Collect
 from fusescope.jobs.kinds import bench as kind
 from fusescope.jobs.process.gpu_lock import Ticket
 from fusescope.jobs.spec.common import check_device
-from fusescope.ops.base import Implementation
 
 _MASKS = (masks.Mask, masks.DenseMask)
 _POLL_S = 0.2
@@ -34,6 +31,7 @@ def bench(
     baseline: str = "eager",
     cache: str = "warm",
     budget_s: float = 5.0,
+    same_within: float = BenchSpec.same_within,
     seed: int = 0,
     log: Callable[[str], None] | None = None,
     **values: Any,
@@ -54,6 +52,7 @@ def bench(
     baseline  the implementation that Record.speedup is over; it is measured too
     cache     "warm", "cold" or "both": the state of the caches before a sample
     budget_s  the most seconds of sampling for one implementation, case and mode
+    same_within  half-width of the band of speed-ups around 1 that count as the same
     log       called with each message of progress and of the log
 
     Times are milliseconds: ``record.ms`` is the median of the headline mode (graph replay on a GPU, eager on
@@ -63,6 +62,7 @@ def bench(
     kernel that corrupts the CUDA context ends this process; ``fusescope bench`` runs it in one of its own.
     """
     from fusescope.measure.bench import Bench
+    from fusescope.measure.subject import WithFunctions
 
     where = check_device(str(device or environment.devices()[0]))
     gpu = environment.gpu_of(where)
@@ -82,13 +82,14 @@ def bench(
             "device": where,
             "cache": cache,
             "budget_s": budget_s,
+            "same_within": same_within,
             "seed": seed,
         }
     )
     reporter = _Listener(log or (lambda text: None))
     whole = BenchSpec.from_json(spec | {"impls": [*spec["impls"], *functions]})
     with _held(gpu["uuid"] if gpu else "cpu", reporter):
-        Bench(whole, reporter, _subject(op, functions)).run()
+        Bench(whole, reporter, WithFunctions(op, functions)).run()
     return reporter.records
 
 
@@ -101,38 +102,13 @@ def _crossed(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _subject(op: str, functions: Mapping[str, Callable]):
-    """The operator, with functions of the caller among its implementations."""
-    from fusescope.measure.subject import Operator
-
-    class WithFunctions(Operator):
-        def describe(self, impl: str, device: str) -> Implementation:
-            return _described(functions[impl]) if impl in functions else super().describe(impl, device)
-
-        def make(self, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-            if impl not in functions:
-                return super().make(impl, inputs)
-            args, kwargs = self.module.arguments(inputs)
-            return lambda: functions[impl](*args, **kwargs)
-
-    return WithFunctions(op)
-
-
-def _described(function: Callable) -> Implementation:
-    """As ops.common.user describes a file's function; without source text (a compiled one) it has no hash."""
-    name = function.__name__
-    try:
-        digest = hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
-    except (OSError, TypeError):
-        digest = None
-    return Implementation(name, "user", f"{name}, a function of the caller", ("cpu", "cuda"), None, digest)
-
-
 @contextmanager
 def _held(lock: str, reporter: _Listener) -> Iterator[None]:
     """The device's place in the queue of all users, from the first try until the end."""
     ticket = Ticket(lock, "fusescope.bench")
     try:
+        if ticket.warning:
+            reporter.log(ticket.warning)
         while place := ticket.advance():
             reporter.log(f"waiting for the device: place {place} in the queue")
             time.sleep(_POLL_S)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import time
+from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
+from fusescope.core.foreign import code
+from fusescope.core.machine import environment
 from fusescope.core.records import Run
 from fusescope.core.schema import Parameter
 from fusescope.jobs import kinds
-from fusescope.jobs.process.launch import launch, warm_up
+from fusescope.jobs.process import stopped
+from fusescope.jobs.process.gpu_lock import Ticket
+from fusescope.jobs.process.launch import launch
+from fusescope.jobs.process.warm_parent import warm_up
 from fusescope.store import files, folder, library
+from fusescope.store.writer import silence
 
 SPEC = Parameter("a spec", "object")
 DEADLINE = Parameter("deadline_s", "float", None, "seconds", above=0)
+_KILL_AFTER_S = 10.0  # what a stopped worker that was woken up gets to end by itself
 
-__all__ = ["cancel", "queue", "resume", "submit", "validate", "wait", "warm_up"]
+__all__ = ["begun", "cancel", "cancelling", "queue", "resume", "submit", "validate", "wait", "warm_up"]
 
 
 def validate(kind: str, spec: dict) -> dict:
@@ -33,23 +43,27 @@ def validate(kind: str, spec: dict) -> dict:
 def submit(kind: str, spec: dict, title: str = "") -> str:
     """Start a job and return its run id at once; the job outlives whoever submitted it.
 
-    ValueError for a bad spec, RunError where the run folder cannot be made.
+    ValueError for a bad spec, RunError where the run folder cannot be made or no process can be started.
     """
     path = folder.create(kind, validate(kind, spec), title)
     lock = files.take_lock(path, wait_s=1.0)
     if lock is None:
         raise RunError(f"{path.name} was taken by another worker in the moment it was made")
     try:
-        launch(path, lock)
-    finally:
-        os.close(lock)
+        _start(path, lock)
+    except RunError:
+        if folder.read(path).status == "queued":  # not even the reason could be written
+            shutil.rmtree(path, ignore_errors=True)
+        raise
     return path.name
 
 
-def resume(run_id: str) -> str:
+def resume(run_id: str, trust: bool = False) -> str:
     """Go on with a run that was interrupted, cancelled or failed: what has a record is not measured again.
 
-    ValueError for a run that is live or done, RunError for a recorded one or one that cannot be read.
+    trust: the files that an imported run names may be run and read. ValueError for a run that is live or done
+    or lacks raw samples only (``core.foreign.code.Untrusted`` for one whose files are not trusted), RunError
+    for a recorded one or one that cannot be read.
     """
     path = library.find(run_id)
     if folder.is_recorded(path):
@@ -57,26 +71,72 @@ def resume(run_id: str) -> str:
     run = folder.read(path)
     if run.status == "done":
         raise ValueError(f"{run.id} is done; submit a new run to measure it again")
+    if run.status == "incomplete" and not folder.lacks_records(path):
+        raise ValueError(f"{run.id} lacks raw samples alone, which come with records; submit a new run")
+    code.check(run, trust=trust)
     lock = files.take_lock(path, wait_s=1.0)
     if lock is None:
         raise ValueError(f"{run.id} is {run.status} and needs no resuming")
-    try:
-        (path / "cancel").unlink(missing_ok=True)
-        writer = folder.Writer(path, os.dup(lock))
-        writer.state("queued")
-        writer.progress(0, 0, "resuming")
-        writer.close()
-        launch(path, lock)
-    finally:
-        os.close(lock)
+    _start(path, lock)
     return run.id
 
 
+def _start(path: Path, lock: int) -> None:
+    """Queue a run whose folder's lock is held and start its worker; the lock and the ticket are the worker's
+    then. What goes wrong is the run's reason at once."""
+    ticket = None
+    try:
+        (path / "cancel").unlink(missing_ok=True)
+        with contextlib.closing(folder.Writer(path, os.dup(lock))) as writer:
+            writer.launched()
+        ticket = _ticket(path)
+        launch(path, lock, ticket)
+    except OSError as e:
+        why = f"its worker could not be started: {e.strerror or e}"
+        with contextlib.closing(folder.Writer(path, os.dup(lock))) as writer:
+            writer.state("failed", why)
+        if ticket:
+            ticket.close()
+        raise RunError(f"{path.name}: {why}") from e
+    finally:
+        os.close(lock)
+    if ticket:
+        ticket.let_go()
+
+
+def _ticket(path: Path) -> Ticket | None:
+    """The place in the queue of the run's device as of now, so that jobs run in the order in which they were
+    submitted; None where it needs no device, or none can be named yet: its worker queues up then."""
+    run = folder.read(path)
+    kind = kinds.load(run.kind)
+    try:
+        device = kind.device(kind.validate({k: v for k, v in run.spec.items() if k != "deadline_s"}))
+        gpu = environment.gpu_of(device) if device else None
+        name = gpu["uuid"] if gpu else device
+        return Ticket(name, path.name) if name else None
+    except (OSError, ValueError):
+        return None
+
+
 def cancel(run_id: str) -> None:
-    """Ask a run to stop; its records stay. Nothing happens to a run that has ended."""
+    """Ask a run to stop; its records stay. Nothing happens to a run that has ended.
+
+    A worker that does not respond is woken up; one that was asked before, and still gives no sign, is killed.
+    """
     path = library.find(run_id)
-    if folder.read(path).live:
+    if not folder.read(path).live:
+        return
+    asked = path / "cancel"
+    since = asked.stat().st_mtime if asked.exists() else None
+    if since is None:
         folder.request_cancel(path)
+    if silence(path):
+        stopped.end(path) if since and time.time() - since > _KILL_AFTER_S else stopped.wake(path)
+
+
+def cancelling(run_id: str) -> bool:
+    """Whether a stop was requested of a run that is live."""
+    return folder.cancelling(library.find(run_id))
 
 
 def wait(run_id: str, timeout_s: float | None = None) -> Run:
@@ -88,6 +148,18 @@ def wait(run_id: str, timeout_s: float | None = None) -> Run:
         if not run.live or (end is not None and time.monotonic() >= end):
             return run
         time.sleep(0.05)
+
+
+def begun(run_id: str) -> float | None:
+    """When a running job got its device, in Unix seconds; of a resumed one, when it was resumed. None before,
+    and where it cannot be read."""
+    try:
+        data = files.read_json(library.find(run_id) / "run.json")
+    except (RunError, ValueError):
+        return None
+    times = [data.get("started"), data.get("launched") or 0.0]
+    known = data.get("status") == "running" and all(isinstance(t, int | float) for t in times)
+    return max(times) if known else None
 
 
 def queue() -> list[dict]:

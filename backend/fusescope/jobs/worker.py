@@ -15,13 +15,14 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
 from fusescope.core.errors import Cancelled, RunError
 from fusescope.jobs.process import body
 from fusescope.jobs.process.gpu_lock import Ticket, holder
-from fusescope.jobs.process.watch import TICK_S, Watch
+from fusescope.jobs.process.watch import TICK_S, Watch, cancel_grace_s
 from fusescope.store import folder, library
 
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -34,13 +35,14 @@ class Stopped(Exception):
 class Worker:
     """Runs one job to its end. ``work`` returns the run's final status."""
 
-    def __init__(self, writer: folder.Writer):
+    def __init__(self, writer: folder.Writer, ticket: Ticket | None = None):
         self.writer = writer
         self.run = folder.read(writer.path)
         self.begun = bool(writer.skip())  # there are records from an earlier start
-        self.ticket: Ticket | None = None
+        self.ticket = ticket  # the place in a device's queue, taken when the job was submitted
         self.limit: float | None = None  # monotonic time at which the whole job is stopped
         self.place: int | None = None  # in the device's queue, as last shown
+        self.warned: str | None = None  # what the log says of the queue
 
     def work(self) -> str:
         try:
@@ -71,9 +73,15 @@ class Worker:
 
     def take_device(self, lock: str, device: str) -> bool:
         """One try to get the device; the place in its queue is shown. True once it is held."""
+        if self.ticket is not None and self.ticket.device != lock:
+            self.ticket.close()
+            self.ticket = None
         if self.ticket is None:
             self.ticket = Ticket(lock, self.run.id)
         place = self.ticket.advance()
+        if self.ticket.warning and self.warned != self.ticket.warning:
+            self.warned = self.ticket.warning
+            self.writer.log(self.warned)
         if place == 0:
             self.writer.queued(device, lock, 0, "starting")
         elif place != self.place:
@@ -98,6 +106,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("run", help="a run's id, or the path of its folder")
     parser.add_argument("--inline", action="store_true", help="work in this very process (for profilers)")
     parser.add_argument("--lock-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--ticket-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--ticket", help=argparse.SUPPRESS)
     parser.add_argument("--note", help=argparse.SUPPRESS)
     a = parser.parse_args(arguments)
     try:
@@ -105,7 +115,7 @@ def main(arguments: list[str]) -> int:
         if folder.is_recorded(path):
             raise RunError(f"{path.name} is a recorded run and read-only")
         writer = folder.Writer(path.resolve(), a.lock_fd)
-    except (RunError, ValueError) as e:
+    except (RunError, ValueError) as e:  # its reason is the last line of the log
         print(e, file=sys.stderr)
         return 2
     for number in _STOPS:
@@ -116,16 +126,19 @@ def main(arguments: list[str]) -> int:
         writer.sign()
         writer.state("queued")
         writer.progress(0, 0, "starting")
+        cancel_grace_s()  # refused now, not when somebody wants to cancel
         if a.inline:
             return _inline(writer)
         _output_to(writer.log_descriptor())
-        return 0 if Worker(writer).work() == "done" else 1
-    except RunError as e:  # the folder is lost, or the disk is full
+        ticket = Ticket.adopt(a.ticket_fd, a.ticket) if a.ticket else None
+        return 0 if Worker(writer, ticket).work() == "done" else 1
+    except (RunError, OSError, ValueError) as e:  # the folder is lost, the disk full, a variable wrong
         _give_up(writer, str(e))
         return 1
     except Exception as e:
-        _give_up(writer, f"the worker itself failed: {body.one_sentence(e)}")
-        raise
+        kept = body.keep_traceback(writer)
+        _give_up(writer, f"the worker itself failed: {body.one_sentence(e)}{kept}")
+        return 1
     finally:
         writer.close()
 
@@ -172,8 +185,15 @@ class _Inline:
         self._worker.writer.state("running")
 
 
+def _beat(writer: folder.Writer) -> None:
+    while True:
+        writer.beat()
+        time.sleep(TICK_S)
+
+
 def _inline(writer: folder.Writer) -> int:
     worker = Worker(writer)
+    threading.Thread(target=_beat, args=(writer,), daemon=True).start()
     try:
         known = dict(worker.run.environment) if worker.begun else {}
         body.perform(worker.run.kind, dict(worker.run.spec), _Inline(worker), True, known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from fusescope import ops
 from fusescope.cli import case_options, cases
+from fusescope.cli.numbers import seconds, seed
 from fusescope.cli.output import plural, say
 from fusescope.cli.records import show
 from fusescope.core.records import BenchSpec, Record, Run
@@ -30,21 +31,21 @@ def arguments(parser, words) -> None:
     )
     parser.add_argument(
         "--budget",
-        type=float,
+        type=seconds(),
         metavar="SECONDS",
         help="most time for one implementation on one case and mode",
     )
-    parser.add_argument("--seed", type=int, help="seed of the inputs and of the order of rounds")
+    parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
+    case_options.add_certainty(parser)
     case_options.add(parser, words)
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import follow
-    from fusescope.jobs import submit
+    from fusescope.cli.follow import follow, submitted
     from fusescope.store import folder, library
 
     spec = specify(args)
-    run_id = submit.submit("bench", spec.to_json(), args.title)
+    run_id = submitted("bench", spec.to_json(), args.title)
     say(f"{run_id}: {plural(len(spec.impls), 'implementation')} on {plural(len(spec.cases), 'case')}")
     ended = follow(run_id)
     records = folder.records(library.find(run_id))
@@ -68,6 +69,7 @@ def specify(args) -> BenchSpec:
         device=device,
         cache=args.cache,
         **further,
+        **case_options.certainty(args),
     )
 
 

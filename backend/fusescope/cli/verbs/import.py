@@ -40,25 +40,26 @@ def run(args, out) -> int:
             submit.validate("import", {"file": name, "keep": args.keep, "captured": args.captured})
     found = [_one(Path(name), args) for name in args.file]
     out.answer({"imported": found}, "\n".join(_words(f) for f in found))
-    return 0 if all(f["status"] == "done" for f in found) else 1
+    return 0 if all(f["form"] == "run" or f["status"] == "done" for f in found) else 1
 
 
 def _one(path: Path, args) -> dict:
-    from fusescope.cli.follow import follow
+    from fusescope.cli.follow import follow, submitted
     from fusescope.jobs import submit
-    from fusescope.store import library, profile, transfer
+    from fusescope.store import folder, library, profile, transfer
 
     if _is_bundle(path):
+        run = folder.read(library.find(transfer.load(path)))
         return {
             "file": str(path),
             "form": "run",
-            "run": transfer.load(path),
-            "status": "done",
-            "reason": None,
+            "run": run.id,
+            "status": run.status,
+            "reason": run.reason,
             "summary": None,
         }
     spec = submit.validate("import", {"file": str(path), "keep": args.keep, "captured": args.captured})
-    ended = follow(submit.submit("import", spec, args.title or path.name))
+    ended = follow(submitted("import", spec, args.title or path.name))
     if ended.status != "done":
         say(f"error: {ended.reason or ended.status}")
     summary = profile.summary(library.find(ended.id)) if ended.status == "done" else None
@@ -80,7 +81,8 @@ def _is_bundle(path: Path) -> bool:
 
 
 def _words(found: dict) -> str:
-    lines = [f"{found['run']}  {found['status']}  from {found['file']}"]
+    why = f" ({found['reason']})" if found["reason"] and found["form"] == "run" else ""
+    lines = [f"{found['run']}  {found['status']}{why}  from {found['file']}"]
     summary = found["summary"] or {}
     lines += [f"  {count:,} {name}" for name, count in summary.get("rows", {}).items() if count]
     covered = summary.get("coverage") or {}

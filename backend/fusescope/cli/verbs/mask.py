@@ -8,6 +8,7 @@ import numpy as np
 
 from fusescope import masks
 from fusescope.charts.numbers import percent, size, three
+from fusescope.cli.numbers import integer
 from fusescope.cli.output import table
 from fusescope.masks import layout
 
@@ -22,9 +23,9 @@ def arguments(parser, words) -> None:
         metavar="MASK",
         help=f"name[:key=value,…] with one of {', '.join(masks.names())}; or file:path.npy",
     )
-    parser.add_argument("--seq", required=True, type=int, help="queries per sequence")
-    parser.add_argument("--seq-k", type=int, help="keys per sequence (default: as many as queries)")
-    parser.add_argument("--tile", type=int, default=64, help="side of a tile (default 64)")
+    parser.add_argument("--seq", required=True, type=integer(1), help="queries per sequence")
+    parser.add_argument("--seq-k", type=integer(1), help="keys per sequence (default: as many as queries)")
+    parser.add_argument("--tile", type=integer(1), default=64, help="side of a tile (default 64)")
     parser.add_argument("--save", metavar="FILE", help="write the dense boolean matrix to this .npy file")
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from fusescope import models
 from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
+from fusescope.cli.numbers import seconds, seed
 from fusescope.cli.output import plural, say, table
 from fusescope.cli.records import show
 from fusescope.core.records import Record
@@ -43,28 +44,29 @@ def arguments(parser, words) -> None:
     )
     parser.add_argument(
         "--budget",
-        type=float,
+        type=seconds(),
         metavar="SECONDS",
         help="most time for all modes on one case and mode (default 5)",
     )
     parser.add_argument(
         "--deadline",
-        type=float,
+        type=seconds(),
         metavar="SECONDS",
         help="most time for one mode on one case, compiling included (default 300); what takes longer is "
         "recorded as timed out",
     )
-    parser.add_argument("--seed", type=int, help="seed of the inputs and of the order of rounds")
+    parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
+    case_options.add_certainty(parser)
     case_options.add(parser, words, whole_models=True)
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import done, follow
+    from fusescope.cli.follow import done, follow, submitted
     from fusescope.jobs import submit
     from fusescope.store import folder, library
 
     spec = submit.validate("model", specify(args))
-    run_id = submit.submit("model", spec, args.title)
+    run_id = submitted("model", spec, args.title)
     modes, cases = plural(len(spec["impls"]), "execution mode"), plural(len(spec["cases"]), "case")
     say(f"{run_id}: {modes} of {args.op} on {cases}")
     ended = follow(run_id)
@@ -118,7 +120,7 @@ def specify(args) -> dict:
     validate = partial(models.validate, args.op, checkpoint=args.checkpoint)
     cases = _cases.crossed(models.parameters(args.op), validate, args.case, axes)
     limits = (("budget_s", args.budget), ("case_deadline_s", args.deadline), ("seed", args.seed))
-    further = {k: v for k, v in limits if v is not None}
+    further = {k: v for k, v in limits if v is not None} | case_options.certainty(args)
     return {
         "op": models.op(args.op),
         "impls": _modes(args, device),
@@ -149,8 +151,7 @@ def _modes(args, device: str) -> list[str]:
 
 def _accuracy(args, spec: dict, records: list[Record]) -> dict:
     """The job ``accuracy`` on the first case, with every mode that ran, in this dtype."""
-    from fusescope.cli.follow import follow
-    from fusescope.jobs import submit
+    from fusescope.cli.follow import follow, submitted
 
     ran = dict.fromkeys(r.impl for r in records if r.status in ("ok", "wrong"))
     ran_alone = [w for w in ran if not w.startswith("compile") and not w.endswith(("-graph", "-trap"))]
@@ -161,7 +162,7 @@ def _accuracy(args, spec: dict, records: list[Record]) -> dict:
         "device": spec["device"],
     }
     accuracy_spec |= {"checkpoint": spec["checkpoint"], "seed": spec["seed"]}
-    run_id = submit.submit("accuracy", accuracy_spec, args.title)
+    run_id = submitted("accuracy", accuracy_spec, args.title)
     ended = follow(run_id)
     return {"run": run_id, "status": ended.status, "reason": ended.reason}
 
@@ -190,6 +191,7 @@ def _accuracy_text(run_id: str) -> str:
 
 def _memory(records: list[Record]) -> str:
     """Throughput, memory and the attention that ran, a line per record."""
+    from fusescope.charts.models import memory
     from fusescope.charts.numbers import NA, percent, three
 
     body = []
@@ -201,7 +203,7 @@ def _memory(records: list[Record]) -> str:
             (rate["images_per_s"], "images/s") if rate["images_per_s"] else (rate["tokens_per_s"], "tokens/s")
         )
         tail = r.extra["percentiles_ms"][r.main]
-        peak = r.extra["memory"]["peak_bytes"]
+        peak = memory.figures(r, memory.several(records))[0]["peak_bytes"]
         body.append(
             [
                 r.impl,

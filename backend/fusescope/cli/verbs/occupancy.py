@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from fusescope.analysis.occupancy import LIMITERS, capability, theoretical
 from fusescope.charts.numbers import percent
+from fusescope.cli.numbers import integer
 
 HELP = "theoretical occupancy of a launch, with the limiter named"
 
 
 def arguments(parser, words) -> None:
     parser.add_argument("--cc", required=True, help="compute capability, such as 9.0")
-    parser.add_argument("--block", required=True, type=int, help="threads a block")
-    parser.add_argument("--registers", required=True, type=int, help="registers a thread")
-    parser.add_argument("--static-smem", type=int, default=0, help="static shared memory a block, in bytes")
-    parser.add_argument("--dynamic-smem", type=int, default=0, help="dynamic shared memory a block, in bytes")
+    parser.add_argument("--block", required=True, type=integer(1), help="threads a block")
+    parser.add_argument("--registers", required=True, type=integer(), help="registers a thread")
+    parser.add_argument(
+        "--static-smem", type=integer(), default=0, help="static shared memory a block, in bytes"
+    )
+    parser.add_argument(
+        "--dynamic-smem", type=integer(), default=0, help="dynamic shared memory a block, in bytes"
+    )
 
 
 def run(args, out) -> int:

@@ -7,6 +7,7 @@ import json
 
 from fusescope import models, ops
 from fusescope.cli import case_options, cases, profile_text
+from fusescope.cli.numbers import integer
 from fusescope.cli.output import say, table
 
 HELP = "why is it slow: trace, Nsight Compute, Nsight Systems or sanitizer of one case; diff of two profiles"
@@ -20,7 +21,7 @@ def arguments(parser, words) -> None:
         parser.add_argument("a", help="the run that is compared with")
         parser.add_argument("b", help="the run that is compared")
         parser.add_argument("--by", choices=_BY, default="kernel")
-        parser.add_argument("--limit", type=int, default=20, help="rows shown without --json")
+        parser.add_argument("--limit", type=integer(1), default=20, help="rows shown without --json")
         return
     known = [*ops.names(), *models.names()]
     parser.add_argument(
@@ -46,7 +47,7 @@ def arguments(parser, words) -> None:
     parser.add_argument(
         "--check", metavar="CHECK", help="sanitizer: memcheck (default), racecheck, initcheck, synccheck"
     )
-    parser.add_argument("--active", type=int, metavar="N", help="torch: profiled calls (default 5)")
+    parser.add_argument("--active", type=integer(1), metavar="N", help="torch: profiled calls (default 5)")
     parser.add_argument(
         "--captured", metavar="RUN", help="torch: the eager trace of what replays a CUDA graph here"
     )
@@ -116,11 +117,10 @@ def _default(op: str, device: str, arch: str | None) -> str:
 
 
 def _one(kind: str, spec: dict, args) -> dict:
-    from fusescope.cli.follow import done, follow
-    from fusescope.jobs import submit
+    from fusescope.cli.follow import done, follow, submitted
     from fusescope.store import folder, library
 
-    run_id = submit.submit(kind, spec, args.title)
+    run_id = submitted(kind, spec, args.title)
     say(f"{run_id}: {args.tool} of {spec['op']} {spec['impl']} on {spec['device']}")
     ended = follow(run_id)
     path = library.find(run_id)
@@ -162,8 +162,9 @@ def diff(args, out) -> int:
     """Two runs that hold profiles: faster, slower, new, gone."""
     from dataclasses import asdict
 
-    from fusescope.analysis import profile_diff
-    from fusescope.charts.numbers import ratio, three
+    from fusescope.analysis.profile import diff as profile_diff
+    from fusescope.analysis.profile.metrics import step_ns
+    from fusescope.charts.numbers import faster, three
     from fusescope.store import library, profile
 
     sides = []
@@ -171,10 +172,13 @@ def diff(args, out) -> int:
         path = library.find(run_id)
         name = profile_diff.BY[args.by][0]
         steps = len(profile.rows(path, "steps")) if "steps" in profile.names(path) else 0
-        sides.append((path.name, profile.rows(path, name), max(1, steps)))
-    (a, a_rows, a_steps), (b, b_rows, b_steps) = sides
+        whole = step_ns(profile.summary(path) or {}, steps)
+        sides.append((path.name, profile.rows(path, name), max(1, steps), whole))
+    (a, a_rows, a_steps, a_ns), (b, b_rows, b_steps, b_ns) = sides
     rows = profile_diff.diff(a_rows, b_rows, args.by, a_steps, b_steps)
     data = {"a": a, "b": b, "by": args.by, "a_steps": a_steps, "b_steps": b_steps}
+    speedup = a_ns / b_ns if a_ns and b_ns else None
+    data |= {"step": {"a_ns": a_ns, "b_ns": b_ns, "speedup": speedup}}
     data |= {"totals": profile_diff.totals(rows), "rows": [asdict(r) for r in rows]}
     shown = [
         [
@@ -183,17 +187,20 @@ def diff(args, out) -> int:
             three(r.a_ns / 1000),
             three(r.b_ns / 1000),
             three(r.delta_ns / 1000),
-            ratio(r.ratio),
+            faster(r.speedup),
         ]
         for r in rows[: max(0, args.limit)]
     ]
-    head = [args.by, "b is", "a µs", "b µs", "b − a µs", "b / a"]
+    head = [args.by, "state", "a µs", "b µs", "b − a µs", "b is"]
     lines = [
         f"a = {a} ({a_steps} steps)",
         f"b = {b} ({b_steps} steps)",
         "",
         table(head, shown, "llrrrr") if rows else "nothing to compare",
     ]
+    if speedup:
+        step = f"{three(a_ns / 1e6)} → {three(b_ns / 1e6)} ms"
+        lines.insert(2, f"step on the device: {step}, b is {faster(speedup)}")
     lines += [f"… {len(rows) - len(shown)} more (--limit)"] if len(rows) > len(shown) else []
     out.answer(data, "\n".join([*lines, "profiled times per step; for latencies compare benchmarks"]))
     return 0

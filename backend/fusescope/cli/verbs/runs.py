@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
-from fusescope.charts.numbers import ratio, seconds, size, three
-from fusescope.cli.output import table
+from fusescope.analysis.compare.columns import BY
+from fusescope.charts.numbers import size
+from fusescope.cli import run_text
+from fusescope.cli.numbers import integer
+from fusescope.cli.output import say
 from fusescope.cli.records import show as record_table
 from fusescope.cli.roof import unit
 from fusescope.core.errors import RunError
 from fusescope.core.records import RUN_STATES, Run
-from fusescope.core.schema import check_int
-from fusescope.jobs import kinds
+from fusescope.store import library
 
 HELP = "the library of runs: list, show, compare, export, import, report, tag, resume, cancel, delete"
 _STOP_S = 60.0  # how long to wait for a cancelled run
@@ -33,7 +34,7 @@ def arguments(parser, words) -> None:
         sub.set_defaults(work=work)
         return sub
 
-    sub = action("list", "runs that match, newest first", list_runs)
+    sub = action("list", "runs that match", list_runs)
     sub.add_argument("--kind", help="job kind, such as bench")
     sub.add_argument("--status", choices=RUN_STATES)
     sub.add_argument("--op", help="operator")
@@ -42,13 +43,25 @@ def arguments(parser, words) -> None:
     sub.add_argument(
         "--recorded", action="store_true", default=None, help="only the recordings that ship with the project"
     )
-    sub.add_argument("--limit", type=int, default=50)
-    sub.add_argument("--offset", type=int, default=0)
+    sub.add_argument("--sort", choices=library.ORDERS, default="newest")
+    sub.add_argument("--limit", type=integer(1), default=50)
+    sub.add_argument("--offset", type=integer(), default=0)
     sub = action("show", "one run: its configuration, device and records", show)
     sub.add_argument("run", help="the run's id, or its beginning")
-    sub = action("compare", "two runs, case by case, with a statement of what differs between them", compare)
-    sub.add_argument("a", help="the run that is compared with")
-    sub.add_argument("b", help="the run that is compared")
+    sub = action("compare", "runs against the first: may they be compared, and what is faster", compare)
+    sub.add_argument("base", help="the run that is compared with")
+    sub.add_argument("run", nargs="*", help="the runs that are compared; none for columns of one run")
+    sub.add_argument("--by", choices=BY, default="run", help="what a column stands for")
+    sub.add_argument(
+        "--columns", nargs="+", default=[], metavar="VALUE", help="the columns to show, the base first"
+    )
+    sub.add_argument(
+        "--leave-out",
+        nargs="+",
+        default=[],
+        metavar="KEY",
+        help="parameters, dtype or device that cases need not have in common",
+    )
     sub = action("export", "one run as one file", export)
     sub.add_argument("run")
     sub.add_argument(
@@ -73,6 +86,11 @@ def arguments(parser, words) -> None:
         resume,
     )
     sub.add_argument("run")
+    sub.add_argument(
+        "--trust",
+        action="store_true",
+        help="run and read the files of this machine that an imported run names",
+    )
     sub = action("cancel", "stop a run that is queued or running; its records are kept", cancel)
     sub.add_argument("run")
     sub = action("delete", "remove runs for good", delete)
@@ -84,22 +102,19 @@ def run(args, out) -> int:
 
 
 def list_runs(args, out) -> int:
-    from fusescope.store import library
-
-    check_int("--limit", args.limit, 1)
-    check_int("--offset", args.offset, 0)
     found, total = library.runs(
-        args.kind, args.status, args.op, args.text, args.recorded, args.tag, args.limit, args.offset
+        args.kind,
+        args.status,
+        args.op,
+        args.text,
+        args.recorded,
+        args.tag,
+        args.limit,
+        args.offset,
+        args.sort,
     )
     broken = library.broken()
-    rows = [
-        [r.id, r.status, kinds.name(r), r.device_name, _when(r.created), ", ".join(r.tags)] for r in found
-    ]
-    text = table(["run", "status", "what", "device", "made", "tags"], rows) if rows else "no run matches"
-    if total > args.offset + len(found):
-        last = args.offset + len(found)
-        text += f"\n{args.offset + 1}–{last} of {total}; --offset {last} shows the next"
-    text += "".join(f"\n! {name} cannot be read: {reason}" for name, reason in broken)
+    text = run_text.listing(found, broken, total, args.offset)
     data = {"total": total, "offset": args.offset, "runs": [r.to_json() for r in found]}
     out.answer(data | {"broken": [{"id": name, "reason": reason} for name, reason in broken]}, text)
     return 0
@@ -116,52 +131,29 @@ def show(args, out) -> int:
         else []
     )
     artifacts = [{"name": str(p.relative_to(path / "artifacts")), "bytes": p.stat().st_size} for p in files]
-    env = found.environment
-    lines = [
-        f"{found.id}  {found.status}" + (f": {found.reason}" if found.reason else ""),
-        f"{kinds.name(found)}  {path}",
-    ]
-    versions = ", ".join(
-        f"{k} {env[k]}" for k in ("driver", "torch", "cuda", "nvcc", "git_commit") if env.get(k)
-    )
-    lines.append(f"on {found.device_name}" + (f" ({versions})" if versions else ""))
-    took = f", took {seconds(found.finished - found.started)}" if found.finished and found.started else ""
-    lines.append(f"made {_when(found.created)}{took}")
-    lines += [f"tags {', '.join(found.tags)}"] if found.tags else []
-    lines += [found.notes] if found.notes else []
-    lines += ["", record_table(records, found.spec.get("baseline"), env)] if records else []
-    lines += ["", *(f"artifact {a['name']}  {size(a['bytes'])}" for a in artifacts)] if artifacts else []
     data = {
         "run": found.to_json(),
         "path": str(path),
         "records": [r.to_json() for r in records],
         "artifacts": artifacts,
     }
-    out.answer(data, "\n".join(lines))
+    out.answer(data, run_text.whole(found, path, records, artifacts))
     return 0
 
 
 def compare(args, out) -> int:
-    from fusescope.store import compare as comparison
+    from fusescope.analysis.compare import columns, conditions
+    from fusescope.store import compare as store_compare
 
-    a, b = _find(args.a).name, _find(args.b).name
-    differences, pairs = comparison.differences(a, b), comparison.pairs(a, b)
-    rows = [{str(k): None if v != v else v for k, v in row.items()} for row in pairs.to_dict("records")]
-    lines = [f"a = {a}", f"b = {b}", *(f"! {d}" for d in differences)]
-    shown = [
-        [r["op"], r["impl"], r["case"], *_side(r, "a"), *_side(r, "b"), ratio(r["ratio"]), r["verdict"] or ""]
-        for r in rows
-    ]
-    header = ["op", "implementation", "case", "a ms", "a", "b ms", "b", "a / b", "b is"]
-    lines += ["", table(header, shown, "lllrlrlrl") if rows else "neither run has a record"]
-    out.answer({"a": a, "b": b, "differences": differences, "pairs": rows}, "\n".join(lines))
+    ids = [_find(name).name for name in (args.base, *args.run)]
+    sources = [columns.Source(*found) for found in store_compare.read(ids)]
+    answers = [conditions.judge(sources[0], other, args.leave_out) for other in sources[1:]]
+    found = columns.compare(sources, args.by, args.leave_out, args.columns)
+    if len(found.columns) < 2:
+        raise ValueError("runs compare takes two runs or more, or columns of one run by another --by")
+    data = run_text.comparison_data(sources, answers, found)
+    out.answer(data, run_text.comparison(sources, answers, found))
     return 0
-
-
-def _side(row: dict, which: str) -> list[str]:
-    """A run's time, and its status where that is not ok."""
-    status = row[f"{which}_status"]
-    return [three(row[f"{which}_ms"]), "" if status == "ok" else status]
 
 
 def export(args, out) -> int:
@@ -207,13 +199,15 @@ def report(args, out) -> int:
 
 
 def load(args, out) -> int:
-    from fusescope.store import transfer
+    from fusescope.store import folder, transfer
 
     for name in args.file:
         if not Path(name).is_file():
             raise ValueError(f"there is no file {name}")
     found = [{"file": name, "run": transfer.load(Path(name))} for name in args.file]
-    out.answer({"imported": found}, "\n".join(f"{f['run']}  from {f['file']}" for f in found))
+    states = [run_text.status(folder.read(library.find(f["run"]))) for f in found]
+    lines = [f"{state}  from {f['file']}" for state, f in zip(states, found)]
+    out.answer({"imported": found}, "\n".join(lines))
     return 0
 
 
@@ -233,12 +227,11 @@ def tag(args, out) -> int:
 
 
 def resume(args, out) -> int:
-    from fusescope.cli.follow import follow
-    from fusescope.jobs import submit
+    from fusescope.cli.follow import follow, resumed
     from fusescope.store import folder
 
     path = _find(args.run)
-    ended = follow(submit.resume(path.name))
+    ended = follow(resumed(path.name, args.trust))
     _settled(out, ended, folder.records(path))
     return 0 if ended.status == "done" else 1
 
@@ -253,6 +246,7 @@ def cancel(args, out) -> int:
             f"{path.name} is {folder.read(path).status}; only a run that is queued or running can be stopped"
         )
     submit.cancel(path.name)
+    say(f"{path.name}: {folder.CANCELLING}")
     _settled(out, submit.wait(path.name, _STOP_S), folder.records(path))
     return 0
 
@@ -281,13 +275,7 @@ def delete(args, out) -> int:
 
 def _find(run_id: str) -> Path:
     """The run's folder; an id that names none, or several, is a wrong argument."""
-    from fusescope.store import library
-
     try:
         return library.find(run_id)
     except RunError as error:
         raise ValueError(str(error)) from None
-
-
-def _when(created: float | None) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else "n/a"

@@ -8,6 +8,7 @@ import statistics
 from fusescope import models
 from fusescope.analysis.scores import TILES
 from fusescope.cli import case_options
+from fusescope.cli.numbers import seed
 from fusescope.cli.output import say, table
 from fusescope.core.errors import RunError
 
@@ -30,16 +31,15 @@ def arguments(parser, words) -> None:
         metavar="DIR",
         help="a local folder with config.json and *.safetensors (default: random weights)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of weights and random tokens")
+    parser.add_argument("--seed", type=seed(), default=0, help="seed of weights and random tokens")
     case_options.add(parser, words, whole_models=True)
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import follow
-    from fusescope.jobs import submit
+    from fusescope.cli.follow import follow, submitted
     from fusescope.store import library, tables
 
-    run_id = submit.submit("scores", specify(args), args.title)
+    run_id = submitted("scores", specify(args), args.title)
     say(f"{run_id}: attention scores of {args.op}")
     ended = follow(run_id)
     if ended.status != "done":

@@ -6,7 +6,9 @@ import json
 
 from fusescope.charts import numbers
 from fusescope.cli import layer
+from fusescope.cli.numbers import integer, seconds, seed
 from fusescope.cli.output import say, table
+from fusescope.core.records import Speedup
 from fusescope.search import encoding
 from fusescope.search.learning import explore
 
@@ -18,9 +20,13 @@ def arguments(parser, words) -> None:
     text = "; ".join(f"{name}: {what}" for name, what in explore.STRATEGIES.items())
     parser.add_argument("--strategy", choices=explore.STRATEGIES, default="guided", help=text)
     parser.add_argument(
-        "--evaluations", type=int, default=100, metavar="N", help="schemes measured at most (default 100)"
+        "--evaluations",
+        type=integer(1),
+        default=100,
+        metavar="N",
+        help="schemes measured at most (default 100)",
     )
-    parser.add_argument("--seconds", type=float, metavar="S", help="or as long as this")
+    parser.add_argument("--seconds", type=seconds(), metavar="S", help="or as long as this")
     parser.add_argument(
         "--range",
         action="append",
@@ -31,17 +37,16 @@ def arguments(parser, words) -> None:
     parser.add_argument(
         "--replay", metavar="RUN", help="measure nothing: play the search on the times of this traverse"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed(), default=0)
     parser.add_argument("--title", default="", help="what the run is called in the library")
     layer.options(parser)
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import done, follow
-    from fusescope.jobs import submit
+    from fusescope.cli.follow import done, follow, submitted
     from fusescope.store import library
 
-    run_id = submit.submit("search", specify(args), args.title)
+    run_id = submitted("search", specify(args), args.title)
     say(f"{run_id}: {args.strategy} search, at most {args.evaluations} schemes")
     ended = follow(run_id)
     file = library.find(run_id) / "artifacts" / "search.json"
@@ -87,7 +92,7 @@ def text(data: dict) -> str:
             f"over {name}",
             numbers.ratio(s["median"]),
             f"[{numbers.three(s['low'])}, {numbers.three(s['high'])}]",
-            s["verdict"],
+            Speedup.from_json({"of": ""} | s).words,
         ]
         for name, s in (best.get("speedups") or {}).items()
         if s

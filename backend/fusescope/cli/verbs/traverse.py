@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusescope.charts.numbers import three
 from fusescope.cli import layer
+from fusescope.cli.numbers import integer, seconds, seed
 from fusescope.cli.output import say, table
 from fusescope.core import paths
 from fusescope.core.errors import RunError
@@ -21,12 +22,16 @@ def arguments(parser, words) -> None:
         nargs="*",
         help="first and last code of each range, both included (default: 32768 49151 16384 24575)",
     )
-    parser.add_argument("--limit", type=int, help="at most so many schemes, drawn evenly from the ranges")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs and of the draw (default 0)")
-    parser.add_argument("--budget", type=float, metavar="SECONDS", help="sampling per scheme (default 0.02)")
+    parser.add_argument(
+        "--limit", type=integer(1), help="at most so many schemes, drawn evenly from the ranges"
+    )
+    parser.add_argument("--seed", type=seed(), default=0, help="of the inputs and of the draw (default 0)")
+    parser.add_argument(
+        "--budget", type=seconds(), metavar="SECONDS", help="sampling per scheme (default 0.02)"
+    )
     parser.add_argument(
         "--deadline",
-        type=float,
+        type=seconds(),
         metavar="SECONDS",
         help="stop the job after this long; the same command resumes it",
     )
@@ -51,7 +56,7 @@ def arguments(parser, words) -> None:
 
 
 def run(args, out) -> int:
-    from fusescope.cli.follow import done, follow
+    from fusescope.cli.follow import done, follow, resumed, submitted
     from fusescope.jobs import submit
     from fusescope.search import sessions
 
@@ -59,9 +64,9 @@ def run(args, out) -> int:
     run_id = None if args.fresh else unfinished(spec)
     if run_id:
         say(f"{run_id} was started with this request and is resumed")
-        submit.resume(run_id)
+        resumed(run_id)
     else:
-        run_id = submit.submit("traverse", spec, args.title)
+        run_id = submitted("traverse", spec, args.title)
         say(run_id)
     ended = follow(run_id)
     data = summary(run_id, sessions.records(run_id))

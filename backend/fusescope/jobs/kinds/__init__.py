@@ -40,10 +40,13 @@ def load(kind: str) -> ModuleType:
 
 def name(run: Run) -> str:
     """The title somebody gave the run, else what it did, as its kind says: "attention, 5 implementations, seq
-    512 to 4096, float16"."""
+    512 to 4096, float16"; the kind itself where the specification is not one of its own."""
     if run.title or run.kind not in names():
         return run.title or run.kind
-    return load(run.kind).name(run.spec)
+    try:
+        return load(run.kind).name(run.spec)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        return run.kind
 
 
 def _extend() -> None:

@@ -38,8 +38,9 @@ def validate(spec: dict) -> dict:
     from fusescope import models
 
     whole = model.complete(spec, PARAMETERS)
-    for mode, _ in whole["entries"]:
+    for mode, dtype in whole["entries"]:
         models.mode(whole["model"], mode, whole["device"])
+        models.check_memory(whole["model"], whole["case"], dtype, whole["device"], whole["checkpoint"])
     return whole
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from fusescope.analysis import estimate
+from fusescope.core.machine import environment, load
 from fusescope.core.records import BenchSpec
 from fusescope.jobs.spec import comparison
 from fusescope.jobs.spec.common import check_dtype
+from fusescope.kernels.build import seconds_missing
 
 TITLE = "Benchmark"
 
@@ -33,7 +38,26 @@ def device(spec: dict) -> str | None:
     return spec["device"]
 
 
+def facts(spec: BenchSpec, missing: Callable[[str], float] = seconds_missing) -> estimate.Facts:
+    """What an estimate of the comparison goes by; ``missing``: seconds to build the kernels of a device."""
+    from fusescope import ops
+
+    impls = dict.fromkeys((*spec.impls, spec.baseline))
+    ours = any(ops.describe(spec.op, i, spec.device).kind == "ours" for i in impls)
+    cost = ops.load(spec.op).cost
+    return estimate.Facts(
+        environment.collect(spec.device).get("device_name") or spec.device,
+        [cost(case, spec.dtype).size for case in spec.cases],
+        {i: ops.compile_seconds(spec.op, (i,), spec.device) for i in impls},
+        missing(spec.device) if ours else 0.0,
+        busy=load.crowding(),
+    )
+
+
 def run(spec: dict, reporter) -> None:
+    from fusescope.jobs import several
     from fusescope.measure import bench
 
+    if spec["processes"] > 1:
+        return several.run("bench", spec, reporter)
     bench.run(BenchSpec.from_json(spec), reporter)

@@ -55,26 +55,32 @@ def device(spec: dict) -> None:
 
 
 def run(spec: dict, reporter) -> None:
-    """Build with progress in objects and an ETA from their mean time, the log line by line, the report as
-    artifacts/report.json.
+    """Build with progress in objects, an ETA from what they took before and the pace so far, the log line by
+    line, the report as artifacts/report.json.
 
     Raises BuildError, naming the first error, where anything failed: what did build is in the report and
     usable all the same.
     """
     from fusescope.core.errors import BuildError
-    from fusescope.kernels.build import build
+    from fusescope.kernels.build import build, seconds_missing
 
-    start = time.monotonic()
+    start, expected = time.monotonic(), 0.0
 
     def progress(done: int, total: int, what: str) -> None:
-        eta = (time.monotonic() - start) / done * (total - done) if done else None
-        reporter.progress(done, total, f"{done} of {total} objects: {what}", eta)
+        left = (1 - done / total) * expected
+        if done:
+            pace = (time.monotonic() - start) / done * (total - done)
+            left = pace if not expected else (1 - done / total) * left + done / total * pace
+        reporter.progress(done, total, f"compiling {what}", left or None)
 
     def cancelled() -> bool:
         reporter.check()  # raises Cancelled, which ends the build as a true answer would
         return False
 
     reporter.progress(0, 1, "hashing the sources", None)
+    if not spec["clean"] and not spec["families"]:
+        archs = None if spec["archs"] is None else tuple(spec["archs"])
+        expected = seconds_missing("cpu" if archs == () else "cuda", archs)
     report = build(
         spec["archs"],
         spec["clean"],

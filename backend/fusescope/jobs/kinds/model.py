@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from fusescope.analysis import estimate
+from fusescope.core.machine import environment, load
+from fusescope.core.records import BenchSpec
 from fusescope.core.schema import Parameter
 from fusescope.jobs.spec import comparison
 from fusescope.jobs.spec.common import CHECKPOINT, DTYPE
+from fusescope.kernels.build import seconds_missing
+from fusescope.models.describe.modes import COMPILES, REFERENCE_S
 
 TITLE = "Model"
 PARAMETERS = (CHECKPOINT, Parameter("parts", "bool", True, "time each part of a layer"))
@@ -17,7 +24,8 @@ def validate(spec: dict) -> dict:
     value given, what is supported.
 
     A checkpoint is compared with its own config.json here, by the headers of its files. A mode that does not
-    run on the device is accepted: that is a result with its reason.
+    run on the device is accepted: that is a result with its reason. A model that cannot fit into the device's
+    memory is not.
     """
     from fusescope import models
     from fusescope.models.describe import checkpoint
@@ -28,6 +36,8 @@ def validate(spec: dict) -> dict:
     for mode in whole["impls"]:
         models.mode(model, mode, whole["device"])
     cases = [models.validate(model, case, folder) for case in whole["cases"]]
+    for case in cases:
+        models.check_memory(model, case, whole["dtype"], whole["device"], folder)
     if folder is not None:
         checkpoint.examine(model, models.config(model, cases[0], folder), folder)
     return whole | {"cases": cases}
@@ -41,7 +51,26 @@ def device(spec: dict) -> str | None:
     return spec["device"]
 
 
+def facts(spec: BenchSpec, missing: Callable[[str], float] = seconds_missing) -> estimate.Facts:
+    """What an estimate of the comparison goes by; ``missing``: seconds to build the kernels of a device."""
+    from fusescope import models
+
+    model, modes = models.named(spec.op), dict.fromkeys((*spec.impls, spec.baseline))
+    ours = any(models.mode(model, m, spec.device).kind == "ours" for m in modes)
+    return estimate.Facts(
+        environment.collect(spec.device).get("device_name") or spec.device,
+        [models.cost(model, dict(case), spec.dtype).size for case in spec.cases],
+        {m: COMPILES.get(m, {}).get(spec.device.split(":")[0], 0.0) for m in modes},
+        missing(spec.device) if ours else 0.0,
+        REFERENCE_S,
+        load.crowding(),
+    )
+
+
 def run(spec: dict, reporter) -> None:
+    from fusescope.jobs import several
     from fusescope.measure import model
 
+    if spec["processes"] > 1:
+        return several.run("model", spec, reporter)
     model.run(spec, reporter)

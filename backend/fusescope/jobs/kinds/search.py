@@ -51,6 +51,8 @@ def run(spec: dict, reporter) -> None:
 
 def _replayed(spec: dict, replay: str) -> dict:
     """The spec with the setting of the run that is replayed, whatever devices are here."""
+    if not replay.replace(",", " ").split():
+        raise ValueError(f"replay names one or more traverses, not {replay!r}")
     _, setting = sessions.times(replay)
     own = {k: v for k, v in spec.items() if k not in Setting.__dataclass_fields__}
     whole = layer.complete(setting.spec() | {"device": "cpu"} | own, PARAMETERS)

@@ -13,7 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from fusescope.core.errors import Cancelled
+from fusescope.core.errors import BuildError, Cancelled, RunError
 from fusescope.jobs.process.channel import BodyReporter
 
 _PR_SET_PDEATHSIG = 1
@@ -69,12 +69,17 @@ def _bind_to(parent: int) -> None:
     """A process group of its own, and death when the worker dies, so that no device stays in use by a job
     nobody books."""
     os.setpgid(0, 0)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    die_with_parent()
     if os.getppid() != parent:
         os._exit(1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     faulthandler.enable()
+
+
+def die_with_parent() -> None:
+    """The system kills this process as soon as the one that started it is gone."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _main(
@@ -94,7 +99,9 @@ def _main(
     except Cancelled:
         reporter.end(cancelled=True)
     except BaseException as e:
-        reporter.log(traceback.format_exc())
+        kept = keep_traceback(reporter)
+        if not isinstance(e, ValueError | RunError | BuildError):
+            reporter.log(one_sentence(e) + kept)
         reporter.end(error=one_sentence(e), poisoned=is_poisoned(e))
         return 1
     else:
@@ -143,6 +150,17 @@ def _say_others(reporter, uuid: str | None) -> None:
         text = f"{gpu.get('name') or 'the GPU'} is also used by {names}: times may be disturbed"
         reporter.log(text)
         reporter.progress(0, 0, text)
+
+
+def keep_traceback(reporter) -> str:
+    """Put the traceback of the exception in hand among the artifacts; gives the end of a sentence that says
+    where, nothing where the disk is full."""
+    try:
+        file = reporter.artifact("traceback.txt")
+        file.write_text(traceback.format_exc(), errors="replace")
+    except OSError:
+        return ""
+    return " (traceback: artifacts/traceback.txt)"
 
 
 def one_sentence(e: BaseException) -> str:

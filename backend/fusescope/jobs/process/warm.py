@@ -2,53 +2,58 @@
 
 Run as a script, never imported: it imports third-party modules only, so the workers it forks always read the
 project's own modules afresh, and it runs no torch operation and never asks for CUDA (a process forked after
-either may hang). It lives in a session of its own, and ends by itself when it was idle for hours or when its
-torch, its interpreter or this file changed.
+either may hang). It lives in a session of its own, and ends by itself when it was idle for IDLE_S, when its
+torch, its interpreter or this file changed, or when another parent took its place.
 
-    python warm.py LISTENING_FD STATE_FILE IDENTITY_FILE…
+    python warm.py LISTENING_FD STATE_FILE SETTINGS IDLE_S CHECK_EVERY_S IDENTITY_FILE…
 
-A request is one line of JSON {"root", "run", "cwd", "env"} with the descriptor that holds the run folder's
-lock.
+A request is one line of JSON {"root", "run", "cwd", "env", "arguments"} from a process of the same user, with
+the descriptor that holds the run folder's lock and, where there is one, that of the ticket in the device's
+queue.
 """
 
 import array
-import contextlib
 import json
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 import traceback
 
-IDLE_S = float(os.environ.get("FUSESCOPE_WARM_IDLE_S", 4 * 3600))
-CHECK_EVERY_S = min(float(os.environ.get("FUSESCOPE_WARM_CHECK_S", 20)), IDLE_S)
 MODULES = ("numpy", "torch")
 
 
 def main():
     listener = socket.socket(fileno=int(sys.argv[1]))
-    state_file, identity = sys.argv[2], sys.argv[3:]
+    state_file, settings, idle_s, check_s, *identity = sys.argv[2:]
+    check_s = min(float(check_s), float(idle_s))
     if os.fork():
         os._exit(0)  # nobody's child, in nobody's session
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    told, tell = os.pipe()  # a signal alone would not end select's waiting
+    signal.signal(signal.SIGTERM, lambda *_: os.write(tell, b"!"))
     before = [stamp(f) for f in identity]
-    write_state(state_file, "preloading", None)
+    write_state(state_file, settings, "preloading", None)
+    mine = stamp(state_file)
     error = preload()
-    write_state(state_file, "ready", error)
+    if stamp(state_file) == mine:
+        write_state(state_file, settings, "ready", error)
+        mine = stamp(state_file)
     signal.signal(signal.SIGCHLD, lambda *_: reap())
     used = time.monotonic()
     while True:
-        ready, _, _ = select.select([listener], [], [], CHECK_EVERY_S)
-        if ready:
+        ready, _, _ = select.select([listener, told], [], [], check_s)
+        if listener in ready:
             used = time.monotonic()
             answer(listener, error)
-        elif not os.path.exists(state_file):
+        elif ready or stamp(state_file) != mine:
             return
         elif [stamp(f) for f in identity] != before or (
-            time.monotonic() - used > IDLE_S and not has_children()
+            time.monotonic() - used > float(idle_s) and not has_children()
         ):
             os.unlink(state_file)
             return
@@ -74,40 +79,50 @@ def answer(listener, error):
     connection, _ = listener.accept()
     with connection:
         connection.settimeout(5.0)
+        fds = array.array("i")
         try:
-            request, lock = receive(connection)
-        except (OSError, ValueError):
-            traceback.print_exc()
-            return
-        pid = os.fork()
-        if pid == 0:
-            listener.close()
-            become_worker(request, lock, error)
-        os.close(lock)
-        with contextlib.suppress(OSError):  # the client may be gone; the job is not
+            if peer(connection) != os.getuid():
+                print("a request of another user was refused", file=sys.stderr, flush=True)
+                return
+            request = receive(connection, fds)
+            pid = os.fork()
+            if pid == 0:
+                listener.close()
+                become_worker(request, fds, error)
             connection.sendall(json.dumps({"pid": pid, "preload_error": error}).encode() + b"\n")
+        except (OSError, ValueError):  # the client may be gone; the job, if it was forked, is not
+            traceback.print_exc()
+        finally:
+            for fd in fds:
+                os.close(fd)
 
 
-def receive(connection):
-    text, fds = b"", array.array("i")
+def peer(connection):
+    """The user at the other end."""
+    return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+
+
+def receive(connection, fds):
+    """The request; its descriptors are added to fds."""
+    text = b""
     while not text.endswith(b"\n"):
-        part, extra, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(fds.itemsize))
+        part, extra, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(2 * fds.itemsize))
         for level, kind, data in extra:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds.frombytes(data[: fds.itemsize])
+                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
         if not part:
             raise ValueError("a request was cut short")
         text += part
     if not fds:
         raise ValueError("a request came without the run's lock")
-    return json.loads(text), fds[0]
+    return json.loads(text)
 
 
-def become_worker(request, lock, error):
+def become_worker(request, fds, error):
     code = 1
     try:
         os.setsid()
-        for number in (signal.SIGCHLD, signal.SIGHUP):
+        for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         os.environ.clear()
         os.environ.update(request["env"])
@@ -116,9 +131,11 @@ def become_worker(request, lock, error):
         except OSError:
             os.chdir(request["root"])  # the folder of whoever submitted is gone
         sys.path.insert(0, request["root"])
-        arguments = [request["run"], "--lock-fd", str(lock)] + (
-            ["--note", f"warm parent: {error}"] if error else []
-        )
+        arguments = [request["run"], *request["arguments"]]
+        for name, fd in zip(("--lock-fd", "--ticket-fd"), fds):
+            arguments += [name, str(fd)]
+        if error:
+            arguments += ["--note", f"warm parent: {error}"]
         sys.argv = ["worker", *arguments]
         from fusescope.jobs import worker
 
@@ -157,10 +174,10 @@ def stamp(path):
     return s.st_ino, s.st_mtime_ns, s.st_size
 
 
-def write_state(path, state, error):
-    with open(path + ".new", "w") as f:
-        json.dump({"pid": os.getpid(), "state": state, "preload_error": error}, f)
-    os.replace(path + ".new", path)
+def write_state(path, settings, state, error):
+    with open(f"{path}.{os.getpid()}", "w") as f:
+        json.dump({"pid": os.getpid(), "settings": settings, "state": state, "preload_error": error}, f)
+    os.replace(f"{path}.{os.getpid()}", path)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 
+from fusescope.core.machine import runtime
 from fusescope.core.records import Record
 from fusescope.jobs.process import body
 from fusescope.jobs.process.channel import Inbox, send
@@ -17,8 +18,9 @@ TICK_S = 0.05
 
 
 def cancel_grace_s() -> float:
-    """Seconds a body is given to stop by itself (FUSESCOPE_CANCEL_GRACE_S, default 5)."""
-    return float(os.environ.get("FUSESCOPE_CANCEL_GRACE_S", 5))
+    """Seconds a body is given to stop by itself (FUSESCOPE_CANCEL_GRACE_S, default 2): one in the middle of a
+    compilation, an import or a long call cannot hear of it."""
+    return runtime.seconds("FUSESCOPE_CANCEL_GRACE_S", 2)
 
 
 class Watch:
@@ -110,6 +112,7 @@ class Watch:
     def _look_around(self) -> None:
         """What happens without the body's saying so: a free device, a wish to stop, a deadline."""
         now = time.monotonic()
+        self.writer.beat()
         self.writer.flush_progress()
         if self.kill_at is None and self.writer.cancel_requested():
             self.kill_at = now + cancel_grace_s()

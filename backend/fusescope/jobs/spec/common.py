@@ -26,5 +26,5 @@ def check_dtype(op, dtype: str) -> None:
 
 DEVICE = Parameter("device", "text", "cpu", further=check_device)
 DTYPE = Parameter("dtype", "choice", "float32", choices=DTYPES)
-SEED = Parameter("seed", "int", 0, low=0)
+SEED = Parameter("seed", "int", 0, low=0, high=2**53 - 1)
 CHECKPOINT = Parameter("checkpoint", "text", None, "a folder", further=lambda folder: folder or None)

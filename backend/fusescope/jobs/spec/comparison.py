@@ -30,7 +30,10 @@ PARAMETERS = (
     Parameter("min_samples", "int", BenchSpec.min_samples, low=1),
     Parameter("min_s", "float", BenchSpec.min_s, above=0),
     Parameter("precision", "float", BenchSpec.precision, above=0),
+    Parameter("same_within", "float", BenchSpec.same_within, above=0, high=0.5),
+    Parameter("processes", "int", BenchSpec.processes, low=1, high=30),
     SEED,
+    Parameter("wait_idle_s", "float", BenchSpec.wait_idle_s, low=0, high=86400),
     Parameter("case_deadline_s", "float", BenchSpec.case_deadline_s, above=0),
 )
 

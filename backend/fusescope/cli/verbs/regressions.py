@@ -1,0 +1,69 @@
+"""``regressions``: implementations whose newest run is slower than their best earlier one, over all runs."""
+
+from __future__ import annotations
+
+import json
+
+from fusescope.analysis.compare import regressions
+from fusescope.cli.numbers import percent
+from fusescope.cli.output import table
+
+HELP = "what is slower now than in its best earlier run; exit code 1 where anything is"
+
+
+def arguments(parser, words) -> None:
+    parser.add_argument("--op", help="operator")
+    parser.add_argument("--impl", help="implementation")
+    parser.add_argument("--device", dest="device_name", help='name of the device, such as "NVIDIA H200"')
+    parser.add_argument(
+        "--threshold",
+        type=percent(100.0),
+        default=100 * regressions.THRESHOLD,
+        metavar="PERCENT",
+        help="slow-down that all of the 95 %% interval must exceed (default: %(default)g)",
+    )
+
+
+def run(args, out) -> int:
+    from fusescope.charts.bench import history
+    from fusescope.store import compare
+
+    found = regressions.series(compare.history(args.op, args.impl, args.device_name))
+    threshold = args.threshold / 100
+    alarms = regressions.alarms(found, threshold)
+    text = history.alarm_sentence(found, alarms, threshold)
+    if alarms:
+        data = history.alarm_table(alarms)
+        rows = [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row] for row in data.to_numpy()]
+        text += "\n\n" + table(list(data.columns), rows)
+    out.answer(
+        {
+            "threshold": threshold,
+            "followed": regressions.followed(found),
+            "alarms": [_json(a) for a in alarms],
+        },
+        text,
+    )
+    return 1 if alarms else 0
+
+
+def _json(alarm: regressions.Alarm) -> dict:
+    one = alarm.series
+    return {
+        "op": one.op,
+        "impl": one.impl,
+        "case": json.loads(one.case),
+        "dtype": one.dtype,
+        "device_name": one.device_name,
+        "mode": one.mode,
+        "ratio": alarm.ratio.median,
+        "low": alarm.ratio.low,
+        "high": alarm.ratio.high,
+        "cause": alarm.cause,
+        "best": _point(one.best),
+        "now": _point(one.last),
+    }
+
+
+def _point(point: regressions.Point) -> dict:
+    return {"run": point.run, "commit": point.commit, "ms": point.time.median, "source": point.source}

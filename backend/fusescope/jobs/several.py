@@ -1,0 +1,242 @@
+"""A comparison in several fresh processes, case after case: what differs from one process to the next
+(addresses, the order of allocations, how the threads were placed) is then part of the interval.
+
+Each process is a new interpreter (jobs/process/member.py), which this one asks for one case at a time and
+never while another works.
+A case gets its records as soon as all processes have measured it, so that a run that ends early has lost none
+that is finished. A process that crashes, hangs or poisons its CUDA context costs one implementation on one
+case; another takes its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fusescope.core import paths
+from fusescope.core.machine import environment
+from fusescope.core.records import Record, case_key
+from fusescope.core.reporter import Reporter
+from fusescope.jobs.process.channel import Inbox, send
+
+_POLL_S = 0.2
+_GRACE_S = 30.0  # that the worker waits longer than we do before it takes this whole process for hung
+_MOST_STARTS = 1000
+
+Key = tuple[str, str]  # case_key and implementation
+
+
+def run(kind: str, spec: Mapping[str, Any], reporter: Reporter) -> None:
+    """Measure ``spec`` in ``spec["processes"]`` processes and record what they find together, samples by
+    process: a line of samples each.
+
+    Where it ends early, the case that was being measured keeps what whole processes found of it: a record of
+    fewer processes, whose interval says so. Raises Cancelled when a stop was requested, and RuntimeError with
+    a process's reason where it could not measure at all.
+    """
+    reporter.environment(processes=spec["processes"])
+    team = _Team(kind, spec, reporter)
+    try:
+        for number in range(len(spec["cases"])):
+            _Case(spec, number, reporter).measure(team)
+    finally:
+        team.end()
+
+
+class _Case:
+    """One case over all processes, from the first to its records."""
+
+    def __init__(self, spec: Mapping[str, Any], number: int, reporter: Reporter):
+        case, baseline = spec["cases"][number], spec["baseline"]
+        self.reporter, self.number, self.count, self.baseline = reporter, number, spec["processes"], baseline
+        key = case_key(spec["op"], case, spec["dtype"], spec["device"])
+        known = {k: status for k, status in reporter.statuses().items() if k[0] == key}
+        self.due = [i for i in spec["impls"] if (key, i) not in known]
+        self.failed = {k: status for k, status in known.items() if status != "ok"}
+        impls = [i for i in spec["impls"] if i in self.due or i == baseline]
+        self.spec = {**spec, "cases": [case], "impls": impls, "processes": 1}
+        self.found: list[dict[Key, Record]] = []
+        self.samples: list[dict] = []
+
+    def measure(self, team: _Team) -> None:
+        """In each process of the team; what failed in one is not tried in the next."""
+        try:
+            for member in team.members if self.due else ():
+                records, samples = team.ask(member, self.number, self.spec, self.failed)
+                self.found.append(records)
+                self.samples += samples
+                self.failed |= {k: r.status for k, r in records.items() if r.status != "ok"}
+        finally:
+            self._record()
+
+    def _record(self) -> None:
+        from fusescope.measure.joined import join
+
+        if 0 < len(self.found) < self.count:
+            few = f"{len(self.found)} of {self.count} processes"
+            self.reporter.log(f"case {self.number + 1} has records of {few}: the run ended before the others")
+        for record in join(self.found, self.baseline):
+            if record.impl in self.due:
+                for line in self.samples:
+                    if line["impl"] == record.impl:
+                        self.reporter.samples(**line)
+                self.reporter.record(record)
+
+
+class _Team:
+    """The processes, and how far they are."""
+
+    def __init__(self, kind: str, spec: Mapping[str, Any], reporter: Reporter):
+        self.reporter, self.cases, self.count = reporter, len(spec["cases"]), spec["processes"]
+        self.members = [_Member(kind, n, self.count, reporter, self._progress) for n in range(self.count)]
+        gpu = environment.gpu_of(spec["device"]) if spec["device"].startswith("cuda") else None
+        self.alone = bool(gpu and gpu.get("exclusive"))  # the device takes one process at a time
+        self.took: list[float] = []  # seconds of each case in each process, those done
+        self.at = 0, 0.0  # the case and when its member began
+
+    def ask(
+        self, member: _Member, case: int, spec: Mapping[str, Any], known: Mapping[Key, str]
+    ) -> tuple[dict[Key, Record], list[dict]]:
+        """What ``member`` finds of a case: records and lines of samples. It ends after the last case."""
+        self.at = case, time.monotonic()
+        siblings = [m.pid for m in self.members if m.pid and m is not member]
+        found = member.measure({**spec, "seed": spec["seed"] + member.number}, known, siblings)
+        self.took.append(time.monotonic() - self.at[1])
+        if self.alone or case + 1 == self.cases:
+            member.end()
+        return found
+
+    def end(self) -> None:
+        for member in self.members:
+            member.end()
+
+    def _progress(self, number: int, done: int, total: int, message: str, eta: float | None) -> None:
+        case, begun = self.at
+        if eta is not None:
+            usual = [*self.took, time.monotonic() - begun + eta]
+            left = (self.cases - case) * self.count - number - 1
+            eta += left * sum(usual) / len(usual)
+        where = f"case {case + 1} of {self.cases}, " if self.cases > 1 else ""
+        text = message.removeprefix("case 1 of 1: ")
+        text = f"{where}process {number + 1} of {self.count}: {text}"
+        units = case * self.count + number
+        self.reporter.progress(units * total + done, self.cases * self.count * total, text, eta)
+
+
+class _Member:
+    """One of the processes, started when it is first needed and again whenever it has died."""
+
+    def __init__(self, kind: str, number: int, count: int, reporter: Reporter, progress: Callable[..., None]):
+        self.kind, self.number, self.reporter, self.progress = kind, number, reporter, progress
+        self.name = f"process {number + 1} of {count}"
+        self._process: subprocess.Popen | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process and self._process.pid
+
+    def measure(
+        self, spec: Mapping[str, Any], known: Mapping[Key, str], siblings: list[int]
+    ) -> tuple[dict[Key, Record], list[dict]]:
+        self.records: dict[Key, Record] = {}
+        self.samples: list[dict] = []
+        for _ in range(_MOST_STARTS):
+            self.doing: tuple[str, str, float, float] | None = None  # case, impl, seconds, until when
+            statuses = known | {k: r.status for k, r in self.records.items()}
+            self.samples = [s for s in self.samples if (s["case_key"], s["impl"]) in self.records]
+            if self._once({"spec": spec, "known": _pairs(statuses), "siblings": siblings}):
+                return self.records, self.samples
+            self.end()
+        raise RuntimeError(f"{self.name} died too many times")
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._socket.close()
+            self._process = None
+
+    def _start(self) -> None:
+        self._socket, its = socket.socketpair()
+        self._inbox = Inbox(self._socket)
+        command = [sys.executable, "-m", "fusescope.jobs.process.member", self.kind, str(its.fileno())]
+        env = os.environ | {"PYTHONPATH": paths.python_path()}
+        self._process = subprocess.Popen(command, pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL)
+        its.close()
+
+    def _once(self, asked: dict) -> bool:
+        """Ask for a case and listen until its end; whether all of it was measured."""
+        waited = self._process is not None
+        if not waited:
+            self._start()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is seen below
+            send(self._socket, asked)
+        while not self._inbox.closed:
+            for message in self._inbox.wait(_POLL_S):
+                waited = False
+                do, data = message["do"], message["data"]
+                if do == "end":
+                    return self._ended(data)
+                getattr(self, f"_{do}")(data)
+                if do == "record":
+                    send(self._socket, {"do": "recorded"})
+            self.reporter.check()
+            if self.doing and time.monotonic() > self.doing[3]:
+                self._book("timeout", f"took longer than its deadline of {self.doing[2]:g} s and was stopped")
+                return False
+        if waited:
+            return False  # it died before it began: no fault of what is measured
+        code = self._process.wait()
+        self._book("crashed", f"its process died ({'signal' if code < 0 else 'exit code'} {abs(code)})")
+        return False
+
+    def _ended(self, data: Mapping[str, Any]) -> bool:
+        if data["poisoned"]:
+            self._book("crashed", data["error"])
+            return False
+        if data["error"]:
+            raise RuntimeError(f"{self.name}: {data['error']}")
+        return True
+
+    def _book(self, status: str, reason: str) -> None:
+        """A record of what went wrong, for what the process was doing."""
+        if self.doing is None or self.doing[:2] in self.records:
+            raise RuntimeError(f"{self.name}: {reason}")
+        op, case, dtype, device = json.loads(self.doing[0])
+        self.records[self.doing[:2]] = Record(op, self.doing[1], case, dtype, device, status, reason)
+
+    # what a process says
+
+    def _record(self, data: dict) -> None:
+        record = Record.from_json(data)
+        self.records[record.case_key, record.impl] = record
+
+    def _samples(self, data: dict) -> None:
+        self.samples.append(data)
+
+    def _doing(self, data: dict) -> None:
+        until = time.monotonic() + data["deadline_s"]
+        self.doing = (data["case_key"], data["impl"], data["deadline_s"], until)
+        self.reporter.doing(data["case_key"], data["impl"], data["deadline_s"] + _GRACE_S)
+
+    def _progress(self, data: dict) -> None:
+        self.progress(self.number, data["done"], data["total"], data["message"], data["eta_s"])
+
+    def _log(self, data: dict) -> None:
+        self.reporter.log(f"process {self.number + 1}: {data['text']}")
+
+    def _environment(self, data: dict) -> None:
+        """Of the first process; that the machine was busy at any case stays."""
+        if self.number == 0:
+            self.reporter.environment(**{k: v for k, v in data.items() if k != "busy" or v})
+
+
+def _pairs(statuses: Mapping[Key, str]) -> list[list[str]]:
+    return [[*key, status] for key, status in statuses.items()]
