@@ -9,6 +9,8 @@ import signal
 
 import pytest
 
+from fusescope.cli import main
+
 
 @pytest.fixture(scope="session")
 def shared_runtime(tmp_path_factory):
@@ -28,3 +30,16 @@ def home(tmp_path, monkeypatch, shared_runtime):
     monkeypatch.setenv("FUSESCOPE_RUNTIME", str(shared_runtime))
     monkeypatch.setenv("FUSESCOPE_CANCEL_GRACE_S", "2")
     return profiles
+
+
+@pytest.fixture
+def call(capsys):
+    """call(words…) -> (exit code, standard output, standard error) of a verb."""
+
+    def run(*words):
+        capsys.readouterr()
+        code = main([str(w) for w in words])
+        got = capsys.readouterr()
+        return code, got.out, got.err
+
+    return run

@@ -139,7 +139,7 @@ def test_older_and_other_writers(tmp_path):
     assert rows["copies"][0]["kind"] == "HtoD"
     assert rows["counters"] == [{"ts_ns": 5000, "name": "power", "series": "watts", "value": 300.5}]
     assert rows["memory"][0]["bytes"] == -512 and rows["memory"][0]["reserved"] is None
-    assert any("2 events have no time or no end" in n for n in summary["notes"])
+    assert any("2 events have no time, no end" in n for n in summary["notes"])
     assert (
         any("does not say which GPU" in n for n in summary["notes"]) is False
     )  # no launch is complete enough to ask

@@ -6,7 +6,7 @@ import pytest
 from made_up import DATA, tables
 
 from fusescope.analysis import kernel_names
-from fusescope.profiling.nsight import ncu, ncu_table
+from fusescope.profiling.nsight import ncu, ncu_numbers
 
 REAL = DATA / "nsight"
 needs_data = pytest.mark.skipif(not REAL.is_dir(), reason=f"no real reports at {REAL}")
@@ -92,7 +92,7 @@ def test_the_real_long_reports(name, tmp_path):
     ],
 )
 def test_cells_become_base_units(text, unit, want):
-    value, base = ncu_table.number(text, unit)
+    value, base = ncu_numbers.number(text, unit)
     assert base == want[1] and (
         value == pytest.approx(want[0]) if isinstance(want[0], float) else value == want[0]
     )
@@ -112,7 +112,7 @@ def test_program_output_and_missing_values(tmp_path):
     (tmp_path / "a.csv").write_text(text)
     summary, rows = load(tmp_path / "a.csv", tmp_path / "out")
     row = rows["ncu_kernels"][0]
-    assert (row["duration_ns"], row["measured_occupancy"], row["grid_x"]) == (1_000_500.0, None, None)
+    assert (row["duration_ns"], row["measured_occupancy"], row["grid_x"]) == (1_000_500.0, None, 1000)
     assert any("2 lines of program output" in n for n in summary["notes"])
 
 

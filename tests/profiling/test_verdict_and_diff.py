@@ -2,8 +2,8 @@
 
 import pytest
 
-from fusescope.analysis.profile_diff import diff, totals
-from fusescope.analysis.verdict import in_short, verdict
+from fusescope.analysis.profile.diff import diff, totals
+from fusescope.analysis.profile.verdict import in_short, verdict
 
 
 def profile(busy, host=0, launched=0, copies=0.0, span=1000):
@@ -49,13 +49,13 @@ def speed(sm, memory, ns=100):
             "reach 70 % of what the device allows there",
         ),
         ((profile(1000), [], 300.0, 200.0, 0.2), "latency-bound", "reach 20 %"),
-        ((profile(1000),), "cannot tell", "neither a profile of Nsight Compute"),
+        ((profile(1000),), "inconclusive", "neither a profile of Nsight Compute"),
         (
             (profile(1000), [speed(None, 20), speed(float("nan"), 3)]),
-            "cannot tell",
+            "inconclusive",
             "report has no SM throughput",
         ),
-        (({},), "cannot tell", "no activity of a GPU"),
+        (({},), "inconclusive", "no activity of a GPU"),
         (({}, [speed(80, 20)]), "compute-bound", "over 1 launch,"),
     ],
 )
@@ -108,8 +108,8 @@ def test_kernels_are_faster_slower_new_and_gone():
         "new": "new",
         "void t::tile<128>(int)": "faster",
     }
-    assert found["fast"].delta_ns == -600 and found["fast"].ratio == 0.4 and found["fast"].a_calls == 4
-    assert found["new"].ratio is None and found["gone"].delta_ns == -50
+    assert found["fast"].delta_ns == -600 and found["fast"].speedup == 2.5 and found["fast"].a_calls == 4
+    assert found["new"].speedup is None and found["gone"].delta_ns == -50
     assert found["void t::tile<128>(int)"].detail == "was void t::tile<64>(int)"
     assert diff(a, b)[0].name == "fast"
     sums = totals(diff(a, b))

@@ -59,8 +59,8 @@ def _head(path: Path) -> bytes:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             return gzip.GzipFile(fileobj=raw).read(_HEAD) if packed else raw.read(_HEAD)
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path.name} is a damaged gzip file ({error})") from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise ValueError(f"{path.name} is a damaged gzip file; restore it from a copy") from None
     except EOFError:
         raise ValueError(f"{path.name} ends too early: the compressed file is truncated") from None
     except OSError as error:

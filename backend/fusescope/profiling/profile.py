@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fusescope.profiling import table
-from fusescope.profiling.derive import gaps, launches, links, nesting, summary
+from fusescope.profiling.derive import gaps, launches, links, nesting, plausible, summary
 from fusescope.profiling.table import ABSENT
 
 SCHEMA = 1
@@ -40,6 +40,7 @@ def save(
     report("linking kernels to launches, operators and modules")
     covered = links.link(tables, captured)
     notes = list(facts.get("notes", ())) + launches.describe(tables["kernels"], tables["launches"], gpus)
+    notes += plausible.notes(tables)
     copies = tables["copies"]
     moved = (copies["bytes"] != ABSENT) & (copies["dur_ns"] > 0)
     copies["gbps"] = np.where(moved, copies["bytes"] / np.maximum(copies["dur_ns"], 1), np.nan)
@@ -59,6 +60,7 @@ def save(
         "totals": summary.totals(tables),
         "devices": gaps.busy(tables),
         "idle": summary.causes(tables["gaps"]),
+        "longest_gaps": gaps.longest(tables["gaps"]),
         "coverage": covered,
         "span_ns": _span(tables),
         "notes": notes,

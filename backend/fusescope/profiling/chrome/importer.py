@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusescope.profiling import profile
-from fusescope.profiling.chrome import parallel
+from fusescope.profiling.chrome import parallel, xprof
 from fusescope.profiling.chrome.events import Decoder
 from fusescope.profiling.columns import TABLES
 from fusescope.profiling.derive import launches
@@ -32,6 +32,7 @@ def load(
             path, lambda share, text: progress(0.6 * share, text), decoder, portions
         )
         tables = collector.finish(trace.metadata)
+        trace.notes += xprof.separate(tables, collector.names)
     except ValueError as error:
         text = str(error)
         raise ValueError(text if text.startswith(name) else f"{name}: {text}") from None
@@ -57,7 +58,7 @@ def load(
         "phases": dict(collector.phases),
         "notes": trace.notes
         + (
-            [f"{collector.malformed} events have no time or no end and are left out"]
+            [f"{collector.malformed} events have no time, no end or a negative length and are left out"]
             if collector.malformed
             else []
         ),

@@ -24,6 +24,7 @@ _GROUP_OF = {
     "i": "memory",
     "I": "memory",
     "R": "memory",
+    "M": "names",
 }
 _GROUPS = [
     "",
@@ -31,6 +32,7 @@ _GROUPS = [
     "pairs",
     "counters",
     "memory",
+    "names",
     "complete",
 ]  # "": not taken; "complete": into one of the tables
 _COMPLETE = _GROUPS.index("complete")
@@ -42,7 +44,8 @@ class Collector:
 
     def __init__(self):
         self.phases: Counter = Counter()  # events by phase, all of them
-        self.malformed = 0  # complete events without a time
+        self.malformed = 0  # complete events without a time or a length, or with a negative one
+        self.names: dict[tuple, str] = {}  # (pid,) → process, (pid, tid) → thread
         self._columns: dict[str, dict[str, list]] = {
             t: defaultdict(list) for t in (*TABLES, "memory", "counters")
         }
@@ -65,6 +68,8 @@ class Collector:
                     counting += rows[[e.cat == "cuda_profiler_range" for e in found]].tolist()
             elif name == "pairs":
                 self._pairs += zip(run.ts[rows].tolist(), found)
+            elif name == "names":
+                self._names(run, rows.tolist())
             elif name == "counters":
                 counting = rows.tolist() + counting
             else:
@@ -117,6 +122,7 @@ class Collector:
         return {
             "phases": dict(self.phases),
             "malformed": self.malformed,
+            "names": self.names,
             "columns": {
                 t: {c: np.concatenate(parts) for c, parts in columns.items()}
                 for t, columns in self._columns.items()
@@ -131,6 +137,7 @@ class Collector:
         """Take what another collector found in the events that follow this one's."""
         self.phases.update(packed["phases"])
         self.malformed += packed["malformed"]
+        self.names |= packed["names"]
         for table, columns in packed["columns"].items():
             for column, values in columns.items():
                 there = {"pid": packed["pids"], "tid": packed["tids"]}.get(column) or packed["texts"].get(
@@ -144,8 +151,8 @@ class Collector:
         self._pairs += [(ts, event(*fields)) for ts, fields in packed["pairs"]]
 
     def _spans(self, table: str, events: list, starts: np.ndarray, lengths: np.ndarray) -> None:
-        if (starts == ABSENT).any():
-            there = starts != ABSENT
+        there = (starts != ABSENT) & ((lengths >= 0) | (lengths == exact.BEYOND))
+        if not there.all():
             self.malformed += int((~there).sum())
             events, starts, lengths = [e for e, t in zip(events, there) if t], starts[there], lengths[there]
         if (starts == exact.BEYOND).any() or (lengths == exact.BEYOND).any():
@@ -153,7 +160,7 @@ class Collector:
         args = [e.args or _NOTHING for e in events]
         put = self._columns[table]
         put["ts_ns"].append(starts)
-        put["dur_ns"].append(np.maximum(lengths, 0))  # ABSENT is the smallest of all
+        put["dur_ns"].append(lengths)
         self._coded(table, "name", [e.name for e in events])
         self._coded(table, "cat", [e.cat for e in events])
         pids, tids = [e.pid for e in events], [e.tid for e in events]
@@ -200,6 +207,16 @@ class Collector:
         put["ts_ns"].append(ts)
         for column in ("addr", "mem_bytes", "allocated", "reserved", "device_type", "device_id"):
             put[column.removeprefix("mem_")].append(whole([getattr(a, column) for a in args]))
+
+    def _names(self, run: Run, rows: list[int]) -> None:
+        """What metadata events call processes and threads."""
+        known = {"process_name": 1, "thread_name": 2}
+        rows = [row for row in rows if run.events[row].name in known]
+        args = run.args() if rows else []
+        for row in rows:
+            e, name = run.events[row], args[row].get("name")
+            if isinstance(name, str):
+                self.names[(str(e.pid), str(e.tid))[: known[e.name]]] = name
 
     def _counters(self, run: Run, rows: list[int]) -> None:
         """One row per number: a counter event has one for each of its series, a range one for each metric."""

@@ -17,6 +17,8 @@ launched      it was launched before the gap began: launch latency, or a depende
               device
 unknown       no launch is known for it
 """
+LONGEST = 5
+"""Gaps that a summary names."""
 _SYNCHRONISING = ("Synchronize", "EventQuery", "StreamQuery")
 
 
@@ -49,6 +51,20 @@ def find(tables: dict[str, dict]) -> dict:
         "module": _joined(kernels["module"], copies["module"])[after],
         "step": step[after],
     }
+
+
+def longest(gaps: dict) -> list[dict]:
+    """The LONGEST longest gaps, longest first: ts_ns, dur_ns, device, cause, before, after."""
+    rows = np.argsort(-gaps["dur_ns"], kind="stable")[:LONGEST]
+    return [
+        {
+            "ts_ns": int(gaps["ts_ns"][row]),
+            "dur_ns": int(gaps["dur_ns"][row]),
+            "device": None if gaps["device"][row] == ABSENT else int(gaps["device"][row]),
+            **{name: gaps[name].text(row) for name in ("cause", "before", "after")},
+        }
+        for row in rows.tolist()
+    ]
 
 
 def busy(tables: dict[str, dict]) -> list[dict]:

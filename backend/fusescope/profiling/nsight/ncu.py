@@ -7,11 +7,8 @@ latencies: it serialises, flushes and replays.
 
 from __future__ import annotations
 
-import gzip
-import importlib
 import json
 import re
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,12 +16,13 @@ import numpy as np
 
 from fusescope.analysis import occupancy
 from fusescope.profiling import table
-from fusescope.profiling.nsight.ncu_table import Launch, Report, complaint, number, parse
+from fusescope.profiling.nsight import ncu_bounds, ncu_files
+from fusescope.profiling.nsight.ncu_numbers import number
+from fusescope.profiling.nsight.ncu_table import Launch, Report, complaint
 from fusescope.profiling.table import ABSENT, coded
 
 __all__ = ["COLUMNS", "complaint", "kernel", "load", "stall_reasons"]
 SCHEMA = 1
-MAX_BYTES = 1 << 30
 _SOL, _OCC, _LAUNCH = "GPU Speed Of Light Throughput", "Occupancy", "Launch Statistics"
 COLUMNS: dict[str, tuple[str, tuple[str, str]]] = {
     "duration_ns": ("gpu__time_duration.sum", (_SOL, "Duration")),
@@ -61,7 +59,7 @@ _STALLS = (
     (re.compile(r"smsp__pcsamp_warps_issue_stalled_(\w+?)(?<!_not_issued)$"), "samples"),
 )
 _STALL_RULE = re.compile(
-    r"spends ([\d.,]+) cycles being stalled (.+?)\. .*?about ([\d.]+)% of the total average", re.DOTALL
+    r"spends ([\d.,]+) cycles being stalled (.+?)\. .*?about ([\d.,]+)% of the total average", re.DOTALL
 )
 
 
@@ -78,22 +76,23 @@ def load(
     """
     path, notes = Path(path), []
     progress(0.1, "reading the report")
-    report = (
-        _binary(path)
-        if path.suffix == ".ncu-rep" or _starts(path, b"NVR\0")
-        else parse(_text(path), path.name)
-    )
+    report = ncu_files.read(path)
     if details is not None:
         try:
-            more = parse(_text(details), details.name).launches
+            more = ncu_files.read(details).launches
         except ValueError as error:  # the metrics are there; what ncu advises is not
             more, notes = [], [f"without ncu's advice: {error}"]
         for launch, page in zip(report.launches, more):
             launch.metrics |= page.metrics
             launch.rules += page.rules
     rows = [kernel(launch) for launch in report.launches]
+    notes += report.notes + ncu_bounds.keep(rows, path.name)
     progress(0.6, f"{len(rows)} launches")
-    stalls = [s | {"launch": n} for n, launch in enumerate(report.launches) for s in stall_reasons(launch)]
+    stalls = [
+        s | {"launch": n}
+        for n, launch in enumerate(report.launches)
+        for s in stall_reasons(launch, report.sign)
+    ]
     rules = [r | {"launch": n} for n, launch in enumerate(report.launches) for r in launch.rules]
     metrics = [
         {
@@ -164,9 +163,9 @@ def kernel(launch: Launch) -> dict:
     return row
 
 
-def stall_reasons(launch: Launch) -> list[dict]:
+def stall_reasons(launch: Launch, sign: str = ".") -> list[dict]:
     """{"reason", "value", "unit", "share"} by share, largest first: from metrics, else from what ncu's rules
-    say."""
+    say. sign: the decimal sign of the file."""
     for pattern, unit in _STALLS:
         found = {
             m[1]: v
@@ -183,16 +182,27 @@ def stall_reasons(launch: Launch) -> list[dict]:
     rows = []
     for rule in launch.rules:
         if match := _STALL_RULE.search(rule["says"]):
-            value = number(match[1])[0]
+            value, share = (_said(match[n], sign) for n in (1, 3))
+            if value is None or share is None:
+                continue
             rows.append(
                 {
                     "reason": match[2],
                     "value": value,
                     "unit": "cycles per instruction",
-                    "share": float(match[3]) / 100,
+                    "share": share / 100,
                 }
             )
     return rows
+
+
+def _said(text: str, sign: str) -> float | None:
+    """A number in a rule's English sentence, which need not follow the locale of the cells."""
+    for one in (sign, "."):
+        value = number(text.rstrip(".,"), "", one)[0]
+        if isinstance(value, float):
+            return value
+    return None
 
 
 def _columns(rows: list[dict]) -> dict:
@@ -226,71 +236,3 @@ def _gpus(report: Report) -> list[dict]:
             "sms": int(sms) if sms else None,
         }
     return list(found.values())
-
-
-def _starts(path: Path, magic: bytes) -> bool:
-    with open(path, "rb") as f:
-        return f.read(len(magic)) == magic
-
-
-def _text(path: Path) -> str:
-    try:
-        opener = gzip.open if _starts(path, b"\x1f\x8b") else open
-        with opener(path, "rb") as f:
-            raw = f.read(MAX_BYTES + 1)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path.name} is a damaged or truncated gzip file ({error})") from None
-    if len(raw) > MAX_BYTES:
-        raise ValueError(f"{path.name} holds more than {MAX_BYTES >> 30} GiB of text; export fewer kernels")
-    return raw.decode("utf-8-sig", errors="replace")
-
-
-def _binary(path: Path) -> Report:
-    """A .ncu-rep, through NVIDIA's own reader."""
-    try:
-        reader = importlib.import_module("ncu_report")
-    except ModuleNotFoundError:
-        raise ValueError(
-            f"{path.name} is a binary report: pip install ncu-report reads it, or "
-            f"ncu --import {path.name} --page raw --csv "
-            "writes a table to import"
-        ) from None
-    launches = []
-    context = reader.load_report(str(path))
-    for n in range(context.num_ranges()):
-        profiled = context.range_by_idx(n)
-        for a in range(profiled.num_actions()):
-            action = profiled.action_by_idx(a)
-            values = {
-                name: (m.value(), m.unit() or "")
-                for name in action.metric_names()
-                if (m := action.metric_by_name(name))
-            }
-            metrics = {
-                ("", k): number(str(v), u) if isinstance(v, int | float) else (str(v), u)
-                for k, (v, u) in values.items()
-            }
-
-            def triple(what: str, known: dict = metrics) -> tuple | None:
-                found = [known.get(("", f"launch__{what}_dim_{axis}"), (None,))[0] for axis in "xyz"]
-                return None if None in found else tuple(map(int, found))
-
-            cc = [
-                metrics.get(("", f"device__attribute_compute_capability_{p}"), (None,))[0]
-                for p in ("major", "minor")
-            ]
-            text = None if None in cc else f"{int(cc[0])}.{int(cc[1])}"
-            launches.append(
-                Launch(
-                    str(len(launches)),
-                    action.name(),
-                    triple("grid"),
-                    triple("block"),
-                    text,
-                    None,
-                    metrics=metrics,
-                )
-            )
-    if not launches:
-        raise ValueError(f"{path.name} holds no profiled kernel")
-    return Report("report", launches, 0)

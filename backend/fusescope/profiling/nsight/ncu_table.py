@@ -5,8 +5,9 @@
     summary   --print-summary per-kernel --csv a row per kernel and metric with minimum, maximum and average
               over its launches
 
-Program output and ==PROF== lines come before the header and between rows. "n/a" is missing and never 0. The
-same label stands in two sections with two units, so a metric is known by section and name.
+Program output and ==PROF== lines come before the header and between rows, and another table with a header of
+its own may follow. "n/a" is missing and never 0. The same label stands in two sections with two units, so a
+metric is known by section and name.
 """
 
 from __future__ import annotations
@@ -17,24 +18,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_SECONDS = {
-    "s": 1e9,
-    "sec": 1e9,
-    "second": 1e9,
-    "ms": 1e6,
-    "msec": 1e6,
-    "msecond": 1e6,
-    "us": 1e3,
-    "usec": 1e3,
-    "usecond": 1e3,
-    "ns": 1.0,
-    "nsec": 1.0,
-    "nsecond": 1.0,
-}
-_SCALED = re.compile(
-    r"([KMGTP]?)(byte|bit|hz|inst|cycle|block|warp|thread|sector|request)(/.+)?", re.IGNORECASE
-)
+from fusescope.profiling.nsight.ncu_numbers import ambiguous, decimal_sign, number
+
 _FIXED = (
     "ID",
     "Process ID",
@@ -52,8 +37,8 @@ _FIXED = (
 
 @dataclass
 class Launch:
-    """One profiled launch (in a summary: one kernel over ``calls`` launches). metrics: (section, name) →
-    (value, unit)."""
+    """One profiled launch (in a summary: one kernel over ``calls`` launches), of the file's table number
+    ``table``. metrics: (section, name) → (value, unit)."""
 
     id: str
     kernel: str
@@ -62,103 +47,172 @@ class Launch:
     cc: str | None
     device: str | None
     calls: int = 1
+    table: int = 0
     metrics: dict[tuple[str, str], tuple[Any, str]] = field(default_factory=dict)
     rules: list[dict] = field(default_factory=list)
 
 
 @dataclass
 class Report:
-    """form: "long", "wide" or "summary"; launches in the order of the file; skipped: lines that are no
-    row."""
+    """form: "long", "wide" or "summary", of the first table; launches in the order of the file; skipped:
+    lines that are no row; sign: the decimal sign; notes: sentences on what is missing or doubtful."""
 
     form: str
     launches: list[Launch]
-    skipped: int
+    skipped: int = 0
+    sign: str = "."
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Table:
+    """header and its rows; torn: whether the last row lacks its end."""
+
+    header: list[str]
+    rows: list[list[str]]
+    torn: bool = False
+
+    @property
+    def form(self) -> str | None:
+        if "Metric Name" in self.header:
+            return "summary" if "Average" in self.header else "long"
+        return "wide" if len(self.header) > len(_FIXED) else None
+
+    @property
+    def value(self) -> str:
+        """The column of values of the long forms."""
+        return "Average" if self.form == "summary" else "Metric Value"
+
+    @property
+    def least(self) -> int:
+        """Cells of a whole row; the long forms' end where the rule's columns begin, if there is no rule."""
+        return len(self.header) if self.form == "wide" else 1 + self.header.index(self.value)
+
+    def cells(self) -> list[str]:
+        """All values as they are written."""
+        if self.form == "wide":
+            places = [n for n, key in enumerate(self.header) if key not in _FIXED]
+        else:
+            places = [self.header.index(self.value)]
+        return [row[n] for row in self.rows for n in places if n < len(row)]
 
 
 def parse(text: str, name: str) -> Report:
     """ValueError: one sentence with the file's name on why there is no table in it."""
-    header, rows = _table(text, name)
-    if "Metric Name" in header and "Average" in header:
-        form = "summary"
-    elif "Metric Name" in header:
-        form = "long"
-    elif len(header) > len(_FIXED):
-        form = "wide"
-    else:
-        raise ValueError(
-            f"{name} has a header of Nsight Compute without any metric: "
-            "run ncu with --csv and --page raw or details"
+    tables = _tables(text, name)
+    report = Report(str(tables[0].form), [])
+    cells = [cell for table in tables for cell in table.cells()]
+    try:
+        sign = decimal_sign(cells)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if sign is None and any(map(ambiguous, cells)):
+        report.notes.append(
+            "no number says whether commas group digits or begin decimals: read as groups of digits"
         )
-    units = (
-        dict(zip(header, rows.pop(0))) if form == "wide" and rows and not any(rows[0][: len(_FIXED)]) else {}
-    )
+    report.sign = sign or "."
+    if report.sign == ",":
+        report.notes.append("numbers were read with a decimal comma, as this file's locale writes them")
     launches: dict[tuple, Launch] = {}
-    skipped = 0
-    # rows of the long form end where the rule's columns begin, if they have none
-    least = (
-        len(header)
-        if form == "wide"
-        else 1 + header.index("Average" if form == "summary" else "Metric Value")
-    )
-    for row in rows:
-        if not least <= len(row) <= len(header):
-            skipped += 1
-            continue
-        cells = dict(zip(header, row + [""] * (len(header) - len(row))))
-        launch = _launch(launches, cells, form)
-        if form == "wide":
-            for key in header:
-                if key not in _FIXED and cells[key] != "":
-                    launch.metrics["", key] = number(cells[key], units.get(key, ""))
-        else:
-            _long(launch, cells, "Average" if form == "summary" else "Metric Value")
+    shared: set[tuple] = set()
+    torn = 0
+    for place, table in enumerate(tables):
+        torn += _take(table, place, launches, shared, report)
     if not launches:
         raise ValueError(
             f"{name} has the header of Nsight Compute's table and no kernel under it: "
             + (complaint(text) or "nothing was profiled")
         )
-    return Report(form, list(launches.values()), skipped)
+    report.launches = list(launches.values())
+    if len(tables) > 1:
+        both = f", and {len(shared)} launches stand in more than one" if shared else ""
+        report.notes.append(f"the file holds {len(tables)} tables, read one after the other{both}")
+    if torn:
+        end = "ends in the middle of a row: it is truncated" if tables[-1].torn else "has damaged rows"
+        rows = "1 row was" if torn == 1 else f"{torn} rows were"
+        report.notes.append(f"the table {end}, and {rows} left out")
+    fewest = len(report.launches[-1].metrics)
+    others = [len(launch.metrics) for launch in report.launches[:-1]]
+    if others and fewest < min(others) / 2:
+        report.notes.append(
+            f"the last launch has {fewest} metrics, the others at least {min(others)}: "
+            "the table may be truncated"
+        )
+    return report
 
 
-def number(text: str, unit: str = "") -> tuple[float | str | None, str]:
-    """A cell in base units (ns, byte, hz …): (4.96e9, "hz") of "4.96", "Ghz"; None for "n/a"; texts stay
-    texts."""
-    text, unit = text.strip(), unit.strip()
-    if text.lower() in ("", "n/a", "nan", "inf", "-nan"):
-        return None, unit
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
-        return text, unit
-    if unit in _SECONDS:
-        return value * _SECONDS[unit], "ns"
-    match = _SCALED.fullmatch(unit)
-    if match:
-        return value * _PREFIXES[match[1].upper()], f"{match[2].lower()}{match[3] or ''}"
-    return value, unit
+def _take(table: _Table, place: int, launches: dict, shared: set[tuple], report: Report) -> int:
+    """Add a table's rows to the launches; gives how many are torn."""
+    header, form, rows = table.header, table.form, table.rows
+    units = (
+        dict(zip(header, rows.pop(0))) if form == "wide" and rows and not any(rows[0][: len(_FIXED)]) else {}
+    )
+    first, torn = "ID" if "ID" in header else header[0], 0
+    at = header.index(first)
+    for n, row in enumerate(rows):
+        last = table.torn and n == len(rows) - 1
+        if last or not table.least <= len(row) <= len(header):
+            begun = len(row) > max(2, at) and row[at].strip().isdigit()
+            torn += begun or last
+            report.skipped += not (begun or last)
+            continue
+        cells = dict(zip(header, row + [""] * (len(header) - len(row))))
+        launch = _launch(launches, cells, place, shared, form == "summary")
+        if form == "wide":
+            for key in header:
+                if key not in _FIXED and cells[key] != "":
+                    launch.metrics["", key] = number(cells[key], units.get(key, ""), report.sign)
+        else:
+            _long(launch, cells, table.value, report.sign)
+    return torn
 
 
-def _table(text: str, name: str) -> tuple[list[str], list[list[str]]]:
+def _tables(text: str, name: str) -> list[_Table]:
+    """The tables of a file, each from its header to the next one."""
     lines = io.StringIO(text)
     while line := lines.readline():
-        if "Kernel Name" in line and "," in line:
-            try:
-                header = next(csv.reader([line]))
-            except (csv.Error, StopIteration):
-                continue
-            if "Kernel Name" in header:
-                break
+        header, separator = _header(line)
+        if header:
+            break
     else:
         why = complaint(text)
         raise ValueError(
             f'{name} holds no table of Nsight Compute (no line with "Kernel Name"){f": {why}" if why else ""}'
         )
     csv.field_size_limit(1 << 24)
+    found, rest = [_Table(header, [])], lines.read().splitlines(keepends=True)
+    reader, begun = csv.reader(rest, delimiter=separator), 0
     try:
-        return header, [row for row in csv.reader(lines) if row]
+        for row in reader:
+            begun, before = reader.line_num, begun
+            if "Kernel Name" in row and ("ID" in row or "Invocations" in row):
+                found.append(_Table(row, []))
+            elif row:
+                found[-1].rows.append(row)
+                found[-1].torn = "".join(rest[before:begun]).count('"') % 2 == 1
     except csv.Error as error:
         raise ValueError(f"{name} is damaged or no CSV ({error})") from None
+    if any(table.form is None for table in found):
+        raise ValueError(
+            f"{name} has a header of Nsight Compute without any metric: "
+            "run ncu with --csv and --page raw or details"
+        )
+    last = found[-1]
+    if last.rows and not text.endswith("\n") and len(last.rows[-1]) < last.least:
+        last.torn = True
+    return found
+
+
+def _header(line: str) -> tuple[list[str], str]:
+    """(the names of a header line, what separates them); ([], "") of another line."""
+    for separator in ",;\t" if "Kernel Name" in line else "":
+        try:
+            names = next(csv.reader([line], delimiter=separator), [])
+        except csv.Error:
+            continue
+        if "Kernel Name" in names and len(names) > 1:
+            return names, separator
+    return [], ""
 
 
 def complaint(text: str) -> str | None:
@@ -173,29 +227,38 @@ def complaint(text: str) -> str | None:
     return found[1].strip()[:300] if found else None
 
 
-def _launch(launches: dict[tuple, Launch], cells: dict[str, str], form: str) -> Launch:
+def _launch(
+    launches: dict[tuple, Launch], cells: dict[str, str], place: int, shared: set[tuple], summary: bool
+) -> Launch:
+    """The launch of a row. Tables of one process that number the same kernel alike are pages of one
+    report."""
     name = cells["Kernel Name"]
-    key = (cells.get("Process ID"), cells.get("ID", name), cells.get("Device"))
-    if key not in launches:
-        calls = cells.get("Invocations", "").replace(",", "")
-        launches[key] = Launch(
-            id=cells.get("ID") or str(len(launches)),
-            kernel=name,
-            grid=_triple(cells.get("Grid Size")),
-            block=_triple(cells.get("Block Size")),
-            cc=cells.get("CC") or None,
-            device=cells.get("Device") or None,
-            calls=int(calls) if calls.isdigit() else 1,
-        )
+    process = cells.get("Process ID")
+    key = (summary, process, cells.get("ID", name), cells.get("Device"), name if process else place)
+    if key in launches:
+        if launches[key].table != place:
+            shared.add(key)
+        return launches[key]
+    calls = re.sub(r"\D", "", cells.get("Invocations", ""))
+    launches[key] = Launch(
+        id=cells.get("ID") or str(len(launches)),
+        kernel=name,
+        grid=_triple(cells.get("Grid Size")),
+        block=_triple(cells.get("Block Size")),
+        cc=(cells.get("CC") or "").replace(",", ".") or None,
+        device=cells.get("Device") or None,
+        calls=int(calls) if calls else 1,
+        table=place,
+    )
     return launches[key]
 
 
-def _long(launch: Launch, cells: dict[str, str], value: str) -> None:
+def _long(launch: Launch, cells: dict[str, str], value: str, sign: str) -> None:
     section, metric = cells.get("Section Name", ""), cells["Metric Name"]
     if metric:
-        launch.metrics[section, metric] = number(cells.get(value, ""), cells.get("Metric Unit", ""))
+        launch.metrics[section, metric] = number(cells.get(value, ""), cells.get("Metric Unit", ""), sign)
     if cells.get("Rule Name"):
-        speedup = number(cells.get("Estimated Speedup", ""))[0]
+        speedup = number(cells.get("Estimated Speedup", ""), "", sign)[0]
         launch.rules.append(
             {
                 "section": section,
@@ -208,5 +271,10 @@ def _long(launch: Launch, cells: dict[str, str], value: str) -> None:
 
 
 def _triple(text: str | None) -> tuple[int, int, int] | None:
-    numbers = re.findall(r"\d+", text or "")
-    return tuple(map(int, numbers)) if len(numbers) == 3 else None  # type: ignore[return-value]
+    """(1024, 1, 1) of "(1,024, 1, 1)" too; None of what is no three numbers."""
+    inside = (text or "").strip().strip("()")
+    parts = re.split(r"[,;]\s+" if re.search(r"[,;]\s", inside) else r"[,;x]", inside)
+    digits = [re.sub(r"[\s.,'’\u00a0\u2009\u202f\ufffd]", "", part) for part in parts]
+    if len(digits) != 3 or not all(d.isascii() and d.isdigit() for d in digits):
+        return None
+    return int(digits[0]), int(digits[1]), int(digits[2])

@@ -86,6 +86,10 @@ def _load(export: Export, path: Path, target, progress, captured) -> dict:
             f"{path.name} holds neither kernels, copies, API calls nor NVTX ranges: nothing to show"
         )
     notes = [] if origin else ["the file does not say when it was begun: times are relative"]
+    notes += [
+        f"{count:,} rows of {table} have no time, no end or one before the start, and are left out"
+        for table, count in export.left_out.items()
+    ]
     whole = int(tables["ranges"]["cat"].mask(lambda cat: cat == "graph").sum())
     if whole:
         notes.append(
@@ -132,7 +136,7 @@ def _numbers(values: np.ndarray) -> Coded:
 
 def _on_device(export: Export, table: str, extra: tuple[str, ...], names, cat: str) -> tuple[dict, dict]:
     common = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId", "graphNodeId")
-    found = export.read(f"CUPTI_ACTIVITY_KIND_{table}", *common, *extra)
+    found = export.spans(f"CUPTI_ACTIVITY_KIND_{table}", *common, *extra)
     lane = found["deviceId"] * 4096 + found["streamId"]
     row = _span(export, found, names(found), cat, lane, found["deviceId"], found["streamId"])
     row |= {"device": found["deviceId"], "stream": found["streamId"], "correlation": found["correlationId"]}
@@ -183,7 +187,9 @@ def _copies(export: Export, table: str) -> dict:
 
 
 def _launches(export: Export) -> dict:
-    found = export.read("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "globalTid", "correlationId", "nameId")
+    found = export.spans(
+        "CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "globalTid", "correlationId", "nameId"
+    )
     row = _span(export, found, export.text(found["nameId"]), "runtime", *_thread(found["globalTid"]))
     count = len(found["start"])
     nothing = np.full((count, 3), ABSENT, np.int64)

@@ -29,7 +29,12 @@ class Export:
         self.con, self.name = con, name
         con.execute("PRAGMA trusted_schema = OFF")
         con.text_factory = lambda raw: raw.decode(errors="replace")
-        self.tables = {row[0] for row in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        self._counted: set[str] = set()
+        self.left_out: dict[str, int] = {}  # table → rows without a time or an end, or with the end first
+        kinds = con.execute("SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')")
+        kinds = {str(n): kind == "view" or _virtual(str(sql)) for n, kind, sql in kinds}
+        self.tables = {table for table, computed in kinds.items() if not computed}
+        self._computed = kinds.keys() - self.tables
         if "META_DATA_EXPORT" not in self.tables:
             raise ValueError(
                 f"{name} is SQLite but no export of Nsight Systems: it has no table META_DATA_EXPORT"
@@ -44,6 +49,7 @@ class Export:
                 f"{name} has export schema {major or 'unknown'}; {known} can be read: "
                 "export it with another nsys"
             )
+        self._stored("StringIds")
         self.strings = (
             dict(con.execute("SELECT id, value FROM StringIds")) if "StringIds" in self.tables else {}
         )
@@ -58,8 +64,28 @@ class Export:
             found[(found[:, i] < -_LONGEST) | (found[:, i] > _LONGEST), i] = ABSENT
         return {c: found[:, i].copy() for i, c in enumerate(columns)}
 
+    def spans(self, table: str, *columns: str) -> dict[str, np.ndarray]:
+        """``read`` of events that last; those without an end, or with one before the start, are left out."""
+        found = self.read(table, *columns)
+        sound = (found["end"] != ABSENT) & (found["end"] >= found["start"])
+        if not sound.all():
+            self._leave_out(table, int((~sound).sum()))
+            found = {c: v[sound] for c, v in found.items()}
+        return found
+
+    def _stored(self, table: str) -> None:
+        if table in self._computed:
+            raise ValueError(
+                f"{self.name}: {table} is a view or a virtual table, and nsys writes none: export it again"
+            )
+
+    def _leave_out(self, table: str, count: int) -> None:
+        if count:
+            self.left_out[table] = self.left_out.get(table, 0) + count
+
     def rows(self, table: str, *columns: str) -> list[tuple]:
         """The same as they stand in the file; of a table of events those that say when they began."""
+        self._stored(table)
         if table not in self.tables:
             return []
         there = {row[1] for row in self.con.execute(f'PRAGMA table_info("{table}")')}
@@ -71,7 +97,12 @@ class Export:
             if "start" in there
             else ""
         )
-        return self.con.execute(f'SELECT {chosen} FROM "{table}"{sound}').fetchall()
+        found = self.con.execute(f'SELECT {chosen} FROM "{table}"{sound}').fetchall()
+        if sound and table not in self._counted:
+            self._counted.add(table)
+            whole = self.con.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
+            self._leave_out(table, whole - len(found))
+        return found
 
     def text(self, ids: np.ndarray) -> Coded:
         """The strings that ids stand for."""
@@ -97,3 +128,7 @@ class Export:
             }
             for gpu, name, major, minor, sms in self.con.execute(f"SELECT {chosen} FROM TARGET_INFO_GPU")
         ]
+
+
+def _virtual(sql: str) -> bool:
+    return sql.lstrip().upper().startswith("CREATE VIRTUAL")
