@@ -1,0 +1,1 @@
+"""Who may reach the app: every request passes ``door.Door`` before Streamlit or a route of ours."""

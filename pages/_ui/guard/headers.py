@@ -1,0 +1,66 @@
+"""What every answer says to the browser: nobody frames it, nothing of it is guessed, and only our own files
+run in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+import streamlit
+
+_ALWAYS = {
+    b"x-frame-options": b"SAMEORIGIN",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+}
+DOWNLOAD = "default-src 'none'; frame-ancestors 'self'; sandbox"
+"""The policy of a file that a browser saves: an imported run may hold anything."""
+
+
+def hashed(text: str) -> str:
+    """A source expression that allows exactly this inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _inline_scripts() -> str:
+    """The scripts within Streamlit's own page."""
+    page = Path(streamlit.__file__).parent / "static" / "index.html"
+    found = re.findall(r"<script>(.*?)</script>", page.read_text("utf-8"), re.DOTALL)
+    return " ".join(hashed(text) for text in found)
+
+
+def page_policy(host: str) -> str:
+    """The Content-Security-Policy of pages. Streamlit makes styles while it draws; no script runs that is not
+    a file of ours, and nothing is asked of another machine. ``host`` is a Host header that was checked;
+    older browsers do not count a WebSocket as 'self'."""
+    sockets = "" if "[" in host else f" ws://{host} wss://{host}"  # such an address is no source expression
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'self' {_inline_scripts()}",
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "media-src 'self' data: blob:",
+            "worker-src 'self' blob:",
+            f"connect-src 'self'{sockets}",
+            "frame-src 'self'",
+            "manifest-src 'self'",
+            "base-uri 'self'",
+            "form-action 'self'",
+            "frame-ancestors 'self'",
+        )
+    )
+
+
+def complete(given: list[tuple[bytes, bytes]], policy: str) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer with ours; a route's own Content-Security-Policy stays."""
+    names = {name.lower() for name, _ in given}
+    ours = _ALWAYS | {b"content-security-policy": policy.encode()}
+    return [*given, *((name, value) for name, value in ours.items() if name not in names)]
