@@ -10,11 +10,12 @@ ORDER = 1
 with frame.page(__file__, __doc__) as state:
     left, right = st.columns([1, 2.35], gap="medium", wrap=False)
     with left.container(border=True, key="form"):
-        page.controls(state)
+        targets = page.controls(state)
     with right.container(key="result"):
         page.progress()
         page.verdict()
-        page.resources(state)
+        page.cards(targets)
+        page.resources(state, targets)
     st.divider()
     kernel = source.choose(state)
     occupancy.draw(state, kernel)

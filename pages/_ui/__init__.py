@@ -1,9 +1,10 @@
 """What the pages are made of, in rooms on floors: a room imports rooms of the floors below it, never of its
 own or one above.
 
-    widgets < routes < app < forms < answer < build kernels masks models fusion profiler < home runs
+    widgets < guard < routes < app < forms < answer
+    < attention build kernels masks models fusion profiler < home runs
 
-widgets: tables, charts, text, style; app: frame, URL state, device, jobs, runs on disk; forms: controls that
-several pages share; answer: the result of a run; then a room for each page. Streamlit does not scan this
-folder for pages.
+widgets: tables, charts, text, style; guard: who may reach the app; app: frame, URL state, device, jobs, runs
+on disk; forms: controls that several pages share; answer: the result of a run; then a room for each page.
+Streamlit does not scan this folder for pages.
 """

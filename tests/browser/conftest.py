@@ -30,6 +30,7 @@ FLAGS = [
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # milliseconds: what a page that is merely slow, on a busy machine, is given to get where a journey expects it
 WAIT = 90_000
+TOKEN = "token-of-the-browser-journeys"
 
 
 def pytest_collection_modifyitems(items):
@@ -56,6 +57,7 @@ class Server:
         env = (
             os.environ
             | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(self.runtime)}
+            | {"FUSESCOPE_TOKEN": TOKEN}
             | further
         )
         command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
@@ -64,12 +66,24 @@ class Server:
         end = time.monotonic() + 60
         while True:
             try:
-                urllib.request.urlopen(f"{self.address}/_stcore/health", timeout=2).read()
+                self.get("/_stcore/health", timeout=2).read()
                 return
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > end:
                     raise RuntimeError(f"the server did not answer: {self.log.read_text()[-2000:]}") from None
                 time.sleep(0.1)
+
+    @staticmethod
+    def with_token(address: str) -> str:
+        """The address as the server prints it; a browser's first visit needs it."""
+        return f"{address}{'&' if '?' in address else '?'}token={TOKEN}"
+
+    def get(self, path: str, timeout: float = 20, **headers: str):
+        """The open answer to a program that knows the token."""
+        headers = {"Authorization": f"Bearer {TOKEN}"} | headers
+        return urllib.request.urlopen(
+            urllib.request.Request(self.address + path, headers=headers), timeout=timeout
+        )
 
     def stop(self) -> None:
         self.process.terminate()
@@ -110,17 +124,34 @@ def server(tmp_path):
     running.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_server(tmp_path_factory):
-    """One server for all journeys of a file."""
+    """One server, and one warm parent of jobs, for all journeys that change nothing for the next."""
     running = Server(tmp_path_factory.mktemp("journey"))
     yield running
     running.stop()
 
 
+@pytest.fixture(scope="session")
+def recorded_server(tmp_path_factory):
+    """A server that has the recorded runs and no other, for journeys that only look."""
+    home = tmp_path_factory.mktemp("recorded")
+    (home / "profiles").mkdir()
+    (home / "profiles" / "recorded").symlink_to(ROOT / "profiles" / "recorded")
+    running = Server(home)
+    yield running
+    running.stop()
+
+
+def _forbidden(message) -> bool:
+    """Whether our policy stopped something; the Perfetto UI's calls to its makers are meant to be stopped."""
+    return "Content Security Policy" in message.text and "/perfetto/" not in message.location["url"]
+
+
 @pytest.fixture
 def page(chromium):
-    """A fresh visitor. Whatever the page asks of another machine, or throws, fails the test at its end."""
+    """A fresh visitor who opens addresses with the token. Whatever the page asks of another machine, throws,
+    or tries against our Content-Security-Policy, fails the test at its end."""
     context = chromium.new_context(viewport={"width": 1440, "height": 1400}, accept_downloads=True)
     context.set_default_timeout(WAIT)
     page = context.new_page()
@@ -134,6 +165,9 @@ def page(chromium):
         ),
     )
     page.on("pageerror", lambda e: strange.append(str(e)))
+    page.on("console", lambda m: strange.append(m.text) if _forbidden(m) else None)
+    goto = page.goto
+    page.goto = lambda address, **further: goto(Server.with_token(address), **further)
     yield page
     context.close()
     assert not strange, strange

@@ -5,7 +5,6 @@ import gzip
 import json
 import re
 import urllib.error
-import urllib.request
 
 import pytest
 from playwright.sync_api import expect
@@ -76,7 +75,7 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
     page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for()
     expect(page).to_have_url(re.compile(f"run={run_id}"))
     assert "seq=128" in page.url
-    assert page.get_by_text("for different settings").count() == 0
+    assert page.get_by_text("for other settings").count() == 0
 
     page.get_by_test_id("stSidebar").get_by_role("link", name="Runs", exact=True).click()
     words = page.get_by_role("textbox", name="Search")
@@ -97,10 +96,8 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
 
 def test_a_job_started_elsewhere_is_seen_and_cancelled_from_any_page(shared_server, page, chromium):
     other = chromium.new_context().new_page()
-    other.goto(
-        shared_server.address
-        + "/kernels?op=add&impl=eager,cpu&sweep=n&ns=1048576,2097152,4194304,8388608,16777216"
-    )
+    case = "/kernels?op=add&impl=eager,cpu&sweep=n&ns=1048576,2097152,4194304,8388608,16777216"
+    other.goto(shared_server.with_token(shared_server.address + case))
     page.goto(shared_server.address + "/")
     page.get_by_test_id("stSidebar").get_by_text("No job is running.").wait_for()
     other.locator(".st-key-kernels-run button").click()
@@ -121,9 +118,8 @@ def test_files_are_served_to_our_own_pages_only(shared_server, page):
     (run / "artifacts" / "away").symlink_to("/etc/hostname")
 
     def get(path, **headers):
-        request = urllib.request.Request(f"{shared_server.address}/files/{path}", headers=headers)
         try:
-            answer = urllib.request.urlopen(request, timeout=20)
+            answer = shared_server.get(f"/files/{path}", **headers)
             return answer.status, dict(answer.headers), answer.read()
         except urllib.error.HTTPError as error:
             return error.code, dict(error.headers), error.read()

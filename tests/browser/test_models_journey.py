@@ -5,6 +5,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
+from settling import settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 LONG = 180_000  # milliseconds a job may take on a slow machine before the journey gives up
@@ -34,14 +35,17 @@ def test_a_model_is_measured_judged_and_found_again(shared_server, page):
     page.goto(address)
     page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for()
     assert (
-        page.get_by_text("for different settings").count() == 0
+        page.get_by_text("for other settings").count() == 0
         and page.get_by_test_id("stException").count() == 0
     )
 
 
 def test_the_scores_of_a_model_are_looked_at(shared_server, page):
     page.goto(shared_server.address + "/masks?view=Scores&seq=64&s_model=bert-small&s_seq=24")
+    settled(page)
     page.get_by_role("button", name="Analyse attention scores").click()
-    page.get_by_text("tiles skippable").wait_for(timeout=LONG)
-    page.get_by_text("Probabilities of head 0").first.wait_for()
+    page.get_by_text("say nothing about a trained model").wait_for(timeout=LONG)
+    for title in ("Skippable tiles and the resulting error", "Probabilities of head 0"):
+        page.locator(".js-plotly-plot").filter(has_text=title).first.wait_for()
+    assert page.get_by_text("effective keys").count() == 0  # no headline figure from random weights
     assert page.get_by_test_id("stException").count() == 0

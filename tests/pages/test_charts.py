@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import synthetic as s
 
-from fusescope.charts import axes, captions, colours, numbers, report, tables, template
+from fusescope.analysis.compare import columns
+from fusescope.charts import axes, captions, colours, numbers, report, sentences, tables, template
 from fusescope.charts.bench import (
     accuracy,
     distribution,
@@ -23,6 +24,9 @@ from fusescope.charts.bench import (
 )
 from fusescope.charts.masks import thumbnail
 from fusescope.charts.profile import occupancy
+from fusescope.core import same_code
+from fusescope.core.machine.conditions import Conditions
+from fusescope.core.records import Speedup
 
 SUBTITLE = captions.context(s.run())
 
@@ -66,13 +70,18 @@ def test_hover_says_median_interval_count_and_status():
         assert part in text
 
 
-def test_throttling_and_missing_convergence_are_said():
+def test_another_clock_and_missing_convergence_are_said():
     r = s.ok("sdpa", 0.02, 0.05, s.case())
+    now = Conditions(sm_mhz=1700, reasons=("power cap",), clock_difference=-0.031)
     r = dataclasses.replace(
-        r, throttled=True, time_ms=dataclasses.replace(r.time_ms, graph=s.time(0.02, converged=False))
+        r, conditions=now, time_ms=dataclasses.replace(r.time_ms, graph=s.time(0.02, converged=False))
     )
-    assert "throttled" in speedup.hover(r, "eager") and "did not converge" in speedup.hover(r, "eager")
-    assert "throttled" in words(speedup.bars([s.ok("eager", 0.05, 0.05, s.case()), r], "eager"))
+    hover, mark = speedup.hover(r, "eager"), "SM clock 3.1 % below the baseline's"
+    assert mark in hover and "1700 MHz (power cap)" in hover and "did not converge" in hover
+    baseline = s.ok("eager", 0.05, 0.05, s.case())
+    assert f"† {mark}" in words(speedup.bars([baseline, r], "eager"))
+    same = dataclasses.replace(r, conditions=dataclasses.replace(now, clock_difference=0.009))
+    assert "†" not in words(speedup.bars([baseline, same], "eager")), "the power cap is no alarm"
 
 
 def test_no_record_is_a_sentence_and_not_an_empty_frame():
@@ -204,7 +213,7 @@ def test_new_against_old_is_named_by_the_clock_and_is_careful():
     old, new = s.ok("v2_x", 1.0, 1, s.case()), s.ok("v2_x", 0.5, 1, s.case())
     gain = edits.compare(new, old)
     assert gain.verdict == "faster" and gain.low < 2 < gain.high
-    assert edits.compare(old, old).verdict == "cannot tell"
+    assert edits.compare(old, old).verdict == "inconclusive"
     assert edits.compare(s.wrong("v2_x", s.case()), old) is None
     text = words(edits.bars([new], [old], s.run(), "v2_x", SUBTITLE))
     assert "v2_x now" in text and "2.00× faster" in text
@@ -237,16 +246,82 @@ def test_tables_give_csv_all_and_eyes_what_varies():
     assert list(tables.cases(s.point())) == ["the case"]
 
 
-def test_two_runs_side_by_side():
-    import pandas as pd
+def test_table_and_chart_share_one_order_and_the_check_comes_first():
+    records = s.point()[::-1]
+    chart = [name.rpartition("/")[2] for name in speedup.bars(records, "eager").layout.yaxis.categoryarray]
+    shown = tables.readable(tables.ordered(records), "eager")
+    assert list(shown["implementation"]) == chart[::-1] and shown.columns[0] == "check"
+    assert shown["check"][0] == "✓ correct" and {"✗ wrong", "– unavailable"} <= set(shown["check"])
+    masks = [r for r in masks_of_one_run() if r.impl in ("eager", "sdpa")][::-1]
+    assert [r.case["mask"] for r in tables.ordered(masks)] == ["causal", "causal", "bigbird", "bigbird"]
 
-    rows = [
-        {"impl": i, "case": json.dumps({"seq": n}), "ratio": r, "verdict": v, "a_ms": 1.0, "b_ms": 1.0 / r}
-        for (i, r, v), n in itertools.product([("sdpa", 1.5, "faster"), ("cpu", 0.5, "slower")], (64, 128))
+
+def test_a_ratio_below_one_is_said_as_how_many_times_slower():
+    records = [s.ok("eager", 0.01, 0.01, s.case()), s.ok("v1_x", 0.103, 0.01, s.case())]
+    shown = tables.readable(records, "eager")
+    cells = overview.cells([*records, *masks_of_one_run()], "eager")
+    assert shown["verdict"][1] == "▼ 10.3× slower" and "10.3× slower" in speedup.hover(records[1], "eager")
+    assert "▼10" in words(cells) and "0.0971" not in words(cells) + shown.to_csv()
+
+
+def test_the_axis_of_a_tall_chart_is_on_top_and_reasons_are_whole_on_hover():
+    reason = "needs Hopper (sm_90a): TMA, wgmma and clusters of thread blocks are used by this kernel"
+    missing = dataclasses.replace(s.failed("v5_parts", s.case()), reason=reason)
+    few = [r for r in s.point() if r.status == "ok"]
+    fig = speedup.bars([*few, missing], "eager")
+    texts = {a.text: a.hovertext for a in fig.layout.annotations}
+    [wrapped] = [t for t in texts if t.startswith("needs Hopper")]
+    assert fig.layout.xaxis.side == "top" and wrapped.replace("<br>", " ") == reason
+    assert texts[wrapped] == reason
+    crowded = speedup.bars([*s.point(), missing], "eager").layout.annotations
+    assert all(
+        "<br>" not in a.text and a.hovertext == reason for a in crowded if a.text.startswith("needs H")
+    )
+
+
+def _two(times):
+    """A comparison of two runs: {(implementation, seq): (median of A, median of B or None)} in ms."""
+    sides = [[], []]
+    for (impl, seq), pair in times.items():
+        for side, median in zip(sides, pair, strict=True):
+            if median:
+                side.append(s.ok(impl, median, median, s.case(seq)))
+    runs = [s.run(f"2026112{n}-120000-bench-00000{n}") for n in (0, 1)]
+    return columns.compare([columns.Source(r, tuple(found)) for r, found in zip(runs, sides, strict=True)])
+
+
+def test_two_runs_side_by_side():
+    found = _two({("sdpa", 64): (1.5, 1.0), ("sdpa", 128): (1.5, 1.0), ("cpu", 128): (1.0, 2.0)})
+    text = words(pairs.bars(found, pairs.names(found), SUBTITLE))
+    assert "1.50× faster" in text and "2.00× slower" in text and "0.500" not in text
+    assert "cpu 128" in text and "rows by seq" in text
+    assert "[" in text.partition("2.00× slower")[2][:8], "whiskers have their numbers"
+    said = pairs.sentence(found, 1, pairs.names(found))
+    assert said.startswith("B against A: faster in 2, slower in 1 of 3 rows; ")
+    assert "the largest difference is cpu seq=128, ▼ 2.00× slower [" in said
+    none = _two({("sdpa", 64): (1.0, None)})
+    assert "No implementation" in words(pairs.bars(none, pairs.names(none)))
+    assert pairs.sentence(none, 1, "AB") == "B has no time that can be compared with A."
+    assert pairs.why(none, "AB", 0, "B: speed-up (×)") == "B: not measured"
+
+
+def test_a_comparison_names_columns_by_letters():
+    assert [pairs.letter(n) for n in (0, 25, 26, 27, 52)] == ["A", "Z", "AA", "AB", "BA"]
+
+
+@pytest.mark.parametrize(
+    ("hashes", "same"), [(("before", "after"), True), (("before", "other"), False), ((None, "after"), None)]
+)
+def test_an_edit_that_kept_the_machine_code_is_the_same_code(monkeypatch, tmp_path, hashes, same):
+    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path))
+    same_code.add(tmp_path, {("attention", "v1_x"): ("before", "after")})
+    runs = [s.run(f"2026112{n}-120000-bench-00000{n}") for n in (0, 1)]
+    sources = [
+        columns.Source(run, (dataclasses.replace(s.ok("v1_x", 1.0, 1.0, s.case()), source_hash=one),))
+        for run, one in zip(runs, hashes, strict=True)
     ]
-    text = words(pairs.bars(pd.DataFrame(rows), SUBTITLE))
-    assert "1.50× faster" in text and "2.00× slower" in text and "0.500" not in text and "seq=128" in text
-    assert "No implementation" in words(pairs.bars(pd.DataFrame([rows[0] | {"ratio": None}])))
+    found = columns.compare(sources)
+    assert list(pairs.table(found, "AB")["B: same machine code"]) == [same]
 
 
 def test_a_report_is_one_file_that_asks_nobody_for_anything_and_trusts_nothing():
@@ -346,7 +421,7 @@ def test_an_overview_has_a_written_cell_for_each_case_and_implementation():
         for n, impl in enumerate(fig.layout.yaxis.ticktext)
     }
     assert list(fig.layout.xaxis.ticktext) == ["bigbird", "causal"] and "by mask" in fig.layout.title.text
-    assert text[at["v2_blockwise"]] == ("▲2.60", "▲2.60") and text[at["v1_rowwise"]][0] == "▼0.80"
+    assert text[at["v2_blockwise"]] == ("▲2.60", "▲2.60") and text[at["v1_rowwise"]][0] == "▼1.25"
     assert text[at["eager"]] == ("1", "1") and text[at["flex"]] == ("▲1.40", "–")
     assert text[at["v3_broken"]] == ("✗", "✗") and text[at["sdpa_math"]][0] == "oom"
     assert "head_dim 72 is not taken" in cells.customdata[at["v4_hopper"]][0]
@@ -364,7 +439,21 @@ def test_an_overview_of_many_cases_puts_them_in_rows():
 def test_what_cannot_be_told_from_the_baseline_carries_no_colour():
     same = s.ok("sdpa", 0.0501, 0.05, s.case())
     fig = overview.cells([s.ok("eager", 0.05, 0.05, s.case()), same], "eager")
-    assert {v for row in fig.data[0].z for v in row} == {0.0} and "≈1.00" in words(fig)
+    assert {v for row in fig.data[0].z for v in row} == {0.0} and '"?"' in words(fig)
+    close = dataclasses.replace(same, speedup=Speedup("graph", 1.002, 0.998, 1.006))
+    assert "≈1.00" in words(overview.cells([s.ok("eager", 0.05, 0.05, s.case()), close], "eager"))
+
+
+def test_what_did_not_converge_is_neither_bold_nor_solid_nor_first():
+    noisy = dataclasses.replace(
+        s.ok("sdpa", 0.517, 0.447, s.case()), speedup=Speedup("graph", 1.33, 1.07, 3.06)
+    )
+    fig = speedup.bars([noisy, s.ok("eager", 0.447, 0.447, s.case())], "eager")
+    text = words(fig)
+    assert "? inconclusive (too noisy)" in text and "faster" not in text
+    assert "<b>? inconclusive" not in text
+    assert list(fig.layout.yaxis.categoryarray) == ["sdpa", "eager"], "the fastest is on top"
+    assert {bar.opacity for bar in fig.data if bar.type == "bar"} == {0.35, 1.0}
 
 
 def test_the_report_of_several_cases_begins_with_their_overview():
@@ -375,16 +464,16 @@ def test_the_report_of_several_cases_begins_with_their_overview():
 def test_what_a_run_found_in_a_few_words():
     records = s.point()
     fastest = min((r for r in records if r.speedup), key=lambda r: r.ms)
-    assert tables.answer(records, "eager").startswith(
-        f"{fastest.impl} {numbers.ratio(fastest.speedup.median)} over eager"
+    assert sentences.in_short(records, "eager").startswith(
+        f"{fastest.impl} {numbers.ratio(fastest.speedup.median)} eager"
     )
-    assert ("wrong" in tables.answer(records, "eager")) == any(r.status == "wrong" for r in records)
-    assert "fastest in" in tables.answer(s.sweep(), "eager") and "of 4 cases" in tables.answer(
+    assert ("wrong" in sentences.in_short(records, "eager")) == any(r.status == "wrong" for r in records)
+    assert "fastest in" in sentences.in_short(s.sweep(), "eager") and "of 4 cases" in sentences.in_short(
         s.sweep(), "eager"
     )
     alone = [s.ok("eager", 0.05, 0.05, s.case())]
-    assert tables.answer(alone, "eager") == "none faster than eager"
-    assert tables.answer([s.failed("v1", s.case())], "eager") == ""
+    assert sentences.in_short(alone, "eager") == "none proven faster than eager"
+    assert sentences.in_short([s.failed("v1", s.case())], "eager") == ""
 
 
 def test_words_above_rows_keep_what_was_written_before():

@@ -8,7 +8,7 @@ import pages._ui
 from fusescope.core.paths import ROOT
 
 HOME = ROOT / "pages" / "_ui"
-FLOORS = next(line for line in pages._ui.__doc__.splitlines() if " < " in line).split("<")
+FLOORS = next(part for part in pages._ui.__doc__.split("\n\n") if " < " in part).split("<")
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms.split()}
 
 

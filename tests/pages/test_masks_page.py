@@ -1,6 +1,7 @@
 """The Masks page: what it counts is what brute force counts, what is chosen is in the URL, wrong files get
 one sentence."""
 
+import dataclasses
 import json
 
 import folders
@@ -15,7 +16,7 @@ from fusescope.charts.masks import gain as gain_chart
 from fusescope.charts.masks import picture
 from fusescope.masks import layout
 from pages._ui.forms import mask_files
-from pages._ui.masks import gain, stats, upload
+from pages._ui.masks import achieved, stats, upload
 
 
 def widget(elements, label):
@@ -160,32 +161,80 @@ def test_waves():
     assert set(waves.SMS) == {p.name for p in hardware.known()}
 
 
-def test_gain_is_time_of_the_full_mask_over_time_of_the_mask(draw, profiles):
-    def record(impl, ms, mask):
-        return synthetic.ok(impl, ms, 4.0, synthetic.case(512) | {"mask": mask})
+def timed(impl, ms, mask, seq=512, batch=1, source=None):
+    case = synthetic.case(seq, batch) | {"mask": mask}
+    return synthetic.ok(impl, ms, 4.0, case, source_hash=source)
 
-    records = [record("v1_x", 2.0, "full"), record("v1_x", 0.5, "causal"), record("sdpa", 1.0, "causal")]
-    broken = synthetic.wrong("v1_x", synthetic.case(512) | {"mask": "causal"})
-    lost = record("v1_x", 0.1, "file:/nowhere.npy")
-    folders.write(profiles, synthetic.run(), [*records, broken, lost], samples=False)
-    table = gain.records.__wrapped__("attention")
-    points, missing = gain.gains(table, "full")
-    assert points[["impl", "gain"]].values.tolist() == [["v1_x", 4.0]] and missing == 2, (
-        "sdpa has no full mask, the file is not here"
-    )
-    assert points.density.iloc[0] == pytest.approx(513 / 1024)
-    points, missing = gain.gains(table, "baseline")
-    assert sorted(points.gain) == [4.0, 8.0] and missing == 1
-    at = draw("masks", view="Speed-up", seq="128")
-    assert "2 excluded" in said(at.caption) and "v1_x" in figures(at)
-    assert "ideal" in gain_chart.summary(points)
-    widget(at.toggle, "only the masks above").set_value(True)
-    assert "No results" in said(calm(at.run()).caption)
+
+def test_a_gain_is_the_fastest_on_the_mask_over_the_fastest_on_the_full_mask(draw, profiles):
+    """Not a slow kernel against itself: v1 gains 10×, and the fastest on the mask only 2×."""
+    records = [timed("v1_x", 20.0, "full"), timed("v2_x", 1.0, "full"), timed("v1_x", 2.0, "causal")]
+    records += [timed("v2_x", 0.5, "causal"), timed("v2_x", 0.1, "causal", seq=1024)]
+    records += [synthetic.wrong("v3_x", synthetic.case(512) | {"mask": "causal"})]
+    records += [timed("v2_x", 0.1, "file:/nowhere.npy")]
+    folders.write(profiles, synthetic.run(), records, samples=False)
+    found = achieved.gains(achieved.records.__wrapped__("attention"))
+    rows, missing = achieved.with_density(found)
+    assert rows[["mask", "seq", "impl", "full_impl", "gain"]].values.tolist() == [
+        ["causal", 512, "v2_x", "v2_x", 2.0]
+    ]
+    assert missing == 1 and rows.share.iloc[0] == pytest.approx(2 * 513 / 1024)
+    every = achieved.gains(achieved.records.__wrapped__("attention"), every=True)
+    assert sorted(every[every["mask"] == "causal"].gain) == [0.5, 2.0]
+    at = draw("masks", view="Speed-up", seq="512", mask="causal")
+    assert "1 left out" in said(at.caption) and "v2_x" in figures(at)
+    assert widget(at.metric, "achieved").value == "2.00×"
+    assert widget(at.metric, "of the ideal").value == "100 %"
+    assert "Achieved 2.00×, 100 % of it: v2_x" in said(at.markdown)
+    assert gain_chart.summary(rows) == "100 % to 100 % of the ideal, median 100 %"
+
+
+def test_times_of_one_run_are_paired_and_a_trivial_newer_run_hides_none(profiles):
+    def run(number, records):
+        about = synthetic.run(f"20261120-12000{number}-bench-00000{number}")
+        about = dataclasses.replace(about, created=1e9 + number, started=None, finished=None)
+        folders.write(profiles, about, records, samples=False)
+        return about.id
+
+    first = [timed("v1_x", 4.0, "full"), timed("sdpa", 2.0, "full"), timed("eager", 9.0, "full")]
+    first += [timed("v1_x", 1.0, "causal", source="a"), timed("sdpa", 3.0, "causal")]
+    whole = run(1, [*first, timed("eager", 9.0, "causal")])
+    run(2, [timed("v1_x", 0.5, "causal", source="b")])
+    table = achieved.records.__wrapped__("attention")
+    row = achieved.gains(table).iloc[0]
+    assert (row.run, row.full_run, row.gain, row.older) == (whole, whole, 2.0, True)
+    again = run(3, [timed(r.impl, r.time_ms.graph.median / 2, r.case["mask"], source="b") for r in first])
+    row = achieved.gains(achieved.records.__wrapped__("attention")).iloc[0]
+    assert (row.run, row.full_run, row.older) == (again, again, False)
+
+
+@pytest.mark.parametrize(
+    "mask, seq, at_seq, batch",
+    [("causal", 512, 512, 4), ("causal", 700, 512, 4), ("causal", 1500, 2048, 1), ("fixed", 512, None, None)],
+)
+def test_the_nearest_measured_length_is_quoted_and_said(draw, profiles, mask, seq, at_seq, batch):
+    shapes, times = ((512, 1), (512, 4), (2048, 1)), (("full", 1.0), ("causal", 0.6))
+    records = [timed("v1_x", ms, m, n, b) for m, ms in times for n, b in shapes]
+    folders.write(profiles, synthetic.run(), records, samples=False)
+    at = draw("masks", seq=str(seq), mask=mask)
+    text = said(at.markdown)
+    if at_seq is None:
+        assert "Not measured on this mask" in text and not [m for m in at.metric if "achieved" in m.label]
+        return
+    assert ("Not measured at" in text) is (seq != at_seq)
+    assert widget(at.metric, "achieved" if seq == at_seq else f"achieved at {at_seq:,}").value == "1.67×"
+    assert f"{batch} × 12 × {at_seq:,} × 64" in said(at.caption)
+
+
+def test_defaults_written_out_are_the_same_mask():
+    assert achieved.same("bigbird", str(masks.parse("bigbird").resolved(512)), 512)
+    assert not achieved.same("bigbird:window=7", "bigbird", 512)
+    assert not achieved.same("file:/a.npy", "file:/b.npy", 512) and achieved.same("file:/a", "file:/a", 4)
 
 
 def test_without_records_the_page_says_where_to_measure(draw):
     at = draw("masks", view="Speed-up", seq="128")
-    assert "not been measured with a mask" in said(at.markdown) and not at.error
+    assert "No operator has been measured here both" in said(at.markdown) and not at.error
 
 
 def test_an_uploaded_matrix_is_a_mask_everywhere(draw, profiles):

@@ -1,17 +1,16 @@
 """Every page: drawn with nothing, with runs, with nonsense in the URL, with folders that are torn."""
 
 import json
+from urllib.parse import parse_qs
 
 import folders
-import pandas as pd
 import profiles_on_disk as disk
 import pytest
 import synthetic
 from drawn_page import calm, query, said, tables
 
-from fusescope.core import same_code
+from fusescope.store import folder, library
 from pages._ui.app import frame, url
-from pages._ui.runs import compare
 from pages._ui.widgets.text import device_text
 
 PAGES = list(frame.pages())
@@ -78,8 +77,8 @@ def test_nonsense_in_the_url_is_a_sentence_each_and_the_page_stands(draw, few, p
 def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(draw, profiles):
     folders.write(profiles / "recorded", synthetic.run(), synthetic.point())
     disk.trace(profiles, "20260102-000000-trace-aaaaaa")
-    found = draw("runs").dataframe[0].value.set_index("kind")["answer"]
-    assert found["bench"] and found["trace"].endswith((" % busy", " % idle")), found
+    found = draw("runs").dataframe[0].value["result"]
+    assert len(found) == 2 and all(found) and any(r.endswith((" % busy", " % idle")) for r in found), found
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_a_recorded_run_is_shown_badged_where_nothing_else_was_measured(draw, pr
 
 def test_the_latest_run_of_ones_own_is_dated_and_dimmed_under_other_settings(draw, few):
     at = draw("kernels")
-    assert "for different settings" in said(at.info)
+    assert "for other settings" in said(at.info)
     assert "recorded on" not in said(at.markdown)
 
 
@@ -133,7 +132,7 @@ def test_a_torn_run_harms_no_page_and_is_named(draw, few, profiles):
     (profiles / "20261120-120000-bench-777777").mkdir()
     (profiles / "20261120-120000-bench-777777" / "run.json").write_text('{"id": "2026')
     (profiles / few["point"].id / "results.jsonl").open("a").write('{"op": "atten')
-    assert "20261120-120000-bench-777777 cannot be read" in said(draw("runs").warning)
+    assert "20261120-120000-bench-777777 unreadable: run.json is torn" in said(draw("runs").markdown)
     assert "torn" in said(draw("runs", run="20261120-120000-bench-777777").error)
     at = draw("runs", run=few["point"].id)
     assert not at.error and at.get("plotly_chart")
@@ -164,30 +163,27 @@ def test_the_file_links_of_a_run_lead_to_the_route(draw, few):
     assert f"/files/{few['point'].id}/results.jsonl" in said(at.markdown)
 
 
-def test_two_runs_are_compared_with_what_differs(draw, few):
-    at = draw("runs", compare=f"{few['point'].id},{few['recorded'].id}")
-    assert at.get("plotly_chart") and tables(at)[0]
-    assert "same conditions" in said(at.warning) + said(at.success)
+def test_runs_are_compared_yes_or_no_first(draw, few):
+    ids = [few["point"].id, few["recorded"].id, few["failed"].id]
+    at = draw("runs", compare=",".join(ids))
+    assert at.get("plotly_chart") and "B: verdict" in tables(at)[0][0] and "C: verdict" in tables(at)[0][0]
+    answers = said([*at.warning, *at.success, *at.error])
+    assert "May B be compared with A?" in answers and "May C be compared with A?" in answers
+    assert "B against A: " in said(at.markdown) and query(at)["compare"] == ",".join(ids)
+    at.multiselect(key="runs/compared").set_value(ids[:1])
+    calm(at.run())
+    assert query(at)["compare"] == ids[0] and "Add a second run" in said(at.info)
 
 
-def test_an_edit_that_kept_the_machine_code_is_the_same_code(monkeypatch, tmp_path):
-    monkeypatch.setenv("FUSESCOPE_CUDA", str(tmp_path))
-    same_code.add(tmp_path, {("gemm", "v1"): ("before", "after")})
-    pairs = [("before", "after"), ("before", "other"), (None, "after")]
-    data = pd.DataFrame(
-        {
-            "op": "gemm",
-            "impl": "v1",
-            "case": "{}",
-            "verdict": "faster",
-            "ratio": 2.0,
-            "a_ms": 2.0,
-            "b_ms": 1.0,
-        }
-        | {"a_status": "ok", "b_status": "ok", "a_hash": a, "b_hash": b}
-        for a, b in pairs
-    )
-    assert list(compare.table(data)["same machine code"]) == [True, False, None]
+def test_columns_of_a_comparison_are_chosen_in_the_url(draw, few):
+    at = draw("runs", compare=few["recorded"].id, by="implementation", columns="sdpa;flex", out="nothing")
+    assert "flex against sdpa: " in said(at.markdown) and "Ignored out=nothing" in said(at.warning)
+    assert query(at) == {"compare": few["recorded"].id, "by": "implementation", "columns": "sdpa;flex"}
+
+
+def test_a_comparison_of_no_run_is_the_list_with_a_sentence(draw, few):
+    at = draw("runs", compare="20200101-000000-bench-ffffff")
+    assert "There is no run" in said(at.warning) and at.dataframe
 
 
 def test_notes_are_kept_and_a_recording_is_read_only(draw, few, profiles):
@@ -234,10 +230,52 @@ def test_long_lists_are_paged(draw, profiles):
         )
     at = draw("runs", page="2")
     assert "60 runs, page 2 of 3" in said(at.caption) and len(at.dataframe[0].value) == 25
-    next(b for b in at.button if b.label == "older ›").click()
+    next(b for b in at.button if b.label == "next ›").click()
     calm(at.run())
     assert "page 3 of 3" in said(at.caption) and len(at.dataframe[0].value) == 10
     assert "page 3 of 3" in said(draw("runs", page="99").caption)
+
+
+def test_runs_are_told_apart_by_what_differs_and_by_the_columns_asked_for(draw, few):
+    table = draw("runs").dataframe[0].value.set_index("run")
+    assert {"result", "best speed-up", "shapes", "tags", "status"} <= set(table.columns)
+    assert "dtype" in table.columns and "device" not in table.columns, "all are of one device"
+    mine = table.loc["rowwise, first try"]
+    assert mine["shapes"] == "(1, 512)" and mine["tags"] == "night" and mine["best speed-up"] > 1
+    assert "4 × (1, 512–4,096)" in list(table["shapes"])
+    at = draw("runs", columns="kind,device", order="longest")
+    assert list(at.dataframe[0].value.columns) == ["open", "device", "kind"]
+    assert query(at) == {"columns": "kind,device", "order": "longest"}
+    at = draw("runs", columns="moon")
+    assert "Ignored columns=moon" in said(at.warning) and not query(at)
+
+
+def test_selected_runs_are_tagged_and_deleted_together_but_recorded_ones_stay(draw, few, profiles):
+    ids = [few[name].id for name in ("point", "recorded", "failed")]
+    at = draw("runs")
+    at.session_state["runs/chosen"], at.session_state["runs/drawing"] = ids, 1
+    calm(at.run())
+    assert "3 selected; the base is rowwise, first try." in said(at.caption)
+    assert "1 recorded run of the selection cannot be changed." in said(at.caption)
+    next(t for t in at.text_input if t.label == "add tags").set_value("kept, new")
+    next(t for t in at.text_input if t.label == "remove tags").set_value("night")
+    next(b for b in at.button if b.label == "Change tags of 2 runs").click()
+    calm(at.run())
+    assert [folder.read(library.find(i)).tags for i in ids] == [("kept", "new"), (), ("kept", "new")]
+    at.button(key="runs/delete_chosen").click()
+    calm(at.run())
+    assert [(library.runs(text=i)[1]) for i in ids] == [0, 1, 0]
+    assert "select one more to compare" in said(at.caption) and at.button(key="runs/compare").disabled
+
+
+def test_the_way_back_leads_to_the_list_as_it_was_left(draw, few):
+    at = draw("runs", kind="bench", order="oldest", text="attention")
+    at.query_params = {}
+    at.query_params["run"] = few["point"].id
+    calm(at.run())
+    link = next(e for e in at.get("page_link") if "All runs" in e.proto.label)
+    left = {"kind": ["bench"], "order": ["oldest"], "text": ["attention"]}
+    assert parse_qs(link.proto.query_string) == left
 
 
 def test_a_failed_run_says_why_and_offers_to_go_on(draw, few):

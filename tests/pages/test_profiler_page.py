@@ -8,7 +8,7 @@ import pytest
 from drawn_page import calm, query, said, tables
 from made_up import trace as write_trace
 
-from fusescope.analysis.profile_diff import Difference
+from fusescope.analysis.profile.diff import Difference
 from fusescope.charts import escape
 from fusescope.charts.profile import changes, telemetry, timeline
 from fusescope.jobs import submit
@@ -259,13 +259,14 @@ def test_throttling_is_a_band(draw, there):
 
 def test_two_profiles_are_compared_in_time_and_ratio(draw, there):
     at = draw("profiler", run=OTHER, view="Compare", against=TRACE)
-    assert {m.label: m.value for m in at.metric}["total, b / a"] == "2.00×"
+    assert {m.label: m.value for m in at.metric}["kernels alone"] == "2.00× slower"
+    assert "A step of b" in at.subheader[0].value or "Same step time" in at.subheader[0].value
     text = figures(at)
-    assert "▲ gemm" in text and "+ other" in text and "gone" in text
-    at = draw("profiler", run=OTHER, view="Compare", against=TRACE, **{"as": "ratio", "by": "operator"})
-    assert query(at)["as"] == "ratio" and "2.00×" in figures(at)
+    assert "▼ gemm" in text and "+ other" in text and "gone" in text
+    at = draw("profiler", run=OTHER, view="Compare", against=TRACE, **{"as": "speed-up", "by": "operator"})
+    assert query(at)["as"] == "speed-up" and "2.00× slower" in figures(at)
     assert "No change" in json.dumps(changes.bars([], "kernel").to_plotly_json())
-    slower = Difference("a", "", "slower", 1e3, 1.5e3, 500, 1.5, 1, 1)
+    slower = Difference("a", "", "slower", 1e3, 1.5e3, 500, 1 / 1.5, 1, 1)
     assert changes.bars([slower], "operator", relative=True).data[0].base == 1
 
 
@@ -307,6 +308,8 @@ def test_wrong_files_are_refused_before_anything_starts(draw, profiles, tmp_path
         if text is not None:
             file.write_text(text)
         at = draw("profiler", do="import", file=str(file if text is not None else tmp_path / "gone.json"))
+        if text is not None:
+            calm(at.button(key="profiler/file/confirm").click().run())
         at.button(key="profiler/import").click()
         assert says in said(calm(at.run()).error)
     assert not [p for p in profiles.iterdir() if p.name[0] == "2"]
@@ -365,3 +368,33 @@ def test_the_verdict_uses_counters_of_the_same_work_and_ceilings(draw, profiles)
 def test_a_run_with_a_profile_opens_in_the_profiler(draw, there):
     at = draw("runs", run=TRACE)
     assert any(b.key == "run/profiler" for b in at.button) and not at.error
+
+
+def test_a_launch_bound_profile_says_what_to_do_and_links_there(draw, there):
+    at = draw("profiler", run=TRACE)
+    words = " ".join(m.value for m in at.markdown)
+    assert "What to do" in words and "Capture the step in a CUDA graph" in words and "at most" in words
+    at.button(key="profiler/advice/0").click().run()
+    assert query(at)["view"] == "Timeline"
+
+
+def test_a_pinned_baseline_stays_and_shows_every_figure_against_it(draw, there):
+    at = draw("profiler", run=TRACE)
+    at.button(key="profiler/pin").click().run()
+    assert query(at)["baseline"] == TRACE
+    at = draw("profiler", run=OTHER, baseline=TRACE)
+    words = " ".join(m.value for m in at.markdown)
+    assert "Against the baseline" in words
+    at.button(key="profiler/unpin").click().run()
+    assert "baseline" not in query(at)
+
+
+def test_a_failed_import_is_not_selected_and_says_why(draw, there, profiles):
+    path = disk.trace(profiles, "20261120-140000-import-cccccc", kind="import")
+    run = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps(run | {"status": "failed", "reason": "t.json is empty"}))
+    for left in (path / "artifacts").iterdir():
+        left.unlink()
+    at = draw("profiler", run=path.name)
+    assert "was not imported" in at.error[0].value and "t.json is empty" in at.error[0].value
+    assert query(at)["run"] != path.name and at.subheader[0].value == "Launch-bound"

@@ -18,7 +18,7 @@ def drawn(at):
     return json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")])
 
 
-def a_report(profiles, padded=False):
+def a_report(profiles, padded=False, checkpoint="/weights"):
     case = models.validate(
         "bert-base", {"seq": 8, "layers": 2, "batch": 2, "lengths": "8+4" if padded else "fixed"}
     )
@@ -56,7 +56,7 @@ def a_report(profiles, padded=False):
     run = synthetic.run(
         "20261120-120000-scores-0000aa",
         kind="scores",
-        spec={k: report[k] for k in ("model", "case", "dtype", "input", "tile")},
+        spec={k: report[k] for k in ("model", "case", "dtype", "input", "tile")} | {"checkpoint": checkpoint},
     )
     path = folders.write(profiles, run, [], samples=False)
     (path / "artifacts" / "scores.json.gz").write_bytes(gzip.compress(json.dumps(report).encode()))
@@ -98,6 +98,14 @@ def test_a_report_is_drawn_with_every_figure(draw, profiles):
     )
     assert "25.0 % of the tokens" in said(at.caption) and "37.5 % of the scores" in said(at.caption)
     assert {k: query(at)[k] for k in ("s_at", "s_head")} == {"s_at": "1e-2", "s_head": "3"} and not at.error
+
+
+def test_random_weights_allow_no_conclusion(draw, profiles):
+    a_report(profiles, checkpoint=None)
+    at = draw("masks", view="Scores", seq="64")
+    assert "Random weights" in said(at.warning) and "checkpoint folder" in said(at.warning)
+    assert not {"tiles skippable", "effective keys", "below the threshold"} & {m.label for m in at.metric}
+    assert "random weights" in drawn(at)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers
-from fusescope.charts.colours import colour, short
+from fusescope.charts.colours import colour, glyph, short
 from fusescope.charts.template import THEMES
 
 _RATIOS = (
@@ -21,9 +21,17 @@ _RATIOS = (
 _TICK_SHARE = 0.16  # of the axis that a tick's label needs, to be readable on the narrowest chart
 
 
-def row_labels(fig: go.Figure, rows: Mapping[Any, tuple[str, str]], shift: int, theme: str) -> None:
+def row_labels(
+    fig: go.Figure,
+    rows: Mapping[Any, tuple[str, str]],
+    shift: int,
+    theme: str,
+    beside: int | None = None,
+) -> None:
     """Two texts, {y: (left, right)}, in a line ``shift`` pixels above each row: rows so named keep the whole
-    width for what is drawn in them."""
+    width for what is drawn in them. The second stands at the right edge, or ``beside`` pixels from the
+    left."""
+    place = dict(x=1, xanchor="right") if beside is None else dict(x=0, xanchor="left", xshift=beside)
     common = dict(
         xref="paper",
         yshift=shift,
@@ -35,25 +43,29 @@ def row_labels(fig: go.Figure, rows: Mapping[Any, tuple[str, str]], shift: int, 
     texts = []
     for y, (left, right) in rows.items():
         texts.append(dict(x=0, y=y, xanchor="left", text=left, **common))
-        texts.append(dict(x=1, y=y, xanchor="right", text=right, font=dict(size=12.5), **common))
+        texts.append(dict(y=y, text=right, **place, font=dict(size=12.5), **common))
     # At once: each add_annotation copies all that are there.
     fig.update_layout(annotations=[*fig.layout.annotations, *texts])
 
 
-def end_labels(fig: go.Figure, ends: list[tuple[float, str, str]], low: float, high: float) -> None:
-    """Names at the right edge, each (value, implementation, mark) at the height of its value on a logarithmic
-    axis from low to high, pushed apart where they meet: direct labels instead of a legend."""
+def end_labels(
+    fig: go.Figure, ends: list[tuple[float, str]], low: float, high: float, mark: str = ""
+) -> None:
+    """Names at the right edge, each (value, implementation) at the height of its value on a logarithmic axis
+    from low to high, pushed apart where they meet: direct labels instead of a legend. Before each stands
+    ``mark``, or the implementation's marker."""
     gap = max(math.log10(high / low) or 0.1, 0.19) * 0.052  # the height of a line of text
     order = sorted(ends)
     places: list[float] = []
-    for value, _, _ in order:
+    for value, _ in order:
         places.append(max(math.log10(value), places[-1] + gap) if places else math.log10(value))
     ceiling = math.log10(high) + 0.3 * gap  # plotly draws no label beyond the axis: push down from the top
     for n in reversed(range(len(places))):
         places[n] = min(places[n], ceiling)
         ceiling = places[n] - gap
-    for (_, impl, mark), y in zip(order, places, strict=True):
-        at_right(fig, f"<span style='color:{colour(impl)}'>{mark}</span> {short(impl)[:20]}", y, 10, yref="y")
+    for (_, impl), y in zip(order, places, strict=True):
+        sign = f"<span style='color:{colour(impl)}'>{mark or glyph(impl)}</span>"
+        at_right(fig, f"{sign} {short(impl)[:20]}", y, 10, yref="y")
 
 
 def within(middles: Iterable[float | None], bounds: Iterable[float | None] = ()) -> tuple[float, float]:

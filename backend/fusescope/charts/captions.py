@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+import time
 from collections.abc import Mapping
 
 from fusescope.core.records import Record, Run
@@ -15,20 +17,28 @@ def date(unix_seconds: float | None) -> str:
     return datetime.datetime.fromtimestamp(unix_seconds).strftime("%d %b %Y %H:%M").lstrip("0")
 
 
-def context(run: Run) -> str:
-    """Device, dtype and date of a run: what stands under the title of each of its charts."""
+def context(run: Run, clock: bool = True) -> str:
+    """Device, dtype and date of a run, with or without the time of day: what stands under the title of each
+    of its charts."""
+    moment = date(run.ended)
     dtype = str(run.spec.get("dtype") or "")
-    parts = [run.device_name, dtype, date(run.finished or run.started or run.created)]
+    parts = [device(run.device_name), dtype, moment if clock else moment.rpartition(" ")[0]]
     return " · ".join(w for w in parts if w)
+
+
+def device(name: str) -> str:
+    """A device's name without what every name of its maker has: "Intel Xeon" of "Intel(R) Xeon(R)
+    Processor"."""
+    return re.sub(r"\((?:R|TM)\)|\s(?:Processor|CPU)\b|\s@\s.*", "", name).strip()
 
 
 def mode(mode: str | None) -> str:
     """What exactly a time of this mode is."""
     return {
-        "graph": "kernel time (graph replay), warm cache",
-        "graph_cold": "kernel time (graph replay), cold cache",
-        "eager": "eager call, warm cache",
-        "eager_cold": "eager call, cold cache",
+        "graph": "kernel time, warm",
+        "graph_cold": "kernel time, cold",
+        "eager": "eager call, warm",
+        "eager_cold": "eager call, cold",
     }.get(mode or "", "no time")
 
 
@@ -40,15 +50,20 @@ def case(record: Record) -> str:
 
 def case_of(case: Mapping) -> str:
     """The same for a case, or a part of one, by itself."""
+    return ", ".join(f"{k}={v}" for k, v in told(case).items())
+
+
+def told(case: Mapping) -> dict:
+    """The parameters of a case without those that are not set or follow from another."""
     follows = {"seq_k": "seq", "kv_heads": "heads"}
-    shown = {
+    return {
         k: v
         for k, v in case.items()
         if v not in (None, "none") and (k not in follows or v != case.get(follows[k]))
     }
-    return ", ".join(f"{k}={v}" for k, v in shown.items())
 
 
 def when(run: Run) -> str:
-    """The date of a run: when it finished, else started, else was created."""
-    return date(run.finished or run.started or run.created)
+    """The date of a run: when it finished, else started, else was created; one that this machine's clock has
+    not reached is said."""
+    return date(run.ended) + (" (in the future)" if (run.ended or 0) > time.time() + 60 else "")

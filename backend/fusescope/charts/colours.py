@@ -1,9 +1,10 @@
-"""One colour an implementation, the same on every chart and page, from its name alone.
+"""One colour and one marker an implementation, the same on every chart and page, from its name alone.
 
-Ours are one hue family (orange), peers are greys and blues, a user's own is reddish purple; every one keeps a
-contrast of 3:1 to the light and to the dark page. Orange against blue and grey stays apart under every common
-colour-vision deficiency (Okabe and Ito, "Color Universal Design", 2008); direct labels carry the name in any
-case.
+Ours are of one hue family (red to ochre), peers greys and blues, a user's own reddish purple; every one keeps
+a contrast of 3:1 to the light and to the dark page. The families stay apart under every common colour-vision
+deficiency (Okabe and Ito, "Color Universal Design", 2008). Within a family the range of hues is short: what
+appears together has colours of its own, and other markers where a deficiency brings two colours close.
+Green and purple are for faster and slower (``template``), no implementation's.
 """
 
 from __future__ import annotations
@@ -13,29 +14,79 @@ import zlib
 
 from fusescope.core.records import short as short
 
-_OURS = ("#C97B2C", "#E0761A", "#D55E00", "#B5651D", "#C24A12", "#B83A1B", "#A8501F")
-_CPU = "#E0761A"
-_AUTO = "#D55E00"
-_USER = "#B75A92"
-_KNOWN_PEERS = {
-    "eager": "#7D8590",
-    "sdpa": "#0072B2",
-    "sdpa_flash": "#0072B2",
-    "sdpa_cudnn": "#3C8FCB",
-    "sdpa_efficient": "#5C7FA3",
-    "sdpa_math": "#8A9199",
-    "flex": "#5B6FB5",
-    "flex_attention": "#5B6FB5",
-    "compile": "#6B7C93",
-    "compile-default": "#6B7C93",
-    "compile-reduce-overhead": "#4F97C9",
-    "compile-max-autotune": "#2F7FB8",
-    "sdpa-graph": "#3C8FCB",
-    "sdpa-graph-trap": "#8A9199",
-}
-_OTHER_PEERS = ("#4F97C9", "#3F6FA0", "#7A8BA0", "#2F7FB8", "#6C87B8", "#4A86B0")
-_OUR_MODES = {"fused": "#D55E00", "fusescope": "#E0761A", "fusescope-graph": "#B5651D"}
 _LADDER = re.compile(r"^v(\d+)_")
+_STEPS = (
+    ("#9E4A47", "circle"),
+    ("#D17C73", "triangle-up"),
+    ("#D1610A", "diamond"),
+    ("#8A5A07", "star"),
+    ("#D02A1A", "pentagon"),
+    ("#BD7455", "hexagon"),
+    ("#DB5A4E", "hourglass"),
+)
+"""v1, v2, …; further steps share the last."""
+_FP32 = ("#B26562", "triangle-left")  # a step's variant with fp32 products, beside the step
+_CPU = ("#946B43", "triangle-right")
+_OURS = {
+    "auto": ("#E57339", "star"),
+    "hand_fused": ("#8A5A07", "star"),
+    "fused": ("#D1610A", "diamond"),
+    "fusescope": ("#9E4A47", "circle"),
+    "fusescope-graph": ("#D17C73", "triangle-up"),
+}
+_PEERS = {
+    "eager": ("#7A7E82", "square"),
+    "torch": ("#7A7E82", "square"),
+    "unfused": ("#7A7E82", "square"),
+    "sdpa": ("#0072B2", "cross"),
+    "sdpa_flash": ("#1BA4A8", "triangle-down"),
+    "sdpa_cudnn": ("#4191FA", "x"),
+    "sdpa_efficient": ("#5B608A", "bowtie"),
+    "sdpa_math": ("#676B6B", "diamond-wide"),
+    "sdpa_grouped": ("#2578E5", "diamond-wide"),
+    "sdpa_nested": ("#0A89A8", "diamond-wide"),
+    "flex": ("#0F4EFA", "hexagram"),
+    "flash4": ("#3698D1", "octagon"),
+    "flash_varlen": ("#3698D1", "octagon"),
+    "cudnn_blocks": ("#215CD1", "star-square"),
+    "composed": ("#69748A", "star-diamond"),
+    "compile": ("#1BA4A8", "triangle-down"),
+    "inductor": ("#1BA4A8", "triangle-down"),
+    "compile_sdpa": ("#0A89A8", "x"),
+    "autotune": ("#4191FA", "bowtie"),
+    "cublaslt": ("#215CD1", "octagon"),
+    "dense": ("#0072B2", "cross"),
+    "gather": ("#4191FA", "bowtie"),
+    "sparse": ("#0072B2", "octagon"),
+    "compile-default": ("#1BA4A8", "triangle-down"),
+    "compile-reduce-overhead": ("#0A89A8", "x"),
+    "compile-max-autotune": ("#4191FA", "bowtie"),
+    "sdpa-graph": ("#3698D1", "octagon"),
+    "sdpa-graph-trap": ("#69748A", "star-diamond"),
+}
+_OTHERS = ("#4191FA", "#215CD1", "#69748A", "#0A89A8", "#5B608A", "#3698D1", "#2578E5")
+_USERS = ("#B75A92", "#A0528C", "#C4609F")
+_GLYPHS = {
+    "circle": "●",
+    "square": "■",
+    "diamond": "◆",
+    "diamond-wide": "◆",
+    "star-diamond": "◆",
+    "triangle-up": "▲",
+    "triangle-down": "▼",
+    "triangle-left": "◀",
+    "triangle-right": "▶",
+    "cross": "✚",
+    "x": "✖",
+    "star": "★",
+    "hexagram": "✶",
+    "star-square": "✶",
+    "pentagon": "⬟",
+    "hexagon": "⬢",
+    "octagon": "⯃",
+    "hourglass": "⧗",
+    "bowtie": "⧓",
+}
 
 
 def kind(impl: str) -> str:
@@ -43,21 +94,31 @@ def kind(impl: str) -> str:
     our execution modes of a model, file.py:function a user's."""
     if ".py:" in impl:
         return "user"
-    ours = impl == "auto" or impl.startswith("cpu") or impl in _OUR_MODES or _LADDER.match(impl)
-    return "ours" if ours else "peer"
+    return "ours" if impl in _OURS or impl.startswith("cpu") or _LADDER.match(impl) else "peer"
 
 
 def colour(impl: str) -> str:
     """The colour of an implementation as #RRGGBB."""
-    if kind(impl) == "user":
-        return _USER
-    if impl == "auto":
-        return _AUTO
-    if impl in _OUR_MODES:
-        return _OUR_MODES[impl]
+    return _look(impl)[0]
+
+
+def marker(impl: str) -> str:
+    """plotly's name of an implementation's marker."""
+    return _look(impl)[1]
+
+
+def glyph(impl: str) -> str:
+    """The marker as a character, for labels."""
+    return _GLYPHS[marker(impl)]
+
+
+def _look(impl: str) -> tuple[str, str]:
+    if known := _OURS.get(impl) or _PEERS.get(impl):
+        return known
     if step := _LADDER.match(impl):
-        return _OURS[min(int(step[1]), len(_OURS)) - 1]
+        return _FP32 if impl.endswith("_fp32") else _STEPS[min(int(step[1]), len(_STEPS)) - 1]
     if kind(impl) == "ours":
         return _CPU
     # A stable hash: Python's own differs from process to process.
-    return _KNOWN_PEERS.get(impl) or _OTHER_PEERS[zlib.crc32(impl.encode()) % len(_OTHER_PEERS)]
+    number, hues = zlib.crc32(impl.encode()), _USERS if kind(impl) == "user" else _OTHERS
+    return hues[number % len(hues)], tuple(_GLYPHS)[number // len(hues) % len(_GLYPHS)]

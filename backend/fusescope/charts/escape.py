@@ -4,10 +4,16 @@ is full of < and >."""
 from __future__ import annotations
 
 import html
+import re
 import zlib
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
 
 from fusescope.analysis.kernel_names import base
 
+_LINK = re.compile(r"<(?=\s*/?\s*a\b)", re.IGNORECASE)
 _HUES = (
     "#0072B2",
     "#D55E00",
@@ -30,6 +36,27 @@ def plain(name: object, most: int = 90) -> str:
     if len(text) > most:
         text = text[: most * 2 // 3 - 1] + "…" + text[-(most // 3) :]
     return html.escape(text, quote=False)
+
+
+def unlinked(fig: go.Figure) -> go.Figure:
+    """The figure without links: plotly makes them of <a href=…> in any of its texts, and none of ours has
+    one. The same figure where there are none."""
+    whole, found = _inert(fig.to_plotly_json())
+    return go.Figure(whole, skip_invalid=True) if found else fig
+
+
+def _inert(value: Any) -> tuple[Any, bool]:
+    """(the value with the < of every link's tag as text, whether there was one)."""
+    if isinstance(value, str):
+        made, count = _LINK.subn("&lt;", value)
+        return made, count > 0
+    if isinstance(value, dict):
+        parts = {k: _inert(v) for k, v in value.items()}
+        return {k: made for k, (made, _) in parts.items()}, any(found for _, found in parts.values())
+    if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.dtype == object):
+        pairs = [_inert(v) for v in value]
+        return ([made for made, _ in pairs], True) if any(found for _, found in pairs) else (value, False)
+    return value, False
 
 
 def label(name: object, most: int = 40) -> str:

@@ -73,6 +73,15 @@ def seconds(value: float | None) -> str:
     return f"{hours} h {rest // 60} min"
 
 
+def rough_seconds(value: float) -> str:
+    """An expected duration with no more digits than it deserves: "4 s", "25 s", "3 min"."""
+    if value < 10:
+        return f"{max(1, round(value))} s"
+    if value < 120:
+        return f"{5 * round(value / 5)} s"
+    return seconds(60 * round(value / 60))
+
+
 def size(count: int | float | None) -> str:
     """A number of bytes in binary units: "228 KiB"."""
     if count is None:
@@ -84,6 +93,13 @@ def size(count: int | float | None) -> str:
 def ratio(value: float | None) -> str:
     """A speed-up: "1.84×"."""
     return NA if value is None else f"{three(value)}×"
+
+
+def faster(speedup: float | None) -> str:
+    """ "1.84× faster", "10.3× slower"; "n/a" for None or 0."""
+    if not speedup:
+        return NA
+    return f"{ratio(max(speedup, 1 / speedup))} {'faster' if speedup >= 1 else 'slower'}"
 
 
 def narrow(value: float) -> str:

@@ -14,6 +14,7 @@ from plotly.offline import get_plotlyjs
 
 from fusescope.charts import captions, numbers, tables, template
 from fusescope.charts.bench import accuracy, distribution, overview, roofline, speedup, sweep
+from fusescope.charts.escape import unlinked
 from fusescope.charts.fusion import report
 from fusescope.core.records import Record, Run
 
@@ -110,7 +111,7 @@ def _sections(
         yield (
             title,
             _chart(speedup.bars(rows, baseline, subtitle), f"{run.id}-{len(name)}")
-            + _table(tables.readable(rows, baseline)),
+            + _table(tables.readable(tables.ordered(rows), baseline)),
         )
     last = list(tables.cases(records).values())[-1]
     raw = [s for s in samples if s.get("case_key") == last[0].case_key]
@@ -130,7 +131,7 @@ def _sections(
 
 
 def _chart(fig: go.Figure, name: str) -> str:
-    return fig.to_html(full_html=False, include_plotlyjs=False, config=template.config(name, "svg"))
+    return unlinked(fig).to_html(full_html=False, include_plotlyjs=False, config=template.config(name, "svg"))
 
 
 def _table(data: pd.DataFrame) -> str:

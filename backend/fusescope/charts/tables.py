@@ -3,14 +3,14 @@ reading."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import pandas as pd
 
-from fusescope.charts import numbers
-from fusescope.charts.bench.speedup import verdict
+from fusescope.charts import numbers, verdicts
+from fusescope.charts.bench.speedup import STATUS_WORDS, in_order, ratio_text, verdict
 from fusescope.charts.colours import short
+from fusescope.core.machine.conditions import marks
 from fusescope.core.records import MODES, Record, varying_values
 
 
@@ -67,8 +67,8 @@ def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
 
 
 def readable(records: list[Record], baseline: str) -> pd.DataFrame:
-    """The same, readable: the main figures, one unit per column (in its heading), None where a value does not
-    apply."""
+    """The same, readable, in the order given: whether it is correct, what it is, the verdict and the main
+    figures, one unit per column (in its heading), None where a value does not apply."""
     unit, factor = numbers.time_unit(r.ms for r in records)
     keys = varying(records)
     lines = []
@@ -77,13 +77,11 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
         cold = (r.time_ms.graph_cold or r.time_ms.eager_cold) if r.time_ms else None
         s = r.speedup if r.impl != baseline else None
         lines.append(
-            {"implementation": short(r.impl)}
+            {"check": check(r), "implementation": short(r.impl)}
             | {k: r.case.get(k) for k in keys}
             | {
-                "verdict": verdict(r, baseline),
-                "speed-up (×)": 1.0 if r.impl == baseline and t else s and s.median,
-                "low (×)": s and s.low,
-                "high (×)": s and s.high,
+                "verdict": ratio_text(r, baseline),
+                "95 % interval (×)": s and verdicts.interval(s.words, s.low, s.high),
                 f"warm ({unit})": t and t.median * factor,
                 f"cold ({unit})": cold and cold.median * factor,
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
@@ -98,6 +96,17 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
     return whole(pd.DataFrame(lines), "samples")
 
 
+def check(record: Record) -> str:
+    """What the check against the reference said: "✓ correct", "✗ wrong", or why there was none."""
+    signs = {"ok": "✓ correct", "wrong": "✗ wrong", "unsupported": "– unavailable"}
+    return signs.get(record.status) or f"! {STATUS_WORDS[record.status]}"
+
+
+def ordered(records: list[Record]) -> list[Record]:
+    """Records of one or several cases as charts list them: case by case, fastest first."""
+    return [r for rows in cases(records).values() for r in in_order(rows)]
+
+
 def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
     """Why a cell of ``readable`` is empty, by (row number, column)."""
 
@@ -107,7 +116,7 @@ def why(records: list[Record], baseline: str) -> Callable[[int, str], str]:
             return "not given; derived from the other parameters"
         if r.status != "ok":
             return f"{verdict(r, baseline)}: {r.reason}"
-        if column in ("low (×)", "high (×)", "speed-up (×)"):
+        if column in ("95 % interval (×)", "verdict"):
             return (
                 "the baseline itself"
                 if r.impl == baseline
@@ -133,7 +142,7 @@ def whole(data: pd.DataFrame, *columns: str) -> pd.DataFrame:
 
 def _note(record: Record, time) -> str:
     notes = ["did not converge"] if time and not time.converged else []
-    return ", ".join(notes + ["throttled"] if record.throttled else notes)
+    return ", ".join(notes + marks(record))
 
 
 def varying(records: list[Record]) -> list[str]:
@@ -149,22 +158,3 @@ def cases(records: list[Record]) -> dict[str, list[Record]]:
     for r in records:
         groups.setdefault(", ".join(f"{k}={r.case.get(k)}" for k in keys) or "the case", []).append(r)
     return groups
-
-
-def answer(records: list[Record], baseline: str) -> str:
-    """What a comparison found, in short: "v4_scheduled 4.56× over sdpa", of several cases "v4_scheduled
-    fastest in 24 of 40 cases", and how many were wrong; "" where nothing was timed."""
-    groups = cases(records).values()
-    timed = [[r for r in rows if r.status == "ok" and r.ms] for rows in groups]
-    best = [min(rows, key=lambda r: r.ms) for rows in timed if rows]
-    if not best:
-        return ""
-    if len(best) > 1:
-        impl, wins = Counter(r.impl for r in best).most_common(1)[0]
-        text = f"{short(impl)} fastest in {wins} of {len(best)} cases"
-    elif best[0].impl != baseline and verdict(best[0], baseline) == "faster":
-        text = f"{short(best[0].impl)} {numbers.ratio(best[0].speedup.median)} over {short(baseline)}"
-    else:
-        text = f"none faster than {short(baseline)}"
-    wrong = sum(r.status == "wrong" for r in records)
-    return text + (f", {wrong} wrong" if wrong else "")

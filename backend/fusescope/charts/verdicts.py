@@ -1,31 +1,25 @@
-"""The verdict of a comparison as people read it: faster, slower, same within N %, or inconclusive."""
+"""The verdict of a comparison as charts write it. Texts are those of core.verdict.words."""
 
 from __future__ import annotations
 
-import math
-
 from fusescope.charts import numbers
 
-_CLOSE = 5  # per cent: an interval within this says "same"; a wider one is inconclusive
+INCONCLUSIVE = "inconclusive"
 
 
-def verdict(kind: str, low: float, high: float) -> str:
-    """``kind`` is the verdict of a record ("faster", "slower", "cannot tell"); low and high the interval of
-    its speed-up."""
-    if kind in ("faster", "slower"):
-        return kind
-    spread = math.ceil(100 * max(high - 1, 1 - low) - 1e-9) if low and high else math.inf
-    return f"same within {max(1, spread)} %" if spread <= _CLOSE else "inconclusive"
+def decided(text: str) -> bool:
+    """Whether a text claims a difference; nothing else stands out in bold or colour."""
+    return text in ("faster", "slower")
 
 
 def sign(text: str) -> str:
     """A mark for a verdict: never colour alone."""
-    return {"faster": "▲", "slower": "▼"}.get(text, "≈")
+    return {"faster": "▲", "slower": "▼"}.get(text, "?" if text.startswith(INCONCLUSIVE) else "≈")
 
 
 def headline(ratio: float, text: str) -> str:
-    """ "▲ 1.84× faster", "▼ 10.3× slower", "≈ same within 2 %"."""
-    if text in ("faster", "slower"):
+    """ "▲ 1.84× faster", "▼ 10.3× slower", "≈ same within 1 %", "? inconclusive (too noisy)"."""
+    if decided(text):
         return f"{sign(text)} {numbers.ratio(ratio if text == 'faster' else 1 / ratio)} {text}"
     return f"{sign(text)} {text}"
 
@@ -33,4 +27,9 @@ def headline(ratio: float, text: str) -> str:
 def interval(text: str, low: float, high: float) -> str:
     """The interval next to a headline: of the slow-down where it says slower."""
     low, high = (1 / high, 1 / low) if text == "slower" and low > 0 else (low, high)
-    return f"[{numbers.three(low)}, {numbers.three(high)}]"
+    return "[unknown]" if unknown(low, high) else f"[{numbers.three(low)}, {numbers.three(high)}]"
+
+
+def unknown(low: float, high: float) -> bool:
+    """Whether an interval says nothing: its ends are a factor of 10,000 apart or more."""
+    return low <= 0 or high >= 1e4 * low

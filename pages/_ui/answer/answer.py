@@ -5,29 +5,30 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import streamlit as st
 
-from fusescope.charts import captions, tables
+from fusescope.analysis import rebase
+from fusescope.charts import captions, glossary, sentences, tables
 from fusescope.charts.bench import overview, speedup, sweep
+from fusescope.charts.colours import short
 from fusescope.core.records import Record, Run
 from pages._ui.answer import views
 from pages._ui.app import cached_chart, jobs, run_data, url
-from pages._ui.forms import fields
+from pages._ui.forms import busy, fields
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, reason_text, run_name, status_text
 
 ALL = "all cases"
 
 
-def draw(
-    state: url.State, run_id: str, dimmed: str | None = None, link: bool = True, first: str = ALL
-) -> None:
-    """The run's result. ``dimmed``: why it does not belong to the current settings; it stays readable under
-    that line. ``first``: the case to open it with, as ``tables.cases`` names it."""
+def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True, first: str = ALL) -> None:
+    """The run's result. ``dimmed``: it does not belong to the current settings, and stays readable.
+    ``first``: the case to open it with, as ``tables.cases`` names it."""
     run, records = run_data.read(run_id), run_data.records(run_id)
     if not run.live:
         heading(run, link=link)
-    if dimmed:
-        st.info(dimmed)
-    case = case_picker(state, list(tables.cases(records)), run, first)
+    busy.banner(run, records)
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        case = case_picker(state, list(tables.cases(records)), run, first)
+        over = compared_with(state, run, records)
     if run.live:
         follow(run_id, case, "implementations")
         _live_view(run_id, case, fields.view(state, "view", views.NAMES))
@@ -35,7 +36,7 @@ def draw(
         st.caption("This run was cancelled before any result.")
     else:
         with st.container(key="old_answer" if dimmed else None):
-            shown = look(run, records, case)
+            shown = look(run, records, case, over)
             headline(shown)
             views.draw(fields.view(state, "view", views.NAMES), shown)
 
@@ -68,8 +69,22 @@ def case_picker(state: url.State, names: list[str], run: Run, first: str = ALL) 
         st.session_state[key] = state.query["case"]
     if st.session_state[key] not in options:
         st.session_state[key] = default
-    chosen = st.selectbox("case", options, key=key)
+    now = st.session_state[key]  # a long name is cut in the box
+    chosen = st.selectbox("case", options, key=key, help=f"{glossary.of('case')} Now: {md(now)}.")
     state.keep("case", chosen, default)
+    return chosen
+
+
+def compared_with(state: url.State, run: Run, records: list[Record]) -> str | None:
+    """What speed-ups are over: the run's baseline, or any other implementation that has a time in each case;
+    None where there is no choice."""
+    options, own = rebase.choices(records), baseline_of(run, records)
+    if run.live or len(options) < 2 or own not in options:
+        return None
+    state.scopes.add(run.id)
+    key = fields.seeded(state, "over", options, own, scope=run.id)
+    chosen = st.selectbox("compared with", options, key=key, format_func=short, width=220)
+    state.keep("over", chosen, own)
     return chosen
 
 
@@ -83,7 +98,7 @@ def follow(run_id: str, case: str, compared: str) -> None:
         else:
             st.caption(f"Results appear case by case, once all {compared} of a case are checked and timed.")
 
-    jobs.follow(run_id, heading, body)
+    jobs.follow(run_id, heading, body, cancel=True)
 
 
 def previous(run_id: str) -> None:
@@ -110,20 +125,52 @@ def _live_view(run_id: str, case: str, view: str) -> None:
         views.draw(view, look(run, records, case))
 
 
-def look(run: Run, records: list[Record], case: str) -> views.Look:
-    """What charts and views draw from: the case so named, else all."""
-    baseline = str(run.spec.get("baseline") or records[0].impl)
+def baseline_of(run: Run, records: list[Record]) -> str:
+    """What the run was measured against."""
+    return str(run.spec.get("baseline") or (records[0].impl if records else ""))
+
+
+def look(run: Run, records: list[Record], case: str, over: str | None = None) -> views.Look:
+    """What charts and views draw from: the case so named, else all; ``over``: another baseline than the
+    run's."""
+    baseline = baseline_of(run, records)
+    if over not in (None, baseline):
+        records, baseline = rebase.rebased(records, over), over
     groups = tables.cases(records)
     rows = groups.get(case) or list(groups.values())[-1]
     one = case in groups or len(groups) == 1
-    return views.Look(run, records, rows, baseline, captions.context(run), style.theme(), one)
+    return views.Look(run, records, rows, baseline, captions.context(run, clock=False), style.theme(), one)
 
 
 def headline(look: views.Look) -> None:
-    """Bars for one case; for all of them curves over the swept parameter, or the overview where no single
-    parameter was swept."""
+    """The result as a sentence, and its chart: bars for one case; for all of them curves over the swept
+    parameter, or the overview where no single parameter was swept."""
+    text = md(sentences.result(look.rows, look.baseline))
+    st.markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
+    if look.baseline != baseline_of(look.run, look.records):
+        st.caption("Ratios of the medians, with intervals made of those of the two times: not paired.")
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
-    elements.chart(fig, f"{look.run.id}-speedup", look.tidy)
+    elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
+
+
+def _says(look: views.Look) -> str:
+    """How to read the headline chart."""
+    terms = ("speed-up", "95 % interval", "inconclusive", "check")
+    base = short(look.baseline)
+    if look.one_case:
+        text = (
+            f"One bar an implementation, fastest on top. Right of 1× is faster than {base}, left slower; the "
+        )
+        text += "whiskers are the interval. Struck out: failed the check. Faint: inconclusive."
+    elif sweep.swept_key(look.records):
+        text = f"One curve an implementation over the swept parameter. Above 1× is faster than {base}; a gap "
+        text += "is a case without a valid time."
+    else:
+        text = (
+            f"One cell an implementation and case: ▲ times faster than {base}, ▼ times slower, ≈ the same, "
+        )
+        text += "? inconclusive. Colour only where the difference is decided."
+    return "\n\n".join([text, *(f"**{term}**: {glossary.of(term)}" for term in terms)])
 
 
 def _headline(look: views.Look) -> go.Figure:

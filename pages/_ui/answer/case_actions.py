@@ -9,7 +9,7 @@ from fusescope.charts.colours import kind, short
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
 from fusescope.store import library
-from pages._ui.app import callbacks, device, jobs, run_data, url
+from pages._ui.app import device, jobs, run_data, trust, url
 from pages._ui.routes import downloads
 from pages._ui.widgets.text import md, reason_text, status_text
 
@@ -26,11 +26,13 @@ def draw(run: Run, case: list[Record]) -> None:
     st.caption(f"{captions.case(record)} · {record.dtype} on {where}" + ("" if here else " (this machine)"))
     left, right = st.columns(2)
     with left:
-        st.button(
+        trust.button(
             "Collect Chrome trace",
-            key="extras/trace",
-            on_click=callbacks.careful(_submit),
-            args=("trace", spec),
+            "extras/trace",
+            run,
+            spec,
+            _submit,
+            ("trace", spec),
             width="stretch",
             help="Five calls under torch.profiler in a separate process; profiled times are not latencies",
         )
@@ -38,11 +40,13 @@ def draw(run: Run, case: list[Record]) -> None:
     with right:
         reason = _why_not(record, where)
         tool = st.session_state.get("extras/tool") or _TOOLS[0]
-        st.button(
+        trust.button(
             "Run compute-sanitizer",
-            key="extras/sanitize",
-            on_click=callbacks.careful(_submit),
-            args=("sanitize", spec | {"tool": tool}),
+            "extras/sanitize",
+            run,
+            spec,
+            _submit,
+            ("sanitize", spec | {"tool": tool}),
             width="stretch",
             disabled=reason is not None,
             help=reason or f"{tool} around one call",

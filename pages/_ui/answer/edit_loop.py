@@ -14,7 +14,7 @@ from fusescope.core import same_code
 from fusescope.core.records import Record, Run, case_key
 from fusescope.jobs import submit
 from fusescope.store import library
-from pages._ui.app import callbacks, device, redraw, run_data
+from pages._ui.app import device, redraw, run_data, trust
 from pages._ui.widgets import elements, style
 
 
@@ -52,14 +52,17 @@ def _watch(run_id: str) -> None:
     clock = captions.date(run.finished or run.started).rpartition(" ")[2]
     left, right = st.columns([3, 1], vertical_alignment="center")
     left.info(f"**{', '.join(map(short, names))}** changed on disk since this run ({clock}).")
-    right.button(
-        "Rebuild and re-run",
-        type="primary",
-        key="edit/rerun",
-        on_click=callbacks.careful(_again),
-        args=(run.id,),
-        width="stretch",
-    )
+    with right:
+        trust.button(
+            "Rebuild and re-run",
+            "edit/rerun",
+            run,
+            run.spec,
+            _again,
+            (run.id,),
+            type="primary",
+            width="stretch",
+        )
 
 
 def _again(run_id: str) -> None:

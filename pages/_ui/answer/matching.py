@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import streamlit as st
 
 from fusescope.charts import captions
+from fusescope.charts.colours import short
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.jobs import submit
+from pages._ui.answer import form_query, nearest
 from pages._ui.app import callbacks, run_data, url
+from pages._ui.forms import busy
+from pages._ui.widgets.text import md
 
+_NO_SETTINGS = {"run", "view", "case", "over", "device", "before", "shares"}
+"""What a link may say besides a run without choosing settings of the form."""
+_ELSEWHERE = ("device", "impls", "baseline", "cache")
+_NAMED = 3  # differences that are listed one by one
 Names = Mapping[str, str]
 """The keys of a specification that make a result what it is, and what each is called."""
 
@@ -29,6 +37,9 @@ def shown(
         st.session_state[key] = None
     run_id = st.session_state[key]
     state.keep("run", run_id)
+    if run_id and (run := run_data.read(run_id)).status == "cancelled" and not run_data.has_records(run_id):
+        st.caption(f"The run of {captions.when(run)} was cancelled before any result.")
+        run_id = None
     latest = None if run_id else run_data.newest(kind, op, recorded=False)
     return latest.id if latest else run_id
 
@@ -36,13 +47,18 @@ def shown(
 def start(page: str, kind: str, spec: Mapping) -> None:
     """Submit a job and show its run on the page."""
     st.session_state[f"{page}/previous"] = st.session_state.get(f"{page}/shown")
-    st.session_state[f"{page}/run_id"] = submit.submit(kind, dict(spec))
+    st.session_state[f"{page}/run_id"] = submit.submit(kind, dict(spec) | busy.chosen(kind))
     st.session_state[f"{page}/before"] = None
 
 
 def first(title: str, page: str, kind: str, spec: Mapping | None) -> None:
-    """The empty state: one sentence and one button."""
-    st.markdown(f"**{title}** has not been measured here yet. Press Run; the result appears here.")
+    """The empty state: three steps and one button."""
+    st.markdown(
+        f"**{title}** has not been measured here yet.\n"
+        "1. Choose the implementations and the shape in the form.\n"
+        "2. Press Run: each is checked against a float64 reference, then timed in turn with the others.\n"
+        "3. Read the sentence that appears here: what is correct, what is fastest, by how much, how surely."
+    )
     st.button(
         "Run a first comparison",
         type="primary",
@@ -53,20 +69,75 @@ def first(title: str, page: str, kind: str, spec: Mapping | None) -> None:
     )
 
 
+def fill(state: url.State, kind: str, able: Callable[[Run], Iterable[str]]) -> None:
+    """Take the settings of the run that a link opens into the form, where the link has none of its own.
+    ``able``: the implementations of the run's operator that can run here."""
+    if not state.opened or "run" not in state.query or set(state.query) - _NO_SETTINGS:
+        return
+    try:
+        run = run_data.read(state.query["run"])
+    except RunError:
+        return  # ``shown`` says so
+    if run.kind != kind:
+        return
+    query = form_query.of(run)
+    names = {*able(run), *query.get("own", "").split()}
+    query["impl"] = ",".join(i for i in query.get("impl", "").split(",") if i in names)
+    state.query |= {k: v for k, v in query.items() if v}
+
+
+def notice(state: url.State, kind: str, run: Run, spec: Mapping | None, names: Names) -> bool:
+    """One line where the run on show is not the result for the current settings, with the buttons that make
+    them agree: measure these, or take those of the run. Whether there is one."""
+    text = differs(run, spec, names)
+    if text is None:
+        return False
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.info(text)
+        st.button(
+            "Measure this",
+            key=f"differs/measure/{run.id}",
+            on_click=callbacks.careful(start),
+            args=(state.page, kind, spec),
+            help="Run the comparison with the settings of the form",
+            disabled=bool(state.unconfirmed),
+        )
+        if st.button(
+            "Use its settings",
+            key=f"differs/use/{run.id}",
+            help="Fill the form with the settings of this run",
+        ):
+            st.switch_page(f"pages/{state.page}.py", query_params={"run": run.id})
+    return True
+
+
 def differs(run: Run, spec: Mapping | None, names: Names) -> str | None:
-    """Why the run on show is not the result for the current settings; None where it is, or was recorded
-    elsewhere."""
-    if run.live or run.recorded or spec is None:
+    """Why the run on show is not the result for the current settings; None where it is. What a recorded run
+    was measured with on its device is no difference."""
+    if run.live or spec is None:
         return None
     wanted, had = _comparable(spec, names), _comparable(run.spec, names)
-    changed = [name for key, name in names.items() if wanted[key] != had[key]]
+    changed = [key for key in names if wanted[key] != had[key] and not (run.recorded and key in _ELSEWHERE)]
     if not changed:
         return None
-    settings = ", ".join(changed)
-    return (
-        f"This result of {captions.when(run)} is for different settings ({settings}). "
-        "Press Run to measure the current ones."
-    )
+    settings = ", ".join(_changed(key, names[key], wanted[key], had[key]) for key in changed)
+    return f"This result of {captions.when(run)} is for other settings than the form's: {settings}."
+
+
+def _changed(key: str, name: str, wanted: Any, had: Any) -> str:
+    """ "sequence 512 instead of 1,024", "implementations without flex", "shape"."""
+    if key == "impls":
+        less, more = (sorted(map(short, some)) for some in (wanted - had, had - wanted))
+        parts = [f"without {', '.join(less)}"] * bool(less) + [f"with {', '.join(more)}"] * bool(more)
+        return md(f"{name} {' and '.join(parts)}") if len(less) + len(more) <= _NAMED else name
+    if key != "cases":
+        return md(f"{name} {had or 'none'} instead of {wanted or 'none'}")
+    if len(wanted) == len(had) == 1:
+        one, other = (captions.told(cases[0]) for cases in (wanted, had))
+        keys = [k for k in {**one, **other} if one.get(k) != other.get(k)]
+        if 0 < len(keys) <= _NAMED:
+            return md(", ".join(nearest.difference(k, one.get(k), other.get(k)) for k in keys))
+    return name
 
 
 def _running(run_id: str | None, spec: Mapping, names: Names) -> bool:

@@ -2,37 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
-from fusescope.analysis.verdict import in_short, verdict
-from fusescope.charts import captions, tables
+from fusescope.analysis.profile.verdict import in_short, verdict
+from fusescope.charts import captions, numbers, sentences
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import library, profile
+from pages._ui.answer import run_facts
 from pages._ui.app import run_data, url
 from pages._ui.widgets.text import device_text, run_name, status_text
 
+_UNREADABLE = "unreadable: open it to see why"
+_ODD = (RunError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+"""What a file from elsewhere may raise: it costs its own line alone."""
 
-def frame(found: list[Run]) -> pd.DataFrame:
-    """One line per run; the first column is a link to it."""
-    return pd.DataFrame(
-        [
-            {
-                "open": url.link("runs", run=r.id),
-                "status": status_text(r.status),
-                "what": run_name(r),
-                "answer": _result(r),
-                "when": captions.when(r),
-                "device": device_text(r.device_name),
-                "kind": r.kind,
-                "tags": ", ".join(r.tags),
-            }
-            for r in found
-        ]
+
+def frame(found: Sequence[Run], columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """One line per run; the first column is a link to it. columns: of ``COLUMNS``; by default those that tell
+    these runs apart."""
+    names = list(_VALUES) if columns is None else [n for n in _VALUES if n in columns]
+    data = {name: [_read(_VALUES[name], run) for run in found] for name in names}
+    if columns is None:
+        data = {name: values for name, values in data.items() if name in _ALWAYS or len(set(values)) > 1}
+    return pd.DataFrame({"open": [url.link("runs", run=r.id) for r in found]} | data)
+
+
+def draw(found: list[Run], key: str) -> None:
+    """The table without a selection."""
+    st.dataframe(
+        frame(found, _BRIEF),
+        hide_index=True,
+        width="stretch",
+        height="content",
+        key=key,
+        column_config=_config(),
+        row_height=32,
+        placeholder="",
     )
+
+
+def select(
+    found: list[Run], key: str, ticked: Sequence[str] = (), columns: Sequence[str] | None = None
+) -> list[str]:
+    """The table with lines to select, of which those of the runs ``ticked`` are; the ids that now are."""
+    rows = [n for n, run in enumerate(found) if run.id in ticked]
+    event = st.dataframe(
+        frame(found, columns),
+        hide_index=True,
+        width="stretch",
+        key=f"{key}/{hash(tuple(run.id for run in found))}",  # a tick belongs to a run, not to a line
+        column_config=_config(),
+        on_select="rerun",
+        selection_mode="multi-row",
+        selection_default={"selection": {"rows": rows}},
+        row_height=32,
+        height="content",
+        placeholder="",
+    )
+    return [found[i].id for i in event.selection.rows if i < len(found)]
+
+
+def _read(value: Callable[[Run], object], run: Run) -> object:
+    try:
+        return value(run)
+    except _ODD:
+        return None
 
 
 def _result(run: Run) -> str:
@@ -41,15 +80,33 @@ def _result(run: Run) -> str:
         path = library.find(run.id)
     except RunError:
         return ""  # it was deleted between listing and drawing
-    if run.kind in ("bench", "model"):
-        return _comparison(run.id, str(run.spec.get("baseline") or ""), run_data.stamp(path, "results.jsonl"))
-    return _limit(str(path), run_data.stamp(path, "artifacts/summary.json"))
+    try:
+        if run.kind in ("bench", "model"):
+            return _comparison(run.id, _baseline(run), run_data.stamp(path, "results.jsonl"))[0]
+        return _limit(str(path), run_data.stamp(path, "artifacts/summary.json"))
+    except _ODD:
+        return _UNREADABLE
+
+
+def _best(run: Run) -> float | None:
+    """The largest speed-up that a comparison proved."""
+    if run.kind not in ("bench", "model"):
+        return None
+    stamp = run_data.stamp(library.find(run.id), "results.jsonl")
+    return numbers.round3(_comparison(run.id, _baseline(run), stamp)[1])
+
+
+def _baseline(run: Run) -> str:
+    return str(run.spec.get("baseline") or "")
 
 
 @st.cache_data(max_entries=2000, show_spinner=False)
-def _comparison(run_id: str, baseline: str, stamp: tuple[int, int]) -> str:
+def _comparison(run_id: str, baseline: str, stamp: tuple[int, int]) -> tuple[str, float | None]:
     records = run_data.records(run_id)
-    return tables.answer(records, baseline or records[0].impl) if records else ""
+    if not records:
+        return "", None
+    baseline = baseline or records[0].impl
+    return sentences.in_short(records, baseline), sentences.best(records, baseline)
 
 
 @st.cache_data(max_entries=2000, show_spinner=False)
@@ -62,43 +119,35 @@ def _limit(path: str, stamp: tuple[int, int]) -> str:
     return in_short(verdict(summary, ncu))
 
 
-def draw(found: list[Run], key: str) -> None:
-    """The table without a selection."""
-    data = frame(found).drop(columns=["tags", "kind"])
-    st.dataframe(
-        data,
-        hide_index=True,
-        width="stretch",
-        height="content",
-        key=key,
-        column_config=columns(),
-        row_height=32,
-    )
+_VALUES: dict[str, Callable[[Run], object]] = {
+    "run": run_name,
+    "result": _result,
+    "best speed-up": _best,
+    "shapes": run_facts.shapes,
+    "mask": run_facts.mask,
+    "dtype": lambda run: str(run.spec.get("dtype") or ""),
+    "took": lambda run: "" if run_facts.seconds(run) is None else numbers.seconds(run_facts.seconds(run)),
+    "when": captions.when,
+    "device": lambda run: device_text(run.device_name),
+    "tags": lambda run: ", ".join(run.tags),
+    "status": lambda run: status_text(run.status),
+    "kind": lambda run: run.kind,
+    "source": run_facts.source,
+    "id": lambda run: run.id,
+}
+COLUMNS = tuple(_VALUES)
+"""What a list of runs can show."""
+_ALWAYS = ("run", "result", "when")
+_BRIEF = ("run", "result", "shapes", "status", "when", "device")
 
 
-def select(found: list[Run], key: str) -> list[Run]:
-    """The table with lines to select; the selected runs."""
-    event = st.dataframe(
-        frame(found),
-        hide_index=True,
-        width="stretch",
-        key=key,
-        column_config=columns(),
-        on_select="rerun",
-        selection_mode="multi-row",
-        row_height=32,
-        height="content",
-    )
-    return [found[i] for i in event.selection.rows if i < len(found)]
-
-
-def columns() -> dict:
+def _config() -> dict:
+    widths = {"run": 280, "result": 200, "shapes": 160, "mask": 78, "dtype": 62, "took": 72, "status": 90}
+    widths |= {"when": 122, "device": 92, "kind": 60, "source": 90, "tags": 70}
     return {
-        "open": st.column_config.LinkColumn("", display_text="open", width=56),
-        "what": st.column_config.TextColumn("run", width=412),
-        "answer": st.column_config.TextColumn("result", width=245),
-        "device": st.column_config.TextColumn("device", width=110),
-        "status": st.column_config.TextColumn("status", width=90),
-        "when": st.column_config.TextColumn("when", width=130),
-        "kind": st.column_config.TextColumn("kind", width=60),
+        "open": st.column_config.LinkColumn("", display_text="open", width=44),
+        "best speed-up": st.column_config.NumberColumn(
+            "best", help="largest speed-up that was proven in any case", format="%.3g×", width=58
+        ),
+        **{name: st.column_config.TextColumn(name, width=width) for name, width in widths.items()},
     }

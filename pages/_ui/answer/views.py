@@ -14,7 +14,7 @@ from fusescope.charts.bench import accuracy, distribution, history, roofline, sw
 from fusescope.charts.colours import kind, short
 from fusescope.core import command, same_code
 from fusescope.core.records import Record, Run
-from pages._ui.answer import attention_grid, case_actions
+from pages._ui.answer import case_actions
 from pages._ui.answer.edit_loop import earlier
 from pages._ui.app import cached_chart, run_data
 from pages._ui.widgets import elements
@@ -34,8 +34,8 @@ class Look:
 
     @property
     def rows(self) -> list[Record]:
-        """The records on show: of the case, or all."""
-        return self.case if self.one_case else self.records
+        """The records on show, of the case or all, in the order of the chart."""
+        return tables.ordered(self.case if self.one_case else self.records)
 
     @property
     def key(self) -> tuple:
@@ -73,12 +73,11 @@ def _times(look: Look) -> None:
     )
     columns = ["impl", "mode", "ms"]
     rows = lambda: pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=columns)  # noqa: E731
-    elements.chart(fig, look.name("samples"), rows)
-    elements.note(
+    says = (
         "Each dot is a sample, in sampling order from top to bottom; the outline is their histogram, the "
-        "line the median. "
-        "Open circles: cold cache."
+        "line the median. Open circles: cold cache."
     )
+    elements.chart(fig, look.name("samples"), rows, says=says)
 
 
 def _sweep(look: Look) -> None:
@@ -96,10 +95,6 @@ def _sweep(look: Look) -> None:
     elements.chart(fig, look.name(f"sweep-{key}"), lambda: tables.tidy(look.records, look.baseline))
 
 
-def _grid(look: Look) -> None:
-    attention_grid.draw(look.run, look.subtitle, look.theme)
-
-
 def _roofline(look: Look) -> None:
     ceilings = look.run.environment.get("ceilings") or {}
     first = look.rows[0]
@@ -108,12 +103,11 @@ def _roofline(look: Look) -> None:
         ("roofline", *look.key),
         lambda: roofline.plot(look.rows, ceilings, look.baseline, unit, look.subtitle, look.theme),
     )
-    elements.chart(fig, look.name("roofline"), look.tidy)
-    elements.note(
+    says = (
         "Ceilings are measured on the run's device, not taken from a data sheet. Bytes = minimum "
-        "(compulsory) traffic, "
-        "so a point above the slope was served by a cache."
+        "(compulsory) traffic, so a point above the slope was served by a cache."
     )
+    elements.chart(fig, look.name("roofline"), look.tidy, says=says)
 
 
 def _accuracy(look: Look) -> None:
@@ -224,7 +218,6 @@ _VIEWS = {
     "Table": _table,
     "Times": _times,
     "Sweep": _sweep,
-    "Grid": _grid,
     "Roofline": _roofline,
     "Accuracy": _accuracy,
     "Resources": _resources,

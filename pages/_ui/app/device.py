@@ -3,13 +3,17 @@ throttled."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 import streamlit as st
 
-from fusescope.core.machine import environment, nvml
+from fusescope.charts import numbers
+from fusescope.core.machine import environment, nvml, usage
 from fusescope.jobs import submit
 from pages._ui.app import url
 from pages._ui.widgets import style
-from pages._ui.widgets.text import escape
+from pages._ui.widgets.text import escape, md
 
 
 @st.cache_data(ttl=60, show_spinner=False)
@@ -53,6 +57,7 @@ def panel(state: url.State) -> None:
             format_func=lambda d: f"{d} · {_short(facts(d))}",
         )
     status()
+    live()
 
 
 def keep(state: url.State) -> None:
@@ -77,6 +82,54 @@ def status() -> None:
         f'<div class="fs-small"><b>{escape(name)}</b><br>'
         f'{text}<span class="fs-muted"> · {device}</span></div>'
     )
+
+
+@st.fragment(run_every=2.0)
+def live() -> None:
+    """What the device and the machine do now, in a popover; nothing is read while it is closed."""
+    panel = st.popover("Live utilisation", key="device/live", on_change="rerun", type="tertiary")
+    if not panel.open:
+        return
+    where = current()
+    found = usage.gpu(uuid) if (uuid := facts(where).get("device_uuid")) else {}
+    rows = _cpu_rows() if isinstance(found, str) else gpu_rows(found) + _cpu_rows()
+    with panel:
+        if isinstance(found, str):
+            st.caption(md(found))
+        cells = "".join(f'<tr><td>{name}</td><td class="fs-right">{value}</td></tr>' for name, value in rows)
+        st.html(f'<div class="fs-table"><table><tbody>{cells}</tbody></table></div>')
+
+
+def gpu_rows(found: dict) -> list[tuple[str, str]]:
+    """NVML's figures that this GPU gives, with their units."""
+    used, total = found.get("memory_used_bytes"), found.get("memory_total_bytes")
+    reasons = ", ".join(nvml.named(found["reasons"])) if found.get("reasons") else None
+    known = (
+        ("GPU utilisation", found.get("gpu_percent"), "{} %"),
+        ("Memory controller busy", found.get("memory_percent"), "{} %"),
+        ("GPU memory", f"{numbers.size(used)} of {numbers.size(total)}" if total else None, "{}"),
+        ("SM clock", found.get("sm_mhz"), "{} MHz"),
+        ("Memory clock", found.get("memory_mhz"), "{} MHz"),
+        ("Clock limited by", reasons or None, "{}"),
+        ("Power", found.get("power_w"), "{:.0f} W"),
+        ("Temperature", found.get("temperature_c"), "{} °C"),
+    )
+    return [(name, form.format(value)) for name, value, form in known if value is not None]
+
+
+def _cpu_rows() -> list[tuple[str, str]]:
+    share, memory = _cpus().read(), usage.memory()
+    rows = [(f"CPU load ({os.cpu_count()} CPUs)", numbers.NA if share is None else f"{100 * share:.0f} %")]
+    with contextlib.suppress(OSError):
+        rows.append(("Load average (1 min)", f"{os.getloadavg()[0]:.1f}"))
+    if memory:
+        rows.append(("Memory", f"{numbers.size(memory[0])} of {numbers.size(memory[1])}"))
+    return rows
+
+
+@st.cache_resource
+def _cpus() -> usage.Cpus:
+    return usage.Cpus()
 
 
 def throttled(uuid: str | None) -> list[str]:

@@ -14,6 +14,7 @@ import streamlit as st
 
 from fusescope.core.paths import ROOT
 from pages._ui.app import callbacks, device, jobs, url
+from pages._ui.guard import entrance
 from pages._ui.widgets import style
 from pages._ui.widgets.text import md, sentence
 
@@ -47,7 +48,8 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     a stack trace (that goes to the server's log).
     """
     name = Path(file).stem
-    st.set_page_config(page_title=f"{title_of(name)} · FuseScope", layout="wide")
+    st.set_page_config(page_title=jobs.tab_title(title_of(name)), layout="wide")
+    entrance.require()
     style.apply()
     jobs.announce()
     state = url.State(name)
@@ -58,7 +60,11 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     with st.sidebar:
         st.html('<div class="fs-brand">FuseScope<span>Correctness and timing for CUDA kernels</span></div>')
         for other, path in pages().items():
-            st.page_link(path, label=title_of(other), query_params=url.last(other) if other != name else None)
+            st.page_link(
+                path,
+                label=title_of(other),
+                query_params=url.last(other) if other != name else url.of_list(name),
+            )
         device.panel(state)
         jobs.panel()
     corner = right.container(horizontal_alignment="right")
@@ -70,6 +76,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     except callbacks.REFUSALS as error:
         _LOG.warning("page %s: %s", name, error, exc_info=True)
         st.error(md(sentence(error)))
+    state.unread()
     for problem in state.problems:
         problems.warning(md(problem))
     device.keep(state)

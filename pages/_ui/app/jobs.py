@@ -3,19 +3,32 @@ finished."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import streamlit as st
 
-from fusescope.charts import numbers
+from fusescope.charts import progress
 from fusescope.core.errors import RunError
-from fusescope.core.records import Progress, Run
+from fusescope.core.records import Run
 from fusescope.jobs import submit
-from pages._ui.app import callbacks, redraw, run_data, url
+from pages._ui.app import redraw, run_data, trust, url
 from pages._ui.widgets.text import escape, md, run_name, status_text
 
 _TOASTS = "jobs/toasts"
 _LIVE = "jobs/live"
+_NOTICE = "jobs/notice"
+_NOTICE_S = 3.0  # a redraw within this is our own, for the job that ended; the next is the visitor's
+_TAIL = 12  # lines of a log
+
+
+def tab_title(page: str) -> str:
+    """The title of the browser's tab: the page's name, or how a job has ended until the visitor acts."""
+    text, at = st.session_state.get(_NOTICE, ("", 0.0))
+    if text and time.monotonic() - at < _NOTICE_S:
+        return text
+    st.session_state.pop(_NOTICE, None)
+    return f"{page} · FuseScope"
 
 
 def announce() -> None:
@@ -35,7 +48,9 @@ def panel() -> None:
     ended = [i for i in before or [] if i not in known]
     if ended:
         st.session_state.setdefault(_TOASTS, []).extend(_farewell(i) for i in ended)
+        st.session_state[_NOTICE] = ended_text(ended[-1]), time.monotonic()
         redraw.whole_page()
+        st.set_page_config(page_title=tab_title(""))
         announce()
     if not live:
         st.html('<div class="fs-small fs-muted">No job is running.</div>')
@@ -45,29 +60,38 @@ def panel() -> None:
 
 
 def _one(job: dict) -> None:
-    progress, place = job["progress"], job["place"]
+    place = job["place"]
     try:
-        name = run_name(run_data.read(job["id"]))
+        run = run_data.read(job["id"])
     except RunError:
         return  # it was deleted between listing and drawing
     with st.container(border=True, gap="xsmall"):
         st.html(
             f'<div class="fs-small"><a href="{url.link("runs", run=job["id"])}" target="_self">'
-            f"<b>{escape(name)}</b></a></div>"
+            f"<b>{escape(run_name(run))}</b></a></div>"
         )
         if place == 0:
-            bar(progress, small=True)
+            bar(run, small=True)
         else:
-            waiting = "starting" if place is None else f"queued, {place} ahead"
-            st.html(f'<div class="fs-small fs-muted">{waiting}</div>')
-        st.button("Cancel", key=f"cancel/{job['id']}", on_click=_cancel, args=(job["id"],), type="tertiary")
+            waiting = "starting" if place is None else f"queued, {place} ahead on {job['device']}"
+            st.html(f'<div class="fs-small fs-muted">{escape(waiting)}</div>')
+        _cancel_button(run.id, f"cancel/{run.id}", "tertiary")
 
 
-def bar(progress: Progress, small: bool = False) -> None:
-    """How far a job is, as a bar with its text."""
-    text = progress_text(progress)
-    share = min(1.0, progress.done / progress.total) if progress.total else 0.0
-    st.progress(share, text=f":small[{text}]" if small else text)
+def bar(run: Run, small: bool = False) -> None:
+    """How far a job is: a bar with what is being done, since when and for how long still, and the last line
+    of its log."""
+    now = moment(run)
+    text = md(now.words)
+    st.progress(now.share, text=f":small[{text}]" if small else text)
+    if line := progress.last_line(run_data.log(run.id, 2000)):
+        st.html(f'<div class="fs-small fs-muted fs-line">{escape(line[:300])}</div>')
+
+
+def moment(run: Run) -> progress.Moment:
+    """A running job now."""
+    begun, now = submit.begun(run.id), time.time()
+    return progress.Moment(run.progress, now - begun if begun else None, now)
 
 
 @st.fragment(run_every=1.0)
@@ -86,10 +110,11 @@ def follow(
         head(run)
     if run.status == "queued":
         st.info(md(run.progress.message) or "Queued; it starts when the device is free.")
-    else:
-        bar(run.progress)
+    elif run.live:
+        bar(run)
+        _log(run_id)
     if cancel:
-        st.button("Cancel", key="run/cancel", on_click=callbacks.careful(submit.cancel), args=(run_id,))
+        _cancel_button(run_id, f"run/cancel/{run_id}")
     if body:
         body(run)
 
@@ -97,23 +122,30 @@ def follow(
 def resume(run: Run, key: str) -> None:
     """The button that continues a run that ended before it was done; nothing where it cannot be continued."""
     if not (run.live or run.status == "done" or run.recorded):
-        st.button(
+        trust.button(
             "Resume",
-            on_click=callbacks.careful(submit.resume),
-            args=(run.id,),
-            key=key,
+            key,
+            run,
+            run.spec,
+            submit.resume,
+            (run.id, True),
             help="Measure what has no result yet",
         )
 
 
-def progress_text(progress: Progress) -> str:
-    """ "3 of 24 · v2_blockwise, seq=512 · about 20 s left"."""
-    parts = [
-        f"{progress.done} of {progress.total}" if progress.total else "",
-        md((progress.message or "")[:90]),
-        f"about {numbers.seconds(progress.eta_s)} left" if progress.eta_s is not None else "",
-    ]
-    return " · ".join(p for p in parts if p) or "working"
+def _log(run_id: str) -> None:
+    lines = run_data.log(run_id, 4000).splitlines()[-_TAIL:]
+    if lines:
+        with st.expander("Log"):
+            st.code("\n".join(lines), language=None, wrap_lines=True)
+
+
+def _cancel_button(run_id: str, key: str, kind: str = "secondary") -> None:
+    """Cancel, or that it was asked for: the job may be in the middle of what cannot be interrupted, and is
+    ended after a while."""
+    asked = submit.cancelling(run_id)
+    text = "Cancelling…" if asked else "Cancel"
+    st.button(text, key=key, on_click=_cancel, args=(run_id,), type=kind, disabled=asked)
 
 
 def _cancel(run_id: str) -> None:
@@ -122,6 +154,15 @@ def _cancel(run_id: str) -> None:
         st.toast("Cancelling; results so far are kept.")
     except RunError as error:
         st.toast(str(error))
+
+
+def ended_text(run_id: str) -> str:
+    """How a job ended, for the tab: "✓ done · attention, 12 implementations"."""
+    try:
+        run = run_data.read(run_id)
+    except RunError:
+        return "FuseScope"
+    return f"{'✓' if run.status == 'done' else '✗'} {run.status} · {run_name(run)}"
 
 
 def _farewell(run_id: str) -> str:

@@ -3,13 +3,10 @@ at once."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
 
-from fusescope.charts import tables
 from fusescope.core.errors import RunError
 from fusescope.core.records import Record, Run
 from fusescope.store import folder, library
@@ -23,7 +20,7 @@ def read(run_id: str) -> Run:
 def records(run_id: str) -> list[Record]:
     """Its finished records."""
     path = library.find(run_id)
-    return _records(str(path), stamp(path, "results.jsonl"))
+    return list(_records(str(path), stamp(path, "results.jsonl")))
 
 
 def samples(run_id: str, case_key: str) -> list[dict]:
@@ -54,9 +51,18 @@ def artifacts(run_id: str) -> list[tuple[str, int]]:
 
 
 def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Run | None:
-    """The latest run of a kind that is not queued or failed; None without one."""
-    found, _ = library.runs(kind=kind, op=op, recorded=recorded, limit=10)
-    return next((r for r in found if r.status in ("done", "cancelled", "interrupted", "running")), None)
+    """The latest run of a kind that is running or has a record: one that ended before any result hides no
+    better one. None without one."""
+    found, _ = library.runs(kind=kind, op=op, recorded=recorded, limit=50)
+    return next((r for r in found if r.status == "running" or (not r.live and has_records(r.id))), None)
+
+
+def has_records(run_id: str) -> bool:
+    """Whether a run holds any record that can be read."""
+    try:
+        return bool(records(run_id))
+    except RunError:
+        return False
 
 
 def of_model(kind: str, model: str) -> list[Run]:
@@ -70,35 +76,6 @@ def recorded(limit: int = 20) -> list[Run]:
     """Runs that ship with the project."""
     found, _ = library.runs(recorded=True, limit=limit)
     return found
-
-
-def nearest(op: str, case: Mapping) -> tuple[str, str] | None:
-    """(id, case as ``tables.cases`` names it) of the recorded measurement most like this case of the
-    operator; None without one."""
-    found, _ = library.runs(kind="bench", op=op, recorded=True, limit=100)
-    candidates = [
-        (_distance(case, dict(one)), run.id, dict(one))
-        for run in found
-        for one in run.spec.get("cases") or ()
-    ]
-    for _, run_id, one in sorted(candidates, key=lambda a: a[0]):
-        path = library.find(run_id)
-        for name, measured in _cases(str(path), stamp(path, "results.jsonl")):  # a cancelled run lacks some
-            if measured == one:
-                return run_id, name
-    return None
-
-
-def _distance(a: Mapping, b: Mapping) -> float:
-    """How different two cases are: doublings between their sizes, and far more for another mask or word."""
-    distance = 0.0
-    for key in a.keys() | b.keys():
-        x, y = a.get(key), b.get(key)
-        if isinstance(x, int) and isinstance(y, int) and x > 0 and y > 0:
-            distance += abs(math.log2(x / y))
-        elif x != y:
-            distance += 20.0 if str(x).partition(":")[0] != str(y).partition(":")[0] else 1.0
-    return distance
 
 
 def exists(run_id: str) -> bool:
@@ -118,15 +95,9 @@ def stamp(path: Path, name: str) -> tuple[int, int]:
     return 0, 0
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _records(path: str, stamp: tuple[int, int]) -> list[Record]:
-    return folder.records(Path(path))
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _cases(path: str, stamp: tuple[int, int]) -> list[tuple[str, dict]]:
-    """(name, case) of every case that has a record."""
-    return [(name, dict(rows[0].case)) for name, rows in tables.cases(_records(path, stamp)).items()]
+@st.cache_resource(max_entries=64, show_spinner=False)  # immutable: a copy for each drawing costs 10 ms a run
+def _records(path: str, stamp: tuple[int, int]) -> tuple[Record, ...]:
+    return tuple(folder.records(Path(path)))
 
 
 @st.cache_data(max_entries=6, show_spinner=False)

@@ -10,11 +10,14 @@ from fusescope.core import doctor
 from fusescope.core.machine import toolchain
 from fusescope.core.sources import ARCHS
 from fusescope.jobs import submit
-from fusescope.kernels import report
 from pages._ui.app import callbacks, device, findings, jobs, redraw, run_data, url
+from pages._ui.build import families
 from pages._ui.forms import fields
 from pages._ui.widgets import elements
 from pages._ui.widgets.text import md, status_text
+
+_TAIL = 18
+"""Lines of the compilers' output shown while they run."""
 
 
 @st.cache_data(ttl=120, show_spinner=False)
@@ -24,22 +27,8 @@ def known_archs() -> list[str]:
     return [a for a in ARCHS if not known or a in known] + [a for a in known if a not in ARCHS]
 
 
-@st.cache_data(ttl=3, show_spinner=False)
-def states() -> dict:
-    """built, stale, failed or not built, for every kernel of every family."""
-    return report.state()
-
-
-@st.cache_data(ttl=3, show_spinner=False)
-def built() -> report.BuildReport | None:
-    """What is built of the current sources, for the architectures of the last build; None before the
-    first."""
-    chain = toolchain.detect()
-    return report.assemble(chain, report.last_archs(chain))
-
-
-def controls(state: url.State) -> None:
-    """Architectures, from scratch, the button, and the current state."""
+def controls(state: url.State) -> tuple[str, ...]:
+    """Architectures, from scratch, the button, and what it would do; the architectures it compiles for."""
     key = state.seed("archs", [], lambda text: [url.one_of(known_archs())(a) for a in text.split(",")])
     archs = st.multiselect(
         "architectures",
@@ -61,11 +50,8 @@ def controls(state: url.State) -> None:
         on_click=callbacks.careful(_start),
         args=(archs, clean),
     )
-    found = pd.Series([k["status"] for family in states().values() for k in family.values()])
-    counts = found.replace("stale", "out of date").value_counts()
-    st.caption(
-        " · ".join(f"{n} {status}" for status, n in counts.items()) + ". Only changed sources are rebuilt."
-    )
+    targets = families.targets(archs)
+    st.caption(f"{families.summary(targets)} Only changed sources are rebuilt.")
     chain = toolchain.detect()
     versions = {
         "nvcc": chain.nvcc and chain.nvcc.version,
@@ -73,12 +59,21 @@ def controls(state: url.State) -> None:
         "torch": chain.torch_version,
     }
     st.caption(" · ".join(f"{k} {v or 'missing'}" for k, v in versions.items()))
+    return targets
 
 
-def _start(archs: list[str], clean: bool) -> None:
+def _start(archs: list[str], clean: bool, family: str | None = None) -> None:
     if _live():
         return  # a second click before the first was drawn
-    st.session_state["build/run"] = submit.submit("build", {"archs": archs or None, "clean": clean})
+    spec = {"archs": archs or None, "clean": clean} | ({"families": [family]} if family else {})
+    st.session_state["build/run"] = submit.submit("build", spec)
+
+
+def cards(targets: tuple[str, ...]) -> None:
+    """A card for each family."""
+    st.subheader("Kernel families", anchor=False)
+    start = callbacks.careful(lambda family: _start(list(targets), False, family))
+    families.cards(targets, _live() is not None, start)
 
 
 def _live() -> str | None:
@@ -101,13 +96,13 @@ def progress() -> None:
     was_live = st.session_state.get("build/was_live")
     st.session_state["build/was_live"] = run.live
     if was_live and not run.live:
-        states.clear()
-        built.clear()
+        families.states.clear()
+        families.built.clear()
         redraw.whole_page()
     if run.live:
         left, right = st.columns([5, 1], vertical_alignment="center")
         with left:
-            jobs.bar(run.progress)
+            jobs.bar(run)
         right.button("Cancel", key="build/cancel", on_click=callbacks.careful(submit.cancel), args=(run_id,))
     else:
         took = (
@@ -115,13 +110,17 @@ def progress() -> None:
             if run.finished and run.started
             else numbers.NA
         )
+        what = "" if run.status != "done" else f": {md(run.progress.message)}"
         st.markdown(
-            f"{status_text(run.status)} in {took} · {captions.date(run.finished)}"
+            f"{status_text(run.status)} in {took}{what} · {captions.date(run.finished)}"
             + (f" · {md(run.reason)}" if run.reason else "")
         )
     log = run_data.log(run_id)
-    with st.expander("Log", expanded=run.live or run.status == "failed"):
-        st.code(log or "empty", language=None, height=260, wrap_lines=True)
+    if run.live:
+        st.code("\n".join(log.splitlines()[-_TAIL:]) or "starting …", language=None, wrap_lines=True)
+    else:
+        with st.expander("Compiler output", expanded=run.status == "failed"):
+            elements.listing(log or "empty", None, 260)
     if run.status == "failed":
         causes = doctor.diagnose(log)
         findings.listed({"check": f.check, "status": f.status, "says": f.says, "fix": f.fix} for f in causes)
@@ -135,10 +134,9 @@ def verdict() -> None:
     findings.everything(found)
 
 
-def resources(state: url.State) -> None:
-    """Registers, shared memory, spills, stack of every kernel and architecture; kernels that are not built
-    are named."""
-    done = built()
+def resources(state: url.State, targets: tuple[str, ...]) -> None:
+    """Registers, shared memory, spills, stack of every kernel, for the chosen architectures."""
+    done = families.built(targets)
     rows = []
     for v in done.variants if done else ():
         for r in v.resources:
@@ -156,34 +154,27 @@ def resources(state: url.State) -> None:
                 }
             )
     st.subheader("Compiler figures", anchor=False)
-    failed = [
-        (f, k, s) for f, family in states().items() for k, s in family.items() if s["status"] == "failed"
-    ]
-    for family, kernel, s in failed:
-        st.error(f"**{family}/{kernel}** does not compile: {s['error']}")
-    waiting = [
-        f"{f}/{k}"
-        for f, family in states().items()
-        for k, s in family.items()
-        if s["status"] in ("stale", "not built")
-    ]
-    if waiting:
-        st.info(
-            f"Out of date or not built: {', '.join(waiting[:6])}{' …' if len(waiting) > 6 else ''}. Press "
-            "Build."
-        )
+    for family, kernels in families.states(targets).items():
+        for kernel, known in kernels.items():
+            if known["status"] == "failed":
+                st.error(f"**{family}/{kernel}** does not compile: {md(known['error'])}")
     if not rows:
-        st.caption("No CUDA kernel is built. Choose an architecture (no GPU is needed) and press Build.")
+        st.caption(
+            f"No CUDA kernel is built for {' and '.join(targets)} yet."
+            if targets
+            else "CPU kernels have no such figures. Choose an architecture at the left; no GPU is needed."
+        )
         return
     data = pd.DataFrame(rows)
     family = fields.view(state, "family", ["all", *sorted(data["family"].unique())])
     shown = data if family == "all" else data[data["family"] == family]
     elements.table(shown, "resources", height=min(420, 40 + 36 * len(shown)))
     elements.note(
-        "From ptxas, per __global__ function. Dynamic shared memory is set at launch and not included."
+        "From ptxas, per `__global__` function. Dynamic shared memory is set at launch and not included."
     )
 
 
 def _function(name: str) -> str:
     """A demangled name without its argument list and return type."""
-    return name.partition("(")[0].removeprefix("void ")[:80]
+    plain = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    return plain.partition("(")[0][:80]

@@ -12,6 +12,7 @@ from fusescope.kernels import inspect
 from pages._ui.app import url
 from pages._ui.build.page import known_archs
 from pages._ui.forms import fields
+from pages._ui.widgets import elements
 
 _MOST = 200_000
 """Characters shown of a listing; the download has all of it."""
@@ -64,7 +65,7 @@ def draw(state: url.State, kernel: Kernel) -> None:
         st.error(str(error))
         return
     suffix = {"Source": "cu" if kernel.arch else "cpp", "PTX": "ptx", "SASS": "sass"}[what]
-    st.code(text[:_MOST], language="cpp" if what == "Source" else "nasm", line_numbers=True, height=480)
+    elements.listing(text[:_MOST], "cpp" if what == "Source" else "nasm", 480, line_numbers=True)
     if len(text) > _MOST:
         st.caption(f"The first {_MOST:,} of {len(text):,} characters; the download has all.")
     st.download_button(

@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from pages._ui.app import url
+from pages._ui.forms import linked
 
 
 def pick(
@@ -77,9 +78,19 @@ def text(
     return value
 
 
-def slider(label: str, options: Iterable, key: str, low: Any, high: Any, kind: type = int, **settings) -> Any:
+def path(state: url.State, name: str, label: str, scope: str = "", box: Any = st, **settings) -> str:
+    """A file or folder of the server's machine; one that came by the URL must be confirmed."""
+    given = text(state, name, label, scope, box, **settings)
+    linked.ask(state, state.key(name, scope), [given])
+    return given
+
+
+def slider(
+    label: str, options: Iterable, key: str, low: Any, high: Any, kind: type = int, bounded=True, **settings
+) -> Any:
     """A slider over typical values with a box next to it that takes any: whichever moved last decides. The
-    value is in the session under ``key``."""
+    value is in the session under ``key``. A bounded box shows a number out of bounds and keeps the
+    value before; without bounds it is returned, for the caller to refuse."""
     known = sorted({*options, st.session_state[key]})
     linked = f"{key}/slider"
     st.session_state[linked] = st.session_state[key]
@@ -90,10 +101,9 @@ def slider(label: str, options: Iterable, key: str, low: Any, high: Any, kind: t
         else:
             st.caption(label, **settings)
     form = {"step": 1} if kind is int else {"step": 0.01, "format": "%.4g"}
+    form |= {"min_value": kind(low), "max_value": kind(high)} if bounded else {}
     with right:
-        return st.number_input(
-            f"{label}, typed", kind(low), kind(high), key=key, label_visibility="collapsed", **form
-        )
+        return st.number_input(f"{label}, typed", key=key, label_visibility="collapsed", **form)
 
 
 def copy(source: str, target: str) -> None:

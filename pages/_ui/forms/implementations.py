@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from fusescope import ops
+from fusescope.charts import glossary
 from fusescope.charts.colours import short
 from fusescope.ops.base import Implementation
 from pages._ui.app import device, url
+from pages._ui.forms import own as own_kernels
 from pages._ui.widgets.text import md
 
 
@@ -22,21 +23,23 @@ def choose(
     usual: Sequence[str] | None = None,
     own: bool = False,
 ) -> list[str]:
-    """The names to compare; ``usual`` are chosen at first, ``own`` offers the user's own files, too.
+    """The names to compare; ``usual`` are chosen at first. ``own``: the user's own files, too; the first ones
+    are compared with eager alone.
 
     ValueError where none is left or one of the user's own does not exist."""
     able = [i.name for i in listed if i.reason is None]
     usual = [n for n in able if usual is None or n in usual]
     box = st.container()
-    with st.container(horizontal=True, gap="small"):
-        files, mistake = _own(state) if own else ([], "")
-        unavailable(listed)
+    files, mistake = own_kernels.choose(state, scope) if own else ([], "")
+    unavailable(listed)
     offered = able + [f for f in files if f not in able]
     key = state.seed("impl", list(usual), lambda text: _known(text, offered), scope)
     seen = f"{state.page}/own_seen/{scope}"
     chosen = [n for n in st.session_state[key] if n in offered]
     added = [f for f in files if f not in st.session_state.get(seen, []) and f not in chosen]
-    st.session_state[key] = chosen + added  # what somebody has just typed is meant to be compared
+    if added and chosen == usual:  # with eager alone: nobody asked for all others, some of which compile
+        chosen = [n for n in chosen if n == "eager"]
+    st.session_state[key] = chosen + added
     st.session_state[seen] = files
     ideas = {i.name: i.idea for i in listed}
     help_text = "\n\n".join(f"**{n}**: {ideas.get(n, 'yours')}" for n in offered)
@@ -55,9 +58,7 @@ def baseline(state: url.State, scope: str, chosen: Sequence[str]) -> str:
     key = state.seed("baseline", "eager", scope=scope)
     if st.session_state[key] not in options:
         st.session_state[key] = "eager" if "eager" in options else options[0]
-    picked = st.selectbox(
-        "baseline", options, key=key, format_func=short, help="Speed-ups are relative to it"
-    )
+    picked = st.selectbox("baseline", options, key=key, format_func=short, help=glossary.of("baseline"))
     state.keep("baseline", picked, "eager")
     return picked
 
@@ -69,31 +70,6 @@ def unavailable(listed: Sequence[Implementation]) -> None:
         with st.popover(f"{len(unable)} unavailable on this device", type="tertiary"):
             for i in unable:
                 st.markdown(f"**{md(i.name)}**: {md(i.reason)}. _{md(i.idea)}_")
-
-
-def _own(state: url.State) -> tuple[list[str], str]:
-    """The user's own callables that exist, and what is wrong with the others."""
-    key = state.seed("own", "")
-    typed = len(st.session_state[key].split())
-    with st.popover(f"Your own kernels ({typed})" if typed else "Add your own kernel…", type="tertiary"):
-        text = st.text_input(
-            "file.py:function",
-            key=key,
-            placeholder="path/to/file.py:function",
-            help="Any callable with the operator's Python signature: Triton, CuTe DSL, an extension. "
-            "Separate several by spaces.",
-        )
-    state.keep("own", text.strip(), "")
-    found, mistake = [], ""
-    for word in text.split():
-        try:
-            if not ops.is_user(word):
-                raise ValueError(f"write your own implementation as path/to/file.py:function, not {word!r}")
-            ops.describe("", word)
-            found.append(word)
-        except (ValueError, OSError) as error:
-            mistake = mistake or str(error)
-    return found, mistake
 
 
 def _known(text: str, offered: Sequence[str]) -> list[str]:

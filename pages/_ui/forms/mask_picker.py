@@ -12,7 +12,7 @@ from fusescope import masks
 from fusescope.charts.masks import thumbnail as small
 from fusescope.core.schema import REQUIRED, Parameter
 from pages._ui.app import cached_chart, url
-from pages._ui.forms import fields, mask_files
+from pages._ui.forms import fields, linked, mask_files
 from pages._ui.widgets import style
 
 FILE, NONE = "from a file", "none"
@@ -46,6 +46,7 @@ def choose(
         return None, st.container()
     if name == FILE:
         text, place = _file(home), st.container()
+        linked.ask(state, f"{home}/file", {st.session_state[f"{home}/file"]} - {*mask_files.saved()})
     elif folded:
         left, right = st.columns(2, gap="small", wrap=False)
         place, definition = left.container(), masks.definition(name)
@@ -71,6 +72,15 @@ def pick(page: str, slot: str, name: str) -> None:
     st.session_state[f"{page}/{slot}/name"] = name
     for key in [k for k in st.session_state if str(k).startswith(f"{page}/{slot}/{name}/")]:
         del st.session_state[key]
+
+
+def put(page: str, slot: str, text: str) -> None:
+    """Put a mask as ``masks.parse`` reads it into a slot of a page (a callback); ValueError for no mask."""
+    given = masks.parse(text)
+    if isinstance(given, masks.DenseMask):
+        take_file(page, slot, given.path)
+    else:
+        _put(f"{page}/{slot}", given)
 
 
 def take_file(page: str, slot: str, path: str) -> None:
@@ -104,8 +114,13 @@ def _from_url(state: url.State, slot: str, home: str, start: str) -> None:
         st.session_state[f"{home}/name"] = start
         return
     if isinstance(given, masks.DenseMask):
+        st.session_state[url.came_from_url(f"{home}/file")] = given.path
         take_file(state.page, slot, given.path)
         return
+    _put(home, given)
+
+
+def _put(home: str, given: masks.Mask) -> None:
     st.session_state[f"{home}/name"] = given.name
     known = {p.name: p for p in masks.definition(given.name).PARAMETERS}
     for name, value in given.values.items():

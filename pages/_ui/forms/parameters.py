@@ -86,7 +86,7 @@ def _whole(state: url.State, op: str, p: Parameter) -> int:
     if not p.typical:
         return fields.whole(state, p.name, label(p), p.low, p.high, p.default, op, help=p.help)
     key = state.seed(p.name, p.default, url.whole(p.low, p.high), op)
-    value = fields.slider(label(p), p.typical, key, p.low, p.high, help=p.help)
+    value = fields.slider(label(p), p.typical, key, p.low, p.high, bounded=False, help=p.help)
     state.keep(p.name, value, p.default)
     return value
 

@@ -8,9 +8,14 @@ from typing import Any
 
 import streamlit as st
 
+from fusescope.analysis import estimate
 from fusescope.charts import numbers
-from fusescope.core.machine import environment
+from fusescope.core.machine import environment, stage_times
+from fusescope.core.records import BenchSpec
+from fusescope.jobs import kinds
+from fusescope.kernels import build
 from pages._ui.app import device
+from pages._ui.forms import busy
 from pages._ui.widgets.text import md, plural, sentence
 
 
@@ -35,14 +40,20 @@ def draw(key: str, problems: list[str], cost: str) -> bool:
     if cost:
         st.caption(cost)
     _other_processes()
+    busy.offer()
     return pressed
 
 
-def cost(cases: int, implementations: int, what: str, seconds: float, where: str) -> str:
-    """ "2 cases × 5 implementations, about 40 s on NVIDIA H200"."""
-    name = device.facts(where).get("device_name") or where
-    work = f"{plural(cases, 'case')} × {plural(implementations, what)}"
-    return f"{work}, about {numbers.seconds(seconds)} on {name}"
+def cost(kind: str, spec: BenchSpec, what: str, more: str = "") -> str:
+    """ "2 cases × 5 implementations, about 40 s on NVIDIA H200"; ``more`` follows."""
+    name = device.facts(spec.device).get("device_name") or spec.device
+    work = f"{plural(len(spec.cases), 'case')} × {plural(len(spec.impls), what)}"
+    facts = kinds.load(kind).facts(spec, _build_s)
+    seconds = estimate.seconds(spec, facts, stage_times.read())
+    text = f"{work}, about {numbers.rough_seconds(seconds)} on {name}"
+    if facts.build_s:
+        text += f", {numbers.rough_seconds(facts.build_s)} of it to build kernels"
+    return text + more
 
 
 def swept(values: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -60,6 +71,11 @@ def _other_processes() -> None:
     for gpu in _gpus():
         for process in gpu["processes"] if gpu["uuid"] == uuid else ():
             st.warning(f"{process['name']} (PID {process['pid']}) uses this GPU and will disturb the times.")
+
+
+@st.cache_data(ttl=5, show_spinner=False)
+def _build_s(where: str) -> float:
+    return build.seconds_missing(where)
 
 
 @st.cache_data(ttl=5, show_spinner=False)

@@ -8,18 +8,18 @@ import streamlit as st
 
 from fusescope.charts.fusion import progress
 from fusescope.search.learning import explore
-from fusescope.search.scheme.setting import Setting
 from pages._ui.app import background, cached_chart, url
 from pages._ui.fusion import runs
+from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
 
 _FEWEST = 40  # schemes: a search among fewer says nothing
 
 
-def draw(state: url.State, setting: Setting) -> None:
+def draw(state: url.State, asked: Layer) -> None:
     """In an expander."""
     with st.expander("Compare strategies on recorded times", expanded=bool(state.query.get("replay"))):
-        run = runs.choose(state, "replay", "sweep", ("traverse",), setting, largest=True)
+        run = runs.choose(state, "replay", "sweep", ("traverse",), asked)
         if run is None:
             st.caption("No sweep yet.")
             return

@@ -6,8 +6,7 @@ import streamlit as st
 
 from fusescope.core.records import Record, Run
 from fusescope.search import sessions
-from fusescope.search.scheme.setting import of_spec
-from pages._ui.fusion import runs, search, sweep
+from pages._ui.fusion import place, runs, search, sweep
 
 KINDS = runs.KINDS
 _PARTS = {"traverse": "Sweep", "search": "Search"}
@@ -16,9 +15,9 @@ _PARTS = {"traverse": "Sweep", "search": "Search"}
 def button(run: Run) -> None:
     """Open the run on the Fusion page, with its layer in the form."""
     if st.button("Open in Fusion", key="run/open"):
-        setting = of_spec(run.spec)
-        query = {k: str(v) for k, v in setting.spec().items() if k != "device"}
-        st.switch_page("pages/fusion.py", query_params=query | {"part": _PARTS[run.kind], run.kind: run.id})
+        st.switch_page(
+            "pages/fusion.py", query_params=place.query_of(run) | {"part": _PARTS[run.kind], run.kind: run.id}
+        )
 
 
 def draw(run: Run) -> None:

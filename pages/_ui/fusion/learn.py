@@ -11,18 +11,21 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.fusion import predictions
+from fusescope.jobs import submit
 from fusescope.search.learning import cost_model, pairs
-from fusescope.search.scheme.setting import Setting
 from pages._ui.app import background, cached_chart, url
 from pages._ui.fusion import runs, scheme
+from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
 
+_AT_ONCE = 2000
+"""Pairs up to which the cost model is trained without being asked, unless a job measures meanwhile."""
 _RUN, _FILE = "a run", "a file"
 
 
-def draw(state: url.State, setting: Setting) -> None:
-    """Where the pairs come from, the button, and what was learned."""
-    known, caption, context = _source(state, setting)
+def draw(state: url.State, asked: Layer) -> None:
+    """Where the pairs come from, and what was learned; of many pairs only when asked."""
+    known, caption, context = _source(state, asked)
     if known is None:
         return
     if len(known) < cost_model.FEWEST:
@@ -33,7 +36,8 @@ def draw(state: url.State, setting: Setting) -> None:
         return
     mark = _mark(known)
     st.caption(f"{len(known):,} measured schemes; validated by five-fold cross-validation.")
-    if st.button("Train cost model", type="primary", key="fusion/train"):
+    at_once = len(known) <= _AT_ONCE and not submit.queue()
+    if at_once or st.button("Train cost model", type="primary", key="fusion/train"):
         st.session_state["fusion/trained"] = mark
     if st.session_state.get("fusion/trained") != mark:
         st.caption("No cost model has been trained on these pairs yet.")
@@ -47,7 +51,7 @@ def draw(state: url.State, setting: Setting) -> None:
         _learned(state, model, mark, caption)
 
 
-def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None, str, dict]:
+def _source(state: url.State, asked: Layer) -> tuple[dict[str, float] | None, str, dict]:
     """(pairs, what stands under the charts, what describes the setting), (None, …) with a sentence where
     there are none."""
     kind = st.radio(
@@ -70,7 +74,7 @@ def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None
             known, context = cost_model.saved_pairs(text, upload.name)
             return known, f"{upload.name}, {context.get('device', 'unknown device')}", context
         return pairs.parse(text, upload.name), f"{upload.name}, unknown device", {"file": upload.name}
-    run = runs.choose(state, "data", "run", setting=setting, largest=True)
+    run = runs.choose(state, "data", "run", layer=asked)
     if run is None:
         st.markdown("**No run to train on yet.** Run a sweep, or upload a file of bits and milliseconds.")
         return None, "", {}
@@ -81,7 +85,7 @@ def _source(state: url.State, setting: Setting) -> tuple[dict[str, float] | None
             "torch.compile generates different "
             "kernels."
         )
-    return known, runs.caption(run), {k: run.spec.get(k) for k in setting.spec()} | {"run": run.id}
+    return known, runs.caption(run), {k: run.spec.get(k) for k in asked.setting.spec()} | {"run": run.id}
 
 
 def _learned(state: url.State, model: cost_model.CostModel, mark: str, caption: str) -> None:
@@ -158,7 +162,7 @@ def _threshold(
 
 def _predicted(state: url.State, model: cost_model.CostModel, threshold: float) -> None:
     """The prediction for the code of the page."""
-    code = scheme.code_of(state)
+    code = scheme.code_of(state, None)
     predicted = model.predict([code], threshold)[0]
     word = "High (1)" if predicted.performance else "Low (0)"
     text = (

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
 from fusescope.charts import captions
-from fusescope.core.errors import RunError
 from fusescope.core.records import Record, Run
+from fusescope.jobs import submit
 from fusescope.search import sessions
 from fusescope.search.learning import pairs
 from fusescope.search.scheme.setting import FINAL, OP, Setting, of_record, of_spec
-from fusescope.store import folder, library
+from fusescope.store import files, folder, library
 from pages._ui.app import run_data, url, warm
 from pages._ui.widgets.text import run_name
 
 _LARGE = 2000  # records
 KINDS = ("traverse", "search")
+FEWEST = 20
+"""Schemes that a sweep of one's own needs in order to be shown before a recorded one."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What the page is about: a layer on this machine's device, or as recorded on another one."""
+
+    setting: Setting
+    device_name: str
+    here: bool
 
 
 @st.cache_data(ttl=2, show_spinner=False)
@@ -39,11 +50,10 @@ def choose(
     key: str,
     label: str,
     kinds: tuple[str, ...] = KINDS,
-    setting: Setting | None = None,
-    largest: bool = False,
+    layer: Layer | None = None,
 ) -> Run | None:
-    """One of the runs of these kinds: the URL's, else the sweep on show, else the newest (or the largest) of
-    this setting, else the newest recorded one, else the newest; None without any."""
+    """One of the runs of these kinds: the URL's, else the sweep on show, else the largest of this layer, else
+    the largest recorded one, else the newest; None without any. A run of few schemes hides no larger one."""
     offered = [r.id for r in listed() if r.kind in kinds]
     slot = f"{state.page}/{key}"
     if state.opened and state.query.get(key):
@@ -53,30 +63,57 @@ def choose(
             state.ignored(key, f"no {' or '.join(kinds)} run here has this id")
     if not offered:
         return None
+    started = st.session_state.pop(f"{slot}/next", None)
+    if started in offered:
+        st.session_state[slot] = started
     if st.session_state.get(slot) not in offered:
         last = st.session_state.get(f"{state.page}/traverse")  # continue with the sweep on show
-        mine = [r.id for r in listed() if r.kind in kinds and setting is not None and same(r, setting)]
-        if largest:
-            mine.sort(key=lambda i: -len(layers(i)[0]))
-        near = [last] if last in offered else mine
-        st.session_state[slot] = (near or [i for i in offered if run_data.read(i).recorded] or offered)[0]
+        mine = [r for r in listed() if r.kind in kinds and layer is not None and same(r, layer)]
+        theirs = [r for r in listed() if r.kind in kinds and r.recorded]
+        usual = largest(mine) or largest(theirs) or (mine or listed_of(kinds))[0]
+        st.session_state[slot] = last if last in offered else usual.id
     chosen = st.selectbox(label, offered, key=slot, format_func=line)
     state.keep(key, chosen)
     return run_data.read(chosen)
 
 
-def show(state: url.State, key: str, run_id: str) -> None:
-    """Make this run the chosen one."""
-    st.session_state[f"{state.page}/{key}"] = run_id
+def start(page: str, kind: str, spec: dict) -> None:
+    """Submit a job and draw the page again with its run chosen."""
+    st.session_state[f"{page}/{kind}/next"] = submit.submit(kind, spec)
     listed.clear()
+    st.rerun()
 
 
-def same(run: Run, setting: Setting) -> bool:
-    """Whether the run is of exactly this setting, on this machine."""
-    try:
-        return not run.recorded and of_spec(run.spec) == setting
-    except (ValueError, TypeError):
+def same(run: Run, layer: Layer) -> bool:
+    """Whether the run is of exactly this layer, on that device: this machine's, or the recorded one's."""
+    if run.recorded is layer.here or (run.recorded and run.device_name != layer.device_name):
         return False
+    return setting_of(run) == layer.setting
+
+
+def setting_of(run: Run) -> Setting | None:
+    """What a run measured; None where its specification is no layer's."""
+    try:
+        return of_spec(run.spec)
+    except (ValueError, TypeError):
+        return None
+
+
+def listed_of(kinds: tuple[str, ...]) -> list[Run]:
+    """The runs of these kinds, newest first."""
+    return [r for r in listed() if r.kind in kinds]
+
+
+def largest(found: list[Run]) -> Run | None:
+    """The run with the most schemes, of several the newest; None where none has FEWEST."""
+    enough = [r for r in found if r.progress.done >= FEWEST]
+    return max(enough, key=lambda r: (r.progress.done, r.created or 0)) if enough else None
+
+
+def sweep_of(layer: Layer) -> Run | None:
+    """The sweep, else the search, that has most schemes of this layer; None where none has FEWEST."""
+    mine = [r for r in listed() if same(r, layer)]
+    return largest([r for r in mine if r.kind == "traverse"]) or largest(mine)
 
 
 def layers(run_id: str) -> tuple[list[Record], list[Record]]:
@@ -145,11 +182,11 @@ def _comparable(path: str, stamp: tuple[int, int]) -> dict[str, float]:
     return pairs.beside_unfused(boxes[0]) if boxes else {}
 
 
-def records_of(setting: Setting, code: str) -> list[tuple[Run, Record]]:
-    """Records of one scheme in one setting, newest run first."""
+def records_of(layer: Layer, code: str) -> list[tuple[Run, Record]]:
+    """Records of one scheme of this layer, newest run first."""
     found = []
     for run in listed():
-        if same(run, setting):
+        if same(run, layer):
             found += [(run, r) for r in layers(run.id)[0] if r.impl == code]
     return found
 
@@ -173,12 +210,7 @@ def layer_text(setting: Setting) -> str:
 def artifact(run_id: str, name_: str) -> dict | None:
     """A JSON file of the run, None where it does not exist yet; RunError where it is damaged."""
     file = library.find(run_id) / "artifacts" / name_
-    if not file.is_file():
-        return None
-    try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{file} cannot be read: {error}") from None
+    return files.read_json(file) if file.is_file() else None
 
 
 def _is_code(impl: str) -> bool:

@@ -13,7 +13,8 @@ from fusescope.search import encoding
 from fusescope.search.scheme import codegen, layer
 from fusescope.search.scheme.setting import Setting
 from pages._ui.app import cached_chart, callbacks, url
-from pages._ui.fusion import runs
+from pages._ui.fusion import runs, verdict
+from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, html_table, style
 from pages._ui.widgets.text import md, plural, sentence
 
@@ -23,82 +24,113 @@ _VALID, _BAD = "fusion/valid", "fusion/bad"  # the last valid code; an invalid o
 _NAMES = [f"{o.number} {o.name}" for o in layer.OPERATORS]
 
 
-def draw(state: url.State, setting: Setting) -> None:
-    """The bits on top, the layer, its meaning and times, and the code below."""
-    code = _bits(state)
+def draw(state: url.State, asked: Layer) -> None:
+    """The answer, the layer as a picture whose operators are clicked together, what the scheme gains and why;
+    its code and the Python module for those who want them."""
+    code = code_of(state, asked)
     canonical = encoding.canonical(code)
-    segments = codegen.plan(code, setting)
-    with st.container(horizontal=True, gap="medium"):
-        with st.container(width=460):
-            _graph(segments, canonical, setting)
-        with st.container(width=310):
-            _meaning(code, canonical)
-            _results(setting, canonical)
-    _module(code, canonical, setting)
+    verdict.sentence(asked, canonical)
+    _presets(asked)
+    segments = codegen.plan(code, asked.setting)
+    run = runs.sweep_of(asked)
+    with st.container(horizontal=True, gap="small"):
+        with st.container(width=398):
+            _graph(segments, canonical, asked.setting)
+        with st.container(width=390):
+            known = run and runs.fastest(run.id).get(canonical)
+            if known:
+                verdict.over(run, known[1])
+            verdict.why(asked, canonical)
+            _measured(asked, canonical)
+    _code(code, canonical)
+    _module(code, canonical, asked.setting)
 
 
 def _graph(segments, canonical: str, setting: Setting) -> None:
     look = (canonical, setting, style.theme())
     parts = [graph.Part(list(s.operators), s.names, s.how, *_cost(s.operators, setting)) for s in segments]
+    free = range(encoding.OPERATORS - 1)
+    if encoding.attention(canonical):
+        free = [i for i in free if i + 1 not in encoding.ATTENTION and i not in encoding.ATTENTION]
     fig = cached_chart.once(
         ("layer", *look),
-        lambda: graph.draw(parts, layer.edges(), 9, _title(segments), _where(setting), look[2]),
+        lambda: graph.draw(parts, layer.edges(), 9, _title(segments), _where(setting), look[2], tuple(free)),
     )
-    elements.chart(fig, f"layer-{canonical}", lambda: _table(segments, setting))
+    elements.chart(fig, f"layer-{canonical}", lambda: _table(segments, setting), _cut)
+    st.toggle(
+        "Hand-written attention for operators 2 to 7",
+        key=_ATTENTION,
+        on_change=_toggled_attention,
+        help="Head split to head merge as one kernel of ours; nothing else is fused with it",
+    )
     colours = graph.legend(look[2]).items()
     dots = [f"<span class='fs-dot' style='background:{c}'></span>{label}" for label, c in colours]
-    st.html(f"<div class='fs-small'>{' &nbsp; '.join(dots)}<br>MiB: minimum memory traffic of a kernel</div>")
+    st.html(
+        f"<div class='fs-small'>{' &nbsp; '.join(dots)}<br>Click + to fuse two operators, − to cut between "
+        "them. MiB: minimum traffic of a kernel.</div>"
+    )
 
 
-def code_of(state: url.State) -> str:
-    """The code of the page, as 16 bits; an invalid one in the URL is reported and ignored."""
+def code_of(state: url.State, asked: Layer | None) -> str:
+    """The code of the page, as 16 bits: at first the fastest scheme measured of the layer; an invalid one in
+    the URL is reported and ignored."""
     if state.opened or _VALID not in st.session_state:
-        text = state.query.get("code", START)
+        given = state.query.get("code")
         try:
-            put(encoding.bits(text))
+            put(encoding.bits(given or _fastest(asked) or START))
         except (ValueError, TypeError) as error:
             state.ignored("code", error)
             put(START)
-    return st.session_state[_VALID]
-
-
-def _bits(state: url.State) -> str:
-    """The code, typed or toggled bit by bit; the last change wins."""
-    code = code_of(state)
+    code = st.session_state[_VALID]
     bad = st.session_state.get(_BAD)
     st.session_state[_CODE] = bad[0] if bad else code
     st.session_state[_ATTENTION] = code[0] == "1"
     st.session_state[_BITS] = [name for name, bit in zip(_NAMES, code[1:], strict=True) if bit == "1"]
-    left, right = st.columns([2, 3], vertical_alignment="bottom")
-    left.text_input(
-        "code", key=_CODE, on_change=_typed, help=f"{encoding.RULE[0].upper()}{encoding.RULE[1:]}"
-    )
-    right.toggle(
-        "bit 0: hand-written attention",
-        key=_ATTENTION,
-        on_change=_toggled,
-        help="For operators 2 to 7, head split to head merge",
-    )
-    if bad:
-        st.error(md(bad[1]))
-    st.pills(
-        "Adjacent operators with the same colour are fused; click to toggle.",
-        _NAMES,
-        selection_mode="multi",
-        key=_BITS,
-        on_change=_toggled,
-    )
+    return code
+
+
+def _fastest(asked: Layer | None) -> str | None:
+    run = runs.sweep_of(asked) if asked else None
+    return next(iter(runs.fastest(run.id)), None) if run else None
+
+
+def _presets(asked: Layer) -> None:
+    best = _fastest(asked)
+    hand = "GEMMs, the hand-written attention, bias + GELU, bias + residual + LayerNorm"
     with st.container(horizontal=True, gap="small"):
-        hand = "GEMMs, the hand-written attention, bias + GELU, bias + residual + LayerNorm"
         for label, other, help_text in (
-            ("Complement", encoding.complement(code), "The same scheme with bits 1 to 15 inverted"),
-            ("Canonical form", encoding.canonical(code), "The code under which a scheme is stored"),
+            ("Fastest measured", best, None),
             ("Fully unfused", encoding.encode(False, range(14)), None),
             ("Fully fused", encoding.encode(False, ()), None),
             ("Hand-fused", encoding.encode(True, (1, 7, 8, 10, 12, 13)), hand),
         ):
-            st.button(label, on_click=put, args=(other,), type="tertiary", help=help_text)
-    return code
+            if other:
+                st.button(label, on_click=put, args=(other,), type="tertiary", help=help_text)
+
+
+def _code(code: str, canonical: str) -> None:
+    """The code, typed or toggled bit by bit; the last change wins."""
+    bad = st.session_state.get(_BAD)
+    with st.expander(f"Code: {code}", expanded=bool(bad), key="fusion/code-fold"):
+        st.text_input(
+            "code", key=_CODE, on_change=_typed, help=f"{encoding.RULE[0].upper()}{encoding.RULE[1:]}"
+        )
+        if bad:
+            st.error(md(bad[1]))
+        st.pills(
+            "Adjacent operators with the same colour are fused; click to toggle.",
+            _NAMES,
+            selection_mode="multi",
+            key=_BITS,
+            on_change=_toggled,
+        )
+        with st.container(horizontal=True, gap="small"):
+            for label, other, help_text in (
+                ("Complement", encoding.complement(code), "The same scheme with bits 1 to 15 inverted"),
+                ("Canonical form", canonical, "The code under which a scheme is stored"),
+            ):
+                st.button(label, on_click=put, args=(other,), type="tertiary", help=help_text)
+        _meaning(code, canonical)
 
 
 def put(code: str) -> None:
@@ -117,10 +149,20 @@ def _typed() -> None:
 
 def _toggled() -> None:
     marked = set(st.session_state[_BITS])
-    put(
-        ("1" if st.session_state[_ATTENTION] else "0")
-        + "".join("1" if name in marked else "0" for name in _NAMES)
-    )
+    put(st.session_state[_VALID][0] + "".join("1" if name in marked else "0" for name in _NAMES))
+
+
+def _toggled_attention() -> None:
+    put(("1" if st.session_state[_ATTENTION] else "0") + st.session_state[_VALID][1:])
+
+
+def _cut(after: str) -> None:
+    put(switched(st.session_state[_VALID], int(after)))
+
+
+def switched(code: str, after: int) -> str:
+    """The scheme cut after that operator where it was fused with the next one, and fused where it was cut."""
+    return encoding.encode(encoding.attention(code), set(encoding.boundaries(code)) ^ {after})
 
 
 def _meaning(code: str, canonical: str) -> None:
@@ -145,25 +187,24 @@ def _meaning(code: str, canonical: str) -> None:
         )
 
 
-def _results(setting: Setting, canonical: str) -> None:
-    """Times of this scheme, and the button that measures it."""
-    st.markdown("**Measured**")
-    known = runs.records_of(setting, canonical)
-    for run, r in known[:3]:
+def _measured(asked: Layer, canonical: str) -> None:
+    """Earlier measurements of this scheme on this machine, and the button that measures it."""
+    if not asked.here:
+        st.caption("Recorded times. To measure a scheme yourself, choose this machine under “measured on”.")
+        return
+    for run, r in runs.records_of(asked, canonical)[:3]:
         if r.status != "ok":
             st.markdown(f"✗ {r.status}: {md(r.reason)}")
             continue
-        gain = f", {numbers.ratio(r.speedup.median)} over unfused: {r.speedup.verdict}" if r.speedup else ""
+        gain = f", {numbers.ratio(r.speedup.median)} over unfused: {r.speedup.words}" if r.speedup else ""
         st.markdown(
             f"**{numbers.time(r.ms)}**{gain} · {md(run.device_name)} · [run]({url.link('runs', run=run.id)})"
         )
-    if not known:
-        st.caption("Not in this setting yet.")
     st.button(
         "Check and time",
         key="fusion/measure",
         on_click=callbacks.careful(_measure),
-        args=(setting, canonical),
+        args=(asked.setting, canonical),
         help="Check against the unfused layer in float64, then time it with the baselines",
     )
 

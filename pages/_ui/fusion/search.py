@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pandas as pd
 import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.fusion import explain, progress
-from fusescope.core.records import Run
-from fusescope.jobs import submit
+from fusescope.core.records import Run, Speedup
 from fusescope.search.learning import explore
 from fusescope.search.scheme.setting import Setting
 from pages._ui.answer import answer
 from pages._ui.app import cached_chart, jobs, url
-from pages._ui.fusion import compare, runs, scheme
+from pages._ui.fusion import compare, place, runs, scheme
+from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
@@ -30,20 +31,25 @@ _GAINS = {
 }
 
 
-def draw(state: url.State, setting: Setting) -> None:
-    """The request on top; below, a search and its result; last, strategies compared on recorded times."""
-    _form(state, setting)
-    run = runs.choose(state, "search", "run", ("search",), setting)
+def draw(state: url.State, asked: Layer) -> None:
+    """A search and its result; the request for a new one; last, strategies compared on recorded times."""
+    run = runs.choose(state, "search", "run", ("search",), asked)
     if run is None:
         st.markdown("**No search yet.** A search finds a fast scheme by measuring a few per cent of them.")
     else:
         result(run)
-    compare.draw(state, setting)
+    if asked.here:
+        with st.expander("New search for this layer", expanded=run is None or not runs.same(run, asked)):
+            _form(state, asked.setting)
+    else:
+        st.caption("To start a search, choose this machine under “measured on”.")
+    compare.draw(state, asked)
 
 
 def _form(state: url.State, setting: Setting) -> None:
     names = list(explore.STRATEGIES)
-    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+    row = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
+    with row:
         key = state.seed("strategy", names[0], url.one_of(names))
         said = "\n\n".join(f"**{n}**: {what}" for n, what in explore.STRATEGIES.items())
         strategy = st.selectbox("strategy", names, key=key, help=said, width=170)
@@ -53,7 +59,6 @@ def _form(state: url.State, setting: Setting) -> None:
         )
         key = state.seed("seconds", 0, url.whole(0, 36_000))
         seconds = st.number_input("seconds", 0, 36_000, key=key, help="Time limit; 0: none", width=140)
-        pressed = st.button("Search", type="primary", key="fusion/search_go", shortcut="Ctrl+Enter")
     for name, value, default in (
         ("strategy", strategy, names[0]),
         ("evaluations", evaluations, 100),
@@ -65,8 +70,8 @@ def _form(state: url.State, setting: Setting) -> None:
         "evaluations": evaluations,
         "seconds": float(seconds) if seconds else None,
     }
-    if pressed:
-        runs.show(state, "search", submit.submit("search", spec))
+    if row.button("Search", type="primary", key="fusion/search_go", shortcut="Ctrl+Enter"):
+        runs.start(state.page, "search", spec)
 
 
 def result(run: Run) -> None:
@@ -136,11 +141,12 @@ def _result(run: Run, found: dict, here: bool) -> None:
         st.metric("Best scheme", numbers.time(best["ms"]), help="Median time of the layer")
         st.code(best["code"], language=None)
         if here:
-            st.button("Show scheme", key="fusion/found", on_click=_open, args=(best["code"],))
+            st.button("Show scheme", key="fusion/found", on_click=_open, args=(best["code"], run))
         count = len(found["history"])
         st.caption(f"{count:,} schemes measured by {md(str(run.spec.get('strategy')))} search.")
     with row, st.container(width=520):
-        gains = best.get("speedups") or {}
+        stored = (best.get("speedups") or {}).items()
+        gains = {n: s and asdict(Speedup.from_json({"of": ""} | s)) for n, s in stored}
         fig = cached_chart.once(
             ("gains", run.id, str(gains), style.theme()),
             lambda: explain.gains(gains, _GAINS, runs.caption(run), style.theme()),
@@ -188,6 +194,8 @@ def _span(cost: dict) -> str:
     )
 
 
-def _open(code: str) -> None:
+def _open(code: str, run: Run) -> None:
+    """The scheme on the Scheme tab, with the layer that the run searched (a callback)."""
+    place.put(run)
     scheme.put(code)
     st.session_state["fusion/part"] = "Scheme"

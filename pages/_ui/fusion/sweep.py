@@ -13,10 +13,10 @@ from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.search import encoding
 from fusescope.search.learning import pairs
-from fusescope.search.scheme.setting import Setting
 from pages._ui.answer import answer
 from pages._ui.app import cached_chart, device, jobs, url
-from pages._ui.fusion import runs, scheme
+from pages._ui.fusion import place, runs, scheme
+from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, plural
 
@@ -26,19 +26,24 @@ _SHOWN = 12  # of the fastest schemes
 _FAILURES = 100
 
 
-def draw(state: url.State, setting: Setting) -> None:
-    """The request on top; below, a run of it."""
-    _form(state, setting)
-    run = runs.choose(state, "traverse", "run", ("traverse",), setting)
+def draw(state: url.State, asked: Layer) -> None:
+    """A run, the recorded one at first; the request for a new one folded below."""
+    run = runs.choose(state, "traverse", "run", ("traverse",), asked)
     if run is None:
         st.markdown(
             "**No scheme measured yet.** A sweep checks and times every distinct scheme of the ranges once."
         )
+    else:
+        result(run)
+    if not asked.here:
+        st.caption("To start a sweep, choose this machine under “measured on”.")
         return
-    result(run)
+    with st.expander("New sweep of this layer", expanded=run is None or not runs.same(run, asked)):
+        _form(state, asked)
 
 
-def _form(state: url.State, setting: Setting) -> None:
+def _form(state: url.State, asked: Layer) -> None:
+    setting = asked.setting
     row = st.container(horizontal=True, gap="small", vertical_alignment="bottom")
     with row:
         key = state.seed("ranges", _DEFAULTS)
@@ -67,11 +72,11 @@ def _form(state: url.State, setting: Setting) -> None:
         "Start sweep", type="primary", disabled=spec is None, key="fusion/traverse_go", shortcut="Ctrl+Enter"
     )
     if pressed and spec:
-        runs.show(state, "traverse", submit.submit("traverse", spec))
+        runs.start(state.page, "traverse", spec)
     if spec:
         st.caption(
             md(
-                f"{count:,} distinct schemes, about {numbers.seconds(_estimate(setting, count))}; a "
+                f"{count:,} distinct schemes, about {numbers.seconds(_estimate(asked, count))}; a "
                 "cancelled sweep keeps its "
                 "results and can be resumed."
             )
@@ -125,15 +130,22 @@ def schemes(run: Run, here: bool = True) -> None:
     unit, factor = numbers.time_unit(r.ms for r in rows)
     st.caption(
         f"The {len(best)} fastest of {len(correct):,} schemes, and the baselines. The chart and the CSV "
-        "have all."
+        "have all. Over unfused: sampled together, with a verdict; over the others: ratios of medians."
     )
     table = pd.DataFrame(
         {
             "scheme": [r.impl for r in rows],
             f"time ({unit})": [r.ms * factor for r in rows],
-            "speed-up (×)": [r.speedup.median if r.speedup else None for r in rows],
+            "over unfused (×)": [r.speedup.median if r.speedup else None for r in rows],
+        }
+        | {
+            f"over {name} (×)": [ms / r.ms for r in rows]
+            for name, ms in baselines_ms.items()
+            if name != "unfused"
+        }
+        | {
             "verdict": [
-                "baseline" if r.impl == "unfused" else r.speedup.verdict if r.speedup else None for r in rows
+                "baseline" if r.impl == "unfused" else r.speedup.words if r.speedup else None for r in rows
             ],
             "implementation": [r.backend for r in rows],
         }
@@ -144,7 +156,7 @@ def schemes(run: Run, here: bool = True) -> None:
     failed = [r for r in tried if r.status != "ok"]
     with st.container(horizontal=True, gap="small"):
         if here:
-            st.button("Show the fastest scheme", key="fusion/best", on_click=_open, args=(best[0].impl,))
+            st.button("Show the fastest scheme", key="fusion/best", on_click=_open, args=(best[0].impl, run))
         st.download_button(
             "Pairs (bits, milliseconds)",
             data=lambda: pairs.text({c: ms for c, (ms, _) in correct.items()}),
@@ -177,12 +189,14 @@ def sessions_text(sessions: list[dict]) -> str:
 
 
 def _why(column: str) -> str:
-    if column in ("speed-up (×)", "verdict"):
+    if column in ("over unfused (×)", "verdict"):
         return "not interleaved with the unfused layer"
     return "not recorded"
 
 
-def _open(code: str) -> None:
+def _open(code: str, run: Run) -> None:
+    """The scheme on the Scheme tab, with the layer that the run measured (a callback)."""
+    place.put(run)
     scheme.put(code)
     st.session_state["fusion/part"] = "Scheme"
 
@@ -196,7 +210,7 @@ def _records(records) -> pd.DataFrame:
             "speedup": r.speedup and r.speedup.median,
             "low": r.speedup and r.speedup.low,
             "high": r.speedup and r.speedup.high,
-            "verdict": r.speedup and r.speedup.verdict,
+            "verdict": r.speedup and r.speedup.words,
             "backend": r.backend,
             "reason": r.reason,
         }
@@ -221,12 +235,12 @@ def distinct(ranges: tuple[tuple[int, int], ...]) -> int:
     return len(encoding.distinct(v for first, last in ranges for v in range(first, last + 1)))
 
 
-def _estimate(setting: Setting, count: int) -> float:
+def _estimate(asked: Layer, count: int) -> float:
     """Seconds, at the pace of the last sweep of this setting, else of a small GPU layer plus compilation."""
     for run in runs.listed():
         finished = run.kind == "traverse" and run.status == "done" and run.started and run.finished
-        if finished and runs.same(run, setting):
+        if finished and runs.same(run, asked):
             done = len(runs.layers(run.id)[0])
             if done > 10:
                 return (run.finished - run.started) / done * count
-    return (120.0 if setting.compiler == "inductor" else 10.0) + 0.08 * count
+    return (120.0 if asked.setting.compiler == "inductor" else 10.0) + 0.08 * count

@@ -1,5 +1,4 @@
-"""Home: where to start, the last result (or one recorded on a GPU), the device, the doctor's checks, recent
-runs."""
+"""Home: what is fastest, where to start, attention by mask and shape, this machine, the last results."""
 
 from __future__ import annotations
 
@@ -7,31 +6,62 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.store import library
-from pages._ui.answer import answer, run_table
+from pages._ui.answer import answer, run_table, selfcheck
 from pages._ui.app import device, findings, run_data, url
+from pages._ui.attention import grid
+from pages._ui.home import fastest, question
 from pages._ui.widgets import html_table
 from pages._ui.widgets.text import md
 
-_SHOWN = {"batch": 16, "heads": 12, "seq": 2048, "head_dim": 64, "mask": "bigbird"}
-"""The case of attention that a new visitor sees: long enough to matter, with a mask whose tiles can be
-skipped."""
+_DOORS = (
+    ("pages/kernels.py", "Compare kernels", "Check and time an operator's implementations, or your own"),
+    ("pages/models.py", "Run a model", "Whole BERT, GPT-2, Llama …: by execution mode, with memory"),
+    ("pages/profiler.py", "Open a trace", "Chrome, PyTorch, Nsight Systems and Nsight Compute"),
+)
 
 
 def draw(state: url.State) -> None:
     """The whole page."""
-    left, right = st.columns([2, 3], gap="medium")
+    if cell := st.session_state.pop("home/cell", None):
+        st.switch_page("pages/attention.py", query_params={"cell": cell})
+    with st.container(border=True):
+        asked = question.draw(state)
+        fastest.draw(asked)
+    _doors()
+    left, right = st.columns([2, 1], gap="medium")
     with left:
+        _grid(asked)
+    with right:
         with st.container(border=True):
             _device()
-        with st.container(border=True):
-            st.subheader("This machine", anchor=False)
-            found = findings.examined()
-            findings.verdict(found)
+            findings.verdict(found := findings.examined())
             findings.everything(found)
-    with right:
-        _start()
+            selfcheck.last()
         _latest()
     _recent()
+
+
+def _doors() -> None:
+    for column, (path, label, text) in zip(st.columns(len(_DOORS), gap="small"), _DOORS, strict=True):
+        with column.container(border=True, gap="xxsmall", height="stretch"):
+            st.page_link(path, label=f"**{label} →**")
+            st.caption(text)
+
+
+def _grid(asked: question.Asked) -> None:
+    """Our best attention kernel against the best peer by mask and shape, on the device of the question."""
+    known = grid.dtypes(asked.device_name)
+    if not known:
+        st.caption(f"No attention was measured on {md(asked.device_name)}.")
+        return
+    found = grid.of_device(asked.device_name, asked.dtype if asked.dtype in known else known[0])
+    grid.draw(found, "map", _open)
+    st.page_link("pages/attention.py", label="Choose device, dtype, mask and shape →")
+
+
+def _open(case: str) -> None:
+    """A click on a cell: its comparison is on the Attention page (a callback)."""
+    st.session_state["home/cell"] = case
 
 
 def _device() -> None:
@@ -51,44 +81,14 @@ def _device() -> None:
     html_table.facts((k, v) for k, v in rows if v)
 
 
-def _start() -> None:
-    own, total = library.runs(kind="bench", recorded=False, limit=1)
-    with st.container(border=True):
-        st.subheader("Start here", anchor=False)
-        if total:
-            st.markdown(
-                "Change a kernel, compare again, and see whether it is still correct and how much faster "
-                "it is."
-            )
-            st.page_link(
-                "pages/kernels.py",
-                label="**Continue with the last comparison →**",
-                query_params={"run": own[0].id, "op": str(own[0].spec.get("op"))},
-            )
-        else:
-            st.markdown(
-                "Choose attention and a mask, press Run, and see which implementation is correct and "
-                "fastest here."
-            )
-            st.page_link("pages/kernels.py", label="**Run a first comparison →**")
-        st.page_link("pages/build.py", label="Build the kernels and see the compiler's figures")
-        recorded = run_data.recorded(limit=1)
-        if recorded:
-            st.page_link(
-                "pages/runs.py",
-                label="Browse runs recorded on other hardware",
-                query_params={"recorded": "yes"},
-            )
-
-
 def _latest() -> None:
-    """The newest comparison on this machine; before the first one a recorded one."""
+    """The newest comparison on this machine that has a result."""
     own = run_data.newest("bench", recorded=False)
     if own and run_data.records(own.id):
+        st.subheader("Last measured here", anchor=False)
         answer.brief(own.id)
-    elif near := run_data.nearest("attention", _SHOWN):
-        st.caption("No comparisons on this machine yet. Example from recorded hardware:")
-        answer.brief(*near)
+    else:
+        st.caption("No comparisons on this machine yet.")
 
 
 def _recent() -> None:
@@ -104,3 +104,4 @@ def _recent() -> None:
             st.subheader("Recorded runs", anchor=False, width="content")
             st.badge(f"recorded on {md(names)}", color="blue")
         run_table.draw(recorded, "home/recorded")
+        st.page_link("pages/runs.py", label="All recorded runs", query_params={"recorded": "yes"})

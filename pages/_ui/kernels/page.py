@@ -5,10 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from fusescope import ops
-from fusescope.core.records import BenchSpec
-from pages._ui.answer import answer, edit_loop, matching
-from pages._ui.app import run_data, url
-from pages._ui.widgets.text import md
+from fusescope.core.records import BenchSpec, Run
+from fusescope.store.answers import Question
+from pages._ui.answer import answer, edit_loop, matching, nearest
+from pages._ui.app import device, run_data, url
 
 _COMPARED = {key: key for key in ("op", "impls", "cases", "baseline", "dtype", "device", "cache")} | {
     "op": "operator",
@@ -32,19 +32,27 @@ def result(state: url.State, op: str, spec: BenchSpec | None, pressed: bool) -> 
     if st.session_state[before] and run_data.exists(st.session_state[before]):
         state.keep("before", st.session_state[before])
         edit_loop.comparison(run, records, st.session_state[before])
-    answer.draw(state, run_id, matching.differs(run, json, _COMPARED))
+    other = matching.notice(state, "bench", run, json, _COMPARED)
+    answer.draw(state, run_id, dimmed=other and not run.recorded)
     last = st.session_state.get("kernels/previous")
     if run.live and not records and last and last != run_id and run_data.exists(last):
         answer.previous(last)
 
 
+def able(run: Run) -> list[str]:
+    """The implementations of a run's operator that can run on the chosen device."""
+    op = str(run.spec.get("op"))
+    arch = device.facts(device.current()).get("arch")
+    listed = ops.implementations(op, device.current(), arch) if op in ops.names() else []
+    return [i.name for i in listed if i.reason is None]
+
+
 def _recording(state: url.State, op: str, spec: BenchSpec | None) -> None:
-    """The recorded run nearest to the current settings, badged with its device."""
-    near = run_data.nearest(op, spec.cases[0]) if spec else None
-    run_id, case = near or run_data.nearest(op, {}) or (None, None)
-    if run_id is None:
+    """The recorded case nearest to the current settings, with what differs."""
+    found = nearest.find(nearest.of_spec(spec.to_json()) if spec else Question(op, {}), recorded=True)
+    if found is None:
         st.caption(f"No recorded run of {ops.load(op).TITLE} ships with this checkout.")
         return
-    device = run_data.read(run_id).device_name.removeprefix("NVIDIA ")
-    st.caption(f"Closest recorded run ({md(device)}):" if near else f"A recorded run ({md(device)}):")
-    answer.draw(state, run_id, first=case if near and len(spec.cases) == 1 else answer.ALL)
+    st.caption(nearest.caption(found))
+    first = nearest.case_name(found) if spec and len(spec.cases) == 1 else None
+    answer.draw(state, found.run, first=first or answer.ALL)

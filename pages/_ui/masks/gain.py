@@ -2,149 +2,113 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 import streamlit as st
 
 from fusescope import ops
+from fusescope.charts import captions
 from fusescope.charts.masks import gain
-from fusescope.store import library
-from pages._ui.app import url
-from pages._ui.forms import fields, mask_files
-from pages._ui.masks import stats
+from pages._ui.app import device, url
+from pages._ui.forms import fields
+from pages._ui.masks import achieved, facts
 from pages._ui.widgets import elements
+from pages._ui.widgets.text import device_text
 
-_AGAINST = {"full": "the same kernel on the full mask", "baseline": "the run's baseline with the same mask"}
-_MOST = 3000  # records drawn; the newest count
+_FIRST = ("mask", "impl", "ms", "full_impl", "full_ms", "gain", "ideal", "share")
+_LAST = ("dtype", "mode", "older", "run", "full_run")
 
 
 def draw(state: url.State, look) -> None:
-    """The chart, its table, and what was excluded and why."""
-    with_masks = [op for op in ops.names() if any(p.kind == "mask" for p in ops.load(op).PARAMETERS)]
+    """The chart, its table, and what was excluded and why; opens on an operator, device and dtype that have
+    been measured."""
+    pairs = {op: rows for op in _with_masks() if len(rows := achieved.pairs(op))}
+    if not pairs:
+        _nothing(look)
+        return
     a, b, c = st.columns(3)
-    title = {op: ops.load(op).TITLE for op in with_masks}
-    op = fields.pick(state, "op", "operator", with_masks, box=a, format_func=title.get)
-    against = fields.pick(state, "against", "relative to", _AGAINST, box=b, format_func=_AGAINST.get)
-    table = records(op)
-    if table.empty:
-        _nothing(op, look)
-        return
-    devices = list(dict.fromkeys(table.device_name[::-1]))
-    device = fields.pick(state, "on", "measured on", devices, box=c)
-    only = fields.yes(state, "only", "only the masks above")
-    table = table[table.device_name == device]
-    points, missing = gains(table, against)
-    if only:
-        points = points[points["mask"].isin(look.texts)]
+    titles = {op: ops.load(op).TITLE for op in pairs}
+    op = fields.pick(state, "op", "operator", pairs, _usual_op(pairs), box=a, format_func=titles.get)
+    found = pairs[op]
+    devices = list(found.device_name.value_counts().index)
+    name = fields.pick(
+        state, "on", "measured on", devices, _usual_device(devices, op, look), box=b, format_func=device_text
+    )
+    dtypes = list(found[found.device_name == name].dtype.value_counts().index)
+    dtype = fields.pick(state, "gain_dtype", "dtype", dtypes, box=c)
+    with st.container(horizontal=True):
+        every = fields.yes(state, "every", "every implementation, not only the fastest")
+        only = fields.yes(state, "only", "only the masks above")
+    if every:
+        found = achieved.pairs(op, every=True)
+    found = found[(found.device_name == name) & (found.dtype == dtype)]
+    mine = _above(found, look)
+    points, missing = achieved.with_density(found[mine] if only else found)
     if points.empty:
-        st.caption(f"No results of {ops.load(op).TITLE} on {device} to show. " + _why(missing, against))
+        st.caption(f"No results of {titles[op]} on {device_text(name)} to show. {_why(missing)}")
         return
-    what = "Speed-up over the full mask" if against == "full" else "Speed-up over the run's baseline"
+    points = points.assign(chosen=mine.reindex(points.index), label=_labels(points))
     fig = gain.against_density(
-        points, f"{what}, by density", f"{device} · {gain.summary(points)}", look.theme
+        points,
+        "Speed-up over the fastest on the full mask",
+        f"{device_text(name)} · {dtype} · {gain.summary(points)}",
+        look.theme,
     )
-    columns = [
-        "mask",
-        "impl",
-        "seq",
-        "seq_k",
-        "batch",
-        "heads",
-        "head_dim",
-        "dtype",
-        "mode",
-        "ms",
-        "density",
-        "ideal",
-        "gain",
-        "run",
-    ]
-    data = points.assign(ideal=1 / points.density)[columns]
-    elements.chart(fig, f"mask-gain-{op}-{against}", data)
-    elements.table(data.sort_values("density"), f"mask-gain-{op}-{against}-table", height=260)
+    shape = [c for c in achieved.SHAPE if c in points and points[c].notna().any()]
+    data = points[[*_FIRST, *shape, *_LAST]].sort_values(["mask", "seq", "ms"])
+    elements.chart(fig, f"mask-gain-{op}", data)
+    elements.table(data, f"mask-gain-{op}-table", height=260)
     elements.note(
-        f"{len(points)} results. {_why(missing, against)} Times are medians of the kernel (graph replay) "
-        "where measured, "
-        "else of the eager call."
+        f"{len(points)} results of {points.run.nunique()} runs. {_why(missing)} Both times are of the same "
+        f"shape, dtype, device and timing mode ({captions.mode(points['mode'].mode()[0])}), from the newest "
+        "run that measured both. older: a newer source of the implementation was measured on other shapes "
+        "only."
     )
 
 
-@st.cache_data(ttl=20, show_spinner=False)
-def records(op: str) -> pd.DataFrame:
-    """Correct records of the operator, newest last, with the case's keys as columns, the mode that counts and
-    its time."""
-    table = library.records(op=op)
-    table = table[table.status == "ok"].tail(_MOST)
-    if table.empty:
-        return pd.DataFrame()
-    cases = pd.DataFrame([json.loads(c) for c in table["case"]], index=table.index)
-    best = table.apply(_time, axis=1, result_type="expand")
-    table = (
-        table[["run", "created", "device_name", "impl", "dtype", "speedup"]]
-        .join(cases)
-        .join(best.set_axis(["mode", "ms"], axis=1))
+def _with_masks() -> list[str]:
+    return [op for op in ops.names() if any(p.kind == "mask" for p in ops.load(op).PARAMETERS)]
+
+
+def _usual_op(pairs: dict) -> str:
+    return facts.OP if facts.OP in pairs else next(iter(pairs))
+
+
+def _usual_device(devices: list[str], op: str, look) -> str:
+    """Where the first mask above was measured, as its key numbers say; else this machine's device, else the
+    one with most results."""
+    quoted = facts.measured(look.texts[0], look.seq_q, look.seq_k) if op == facts.OP else pd.DataFrame()
+    here = device.facts(device.current()).get("device_name")
+    wanted = quoted.device_name.iloc[0] if len(quoted) else here
+    return wanted if wanted in devices else devices[0]
+
+
+def _above(found: pd.DataFrame, look) -> pd.Series:
+    """Which rows are of the masks above the view."""
+    return pd.Series(
+        [
+            any(achieved.same(mask, text, int(k)) for text in look.texts)
+            for mask, k in zip(found["mask"], found.seq_k, strict=True)
+        ],
+        index=found.index,
+        dtype=bool,
     )
-    return table[table.ms.notna() & table["mask"].notna()]
 
 
-def gains(table: pd.DataFrame, against: str) -> tuple[pd.DataFrame, int]:
-    """(records with gain, density and label; how many had nothing to compare with). Full masks
-    are excluded."""
-    same = [
-        c for c in ("batch", "heads", "kv_heads", "seq", "seq_k", "head_dim", "bias", "format") if c in table
+def _labels(points: pd.DataFrame) -> list[str]:
+    return [
+        f"{r.mask}, {r.batch:.0f} × {r.heads:.0f} × {r.seq:,.0f} × {r.head_dim:.0f}, {r.dtype}"
+        for r in points.itertuples()
     ]
-    sparse = table[table["mask"] != "full"].copy()
-    if against == "full":
-        keys = ["device_name", "impl", "dtype", "mode", *same]
-        full = table[table["mask"] == "full"].drop_duplicates(keys, keep="last").set_index(keys).ms
-        found = [full.get(tuple(row)) for row in sparse[keys].itertuples(index=False)]
-        sparse["gain"] = pd.Series(found, index=sparse.index, dtype=float) / sparse.ms
-    else:
-        sparse["gain"] = sparse.speedup.astype(float)
-    missing = int(sparse.gain.isna().sum())
-    sparse = sparse[sparse.gain.notna()]
-    sparse["density"] = [_density(m, q, k) for m, q, k in zip(sparse["mask"], sparse.seq, sparse.seq_k)]
-    missing += int(sparse.density.isna().sum())
-    sparse = sparse[sparse.density.notna() & (sparse.density > 0)]
-    sparse["label"] = [
-        f"{r.mask}, batch {r.batch}, {r.heads} heads, {r.seq} × {r.seq_k}, {r.dtype}"
-        for r in sparse.itertuples()
-    ]
-    return sparse, missing
 
 
-def _density(mask: str, seq_q: int, seq_k: int) -> float | None:
-    """None for a mask that this machine does not have (a file)."""
-    try:
-        stats.check(int(seq_q), int(seq_k))
-        return stats.density(mask, int(seq_q), int(seq_k), mask_files.stamp(mask))
-    except (ValueError, OSError):
-        return None
+def _why(missing: int) -> str:
+    return f"{missing} left out: the mask's file is not on this machine." if missing else ""
 
 
-def _time(row) -> tuple[str | None, float | None]:
-    for mode in ("graph", "eager", "graph_cold", "eager_cold"):
-        if pd.notna(row[f"{mode}_ms"]):
-            return mode, float(row[f"{mode}_ms"])
-    return None, None
-
-
-def _why(missing: int, against: str) -> str:
-    if not missing:
-        return ""
-    lacks = (
-        "the same case on the full mask was not measured"
-        if against == "full"
-        else "they are baselines, or have none"
-    )
-    return f"{missing} excluded: {lacks}, or the mask's file is not on this machine."
-
-
-def _nothing(op: str, look) -> None:
-    st.markdown(f"**{ops.load(op).TITLE}** has not been measured with a mask here yet.")
+def _nothing(look) -> None:
+    st.markdown("No operator has been measured here both with a mask and on the full mask yet.")
     st.page_link(
         "pages/kernels.py",
         label="**Measure this mask on the Kernels page →**",
-        query_params={"op": op, "mask": look.texts[0], "seq": str(look.seq_q)},
+        query_params={"op": facts.OP, "mask": look.texts[0], "seq": str(look.seq_q)},
     )

@@ -9,13 +9,13 @@ import numpy as np
 import streamlit as st
 
 from fusescope import masks
-from fusescope.charts import numbers
 from fusescope.charts.masks import picture, thumbnail
 from fusescope.core.schema import REQUIRED
 from pages._ui.app import url
 from pages._ui.forms import fields, mask_files, mask_picker
-from pages._ui.masks import stats, upload, views
-from pages._ui.widgets import html_table, style
+from pages._ui.masks import facts, stats, upload, views
+from pages._ui.widgets import style
+from pages._ui.widgets.text import md
 
 _SEQS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _START = "sliding_window"
@@ -58,7 +58,7 @@ def gallery() -> None:
     with st.container(horizontal=True, gap="xsmall", key="gallery"):
         for name in masks.names():
             with st.container(width=86, gap="small", horizontal_alignment="center"):
-                st.image(_thumb(name, style.theme()), width=60)
+                st.image(_thumb(name, style.theme()), width=60, alt=f"mask {name}")
                 st.button(
                     name.replace("_", " "),
                     key=f"gallery/{name}",
@@ -74,14 +74,15 @@ def pictures(state: url.State, choice: Choice) -> None:
     are elements."""
     region = _region(state, choice)
     single = len(choice.texts) == 1
+    side = 400 if single else 300
     with st.container(horizontal=True, gap="medium"):
         for number, text in enumerate(choice.texts):
             shares, rows, keys = stats.pixels(
                 text, choice.seq_q, choice.seq_k, region, mask_files.stamp(text)
             )
-            fig = picture.picture(shares, rows, keys, title(text), style.theme())
+            fig = picture.picture(shares, rows, keys, title(text), style.theme(), side)
             key = f"masks/picture/{number}/{region}"
-            with st.container(width=480 if single else 385):
+            with st.container(width=455 if single else 385):
                 st.plotly_chart(
                     fig,
                     theme=None,
@@ -92,10 +93,10 @@ def pictures(state: url.State, choice: Choice) -> None:
                     config={"displaylogo": False, "modeBarButtons": [["toImage", "select2d"]]},
                 )
                 if not single:
-                    facts(text, choice)
+                    facts.draw(text, choice.seq_q, choice.seq_k)
             if single:
-                with st.container(width=290):
-                    facts(text, choice)
+                with st.container(width=310):
+                    facts.draw(text, choice.seq_q, choice.seq_k)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if region:
             st.button("Whole mask", on_click=_look, args=(None,), key="masks/whole")
@@ -106,36 +107,11 @@ def pictures(state: url.State, choice: Choice) -> None:
         )
 
 
-def facts(text: str, choice: Choice) -> None:
-    """The figures everybody asks for first."""
-    known = stats.of(text, choice.seq_q, choice.seq_k, mask_files.stamp(text))
-    rows, cut = known["row_counts"], known["sides"][64]
-    left, right = st.columns(2)
-    left.metric("elements kept", numbers.percent(known["density"]))
-    right.metric(
-        "ideal speed-up",
-        numbers.ratio(1 / known["density"]) if known["kept"] else numbers.NA,
-        help="1 / density"
-        if known["kept"]
-        else "n/a: the mask keeps no element, so there is nothing to speed up",
-    )
-    lines = [
-        ("kept", f"{known['kept']:,} of {known['elements']:,}"),
-        ("keys per query", f"{numbers.three(float(rows.mean()))} ({rows.min():,} to {rows.max():,})"),
-        ("queries without keys", f"{int(np.count_nonzero(rows == 0)):,}"),
-        (
-            "live tiles of 64 × 64",
-            f"{numbers.percent(cut['live_share'])}: {cut['full']:,} full, {cut['partial']:,} partial",
-        ),
-    ]
-    if known["sequences"]:
-        lines.append(("sequences", f"{known['sequences']}; the picture is of the first"))
-    html_table.facts(lines)
-    st.code(known["resolved"], language=None, wrap_lines=True)
-
-
 def result(state: url.State, choice: Choice) -> None:
     """Everything to the right of the form."""
+    for text in choice.texts:
+        name = f"**{md(title(text))}** · " if len(choice.texts) > 1 else ""
+        st.markdown(name + facts.sentence(text, choice.seq_q, choice.seq_k))
     pictures(state, choice)
     view = fields.view(state, "view", views.NAMES)
     look = views.Look(

@@ -15,7 +15,7 @@ from fusescope.jobs import submit
 from fusescope.store import library, tables
 from pages._ui.answer import answer
 from pages._ui.app import callbacks, device, jobs, run_data, url
-from pages._ui.forms import fields
+from pages._ui.forms import fields, linked
 from pages._ui.masks import scores_report
 from pages._ui.widgets.text import md
 
@@ -89,7 +89,13 @@ def _form(state: url.State, look) -> tuple[dict[str, Any] | None, str]:
     tile = fields.pick(state, "s_tile", "tile size", TILES, 16, box=a)
     kind = fields.pick(state, "s_input", "input", _INPUTS, box=b, format_func=_INPUTS.get)
     mask = fields.pick(state, "s_mask", "mask", _MASKS, box=c, format_func=_MASKS.get)
-    checkpoint = fields.text(state, "s_checkpoint", "checkpoint folder", placeholder="random weights")
+    checkpoint = fields.path(
+        state,
+        "s_checkpoint",
+        "checkpoint folder",
+        placeholder="/path/to/checkpoint; empty: random weights, no conclusion about a trained model",
+        help="A folder with config.json and weights as transformers saves them",
+    )
     given: Any = "random"
     lengths = ""
     if kind == "random" and not patches:
@@ -102,12 +108,12 @@ def _form(state: url.State, look) -> tuple[dict[str, Any] | None, str]:
         )
     if kind == "text":
         text = st.text_area("text", key=state.seed("s_text", ""), height=90)
-        folder = fields.text(state, "s_tokenizer", "tokenizer folder", placeholder="/path/to/tokenizer")
+        folder = fields.path(state, "s_tokenizer", "tokenizer folder", placeholder="/path/to/tokenizer")
         state.keep("s_text", text if len(text) <= 500 else "")
         given = {"text": text, "tokenizer": folder}
     elif kind == "tokens":
         label = "file of token ids (.npy, or one sequence per line)"
-        given = {"tokens": fields.text(state, "s_file", label, placeholder="/path/to/tokens.npy")}
+        given = {"tokens": fields.path(state, "s_file", label, placeholder="/path/to/tokens.npy")}
     case: dict[str, Any] = {} if patches else {"seq": seq}
     if mask == "above":
         case["mask"] = look.texts[0]
@@ -128,6 +134,7 @@ def _form(state: url.State, look) -> tuple[dict[str, Any] | None, str]:
             "tokens": "Give the path of a file of token ids.",
         }[kind]
     try:
+        linked.refuse(state)
         return submit.validate("scores", spec), ""
     except (ValueError, TypeError) as error:
         return None, str(error)

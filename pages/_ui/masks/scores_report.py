@@ -16,16 +16,24 @@ from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields
 from pages._ui.widgets import elements, style
 
+RANDOM = (
+    "**Random weights.** Their attention is nearly uniform, so these figures say nothing about a trained "
+    "model: neither how sparse its scores are nor which tiles could be skipped. Give a checkpoint folder and "
+    "analyse again."
+)
 _QUANTITIES = ("below the threshold (%)", "exact zeros (%)", "entropy (bits)", "tiles skipped (%)")
 
 
 def draw(state: url.State, run: Run, report: dict[str, Any]) -> None:
     """Figures, charts and tables of the report."""
-    case = report["case"]
+    case, trained = report["case"], bool(run.spec.get("checkpoint"))
+    weights = "" if trained else ", random weights"
     subtitle = (
-        f"{run.device_name} · {report['model']}, {report['dtype']}, mask {case['mask']} · "
+        f"{run.device_name} · {report['model']}{weights}, {report['dtype']}, mask {case['mask']} · "
         f"{captions.date(run.finished)}"
     )
+    if not trained:
+        st.warning(RANDOM)
     theme, layers = style.theme(), report["layers"]
     everything = [h for layer in layers for h in layer["heads"]]
     thresholds = report["thresholds"]
@@ -33,7 +41,9 @@ def draw(state: url.State, run: Run, report: dict[str, Any]) -> None:
     a, b = st.columns(2)
     at = names.index(fields.pick(state, "s_at", "threshold", names, names[2], box=a))
     quantity = fields.pick(state, "s_cell", "quantity", _QUANTITIES, box=b)
-    _figures(report, everything, at)
+    if trained:
+        _figures(report, everything, at)
+    _padding(report)
     values = [[_value(h, quantity, at) for h in layer["heads"]] for layer in layers]
     title = f"{quantity.capitalize()}" + (
         f", {names[at]}" if quantity != _QUANTITIES[1] and quantity != _QUANTITIES[2] else ""
@@ -111,6 +121,9 @@ def _figures(report: dict[str, Any], everything: list[dict], at: int) -> None:
     with st.container(horizontal=True, gap="large"):
         for label, value, help_text in shown:
             st.metric(label, value, help=help_text, width="content")
+
+
+def _padding(report: dict[str, Any]) -> None:
     waste = report["padding"]
     if waste["tokens"]:
         st.caption(

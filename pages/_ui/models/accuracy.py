@@ -99,7 +99,7 @@ def _form(state: url.State, choice: Choice) -> None:
     with right:
         st.button(
             "Check accuracy",
-            disabled=spec is None,
+            disabled=spec is None or bool(state.unconfirmed),
             key="models/judge_run",
             on_click=callbacks.careful(_submit),
             args=(spec,),

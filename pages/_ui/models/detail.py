@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fusescope.core.records import Run
-from pages._ui.answer import answer
+from pages._ui.answer import answer, form_query
 from pages._ui.app import run_data
 from pages._ui.models import views
 
@@ -34,10 +34,4 @@ def _place(run: Run) -> tuple[str, dict[str, str]]:
         return "masks", {"view": "Scores", "s_model": model, "s_run": run.id}
     if run.kind == "accuracy":
         return "models", {"model": model, "view": "Accuracy", "report": run.id}
-    query = {"model": model, "run": run.id} | {
-        k: str(run.spec[k]) for k in ("dtype", "baseline", "cache", "checkpoint") if run.spec.get(k)
-    }
-    cases = [dict(c) for c in run.spec.get("cases") or ()]
-    if len(cases) == 1:
-        query |= {k: str(v) for k, v in cases[0].items() if v is not None}
-    return "models", query
+    return "models", {"run": run.id} | form_query.of(run)

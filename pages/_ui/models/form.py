@@ -9,18 +9,16 @@ from typing import Any
 import streamlit as st
 
 from fusescope import models
-from fusescope.analysis import estimate
 from fusescope.charts import numbers
 from fusescope.core.records import DTYPES, BenchSpec
 from pages._ui.app import device, url
-from pages._ui.forms import fields, implementations, mask_picker, parameters, run_panel
+from pages._ui.forms import certainty, fields, implementations, linked, mask_picker, parameters, run_panel
 
 _USUAL = ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")
 _OWN = ("lengths", "phase")  # drawn here, not by the common widgets
 _SIZES = ("layers", "heads", "head_dim")
 _LENGTHS = {"fixed": "full", "uniform": "uniform", "list": "a list"}
 _BOTH = "both"
-_BUILD_S = 8.0  # building a model and its float64 reference, an estimate
 
 
 @dataclass
@@ -65,13 +63,26 @@ def draw(state: url.State) -> Choice:
     with right:
         cold = "Cold: the last-level cache is flushed between samples"
         cache = fields.pick(state, "cache", "cache", ("warm", "cold", "both"), help=cold)
+    certain = certainty.draw(state)
     choice.checkpoint = _checkpoint(state, name)
     with run_panel.collect(problems):
         choice.cases = _cases(state, name, choice.checkpoint)
+    with run_panel.collect(problems):
+        for case in choice.cases:
+            models.check_memory(name, case, dtype, device.current(), choice.checkpoint)
+    with run_panel.collect(problems):
+        linked.refuse(state)
     cost = ""
     if choice.cases and choice.modes and not problems:
         spec = BenchSpec(
-            choice.op, tuple(choice.modes), tuple(choice.cases), baseline, dtype, device.current(), cache
+            choice.op,
+            tuple(choice.modes),
+            tuple(choice.cases),
+            baseline,
+            dtype,
+            device.current(),
+            cache,
+            **certain,
         )
         choice.spec = spec.to_json() | {"checkpoint": choice.checkpoint, "parts": True}
         cost = _cost(spec)
@@ -83,14 +94,9 @@ def draw(state: url.State) -> Choice:
 def _checkpoint(state: url.State, name: str) -> str | None:
     key = state.seed("checkpoint", "", scope=name)
     with st.expander("Checkpoint", expanded=bool(st.session_state[key])):
-        text = st.text_input(
-            "folder",
-            key=key,
-            placeholder="random weights",
-            help="A local folder with config.json and *.safetensors",
-        )
-    state.keep("checkpoint", text.strip())
-    return text.strip() or None
+        help_text = "A local folder with config.json and *.safetensors"
+        text = fields.path(state, "checkpoint", "folder", name, placeholder="random weights", help=help_text)
+    return text or None
 
 
 def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str, Any]]:
@@ -163,13 +169,6 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
 
 
 def _cost(spec: BenchSpec) -> str:
-    from fusescope.models.describe.modes import COMPILES
-
-    place = spec.device.split(":")[0]
-    compiling = sum(COMPILES.get(w, {}).get(place, 0.0) for w in dict.fromkeys((spec.baseline, *spec.impls)))
-    seconds = estimate.seconds(spec, compiling) + _BUILD_S * len(spec.cases)
-    work = models.cost(spec.op.removeprefix("model:"), dict(spec.cases[0]), spec.dtype).flop_effective
-    text = run_panel.cost(len(spec.cases), len(spec.impls), "execution mode", seconds, spec.device)
-    return f"{text}; {numbers.three(work / 1e9)} GFLOP per call" + (
-        ", compilation included" if compiling else ""
-    )
+    work = models.cost(models.named(spec.op), dict(spec.cases[0]), spec.dtype).flop_effective
+    more = f"; {numbers.three(work / 1e9)} GFLOP per call"
+    return run_panel.cost("model", spec, "execution mode", more)

@@ -6,8 +6,10 @@ import streamlit as st
 
 from fusescope import models
 from fusescope.charts import tables
-from pages._ui.answer import answer, matching
-from pages._ui.app import run_data, url
+from fusescope.core.records import Run
+from fusescope.store.answers import Found, Question
+from pages._ui.answer import answer, matching, nearest
+from pages._ui.app import device, run_data, url
 from pages._ui.models import views
 from pages._ui.models.form import Choice
 
@@ -29,20 +31,23 @@ def result(state: url.State, choice: Choice) -> None:
     run_id = matching.shown(
         state, "model", choice.op, choice.spec, choice.pressed, _COMPARED, "a comparison of a model"
     )
-    if run_id is None:
-        run_id = _empty(choice)
+    first, stand_in = answer.ALL, run_id is None
+    if run_id is None and (found := _recorded(choice)):
+        run_id, first = found.run, nearest.case_name(found) or answer.ALL
     look = None
     if run_id:
         run, records = run_data.read(run_id), run_data.records(run_id)
-        dimmed = matching.differs(run, choice.spec, _COMPARED)
         if run.live:
             answer.follow(run_id, answer.ALL, "execution modes")
         else:
             answer.heading(run)
-        if dimmed:
-            st.info(dimmed)
+        other = not stand_in and matching.notice(state, "model", run, choice.spec, _COMPARED)
+        dimmed = other and not run.recorded
         if records:
-            look = answer.look(run, records, answer.case_picker(state, list(tables.cases(records)), run))
+            with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+                case = answer.case_picker(state, list(tables.cases(records)), run, first)
+                over = answer.compared_with(state, run, records)
+            look = answer.look(run, records, case, over)
             with st.container(key="old_answer" if dimmed else None):
                 if not run.live:
                     answer.headline(look)
@@ -52,14 +57,24 @@ def result(state: url.State, choice: Choice) -> None:
     views.draw(state, choice, look)
 
 
-def _empty(choice: Choice) -> str | None:
-    """Nothing has been measured here yet: one sentence, one button, and a recording where there is one."""
+def able(run: Run) -> list[str]:
+    """The execution modes of a run's model that can run on the chosen device."""
+    model = str(run.spec.get("op", "")).removeprefix("model:")
+    listed = models.modes(model, device.current()) if model in models.names() else []
+    return [i.name for i in listed if i.reason is None]
+
+
+def _recorded(choice: Choice) -> Found | None:
+    """Nothing has been measured here yet: one sentence, one button, and the recorded case nearest to the
+    settings."""
     matching.first(models.title(choice.model), "models", "model", choice.spec)
-    recorded = run_data.newest("model", choice.op, recorded=True) or run_data.newest("model", recorded=True)
-    if recorded is None:
+    spec = choice.spec or {"op": choice.op, "cases": choice.cases[:1], "dtype": choice.dtype}
+    found = nearest.find(nearest.of_spec(spec) or Question(choice.op, {}), recorded=True)
+    if found is None:
         st.caption(
-            "No recorded run of a model ships with this checkout. Parameters and accuracy need no run."
+            f"No recorded run of {models.title(choice.model)} ships with this checkout. Parameters and "
+            "accuracy need no run."
         )
         return None
-    st.caption("A recorded run:")
-    return recorded.id
+    st.caption(nearest.caption(found))
+    return found

@@ -8,10 +8,10 @@ import json
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import captions, numbers, tables
-from fusescope.charts.bench.speedup import verdict
+from fusescope.charts import captions, numbers, tables, verdicts
+from fusescope.charts.bench.speedup import ratio_text
 from fusescope.charts.colours import short
-from fusescope.charts.models import layer_parts
+from fusescope.charts.models import layer_parts, memory
 from fusescope.core import command
 from fusescope.core.records import Record
 from pages._ui.answer import views
@@ -49,7 +49,9 @@ def _table(state: url.State, choice: Choice, look: views.Look | None) -> None:
         elements.note(_NO_RUN)
         return
     data = cached_chart.once(("model-table", *look.key), lambda: readable(look.rows, look.baseline))
-    elements.table(data, look.name("records"), lambda: csv(look.rows, look.baseline), why=_why(look.rows))
+    elements.table(
+        data, look.name("records"), lambda: csv(look.rows, look.baseline), why=_why(look.rows, look.baseline)
+    )
     _generation(look)
     elements.note(
         "Percentiles: single calls, warm. Peak memory: the allocator's peak during a call, weights included. "
@@ -76,24 +78,24 @@ def _generation(look: views.Look) -> None:
             numbers.three(r.extra["throughput"]["tokens_per_s"]),
             help=captions.case(r),
         )
-        column.caption(f"fastest: {short(r.impl)}")
+        size = f"batch {r.case['batch']}, sequence {r.case['seq']:,}"
+        column.caption(f"{size}; fastest: {short(r.impl)}")
 
 
 def readable(records: list[Record], baseline: str) -> pd.DataFrame:
     """Records of a model as a readable table, one unit per column."""
     unit, factor = numbers.time_unit(t.median for r in records if (t := r.time))
-    keys, lines = tables.varying(records), []
+    keys, lines, modes = tables.varying(records), [], memory.several(records)
     for r in records:
-        t, x, s = r.time, r.extra or {}, r.speedup if r.impl != baseline else None
-        throughput, memory = x.get("throughput") or {}, x.get("memory") or {}
+        x, s = r.extra or {}, r.speedup if r.impl != baseline else None
+        throughput, held = x.get("throughput") or {}, memory.figures(r, modes)[0]
         p = (x.get("percentiles_ms") or {}).get(r.main) or {}
         lines.append(
-            {"mode": short(r.impl)}
+            {"check": tables.check(r), "mode": short(r.impl)}
             | {k: r.case.get(k) for k in keys}
             | {
-                "verdict": verdict(r, baseline),
-                "ran as": r.backend,
-                "speed-up (×)": 1.0 if r.impl == baseline and t else s and s.median,
+                "verdict": ratio_text(r, baseline),
+                "95 % interval (×)": s and verdicts.interval(s.words, s.low, s.high),
                 f"p50 ({unit})": _scaled(p.get("p50"), factor),
                 f"p90 ({unit})": _scaled(p.get("p90"), factor),
                 f"p99 ({unit})": _scaled(p.get("p99"), factor),
@@ -103,9 +105,10 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "images/s": throughput.get("images_per_s"),
                 "TFLOP/s": r.tflops.effective if r.tflops else None,
                 "% of measured peak": _scaled(x.get("share_of_peak"), 100),
-                "peak memory (MiB)": _scaled(memory.get("peak_bytes"), 2**-20),
-                "process (NVML, MiB)": _scaled(memory.get("nvml_process_bytes"), 2**-20),
+                "peak memory (MiB)": _scaled(held["peak_bytes"], 2**-20),
+                "process (NVML, MiB)": _scaled(held["nvml_process_bytes"], 2**-20),
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
+                "ran as": r.backend,
                 "note": r.reason,
             }
         )
@@ -120,17 +123,23 @@ def csv(records: list[Record], baseline: str) -> pd.DataFrame:
     return pd.concat([tables.tidy(records, baseline), flat], axis=1)
 
 
-def _why(records: list[Record]):
+def _why(records: list[Record], baseline: str):
     """Why a value is unknown, by (row, column)."""
-    found = {}
+    found, modes = {}, memory.several(records)
     for i, r in enumerate(records):
+        if r.impl == baseline:
+            found[i, "95 % interval (×)"] = "the baseline itself"
         if r.status != "ok":
             found |= {
                 (i, c): f"{r.status}: {r.reason}"
-                for c in ("speed-up (×)", "sequences/s", "tokens/s", "images/s", "TFLOP/s")
+                for c in ("verdict", "95 % interval (×)", "sequences/s", "tokens/s", "images/s", "TFLOP/s")
             }
         elif r.device == "cpu":
             found[i, "peak memory (MiB)"] = "measured on CUDA devices only"
+        else:
+            reasons = memory.figures(r, modes)[1]
+            found[i, "peak memory (MiB)"] = reasons.get("peak_bytes", "")
+            found[i, "process (NVML, MiB)"] = reasons.get("nvml_process_bytes", "")
     return found
 
 
@@ -163,31 +172,25 @@ def _memory(state: url.State, choice: Choice, look: views.Look | None) -> None:
     if look is None:
         elements.note(_NO_RUN)
         return
-    columns = {
-        "weights_bytes": "weights",
-        "kept_bytes": "persistent",
-        "call_bytes": "per call",
-        "peak_bytes": "allocator peak",
-        "nvml_process_bytes": "process (NVML)",
-    }
-    lines = [
-        {"mode": short(r.impl)}
-        | {
-            f"{name} (MiB)": _scaled(((r.extra or {}).get("memory") or {}).get(k), 2**-20)
-            for k, name in columns.items()
-        }
-        for r in look.rows
-    ]
+    modes = memory.several(look.records)
+    lines, why = [], {}
+    for n, r in enumerate(look.rows):
+        found, reasons = memory.figures(r, modes)
+        lines.append(
+            {"mode": short(r.impl)}
+            | {f"{word} (MiB)": _scaled(found[k], 2**-20) for k, word in memory.WORDS.items()}
+        )
+        why |= {(n, f"{memory.WORDS[k]} (MiB)"): text for k, text in reasons.items()}
     elements.table(
         pd.DataFrame(lines),
         look.name("memory"),
         lambda: csv(look.rows, look.baseline),
-        why={c: "unknown on this device" for c in lines[0] if c != "mode"},
+        why=lambda row, column: why.get((row, column), ""),
     )
     elements.note(
-        "Persistent: held between calls beyond the weights (graph pools, packed weights, tables). Per "
-        "call: the most that a "
-        "call allocates."
+        "Persistent: tensors held between calls beyond the weights (packed weights, tables). Graph pool: "
+        "what the mode's CUDA graphs reserve. Per call: the most that a call allocates on top; a replay "
+        "allocates nothing. The peak is the sum."
     )
 
 

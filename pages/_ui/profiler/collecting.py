@@ -9,7 +9,7 @@ from fusescope.charts.colours import short
 from fusescope.core.records import DTYPES
 from fusescope.jobs import submit
 from pages._ui.app import callbacks, device, url
-from pages._ui.forms import fields, implementations, mask_picker, parameters
+from pages._ui.forms import fields, implementations, linked, mask_picker, parameters
 from pages._ui.profiler import data
 from pages._ui.widgets.text import md, sentence
 
@@ -93,6 +93,7 @@ def _form(state: url.State) -> dict:
         with place[0]:
             mask_picker.thumbnail(str(case[mask]), int(case["seq"]), int(case.get("seq_k") or case["seq"]))
     implementations.unavailable(listed)
+    linked.refuse(state)
     return {"op": op, "impl": impl, "case": case, "dtype": dtype, "device": where}
 
 

@@ -70,10 +70,10 @@ def _offered(home: str, stamps: tuple) -> list[str]:
     found = [r for kind in KINDS for r in library.runs(kind=kind, limit=_EACH)[0]]
     found = [r for r in found if r.live or r.status in ("done", "failed", "interrupted", "cancelled")]
     found.sort(key=lambda r: (r.recorded, -(r.created or 0)))
-    return [r.id for r in found if r.live or _has_profile(library.find(r.id))]
+    return [r.id for r in found if r.live or has_profile(library.find(r.id))]
 
 
-def _has_profile(path: Path) -> bool:
+def has_profile(path: Path) -> bool:
     """Whether a run left anything to show."""
     there = path / "artifacts"
     return any((there / f).is_file() for f in ("summary.json", "trace.json.gz", "telemetry.parquet"))
@@ -91,7 +91,7 @@ def load(run_id: str) -> Profile:
 def count(path: str, table: str, stamp: str) -> int:
     import pyarrow.parquet as pq
 
-    return pq.read_metadata(Path(path) / "artifacts" / f"{table}.parquet").num_rows
+    return pq.read_metadata(profile.file(Path(path), table)).num_rows
 
 
 @st.cache_data(max_entries=24, show_spinner=False)

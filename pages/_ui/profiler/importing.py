@@ -12,6 +12,7 @@ import streamlit as st
 from fusescope.core import paths
 from fusescope.jobs import submit
 from pages._ui.app import callbacks, run_data, url
+from pages._ui.forms import fields
 from pages._ui.profiler import data
 from pages._ui.widgets.text import file_name, run_name
 
@@ -43,14 +44,13 @@ def draw(state: url.State) -> None:
             key="profiler/upload",
         )
     with right:
-        key = state.seed("file", "")
-        path = st.text_input(
+        path = fields.path(
+            state,
+            "file",
             "or a path on this machine, any size",
-            key=key,
             placeholder="/path/to/trace.json.gz",
             help="A gigabyte (4 million events) takes about half a minute",
-        ).strip()
-        state.keep("file", path)
+        )
         keep = st.toggle(
             "keep the file in the run even if large",
             key="profiler/keep",
@@ -61,7 +61,7 @@ def draw(state: url.State) -> None:
         "Import",
         type="primary",
         key="profiler/import",
-        disabled=upload is None and not path,
+        disabled=upload is None and (not path or bool(state.unconfirmed)),
         on_click=callbacks.careful(_submit),
         args=(upload, path, keep, captured),
     )

@@ -87,11 +87,17 @@ def _wanted(state: url.State) -> str | None:
     if not run_id:
         return None
     try:
-        return library.find(run_id).name
+        found = library.find(run_id)
     except RunError as error:
         state.problems.append(f"{sentence(error)}.")
         st.session_state[key] = None
         return None
+    run = _run(found.name)
+    if run.live or run.kind != "import" or data.has_profile(found):
+        return found.name
+    st.session_state[key] = None  # a failed import is not selected
+    st.error(md(f"{run_name(run)} was not imported: {run.reason or run.status}."))
+    return None
 
 
 def _run(run_id: str) -> Run:

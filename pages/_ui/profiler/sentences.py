@@ -110,7 +110,7 @@ _WHY = {
     "shapes": "shapes were not recorded (record_shapes), or it has no tensors",
     "types": "shapes were not recorded (record_shapes), or it has no tensors",
     "gbps": "the file has no byte count, or the copy took no time",
-    "b / a": "only one of the two profiles has it",
+    "speed-up of b": "only one of the two profiles has it",
     "throttled": "not throttled, or NVML did not report it",
     "where": "the snapshot has no Python frame of it",
     "unit": "a plain number",

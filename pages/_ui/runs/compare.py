@@ -1,101 +1,164 @@
-"""Two runs side by side: first how their conditions differ, then the ratio of every pair of records."""
+"""Any number of runs against the first: whether they may be compared, then what is faster."""
 
 from __future__ import annotations
 
-import json
-
-import pandas as pd
 import streamlit as st
 
-from fusescope.charts import captions, numbers, tables
+from fusescope.analysis.compare import columns, conditions
+from fusescope.analysis.compare.columns import Comparison, Source
+from fusescope.charts import captions
 from fusescope.charts.bench import pairs
-from fusescope.core import same_code
 from fusescope.core.errors import RunError
+from fusescope.core.records import Run
 from fusescope.store import compare, library
 from pages._ui.answer import answer
 from pages._ui.app import run_data, url
+from pages._ui.forms import fields
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import md, sentence
+from pages._ui.widgets.text import device_text, md, plural, run_name, sentence
+
+_OFFERED = 200
+_CAUTIONS = 4  # shown; the others are one click away
 
 
-def wanted(state: url.State) -> tuple[str, str] | None:
-    """The two ids in ?compare=A,B; None where there are not two readable runs."""
-    text = state.query.get("compare")
-    if not text:
-        return None
-    names = text.split(",")
-    try:
-        if len(names) != 2:
-            raise ValueError(f"compare takes two run ids separated by a comma, not {text[:80]!r}")
-        return library.find(names[0]).name, library.find(names[1]).name
-    except (ValueError, RunError) as error:
-        state.problems.append(f"{sentence(error)}.")
-        return None
+def wanted(state: url.State) -> list[str] | None:
+    """The ids in ?compare=A,B,…; None where it names no run. An unknown one is one sentence."""
+    found = []
+    for name in (state.query.get("compare") or "").split(","):
+        if name.strip():
+            try:
+                found.append(library.find(name.strip()).name)
+            except RunError as error:
+                state.problems.append(f"{sentence(error)}.")
+    return list(dict.fromkeys(found)) or None
 
 
-def draw(state: url.State, a: str, b: str) -> None:
-    """The comparison: b against a."""
-    state.keep("compare", f"{a},{b}")
-    st.page_link("pages/runs.py", label="‹ All runs")
-    left, right = run_data.read(a), run_data.read(b)
-    for name, run in (("A", left), ("B", right)):
-        answer.heading(run, f"{name}: ")
-    found = compare.differences(a, b)
-    if found:
-        st.warning(
-            "**Measured under different conditions:**\n\n" + "\n".join(f"- {md(line)}" for line in found)
-        )
-    else:
-        st.success("Measured under the same conditions, as far as both runs recorded them.")
-    data = compare.pairs(a, b)
-    if data.empty:
-        st.info("Neither run has a result to compare.")
+def draw(state: url.State, run_ids: list[str]) -> None:
+    """The comparison of the runs with the first of them."""
+    st.page_link("pages/runs.py", label="‹ All runs", query_params=url.of_list("runs"))
+    run_ids = _choose(state, run_ids)
+    state.keep("compare", ",".join(run_ids))
+    sources = [_source(run_id) for run_id in run_ids]
+    for n, source in enumerate(sources):
+        answer.heading(source.run, f"{pairs.letter(n)}{' (base)' if n == 0 else ''}: ", why=False)
+    if len(sources) < 2:
+        st.info("Add a second run above to compare it with this one.")
+    answers, result = st.container(), st.container()
+    by, left_out, columns_shown = _settings(state, sources)
+    with answers:
+        for n, other in enumerate(sources[1:], 1):
+            _comparable(conditions.judge(sources[0], other, left_out), pairs.letter(n))
+    comparison = columns.compare(sources, by, left_out, columns_shown)
+    if len(comparison.columns) < 2:
+        st.info("One column has nothing to be compared with: choose other columns, or add a run.")
         return
-    subtitle = f"A: {captions.context(left)} · B: {captions.context(right)}"
-    elements.chart(pairs.bars(data, subtitle, style.theme()), f"compare-{a}-{b}", data)
+    _result(comparison, sources, result)
+
+
+def _choose(state: url.State, run_ids: list[str]) -> list[str]:
+    """The runs to compare, changed on the page: the URL's, and others of the same kind and operator."""
+    key = "runs/compared"
+    if state.opened or key not in st.session_state:
+        st.session_state[key] = run_ids
+    shown = st.session_state[key] or run_ids
+    first = run_data.read(shown[0])
+    found, _ = library.runs(kind=first.kind, op=first.spec.get("op"), limit=_OFFERED)
+    lines = {run_id: _line(run_data.read(run_id)) for run_id in dict.fromkeys([*run_ids, *shown])}
+    lines |= {run.id: _line(run) for run in found if run.id not in lines}
+    chosen = st.multiselect(
+        "Runs to compare (the first is the base)", list(lines), key=key, format_func=lines.get
+    )
+    return chosen or run_ids
+
+
+def _line(run: Run) -> str:
+    return f"{run_name(run)} · {device_text(run.device_name)} · {captions.when(run)}"
+
+
+def _source(run_id: str) -> Source:
+    path = library.find(run_id)
+    clock = _clock(str(path), run_data.stamp(path, "samples.jsonl"))
+    return Source(run_data.read(run_id), tuple(run_data.records(run_id)), clock)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _clock(path: str, stamp: tuple[int, int]) -> float | None:
+    return compare.median_clock(library.find(path.rpartition("/")[2]))
+
+
+def _comparable(found: conditions.Answer, letter: str) -> None:
+    """Yes or no first, then why, then what to be careful about."""
+    box = st.error if not found.yes else st.warning if found.cautions else st.success
+    control = ""
+    if found.control:
+        middle, worst, rows = found.control
+        control = (
+            f" Same sources as a check: {100 * middle:.2g} % apart in the median, {100 * worst:.2g} % at "
+            f"most, in {plural(rows, 'row')}."
+        )
+    shown = found.cautions[:_CAUTIONS]
+    text = f"**May {letter} be compared with A? {md(found.text)}**{md(control)}"
+    box(text + (f"\n\nCautions: {md('; '.join(shown))}." if shown else ""))
+    if more := found.cautions[_CAUTIONS:]:
+        with st.expander(f"{plural(len(more), 'more caution')} about {letter}"):
+            st.markdown("\n".join(f"- {md(line)}" for line in more))
+
+
+def _settings(state: url.State, sources: list[Source]) -> tuple[str, list[str], list[str]]:
+    """What columns stand for, what cases need not have in common, and the columns to show (all where
+    empty)."""
+    known = columns.keys(sources)
+    out = state.seed("out", [], lambda text: _all_of(text, known))
+    st.session_state[out] = [k for k in st.session_state[out] if k in known]
+    left, middle, right = st.columns([1, 2, 3], gap="small")
+    by = fields.pick(state, "by", "columns by", columns.BY, box=left)
+    left_out = middle.multiselect(
+        "leave out",
+        known,
+        key=out,
+        placeholder="nothing",
+        help="Cases that differ only in these are the same row",
+    )
+    state.keep("out", ",".join(left_out))
+    if by == "run":
+        return by, left_out, []
+    there = columns.values(sources, by)
+    key = state.seed(f"columns/{by}", [])
+    if state.opened and state.query.get("columns"):
+        st.session_state[key] = state.query["columns"].split(";")
+    st.session_state[key] = [c for c in st.session_state[key] if c in there]
+    chosen = right.multiselect("columns (the first is the base)", there, key=key, placeholder="all")
+    state.keep("columns", ";".join(chosen))
+    return by, left_out, chosen
+
+
+def _all_of(text: str, known: list[str]) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"{unknown[0]} is not one of {', '.join(known)}")
+    return names
+
+
+def _result(comparison: Comparison, sources: list[Source], box) -> None:
+    """What each column says against the base, in ``box``; under the settings the chart and the table."""
+    names = pairs.names(comparison)
+    for n in range(1, len(names)):
+        box.markdown(f"**{md(pairs.sentence(comparison, n, names))}**")
+    called = " · ".join(
+        f"{pairs.letter(n)}: {device_text(s.run.device_name)}, {captions.when(s.run)}"
+        for n, s in enumerate(sources)
+    )
+    name = "compare-" + "-".join(s.run.id for s in sources)[:120] + f"-{comparison.by}"
+    elements.chart(pairs.bars(comparison, names, called, style.theme()), name, lambda: pairs.tidy(comparison))
     elements.table(
-        table(data), f"compare-table-{a}-{b}", data, why=lambda row, column: _why(data.iloc[row], column)
+        pairs.table(comparison, names),
+        f"{name}-table",
+        lambda: pairs.tidy(comparison),
+        why=lambda row, column: pairs.why(comparison, names, row, column),
     )
+    if comparison.by != "run" and len(sources) > 1:
+        elements.note("Where several runs have a result for a cell, that of the newest counts.")
     elements.note(
-        "The two runs were not interleaved: “faster” means that the 95 % intervals do not overlap, which "
-        "is weaker "
-        "evidence than a comparison within one run."
-    )
-
-
-def _why(row: pd.Series, column: str) -> str:
-    """Why a cell is empty: a side is missing, has no latency, or is no kernel with a source."""
-    if column == "same machine code":
-        return "the source of one of them is unknown: a peer, or no result"
-    for side in column[0] if column[1:3] == " (" else "AB":
-        status = row[f"{side.lower()}_status"]
-        if status != "ok":
-            return (
-                f"{side} has no such result"
-                if status == "missing"
-                else f"{side} is {status}, so it has no latency"
-            )
-    return "they have no time in the same mode: eager or graph, cold or warm"
-
-
-def table(data: pd.DataFrame) -> pd.DataFrame:
-    """Readable columns of ``compare.pairs``: one row per implementation and case."""
-    unit, factor = numbers.time_unit([*data["a_ms"].dropna(), *data["b_ms"].dropna()])
-    cases = [json.loads(c) for c in data["case"]]
-    keys = tables.varying_values(cases)
-    return pd.DataFrame(
-        {
-            "implementation": data["impl"],
-            "case": [", ".join(f"{k}={one.get(k)}" for k in keys) or "the case" for one in cases],
-            "verdict (B vs A)": data["verdict"].replace("cannot tell", "inconclusive"),
-            "A / B (×)": data["ratio"],
-            f"A ({unit})": data["a_ms"] * factor,
-            f"B ({unit})": data["b_ms"] * factor,
-            "A": data["a_status"],
-            "B": data["b_status"],
-            "same machine code": [
-                None if pd.isna(a) or pd.isna(b) else same_code.same(op, impl, a, b)
-                for op, impl, a, b in data[["op", "impl", "a_hash", "b_hash"]].itertuples(index=False)
-            ],
-        }
+        "Runs were not sampled in turn: an interval is the widest that the 95 % intervals of both medians "
+        "allow, which is weaker evidence than a comparison within one run."
     )

@@ -14,7 +14,7 @@ from fusescope.core.errors import RunError
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
 from fusescope.store import folder, library, transfer
-from pages._ui.answer import answer
+from pages._ui.answer import answer, form_query, selfcheck
 from pages._ui.app import callbacks, jobs, run_data, url
 from pages._ui.fusion import detail as fusion_detail
 from pages._ui.models import detail as models_detail
@@ -41,8 +41,12 @@ def wanted(state: url.State) -> str | None:
 def draw(state: url.State, run_id: str) -> None:
     """The page of one run."""
     state.keep("run", run_id)
-    st.page_link("pages/runs.py", label="‹ All runs")
+    st.page_link("pages/runs.py", label="‹ All runs", query_params=url.of_list("runs"))
     run = run_data.read(run_id)
+    if run.imported:
+        st.badge("imported", color="orange", help="Whoever made it chose what it says and names")
+    if run.status == "incomplete":
+        st.warning(f"Part of this run is gone since it ended: {md(run.reason)}.")
     _actions(run)
     if run.kind == "bench":
         answer.draw(state, run_id, link=False)
@@ -53,6 +57,8 @@ def draw(state: url.State, run_id: str) -> None:
             models_detail.draw(run)
         if run.kind in fusion_detail.KINDS:
             fusion_detail.draw(run)
+        if run.kind == selfcheck.KIND:
+            selfcheck.draw(run)
     _notes(run)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -68,13 +74,15 @@ def _actions(run: Run) -> None:
     """Open in a page, resume, cancel, export, report, delete."""
     with st.container(horizontal=True, gap="small"):
         if run.kind == "bench":
-            query = {"run": run.id, "op": str(run.spec.get("op"))} | _form(run)
+            query = {"run": run.id} | form_query.of(run)
             if st.button("Open in Kernels", key="run/open"):
                 st.switch_page("pages/kernels.py", query_params=query)
         if run.kind in models_detail.KINDS:
             models_detail.button(run)
         if run.kind in fusion_detail.KINDS:
             fusion_detail.button(run)
+        if run.kind in ("bench", "model") and st.button("Compare with…", key="run/compare"):
+            st.switch_page("pages/runs.py", query_params={"compare": run.id})
         if run.kind in data.KINDS and st.button("Open in Profiler", key="run/profiler"):
             st.switch_page("pages/profiler.py", query_params={"run": run.id})
         if run.live:
@@ -110,34 +118,6 @@ def _actions(run: Run) -> None:
                     transfer.delete(run.id)
                     st.session_state.setdefault("jobs/toasts", []).append(f"Deleted {run.id}.")
                     st.switch_page("pages/runs.py")
-
-
-def _form(run: Run) -> dict[str, str]:
-    """The controls of the Kernels page as they were for a run of one case or a sweep; of a grid its first
-    sweep."""
-    cases = [dict(c) for c in run.spec.get("cases") or ()]
-    if not cases:
-        return {}
-    wanted_params = (
-        {p.name: p for p in ops.load(run.spec["op"]).PARAMETERS} if run.spec.get("op") in ops.names() else {}
-    )
-    query = {k: str(run.spec[k]) for k in ("dtype", "baseline", "cache") if run.spec.get(k)}
-    query["impl"] = ",".join(i for i in run.spec.get("impls") or () if ".py:" not in i)
-    own = " ".join(i for i in run.spec.get("impls") or () if ".py:" in i)
-    if own:
-        query |= {"own": own, "impl": ",".join(run.spec["impls"])}
-    for name, p in wanted_params.items():
-        values = list(dict.fromkeys(str(c[name]) for c in cases if c.get(name) is not None))
-        derived = p.default is None and name in ("seq_k", "kv_heads")
-        if derived and all(c.get(name) == c.get({"seq_k": "seq", "kv_heads": "heads"}[name]) for c in cases):
-            continue
-        if len(values) == 1:
-            query[name] = values[0]
-        elif values and p.sweep and "sweep" not in query:
-            query |= {"sweep": name, f"{name}s": ",".join(values)}
-        elif values:  # the form sweeps over one parameter
-            query[name] = values[0]
-    return query
 
 
 def _other(run: Run) -> None:

@@ -1,5 +1,4 @@
-"""The library of runs: filters, one page of the list at a time, two selected runs compared, a run
-imported."""
+"""The library of runs: filters and order, one page of the list at a time, a selection, a run imported."""
 
 from __future__ import annotations
 
@@ -14,8 +13,9 @@ from fusescope.core.records import RUN_STATES
 from fusescope.jobs import kinds
 from fusescope.store import library, transfer
 from pages._ui.answer import run_table
-from pages._ui.app import url
+from pages._ui.app import callbacks, url
 from pages._ui.forms import fields
+from pages._ui.runs import selection
 from pages._ui.widgets.text import file_name, md, plural, sentence
 
 _PAGE = 25
@@ -35,11 +35,29 @@ def draw(state: url.State) -> None:
     if not total:
         _nothing(filters)
     else:
-        selected = run_table.select(found, "runs/table")
-        _below(state, page, last, total, selected)
-    for run_id, reason in library.broken():
-        st.warning(f"**{md(run_id)}** cannot be read: {md(reason)}")
+        actions = st.container()
+        drawing = st.session_state.get("runs/drawing", 0)
+        ticked = run_table.select(found, f"runs/table/{drawing}", selection.chosen(), _columns(state))
+        with actions:
+            selection.bar(selection.update([run.id for run in found], ticked))
+        _pages(page, last, total)
+    state.keep("page", st.session_state[page], 1)
+    url.remember_list(state)
+    _unreadable(library.broken())
     _import()
+
+
+def _columns(state: url.State) -> list[str] | None:
+    """The columns chosen; None for those that tell the runs apart."""
+    key = state.key("columns")
+    state.keep("columns", ",".join(st.session_state[key]))
+    return st.session_state[key] or None
+
+
+def _known(names: list[str]) -> list[str]:
+    if unknown := [n for n in names if n not in run_table.COLUMNS]:
+        raise ValueError(f"{unknown[0]} is not one of {', '.join(run_table.COLUMNS)}")
+    return names
 
 
 def _filters(state: url.State) -> dict:
@@ -48,9 +66,13 @@ def _filters(state: url.State) -> dict:
         "status": [_ANY, *RUN_STATES],
         "op": [_ANY, *ops.names()],
         "recorded": list(_SOURCES),
+        "order": list(library.ORDERS),
     }
-    labels = {"op": "operator", "recorded": "source"}
-    boxes = st.columns([1, 1, 1, 1, 2], gap="small")
+    labels = {"op": "operator", "recorded": "source", "order": "sort by"}
+    boxes = [
+        *st.columns(5, gap="small"),
+        *st.columns([5, 1], gap="small", vertical_alignment="bottom"),
+    ]
     chosen = {}
     for box, (name, options) in zip(boxes, names.items(), strict=False):
         value = fields.pick(
@@ -67,53 +89,57 @@ def _filters(state: url.State) -> dict:
         state,
         "text",
         "Search",
-        box=boxes[-1],
-        placeholder="title, tag, device, implementation …",
+        box=boxes[-2],
+        placeholder="title, tag, device, seq=512 …",
         on_change=_first_page,
-        help="Each word in id, title, notes, tags, device, operator, implementations, dtype or status",
+        help="Each word in id, title, notes, tags, device, operator, model, implementations, shapes, dtype, "
+        "status; “padded” finds packed sequences too",
     )
+    with boxes[-1].popover("Columns", width="stretch"):
+        key = state.seed("columns", [], lambda text: _known(text.split(",")))
+        st.multiselect("columns", run_table.COLUMNS, key=key, placeholder="those that tell the runs apart")
+        st.caption("Filters, order and columns are in the address: a bookmark of this page keeps them.")
     chosen["recorded"] = {"yes": True, "no": False}.get(chosen["recorded"])
     return chosen | {"text": text or None}
 
 
-def _below(state: url.State, page: str, last: int, total: int, selected: list) -> None:
+def _pages(page: str, last: int, total: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.button(
-            "‹ newer", disabled=st.session_state[page] <= 1, on_click=_turn, args=(page, -1), key="runs/newer"
-        )
-        st.button(
-            "older ›",
-            disabled=st.session_state[page] >= last,
-            on_click=_turn,
-            args=(page, 1),
-            key="runs/older",
-        )
-        st.caption(
-            f"{plural(total, 'run')}, page {st.session_state[page]} of {last}",
-            width="stretch",
-        )
-        if len(selected) == 2:
-            a, b = sorted(selected, key=lambda r: r.created or 0)
-            if st.button("Compare", type="primary", key="runs/compare"):
-                st.switch_page("pages/runs.py", query_params={"compare": f"{a.id},{b.id}"})
-        else:
-            st.button(
-                "Compare",
-                disabled=True,
-                key="runs/compare_off",
-                help="Select two runs in the table",
-            )
-    state.keep("page", st.session_state[page], 1)
+        first, end = st.session_state[page] <= 1, st.session_state[page] >= last
+        st.button("‹ previous", disabled=first, on_click=_turn, args=(page, -1), key="runs/previous")
+        st.button("next ›", disabled=end, on_click=_turn, args=(page, 1), key="runs/next")
+        st.caption(f"{plural(total, 'run')}, page {st.session_state[page]} of {last}", width="stretch")
 
 
 def _nothing(filters: dict) -> None:
-    if any(v is not None for v in filters.values()):
+    if any(v is not None for name, v in filters.items() if name != "order"):
         st.info("No run matches these filters.")
         if st.button("Clear filters", type="primary", key="runs/clear"):
             st.switch_page("pages/runs.py")
         return
     st.markdown("Nothing has been measured here yet, and no recorded runs ship with this checkout.")
     st.page_link("pages/kernels.py", label="**Run a first comparison →**")
+
+
+def _unreadable(broken: list[tuple[str, str]]) -> None:
+    """A row for each run that cannot be read: why, where its folder is, and a way to be rid of it."""
+    for run_id, reason in broken[:_PAGE]:
+        with st.container(border=True):
+            said, where, away = st.columns([8, 2, 1.4], gap="small", vertical_alignment="center")
+            said.markdown(f"**{md(run_id)}** unreadable: {md(reason)}")
+            with where.popover("Open folder", width="stretch"):
+                st.code(str(library.find(run_id)), language=None, wrap_lines=True)
+            with away.popover("Delete", width="stretch"):
+                st.markdown(f"Delete **{md(run_id)}** and all its files? This cannot be undone.")
+                st.button(
+                    "Delete it",
+                    type="primary",
+                    key=f"runs/delete/{run_id}",
+                    on_click=callbacks.careful(transfer.delete),
+                    args=(run_id,),
+                )
+    if len(broken) > _PAGE:
+        st.caption(f"{len(broken) - _PAGE:,} more runs are unreadable; “fusescope runs list” names them.")
 
 
 def _import() -> None:

@@ -9,23 +9,34 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from fusescope.charts import numbers, template
+from fusescope.charts.escape import unlinked
+from fusescope.core.foreign.text import cell
 from pages._ui.widgets import html_table
 
 _IMAGE = "image_format"
 Table = pd.DataFrame | Callable[[], pd.DataFrame]
 
 
-def chart(fig: go.Figure, name: str, table: Table | None = None) -> None:
+def chart(
+    fig: go.Figure,
+    name: str,
+    table: Table | None = None,
+    pick: Callable[[str], None] | None = None,
+    says: str = "",
+) -> None:
     """A figure with its data as CSV under it; ``name`` is the file name of what is saved and the element's
-    key."""
+    key. pick: called with ``customdata[1]`` of a point that is clicked. says: how to read it, on a click."""
     image = st.session_state.get(_IMAGE, "png")
-    st.plotly_chart(
-        fig, theme=None, key=f"chart/{name}/{image}", config=template.config(name, image), width="stretch"
-    )
+    key, settings = f"chart/{name}/{image}", template.config(name, image)
+    clicked = {"on_select": lambda: _clicked(key, pick), "selection_mode": "points"} if pick else {}
+    st.plotly_chart(unlinked(fig), theme=None, key=key, config=settings, width="stretch", **clicked)
     if table is not None:
         with st.container(
             horizontal=True, horizontal_alignment="right", gap="small", vertical_alignment="center"
         ):
+            if says:
+                with st.popover("What does this chart say?", type="tertiary"):
+                    st.markdown(says)
             csv(table, name)
             other = "svg" if image == "png" else "png"
             st.button(
@@ -83,7 +94,7 @@ def csv(data: Table, name: str) -> None:
     is given."""
     st.download_button(
         "CSV",
-        data=lambda: (data() if callable(data) else data).to_csv(index=False),
+        data=lambda: _as_csv(data() if callable(data) else data),
         file_name=f"{name}.csv",
         mime="text/csv",
         key=f"csv/{name}",
@@ -93,9 +104,35 @@ def csv(data: Table, name: str) -> None:
     )
 
 
+def _as_csv(data: pd.DataFrame) -> str:
+    """The table as CSV, none of whose texts a spreadsheet takes for a formula."""
+    safe = data.rename(columns=lambda name: cell(str(name)))
+    for number in range(data.shape[1]):
+        column = data.iloc[:, number]
+        if not pd.api.types.is_numeric_dtype(column):
+            safe.isetitem(number, column.map(_cell, na_action="ignore").astype(object))
+    return safe.to_csv(index=False)
+
+
+def _cell(value: object) -> object:
+    return cell(value) if isinstance(value, str) else value
+
+
+def listing(text: str, language: str | None, height: int, **settings) -> None:
+    """Source, assembly or a log, at most ``height`` pixels tall. The box around it scrolls, not the code
+    itself, which no key reaches."""
+    with st.container(height=height, border=False):
+        st.code(text, language=language, wrap_lines=True, **settings)
+
+
 def note(text: str) -> None:
     """A quiet line."""
     st.caption(text)
+
+
+def _clicked(key: str, pick: Callable[[str], None]) -> None:
+    for point in st.session_state[key]["selection"]["points"][:1]:
+        pick(point["customdata"][1])
 
 
 def _image(form: str) -> None:

@@ -26,7 +26,8 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> N
         pd.api.types.is_numeric_dtype(data[c]) and not pd.api.types.is_bool_dtype(data[c])
         for c in data.columns
     ]
-    ground = template.THEMES[style.theme()]["grid"]
+    theme = template.THEMES[style.theme()]
+    ground = theme["grid"]
     side = ["fs-right" if r else "" for r in right]
     head = "".join(
         f"<th class='{s}' scope='col' style='background:{ground}'>{escape(str(c))}</th>"
@@ -36,12 +37,12 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> N
     for number, values in enumerate(data.itertuples(index=False, name=None)):
         cells = (_cell(v, number, str(c), why) for v, c in zip(values, data.columns, strict=True))
         rows.append("".join(f"<td class='{s}'>{cell}</td>" for cell, s in zip(cells, side, strict=True)))
-    limit = f" style='max-height:{height}px'" if height else ""
+    limit = f"; max-height:{height}px" if height else ""
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     with st.container(key=f"table-{key}"):
         st.html(
-            f"<div class='fs-table'{limit} tabindex='0'><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table></div>"
+            f"<div class='fs-table' style='--paper:{theme['paper']}{limit}' tabindex='0'>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
 

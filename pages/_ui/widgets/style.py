@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-# whole pixels for charts: plotly redraws one whose width is given in fractions after it measured hundredths
+# Whole pixels for charts: plotly redraws one whose width is given in fractions after it measured hundredths.
+# Rows of a slider and its box are 8 pixels too tall: a box that scrolls so little swallows the wheel.
+# A chart's buttons stand under it, beside its CSV, where they cover no text.
 _CSS = """
 <style>
 .stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }
@@ -24,9 +26,13 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-throttled { background: #D1495B; }
 .fs-small { font-size: .84rem; line-height: 1.35; overflow-wrap: anywhere; }
 .fs-muted { opacity: .78; }
+.fs-line { font-family: monospace; font-size: .76rem; white-space: nowrap; overflow: hidden;
+    text-overflow: ellipsis; }
 .fs-right { text-align: right; }
 .fs-table { overflow: auto; font-size: .86rem;
-    border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; }
+    border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; scrollbar-width: thin;
+    background: linear-gradient(to left, var(--paper), transparent) right / 3rem 100% no-repeat local,
+        linear-gradient(to left, rgba(128,128,128,.55), transparent) right / 1.4rem 100% no-repeat scroll; }
 .fs-table table { border-collapse: collapse; width: 100%; }
 .fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap; }
 .fs-table th, .fs-table td { padding: .28rem .6rem; border-bottom: 1px solid rgba(128,128,128,.22); }
@@ -46,6 +52,21 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .st-key-form .stCaption p { line-height: 1.3; }
 [data-testid="stSliderThumbValue"], button[data-variant="pills"],
 button[data-variant="segmented_control"][aria-checked="true"] { color: inherit !important; }
+[data-testid="stCaptionContainer"] { opacity: 1; color: color-mix(in srgb, currentColor 74%, transparent); }
+kbd { color: inherit !important; opacity: 1 !important; }
+.stElementContainer:has(.js-plotly-plot), .js-plotly-plot { overflow: visible !important; }
+.js-plotly-plot .modebar-container { top: 100% !important; }
+.js-plotly-plot .modebar { left: 0 !important; right: auto !important; width: max-content; }
+.stMain .stHorizontalBlock { overflow: visible !important; }
+.st-key-families { display: grid !important; gap: .8rem; align-items: start;
+    grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); }
+.st-key-wide-chart { overflow-x: auto; }
+.st-key-wide-chart > :has([data-testid="stPlotlyChart"]),
+.st-key-wide-chart [data-testid="stFullScreenFrame"] { min-width: 760px; max-width: none; }
+@media (max-width: 1200px) {
+    .stHorizontalBlock:has(> .stColumn .st-key-wide-chart) { flex-wrap: wrap; }
+    .stColumn:has(.st-key-wide-chart), .stColumn:has(.st-key-wide-chart) ~ .stColumn { min-width: 100%; }
+}
 @media (max-width: 640px) {
     .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }

@@ -6,7 +6,7 @@ import html
 import os
 import re
 
-from fusescope.charts import numbers
+from fusescope.charts import captions, numbers
 from fusescope.core.records import Run
 from fusescope.jobs import kinds
 
@@ -17,13 +17,21 @@ _STATUS = {
     "failed": "✗ failed",
     "cancelled": "■ cancelled",
     "interrupted": "! interrupted",
+    "incomplete": "! incomplete",
 }
 
 
+_JOINER = "\u2060"
+_ACTIVE = re.compile(r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\w@)(?=\w)|(?<=:)(?=[\w+-]+(?:/\w+)?:)")
+"""Where an invisible joiner parts what Streamlit's Markdown makes links and icons of even when it is escaped:
+https://, www., names@hosts, :material/home:."""
+
+
 def md(text: str | None) -> str:
-    """Text of a run as plain characters inside Markdown: a title from elsewhere must not load a picture or
-    pose as a link."""
-    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:-])", r"\\\1", text or "").replace("\n", " ")
+    """Text of a run as plain characters inside Markdown: a title from elsewhere must not load a picture, be a
+    link, or pose as one."""
+    inert = _ACTIVE.sub(_JOINER, text or "").replace("\n", " ")
+    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:-])", r"\\\1", inert)
 
 
 def escape(value: object) -> str:
@@ -53,9 +61,8 @@ def status_text(status: str) -> str:
 
 
 def device_text(name: str) -> str:
-    """A device's name without what every name of its maker has: "Intel Xeon" of "Intel(R) Xeon(R)
-    Processor"."""
-    return re.sub(r"\((?:R|TM)\)|\s(?:Processor|CPU)\b|\s@\s.*", "", name).strip()
+    """A device's name as captions have it: "Intel Xeon" of "Intel(R) Xeon(R) Processor"."""
+    return captions.device(name)
 
 
 def run_name(run: Run) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable
@@ -15,6 +16,8 @@ from fusescope.core.records import Record
 
 _ROW, _MOST = 24, 60  # pixels per cell of the list; most cells in it
 _DENSE = ("full", "causal")
+_DOUBLINGS = 3  # to full colour: 8 times as fast, or as slow
+_CROWDED = 12  # columns from which figures in cells are smaller
 _NONE = "No case yet with times of both our kernels and a peer."
 _NOT_PEERS = ("composed",)  # made of this project's own operators
 
@@ -35,6 +38,7 @@ class Cell:
     peer_ms: float
     tflops: float
     executed_tflops: float
+    case: str  # its parameters, as JSON
 
     @property
     def ratio(self) -> float:
@@ -87,6 +91,7 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
         rival.time_of(mode).median,
         best.tflops.effective * best.ms / ms,
         best.tflops.executed * best.ms / ms,
+        json.dumps(dict(c), sort_keys=True),
     )
 
 
@@ -97,41 +102,58 @@ def geometric_mean(some: Iterable[Cell]) -> float | None:
 
 
 def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """A table of ratios in colour, masks down and shapes across: how many times as fast as the best peer,
-    around 1.0."""
+    """A table of ratios in colour, masks down (dense ones first) and shapes across: how many times as fast as
+    the best peer. A click on a cell gives its case as ``customdata[1]``."""
     if not some:
         return template.empty(_NONE, theme)
-    rows, columns = (
-        list(dict.fromkeys(_short_mask(c.mask) for c in some)),
-        list(dict.fromkeys(c.shape for c in some)),
-    )
-    at = {(_short_mask(c.mask), c.shape): c for c in some}
+    rows = sorted({mask_name(c.mask) for c in some}, key=lambda name: (name not in _DENSE, name))
+    columns = list(dict.fromkeys(c.shape for c in some))
+    at = {(mask_name(c.mask), c.shape): c for c in some}
     grid = [[at.get((row, column)) for column in columns] for row in rows]
-    fig = template.figure("Speed-up over the best peer", subtitle, theme, height=150 + 34 * len(rows))
+    fig = template.figure(
+        "Speed-up of our best kernel over the best peer", subtitle, theme, height=210 + 30 * len(rows)
+    )
+    ticks = [2**n for n in range(-_DOUBLINGS, _DOUBLINGS + 1)]
     fig.add_heatmap(
         x=columns,
         y=rows,
         z=[[None if i is None else math.log2(i.ratio) for i in line] for line in grid],
         text=[["" if i is None else numbers.narrow(i.ratio) for i in line] for line in grid],
         texttemplate="%{text}",
-        textfont=dict(size=9),
-        customdata=[[None if i is None else _hover(i) for i in line] for line in grid],
-        hovertemplate="%{customdata}<extra></extra>",
+        textfont=dict(size=11 if len(columns) < _CROWDED else 9),
         colorscale=template.RATIO_SCALE[theme],
-        zmid=0,
-        zmin=-3,
-        zmax=3,
-        showscale=False,
+        zmin=-_DOUBLINGS,
+        zmax=_DOUBLINGS,
+        colorbar=dict(
+            title=dict(text="×", side="top"),
+            tickvals=[math.log2(t) for t in ticks],
+            ticktext=[f"1/{round(1 / t)}" if t < 1 else f"{t}" for t in ticks],
+            thickness=12,
+            outlinewidth=0,
+        ),
         xgap=2,
         ygap=2,
-        hoverongaps=False,
+        hoverinfo="skip",
     )
-    names = [re.sub(r"^(\w+)[:-](?=\w)", r"\1<br>", row.removesuffix(".npz")) for row in rows]
-    fig.update_yaxes(
-        autorange="reversed", showgrid=False, tickvals=rows, ticktext=names, tickfont=dict(size=11)
+    shown = [(row, column, at[row, column]) for row in rows for column in columns if (row, column) in at]
+    fig.add_scatter(  # what a click or a hover finds: a heat map has no points to select
+        x=[column for _, column, _ in shown],
+        y=[row for row, _, _ in shown],
+        customdata=[(_hover(c), c.case) for *_, c in shown],
+        hovertemplate="%{customdata[0]}<extra></extra>",
+        mode="markers",
+        marker=dict(symbol="square", size=24, opacity=0),
+        selected=dict(marker=dict(opacity=0)),
+        unselected=dict(marker=dict(opacity=0)),
     )
+    fig.update_yaxes(autorange="reversed", showgrid=False, categoryarray=rows, tickfont=dict(size=12))
     fig.update_xaxes(
-        title_text="batch × heads × sequence × head size", showgrid=False, type="category", tickangle=-45
+        title_text="batch × heads × sequence × head size",
+        showgrid=False,
+        type="category",
+        categoryorder="array",
+        categoryarray=columns,
+        tickangle=-45,
     )
     return fig
 
@@ -142,7 +164,7 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         return template.empty(_NONE, theme)
     chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
     c = template.THEMES[theme]
-    names = [f"{_short_mask(i.mask)}  {i.shape}" for i in chosen]
+    names = [f"{mask_name(i.mask)}  {i.shape}" for i in chosen]
     fig = template.figure("Worst cells first", subtitle, theme, height=120 + _ROW * len(chosen))
     fig.add_scatter(
         x=[i.ratio for i in chosen],
@@ -173,7 +195,7 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
     matrix rate (TFLOP/s)."""
     if not some:
         return template.empty(_NONE, theme)
-    names = [f"{_short_mask(i.mask)}  {i.shape}" for i in some]
+    names = [f"{mask_name(i.mask)}  {i.shape}" for i in some]
     c = template.THEMES[theme]
     fig = template.figure("Rate of our best kernel", subtitle, theme, height=130 + _ROW * len(some))
     for name, values, symbol in (
@@ -225,14 +247,18 @@ def summary(some: list[Cell]) -> str:
     )
 
 
-def _short_mask(text: str) -> str:
-    """Without the path of a file."""
-    return text.rsplit("/", 1)[-1] if text.startswith("file:") else text
+def mask_name(text: str) -> str:
+    """A mask as a row is named: without the path of a file, and without the length that a shape says."""
+    if not text.startswith("file:"):
+        return text.replace("_", " ").replace(":", ", ", 1)
+    name = text.rsplit("/", 1)[-1].removesuffix(".npz")
+    blocks = re.fullmatch(r"blocks(\d+)-(\w+)-\d+", name)
+    return f"{blocks[2].replace('_', ' ')}, {blocks[1]} × {blocks[1]} blocks" if blocks else name
 
 
 def _hover(c: Cell) -> str:
     lines = [
-        f"<b>{_short_mask(c.mask)}</b> {c.shape}, {c.dtype}",
+        f"<b>{mask_name(c.mask)}</b> {c.shape}, {c.dtype}",
         f"{short(c.ours)} {numbers.time(c.ours_ms)}",
     ]
     lines += [

@@ -25,6 +25,7 @@ def strips(
     rows.sort(key=lambda s: (float(np.median(s["ms"])), s["mode"]), reverse=True)
     unit, factor = numbers.time_unit(float(np.median(s["ms"])) for s in rows)
     fig = template.figure("All samples", subtitle, theme, height=122 + _ROW * len(rows))
+    number = _processes(rows)
     named = {}
     for y, row in enumerate(rows):
         values = np.asarray(row["ms"], float) * factor
@@ -63,7 +64,7 @@ def strips(
             line=dict(color=c["ink"], width=1.6),
             hoverinfo="skip",
         )
-        name = f"{short(row['impl'])} {'cold' if cold else 'warm'}"
+        name = f"{short(row['impl'])} {'cold' if cold else 'warm'}{number[id(row)]}"
         named[y] = name, f"{numbers.three(middle)} {unit}"
     axes.row_labels(fig, named, round(0.52 * _ROW), theme)
     fig.update_yaxes(showticklabels=False, range=[-0.45, len(rows) - 0.35], showgrid=False, ticks="")
@@ -72,6 +73,15 @@ def strips(
     fig.update_xaxes(**axes.log(float(everything.min()), float(everything.max())))
     fig.update_layout(margin=dict(l=8, r=16, b=50))
     return fig
+
+
+def _processes(rows: list[dict]) -> dict[int, str]:
+    """ " #2" for the second of several processes that sampled the same, by id of the row; "" where there is
+    one."""
+    same: dict[tuple, list[int]] = {}
+    for row in rows:
+        same.setdefault((row["impl"], row["mode"]), []).append(id(row))
+    return {i: f" #{n}" if len(ids) > 1 else "" for ids in same.values() for n, i in enumerate(ids, 1)}
 
 
 def _outline(values: np.ndarray, y: float) -> tuple[np.ndarray, np.ndarray]:

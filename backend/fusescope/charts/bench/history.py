@@ -1,16 +1,22 @@
-"""How one kernel got faster edit by edit: a step per source hash, in the order of its runs."""
+"""How one kernel's time changed edit by edit: a step per source hash, in the order of its runs, with an alarm
+where it is slower than it was."""
 
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import plotly.graph_objects as go
 
-from fusescope.charts import axes, captions, numbers, template
+from fusescope.analysis.compare import regressions
+from fusescope.analysis.compare.regressions import Alarm, Series
+from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.colours import colour, short
 from fusescope.core import same_code
-from fusescope.core.records import Record, Run
+from fusescope.core.records import Record, Run, Time
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Edit:
 
     @property
     def when(self) -> float:
-        return self.run.finished or self.run.started or self.run.created or 0.0
+        return self.run.ended or 0.0
 
 
 def order(edits: list[Edit]) -> list[Edit]:
@@ -73,15 +79,9 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
                 yref="paper",
                 yanchor="bottom",
             )
-    last, first = times[-1].median, times[0].median
     if len(rows) > 1:
         axes.note(
-            fig,
-            f"<b>{numbers.ratio(first / last)}</b> over the first",
-            x[-1],
-            last * factor,
-            xanchor="left",
-            xshift=10,
+            fig, _change(times), x[-1], times[-1].median * factor, xanchor="left", xshift=10, align="left"
         )
     step = max(1, -(-len(rows) // 7))
     fig.update_xaxes(
@@ -96,9 +96,61 @@ def steps(edits: list[Edit], impl: str, subtitle: str = "", theme: str = "light"
     return fig
 
 
+def _change(times: list[Time]) -> str:
+    """The last time over the first, and over the best where that raises an alarm."""
+    first, last = times[0].median, times[-1].median
+    text = numbers.ratio(first / last) if last <= first else f"{numbers.ratio(last / first)} slower"
+    best = min(times[:-1], key=lambda t: t.median)
+    change = regressions.ratio(best, times[-1], "graph", regressions.THRESHOLD)
+    if change and change.verdict == "slower":
+        return f"<b>▼ {numbers.ratio(1 / change.median)} slower</b><br>than the best"
+    return f"<b>{text}</b><br>than the first" if last > first else f"<b>{text}</b><br>over the first"
+
+
 def _tick(edit: Edit) -> str:
     day, _, clock = captions.date(edit.when).rpartition(" ")
-    return f"{day[:-5]} {clock}<br>{(edit.record.source_hash or '')[:8]}"
+    commit = str(edit.run.environment.get("git_commit") or "")[:8]
+    return f"{day[:-5]} {clock}<br>{commit or (edit.record.source_hash or '')[:8]}"
+
+
+def alarm_sentence(
+    found: Sequence[Series], alarms: Sequence[Alarm], threshold: float = regressions.THRESHOLD
+) -> str:
+    """How many implementations and cases are slower than they were, and the worst."""
+    followed, limit = regressions.followed(found), f"{100 * threshold:g} %"
+    if not followed:
+        return "Nothing was measured twice on one case yet."
+    if not alarms:
+        return f"No regression: none of {followed:,} implementations and cases is more than {limit} slower."
+    worst = alarms[0]
+    slower = f"▼ {len(alarms)} of {followed:,} implementations and cases are"
+    slower = slower if len(alarms) > 1 else f"▼ 1 of {followed:,} implementations and cases is"
+    return (
+        f"{slower} more than {limit} slower than the best; the worst is {short(worst.series.impl)}, "
+        f"{numbers.ratio(1 / worst.ratio.median)} slower "
+        f"{verdicts.interval('slower', worst.ratio.low, worst.ratio.high)} (cause: {worst.cause})."
+    )
+
+
+def alarm_table(alarms: Sequence[Alarm]) -> pd.DataFrame:
+    """A line per alarm: what, how much, the cause, the best and the newest run with their commits."""
+    unit, factor = numbers.time_unit(p.time.median for a in alarms for p in (a.series.best, a.series.last))
+    return pd.DataFrame(
+        {
+            "implementation": short(a.series.impl),
+            "operator": a.series.op,
+            "case": captions.case_of(json.loads(a.series.case)),
+            "slower (×)": 1 / a.ratio.median,
+            "cause": a.cause,
+            f"best ({unit})": a.series.best.time.median * factor,
+            f"now ({unit})": a.series.last.time.median * factor,
+            "best at": f"{captions.date(a.series.best.ended)}, {(a.series.best.commit or 'unknown')[:8]}",
+            "now at": f"{captions.date(a.series.last.ended)}, {(a.series.last.commit or 'unknown')[:8]}",
+            "dtype": a.series.dtype,
+            "device": a.series.device_name,
+        }
+        for a in alarms
+    )
 
 
 def resources_text(record: Record) -> str:

@@ -13,9 +13,10 @@ from fusescope.charts.bench.speedup import hover, value_of, verdict
 from fusescope.charts.colours import short
 from fusescope.charts.tables import cases, varying
 from fusescope.core.records import Record
+from fusescope.core.verdict import SAME_WITHIN, words
 
 _FULL = 4.0  # doublings to full colour: 16 times as fast, or as slow
-_TALL = 12  # rows above which columns are named at the top
+_TALL = 8  # rows above which columns are named at the top
 _ROW = 34
 _MANY = 9  # columns above which a cell of the narrowest chart has no room for sign and number side by side
 _FEW = 6  # columns that have room for names of several lines, which stand slanted
@@ -27,14 +28,14 @@ _SHORT = {
     "wrong": "✗",
     "crashed": "fail",
     "error": "fail",
-    "not compared": "?",
+    "not compared": "n/a",
 }
 
 
 def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str = "light") -> go.Figure:
     """A table of colours: ``records`` of several cases, one implementation per row and one case per column,
-    or the reverse where there are more cases or their names are long. ▲ faster, ▼ slower, ≈ same or
-    inconclusive; what has no speed-up says why."""
+    or the reverse where there are more cases or their names are long. ▲ 1.84 is 1.84× faster, ▼ 10.3 is 10.3×
+    slower, ≈ same, ? inconclusive; what has no speed-up says why."""
     if not records:
         return template.empty("No record yet.", theme)
     c = template.THEMES[theme]
@@ -65,10 +66,11 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     mode = next((r.speedup.of for r in records if r.speedup), None)
     crowded = many and len(columns) > _FEW
     first = template.join(subtitle, captions.mode(mode) if mode else "")
+    same = words("same", max((r.speedup.same_within for r in records if r.speedup), default=SAME_WITHIN))
     lines = [
         first,
         _same(records, keys),
-        "▲ faster, ▼ slower, ≈ same or inconclusive, ✗ wrong, – unsupported",
+        f"▲ times faster, ▼ times slower, ≈ {same}, ? inconclusive (too noisy), ✗ wrong, – unsupported",
     ]
     by = f" by {', '.join(keys) if len(keys) <= _NAMED else 'case'}" if keys else ""
     tall = _ROW + 15 * max(n.count("<br>") for n in rows)
@@ -137,7 +139,7 @@ def _colour(record: Record | None, baseline: str) -> float | None:
     value = value_of(record, baseline) if record else None
     if value is None or value <= 0:
         return 0.0  # the page's own colour; a missing value would lose its text
-    decided = verdict(record, baseline) in ("faster", "slower")  # else no colour, whatever the median
+    decided = verdicts.decided(verdict(record, baseline))  # else no colour, whatever the median
     return max(-_FULL, min(_FULL, math.log2(value))) if decided else 0.0
 
 
@@ -147,11 +149,10 @@ def _text(record: Record | None, baseline: str, crowded: bool) -> str:
     word, value = verdict(record, baseline), value_of(record, baseline)
     if value is None:
         return _SHORT.get(word, word)
-    figure = (
-        numbers.narrow(value)
-        if crowded
-        else f"{value:.{3 if value < 0.0995 else 2 if value < 9.995 else 0}f}"
-    )
+    if word.startswith(verdicts.INCONCLUSIVE):
+        return verdicts.sign(word)
+    value = 1 / value if word == "slower" else value
+    figure = numbers.narrow(value) if crowded else f"{value:.{2 if value < 9.995 else 0}f}"
     return "1" if record.impl == baseline else f"{verdicts.sign(word)}{'<br>' if crowded else ''}{figure}"
 
 

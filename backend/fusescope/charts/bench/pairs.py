@@ -1,59 +1,233 @@
-"""Two runs against each other: a bar for every implementation and case both have, the time of A over that of
-B."""
+"""Runs against the first of them: a bar with its interval for every implementation, case and column, and what
+they say together as a sentence."""
 
 from __future__ import annotations
 
-import json
+import math
+from collections import Counter
+from collections.abc import Sequence
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from fusescope.charts import axes, numbers, template, verdicts
+from fusescope.analysis.compare.columns import MISSING, SEVERAL, Cell, Comparison, Row
+from fusescope.charts import axes, captions, numbers, template, verdicts
+from fusescope.charts.bench.speedup import STATUS_WORDS
 from fusescope.charts.colours import colour, short
+from fusescope.core import same_code
+from fusescope.core.records import Speedup, varying_values
+from fusescope.core.verdict import VERDICTS, words
 
-_MOST = 60
-"""Bars drawn; the table below the chart holds every pair."""
+_MOST = 40
+"""Bars drawn; the table below the chart holds every row."""
 _ROW, _ABOVE = 46, 18  # pixels: a bar with the line above it, and from the middle of the one to the other
-_LABEL = 34  # characters that fit next to the verdict on the narrowest chart
+_LINE = 17  # pixels of one more line above a bar
+_LABEL, _ALONE = 24, 54  # characters of a name next to the verdict, and on a line of its own
+_FAINT = 0.35  # of a bar whose length says nothing yet
+_STATES = STATUS_WORDS | {MISSING: "not measured", SEVERAL: "several cases"}
 
 
-def bars(data: pd.DataFrame, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """``data`` as store.compare.pairs gives it (impl, case as JSON, ratio = a / b, verdict, a_ms, b_ms)."""
-    known = data[data["ratio"].notna()].head(_MOST)
-    if known.empty:
-        return template.empty("No implementation has a time for the same case in both runs.", theme)
-    labels = [
-        f"{short(i)}{_varying(case, known['case'])}"
-        for i, case in zip(known["impl"], known["case"], strict=True)
+def bars(
+    comparison: Comparison, letters: Sequence[str], subtitle: str = "", theme: str = "light"
+) -> go.Figure:
+    """Speed-ups over the base column, what changed most on top; ``letters`` name the columns, the base first.
+    Bars have their implementation's colour, whichever column they are of."""
+    all_bars = [
+        (row, name, column)
+        for row, name in zip(comparison.rows, labels(comparison, True), strict=True)
+        for column in range(1, len(comparison.columns))
+        if row.cells[column].ratio
     ]
-    rows = list(range(len(known)))[::-1]
-    fig = template.figure("Speed-up of B over A", subtitle, theme, height=130 + _ROW * len(rows))
-    named = {}
-    for y, label, (_, row) in zip(rows, labels, known.iterrows(), strict=True):
-        verdict = verdicts.verdict(row["verdict"], 0, 0)
-        headline = verdicts.headline(row["ratio"], verdict)
+    known = all_bars[:_MOST]
+    if not known:
+        return template.empty(
+            f"No implementation has a time for the same case in {letters[0]} and another.", theme
+        )
+    if keys := list(_changing(comparison)):
+        subtitle = template.join(subtitle, f"rows by {', '.join(keys)}")
+    if len(all_bars) > _MOST:
+        subtitle = template.join(subtitle, f"the first {_MOST} of {len(all_bars)} bars")
+    tags = [f" · {letters[column]}" if len(letters) > 2 else "" for _, _, column in known]
+    alone = any(len(name + tag) > _LABEL for (_, name, _), tag in zip(known, tags, strict=True))
+    most, line = (_ALONE, _LINE) if alone else (_LABEL, 0)
+    ink = template.THEMES[theme]["ink"]
+    title = (
+        f"Speed-up over {letters[0]}" if len(letters) > 2 else f"Speed-up of {letters[1]} over {letters[0]}"
+    )
+    fig = template.figure(title, subtitle, theme, height=130 + (_ROW + line) * len(known))
+    named, places = {}, list(range(len(known)))[::-1]
+    for y, (row, name, column), tag in zip(places, known, tags, strict=True):
+        cell, base, found = row.cells[column], row.cells[0], row.cells[column].ratio
+        impl = row.impl or cell.record.impl
         axes.ratio_bar(
             fig,
             y,
-            row["ratio"],
-            None,
-            "",
-            marker=dict(color=colour(row["impl"])),
-            hovertemplate=f"<b>{label}</b><br>A {numbers.time(row['a_ms'])}, B {numbers.time(row['b_ms'])}"
-            f"<br>{headline}<extra></extra>",
+            found.median,
+            (found.low, found.high),
+            ink,
+            marker=dict(color=colour(impl)),
+            opacity=_FAINT if found.verdict == "inconclusive" else 1.0,
+            hovertemplate=f"<b>{name}</b><br>{letters[0]} {numbers.time(base.time.median)}, "
+            f"{letters[column]} {numbers.time(cell.time.median)}<br>{headline(found)}"
+            f"<br>{captions.mode(row.mode)}<extra></extra>",
         )
-        named[y] = (label if len(label) <= _LABEL else label[: _LABEL - 1] + "…", f"<b>{headline}</b>")
-    fig.update_xaxes(**axes.ratio(list(known["ratio"])), title_text="time in A over time in B (log)")
-    axes.named_rows(fig, rows, linecolor="rgba(0,0,0,0)")
+        text = name if len(name + tag) <= most else name[: most - len(tag) - 1] + "…"
+        strong = f"<b>{headline(found)}</b>" if verdicts.decided(found.verdict) else headline(found)
+        named[y] = (f"{text}{tag}", strong)
+    ratios = [row.cells[column].ratio for row, _, column in known]
+    ends = [x for r in ratios for x in (r.low, r.high)]
+    fig.update_xaxes(
+        **axes.ratio([r.median for r in ratios], ends), title_text=f"time of {letters[0]} over time (log)"
+    )
+    axes.named_rows(fig, places, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
+    if alone:
+        axes.row_labels(fig, {y: (left, "") for y, (left, _) in named.items()}, _ABOVE + line, theme)
+        named = {y: ("", right) for y, (_, right) in named.items()}
     axes.row_labels(fig, named, _ABOVE, theme)
     fig.update_layout(margin=dict(l=8, r=12, b=50))
     return fig
 
 
-def _varying(case: str, every) -> str:
-    """What tells this case from the others: " seq=512"; empty where all are of one case."""
-    cases = [json.loads(c) for c in every.unique()]
-    mine = json.loads(case)
-    keys = [k for k in mine if len({str(c.get(k)) for c in cases}) > 1]
-    return "".join(f" {k}={mine[k]}" for k in keys)
+def letter(number: int) -> str:
+    """The name of a run among those compared: A, B, …, Z, AA, …"""
+    before, last = divmod(number, 26)
+    return (letter(before - 1) if before else "") + chr(ord("A") + last)
+
+
+def names(comparison: Comparison) -> list[str]:
+    """What columns are called: letters for runs, which have long names, else what they stand for."""
+    if comparison.by == "run":
+        return [letter(n) for n in range(len(comparison.columns))]
+    return [short(name) for name in comparison.columns]
+
+
+def headline(found: Speedup) -> str:
+    """ "▲ 1.84× faster [1.80, 1.88]"."""
+    interval = verdicts.interval(found.words, found.low, found.high)
+    return f"{verdicts.headline(found.median, found.words)} {interval}"
+
+
+def sentence(comparison: Comparison, column: int, letters: Sequence[str]) -> str:
+    """What a column says against the base: "B against A: faster in 3, slower in 1 of 14 rows; …"."""
+    ratios = comparison.ratios(column)
+    own, base = letters[column], letters[0]
+    if not ratios:
+        return f"{own} has no time that can be compared with {base}."
+    called = dict(zip(map(id, comparison.rows), labels(comparison), strict=True))
+    decided = [pair for pair in ratios if verdicts.decided(pair[1].verdict)] or ratios
+    row, first = max(decided, key=lambda pair: abs(math.log(pair[1].median)))
+    if len(ratios) == 1:
+        return f"{own} against {base}: {headline(first)} ({called[id(row)]})."
+    counts = Counter(found.verdict for _, found in ratios)
+    same = words("same", max(found.same_within for _, found in ratios))
+    said = [
+        f"{'the ' if kind == 'same' else ''}{same if kind == 'same' else words(kind)} in {counts[kind]}"
+        for kind in VERDICTS
+        if counts[kind]
+    ]
+    mean = math.exp(sum(math.log(found.median) for _, found in ratios) / len(ratios))
+    text = f"{own} against {base}: {', '.join(said)} of {len(ratios)} rows; "
+    text += (
+        f"{numbers.ratio(mean) if mean >= 1 else numbers.ratio(1 / mean) + ' slower'} in the geometric mean"
+    )
+    if verdicts.decided(first.verdict):
+        text += f"; the largest difference is {called[id(row)]}, {headline(first)}"
+    return f"{text}."
+
+
+def labels(comparison: Comparison, values_only: bool = False) -> list[str]:
+    """What tells each row from the others: "v3_hopper seq=512", or "v3_hopper 512"."""
+    return [
+        " ".join(w for w in (short(row.impl) if row.impl else "", case) if w) or row.op
+        for row, case in zip(comparison.rows, cases(comparison, values_only), strict=True)
+    ]
+
+
+def cases(comparison: Comparison, values_only: bool = False) -> list[str]:
+    """What tells the case of each row from the others, "seq=512"; "" where all are of one case."""
+    keys = _changing(comparison)
+    return [
+        ", ".join(str(v) if values_only else f"{k}={v}" for k in keys if (v := one.get(k)) is not None)
+        for one in map(_parts, comparison.rows)
+    ]
+
+
+def _changing(comparison: Comparison) -> dict[str, list]:
+    return varying_values([_parts(row) for row in comparison.rows])
+
+
+def table(comparison: Comparison, letters: Sequence[str]) -> pd.DataFrame:
+    """A line per row: the verdict and ratio of each column over the base, then the times, then whether the
+    machine code is the same. None where there is nothing."""
+    rows = comparison.rows
+    unit, factor = numbers.time_unit(c.time.median for row in rows for c in row.cells if c.time)
+    found: dict[str, list] = {}
+    if comparison.by != "implementation":
+        found["implementation"] = [short(row.impl) for row in rows]
+    found["case"] = [text or "the case" for text in cases(comparison)]
+    later = list(enumerate(letters))[1:]
+    for n, letter in later:
+        ratios = [row.cells[n].ratio for row in rows]
+        found[f"{letter}: verdict"] = [_verdict(row, n) for row in rows]
+        found[f"{letter}: speed-up (×)"] = [r and r.median for r in ratios]
+        found[f"{letter}: low (×)"] = [r and r.low for r in ratios]
+        found[f"{letter}: high (×)"] = [r and r.high for r in ratios]
+    for n, letter in enumerate(letters):
+        found[f"{letter} ({unit})"] = [
+            c.time and c.time.median * factor for c in (row.cells[n] for row in rows)
+        ]
+    if comparison.by in ("run", "commit"):
+        for n, letter in later:
+            found[f"{letter}: same machine code"] = [
+                _same_code(row, row.cells[0], row.cells[n]) for row in rows
+            ]
+    return pd.DataFrame(found)
+
+
+def tidy(comparison: Comparison) -> pd.DataFrame:
+    """A line per row and column with everything, numbers unrounded: what a CSV file holds."""
+    lines = []
+    for row in comparison.rows:
+        for name, cell in zip(comparison.columns, row.cells, strict=True):
+            line = {"op": row.op, "impl": row.impl, **row.case, "dtype": row.dtype, "device": row.device}
+            line |= {comparison.by: name, "run": cell.run.id if cell.run else None, "mode": row.mode}
+            line |= {"status": cell.status}
+            line |= {f"{k}_ms": cell.time and getattr(cell.time, k) for k in ("median", "low", "high")}
+            line |= {k: cell.ratio and getattr(cell.ratio, n) for k, n in _RATIO.items()}
+            lines.append(line | {"source_hash": cell.record and cell.record.source_hash})
+    return pd.DataFrame(lines)
+
+
+_RATIO = {"speedup": "median", "speedup_low": "low", "speedup_high": "high", "verdict": "verdict"}
+
+
+def why(comparison: Comparison, letters: Sequence[str], row: int, column: str) -> str:
+    """Why a cell of ``table`` is empty."""
+    cells = comparison.rows[row].cells
+    letter = column.partition(":")[0].partition(" (")[0]
+    own = cells[letters.index(letter)] if letter in letters else cells[0]
+    if column.endswith("machine code"):
+        return "the source of one of them is not recorded: a peer, or no result"
+    for name, cell in ((letter, own), (letters[0], cells[0])):
+        if cell.status == SEVERAL:
+            return f"several cases of one run match here in {name}: leave fewer keys out"
+        if cell.status != "ok":
+            return f"{name}: {_STATES[cell.status]}"
+    return "they have no time in the same mode: eager or graph, cold or warm"
+
+
+def _parts(row: Row) -> dict:
+    return row.case | {"op": row.op, "dtype": row.dtype, "device": row.device}
+
+
+def _verdict(row: Row, column: int) -> str:
+    cell = row.cells[column]
+    if cell.ratio:
+        return cell.ratio.words
+    return _STATES[cell.status] if cell.status != "ok" else "not compared"
+
+
+def _same_code(row: Row, base: Cell, cell: Cell) -> bool | None:
+    hashes = [c.record.source_hash if c.record else None for c in (base, cell)]
+    return None if None in hashes else same_code.same(row.op, row.impl, *hashes)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from fusescope.analysis import roofline as analysis
 from fusescope.charts import axes, numbers, template
 from fusescope.charts.bench.speedup import hover
-from fusescope.charts.colours import colour
+from fusescope.charts.colours import colour, marker
 from fusescope.core.records import Record
 
 
@@ -80,7 +80,9 @@ def plot(
             x=[p.intensity],
             y=[p.tflops],
             mode="markers",
-            marker=dict(color=colour(r.impl), size=11, line=dict(color=c["paper"], width=1)),
+            marker=dict(
+                color=colour(r.impl), symbol=marker(r.impl), size=11, line=dict(color=c["paper"], width=1)
+            ),
             hovertemplate=f"{hover(r, baseline)}<br>{numbers.three(p.tflops)} TFLOP/s at "
             f"{numbers.three(p.intensity)} FLOP/B{share}<extra></extra>",
         )
@@ -101,7 +103,7 @@ def plot(
     best: dict[str, float] = {}
     for r, p in placed:
         best[r.impl] = max(best.get(r.impl, 0.0), p.tflops)
-    axes.end_labels(fig, [(rate, impl, "●") for impl, rate in best.items()], bottom, most)
+    axes.end_labels(fig, [(rate, impl) for impl, rate in best.items()], bottom, most)
     fig.update_layout(margin=dict(r=132))
     return fig
 

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.bench.speedup import STATUS_WORDS, hover
-from fusescope.charts.colours import colour, kind, short
+from fusescope.charts.colours import colour, kind, marker, short
 from fusescope.charts.tables import varying_values
 from fusescope.core.records import Record
 
@@ -66,14 +66,14 @@ def curves(
                 width=2.6 if kind(impl) != "peer" else 2,
                 dash="dash" if impl == baseline else "solid",
             ),
-            marker=dict(size=8, symbol="square" if kind(impl) == "peer" else "circle"),
+            marker=dict(size=8, symbol=marker(impl)),
             error_y=axes.interval(
                 *zip(*((v[1], v[0], v[2]) if v else (0, 0, 0) for _, v in points)), colour(impl)
             ),
             hovertext=[hover(r, baseline) for r, _ in points],
             hoverinfo="text",
         )
-        ends.append((drawn[-1][1][1], impl, "━"))
+        ends.append((drawn[-1][1][1], impl))
     if not ends:
         states = sorted({STATUS_WORDS[r.status] for r in records})
         return template.empty(f"No {quantity} to draw: the records are {', '.join(states)}.", theme)

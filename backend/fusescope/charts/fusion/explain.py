@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template, verdicts
-from fusescope.charts.fusion.ranks import BASELINE_COLOURS
+from fusescope.charts.colours import colour
+from fusescope.core.records import Speedup
 
-_COSTS, _SAVES = "#7D8590", "#D55E00"
+_COSTS, _SAVES = template.SLOWER, template.FASTER
 
 
 def boundaries(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -66,13 +67,15 @@ def gains(
             s["median"],
             (s["low"], s["high"]),
             c["ink"],
-            marker_color=BASELINE_COLOURS.get(name, "#5B6FB5"),
+            marker_color=colour(name),
             hovertext=f"over {name}: {meanings.get(name, '')}",
             hoverinfo="text",
         )
-        verdict = verdicts.verdict(s["verdict"], s["low"], s["high"])
+        verdict = Speedup.from_json({"of": ""} | s).words
         ends = verdicts.interval(verdict, s["low"], s["high"])
-        named[name] = f"over {name}", f"<b>{verdicts.headline(s['median'], verdict)}</b> {ends}"
+        headline = verdicts.headline(s["median"], verdict)
+        headline = f"<b>{headline}</b>" if verdicts.decided(verdict) else headline
+        named[name] = f"over {name}", f"{headline} {ends}"
     axes.row_labels(fig, named, 18, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]
     fig.update_xaxes(**axes.ratio([known[n]["median"] for n in names], ends), title_text="speed-up (log)")

@@ -37,9 +37,11 @@ def draw(
     title: str,
     subtitle: str = "",
     theme: str = "light",
+    free: Sequence[int] = (),
 ) -> go.Figure:
-    """``edges``: (from operator, to operator, value); ``residual``: the operator that adds the layer's
-    input."""
+    """``edges``: (from operator, to operator, value); ``residual``: the operator that adds the layer's input;
+    ``free``: operators after which a cut can be made or undone, marked with the operator's number as
+    ``customdata[1]``."""
     c = template.THEMES[theme]
     place = {n: i for i, n in enumerate(n for p in parts for n in p.numbers)}
     fig = template.figure(title, subtitle, theme, height=template.TOP + 30 + _ROW * len(place))
@@ -56,6 +58,7 @@ def draw(
                 y1=last + 0.44,
                 fillcolor=fill,
                 line_width=0,
+                layer="below",
             )
         )
         notes += [
@@ -104,7 +107,26 @@ def draw(
         hovertext=[_hover(n, name, p) for p in parts for n, name in zip(p.numbers, p.names, strict=True)],
         hoverinfo="text",
     )
+    if free:
+        _switches(fig, parts, place, free, theme)
     return fig
+
+
+def _switches(fig, parts: Sequence[Part], place: Mapping[int, int], free: Sequence[int], theme: str) -> None:
+    """A mark on each boundary: − where the two operators are fused, + where they are not."""
+    c = template.THEMES[theme]
+    fused = {n for p in parts for n in list(p.numbers)[:-1]}
+    fig.add_scatter(
+        x=[_RIGHT - 0.03] * len(free),
+        y=[place[n] + 0.5 for n in free],
+        mode="markers+text",
+        text=["−" if n in fused else "+" for n in free],
+        textfont=dict(size=12, color=c["ink"]),
+        marker=dict(size=16, color=c["paper"], line=dict(color=c["line"], width=1)),
+        customdata=[["boundary", str(n)] for n in free],
+        hovertext=[f"{'cut between' if n in fused else 'fuse'} {n} and {n + 1}" for n in free],
+        hoverinfo="text",
+    )
 
 
 def _hover(number: int, name: str, part: Part) -> str:

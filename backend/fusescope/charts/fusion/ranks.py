@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template
+from fusescope.charts.colours import colour
 
 OURS, PLAIN = "#D55E00", "#0072B2"
 """Schemes with the hand-written attention, and without."""
@@ -15,12 +16,6 @@ _FAR = 5  # times beyond the schemes
 MANY = 2000  # schemes
 BITS = "%{customdata:016b}"
 """In a hover text, the code of a mark whose customdata is of ``as_numbers``."""
-BASELINE_COLOURS = {
-    "unfused": "#7D8590",
-    "compile": "#6B7C93",
-    "compile_sdpa": "#0072B2",
-    "hand_fused": "#C97B2C",
-}
 
 
 def ranks(
@@ -36,7 +31,7 @@ def ranks(
     fig = template.figure(
         "Schemes by time", f"{subtitle}<br>{len(order):,} distinct schemes{further}", theme, height=420
     )
-    for attention, colour, label in ((True, OURS, "hand-written attention"), (False, PLAIN, "without it")):
+    for attention, hue, label in ((True, OURS, "hand-written attention"), (False, PLAIN, "without it")):
         at = [i for i, code in enumerate(order) if (code[0] == "1") is attention]
         if at:
             add = fig.add_scattergl if len(order) > MANY else fig.add_scatter  # SVG is slow with many symbols
@@ -47,7 +42,7 @@ def ranks(
                 name=label,
                 customdata=codes[at],
                 marker=dict(
-                    color=colour,
+                    color=hue,
                     size=6 if len(order) <= MANY else 4,
                     symbol="circle" if attention else "square",
                 ),
@@ -85,6 +80,6 @@ def near(schemes: Iterable[float], baselines: Mapping[str, float]) -> tuple[dict
 def baseline_lines(fig: go.Figure, values: Mapping[str, float], low: float, high: float, theme: str) -> None:
     """A dashed line a baseline with its name at the right edge, on a logarithmic axis from low to high."""
     for name, value in values.items():
-        fig.add_hline(y=value, line=dict(color=BASELINE_COLOURS.get(name, "#7D8590"), width=1.6, dash="dash"))
+        fig.add_hline(y=value, line=dict(color=colour(name), width=1.6, dash="dash"))
     if values and high > low:
-        axes.end_labels(fig, [(v, name, "┅") for name, v in values.items()], low, high)
+        axes.end_labels(fig, [(v, name) for name, v in values.items()], low, high, mark="┅")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -47,7 +47,7 @@ def sections(
         if finals := [r for r in records if r.op == "layer_final"]:
             yield (
                 "The best schemes, re-measured with the baselines",
-                _table(sorted(finals, key=lambda r: r.ms or 1e30)),
+                _table(sorted(finals, key=lambda r: r.ms or 1e30), baselines),
             )
         listed = (
             f"the {LISTED:,} fastest of {len(correct):,}"
@@ -56,7 +56,7 @@ def sections(
         )
         yield (
             f"Schemes by name: {listed}, and the baselines",
-            _table([*correct[:LISTED], *(r for r in layers if not _is_code(r.impl))]),
+            _table([*correct[:LISTED], *(r for r in layers if not _is_code(r.impl))], baselines),
         )
     if failed:
         reasons = Counter((r.status, r.reason or "unknown reason") for r in schemes if r.status != "ok")
@@ -80,15 +80,23 @@ def track(schemes: Iterable[Record]) -> list[tuple[int, float, float]]:
     ]
 
 
-def _table(rows: Sequence[Record]) -> pd.DataFrame:
+def _table(rows: Sequence[Record], baselines: Mapping[str, float]) -> pd.DataFrame:
+    """Over unfused: the paired speed-up; over another baseline: the ratio of the medians."""
     unit, factor = numbers.time_unit(r.ms for r in rows)
     return pd.DataFrame(
         {
             "scheme": [r.impl for r in rows],
             f"time ({unit})": [r.ms and r.ms * factor for r in rows],
-            "speed-up (×)": [r.speedup.median if r.speedup else None for r in rows],
+            "over unfused (×)": [r.speedup.median if r.speedup else None for r in rows],
+        }
+        | {
+            f"over {name} (×)": [ms / r.ms if r.ms else None for r in rows]
+            for name, ms in baselines.items()
+            if name != "unfused"
+        }
+        | {
             "verdict": [
-                r.status if r.status != "ok" else r.speedup.verdict if r.speedup else None for r in rows
+                r.status if r.status != "ok" else r.speedup.words if r.speedup else None for r in rows
             ],
             "implementation": [r.backend for r in rows],
         }

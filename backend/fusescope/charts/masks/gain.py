@@ -7,12 +7,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template
-from fusescope.charts.colours import colour, kind, short
+from fusescope.charts.colours import colour, marker, short
 
 
 def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """One point per record: ``density`` 0 … 1 and ``gain`` (speed-up), with ``impl`` and ``label``; the line
-    is 1 / density."""
+    """One point per record: ``density`` 0 … 1 and ``gain`` (speed-up), with ``impl``, ``label`` and, where
+    some are to stand out, ``chosen``; the line is 1 / density."""
     c = template.THEMES[theme]
     if points.empty:
         return template.empty("No results.", theme)
@@ -27,6 +27,7 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
         hoverinfo="skip",
         showlegend=False,
     )
+    stand_out = "chosen" in points and bool(points.chosen.any()) and not points.chosen.all()
     for impl, rows in points.groupby("impl", sort=False):
         fig.add_scatter(
             x=100 * rows.density,
@@ -35,10 +36,10 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
             name=short(impl),
             text=rows.label,
             marker=dict(
-                size=9,
+                size=[12 if above else 8 for above in rows.chosen] if stand_out else 9,
                 color=colour(impl),
-                symbol="square" if kind(impl) == "peer" else "circle",
-                opacity=0.85,
+                symbol=marker(impl),
+                opacity=[1.0 if above else 0.4 for above in rows.chosen] if stand_out else 0.85,
             ),
             hovertemplate="%{text}<br>%{x:.3g} % kept, %{y:.3g}×<extra>" + short(impl) + "</extra>",
         )
@@ -64,7 +65,7 @@ def against_density(points: pd.DataFrame, title: str, subtitle: str = "", theme:
 
 
 def summary(points: pd.DataFrame) -> str:
-    """How much of the ideal was reached: the median and the best share over all points."""
+    """How much of the ideal was reached: the least, the median and the most of all points."""
     share = points.gain * points.density
-    middle, best = (numbers.percent(float(v)) for v in (share.median(), share.max()))
-    return f"median {middle} of the ideal, best {best}"
+    least, middle, most = (numbers.percent(float(v)) for v in (share.min(), share.median(), share.max()))
+    return f"{least} to {most} of the ideal, median {middle}"

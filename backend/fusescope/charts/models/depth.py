@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from fusescope.analysis.accuracy.depth import first_divergence
 from fusescope.charts import axes, numbers, template
-from fusescope.charts.colours import colour
+from fusescope.charts.colours import colour, glyph, marker
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 LEVELS = {"module": "modules", "kernel": "kernels", "inside": "inside attention", "model": "output"}
@@ -45,7 +45,7 @@ def curves(
             y=y,
             mode="lines" if len(rows) > 40 else "lines+markers",
             line=dict(color=colour(e["way"]), width=2, dash=_DASHES[dtypes.index(e["dtype"]) % len(_DASHES)]),
-            marker=dict(size=6),
+            marker=dict(size=6, symbol=marker(e["way"])),
             hovertext=[hover(e, r, own) for r in rows],
             hoverinfo="text",
             name=label(e),
@@ -210,4 +210,4 @@ def _ends(fig: go.Figure, ends, low: float, high: float) -> None:
         places[n] = min(places[n], ceiling)
         ceiling = places[n] - gap
     for (_, way, text), y in zip(sorted(ends), places, strict=True):
-        axes.at_right(fig, f"<span style='color:{colour(way)}'>━</span> {text[:24]}", y, yref="y")
+        axes.at_right(fig, f"<span style='color:{colour(way)}'>{glyph(way)}</span> {text[:24]}", y, yref="y")

@@ -6,25 +6,31 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.analysis.profile_diff import Difference
+from fusescope.analysis.profile.diff import Difference
 from fusescope.charts import axes, numbers, template
 from fusescope.charts.escape import label, plain
 
-COLOURS = {"faster": "#0072B2", "gone": "#5C9CC5", "slower": "#D55E00", "new": "#E39A5B", "same": "#8A9199"}
-_MARK = {"faster": "▼", "gone": "−", "slower": "▲", "new": "+", "same": "="}
+COLOURS = {
+    "faster": template.FASTER,
+    "gone": template.FASTER,
+    "slower": template.SLOWER,
+    "new": template.SLOWER,
+    "same": "#8A9199",
+}
+MARK = {"faster": "▲", "gone": "−", "slower": "▼", "new": "+", "same": "="}
 MOST = 25
 
 
 def bars(
     rows: Sequence[Difference], by: str, relative: bool = False, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """The largest changes, in time per step or (``relative``) as b / a; new and gone have no ratio and are
-    left out there."""
-    shown = [r for r in rows if r.state != "same" and (not relative or r.ratio)][:MOST]
+    """The largest changes, in time per step or (``relative``) as speed-up of b over a; new and gone
+    have none and are left out there."""
+    shown = [r for r in rows if r.state != "same" and (not relative or r.speedup)][:MOST]
     if not shown:
         changed = any(r.state != "same" for r in rows)
         text = (
-            f"No {by} is in both profiles: what is new or gone has no ratio."
+            f"No {by} is in both profiles: what is new or gone has no speed-up."
             if changed
             else "No change above the tolerance."
         )
@@ -33,13 +39,13 @@ def bars(
     fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + 30 * len(shown))
     unit, factor = numbers.time_unit([abs(r.delta_ns) / 1e6 for r in shown])
     y = list(range(len(shown)))
-    ratio = [r.ratio or 1.0 for r in shown]
+    ratio = [r.speedup or 1.0 for r in shown]
     # on the axis of ratios a bar begins at 1: its length is what is beyond
     x = [v - 1 for v in ratio] if relative else [r.delta_ns / 1e6 * factor for r in shown]
     hover = [
         f"<b>{plain(r.name, 160)}</b>{'<br>' + plain(r.detail, 160) if r.detail else ''}<br>"
         f"{r.state}: {numbers.time(r.a_ns / 1e6)} → {numbers.time(r.b_ns / 1e6)} per step "
-        f"({numbers.ratio(r.ratio)})<br>"
+        f"({numbers.faster(r.speedup)})<br>"
         f"{numbers.three(r.a_calls)} → {numbers.three(r.b_calls)} calls per step"
         for r in shown
     ]
@@ -56,9 +62,9 @@ def bars(
     labels = {}
     for n, r in enumerate(shown):
         value = (
-            numbers.ratio(r.ratio)
+            numbers.faster(r.speedup)
             if relative
-            else f"{'+' if r.delta_ns > 0 else '−'}{numbers.time(abs(r.delta_ns) / 1e6)}"
+            else f"{r.state} {'+' if r.delta_ns > 0 else '−'}{numbers.time(abs(r.delta_ns) / 1e6)}"
         )
         name = label(r.name, 60) if by == "kernel" else plain(r.name, 60)
         detail = (
@@ -66,10 +72,10 @@ def bars(
             if r.detail and by != "kernel"
             else ""
         )
-        labels[n] = (f"{_MARK[r.state]} {name}{detail}", f"{r.state} {value}")
+        labels[n] = (f"{MARK[r.state]} {name}{detail}", value)
     if relative:
         axis = axes.ratio(ratio)
-        fig.update_xaxes(**axis, title_text="time of b / time of a (log)")
+        fig.update_xaxes(**axis, title_text="speed-up of b over a (log), > 1 is faster")
         fig.add_vline(x=1, line=dict(color=c["line"], width=1))
     else:
         fig.update_xaxes(title_text=f"time of b − time of a, per step ({unit})")

@@ -1,5 +1,5 @@
-"""The roofline of a profiled call: at its minimum traffic, and at the traffic that Nsight Compute
-measured."""
+"""The roofline of a profiled call: at its minimum traffic, and at the traffic of each level of memory that
+Nsight Compute measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusescope.charts.escape import plain
 
 @dataclass(frozen=True)
 class Point:
-    """flop and bytes of one call, its time in ns; what: "minimum" or "actual" traffic; name: whose call."""
+    """flop and bytes of one call, its time in ns; what: a key of MARKS; name: whose call."""
 
     name: str
     what: str
@@ -34,7 +34,14 @@ class Point:
         return self.flop / self.ns / 1e3
 
 
-MARKS = {"minimum": ("circle", "#D55E00"), "actual": ("diamond", "#0072B2")}
+MARKS = {
+    "minimum": ("circle", "#D55E00"),
+    "actual": ("diamond", "#0072B2"),
+    "L2": ("square", "#5B6FB5"),
+    "L1": ("triangle-up", "#7D8590"),
+}
+"""Traffic → its mark: compulsory, of DRAM, between L2 and the SMs, between L1 and the load/store units."""
+_SIDES = {"minimum": "top center", "actual": "bottom center", "L2": "bottom center", "L1": "top center"}
 
 
 def plot(
@@ -76,10 +83,8 @@ def plot(
             font=dict(size=11.5, color=c["muted"]),
         )
     first = next(iter(ceilings.values()), None)
-    most = max(p.intensity for p in good)
     for p in good:
         symbol, colour = MARKS[p.what]
-        side = "right" if p.intensity == most else "left"
         share = (
             ""
             if first is None
@@ -91,7 +96,7 @@ def plot(
             y=[p.tflops],
             mode="markers+text",
             text=[p.what],
-            textposition=f"bottom {side}",
+            textposition=_SIDES[p.what],
             textfont=dict(size=12),
             marker=dict(size=13, symbol=symbol, color=colour, line=dict(color=c["paper"], width=1)),
             hovertemplate=f"<b>{plain(p.name, 120)}</b>, {p.what} traffic<br>{numbers.size(p.bytes)}, "

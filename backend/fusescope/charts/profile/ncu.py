@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.analysis.verdict import HIGH
+from fusescope.analysis.profile.verdict import HIGH
 from fusescope.charts import numbers, template
 from fusescope.charts.escape import label, plain
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.profile import telemetry
+from fusescope.store import files
 from pages._ui.app import url
 from pages._ui.profiler import sentences
 from pages._ui.profiler.data import Profile
@@ -22,7 +21,7 @@ def draw(state: url.State, found: Profile) -> None:
         return
     data = sentences.frame(found, "telemetry")
     file = found.path / "artifacts" / "telemetry.json"
-    facts = json.loads(file.read_text()) if file.is_file() else {}
+    facts = files.read_json(file) if file.is_file() else {}
     columns = {c: data[c].astype(object).where(data[c].notna(), None).tolist() for c in data.columns}
     figures = [
         ("samples", f"{len(data):,}"),

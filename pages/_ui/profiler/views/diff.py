@@ -1,4 +1,5 @@
-"""What changed between two profiles: by kernel, operator or module, in absolute and relative time."""
+"""What changed between two profiles: time of a step first, every figure of both, then kernels, operators or
+modules."""
 
 from __future__ import annotations
 
@@ -7,18 +8,19 @@ from dataclasses import asdict
 import pandas as pd
 import streamlit as st
 
-from fusescope.analysis import profile_diff
+from fusescope.analysis.profile import diff as profile_diff
+from fusescope.analysis.profile import metrics as profile_metrics
 from fusescope.charts import numbers
 from fusescope.charts.profile import changes
 from fusescope.core.records import Run
 from pages._ui.app import cached_chart, run_data, url
 from pages._ui.forms import fields
-from pages._ui.profiler import data, sentences
+from pages._ui.profiler import advice, baseline, data, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, run_name
 
-_AS = {"time": False, "ratio": True}
+_AS = {"time": False, "speed-up": True}
 
 
 def draw(state: url.State, found: Profile) -> None:
@@ -31,26 +33,29 @@ def draw(state: url.State, found: Profile) -> None:
         return
     names = {i: f"{run_name(run_data.read(i))} ({i})" for i in options}
     left, middle, right = st.columns([3, 1.4, 1])
-    options.sort(key=lambda i: _unlike(run_data.read(i), found.run))
+    pinned = baseline.pinned(state)
+    options.sort(key=lambda i: (i != pinned, *_unlike(run_data.read(i), found.run)))
     other = left.selectbox(
-        "compare with (a)",
+        "baseline (a)",
         options,
         key=fields.seeded(state, "against", options, options[0], found.id),
         format_func=names.get,
     )
     state.keep("against", other)
     a, b = data.load(other), found
+    if a.run.device_name != b.run.device_name:
+        st.warning(f"Different devices: a is {md(a.run.device_name)}, b is {md(b.run.device_name)}.")
+    _step(a, b)
+    baseline.table(profile_metrics.compare(advice.metrics(a), advice.metrics(b)), b.name("metrics"))
     kinds = [by for by, (table, *_) in profile_diff.BY.items() if a.has(table) and b.has(table)]
     if not kinds:
-        st.info("Different profilers: nothing to compare.")
+        st.info("Different profilers: no kernels, operators or modules to compare.")
         return
     by = fields.pick(state, "by", "by", kinds, scope=found.id, box=middle)
     how = fields.segments(state, "as", "as", _AS, box=right)
     rows, steps = _rows(a, b, by)
     _totals(rows, by)
     both = f"a: {run_name(a.run)}, b: {run_name(b.run)}"
-    if a.run.device_name != b.run.device_name:
-        st.warning(f"Different devices: a is {md(a.run.device_name)}, b is {md(b.run.device_name)}.")
     table = pd.DataFrame([asdict(r) for r in rows])
     subtitle = f"{changes.plain(both)} · {steps[0]} and {steps[1]} steps"
     fig = cached_chart.once(
@@ -59,7 +64,7 @@ def draw(state: url.State, found: Profile) -> None:
     )
     elements.chart(fig, b.name("changes"), table)
     if len(table):
-        shown = sentences.units(table).rename(columns={"state": "change", "ratio": "b / a"})
+        shown = sentences.units(table).rename(columns={"state": "change", "speedup": "speed-up of b"})
         for column in ("a calls", "b calls"):
             if (shown[column] % 1 == 0).all():
                 shown[column] = shown[column].astype("int64")
@@ -95,21 +100,35 @@ def _rows(a: Profile, b: Profile, by: str) -> tuple[list[profile_diff.Difference
     return profile_diff.diff(sentences.rows(a, table), sentences.rows(b, table), by, *steps), steps
 
 
+def _step(a: Profile, b: Profile) -> None:
+    """How long a step takes in both: the answer."""
+    before, after = advice.step_ns(a), advice.step_ns(b)
+    if not before or not after:
+        return
+    times = f"{numbers.time(before / 1e6)} → {numbers.time(after / 1e6)}"
+    if abs(after - before) <= profile_metrics.TOLERANCE * max(before, after):
+        words = f"Same step time within {100 * profile_metrics.TOLERANCE:.0f} %"
+    else:
+        words = f"{'▲' if after < before else '▼'} A step of b is {numbers.faster(before / after)}"
+    st.subheader(f"{words}: {times}", anchor=False)
+    st.caption(f"a: {md(run_name(a.run))}. b: {md(run_name(b.run))}. On the device, idle time included.")
+
+
 def _totals(rows: list[profile_diff.Difference], by: str) -> None:
+    """Kernels, operators or modules alone, without idle time."""
     totals = profile_diff.totals(rows)
     # a module's time holds that of the modules in it
     outermost = [r for r in rows if by != "module" or "." not in r.name]
     before, after = sum(r.a_ns for r in outermost), sum(r.b_ns for r in outermost)
-    boxes = st.columns(len(totals) + 1)
-    boxes[0].metric(
-        "total, b / a",
-        numbers.ratio(after / before) if before and after else numbers.NA,
-        help=f"{numbers.time(before / 1e6)} → {numbers.time(after / 1e6)} per step",
-    )
-    for box, (state, t) in zip(boxes[1:], totals.items(), strict=True):
-        sign = "+" if t["delta_ns"] > 0 else "−" if t["delta_ns"] < 0 else ""
-        box.metric(
-            state,
-            f"{t['rows']}",
-            help=f"{sign}{numbers.time(abs(t['delta_ns']) / 1e6)} per step" if t["rows"] else None,
+    figures = [
+        (
+            f"{by}s alone",
+            numbers.faster(before / after) if before and after else numbers.NA,
+            f"{numbers.time(before / 1e6)} → {numbers.time(after / 1e6)} per step, without idle time",
         )
+    ]
+    for state, t in totals.items():
+        sign = "+" if t["delta_ns"] > 0 else "−" if t["delta_ns"] < 0 else ""
+        delta = f"{sign}{numbers.time(abs(t['delta_ns']) / 1e6)} per step" if t["rows"] else None
+        figures.append((f"{changes.MARK[state]} {state}", f"{t['rows']}", delta))
+    elements.metrics(figures)

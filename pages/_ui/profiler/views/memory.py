@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +10,7 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.profile import memory_time
-from fusescope.store import timeline
+from fusescope.store import files, timeline
 from pages._ui.app import cached_chart, url
 from pages._ui.profiler import cost, sentences
 from pages._ui.profiler.data import Profile
@@ -72,7 +71,7 @@ def _lines(found: Profile, shown: dict, predicted: dict) -> go.Figure:
 
 def _peaks(found: Profile, series: dict, predicted: dict) -> None:
     file = found.path / "artifacts" / "memory.json"
-    peaks = json.loads(file.read_text()) if file.is_file() else {}
+    peaks = files.read_json(file) if file.is_file() else {}
     lines = [{"what": f"largest {n}", "bytes": max(v)} for n, (_, v) in series.items() if v]
     lines += [
         {"what": k.removesuffix("_bytes").replace("_", " "), "bytes": v}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts.profile import ncu
+from fusescope.charts.escape import label
+from fusescope.charts.profile import memory_flow, ncu
 from pages._ui.app import url
-from pages._ui.profiler import join, sentences
+from pages._ui.forms import fields
+from pages._ui.profiler import counters, join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
@@ -38,6 +42,7 @@ def draw(state: url.State, found: Profile) -> None:
             report.name("stalls"),
             pd.DataFrame(stalls) if stalls else None,
         )
+    _memory(state, report, rows, subtitle)
     elements.table(data, report.name("ncu"), height=400, why=sentences.why("ncu_kernels"))
     joined = data["trace time (µs)"].notna().sum() if "trace time (µs)" in data else 0
     elements.note(
@@ -53,6 +58,28 @@ def draw(state: url.State, found: Profile) -> None:
         with st.expander("Advice of Nsight Compute"):
             for r in sentences.rows(report, "ncu_rules")[:40]:
                 st.markdown(f"**{r['launch']}: {md(r.get('rule') or r.get('name'))}** {md(r.get('says'))}")
+
+
+def _memory(state: url.State, report: Profile, rows: list[dict], subtitle: str) -> None:
+    """The memory chart of one launch, the longest first."""
+    flows = counters.flows(report) if report.has("ncu_metrics") else []
+    there = [n for n, links in enumerate(flows) if len(links) > 1]
+    if not there:
+        return
+    there.sort(key=lambda n: -(rows[n].get("duration_ns") or 0))
+    names = {n: f"{n}: {label(rows[n]['name'], 60)}" for n in there}
+    launch = there[0]
+    if len(there) > 1:
+        launch = fields.pick(
+            state, "launch", "memory chart of launch", there, scope=report.id, format_func=names.get
+        )
+    ns = _known(rows[launch].get("duration_ns"))
+    fig = memory_flow.flow(flows[launch], ns, rows[launch]["name"], subtitle, style.theme())
+    numbers = pd.DataFrame([asdict(link) for link in flows[launch]])
+    elements.chart(fig, report.name("memory-chart"), numbers)
+    elements.note(
+        "Bytes of one launch under Nsight Compute. L1: loads and stores; TMA passes it by, L2 counts both."
+    )
 
 
 def table(trace: Profile | None, report: Profile, rows: list[dict]) -> pd.DataFrame:

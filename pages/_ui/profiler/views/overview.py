@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.profile.verdict import verdict
 from fusescope.analysis.roofline import attainable
-from fusescope.analysis.verdict import verdict
 from fusescope.charts import numbers
 from fusescope.charts.profile import steps
 from pages._ui.app import url
-from pages._ui.profiler import cost, data, join, sentences
+from pages._ui.profiler import advice, baseline, cost, data, join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.profiler.views import ncu
 from pages._ui.routes import downloads
@@ -39,6 +39,8 @@ def draw(state: url.State, found: Profile) -> None:
         _snapshot(summary)
     else:
         _verdict(found, summary)
+        advice.draw(found)
+        baseline.draw(state, found)
     left, right = st.columns([1.5, 1], gap="medium")
     with left:
         if found.has("steps"):
@@ -69,7 +71,7 @@ def _verdict(found: Profile, summary: dict) -> None:
         _of_host(found, rows)
         return
     st.subheader(
-        {"cannot tell": "Cannot tell what limits it"}.get(limit.kind, limit.kind.capitalize()), anchor=False
+        {"inconclusive": "What limits it is not known"}.get(limit.kind, limit.kind.capitalize()), anchor=False
     )
     because = "; ".join(md(b) for b in limit.because)
     st.markdown(because[:1].upper() + because[1:] + ".")

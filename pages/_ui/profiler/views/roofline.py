@@ -11,7 +11,7 @@ from fusescope.charts.profile import moved_bytes
 from fusescope.charts.profile.moved_bytes import Point
 from pages._ui.app import url
 from pages._ui.forms import fields
-from pages._ui.profiler import cost, join, sentences
+from pages._ui.profiler import cost, counters, join, sentences
 from pages._ui.profiler.cost import Work
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements, style
@@ -62,6 +62,10 @@ def _chart(found: Profile, report: Profile | None, work: Work, time: float, sour
     moved = _moved(report)
     if moved:
         points.append(Point(work.title, "actual", work.cost.flop_effective, moved, time))
+    points += [
+        Point(work.title, level, work.cost.flop_effective, size, time)
+        for level, size in _caches(report).items()
+    ]
     roofs, source = cost.ceilings(found.run.device_name, found.summary, work)
     fig = moved_bytes.plot(points, roofs, f"{sentences.subtitle(found)} · {source_of_time}", style.theme())
     data = pd.DataFrame(
@@ -88,6 +92,12 @@ def _chart(found: Profile, report: Profile | None, work: Work, time: float, sour
             "re-read; below 1 a cache served "
             "part of it."
         )
+        if len(points) > 2:
+            elements.note(
+                "L2 and L1: the same FLOP over the bytes between L2 and the SMs, and of loads and stores at "
+                "L1 (TMA passes it by). Left of actual, a cache served the rest. The roofs are DRAM's; those "
+                "of the caches are higher and not drawn."
+            )
     else:
         elements.note(
             "Minimum = compulsory traffic of any kernel. Join a Nsight Compute run above to see the "
@@ -106,6 +116,20 @@ def _moved(report: Profile | None) -> float | None:
     return (
         sum(known) / int(report.run.spec.get("calls") or 1) if known and len(known) == len(values) else None
     )
+
+
+def _caches(report: Profile | None) -> dict[str, float]:
+    """Bytes of one call by level of cache, where the report counts them for every launch."""
+    if report is None or not report.has("ncu_metrics"):
+        return {}
+    calls = int(report.run.spec.get("calls") or 1)
+    flows = counters.flows(report)
+    found = {}
+    for level in ("L1", "L2"):
+        sizes = [link.bytes for links in flows for link in links if link.level == level]
+        if sizes and len(sizes) == report.rows("ncu_kernels") and sum(sizes):
+            found[level] = sum(sizes) / calls
+    return found
 
 
 def _bandwidth(state: url.State, found: Profile) -> None:

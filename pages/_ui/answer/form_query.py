@@ -1,0 +1,61 @@
+"""The settings of a run as the query that fills the form of its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusescope import ops
+from fusescope.core.records import Run
+
+
+def of(run: Run) -> dict[str, str]:
+    """The controls of Kernels, or of Models, as they were for a run of one case or a sweep; of a grid its
+    first sweep, of several cases of a model none of their sizes."""
+    return _of_model(run) if run.kind == "model" else _of_bench(run)
+
+
+def _of_bench(run: Run) -> dict[str, str]:
+    cases = _cases(run)
+    if not cases:
+        return {"op": str(run.spec.get("op"))}
+    wanted_params = (
+        {p.name: p for p in ops.load(run.spec["op"]).PARAMETERS} if run.spec.get("op") in ops.names() else {}
+    )
+    query = {"op": str(run.spec.get("op"))} | _settings(run, "dtype", "baseline", "cache")
+    query["impl"] = ",".join(i for i in run.spec.get("impls") or () if ".py:" not in i)
+    own = " ".join(i for i in run.spec.get("impls") or () if ".py:" in i)
+    if own:
+        query |= {"own": own, "impl": ",".join(run.spec["impls"])}
+    for name, p in wanted_params.items():
+        values = list(dict.fromkeys(str(c[name]) for c in cases if c.get(name) is not None))
+        derived = p.default is None and name in ("seq_k", "kv_heads")
+        if derived and all(c.get(name) == c.get({"seq_k": "seq", "kv_heads": "heads"}[name]) for c in cases):
+            continue
+        if len(values) == 1:
+            query[name] = values[0]
+        elif values and p.sweep and "sweep" not in query:
+            query |= {"sweep": name, f"{name}s": ",".join(values)}
+        elif values:  # the form sweeps over one parameter
+            query[name] = values[0]
+    return query
+
+
+def _of_model(run: Run) -> dict[str, str]:
+    query = {"model": str(run.spec.get("op", "")).removeprefix("model:")}
+    query |= _settings(run, "dtype", "baseline", "cache", "checkpoint")
+    query["impl"] = ",".join(run.spec.get("impls") or ())
+    cases = _cases(run)
+    if len(cases) == 1:
+        query |= {k: str(v) for k, v in cases[0].items() if v is not None}
+    return query
+
+
+def _settings(run: Run, *names: str) -> dict[str, str]:
+    found = {k: str(run.spec[k]) for k in (*names, "processes") if run.spec.get(k)}
+    if run.spec.get("same_within"):
+        found["within"] = str(round(100 * float(run.spec["same_within"]), 3))
+    return found
+
+
+def _cases(run: Run) -> list[dict[str, Any]]:
+    return [dict(c) for c in run.spec.get("cases") or ()]

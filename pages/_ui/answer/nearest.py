@@ -1,0 +1,74 @@
+"""The recorded case nearest to the settings of a page, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from fusescope.charts import tables
+from fusescope.core.errors import RunError
+from fusescope.store import answers, library
+from fusescope.store.answers import Found, Question
+from pages._ui.app import run_data
+from pages._ui.widgets.text import device_text, md
+
+_NEWEST = 20
+"""Runs whose change makes an answer be looked up again at once; that of an older one within half a minute."""
+_PLAIN = {"seq": "sequence", "seq_k": "keys", "head_dim": "head size", "kv_heads": "KV heads"}
+
+
+def find(question: Question, recorded: bool | None = None) -> Found | None:
+    """The nearest measured case; None where there is none, or no database to look it up."""
+    newest, total = library.runs(limit=_NEWEST)
+    state = (total, *((r.id, r.status, r.progress.done) for r in newest))
+    try:
+        found = _find(repr((question, recorded, state)), question, recorded)
+    except RunError:  # no duckdb: doctor says so
+        return None
+    return found[0] if found else None
+
+
+@st.cache_data(max_entries=256, ttl=30, show_spinner=False)
+def _find(state: str, _question: Question, _recorded: bool | None) -> list[Found]:
+    return answers.find(_question, recorded=_recorded)
+
+
+def case_name(found: Found) -> str | None:
+    """The case as the "case" box of its run names it; None where the run has that case alone."""
+    named = tables.cases(run_data.records(found.run))
+    name = next((n for n, rows in named.items() if dict(rows[0].case) == dict(found.case)), None)
+    return name if len(named) > 1 else None
+
+
+def differences(found: Found) -> str:
+    """ "sequence 4,096 instead of 3,000, float16 instead of bfloat16"; "" where nothing differs. Text for
+    Markdown."""
+    return md(", ".join(difference(key, *pair) for key, pair in found.differs.items()))
+
+
+def caption(found: Found) -> str:
+    """What stands above a recorded run that is shown where nothing was measured here."""
+    device, differs = md(device_text(found.device_name)), differences(found)
+    if not differs:
+        return f"Recorded for these settings on {device}:"
+    return f"Closest recorded run ({device}): {differs}."
+
+
+def difference(key: str, asked: Any, had: Any) -> str:
+    """ "sequence 4,096 instead of 3,000"."""
+    name = "" if key in ("dtype", "device") else f"{_PLAIN.get(key, key.replace('_', ' '))} "
+    return f"{name}{_value(had)} instead of {_value(asked)}"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else device_text(str(value))
+
+
+def of_spec(spec: Mapping[str, Any]) -> Question | None:
+    """The question that the first case of a specification asks, on any device; None without a case."""
+    cases = spec.get("cases") or ()
+    return Question(str(spec["op"]), dict(cases[0]), spec.get("dtype")) if cases else None

@@ -1,0 +1,55 @@
+"""The report of a self-check: every row with its figure, those that did not pass first."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.charts import captions
+from fusescope.core.errors import RunError
+from fusescope.core.records import Run
+from fusescope.store import library, tables
+from pages._ui.widgets import elements
+from pages._ui.widgets.text import md, sentence
+
+KIND = "selfcheck"
+_WORDS = {True: "passed", False: "failed", None: "open"}
+
+
+def draw(run: Run) -> None:
+    """The table of one run."""
+    if run.live:
+        return
+    try:
+        report = tables.read(library.find(run.id), KIND)
+    except RunError as error:
+        st.caption(md(sentence(error)))
+        return
+    st.markdown(counted(report))
+    order = {False: 0, None: 1, True: 2}
+    rows = sorted(report["rows"], key=lambda r: order[r["passed"]])
+    columns = {"part": "part", "check": "check", "figure": "found", "limit": "wanted", "note": "note"}
+    data = pd.DataFrame([{columns[k]: r[k] for k in columns} | {"": _WORDS[r["passed"]]} for r in rows])
+    elements.table(data, f"{run.id}-selfcheck")
+
+
+def counted(report: dict) -> str:
+    """ "126 passed, 0 failed, 4 open"."""
+    return ", ".join(f"{report[k]} {k}" for k in ("passed", "failed", "open"))
+
+
+def last() -> None:
+    """Home's one line: the last self-check on this machine, with its date and a link; nothing before the
+    first."""
+    found, _ = library.runs(kind=KIND, recorded=False, status="done", limit=1)
+    if not found:
+        return
+    try:
+        report = tables.read(library.find(found[0].id), KIND)
+    except RunError:
+        return
+    st.page_link(
+        "pages/runs.py",
+        label=f"Self-check of {captions.when(found[0])}: {counted(report)}",
+        query_params={"run": found[0].id},
+    )

@@ -1,0 +1,136 @@
+"""The answer to "What is fastest?": measured, or the nearest that was, or what the device allows at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from fusescope import models, ops
+from fusescope.analysis import hardware, roofline
+from fusescope.charts import captions, numbers, sentences
+from fusescope.core.records import Record
+from fusescope.store import library
+from fusescope.store.answers import Found, Question
+from pages._ui.answer import nearest
+from pages._ui.app import cached_chart, run_data
+from pages._ui.home.question import ATTENTION, Asked
+from pages._ui.widgets.text import device_text, md
+
+_REFERENCES = ("sdpa", "eager")
+"""What a user would run without this project: the first of these that has a valid time."""
+
+
+def draw(asked: Asked) -> None:
+    """A line each for the attention and for the whole model."""
+    with st.container(gap="xsmall"):
+        if asked.attention:
+            _line(asked.attention, "Attention" if asked.about == ATTENTION else "Attention alone")
+        if asked.model:
+            _line(asked.model, f"Whole {models.title(asked.about)}")
+
+
+def _line(question: Question, name: str) -> None:
+    found = nearest.find(question)
+    if found is None:
+        st.markdown(f"**{name}: not recorded.** {_bound(question)}")
+        _links(question)
+        return
+    rows = _rows(found)
+    baseline = str(run_data.read(found.run).spec.get("baseline") or rows[0].impl)
+    answer = sentences.against(rows, baseline, _reference(rows, baseline))
+    where = f"{device_text(found.device_name)} · {captions.when(run_data.read(found.run))}"
+    if not found.differs:
+        st.markdown(f"**{name}: {md(answer)}**{_rate(question, rows, baseline)}")
+    else:
+        st.markdown(f"**{name}: not recorded.** {_bound(question)}")
+        st.markdown(f"Nearest recorded ({nearest.differences(found)}): {md(answer)}")
+    _links(question, found, where)
+
+
+def _rows(found: Found) -> list[Record]:
+    return [
+        r for r in run_data.records(found.run) if dict(r.case) == dict(found.case) and r.dtype == found.dtype
+    ]
+
+
+def _reference(rows: list[Record], baseline: str) -> str:
+    timed = {r.impl for r in rows if r.status == "ok"}
+    return next((name for name in _REFERENCES if name in timed), baseline)
+
+
+def _rate(question: Question, rows: list[Record], baseline: str) -> str:
+    """Tokens per second of the fastest execution mode of a generating model, with its batch."""
+    if question.case.get("phase") != "decode":
+        return ""
+    best = sentences.ranked(rows, baseline)
+    return f" {_tokens(best[0].ms, question.case['batch'])}" if best else ""
+
+
+def _tokens(ms: float, batch: int) -> str:
+    return f"{numbers.three(batch * 1e3 / ms)} tokens/s at batch {batch}."
+
+
+def _bound(question: Question) -> str:
+    """What nothing can beat on that device: minimum traffic and arithmetic at its ceilings."""
+    ceilings, source = _ceilings(question.device_name, question.dtype)
+    if ceilings is None:
+        return ""
+    try:
+        flop, moved = cached_chart.once(("bound", repr(question)), lambda: _work(question))
+    except ValueError as error:
+        return f"It cannot be run: {md(str(error))}."
+    least = roofline.least_ms(flop, moved, ceilings)
+    text = (
+        f"No implementation can take less than {numbers.time(least)}: {numbers.size(moved)} of minimum "
+        f"traffic at {numbers.three(ceilings.bandwidth_gbps / 1e3)} TB/s, {numbers.three(flop / 1e9)} GFLOP "
+        f"at {numbers.three(ceilings.tflops)} TFLOP/s ({source})."
+    )
+    decode = question.case.get("phase") == "decode"
+    return text + (f" At most {_tokens(least, question.case['batch'])}" if decode else "")
+
+
+def _work(question: Question) -> tuple[float, float]:
+    """(FLOP, minimum bytes) of one call; ValueError where there is no such case."""
+    if question.op.startswith("model:"):
+        name = models.named(question.op)
+        cost = models.cost(name, models.validate(name, question.case), question.dtype)
+    else:
+        operator = ops.load(question.op)
+        cost = operator.cost(operator.validate(dict(question.case)), question.dtype)
+    return cost.flop_effective, cost.bytes
+
+
+def _ceilings(name: str | None, dtype: str | None) -> tuple[roofline.Ceiling | None, str]:
+    """The device's measured ceilings, else those of its data sheet, and which they are."""
+    for run in library.runs(kind="bench", limit=200)[0] + library.runs(kind="model", limit=200)[0]:
+        if run.device_name == name:
+            try:
+                return roofline.ceiling(run.environment.get("ceilings") or {}, str(dtype)), "measured"
+            except ValueError:
+                continue
+    peaks = hardware.peaks(name or "")
+    rate = peaks and (peaks.tflops(str(dtype)) or peaks.tflops(str(dtype), "vector"))
+    return (roofline.Ceiling(peaks.bandwidth_gbps, rate), "data sheet") if rate else (None, "")
+
+
+def _links(question: Question, found: Found | None = None, where: str = "") -> None:
+    """Where it was measured, a link to the comparison, and one to measure it on this machine."""
+    is_model = question.op.startswith("model:")
+    page = "pages/models.py" if is_model else "pages/kernels.py"
+    about = {"model": models.named(question.op)} if is_model else {"op": question.op}
+    with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+        if found:
+            st.caption(f"Measured on {md(where)}", width="content")
+            case = nearest.case_name(found)
+            query = about | {"run": found.run} | ({"case": case} if case else {})
+            st.page_link(page, label="All implementations and intervals", query_params=query)
+        settings = {k: str(v) for k, v in question.case.items() if k not in _of_model(question)}
+        st.page_link(
+            page, label="Measure it here", query_params=about | settings | {"dtype": str(question.dtype)}
+        )
+
+
+def _of_model(question: Question) -> Mapping | tuple:
+    """Sizes that a whole model has by itself."""
+    return ("heads", "head_dim", "layers") if question.op.startswith("model:") else ()

@@ -1,0 +1,110 @@
+"""The settings of "What is fastest?": an operator or a model, its sizes, padding, mask and device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from fusescope import masks, models
+from fusescope.core.records import DTYPES
+from fusescope.store import library
+from fusescope.store.answers import Question
+from pages._ui.app import device, url
+from pages._ui.forms import fields
+from pages._ui.widgets.text import device_text
+
+ATTENTION = "attention"
+_FULL, _PADDED = "full", "padded"
+_HEADS = {"12 × 64": (12, 64), "16 × 64": (16, 64), "32 × 128": (32, 128)}
+_PREFERRED = "NVIDIA H200"
+"""The device whose recorded runs answer where this machine has measured nothing."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked, as questions to the records: of the model, and of the attention in it."""
+
+    about: str
+    dtype: str
+    device_name: str
+    attention: Question | None
+    model: Question | None
+
+
+def draw(state: url.State) -> Asked:
+    """One line of controls, kept in the URL."""
+    names = [ATTENTION, *models.names()]
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="question")
+    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 170, _title)
+    batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=110)
+    seq = fields.whole(state, "seq", "sequence", 1, 1 << 20, 512, box=row, width=120)
+    lengths = _pick(row, state, "lengths", "lengths", [_FULL, _PADDED], _FULL, 100, help=_LENGTHS_HELP)
+    if about == ATTENTION:
+        heads = _pick(row, state, "heads", "heads × size", list(_HEADS), "12 × 64", 115)
+        sizes = dict(zip(("heads", "head_dim"), _HEADS[heads], strict=True))
+    else:
+        config = models.config(about)
+        sizes = {"heads": config.heads, "head_dim": config.head_dim}
+        if config.kv_heads not in (0, config.heads):
+            sizes["kv_heads"] = config.kv_heads
+    case = {"batch": batch, "seq": seq} | sizes
+    usual = "causal" if about != ATTENTION and models.kind(about) == "decoder" else "full"
+    case["mask"] = _pick(row, state, f"mask-{usual}", "mask", masks.names(), usual, 145, _spaced)
+    phases = () if about == ATTENTION else models.family(about).PHASES
+    phase = _pick(row, state, "phase", "phase", list(phases), phases[0], 110) if phases else None
+    dtype = _pick(row, state, "dtype", "dtype", DTYPES, "float16", 115)
+    known = devices()
+    name = _pick(row, state, "on", "device", known, _usual(known), 150, device_text)
+    model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
+    attention = _of_attention(case, lengths, dtype, name) if phase != "decode" else None
+    return Asked(about, dtype, name, attention, model)
+
+
+_LENGTHS_HELP = (
+    "padded: sequences of unequal length, mean 0.6 of the longest; attention then runs on packed sequences"
+)
+
+
+def devices() -> list[str]:
+    """Names of the devices with a comparison, this machine's chosen one first."""
+    here = str(device.facts(device.current()).get("device_name") or device.current())
+    found = [r.device_name for kind in ("bench", "model") for r in library.runs(kind=kind, limit=200)[0]]
+    return list(dict.fromkeys([here, *found]))
+
+
+def _usual(known: list[str]) -> str:
+    measured = library.runs(kind="bench", recorded=False, op=ATTENTION, limit=1)[1]
+    return known[0] if measured or _PREFERRED not in known else _PREFERRED
+
+
+def _of_attention(case: Mapping[str, Any], lengths: str, dtype: str, name: str) -> Question:
+    if lengths == _FULL:
+        return Question(ATTENTION, case, dtype, name)
+    packed = {k: v for k, v in case.items() if k != "mask"} | {"lengths": "drawn"}
+    packed["causal"] = "yes" if case["mask"] == "causal" else "no"
+    if case["mask"] not in ("full", "causal"):  # packed sequences take no other; so none was measured
+        packed["mask"] = case["mask"]
+    return Question("attention_varlen", packed, dtype, name)
+
+
+def _of_model(about: str, case: Mapping, lengths: str, phase: str | None, dtype: str, name: str) -> Question:
+    own = {k: v for k, v in case.items() if k != "kv_heads"} | {"layers": models.config(about).layers}
+    own |= {"lengths": "fixed" if lengths == _FULL else "uniform"} | ({"phase": phase} if phase else {})
+    return Question(models.op(about), own, dtype, name)
+
+
+def _pick(box, state, name, label, options, default, width, shown=str, **settings):
+    return fields.pick(
+        state, name, label, options, default, box=box, width=width, format_func=shown, **settings
+    )
+
+
+def _title(about: str) -> str:
+    return "Attention" if about == ATTENTION else models.title(about)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,161 @@
+"""What skipping achieves: the fastest implementation on a mask over the fastest on the full mask, from the
+records of all runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+
+import pandas as pd
+import streamlit as st
+
+from fusescope import masks
+from fusescope.store import library
+from pages._ui.forms import mask_files
+from pages._ui.masks import stats
+
+SHAPE = ("batch", "heads", "kv_heads", "seq", "seq_k", "head_dim", "bias", "format")
+"""Parameters of a case, other than the mask, that both times must share."""
+FULL = "full"
+_MODES = ("graph", "eager", "graph_cold", "eager_cold")
+_USUAL = {"heads": 12, "head_dim": 64}
+"""BERT-base's heads: of several shapes measured at a length, the largest batch with these is taken."""
+_ENOUGH = 0.5
+"""Share of the most implementations measured on a case that a newer run needs in order to be preferred."""
+
+
+@st.cache_data(ttl=20, show_spinner=False)
+def records(op: str) -> pd.DataFrame:
+    """Correct records of the operator with a time, oldest first: run, created, device_name, impl, dtype,
+    source_hash, speedup, the case's keys, and ``mode`` and ``ms`` of the first timing mode measured."""
+    table = library.records(op=op)
+    table = table[table.status == "ok"]
+    if table.empty:
+        return pd.DataFrame()
+    cases = pd.DataFrame([json.loads(c) for c in table["case"]], index=table.index)
+    cases = cases.reindex(columns=list(dict.fromkeys([*cases.columns, "mask"])))
+    columns = ["run", "created", "device_name", "impl", "dtype", "source_hash", "speedup"]
+    table = table[columns + [f"{m}_ms" for m in _MODES]].join(cases)
+    parts = [
+        table[table[f"{m}_ms"].notna()].assign(mode=m, ms=table[f"{m}_ms"].astype(float)) for m in _MODES
+    ]
+    first = pd.concat(parts)
+    first = first[~first.index.duplicated()].sort_values(["created", "run"], kind="stable")
+    return first[first["mask"].notna()].drop(columns=[f"{m}_ms" for m in _MODES])
+
+
+@st.cache_data(ttl=20, show_spinner=False)
+def pairs(op: str, every: bool = False) -> pd.DataFrame:
+    """``gains`` of all records of an operator."""
+    return gains(records(op), every)
+
+
+def gains(table: pd.DataFrame, every: bool = False) -> pd.DataFrame:
+    """One row per device, dtype, timing mode, shape and mask whose shape was measured on the full mask too.
+
+    ``impl``, ``ms``: of the fastest on the mask; ``full_impl``, ``full_ms``: on the full mask; ``gain``;
+    ``run``, ``full_run``: one run where there is one with both, the newest; ``older``: a newer source of
+    ``impl`` was measured on something else. every: a row for each implementation instead of the fastest.
+
+    Empty without such a pair. The file of a mask is not needed.
+    """
+    if table.empty:
+        return pd.DataFrame()
+    shape = [c for c in SHAPE if c in table]
+    keys = ["device_name", "dtype", "mode", *shape]
+    newest = table.dropna(subset="source_hash").groupby(["device_name", "dtype", "impl"]).source_hash.last()
+    rows = []
+    for key, group in table.groupby(keys, sort=False, dropna=False):
+        by_mask = {m: _by_run(g) for m, g in group.groupby("mask", sort=False)}
+        full = by_mask.pop(FULL, {})
+        for mask, here in by_mask.items() if full else ():
+            run, full_run = _pair(here, full)
+            timed, whole = here[run].sort_values("ms"), full[full_run].sort_values("ms").iloc[0]
+            for r in (timed if every else timed.head(1)).itertuples():
+                known = newest.get((r.device_name, r.dtype, r.impl), r.source_hash)
+                rows.append(
+                    dict(zip(keys, key, strict=True))
+                    | {"mask": mask, "impl": r.impl, "ms": r.ms, "run": run}
+                    | {"full_impl": whole.impl, "full_ms": whole.ms, "full_run": full_run}
+                    | {"gain": whole.ms / r.ms, "older": isinstance(known, str) and known != r.source_hash}
+                )
+    return pd.DataFrame(rows)
+
+
+def _by_run(group: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Run → its records of one case, newest run last."""
+    return {run: rows.drop_duplicates("impl", keep="last") for run, rows in group.groupby("run", sort=False)}
+
+
+def _pair(here: dict[str, pd.DataFrame], full: dict[str, pd.DataFrame]) -> tuple[str, str]:
+    """The runs that the times on the mask and on the full mask are taken from."""
+    both = {run: here[run] for run in here if run in full}
+    if both:
+        run = _preferred(both)
+        return run, run
+    return _preferred(here), _preferred(full)
+
+
+def _preferred(runs: dict[str, pd.DataFrame]) -> str:
+    """The newest of those that have enough implementations: a trivial new run hides no better one."""
+    most = max(map(len, runs.values()))
+    return [run for run, rows in runs.items() if len(rows) >= _ENOUGH * most][-1]
+
+
+def with_density(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """(the rows with ``density``, ``ideal`` = 1 / density and ``share`` of it achieved; how many were left
+    out because the mask's file is not on this machine or keeps no element)."""
+    if rows.empty:
+        return rows, 0
+    found = defaultdict(lambda: None)
+    for mask, q, k in rows[["mask", "seq", "seq_k"]].drop_duplicates().itertuples(index=False):
+        found[mask, q, k] = _density(mask, int(q), int(k))
+    density = [found[m, q, k] for m, q, k in zip(rows["mask"], rows.seq, rows.seq_k, strict=True)]
+    rows = rows.assign(density=pd.Series(density, index=rows.index, dtype=float))
+    known = rows[rows.density.notna() & (rows.density > 0)]
+    return known.assign(ideal=1 / known.density, share=known.gain * known.density), len(rows) - len(known)
+
+
+def _density(mask: str, seq_q: int, seq_k: int) -> float | None:
+    try:
+        stats.check(seq_q, seq_k)
+        return stats.density(mask, seq_q, seq_k, mask_files.stamp(mask))
+    except (ValueError, OSError):
+        return None
+
+
+def of_mask(rows: pd.DataFrame, text: str, seq_q: int, seq_k: int, devices: list[str]) -> pd.DataFrame:
+    """The rows of one mask at the measured length nearest to seq_q × seq_k, on the first of ``devices`` that
+    has any, else on the device with the most; the shape to quote first, then by batch. Empty without any."""
+    if rows.empty:
+        return rows
+    cases = rows[["mask", "seq_k"]].drop_duplicates().itertuples(index=False)
+    alike = {(mask, k) for mask, k in cases if same(mask, text, int(k))}
+    mine = rows[[case in alike for case in zip(rows["mask"], rows.seq_k, strict=True)]]
+    if mine.empty:
+        return mine
+    most = mine.device_name.value_counts().index[0]
+    device = next((d for d in devices if (mine.device_name == d).any()), most)
+    mine = mine[mine.device_name == device]
+    away = [_doublings(q, seq_q) + _doublings(k, seq_k) for q, k in zip(mine.seq, mine.seq_k, strict=True)]
+    mine = mine.assign(away=away)
+    mine = mine[mine.away == mine.away.min()]
+    unusual = sum((mine[name] != value).astype(int) for name, value in _USUAL.items() if name in mine)
+    order = mine.assign(unusual=unusual, cold=mine["mode"].map(_MODES.index))
+    order = order.sort_values(["cold", "unusual", "batch", "seq"], ascending=[True, True, False, False])
+    return order[order.seq == order.seq.iloc[0]].drop(columns=["away", "unusual", "cold"])
+
+
+def same(one: str, other: str, seq_k: int) -> bool:
+    """Whether two texts mean one mask for seq_k keys, its defaults written out or not."""
+    if one == other or one.startswith("file:") or other.startswith("file:"):
+        return one == other
+    try:
+        return masks.parse(one).resolved(seq_k) == masks.parse(other).resolved(seq_k)
+    except ValueError:
+        return False
+
+
+def _doublings(a: float, b: float) -> float:
+    return abs(math.log2(a / b))

@@ -1,0 +1,132 @@
+"""The key numbers of a mask: what it keeps, what skipping could gain, and what is achieved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from fusescope.charts import captions, numbers
+from fusescope.charts.colours import short
+from pages._ui.app import device, run_data, url
+from pages._ui.forms import mask_files
+from pages._ui.masks import achieved, stats
+from pages._ui.widgets import html_table
+from pages._ui.widgets.text import device_text, md
+
+OP = "attention"
+"""The operator whose times are quoted."""
+_RECORDED = "NVIDIA H200"
+_EMPTY = "n/a: the mask keeps no element, so there is nothing to speed up"
+
+
+def sentence(text: str, seq_q: int, seq_k: int) -> str:
+    """What a mask can save and what is achieved, as Markdown."""
+    known, rows = _known(text, seq_q, seq_k), measured(text, seq_q, seq_k)
+    if not known["kept"]:
+        return "This mask keeps no element."
+    ideal = numbers.ratio(1 / known["density"])
+    said = f"Keeps {numbers.percent(known['density'])} of the elements: skipping the rest allows **{ideal}**."
+    if rows.empty:
+        return said if known["density"] == 1 else f"{said} Not measured on this mask."
+    first = rows.iloc[0]
+    if (first.seq, first.seq_k) == (seq_q, seq_k):
+        where = "Achieved"
+    else:
+        said += f" Not measured at {_length(seq_q, seq_k)}."
+        where = f"Nearest, {_length(first.seq, first.seq_k)} (ideal {numbers.ratio(first.ideal)}): achieved"
+    share = numbers.percent(first.share)
+    return f"{said} {where} **{numbers.ratio(first.gain)}**, {share} of it: {md(short(first.impl))}."
+
+
+def draw(text: str, seq_q: int, seq_k: int) -> None:
+    """The key numbers of one mask, where they were measured, and its canonical text."""
+    known, rows = _known(text, seq_q, seq_k), measured(text, seq_q, seq_k)
+    left, right = st.columns(2)
+    left.metric("elements kept", numbers.percent(known["density"]))
+    right.metric(
+        "ideal speed-up",
+        numbers.ratio(1 / known["density"]) if known["kept"] else numbers.NA,
+        help="1 / density: a kernel that skips every masked element" if known["kept"] else _EMPTY,
+    )
+    if not rows.empty:
+        _achieved(rows, seq_q, seq_k)
+    html_table.facts([*_counts(known), *_others(rows)])
+    if rows.empty and 0 < known["density"] < 1:
+        _measure(text, seq_q, seq_k)
+    st.code(known["resolved"], language=None, wrap_lines=True)
+
+
+def measured(text: str, seq_q: int, seq_k: int) -> pd.DataFrame:
+    """The rows of ``achieved.of_mask`` with density, the shape to quote first; empty where nothing was
+    measured on both this mask and the full one."""
+    here = str(device.facts(device.current()).get("device_name") or device.current())
+    found = achieved.of_mask(achieved.pairs(OP), text, seq_q, seq_k, [here, _RECORDED])
+    return achieved.with_density(found)[0]
+
+
+def _known(text: str, seq_q: int, seq_k: int) -> dict:
+    return stats.of(text, seq_q, seq_k, mask_files.stamp(text))
+
+
+def _achieved(rows: pd.DataFrame, seq_q: int, seq_k: int) -> None:
+    """The shape to quote: its speed-up over the fastest on the full mask, and where that was measured."""
+    first = rows.iloc[0]
+    elsewhere = "" if (first.seq, first.seq_k) == (seq_q, seq_k) else f" at {_length(first.seq, first.seq_k)}"
+    left, right = st.columns(2)
+    left.metric(
+        f"achieved{elsewhere}",
+        numbers.ratio(first.gain),
+        help="Fastest implementation on this mask over the fastest on the full mask: same shape, dtype, "
+        "device and timing mode. Ratio of medians, no interval.",
+    )
+    right.metric("of the ideal", numbers.percent(first.share), help="achieved × elements kept")
+    date = captions.when(run_data.read(first.run))
+    said = (
+        f"{md(short(first.impl))} {numbers.time(first.ms)}; full mask: {md(short(first.full_impl))} "
+        f"{numbers.time(first.full_ms)} · {_shape(first)}, {md(first['dtype'])} · "
+        f"{md(device_text(first.device_name))} · [run of {md(date)}]({url.link('runs', run=first.run)})"
+    )
+    if first.full_run != first.run:
+        other = captions.when(run_data.read(first.full_run))
+        said += f", full mask in [that of {md(other)}]({url.link('runs', run=first.full_run)})"
+    if first.older:
+        said += f". A newer source of {md(short(first.impl))} was not measured on this shape"
+    st.caption(f"{said}.")
+
+
+def _counts(known: dict) -> list[tuple[str, str]]:
+    rows, cut = known["row_counts"], known["sides"][64]
+    lines = [
+        ("kept", f"{known['kept']:,} of {known['elements']:,}"),
+        ("keys per query", f"{numbers.three(float(rows.mean()))} ({rows.min():,} to {rows.max():,})"),
+        ("queries without keys", f"{int(np.count_nonzero(rows == 0)):,}"),
+        (
+            "live tiles of 64 × 64",
+            f"{numbers.percent(cut['live_share'])}: {cut['full']:,} full, {cut['partial']:,} partial",
+        ),
+    ]
+    if known["sequences"]:
+        lines.append(("sequences", f"{known['sequences']}; the picture is of the first"))
+    return lines
+
+
+def _others(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Other shapes of that length, each with its fastest."""
+    return [
+        (_shape(r), f"{numbers.ratio(r.gain)}, {numbers.percent(r.share)} of the ideal: {short(r.impl)}")
+        for r in rows.iloc[1:].itertuples()
+    ]
+
+
+def _measure(text: str, seq_q: int, seq_k: int) -> None:
+    query = {"op": OP, "mask": text, "seq": str(seq_q)} | ({} if seq_q == seq_k else {"seq_k": str(seq_k)})
+    st.page_link("pages/kernels.py", label="Not measured on this mask: measure it", query_params=query)
+
+
+def _shape(row) -> str:
+    return f"{int(row.batch)} × {int(row.heads)} × {int(row.seq):,} × {int(row.head_dim)}"
+
+
+def _length(seq_q: int, seq_k: int) -> str:
+    return f"{int(seq_q):,}" if seq_q == seq_k else f"{int(seq_q):,} × {int(seq_k):,}"

@@ -1,0 +1,71 @@
+"""The Attention page over the recorded runs: choices, charts, and the comparison behind a cell."""
+
+import json
+
+import pytest
+from drawn_page import query, said
+
+from fusescope.charts.bench import attention_grid
+from fusescope.core import paths
+from pages._ui.attention import grid
+
+H200 = "NVIDIA H200"
+
+
+@pytest.fixture
+def recorded(profiles):
+    (profiles / "recorded").symlink_to(paths.ROOT / "profiles" / "recorded")
+
+
+def box(at, label):
+    return next(w for w in [*at.selectbox, *at.segmented_control] if w.label == label)
+
+
+def test_the_device_with_most_cells_comes_first_and_the_worst_cell_is_compared(draw, recorded):
+    at = draw("attention")
+    assert box(at, "device").value == H200 and "Geometric mean" in said(at.caption)
+    worst = min(grid.of_device(H200, "float16").cells, key=lambda c: c.ratio)
+    assert json.loads(box(at, "cell, slowest first").value) == json.loads(worst.case)
+    assert worst.peer in said(at.markdown) and len(at.get("plotly_chart")) == 2
+
+
+@pytest.mark.parametrize("chart", ["worst first", "rates"])
+def test_every_chart(draw, recorded, chart):
+    at = draw("attention", chart=chart)
+    assert len(at.get("plotly_chart")) == 2 and query(at)["chart"] == chart
+
+
+def test_mask_and_shape_narrow_the_cells_and_are_kept_in_the_url(draw, recorded):
+    at = draw("attention", mask="bigbird", shape="16×12×2048×64")
+    assert len(box(at, "cell, slowest first").options) == 1
+    assert query(at)["mask"] == "bigbird" and "v5_parts is correct and fastest" in said(at.markdown)
+
+
+def test_a_cell_in_the_url_is_compared(draw, recorded):
+    cell = next(c for c in grid.of_device(H200, "float16").cells if c.mask == "strided")
+    at = draw("attention", cell=cell.case)
+    assert json.loads(box(at, "cell, slowest first").value)["mask"] == "strided"
+
+
+def test_on_a_cpu_eager_calls_are_compared(draw, recorded):
+    cpu = next(name for name in grid.devices() if name != H200)
+    assert grid.of_device(cpu, "float32").mode == "eager" and grid.of_device(cpu, "float32").cells
+    assert "Geometric mean" in said(draw("attention", on=cpu).caption)
+
+
+def test_without_any_run_the_page_leads_to_kernels(draw):
+    at = draw("attention")
+    assert "No attention was measured yet" in said(at.markdown) and at.main.get("page_link")
+
+
+@pytest.mark.parametrize(
+    ("mask", "name"),
+    [
+        ("sliding_window:right=0", "sliding window, right=0"),
+        ("file:profiles/recorded/masks/blocks64-bigbird-512.npz", "bigbird, 64 × 64 blocks"),
+        ("file:/somewhere/mine.npz", "mine"),
+        ("full", "full"),
+    ],
+)
+def test_names_of_rows(mask, name):
+    assert attention_grid.mask_name(mask) == name

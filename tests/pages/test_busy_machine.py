@@ -1,0 +1,75 @@
+"""A busy machine is said: over a result, and before Run is pressed; the last self-check stands on Home."""
+
+import dataclasses
+import gzip
+import json
+
+import folders
+import pytest
+import streamlit as st
+import synthetic
+from drawn_page import calm, said
+
+from fusescope.charts.bench import speedup
+from fusescope.core.machine import load
+from fusescope.core.machine.conditions import Conditions
+from fusescope.jobs import submit
+
+BUSY = "other processes use 1.4 of 2 CPUs"
+
+
+@pytest.fixture
+def submitted(monkeypatch):
+    found = []
+    monkeypatch.setattr(submit, "submit", lambda kind, spec, title="": found.append((kind, spec)) or "none")
+    return found
+
+
+def test_a_result_of_a_busy_machine_says_so_and_offers_to_wait(draw, profiles, submitted):
+    now = Conditions(other_cpus=1.4, busy=BUSY, busy_rounds=0.75)
+    records = [dataclasses.replace(r, conditions=now) for r in synthetic.point()]
+    run = synthetic.run()
+    folders.write(profiles, run, records)
+    at = draw("runs", run=run.id)
+    assert f"The machine was busy while this was measured ({BUSY}, up to 75 %" in said(at.warning)
+    (again,) = [b for b in at.button if b.label.startswith("Wait for an idle machine")]
+    calm(again.click().run())
+    ((kind, spec),) = submitted
+    assert kind == "bench" and spec["wait_idle_s"] == 300 and spec["op"] == run.spec["op"]
+
+
+def test_a_quiet_result_says_nothing(draw, profiles):
+    run = synthetic.run()
+    folders.write(profiles, run, synthetic.point())
+    assert "busy" not in said(draw("runs", run=run.id).warning)
+
+
+def test_busy_cpus_are_said_before_run_is_pressed(draw, profiles, monkeypatch):
+    figures = {"other_cpus": 1.4, "steal": 0.0, "waited": 0.0, "quota": 0.0}
+    monkeypatch.setattr(load.Load, "read", lambda self: figures)
+    at = draw("kernels", op="add")
+    assert "ther processes use 1.4 of" in said(at.warning)
+    (box,) = [c for c in at.checkbox if "for an idle machine" in c.label]
+    assert at.session_state["busy/wait"] is False and calm(box.check().run()).session_state["busy/wait"]
+
+
+def test_home_shows_the_last_self_check_and_runs_its_table(draw, profiles):
+    st.cache_data.clear()
+    run = synthetic.run("20261120-104200-selfcheck-abc123", kind="selfcheck", spec={"device": "cpu"})
+    row = {"part": "A/A", "check": "equal implementations", "figure": "3 of 10", "limit": "at most 1"}
+    rows = [row | {"passed": False, "note": ""}, row | {"passed": None, "figure": "n/a", "note": "no GPU"}]
+    report = {"schema": 1, "rows": rows, "passed": 0, "failed": 1, "open": 1, "device": "cpu"}
+    path = folders.write(profiles, run, [])
+    with gzip.open(path / "artifacts" / "selfcheck.json.gz", "wt") as file:
+        json.dump(report, file)
+    (link,) = [e for e in draw("app").get("page_link") if "Self-check" in e.proto.label]
+    assert "0 passed, 1 failed, 1 open" in link.proto.label
+    at = draw("runs", run=run.id)
+    assert "0 passed, 1 failed, 1 open" in said(at.markdown)
+
+
+def test_an_unstable_result_shows_no_error_that_it_had_when_it_was_checked():
+    wrong = synthetic.wrong("v3_broken", synthetic.case())
+    unstable = dataclasses.replace(wrong, reason="unstable: it was right when checked, and a timed call …")
+    shown = speedup.bars([synthetic.ok("eager", 0.05, 0.05, synthetic.case()), unstable], "eager").to_json()
+    assert "wrong in a timed call" in shown and "error 0.31" not in shown

@@ -1,0 +1,54 @@
+"""Home answers "What is fastest?" from the recorded runs, names what differs, and bounds what was not run."""
+
+import pytest
+from drawn_page import said
+
+from fusescope.core import paths
+
+H200 = "NVIDIA H200"
+
+
+@pytest.fixture
+def recorded(profiles):
+    """The runs that ship with the project."""
+    (profiles / "recorded").symlink_to(paths.ROOT / "profiles" / "recorded")
+
+
+def shown(at) -> str:
+    return said([*at.markdown, *at.caption, *at.warning])
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ({"lengths": "padded"}, ("v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs)", "fused, 2.01 ms: 2.04× sdpa")),
+        ({"about": "attention", "mask-full": "bigbird", "seq": "2048"}, ("Attention: v5_parts",)),
+        (
+            {"about": "attention", "mask-full": "causal", "seq": "3000", "dtype": "bfloat16"},
+            ("not recorded", "sequence 2,048 instead of 3,000", "float16 instead of bfloat16"),
+        ),
+        (
+            {"about": "llama3-8b", "phase": "decode", "batch": "1", "seq": "4096"},
+            (
+                "Whole Llama 3 8B: not recorded.",
+                "No implementation can take less than 3.6",
+                "tokens/s at batch 1",
+            ),
+        ),
+        (
+            {"lengths": "padded", "mask-full": "bigbird"},
+            ("Attention alone: not recorded.", "mask none instead of bigbird"),
+        ),
+    ],
+    ids=["padded", "mask", "nearest", "bound", "packed mask"],
+)
+def test_what_is_fastest(draw, recorded, query, says):
+    text = shown(draw("app", on=H200, **query))
+    for sentence in says:
+        assert sentence in text
+
+
+def test_a_bad_value_is_said_and_the_default_used(draw):
+    at = draw("app", batch="-5")
+    assert "Ignored batch=-5 from the URL" in shown(at)
+    assert at.number_input[0].value == 16

@@ -1,0 +1,111 @@
+"""What pages say of running jobs and of the device: words, share, tab title, live figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusescope.charts.progress import Moment, last_line
+from fusescope.core.machine import nvml, usage
+from fusescope.core.records import Progress, Run
+from fusescope.jobs import submit
+from pages._ui.app import device, jobs
+
+
+def moment(eta=None, elapsed=None, later=0.0, done=2, total=8) -> Moment:
+    return Moment(Progress(done, total, "checking v2", eta, 1000.0), elapsed, 1000.0 + later)
+
+
+def test_time_goes_on_between_two_words_of_a_job():
+    assert moment(30.0, 10.0).words == "2 of 8 · checking v2 · 10 s · about 30 s left"
+    assert moment(30.0, 20.0, later=10).words.endswith("20 s · about 20 s left")
+    shares = [moment(30.0, 10.0 + t, later=t).share for t in (0, 10, 25, 40, 400)]
+    assert shares == sorted(shares) and shares[0] == pytest.approx(0.25) and shares[-1] < 1
+    assert moment(30.0, 60.0, later=31).remaining == "longer than expected"
+
+
+def test_a_job_that_says_no_time_counts_its_steps():
+    assert moment().share == 0.25 and moment().words == "2 of 8 · checking v2"
+    assert Moment(Progress(), None, 0.0).share == 0 and Moment(Progress(), None, 0.0).words == "working"
+    assert moment(0.2, 5.0, later=1).remaining == "about 1 s left", "not late by a moment"
+
+
+@pytest.mark.parametrize(
+    "log, line", [("", ""), ("a\nb\n\n", "b"), ("a\n\x1b[31mred\x1b[0m\n", "[31mred [0m"), ("  x", "x")]
+)
+def test_the_last_line_of_a_log(log, line):
+    assert last_line(log) == line
+
+
+@pytest.fixture
+def session(monkeypatch):
+    state = {}
+    monkeypatch.setattr(jobs.st, "session_state", state)
+    return state
+
+
+def test_the_tab_says_how_a_job_ended_until_the_visitor_acts(session, monkeypatch):
+    now = [50.0]
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: now[0])
+    assert jobs.tab_title("Kernels") == "Kernels · FuseScope"
+    session["jobs/notice"] = "✓ done · attention", 50.0
+    now[0] = 51.0
+    assert jobs.tab_title("Kernels") == "✓ done · attention", "redraws that follow the end are our own"
+    now[0] = 60.0
+    assert jobs.tab_title("Kernels") == "Kernels · FuseScope" == jobs.tab_title("Kernels")
+
+
+@pytest.mark.parametrize("status, mark", [("done", "✓"), ("failed", "✗"), ("cancelled", "✗")])
+def test_the_notice_names_the_job(monkeypatch, status, mark):
+    run = Run("20260101-000000-build-abcdef", "build", {}, status, title="my build")
+    monkeypatch.setattr(jobs.run_data, "read", lambda run_id: run)
+    assert jobs.ended_text(run.id) == f"{mark} {status} · my build"
+
+
+def test_when_a_run_began_is_unknown_of_one_that_is_not_there():
+    assert submit.begun("20260101-000000-build-abcdef") is None
+
+
+GPU = {
+    "sm_mhz": 1755,
+    "memory_mhz": 2619,
+    "temperature_c": 61,
+    "power_w": 412.4,
+    "reasons": 0x4,
+    "gpu_percent": 97,
+    "memory_percent": 40,
+    "memory_used_bytes": 3 << 30,
+    "memory_total_bytes": 139 << 30,
+    "energy_j": 1.0,
+}
+
+
+def test_live_figures_of_a_gpu_have_units_and_leave_out_what_is_not_given():
+    rows = dict(device.gpu_rows(GPU))
+    assert rows["GPU utilisation"] == "97 %" and rows["Power"] == "412 W" and rows["Temperature"] == "61 °C"
+    assert rows["GPU memory"] == "3.00 GiB of 139 GiB" and rows["Clock limited by"] == "power cap"
+    assert device.gpu_rows(dict.fromkeys(GPU)) == [] == device.gpu_rows({})
+    assert "Clock limited by" not in dict(device.gpu_rows(GPU | {"reasons": 1})), "idle limits nothing"
+
+
+def test_live_figures_of_the_cpus(monkeypatch):
+    ticks, now = iter([(100, 1000), (150, 1100), (150, 1100)]), [0.0]
+    monkeypatch.setattr(usage, "_ticks", lambda: next(ticks))
+    monkeypatch.setattr(usage.time, "monotonic", lambda: now[0])
+    cpus = usage.Cpus()
+    assert cpus.read() is None
+    now[0] = 2.0
+    assert cpus.read() == 0.5
+    now[0] = 2.1
+    assert cpus.read() == 0.5, "too soon to look again"
+    now[0] = 4.0
+    assert cpus.read() == 0.5, "no tick has passed"
+    used, total = usage.memory()
+    assert 0 < used < total
+
+
+def test_a_gpu_that_nvml_does_not_give_is_a_sentence(monkeypatch):
+    def fails(uuid):
+        raise nvml.NvmlError("NVML cannot be opened")
+
+    monkeypatch.setattr(nvml, "Reader", fails)
+    assert usage.gpu("GPU-1") == "NVML cannot be opened"

@@ -1,0 +1,76 @@
+"""Another baseline on a stored result: ratios of the shown medians, in intervals no narrower than theirs."""
+
+import pytest
+import synthetic as s
+from drawn_page import query, said
+
+from fusescope.analysis import rebase
+from fusescope.core.records import Record, Time, Times
+
+
+def timed(impl: str, median: float, low: float, high: float, n: int = 1, **times: Time) -> Record:
+    return Record(
+        "add",
+        impl,
+        {"n": n},
+        "float32",
+        "cpu",
+        "ok",
+        time_ms=Times(eager=Time(median, low, high, 20, True), **times),
+    )
+
+
+def test_ratio_and_interval_follow_from_the_two_times():
+    a, b, base = timed("a", 2.0, 1.9, 2.1), timed("b", 8.0, 7.0, 9.0), timed("base", 4.0, 3.9, 4.2)
+    found = {r.impl: r.speedup for r in rebase.rebased([a, b, base], "base")}
+    assert (found["a"].median, found["a"].low, found["a"].high) == (2.0, 3.9 / 2.1, 4.2 / 1.9)
+    assert found["a"].verdict == "faster" and found["b"].verdict == "slower"
+    assert found["base"].verdict == "same"
+    near = rebase.rebased([timed("near", 4.01, 3.8, 4.3), base], "base")[0].speedup
+    assert near.verdict == "inconclusive"
+
+
+def test_records_keep_all_but_the_speed_up():
+    records = s.sweep()
+    other = rebase.choices(records)[-1]
+    for before, after in zip(records, rebase.rebased(records, other), strict=True):
+        assert (after.time_ms, after.accuracy, after.status) == (
+            before.time_ms,
+            before.accuracy,
+            before.status,
+        )
+        assert (after.speedup is None) == (before.status != "ok")
+
+
+def test_the_mode_is_one_that_both_have():
+    graph = Time(1.0, 0.9, 1.1, 20, True)
+    with_graph, without = timed("a", 3.0, 2.9, 3.1, graph=graph), timed("base", 6.0, 5.9, 6.1)
+    assert rebase.rebased([with_graph, without], "base")[0].speedup.of == "eager"
+
+
+def test_a_case_without_the_baseline_has_no_speed_up_and_it_is_no_choice():
+    records = [
+        timed("a", 1.0, 1.0, 1.0, n=1),
+        timed("base", 1.0, 1.0, 1.0, n=1),
+        timed("a", 1.0, 1.0, 1.0, n=2),
+    ]
+    assert [r.speedup is None for r in rebase.rebased(records, "base")] == [False, False, True]
+    assert rebase.choices(records) == ["a"]
+    assert rebase.choices([s.failed("v1", s.case())]) == []
+
+
+@pytest.mark.parametrize("page", ["kernels", "runs"])
+def test_a_result_is_compared_with_another_implementation(draw, few, page):
+    run = few["point"].id
+    own = draw(page, run=run)
+    picker = next(b for b in own.selectbox if b.label == "compared with")
+    other = next(o for o in picker.options if o != picker.value)
+    at = draw(page, run=run, over=other)
+    assert f" {other}" in said(at.markdown) and "not paired" in said(at.caption)
+    assert query(at)["over"] == other
+    assert "not paired" not in said(own.caption) and "over" not in query(own)
+
+
+def test_a_baseline_that_is_none_is_said(draw, few):
+    at = draw("runs", run=few["point"].id, over="nonsense")
+    assert "Ignored over=nonsense from the URL" in said(at.warning)

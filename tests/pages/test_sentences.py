@@ -1,0 +1,162 @@
+"""The sentence above a result says what the records say, in every state they can be in."""
+
+import pytest
+
+from fusescope.charts import sentences
+from fusescope.core.records import Accuracy, Record, Speedup, Time, Times
+
+PROBLEM = "it failed"
+
+
+def timed(impl: str, ms: float, speedup: tuple[float, float, float] | None = None, **case):
+    """A correct record; ``speedup``: median and interval over "sdpa"."""
+    return Record(
+        "attention",
+        impl,
+        {"seq": 512} | case,
+        "float16",
+        "cuda:0",
+        "ok",
+        accuracy=Accuracy(1e-4, 1e-4, 1.0, "float64"),
+        time_ms=Times(eager=Time(ms, ms * 0.99, ms * 1.01, 20, True)),
+        speedup=Speedup("eager", *speedup[:3]) if speedup else None,
+    )
+
+
+def without(impl: str, status: str, **case):
+    return Record("attention", impl, {"seq": 512} | case, "float16", "cuda:0", status, reason=PROBLEM)
+
+
+BASE = timed("sdpa", 0.81, (1.0, 1.0, 1.0))
+FAST = timed("v5_parts", 0.146, (5.55, 5.54, 5.61))
+NEXT = timed("v4_scheduled", 0.178, (4.56, 4.55, 4.57))
+SLOW = timed("eager", 2.0, (0.0975, 0.0970, 0.0980))
+
+
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        (
+            [BASE, NEXT, FAST, without("flex", "unsupported"), without("x", "unsupported")],
+            "v5_parts is correct and fastest: 5.55× sdpa [5.54, 5.61], 146 µs; next v4_scheduled 4.56×. "
+            "2 of 5 unavailable.",
+        ),
+        (
+            [SLOW, BASE],
+            "sdpa, the baseline, is correct and fastest: 810 µs; next eager 10.3× slower.",
+        ),
+        (
+            [BASE, FAST, timed("v3_hopper", 0.147, (5.52, 5.50, 5.56))],
+            "v5_parts is correct and fastest: 5.55× sdpa [5.54, 5.61], 146 µs; "
+            "v3_hopper may be as fast, 5.52×.",
+        ),
+        ([BASE, FAST, without("mine", "wrong")], "1 of 3 failed the check and was not timed (mine)."),
+        ([BASE, FAST, without("a", "oom"), without("b", "crashed")], "2 of 4 failed to run (a and b)."),
+        ([without("a", "wrong")], "No implementation has a valid time."),
+        ([timed("a", 1.0)], "a has the lowest time, 1.00 ms; sdpa has none to compare with."),
+        ([], ""),
+    ],
+    ids=["fastest", "baseline", "tied", "wrong", "failed", "none", "no baseline", "empty"],
+)
+def test_one_case(records, says):
+    assert says in sentences.result(records, "sdpa")
+    assert bool(says) == bool(sentences.result(records, "sdpa"))
+
+
+def test_what_is_not_proven_faster_is_not_called_so():
+    unclear = timed("v2_rows", 0.60, (1.33, 1.07, 3.06))
+    said = sentences.result([BASE, unclear], "sdpa")
+    assert said.startswith("None is proven faster than sdpa: v2_rows is first with 600 µs")
+    assert sentences.in_short([BASE, unclear], "sdpa") == "none proven faster than sdpa"
+
+
+def test_list_and_chart_agree_where_the_lowest_time_is_noise():
+    """A list said "none faster" of a run whose chart showed an implementation as faster."""
+    noise, sure = timed("v4_scheduled", 0.30, (2.7, 0.9, 8.0)), timed("v3_x", 0.40, (2.0, 1.9, 2.1))
+    said = sentences.result([BASE, sure, noise], "sdpa")
+    assert said.startswith("v3_x is correct and proven faster: 2.00× sdpa [1.90, 2.10], 400 µs; v4_scheduled")
+    assert "inconclusive" in said and sentences.in_short([BASE, sure, noise], "sdpa") == "v3_x 2.00× sdpa"
+    assert (
+        sentences.best([BASE, sure, noise], "sdpa") == 2.0 and sentences.best([BASE, noise], "sdpa") is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        ("sdpa", "v5_parts, 146 µs: 5.55× sdpa (810 µs); next v4_scheduled, 178 µs"),
+        ("eager", "v5_parts, 146 µs: 13.7× eager (2.00 ms); next v4_scheduled, 178 µs"),
+        ("v5_parts", "v5_parts, 146 µs, is the fastest; next v4_scheduled, 178 µs"),
+        ("absent", "v5_parts, 146 µs; next v4_scheduled, 178 µs"),
+    ],
+)
+def test_against_another_reference_than_the_baseline(reference, says):
+    assert sentences.against([BASE, SLOW, FAST, NEXT], "sdpa", reference) == says
+
+
+def test_several_cases_name_the_winner_the_mean_and_the_worst_case():
+    def case(seq, *records):
+        return [
+            timed(r.impl, r.ms, r.speedup and (r.speedup.median, r.speedup.low, r.speedup.high), seq=seq)
+            for r in records
+        ]
+
+    records = [
+        *case(128, BASE, timed("v5_parts", 0.4, (2.0, 1.9, 2.1))),
+        *case(512, BASE, FAST, NEXT),
+        *case(1024, BASE, timed("v4_scheduled", 0.1, (8.0, 7.9, 8.1))),
+    ]
+    assert sentences.result(records, "sdpa") == (
+        "v5_parts is fastest in 2 of 3 cases, v4_scheduled in 1; the fastest is 4.46× sdpa in the geometric "
+        "mean, 2.00× in the worst case (seq=128)."
+    )
+    assert sentences.in_short(records, "sdpa") == "v5_parts fastest in 2 of 3 cases"
+
+
+def test_order_follows_the_times_that_are_shown():
+    """An old run's paired ratio may contradict the medians: nothing stands above what took less time."""
+    slower_median = timed("v5_parts", 0.20, (5.55, 5.54, 5.61))
+    assert [r.impl for r in sentences.ranked([BASE, slower_median, NEXT], "sdpa")] == [
+        "v4_scheduled",
+        "v5_parts",
+        "sdpa",
+    ]
+
+
+def test_what_is_too_noisy_claims_nothing():
+    fast = timed("v4_scheduled", 0.3, (2.7, 0.9, 8.0))
+    assert sentences.noisy([BASE, fast], "sdpa") and not sentences.noisy([BASE, NEXT], "sdpa")
+    text = sentences.result([BASE, fast], "sdpa")
+    assert text.startswith("None is proven faster than sdpa: v4_scheduled is first with 300 µs, inconclusive")
+    assert "may be as fast" not in text
+    slow = timed("v1_rows", 0.9, (0.9, 0.3, 2.8))
+    assert sentences.noisy([BASE, slow], "sdpa")
+    assert sentences.result([BASE, slow], "sdpa").startswith("None is proven faster than sdpa, the baseline")
+    assert not sentences.noisy([], "sdpa")
+
+
+MINE = "/home/me/mine.py:fast"
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (
+            timed(MINE, 0.83, (0.976, 0.970, 0.980)),
+            "and 2.5 % slower: 830 µs against 810 µs of sdpa [1.02, 1.03].",
+        ),
+        (timed(MINE, 0.27, (3.0, 2.9, 3.1)), "and 3.00× faster: 270 µs against 810 µs of sdpa [2.90, 3.10]."),
+        (timed(MINE, 0.81, (1.0, 0.8, 1.2)), "; its time is inconclusive (too noisy): 810 µs against"),
+        (timed(MINE, 0.81), ": 810 µs."),
+    ],
+)
+def test_an_own_function_is_said_to_be_correct_and_how_fast(record, says):
+    text = sentences.result([BASE, record], "sdpa")
+    assert text.startswith("mine.py:fast is correct (worst error 0.0001, as sdpa)") and says in text
+    assert "fastest" not in text and "fastest" in sentences.result([BASE, record, FAST], "sdpa")
+
+
+@pytest.mark.parametrize(("status", "word"), [("wrong", "wrong and was not timed"), ("crashed", "crashed")])
+def test_an_own_function_without_a_time_says_why(status, word):
+    text = sentences.result([BASE, without(MINE, status)], "sdpa")
+    assert word in text and PROBLEM in text and "correct" not in text

@@ -1,0 +1,39 @@
+"""Home, Runs and the sidebar over runs with values of every wrong type: each costs its own row alone."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from drawn_page import said
+
+from fusescope.store import library
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+import wrong_types
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def wrong(profiles):
+    return wrong_types.write(profiles)
+
+
+def test_home_and_runs_are_drawn(wrong, draw):
+    home = draw("app")
+    assert not home.error
+    last = -(-library.runs(limit=1)[1] // 25)
+    for page in (1, 2, last // 2, last):
+        at = draw("runs", page=str(page))
+        assert not at.error, said(at.error)
+    assert f"{min(25, len(library.broken()))}" and "unreadable" in said(at.markdown)
+
+
+def test_an_unreadable_run_is_a_row_with_its_reason_folder_and_a_way_to_delete_it(profiles, draw):
+    (profiles / "20260101-000000-bench-aaaaaa").mkdir()
+    at = draw("runs")
+    assert "has no run.json" in said(at.markdown)
+    assert str(profiles / "20260101-000000-bench-aaaaaa") in [c.value for c in at.code]
+    at.button(key="runs/delete/20260101-000000-bench-aaaaaa").click().run()
+    assert not at.exception and not (profiles / "20260101-000000-bench-aaaaaa").exists()
+    assert "unreadable" not in said(at.markdown)
