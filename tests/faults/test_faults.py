@@ -1,0 +1,79 @@
+"""A part of ``make test-faults`` in each run of the tests: some cases of every class of faults."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.faults import document, runner
+
+SECONDS = float(os.environ.get("FUSESCOPE_FAULTS_S", 4))
+"""Of each class."""
+
+
+def classes() -> list:
+    """The names of all classes; those of a GPU carry its marker."""
+    needs_gpu = {name: getattr(runner.load(name), "NEEDS_GPU", False) for name in runner.names()}
+    return [pytest.param(name, marks=[pytest.mark.gpu] * gpu) for name, gpu in needs_gpu.items()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", classes())
+def test_nothing_is_lost_and_nobody_let_in(name, tmp_path):
+    (result,) = runner.run([name], 0, SECONDS, 1)
+    if result.skipped:
+        pytest.skip(result.skipped)
+    assert result.cases and not result.found, "\n".join(
+        f"--only {name}:{s} {b}: {t}" for b, s, t in result.found
+    )
+
+
+def test_the_document_says_what_is():
+    assert document.problems() == []
+
+
+def test_a_class_that_finds_a_fault_or_dies_is_told(tmp_path, monkeypatch):
+    """The suite is no check that cannot fail."""
+    from contextlib import contextmanager
+    from types import SimpleNamespace
+
+    from tests.faults.case import Fault
+
+    @contextmanager
+    def prepared(at):
+        def try_one(seed):
+            if seed == 1:
+                raise Fault("lost", "a record")
+            if seed == 2:
+                raise KeyError("raw")
+            return 3
+
+        yield try_one
+
+    monkeypatch.setattr(runner, "load", lambda name: SimpleNamespace(TITLE="t", LEAST=99, prepared=prepared))
+    result = runner.enough(runner.attempt("x", 0, 60.0, tmp_path, 4))
+    assert (result.cases, result.count("lost"), result.count("raw"), result.short) == (
+        8,
+        1,
+        1,
+        True,
+    ) and not result.good
+    assert "| t | 8 (of 99) | 1 | 0 | 1 |" in runner.table([result])
+
+
+def test_the_figures_are_those_of_an_output(tmp_path, monkeypatch):
+    output, target = tmp_path / "output", tmp_path / "reliability.md"
+    output.write_text(
+        "seeds from 5 on, 60 s, 2 at a time\na    1,070 cases\n\n"
+        "| class | cases | lost | wrong status | other faults | seconds |\n|---|---:|---:|---:|---:|---:|\n"
+        "| A | 1,070 (of 3,000) | 2 | 0 | 1 | 3 |\n| B | skipped: no GPU | | | | |\n"
+    )
+    target.write_text(document.FILE.read_text())
+    monkeypatch.setattr(document, "FILE", target)
+    document.write(output)
+    said = target.read_text()
+    assert "1,070 cases; 2 finished records lost, 0 wrong states, 1 other faults" in said
+    assert "| A | 1,070 (of 3,000) | 2 | 0 | 1 | 3 |" in said and "## What holds" in said
+    assert any("no figures of" in problem for problem in document.problems())
