@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 PYTHON ?=
 PORT ?= 8501
+# Further options of the server: make run HOSTS=gpu.example.org PREFIX=fusescope NO_TOKEN=1
+SERVE = $(addprefix --host ,$(HOSTS)) $(if $(PREFIX),--prefix $(PREFIX)) $(if $(NO_TOKEN),--no-token)
 ARGS ?=
 # Test processes. OMP_WAIT_POLICY: a waiting OpenMP thread leaves its core to the other process.
 WORKERS ?= 2
@@ -11,25 +13,36 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 NONE = || [ $$? -eq 5 ]
 CPP = git ls-files '*.cu' '*.cuh' '*.cpp' '*.h'
 
-.PHONY: run quick test test-archs env env-dev check format clean
+.PHONY: run quick test test-rest test-journeys test-archs test-faults env env-dev check format clean
 
 run: env            ## serve the app on 127.0.0.1:$(PORT), or the next free port
-	@.venv/bin/python scripts/serve.py --port $(PORT)
+	@.venv/bin/python scripts/serve.py --port $(PORT) $(SERVE)
 
 quick: env-dev check ## what to run before each commit: everything but slow tests, in two minutes
 	$(PYTEST) -m "not archs and not browser and not slow" $(PARALLEL) $(ARGS)
 
 test: env-dev check ## every test of this machine, browser journeys included
-	$(PYTEST) -m "not archs and not browser" $(PARALLEL) --durations=15 $(ARGS) $(NONE)
-	$(PYTEST) -m browser $(ARGS) $(NONE)  # alone: a journey waits for pages as long as a user would
+	@$(MAKE) --no-print-directory -j2 test-rest test-journeys
 
-test-archs: env-dev ## compile every kernel for every architecture it claims
+test-rest: env-dev  ## everything but the journeys
+	$(PYTEST) -m "not archs and not browser" $(PARALLEL) --durations=15 $(ARGS) $(NONE)
+
+# One after the other and next to the rest: much of a journey is waiting for a page. Printed when all is known.
+test-journeys: env-dev ## users' ways through the app in a real browser
+	@log=$$(mktemp); $(PYTEST) -m browser $(ARGS) >$$log 2>&1 $(NONE); status=$$?; \
+	cat $$log; rm -f $$log; exit $$status
+
+test-archs: env-dev ## every kernel for every GPU architecture, every class of transformers: minutes
 	$(PYTEST) -m archs $(ARGS)
 
-check: env-dev      ## lint, format of Python, C++ and CUDA, tables generated from recorded runs
+# ARGS="--only kills:71" tries one case again; ARGS="--document FILE" puts a printed output into the document.
+test-faults: env-dev ## faults on purpose: kills, full disks, damaged and hostile files, strangers: ten minutes
+	@.venv/bin/python -m tests.faults $(ARGS)
+
+check: env-dev      ## lint, format of Python, C++ and CUDA; recorded runs and the tables made from them
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 	@$(CPP) | xargs .venv/bin/clang-format --dry-run -Werror
-	@.venv/bin/python scripts/ladder_table.py --check
+	@.venv/bin/python scripts/ladder_table.py --check && .venv/bin/python scripts/check_recorded.py
 
 format: env-dev
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .

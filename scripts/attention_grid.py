@@ -4,8 +4,8 @@
     python3 scripts/attention_grid.py record --out DIR --seconds 400   measures missing cells
     python3 scripts/attention_grid.py blocks --out DIR --seconds 60    the same, masks of whole 64 x 64 blocks
 
-A session is one bench run (all implementations of a cell in one process) of as many missing cells as fit into
-its seconds; a cell is missing while no recorded run has every implementation named by --impl on it, our
+A session is one bench run, in a few fresh processes that share --budget, of as many missing cells as fit
+into its seconds; a cell is missing while no recorded run has every implementation named by --impl on it, our
 kernels as they are now. The result is DIR/recorded.tar.gz, to be unpacked under profiles/recorded/, where the
 next session finds it. Masks of whole blocks are the element masks rounded up to blocks, written to
 profiles/recorded/masks/, which the records name: commit them with the run.
@@ -28,6 +28,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 sys.path.insert(0, str(ROOT / "scripts"))
+
+from recordings import PROCESSES  # noqa: E402
 
 from fusescope import masks, ops  # noqa: E402
 from fusescope.core import same_code  # noqa: E402
@@ -71,10 +73,12 @@ def case(batch, heads, seq, head_dim, mask) -> dict:
     )
 
 
-def seconds(values: dict, impls: int, budget: float) -> float:
-    """Estimate for a cell: two modes of sampling, compiling FlexAttention, three float64 checks."""
+def seconds(values: dict, impls: int, budget: float, processes: int) -> float:
+    """Estimate for a cell: two modes of sampling; in each process compiling FlexAttention and three float64
+    checks."""
     scores = values["batch"] * values["heads"] * values["seq"] ** 2
-    return 2 * budget + 2.0 + impls * (0.08 + 3 * 20e-12 * scores) + 6 * 150e-12 * scores
+    once = 2.0 + impls * (0.08 + 3 * 20e-12 * scores) + 6 * 150e-12 * scores
+    return 2 * budget + processes * once
 
 
 def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None]) -> set[str]:
@@ -106,7 +110,7 @@ def blocks() -> list[dict]:
 
 
 def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> str:
-    from record_step import compress, line
+    from record_step import compress, line, whole
 
     from fusescope.jobs import submit
     from fusescope.store import library
@@ -121,8 +125,9 @@ def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> st
         dtype=options.dtype,
         device=options.device,
         cache=options.cache,
-        budget_s=options.budget,
+        budget_s=options.budget / options.processes,
         min_s=0.01,
+        processes=options.processes,
     )
     started = time.monotonic()
     run = submit.submit("bench", dataclasses.asdict(spec) | {"impls": list(impls), "cases": cells}, title)
@@ -130,7 +135,7 @@ def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> st
     if done.live:  # what is measured stays; the rest is another session's
         submit.cancel(run)
         done = submit.wait(run, 60)
-    home = library.find(run)
+    home = whole(library.find(run))
     records = folder.records(home)
     compress(home)
     with tarfile.open(options.out / "recorded.tar.gz", "w:gz") as archive:
@@ -155,6 +160,12 @@ def main() -> int:
     words.add_argument("--out", type=Path, help="where recordings go")
     words.add_argument("--seconds", type=float, default=400, help="how long this session may last")
     words.add_argument("--budget", type=float, default=0.8, help="seconds of sampling per cell and mode")
+    words.add_argument(
+        "--processes",
+        type=int,
+        default=PROCESSES,
+        help="fresh processes of each cell",
+    )
     words.add_argument("--impl", default="", help="implementations (default: all that run on a GPU)")
     words.add_argument("--device", default="cuda:0")
     words.add_argument("--dtype", default="float16")
@@ -192,7 +203,7 @@ def main() -> int:
     missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have][
         options.shard[0] :: options.shard[1]
     ]
-    cost = partial(seconds, impls=len(impls), budget=options.budget)
+    cost = partial(seconds, impls=len(impls), budget=options.budget, processes=options.processes)
     if options.what == "cells":
         for c in cells:
             state = "missing " if c in missing else "recorded"
@@ -200,7 +211,7 @@ def main() -> int:
             print(f"{state} {cost(c):5.1f} s  {shape}  {c['mask']}")
         print(f"{len(missing)} of {len(cells)} missing, {sum(map(cost, missing)):.0f} s by estimate")
         return 0
-    chosen, total = [], 15.0  # start, libraries, ceilings
+    chosen, total = [], 15.0 * options.processes  # start, libraries, ceilings
     for c in missing:
         total += cost(c)
         if total > options.seconds:

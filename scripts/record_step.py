@@ -89,6 +89,7 @@ def record(options) -> str:
     ) as archive:  # what it holds is compressed
         for folder in sorted(work.glob("*/2*"), key=lambda folder: folder.name):
             if (folder / "run.json").is_file():
+                folder = whole(folder)
                 compress(folder)
                 archive.add(folder, folder.name)
     shutil.rmtree(work, ignore_errors=True)  # a run that did not stop may still write there
@@ -261,6 +262,24 @@ def trace() -> str:
     spec = {"op": "attention", "impl": "auto", "case": case, "dtype": "float16", "device": "cuda:0"}
     done = submit.wait(submit.submit("trace", spec, title="Trace of attention fp16 (16, 2048), BigBird"), 120)
     return f"== {done.title} [{done.id}] {done.status} {done.reason or ''}"
+
+
+def whole(path: Path) -> Path:
+    """The run's folder; of a comparison that the end of the time stopped, a run of its complete cases, which
+    takes its place. One without a complete case stays as it is."""
+    from fusescope.core.errors import RunError
+    from fusescope.store import folder, merging
+
+    run = folder.read(path)
+    if run.kind not in ("bench", "model") or run.status not in ("cancelled", "interrupted"):
+        return path
+    try:
+        with environ(FUSESCOPE_PROFILES=str(path.parent)):
+            found = merging.merge([path])
+    except RunError:
+        return path
+    shutil.rmtree(path)
+    return found
 
 
 def compress(folder: Path) -> None:

@@ -16,6 +16,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 
 VERBS = ("bench", "model", "traverse", "search")
 """What an entry may be: the name of its one key with the verb's words."""
+PROCESSES = 3
+"""Fresh processes of a bench or model, so that its intervals hold for a further one; they share the budget of
+sampling. An entry may say another number."""
 START_S = 60.0
 """Of a traverse's seconds those before its first scheme: processes, compiling, baselines, segments on their
 own. 30 on a GPU with 16 cores alone, 60 to 90 where eight GPUs compile at one time."""
@@ -132,7 +135,8 @@ class Entry:
         ]
         found += ["--json", "--title", self.title, *self._masks()]
         if self.verb in ("bench", "model"):
-            found += ["--budget", str(case_budget_s)]
+            count = self.table.get("processes", PROCESSES)
+            found += ["--budget", f"{case_budget_s / count:g}", "--processes", str(count)]
         if self.traverse:
             found += ["--fresh", "--deadline", f"{left:.0f}"]
             found += ["--after", ",".join(folder.name for folder in self.before)] if self.before else []

@@ -1,4 +1,5 @@
-"""Starts the app on 127.0.0.1, on the given port or, with a message, the next free one."""
+"""Starts the app on 127.0.0.1, on the given port or, with a message, the next free one. The app prints its
+address with the token that opens it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def is_free(address: str, port: int) -> bool:
-    with socket.socket() as probe:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
@@ -26,6 +28,19 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8501)
     parser.add_argument(
         "--address", default="127.0.0.1", help="anything but 127.0.0.1 opens the app to others"
+    )
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name that browsers know this server by, such as a reverse proxy's (repeatable)",
+    )
+    parser.add_argument("--prefix", default="", help="path below which a reverse proxy serves the app")
+    parser.add_argument(
+        "--no-token",
+        action="store_true",
+        help="ask for no token: every user of this machine can then run files as you",
     )
     options = parser.parse_args()
     if not 1 <= options.port <= 65535:
@@ -41,10 +56,12 @@ def main() -> int:
         return 1
     if port != options.port:
         print(f"port {options.port} is taken; the next free one is {port}", flush=True)
-    tunnel = f"from elsewhere: ssh -L {port}:127.0.0.1:{port} <this machine>"
-    print(f"FuseScope: http://{options.address}:{port}   {tunnel}", flush=True)
     os.chdir(ROOT)
+    if options.no_token:
+        os.environ["FUSESCOPE_NO_TOKEN"] = "1"
     arguments = ["--server.port", str(port), "--server.address", options.address]
+    arguments += [text for name in options.host for text in ("--server.allowedHosts", name)]
+    arguments += ["--server.baseUrlPath", options.prefix] if options.prefix else []
     os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", "app.py", *arguments])
 
 

@@ -21,6 +21,7 @@ ONE_FILE_EACH = {
     "masks",
     "verbs",
     "kinds",
+    "wrong",
 }  # folders in which every file is found by name: a list of things, not a room
 
 
