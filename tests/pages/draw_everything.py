@@ -1,5 +1,5 @@
-"""Draws every page and view once in a process of its own, for test_no_torch.py: what was drawn when torch came,
-or what went wrong, is its last line.
+"""Draws every page and view once in a process of its own, for test_no_torch.py: what was drawn when torch
+came, or what went wrong, is its last line.
 
     python draw_everything.py PROFILES_FOLDER
 """

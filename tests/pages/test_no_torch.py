@@ -1,5 +1,5 @@
-"""Drawing every page, every view and an operator of each kind imports neither torch nor transformers and maps no
-CUDA driver."""
+"""Drawing every page, every view and an operator of each kind imports neither torch nor transformers and maps
+no CUDA driver."""
 
 import os
 import signal
@@ -29,5 +29,6 @@ def test_the_dashboard_never_imports_torch_and_holds_no_cuda_context(tmp_path):
         cwd=DRAW.parents[2],
     )
     how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
-    told = [line for line in done.stderr.splitlines() if "ScriptRunContext" not in line]
-    assert done.returncode == 0 and done.stdout.endswith("drawn\n"), "\n".join([how, done.stdout, *told[-40:]])
+    lines = [line for line in done.stderr.splitlines() if "ScriptRunContext" not in line]
+    told = "\n".join([how, done.stdout, *lines[-40:]])
+    assert done.returncode == 0 and done.stdout.endswith("drawn\n"), told
