@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fusescope import ops
+from fusescope.measure.checking import watch
 from fusescope.measure.checking.bounds import Bounds
 from fusescope.measure.checking.check import Case, compare
 from fusescope.measure.checking.poison import poisoned
@@ -133,6 +134,51 @@ def test_what_goes_wrong_while_it_is_timed_has_no_time(quick, wrong, function, s
     assert bad.status in ("wrong", "error") and says in bad.reason, bad.reason
     assert bad.time_ms is None and bad.speedup is None
     assert good.status == ("ok" if function != "mutates_later" else good.status), good.reason
+
+
+class Steady:
+    """A sampler whose calls, and the comparison of a result, take ``call_s`` on a clock of its own; each
+    third call ``interrupted_s`` more, as where another process gets the CPU."""
+
+    def __init__(self, call_s: float, interrupted_s: float = 0.0):
+        self.mode, self.cost_ms = "eager", 1e3 * call_s
+        self.now, self._call_s, self._interrupted_s, self._calls = 0.0, call_s, interrupted_s, 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def compare(self, out):
+        self.now += self._call_s
+
+    def take(self, count, look=None):
+        for _ in range(count):
+            self._calls += 1
+            self.now += self._call_s + self._interrupted_s * (self._calls % 3 == 0)
+        if look:
+            look(self._calls)
+        return [1e3 * self._call_s] * count
+
+
+@pytest.mark.parametrize(
+    "call_s, interrupted_s, rounds, fewest, most",
+    [
+        (1e-4, 0.0, 5, watch.WANTED, watch.WANTED),  # a short sampling of a quick call
+        (1e-4, 0.05, 5, watch.WANTED, watch.WANTED),  # the same on a loaded machine
+        (0.06, 0.0, 5, 2, 4),  # a slow call: LEAST_S after the sampling
+        (0.06, 0.0, 200, 20, 60),  # a tenth of the time, during and after it
+        (20.0, 0.0, 5, 1, 4),
+    ],
+)
+def test_results_are_compared_however_short_the_sampling(
+    monkeypatch, call_s, interrupted_s, rounds, fewest, most
+):
+    sampler = Steady(call_s, interrupted_s)
+    monkeypatch.setattr(watch, "time", sampler)
+    watched = watch.Watched(sampler, sampler.compare, "seed")
+    for _ in range(rounds):
+        watched.take(2)
+    watched.finish()
+    assert fewest <= watched.compared <= most
 
 
 @pytest.mark.parametrize(
