@@ -10,6 +10,7 @@ from fusescope.core.errors import Cancelled
 from fusescope.core.reporter import Collect
 from fusescope.jobs import several
 from fusescope.jobs.kinds import bench
+from fusescope.jobs.process import members
 
 pytestmark = pytest.mark.slow
 
@@ -146,8 +147,8 @@ def test_a_process_that_dies_between_cases_is_started_again(monkeypatch):
             if len(self.records) == 1:
                 os.kill(pids[0], signal.SIGKILL)
 
-    pids, start = [], several._Member._start
-    monkeypatch.setattr(several._Member, "_start", lambda self: (start(self), pids.append(self.pid)))
+    pids, start = [], members.Member._start
+    monkeypatch.setattr(members.Member, "_start", lambda self: (start(self), pids.append(self.pid)))
     reporter = Killing()
     bench.run(spec(cases=TWO, processes=2), reporter)
     assert [(r.case["n"], r.speedup.processes) for r in reporter.records] == [(1000, 2), (2000, 2)]
