@@ -10,10 +10,11 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory):
-    """No test writes into the checkout's profiles/ or into the machine's locks."""
+    """No test writes into the checkout's profiles/, the machine's locks or what its estimates learn from."""
     base = tmp_path_factory.mktemp("fusescope")
     os.environ["FUSESCOPE_PROFILES"] = str(base / "profiles")
     os.environ["FUSESCOPE_RUNTIME"] = str(base / "runtime")
+    os.environ["FUSESCOPE_STAGE_TIMES"] = str(base / "stage_times.json")
     # A warm parent that a test started does not stay for hours.
     os.environ.setdefault("FUSESCOPE_WARM_IDLE_S", "60")
     (base / "profiles").mkdir()

@@ -20,7 +20,7 @@ BUILD, CEILINGS, CHECK, SAMPLE, FINISH = 1, 2, 3, 4, 5
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("FUSESCOPE_BUILD", str(tmp_path / "build"))
+    monkeypatch.setenv("FUSESCOPE_STAGE_TIMES", str(tmp_path / "cache" / "stage_times.json"))
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_times_are_kept_and_the_newest_counts_most(tmp_path, monkeypatch):
     stage_times.note({"a": 10.0, "b": 1.0})
     stage_times.note({"a": 1.0})
     assert 1.0 < stage_times.read()["a"] < 4.0 and stage_times.read()["b"] == 1.0
-    file = tmp_path / "build" / "stage_times.json"
+    file = tmp_path / "cache" / "stage_times.json"
     for torn in ("{", "[]", '{"a": "x"}', '{"a": NaN}'):
         file.write_text(torn)
         assert stage_times.read() == {}
@@ -164,6 +164,7 @@ def test_times_are_kept_and_the_newest_counts_most(tmp_path, monkeypatch):
     for key in "abca":
         stage_times.note({key: 1.0})
     assert list(stage_times.read()) == ["c", "a"]
+    monkeypatch.delenv("FUSESCOPE_STAGE_TIMES")
     monkeypatch.setenv("FUSESCOPE_BUILD", "/proc/nowhere")
     stage_times.note({"a": 1.0})
     assert stage_times.read() == {}

@@ -1,7 +1,8 @@
 """How long the stages of earlier jobs took on this machine: what estimates learn from.
 
-One small JSON file beside the built kernels: {key: seconds}, the key used last at the end. Two jobs that end
-in the same moment may lose one's figures; the next job writes them again.
+One small JSON file beside the built kernels, or where FUSESCOPE_STAGE_TIMES says: {key: seconds}, the key
+used last at the end. Two jobs that end in the same moment may lose one's figures; the next job writes them
+again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from fusescope.core import paths
 
@@ -42,5 +44,5 @@ def note(measured: Mapping[str, float]) -> None:
         os.replace(part, _file())
 
 
-def _file():
-    return paths.build_cache() / "stage_times.json"
+def _file() -> Path:
+    return Path(os.environ.get("FUSESCOPE_STAGE_TIMES") or paths.build_cache() / "stage_times.json")
