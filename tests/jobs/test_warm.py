@@ -77,6 +77,38 @@ def test_a_killed_parent_is_replaced_and_its_jobs_live_on(light):
     assert submit.wait(long, 30).status == "done"
 
 
+def test_a_parent_killed_before_it_forks_loses_no_job(light, tmp_path):
+    (tmp_path / "fake/torch.py").write_text("import time; time.sleep(600)")
+    asked = [submit.submit("steps", {"steps": ["ok"]}) for _ in range(2)]
+    state = until(lambda: next(light.glob("user-*/warm-*.json"), None), "the state file")
+    os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)
+    for run_id in asked:
+        run = submit.wait(run_id, 60)
+        assert run.status == "done" and len(folder.records(library.find(run_id))) == 1, run.reason
+        log = (library.find(run_id) / "log.txt").read_text()
+        assert "cold interpreter: the warm parent ended while it imported torch" in log
+    os.utime(state, (0, 0))  # long ago: another parent is tried
+    (tmp_path / "fake/torch.py").write_text("class cuda:\n    is_initialized = staticmethod(bool)\n")
+    assert "cold" not in finish("ok")[1]
+
+
+@pytest.mark.parametrize("worker", ["never forked", "first", "late"])
+@pytest.mark.parametrize("parent", ["dies", "hangs"])
+def test_a_job_starts_once_whenever_its_parent_dies(worker, parent):
+    """The right to start it goes to one process, with the parent's word or without."""
+    ours, its = socket.socketpair()
+    asked = warm_parent.Request(ours, {"run": "r"}, [])
+    text, (right,), *_ = socket.recv_fds(its, 1 << 16, 3)
+    assert json.loads(text) == {"run": "r"}
+    if worker == "first":
+        assert os.read(right, 1)
+    if parent == "dies":
+        its.close()
+    assert asked.taken(0.05) == (worker == "first")
+    assert not os.read(right, 1)  # one that comes late does not begin
+    os.close(right), its.close()
+
+
 def test_a_stale_socket_is_no_obstacle(light):
     with warm_parent.Door() as door:
         stale = socket.socket(socket.AF_UNIX)

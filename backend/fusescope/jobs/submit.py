@@ -17,8 +17,9 @@ from fusescope.core.schema import Parameter
 from fusescope.jobs import kinds
 from fusescope.jobs.process import stopped
 from fusescope.jobs.process.gpu_lock import Ticket
-from fusescope.jobs.process.launch import launch
+from fusescope.jobs.process.launch import launch, not_started
 from fusescope.jobs.process.warm_parent import warm_up
+from fusescope.jobs.spec.cluster import local_device
 from fusescope.store import files, folder, library
 from fusescope.store.writer import silence
 
@@ -92,9 +93,7 @@ def _start(path: Path, lock: int) -> None:
         ticket = _ticket(path)
         launch(path, lock, ticket)
     except OSError as e:
-        why = f"its worker could not be started: {e.strerror or e}"
-        with contextlib.closing(folder.Writer(path, os.dup(lock))) as writer:
-            writer.state("failed", why)
+        why = not_started(path, lock, e)
         if ticket:
             ticket.close()
         raise RunError(f"{path.name}: {why}") from e
@@ -110,7 +109,8 @@ def _ticket(path: Path) -> Ticket | None:
     run = folder.read(path)
     kind = kinds.load(run.kind)
     try:
-        device = kind.device(kind.validate({k: v for k, v in run.spec.items() if k != "deadline_s"}))
+        spec = kind.validate({k: v for k, v in run.spec.items() if k != "deadline_s"})
+        device = local_device(spec, kind.device(spec))
         gpu = environment.gpu_of(device) if device else None
         name = gpu["uuid"] if gpu else device
         return Ticket(name, path.name) if name else None

@@ -197,9 +197,7 @@ def _strike(path: Path, who: str, how: signal.Signals, rng: random.Random) -> st
         "worker": ("done", "interrupted", "cancelled" if how == signal.SIGSTOP else "interrupted"),
         "body": ("done", "failed", "interrupted" if how == signal.SIGTERM else "failed"),
     }.get(who, ("done",))
-    # A parent that dies before it has forked takes the request with it, and the run says so.
-    unserved = who == "warm parent" and run.status == "interrupted" and "never started" in run.reason
-    hold(unserved or run.status in allowed, "state", f"{what}: {run.status}, {run.reason}")
+    hold(run.status in allowed, "state", f"{what}: {run.status}, {run.reason}")
     hold(run.status == "done" or run.reason, "state", f"{what}: {run.status} without a reason")
     if worker and who != "warm parent":
         end = time.monotonic() + 20

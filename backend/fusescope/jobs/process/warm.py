@@ -8,8 +8,8 @@ torch, its interpreter or this file changed, or when another parent took its pla
     python warm.py LISTENING_FD STATE_FILE SETTINGS IDLE_S CHECK_EVERY_S IDENTITY_FILE…
 
 A request is one line of JSON {"root", "run", "cwd", "env", "arguments"} from a process of the same user, with
-the descriptor that holds the run folder's lock and, where there is one, that of the ticket in the device's
-queue.
+the descriptors of the right to start it (a pipe with one byte, which whoever asked may take back), of the run
+folder's lock and, where there is one, of the ticket in the device's queue.
 """
 
 import array
@@ -106,15 +106,15 @@ def receive(connection, fds):
     """The request; its descriptors are added to fds."""
     text = b""
     while not text.endswith(b"\n"):
-        part, extra, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(2 * fds.itemsize))
+        part, extra, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(3 * fds.itemsize))
         for level, kind, data in extra:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
         if not part:
             raise ValueError("a request was cut short")
         text += part
-    if not fds:
-        raise ValueError("a request came without the run's lock")
+    if len(fds) < 2:
+        raise ValueError("a request came without the right to start it and the run's lock")
     return json.loads(text)
 
 
@@ -124,6 +124,10 @@ def become_worker(request, fds, error):
         os.setsid()
         for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        right, *handed = fds
+        if not os.read(right, 1):
+            os._exit(0)  # whoever asked had waited too long, and started it from a cold interpreter
+        os.close(right)
         os.environ.clear()
         os.environ.update(request["env"])
         try:
@@ -132,7 +136,7 @@ def become_worker(request, fds, error):
             os.chdir(request["root"])  # the folder of whoever submitted is gone
         sys.path.insert(0, request["root"])
         arguments = [request["run"], *request["arguments"]]
-        for name, fd in zip(("--lock-fd", "--ticket-fd"), fds):
+        for name, fd in zip(("--lock-fd", "--ticket-fd"), handed):
             arguments += [name, str(fd)]
         if error:
             arguments += ["--note", f"warm parent: {error}"]

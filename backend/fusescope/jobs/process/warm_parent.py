@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from fusescope.core import paths
@@ -32,6 +33,8 @@ _READ_ON_LOAD = (
     + ("PYTHONOPTIMIZE", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONWARNINGS")
 )
 _READ_LATER = ("TORCH_CUDA_ARCH_LIST", "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TORCH_NVCC_FLAGS")
+_IMPORT_S = 120.0  # the longest that torch may take to be imported
+_RETRY_S = 600.0  # a torch that killed its importer is tried again after so long
 _CREDENTIALS = struct.Struct("3i")  # process, user, group of the other end of a socket
 
 
@@ -39,15 +42,20 @@ class NoParent(Exception):
     """There is no warm parent; the text says why."""
 
 
-def ask(request: dict, descriptors: list[int]) -> None:
-    """Hand a job over. NoParent where it was not taken; OSError, ValueError where no parent can be had."""
+def ask(request: dict, descriptors: list[int]) -> Request | None:
+    """Hand a job over; the Request where the parent is still importing, which nobody waits for here.
+
+    NoParent where it was not taken; OSError, ValueError where no parent can be had.
+    """
     wait_s = runtime.seconds("FUSESCOPE_WARM_ACK_S", 10)  # one that is ready answers within milliseconds
     for _attempt in range(2):
         with Door() as door:
             sock, ready = door.connect()
-        with sock:
-            if _send(sock, request, descriptors, wait_s if ready else None):
-                return
+        asked = Request(sock, request, descriptors)
+        if not ready and not asked.broken:
+            return asked
+        if asked.taken(wait_s):
+            return None
         door.destroy()  # it is stopped, or was about to end
     raise NoParent("the warm parent does not answer")
 
@@ -59,17 +67,34 @@ def warm_up() -> None:
         door.connect()[0].close()
 
 
-def _send(sock: socket.socket, request: dict, descriptors: list[int], wait_s: float | None) -> bool:
-    """True once the job was taken. Where the parent is still importing (wait_s None), its queue is trusted to
-    be served."""
-    try:
-        sock.settimeout(wait_s or 10.0)
-        text = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(sock, [text], descriptors)
-        sock.sendall(text[sent:])
-        return wait_s is None or b"pid" in sock.recv(1 << 12)
-    except OSError:
-        return False
+class Request:
+    """One job that a warm parent was asked to start, and the right to start it, which only one process gets:
+    a byte in a pipe. The worker takes it first of all, or whoever asked takes it back; so a parent that dies
+    at any moment neither loses a job nor lets it start twice.
+    """
+
+    def __init__(self, sock: socket.socket, request: dict, descriptors: list[int]):
+        self._sock, self.broken = sock, False
+        self._right, write = os.pipe()
+        os.write(write, b"!")
+        os.close(write)
+        try:
+            sock.settimeout(10.0)
+            text = json.dumps(request).encode() + b"\n"
+            sent = socket.send_fds(sock, [text], [self._right, *descriptors])
+            sock.sendall(text[sent:])
+        except OSError:
+            self.broken = True
+
+    def taken(self, wait_s: float = _IMPORT_S) -> bool:
+        """Wait for the parent's word (seconds); False where it gave none and no worker has begun, nor ever
+        will. Only once."""
+        said = b""
+        with self._sock, contextlib.suppress(OSError):
+            self._sock.settimeout(wait_s)
+            said = b"" if self.broken else self._sock.recv(1 << 12)
+        with open(self._right, "rb", buffering=0) as right:
+            return b"pid" in said or not right.read(1)
 
 
 class Door:
@@ -101,7 +126,7 @@ class Door:
             self._retire(said)
             said = {}
         if sock is None:
-            if said.get("state") == "preloading" and said.get("settings") == self.settings:
+            if said.get("state") == "preloading" and said.get("settings") == self.settings and self._young():
                 raise NoParent(f"the last warm parent died while it imported torch; see {self.log}")
             self._start()
             sock = self._call()
@@ -164,6 +189,9 @@ class Door:
                 subprocess.run(
                     command, **out, pass_fds=(listener.fileno(),), cwd="/", start_new_session=True, check=True
                 )
+
+    def _young(self) -> bool:
+        return time.time() - self.state.stat().st_mtime < _RETRY_S
 
     def _said(self) -> dict:
         try:
