@@ -12,6 +12,7 @@ from fusescope.core.machine import environment
 from fusescope.core.machine.archs import arch_of
 from fusescope.core.records import DTYPES
 from fusescope.core.schema import Parameter
+from fusescope.jobs.spec import cluster
 
 
 def add(parser, words, whole_models: bool = False) -> None:
@@ -61,6 +62,16 @@ def add_certainty(parser) -> None:
     )
 
 
+def add_cluster(parser) -> None:
+    """--cluster: whose devices measure."""
+    parser.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help="share the work among workers, a device each: local (every GPU of this machine), local:N, "
+        "tcp://HOST:PORT or slurm (docs/cluster.md)",
+    )
+
+
 def certainty(args) -> dict[str, float | int]:
     """What was asked for of these, as keys of a BenchSpec."""
     within = None if args.same_within is None else args.same_within / 100
@@ -72,6 +83,8 @@ def device(args) -> tuple[str, str | None]:
     """(device, architecture of the GPU, None on the CPU): the one asked for, else the first GPU, else the
     CPU."""
     chosen = "cuda:0" if args.device == "cuda" else args.device or environment.devices()[0]
+    if cluster.is_elsewhere(vars(args)):
+        return chosen, None  # of another machine, and not known here
     gpu = environment.gpu_of(chosen)
     return chosen, arch_of(*(int(n) for n in gpu["compute_capability"].split("."))) if gpu else None
 

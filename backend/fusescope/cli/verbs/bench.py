@@ -37,6 +37,7 @@ def arguments(parser, words) -> None:
     )
     parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
     case_options.add_certainty(parser)
+    case_options.add_cluster(parser)
     case_options.add(parser, words)
 
 
@@ -45,7 +46,7 @@ def run(args, out) -> int:
     from fusescope.store import folder, library
 
     spec = specify(args)
-    run_id = submitted("bench", spec.to_json(), args.title)
+    run_id = submitted("bench", spec.to_json() | {"cluster": args.cluster}, args.title)
     say(f"{run_id}: {plural(len(spec.impls), 'implementation')} on {plural(len(spec.cases), 'case')}")
     ended = follow(run_id)
     records = folder.records(library.find(run_id))

@@ -57,6 +57,7 @@ def arguments(parser, words) -> None:
     )
     parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
     case_options.add_certainty(parser)
+    case_options.add_cluster(parser)
     case_options.add(parser, words, whole_models=True)
 
 
@@ -131,6 +132,7 @@ def specify(args) -> dict:
         "cache": args.cache,
         "checkpoint": args.checkpoint,
         "parts": not args.no_parts,
+        "cluster": args.cluster,
         **further,
     }
 

@@ -15,7 +15,8 @@ class Conditions:
     the most CPUs that other processes kept busy, and the largest shares of the time that a hypervisor took
     and that this process waited for a CPU. ``busy``: the sentence that marks samples taken while others used
     the device, and busy_rounds the share of such rounds. None: not known here. ``compared``: results of timed
-    calls that were compared with the reference.
+    calls that were compared with the reference. device_name,
+    device_uuid and host: of the worker of a cluster that measured it; None: the run's own.
     """
 
     sm_mhz: float | None = None
@@ -28,6 +29,9 @@ class Conditions:
     busy: str | None = None
     busy_rounds: float | None = None
     compared: int | None = None
+    device_name: str | None = None
+    device_uuid: str | None = None
+    host: str | None = None
 
     @property
     def clock_note(self) -> str | None:

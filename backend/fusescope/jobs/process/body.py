@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fusescope.core.errors import BuildError, Cancelled, RunError
 from fusescope.jobs.process.channel import BodyReporter
+from fusescope.jobs.spec.cluster import local_device
 
 _PR_SET_PDEATHSIG = 1
 
@@ -122,9 +123,9 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
     module = kinds.load(kind)
     deadline_s = spec.get("deadline_s") or getattr(module, "DEADLINE_S", None)
     spec = module.validate({k: v for k, v in spec.items() if k != "deadline_s"})
-    device = module.device(spec)
+    device = local_device(spec, module.device(spec))
     facts = environment.collect(device or "cpu")
-    for key, name in _SAME.items():
+    for key, name in () if spec.get("cluster") else _SAME.items():
         if known.get(key) and known[key] != facts.get(key):
             raise ValueError(
                 f"this run was started with {name} {known[key]}, here is {facts.get(key)}; submit a new run"
@@ -135,6 +136,10 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
     reporter.ready(lock, device, deadline_s)
     if first and device and device != "cpu":
         _say_others(reporter, facts.get("device_uuid"))
+    if spec.get("cluster"):
+        from fusescope.jobs.cluster import job
+
+        return job.run(kind, spec, reporter.artifact("x").parents[1].name, reporter)
     module.run(spec, reporter)
 
 

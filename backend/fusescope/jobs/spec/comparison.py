@@ -7,7 +7,8 @@ from typing import Any
 from fusescope.core import schema
 from fusescope.core.records import BenchSpec, varying_values
 from fusescope.core.schema import Parameter
-from fusescope.jobs.spec.common import DEVICE, SEED
+from fusescope.jobs.spec.cluster import CLUSTER
+from fusescope.jobs.spec.common import SEED, check_device_of
 
 CACHES = ("warm", "cold", "both")
 
@@ -24,7 +25,7 @@ PARAMETERS = (
     Parameter("cases", "objects"),
     Parameter("baseline", "text", None),
     Parameter("dtype", "text", BenchSpec.dtype),
-    DEVICE,
+    Parameter("device", "text", "cpu"),
     Parameter("cache", "choice", BenchSpec.cache, choices=CACHES),
     Parameter("budget_s", "float", BenchSpec.budget_s, above=0),
     Parameter("min_samples", "int", BenchSpec.min_samples, low=1),
@@ -35,6 +36,7 @@ PARAMETERS = (
     SEED,
     Parameter("wait_idle_s", "float", BenchSpec.wait_idle_s, low=0, high=86400),
     Parameter("case_deadline_s", "float", BenchSpec.case_deadline_s, above=0),
+    CLUSTER,
 )
 
 
@@ -42,6 +44,9 @@ def complete(who: str, spec: dict, extra: tuple[Parameter, ...] = ()) -> dict[st
     """The spec with everything checked that does not depend on what is measured. The baseline, by default the
     first implementation, is among ``impls``."""
     whole = schema.complete(who, (*PARAMETERS, *extra), spec)
+    whole["device"] = check_device_of(whole)
+    if whole["cluster"] is None:
+        del whole["cluster"]  # as specifications were before there were clusters
     baseline, impls = whole["baseline"] or whole["impls"][0], whole["impls"]
     return whole | {"baseline": baseline, "impls": impls if baseline in impls else [*impls, baseline]}
 

@@ -1,0 +1,88 @@
+"""A comparison on a cluster: a unit is a case with all its implementations, on one worker and device."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fusescope.core.machine.conditions import Conditions
+from fusescope.core.records import Record, case_key
+from fusescope.core.reporter import Reporter
+from fusescope.jobs.cluster.crew import Crew
+from fusescope.jobs.cluster.worker import Unit, Worker
+
+
+def units(spec: Mapping[str, Any], statuses: Mapping[tuple[str, str], str]) -> list[Unit]:
+    """A unit for each case that lacks a record, with what is known of it."""
+    found = []
+    for number, case in enumerate(spec["cases"], 1):
+        key = case_key(spec["op"], case, spec["dtype"], spec["device"])
+        known = [[k, impl, status] for (k, impl), status in statuses.items() if k == key]
+        if {impl for _, impl, _ in known} >= set(spec["impls"]):
+            continue
+        own = {**spec, "cases": [case], "cluster": None}
+        found.append(Unit(key, own, known, f"case {number} of {len(spec['cases'])}"))
+    return found
+
+
+def run(spec: Mapping[str, Any], crew: Crew, reporter: Reporter) -> None:
+    """Every case that lacks records, measured by the crew."""
+    total, due = len(spec["cases"]), units(spec, reporter.statuses())
+    crew.share(due, Bookkeeper(reporter).book, lambda unit, why: crashed(unit, why, reporter), total)
+    reporter.progress(total, total, "done", 0.0)
+
+
+class Bookkeeper:
+    """Writes what workers found, each record once, with the device that measured it."""
+
+    def __init__(self, reporter: Reporter):
+        self.reporter, self.first = reporter, True
+        self.kinds: set[str] = set()
+
+    def book(self, unit: Unit, found: Mapping[str, Any], worker: Worker) -> list[Record]:
+        """Samples and records of a unit, written; the records."""
+        self._environment(found["environment"], worker)
+        for line in found["log"]:
+            self.reporter.log(f"{worker.name}: {line}")
+        there, written = self.reporter.skip(), []
+        for data in found["records"]:
+            record = placed(Record.from_json(data), worker)
+            if (record.case_key, record.impl) in there:
+                continue
+            for line in found["samples"]:
+                if (line["case_key"], line["impl"]) == (record.case_key, record.impl):
+                    self.reporter.samples(**line)
+            self.reporter.record(record)
+            written.append(record)
+        return written
+
+    def _environment(self, facts: Mapping[str, Any], worker: Worker) -> None:
+        """The run's device is the first worker's; another kind of device is said."""
+        name = worker.where["device_name"]
+        if self.first and facts:
+            self.reporter.environment(**facts)
+            self.first = False
+        if name and name not in self.kinds:
+            self.kinds.add(name)
+            if len(self.kinds) > 1:
+                kinds = ", ".join(sorted(self.kinds))
+                self.reporter.log(
+                    f"the workers have unlike devices ({kinds}): compare cases of one device only"
+                )
+
+
+def placed(record: Record, worker: Worker) -> Record:
+    """The record with the device and host that measured it."""
+    return dataclasses.replace(
+        record, conditions=dataclasses.replace(record.conditions or Conditions(), **worker.where)
+    )
+
+
+def crashed(unit: Unit, why: str, reporter: Reporter) -> None:
+    """A record for every implementation of a case that has none, saying why."""
+    spec = unit.spec
+    for impl in spec["impls"]:
+        if (unit.key, impl) not in reporter.skip():
+            case = dict(spec["cases"][0])
+            reporter.record(Record(spec["op"], impl, case, spec["dtype"], spec["device"], "crashed", why))

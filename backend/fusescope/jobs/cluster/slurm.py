@@ -1,0 +1,79 @@
+"""Workers that SLURM starts, by dask-jobqueue; what to ask SLURM for is in a file of settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fusescope.core import paths, schema
+from fusescope.core.schema import Parameter
+
+VARIABLE = "FUSESCOPE_SLURM"
+SETTINGS = (
+    Parameter("workers", "int", 1, "how many jobs, one worker and one device each", low=1, high=4096),
+    Parameter("partition", "text", None),
+    Parameter("account", "text", None),
+    Parameter("walltime", "text", "01:00:00", "HH:MM:SS"),
+    Parameter("cores", "int", 8, "of a worker", low=1),
+    Parameter("memory", "text", "32GB", "of a worker"),
+    Parameter("gres", "text", None, 'of a worker, such as "gpu:1"'),
+    Parameter("interface", "text", None, 'the network that workers reach this machine by, such as "eth0"'),
+    Parameter("python", "text", None, "of the nodes; default: this one's path"),
+    Parameter("prologue", "names", (), 'lines of shell before the worker, such as "module load cuda"'),
+    Parameter("directives", "names", (), 'further lines for #SBATCH, such as "--constraint=h200"'),
+)
+
+
+def settings() -> dict[str, Any]:
+    """The file of settings ($FUSESCOPE_SLURM, else slurm.toml in the user's configuration), checked.
+    ValueError in one sentence: no such file, no TOML, a setting that does not exist."""
+    file = Path(os.environ.get(VARIABLE) or paths.user_folder("XDG_CONFIG_HOME", ".config") / "slurm.toml")
+    try:
+        given = tomllib.loads(file.read_text())
+    except OSError as e:
+        raise ValueError(f"SLURM needs a file of settings, {file} (docs/cluster.md): {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ValueError(f"{file} is not TOML: {e}") from None
+    return schema.complete(str(file), SETTINGS, given)
+
+
+def options(given: dict[str, Any], secured) -> dict[str, Any]:
+    """The keywords of dask_jobqueue.SLURMCluster."""
+    directives = [*given["directives"], *([f"--gres={given['gres']}"] if given["gres"] else ())]
+    return {
+        "queue": given["partition"],
+        "account": given["account"],
+        "walltime": given["walltime"],
+        "cores": 1,
+        "job_cpu": given["cores"],
+        "processes": 1,
+        "memory": given["memory"],
+        "interface": given["interface"],
+        "python": given["python"],
+        "job_script_prologue": [f"export PYTHONPATH={paths.python_path()}", *given["prologue"]],
+        "job_extra_directives": directives,
+        "protocol": "tls://",
+        "security": secured,
+    }
+
+
+@contextlib.contextmanager
+def cluster(secured) -> Iterator[Any]:
+    """A cluster whose workers are jobs of SLURM, cancelled when the block ends. RuntimeError, in one
+    sentence, without dask-jobqueue."""
+    given = settings()
+    try:
+        from dask_jobqueue import SLURMCluster
+    except ImportError:
+        raise RuntimeError("--cluster slurm needs dask-jobqueue: pip install dask-jobqueue") from None
+    made = SLURMCluster(**options(given, secured))
+    try:
+        made.scale(jobs=given["workers"])
+        yield made
+    finally:
+        with contextlib.suppress(Exception):
+            made.close(timeout=10)

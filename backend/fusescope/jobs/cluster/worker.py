@@ -1,0 +1,59 @@
+"""A unit of work, and a worker as the submitting job sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Unit:
+    """Something to measure on one worker. spec: of the job's kind, for a measuring process; known: what it
+    need not measure, [[case_key, impl, status], …]; label: for people."""
+
+    key: str
+    spec: Mapping[str, Any]
+    known: list = field(default_factory=list)
+    label: str = ""
+    killed: int = 0
+    tries: int = 0
+
+
+@dataclass
+class Worker:
+    """A worker and what it has in hand. facts: of ``at_worker.describe``; None while it is asked."""
+
+    address: str
+    name: str
+    facts: dict[str, Any] | None = None
+    task: Any = None  # the future of its batch
+    batch: list[Unit] = field(default_factory=list)
+    now: str = ""  # the key of the unit that it said it began
+    text: str = ""
+    done: int = 0
+    lost: bool = False
+    refused: bool = False
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """What a record says of the device that measured it: device_name, device_uuid, host."""
+        facts = self.facts or {}
+        known = facts.get("environment") or {}
+        keys = ("device_name", "device_uuid")
+        return {key: known.get(key) for key in keys} | {"host": facts.get("host")}
+
+    def line(self) -> dict[str, Any]:
+        """Of the run's environment: who it is, what it runs now and how many units it has done."""
+        known = (self.facts or {}).get("environment") or {}
+        now = next((u.label for u in self.batch if u.key == self.now), "")
+        return {
+            "name": self.name,
+            **self.where,
+            "pid": (self.facts or {}).get("pid"),
+            "driver": known.get("driver"),
+            "torch": known.get("torch"),
+            "done": self.done,
+            "lost": self.lost,
+            "now": f"{now}: {self.text}" if now and self.text else now or None,
+        }
