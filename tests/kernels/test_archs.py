@@ -127,7 +127,7 @@ def test_the_cuda_library_loads_without_a_driver_and_says_so(gpu_project):
         pytest.skip(
             "this machine has a driver, or a torch with CUDA: the operators themselves are tested there"
         )
-    library = ctypes.CDLL(build(archs=GPU_ARCHS, log=gpu_project.log).libraries["kernels"])
+    library = ctypes.CDLL(build(archs=GPU_ARCHS, log=gpu_project.log).libraries["kernels/add"])
     entry = library.fusescope_add__v2_vectorised
     entry.restype, entry.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p]
     answer = entry(ctypes.create_string_buffer(64), None).decode()

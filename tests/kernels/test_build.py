@@ -76,7 +76,7 @@ def test_a_broken_kernel_is_reported_and_the_others_are_built(project):
         and "nonsense" in wrong.error
         and wrong.error in project.text
     )
-    assert status(result, "add", "cpu").status == "built" and "cpu" in result.libraries
+    assert status(result, "add", "cpu").status == "built" and "cpu/add" in result.libraries
     assert report.state()["add"]["cpu_wrong"] == {
         "status": "failed",
         "error": wrong.error,
@@ -98,7 +98,7 @@ def test_a_broken_binding_does_not_block_other_families(project):
     (family / "binding.cpp").write_text('#include "../common/binding.h"\nthis is no C++\n')
     result = cpu(project)
     assert status(result, "broken", "binding.cpp").status == "failed"
-    assert status(result, "add", "binding.cpp").status == "built" and "cpu" in result.libraries
+    assert status(result, "add", "binding.cpp").status == "built" and "cpu/add" in result.libraries
 
 
 def test_a_function_declared_and_defined_nowhere_is_named_with_the_file_that_declares_it(project):
@@ -115,7 +115,7 @@ def test_a_function_declared_and_defined_nowhere_is_named_with_the_file_that_dec
         result.causes[0]["check"] == "undefined symbol"
         and "cuda/add/promised.h:2" in result.causes[0]["says"]
     )
-    assert status(result, "add", "cpu").status == "built" and "cpu" in result.libraries
+    assert status(result, "add", "cpu").status == "built" and "cpu/add" in result.libraries
 
 
 def test_two_kernels_may_use_the_same_names(project):
@@ -143,7 +143,7 @@ def test_two_bindings_may_use_the_same_names(project):
     project.edit(project.cuda / "more" / "binding.cpp", 'm.def("add(', 'm.def("more(')
     project.edit(project.cuda / "more" / "binding.cpp", 'm.impl("add"', 'm.impl("more"')
     result = cpu(project)
-    assert result.ok and "cpu" in result.libraries, project.text
+    assert result.ok and "cpu/add" in result.libraries, project.text
     done = project.torch(
         "from fusescope import kernels; import torch; kernels.load('cpu')\n"
         "print(torch.ops.fusescope.more.default._schema)"

@@ -44,7 +44,7 @@ def test_progress_log_and_report(project, tmp_path):
     done = [(d, t) for d, t, _, _ in reporter.steps]
     assert done[0] == (0, 1) and (1, 2) in done and done[-1] == (2, 2)
     assert any((done, total) == (1, 2) and "add/" in text for done, total, text, _ in reporter.steps)
-    assert any("linked libfusescope_cpu-" in line for line in reporter.lines)
+    assert any("linked libfusescope_cpu_add-" in line for line in reporter.lines)
     saved = json.loads((tmp_path / "artifacts" / "report.json").read_text())
     assert saved["ok"] and saved["compiled"] == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import textwrap
 
 import pytest
@@ -41,6 +42,29 @@ def test_call_runs_the_kernel_and_builds_it_first_where_needed(project):
         """,
     )
     assert out == "cpu load\n"
+
+
+def test_a_call_builds_and_loads_its_own_family_alone(project):
+    more = project.cuda / "more"
+    shutil.copytree(project.add, more)
+    binding = more / "binding.cpp"
+    binding.write_text(binding.read_text().replace('"add(', '"more(').replace('"add"', '"more"'))
+    out = run(
+        project,
+        """
+        from fusescope.kernels import report
+        a = torch.ones(3)
+        print(kernels.call("add", a, a, impl="cpu").sum().item(), report.state()["more"]["cpu"]["status"])
+        print(kernels.call("more", a, a, impl="cpu").sum().item(), report.state()["more"]["cpu"]["status"])
+        try: kernels.load("cpu", ("moore",))
+        except ValueError as error: print(error)
+        """,
+    )
+    assert out.splitlines() == [
+        "6.0 not built",
+        "6.0 built",
+        "there is no kernel family moore; known: add, more",
+    ]
 
 
 CALLS = """

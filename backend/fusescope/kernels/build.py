@@ -36,11 +36,10 @@ def build(
     units: tuple[str, ...] = ("cpu", "cuda"),
     families: tuple[str, ...] | None = None,
 ) -> BuildReport:
-    """Build the CPU library and, for the given architectures (default: those of the GPUs present), the CUDA
-    one; of all families, or of the named ones alone.
+    """Build the CPU libraries and, for the given architectures (default: those of the GPUs present), the CUDA
+    ones; one library a family, of all families or of the named ones alone.
 
-    A library of some families tells whether they compile and link. What a process loads holds all, and takes
-    over the objects that are there. A source that does not compile or link is left out and reported as
+    A source that does not compile or link is left out and reported as
     failed; the others are built. One builder at a time: a second one waits and reuses. clean: forget
     everything built with this toolchain. Raises ValueError for an architecture nvcc does not know and for an
     unknown family, BuildError (with causes) where a tool is missing or nothing can be linked, Cancelled when
@@ -58,7 +57,7 @@ def build(
                 cache.empty(folder)
             cache.sweep(folder)
             items, compiled = _compile(chain, folder, units, archs, families, log, cancelled, progress)
-            linked = _link(chain, folder, units, items, log)
+            linked = _link(chain, folder, items, log)
             result = _report(chain, archs, units, items, time.monotonic() - start, compiled, linked)
             saved = _with_earlier(chain, result, units, families)
             report.save(chain, saved)
@@ -194,15 +193,17 @@ def _longest_first(chain: Toolchain, missing: list[plan.Object]) -> list[plan.Ob
     return sorted(missing, key=lambda i: -expected(i))
 
 
-def seconds_missing(device: str, archs: tuple[str, ...] | None = None) -> float:
+def seconds_missing(
+    device: str, archs: tuple[str, ...] | None = None, families: tuple[str, ...] | None = None
+) -> float:
     """What building what a device ("cpu", "cuda:0") needs would take now, in seconds; 0 where all is built or
-    nothing can be. archs: default, those of the last build or of the GPUs present."""
+    nothing can be. archs: default, those of the last build or of the GPUs present. families: default, all."""
     chain = toolchain.detect()
     units = ("cpu", "cuda") if device.startswith("cuda") and chain.nvcc else ("cpu",)
     if "cuda" in units and archs is None:
         archs = report.last_archs(chain) or default_archs()
     folder, expected = report.folder_of(chain), _expected(chain)
-    items = plan.objects(chain, units, tuple(archs or ()))
+    items = plan.objects(chain, units, tuple(archs or ()), families)
     missing = [expected(i) for i in items if report.status_of(folder, i)[0] == "not built"]
     if not missing:
         return 0.0
@@ -222,14 +223,10 @@ def _expected(chain: Toolchain) -> Callable[[plan.Object], float]:
     return expected
 
 
-def _link(chain, folder: Path, units, items: list[plan.Object], log) -> int:
-    """Link each unit; returns how many libraries are new."""
-    new = 0
-    for unit in units:
-        before = set(folder.glob("*.so"))
-        mine = [i for i in items if i.unit == unit and (folder / i.file).is_file()]
-        if not mine:
-            continue
+def _link(chain, folder: Path, items: list[plan.Object], log) -> int:
+    """Link each library; returns how many are new."""
+    new, before = 0, set(folder.glob("*.so"))
+    for (unit, _), mine in plan.by_library([i for i in items if (folder / i.file).is_file()]).items():
         name, dropped = link(chain, folder, unit, mine)
         for item in dropped:
             log(f"left out: {(folder / item.file).with_suffix('.failed').read_text().strip()}")
@@ -269,13 +266,12 @@ def _with_earlier(chain, result: BuildReport, units, families) -> BuildReport:
         for v in earlier.variants
         if v.device not in units or (families is not None and (v.family, v.device) not in built)
     )
-    libraries = earlier.libraries | (result.libraries if families is None else {})
     return dataclasses.replace(
         result,
         ok=result.ok and all(v.status == "built" for v in variants),
         variants=variants,
         archs=result.archs if "cuda" in units and families is None else earlier.archs,
-        libraries=libraries,
+        libraries=earlier.libraries | result.libraries,
     )
 
 

@@ -50,10 +50,10 @@ def prune(folder: Path, keep: list[Object], log: Callable[[str], None] = lambda 
         with contextlib.suppress(OSError):
             files.append((path.stat().st_mtime, path.stat().st_size, path))
     total, limit, gone = sum(size for _, size, _ in files), limit_bytes(), 0
-    newest = {
-        max(folder.glob(f"libfusescope_{u}-*.so"), key=os.path.getmtime, default=None)
-        for u in ("cpu", "cuda", "kernels")
-    }
+    newest = {}  # library of each unit and family
+    for _, _, path in sorted(files, key=lambda f: f[0]):
+        if path.suffix == ".so":
+            newest[path.name.rpartition("-")[0]] = path
     for _, size, path in sorted(files, key=lambda f: f[0]):
         if total <= limit:
             break
@@ -61,7 +61,7 @@ def prune(folder: Path, keep: list[Object], log: Callable[[str], None] = lambda 
             path.suffix in (".o", ".so", ".log", ".failed", ".json", ".cpp", ".ptx", ".sass")
             and path.name != "report.json"
         ):
-            if path.stem in wanted or path in newest:
+            if path.stem in wanted or path in newest.values():
                 continue
             path.unlink(missing_ok=True)
             total, gone = total - size, gone + 1

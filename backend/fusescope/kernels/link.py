@@ -17,7 +17,7 @@ from fusescope.core.sources import source_closure
 from fusescope.core.symbols import declaration, demangle
 from fusescope.kernels.plan import Object
 
-LINK = "2"  # of the way libraries are linked; a change here links them anew
+LINK = "3"  # of the way libraries are linked; a change here links them anew
 # No symbol of the CUDA runtime inside leaves the library, and none of ours is taken by another that is
 # loaded.
 _LINK = (
@@ -27,19 +27,24 @@ _LINK = (
 _UNDEFINED = re.compile(r"undefined reference to [`']([^']+)'")
 
 
+def label(chain: Toolchain, unit: str) -> str:
+    """What a library of a unit ("cpu", "cuda") is called: without a CUDA torch, that of the GPU is "kernels",
+    compiled and linked but not loadable by torch."""
+    return unit if unit == "cpu" or chain.torch_has_cuda else "kernels"
+
+
 def library_name(chain: Toolchain, unit: str, items: list[Object]) -> str:
-    """libfusescope_cpu-<hash>.so or libfusescope_cuda-<hash>.so; without a CUDA torch the kernels alone:
-    libfusescope_kernels-…"""
-    label = unit if unit == "cpu" or chain.torch_has_cuda else "kernels"
+    """libfusescope_cpu_softmax-<hash>.so: the library of one family's objects."""
     digest = hashlib.sha256(
         "\n".join([*sorted(i.file for i in items), str(chain.torch_has_cuda), LINK, *_LINK]).encode()
     )
-    return f"libfusescope_{label}-{digest.hexdigest()[:20]}.so"
+    family = items[0].family if items else "nothing"
+    return f"libfusescope_{label(chain, unit)}_{family}-{digest.hexdigest()[:20]}.so"
 
 
 def link(chain: Toolchain, folder: Path, unit: str, items: list[Object]) -> tuple[str, list[Object]]:
-    """Link what can be linked; returns the library's name and the objects left out because a function is
-    defined nowhere.
+    """Link what can be linked of a family's objects; returns the library's name and the objects left out
+    because a function is defined nowhere.
 
     Those lose their object file and get a .failed file with the symbol (demangled) and the file that declares
     it.

@@ -1,14 +1,15 @@
 """Loading the libraries into torch and calling the operators.
 
-A process loads each library once and stays with it: code that ran cannot be unloaded from torch. Jobs
-therefore run in a fresh process each, and ``load`` says so where the sources have changed since.
+Each family is a library, built and loaded when something of it is first called. A process loads it once and
+stays with it: code that ran cannot be unloaded from torch. Jobs therefore run in a fresh process each, and
+``load`` says so where the sources have changed since.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fusescope.core.errors import BuildError, Unsupported
@@ -19,24 +20,25 @@ from fusescope.kernels import plan, report
 from fusescope.kernels.build import build, default_archs
 from fusescope.kernels.fakes import register_given
 
-_loaded: dict[
-    str, tuple[tuple[str, ...], frozenset[str]]
-] = {}  # unit: architectures and content keys of what this process runs
+# unit and family: architectures and content keys of what this process runs
+_loaded: dict[tuple[str, str], tuple[tuple[str, ...], frozenset[str]]] = {}
 _calls: dict[tuple[str, str], Callable] = {}  # (operator, device type): the overload
 _auto: dict[tuple[str, str, int | None], str] = {}
 
 
 def load(
     device_type: str,
+    only: Iterable[str] | None = None,
     log: Callable[[str], None] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> None:
-    """Build what is missing and load the library: the CPU one always (it holds the schemas), the CUDA one for
-    "cuda". ``log``, ``cancelled`` and ``progress`` are those of ``build``.
+    """Build what is missing and load the libraries of all families, or ``only`` of these: the CPU one always
+    (it holds the schemas), the CUDA one for "cuda". ``log``, ``cancelled`` and ``progress`` are those of
+    ``build``.
 
-    Raises BuildError where it cannot be built, or where the sources have changed since this process loaded
-    them; Unsupported for "cuda" without a usable GPU.
+    Raises BuildError where none can be built, or where the sources have changed since this process loaded
+    them; Unsupported for "cuda" without a usable GPU; ValueError for a family that does not exist.
     """
     if device_type not in ("cpu", "cuda"):
         raise ValueError(f"a device type is cpu or cuda, not {device_type!r}")
@@ -46,11 +48,11 @@ def load(
         raise Unsupported(
             f"no CUDA device: torch {torch.__version__} sees no usable GPU (fusescope doctor says why)"
         )
+    wanted = tuple(families() if only is None else only)
     for unit in ("cpu", "cuda") if device_type == "cuda" else ("cpu",):
-        if unit in _loaded:
-            _check_unchanged(unit)
-        else:
-            _load_unit(torch, unit, log or _quiet, cancelled, progress)
+        _check_unchanged(unit, wanted)
+        if missing := tuple(f for f in wanted if (unit, f) not in _loaded):
+            _load_unit(torch, unit, missing, log or _quiet, cancelled, progress)
 
 
 def call(op: str, *args: Any, impl: str, more: tuple = ()) -> Any:
@@ -100,28 +102,35 @@ def choose(family: str, device_type: str) -> str:
     return next(v.name for v in candidates if v.path == last.path)
 
 
-def _load_unit(torch, unit: str, log, cancelled, progress) -> None:
+def _load_unit(torch, unit: str, names: tuple[str, ...], log, cancelled, progress) -> None:
     chain = toolchain.detect()
     archs = _load_archs(chain) if unit == "cuda" else ()
     if unit == "cuda" and chain.nvcc is None:
         raise BuildError(
             "nvcc, the CUDA compiler, is missing: the CUDA kernels cannot be built (fusescope doctor)"
         )
-    found = report.assemble(chain, archs, (unit,))
-    if found is None or any(v.status == "not built" for v in found.variants) or unit not in found.libraries:
-        found = build(archs or None, False, log, cancelled, progress, (unit,))
-    library = found.libraries.get(unit)
-    if library is None:
+    items = plan.objects(chain, (unit,), archs, names)
+    found = report.assemble(chain, archs, (unit,), items)
+    if found is None or not (found.ok or _settled(found)):
+        found = build(archs or None, False, log, cancelled, progress, (unit,), names)
+    libraries = {f: path for f in names if (path := found.libraries.get(f"{unit}/{f}"))}
+    if not libraries:
         reason = (
             "; ".join(f"{v.family}/{v.variant}: {v.error}" for v in found.failed[:3])
             or "this torch has no CUDA"
         )
         raise BuildError(f"there is no {unit} library to load: {reason}", found.causes)
-    torch.ops.load_library(library)
-    torch.compiler.assume_constant_result(_auto_impl)  # it reads files, which torch.compile cannot trace
-    _loaded[unit] = found.archs, frozenset(v.key for v in found.variants)
+    for family, library in libraries.items():
+        torch.ops.load_library(library)
+        _loaded[unit, family] = found.archs, frozenset(v.key for v in found.variants if v.family == family)
     if unit == "cpu":
         register_given()
+
+
+def _settled(found: report.BuildReport) -> bool:
+    """Whether building again would change nothing: what can be linked is, and the rest has failed."""
+    built = {(v.device, v.family) for v in found.variants if v.status == "built"}
+    return len(found.libraries) == len(built) and all(v.status != "not built" for v in found.variants)
 
 
 def _load_archs(chain) -> tuple[str, ...]:
@@ -138,12 +147,16 @@ def _archs_by_torch() -> tuple[str, ...]:
     return tuple(sorted({_arch_of_device(i) for i in range(torch.cuda.device_count())}))
 
 
-def _check_unchanged(unit: str) -> None:
-    archs, keys = _loaded[unit]
-    now = plan.objects(toolchain.detect(), (unit,), archs)
-    changed = sorted({i.title for i in now if i.key not in keys}) or (
-        ["a kernel was removed"] if len(now) < len(keys) else []
-    )
+def _check_unchanged(unit: str, names: tuple[str, ...]) -> None:
+    changed, known = [], families()
+    for family in names:
+        if (unit, family) not in _loaded:
+            continue
+        archs, keys = _loaded[unit, family]
+        now = plan.objects(toolchain.detect(), (unit,), archs, (family,)) if family in known else []
+        changed += sorted({i.title for i in now if i.key not in keys}) or (
+            [f"a kernel of {family} was removed"] if len(now) < len(keys) else []
+        )
     if changed:
         raise BuildError(
             "the kernel sources changed after this process loaded them "
@@ -159,8 +172,7 @@ def _quiet(text: str) -> None:
 def _resolve(op: str, kind: str) -> Callable:
     import torch
 
-    if kind not in _loaded:
-        load(kind)
+    _ready(op, kind)
     packet = getattr(torch.ops.fusescope, op, None)
     if packet is None:
         failed = [
@@ -182,12 +194,31 @@ def _auto_impl(op: str, kind: str, index: int | None) -> str:
     """What "auto" means for an operator on a device, chosen once a process."""
     key = (op, kind, index)
     if key not in _auto:
-        known = families()
-        family = max((f for f in known if op == f or op.startswith(f"{f}_")), key=len, default=None)
+        family = _family_of(op)
         if family is None:
-            raise ValueError(f'impl="auto" of {op}: no kernel family of that name; known: {", ".join(known)}')
+            known = ", ".join(families())
+            raise ValueError(f'impl="auto" of {op}: no kernel family of that name; known: {known}')
         _auto[key] = choose(family, kind if index is None else f"{kind}:{index}")
     return _auto[key]
+
+
+def _family_of(op: str) -> str | None:
+    """The family whose binding declares an operator: each is named as the family, or begins with its name."""
+    return max((f for f in families() if op == f or op.startswith(f"{f}_")), key=len, default=None)
+
+
+def _ready(op: str, kind: str) -> bool:
+    """Load the library of an operator where this process has not."""
+    family = _family_of(op)
+    if family and (kind, family) not in _loaded:
+        load(kind, (family,))
+    return True
+
+
+# They read files, which torch.compile cannot trace. This is what torch.compiler.assume_constant_result does,
+# without importing torch.
+for _constant in (_auto_impl, _ready):
+    _constant._dynamo_marked_constant = True
 
 
 def _arch_of_device(index: int | None) -> str:

@@ -40,7 +40,8 @@ _NVCC_EXTRA = (
 
 @dataclass(frozen=True)
 class Object:
-    """One file to compile. unit: "cpu" or "cuda", the library it goes into; name None = the family's binding.
+    """One file to compile. unit: "cpu" or "cuda"; unit and family name the library it goes into; name None =
+    the family's binding.
 
     ``keep`` is the one global symbol of a kernel object; None for bindings, which
     register themselves when loaded.
@@ -102,6 +103,15 @@ def objects(
                     found.append(_cpu(chain, v, hashes))
                 else:
                     found += [_cuda(chain, v, arch, hashes) for arch in archs if claims(v, arch)]
+    return found
+
+
+def by_library(items: list[Object]) -> dict[tuple[str, str], list[Object]]:
+    """The objects of each library: one for each unit and family, so that nobody builds or loads what is not
+    called."""
+    found: dict[tuple[str, str], list[Object]] = {}
+    for item in items:
+        found.setdefault((item.unit, item.family), []).append(item)
     return found
 
 

@@ -16,8 +16,8 @@ from fusescope.core.machine.toolchain import Toolchain
 from fusescope.core.sources import families
 from fusescope.kernels import figures, plan
 from fusescope.kernels.figures import KernelResources
-from fusescope.kernels.link import library_name
-from fusescope.kernels.plan import Object
+from fusescope.kernels.link import label, library_name
+from fusescope.kernels.plan import Object, by_library
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class VariantBuild:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """One build. ok: everything was built and linked; reused: nothing had to be; libraries by unit ("cpu",
-    "cuda", or "kernels" where this torch has no CUDA: compiled and linked, not loadable by torch). causes:
-    the doctor's findings as dicts."""
+    """One build. ok: everything was built and linked; reused: nothing had to be; libraries by unit and family
+    ("cpu/softmax"; the unit is "kernels" where this torch has no CUDA: compiled and linked, not loadable by
+    torch). causes: the doctor's findings as dicts."""
 
     ok: bool
     seconds: float
@@ -140,13 +140,13 @@ def assemble(
     folder, libraries = folder_of(chain), {}
     variants = [_describe(folder, i) for i in items]
     made = [i for i, v in zip(items, variants) if v.status == "built"]
-    for unit in units:
-        name = library_name(chain, unit, [i for i in made if i.unit == unit])
-        if any(i.unit == unit for i in made) and (folder / name).is_file():
-            libraries[name.removeprefix("libfusescope_").partition("-")[0]] = str(folder / name)
+    for (unit, family), mine in by_library(made).items():
+        name = library_name(chain, unit, mine)
+        if (folder / name).is_file():
+            libraries[f"{label(chain, unit)}/{family}"] = str(folder / name)
     if not any(v.status != "not built" for v in variants):
         return None
-    ok = len(libraries) == len({i.unit for i in items}) and all(v.status == "built" for v in variants)
+    ok = len(libraries) == len(by_library(items)) and all(v.status == "built" for v in variants)
     return BuildReport(
         ok,
         sum(v.seconds or 0 for v in variants),

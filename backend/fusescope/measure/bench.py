@@ -98,7 +98,7 @@ class Bench:
             environment.collect(spec.device).get("device_name") or spec.device,
             [subject.cost(case, spec.dtype).size for case in self.cases],
             {n: subject.compile_seconds((n,), spec.device) for n in self.names},
-            build.seconds_missing(spec.device) if builds else 0.0,
+            build.seconds_missing(spec.device, families=subject.families) if builds else 0.0,
             subject.reference_s,
             load.crowding(),
         )
@@ -120,7 +120,7 @@ class Bench:
         if any(i.kind == "ours" and not i.reason for i in infos):
             self.pace.enter(_BUILD)
             self._progress("loading the kernels")
-            self.unbuilt = machine.load_kernels(device, self.reporter, self._compiling)
+            self.unbuilt = machine.load_kernels(device, self.reporter, self._compiling, self.subject.families)
         if any(os.environ.get(name) for name in _PROFILERS):
             return self._under_a_profiler()
         self.pace.enter(_CEILINGS)

@@ -26,10 +26,14 @@ def ready(device: str) -> dict[str, Any]:
 
 
 def load_kernels(
-    device: str, reporter: Reporter, progress: Callable[[int, int, str], None] | None = None
+    device: str,
+    reporter: Reporter,
+    progress: Callable[[int, int, str], None] | None = None,
+    only: tuple[str, ...] | None = None,
 ) -> str | None:
-    """Load our kernels, built where they are not; the reason where they cannot be (what needs none is
-    measured all the same). ``progress(done, total, what)`` is called while they compile."""
+    """Load our kernels, of all families or ``only`` of these, built where they are not; the reason where they
+    cannot be (what needs none is measured all the same). ``progress(done, total, what)`` is called while they
+    compile."""
 
     def cancelled() -> bool:
         reporter.check()  # raises Cancelled, which ends the build as a true answer would
@@ -39,7 +43,7 @@ def load_kernels(
         reporter.progress(0, 0, f"compiling {what}, {done} of {total}")
 
     try:
-        kernels.load(device.split(":")[0], reporter.log, cancelled, progress or say)
+        kernels.load(device.split(":")[0], only, reporter.log, cancelled, progress or say)
     except BuildError as e:
         reporter.log(f"our kernels are not measured: {e}\n{e.log}")
         return f"the kernels could not be built: {e}"

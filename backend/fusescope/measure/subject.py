@@ -28,6 +28,7 @@ from fusescope.ops.base import Cost, Implementation
 class Subject:
     """What most subjects have in common."""
 
+    families: tuple[str, ...] | None = None  # what our implementations are built and loaded from; None: all
     strided = False  # implementations are checked on non-contiguous inputs, too
     movable = False  # inputs may move between rounds; where False, placement is part of what is compared
     poisoned = True  # … and once more on memory that was filled with NaN
@@ -61,6 +62,7 @@ class Operator(Subject):
     def __init__(self, name: str):
         self.name, self.module = name, ops.load(name)
         self.dtypes = self.module.DTYPES
+        self.families = (self.module.FAMILY,)
 
     def renews(self, info: Implementation) -> bool:
         """Not of peers: theirs may prepare things outside the call (a bias and a mask in one tensor), and

@@ -74,8 +74,8 @@ def _other_processes() -> None:
 
 
 @st.cache_data(ttl=5, show_spinner=False)
-def _build_s(where: str) -> float:
-    return build.seconds_missing(where)
+def _build_s(where: str, families: tuple[str, ...] | None = None) -> float:
+    return build.seconds_missing(where, families=families)
 
 
 @st.cache_data(ttl=5, show_spinner=False)

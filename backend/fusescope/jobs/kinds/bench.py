@@ -38,18 +38,18 @@ def device(spec: dict) -> str | None:
     return spec["device"]
 
 
-def facts(spec: BenchSpec, missing: Callable[[str], float] = seconds_missing) -> estimate.Facts:
-    """What an estimate of the comparison goes by; ``missing``: seconds to build the kernels of a device."""
+def facts(spec: BenchSpec, missing: Callable[..., float] = seconds_missing) -> estimate.Facts:
+    """What an estimate of the comparison goes by; ``missing(device, families=…)``: seconds of building."""
     from fusescope import ops
 
     impls = dict.fromkeys((*spec.impls, spec.baseline))
     ours = any(ops.describe(spec.op, i, spec.device).kind == "ours" for i in impls)
-    cost = ops.load(spec.op).cost
+    module = ops.load(spec.op)
     return estimate.Facts(
         environment.collect(spec.device).get("device_name") or spec.device,
-        [cost(case, spec.dtype).size for case in spec.cases],
+        [module.cost(case, spec.dtype).size for case in spec.cases],
         {i: ops.compile_seconds(spec.op, (i,), spec.device) for i in impls},
-        missing(spec.device) if ours else 0.0,
+        missing(spec.device, families=(module.FAMILY,)) if ours else 0.0,
         busy=load.crowding(),
     )
 

@@ -51,8 +51,8 @@ def device(spec: dict) -> str | None:
     return spec["device"]
 
 
-def facts(spec: BenchSpec, missing: Callable[[str], float] = seconds_missing) -> estimate.Facts:
-    """What an estimate of the comparison goes by; ``missing``: seconds to build the kernels of a device."""
+def facts(spec: BenchSpec, missing: Callable[..., float] = seconds_missing) -> estimate.Facts:
+    """What an estimate of the comparison goes by; ``missing(device)``: seconds to build all its kernels."""
     from fusescope import models
 
     model, modes = models.named(spec.op), dict.fromkeys((*spec.impls, spec.baseline))

@@ -54,7 +54,7 @@ def prepare(spec: dict) -> Callable[[], object]:
     if one_model.is_model(spec["op"]):
         return one_model.prepare(spec)
     if ops.describe(spec["op"], spec["impl"], spec["device"]).kind == "ours":
-        kernels.load(spec["device"].split(":")[0])
+        kernels.load(spec["device"].split(":")[0], (ops.load(spec["op"]).FAMILY,))
     op = ops.load(spec["op"])
     inputs = op.inputs(spec["case"], spec["dtype"], spec["device"], seed=0)
     return ops.make(spec["op"], spec["impl"], inputs)

@@ -64,7 +64,7 @@ def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
     scale = None if scale is None else float(scale)
     chosen = choose(q) if impl == "auto" else impl
     if torch.compiler.is_compiling():
-        tracing.load(q.device.type)
+        tracing.load(q.device.type, "attention_decode")
         return torch.ops.fusescope.attention_decode.default(q, k_cache, v_cache, lengths, scale, chosen)
     out = _dispatch.call(q, k_cache, v_cache, lengths, scale, impl=impl, chosen=chosen)
     _dispatch.remember(None, impl, ())

@@ -99,7 +99,7 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd):
     plain = bias is None and (scale is None or scale > 0)
     chosen = choose(q, k, v, plan, plain) if impl == "auto" else impl
     if torch.compiler.is_compiling():
-        tracing.load(q.device.type)
+        tracing.load(q.device.type, "attention")
         given = _traced(chosen, plan, q)
         return torch.ops.fusescope.attention.default(q, k, v, chosen, *given, scale, bias, bool(out_bshd))
     if q.device.type == "cuda":

@@ -73,7 +73,7 @@ def _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl, check)
     scale = None if scale is None else float(scale)
     chosen = choose(q, k, v, 1.0 if scale is None else scale) if impl == "auto" else impl
     if torch.compiler.is_compiling():
-        tracing.load(q.device.type)
+        tracing.load(q.device.type, "attention_varlen")
         return torch.ops.fusescope.attention_varlen.default(
             q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, chosen
         )

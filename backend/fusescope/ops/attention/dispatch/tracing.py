@@ -11,11 +11,11 @@ from fusescope.ops.attention.plan import plan as plans
 from fusescope.ops.attention.work import parts
 
 
-def load(device_type: str) -> bool:
-    """Loads the library, so that the operator exists when torch.compile looks it up."""
+def load(device_type: str, family: str) -> bool:
+    """Loads a family's library, so that the operator exists when torch.compile looks it up."""
     from fusescope import kernels
 
-    kernels.load(device_type)
+    kernels.load(device_type, (family,))
     return True
 
 
