@@ -1,7 +1,7 @@
 """Home answers "What is fastest?" from the recorded runs, names what differs, and bounds what was not run."""
 
 import pytest
-from drawn_page import said
+from drawn_page import calm, query, said
 
 from fusescope.core import paths
 
@@ -52,3 +52,14 @@ def test_a_bad_value_is_said_and_the_default_used(draw):
     at = draw("app", batch="-5")
     assert "Ignored batch=-5 from the URL" in shown(at)
     assert at.number_input[0].value == 16
+
+
+@pytest.mark.parametrize(("box", "number"), [("batch", -3), ("seq", 2_000_000)])
+def test_a_number_out_of_bounds_is_refused_where_it_is_typed(draw, box, number):
+    at = draw("app")
+    at.number_input(key=f"app/{box}").set_value(number).run()
+    assert f"not {number:,}" in at.error[0].value.replace("\\", "")
+    assert not any("not recorded" in m.value for m in at.markdown), "an answer to a question that was refused"
+    assert box not in query(at)
+    at.number_input(key=f"app/{box}").set_value(7)
+    assert query(calm(at.run()))[box] == "7" and not at.error

@@ -78,6 +78,18 @@ def test_parameters_follow_the_length_until_they_are_moved(draw):
     assert calm(at.run()).session_state[window] == 10 and query(at)["mask"] == "longformer:window=10"
 
 
+@pytest.mark.parametrize(
+    ("box", "was"), [("seq", 128), ("mask/sliding_window/left", 3), ("with/longformer/window", 5)]
+)
+def test_a_number_out_of_bounds_is_refused_and_nothing_else_is_lost(draw, box, was):
+    at = draw("masks", seq="128", mask="sliding_window:left=3,right=4", **{"with": "longformer:window=5"})
+    before = query(at)
+    at.number_input(key=f"masks/{box}").set_value(-5).run()
+    assert "not -5" in at.error[0].value.replace("\\", "") and not at.metric
+    at.number_input(key=f"masks/{box}").set_value(was)
+    assert query(calm(at.run())) == before and not at.error
+
+
 def test_the_gallery_takes_a_mask(draw):
     at = draw("masks", seq="128", mask="sliding_window:left=3,right=4")
     at.button(key="gallery/bigbird").click()

@@ -1,5 +1,7 @@
 """The URL's readers, and what travels in links."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from pages._ui.app import url
@@ -51,3 +53,54 @@ def test_a_number_out_of_bounds_is_refused_where_it_is_typed(draw):
         "\\", ""
     )
     assert at.button(key="kernels/run").disabled
+
+
+class _Browser:
+    """What the URL's state needs of Streamlit: a session, and the query of the browser's address."""
+
+    def __init__(self, **query: str):
+        self.session_state, self.query_params = {}, _Params(query)
+
+
+class _Params(dict):
+    cut = False
+
+    def from_dict(self, given):
+        if self.cut:
+            raise InterruptedError("a click cuts the drawing short")
+        self.clear()
+        self.update(given)
+
+
+def test_a_click_that_cuts_the_last_step_of_a_drawing_keeps_what_was_chosen(monkeypatch):
+    """The click may already carry the address that this drawing has just made."""
+    browser = _Browser(seq="9")
+    monkeypatch.setattr(url, "st", browser)
+    state = url.State("masks")
+    state.seed("view", "Tiles")
+    state.keep("seq", 9)
+    state.keep("mask", "full")
+    browser.query_params.cut = True
+    with pytest.raises(InterruptedError):
+        state.commit()
+    browser.session_state["masks/view"] = "Scores"
+    browser.query_params = _Params({"seq": "9", "mask": "full"})
+    again = url.State("masks")
+    again.seed("view", "Tiles")
+    assert not again.opened and browser.session_state["masks/view"] == "Scores"
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_the_back_button_is_followed_at_once_and_a_late_click_is_not(monkeypatch, back):
+    browser = _Browser()
+    monkeypatch.setattr(url, "st", browser)
+    first = url.State("masks")
+    first.seed("view", "Tiles")
+    first.keep("view", "Storage", "Tiles")
+    browser.session_state["masks/view"] = "Storage"
+    first.commit()
+    monkeypatch.setattr(url, "get_script_run_ctx", lambda **_: SimpleNamespace(is_history_navigation=back))
+    browser.query_params = _Params({})
+    again = url.State("masks")
+    again.seed("view", "Tiles")
+    assert browser.session_state["masks/view"] == ("Tiles" if back else "Storage")

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from fusescope.core.schema import Parameter
 from pages._ui.widgets import site
@@ -51,6 +52,8 @@ class State:
         self.query = _Query({k: st.query_params[k] for k in st.query_params})
         self.out: dict[str, str] = {}
         self.problems: list[str] = []
+        self.refused: list[str] = []
+        """What boxes show and nothing may use: one sentence each (``forms.fields.refuse``)."""
         self.unconfirmed: list[str] = []
         """Files that the URL named and nobody has confirmed yet (``forms.linked``)."""
         self.scopes = {""}
@@ -60,7 +63,9 @@ class State:
         """True where the query is not the one that the last run left: a link, the back button. A link to the
         page that is on show changes it here and not in the browser."""
         recent = [q for when, q in history if time.time() - when < _ECHO_S] + [q for _, q in history[-1:]]
-        self.opened = self.query not in recent
+        context = get_script_run_ctx(suppress_warning=True)
+        went_back = context is not None and context.is_history_navigation
+        self.opened = self.query not in recent or (went_back and self.followed)
         """True where the URL came from outside: first visit, a link, the back button."""
         if self.opened:
             # At once: a click that cuts this run short must not be undone by reading the URL again.
@@ -108,12 +113,13 @@ class State:
 
     def commit(self) -> None:
         """Make the browser's URL say what was kept."""
-        if self.followed or dict(self.query) != self.out:
-            st.query_params.from_dict(self.out)
         key = f"url/{self.page}"
         now = time.time()
         seen = [*st.session_state.get(key, []), (now, dict(self.query)), (now, dict(self.out))]
+        # Noted before it is sent: a click that cuts the run short here may already carry it.
         st.session_state[key] = [(when, q) for when, q in seen[:-1] if now - when < _ECHO_S] + seen[-1:]
+        if self.followed or dict(self.query) != self.out:
+            st.query_params.from_dict(self.out)
 
 
 def came_from_url(key: str) -> str:

@@ -55,11 +55,27 @@ def whole(
     box: Any = st,
     **settings,
 ) -> int:
-    """A whole number between ``low`` and ``high`` in a box."""
+    """A whole number in a box. One that is not between ``low`` and ``high`` is shown, returned, and for
+    ``refuse`` to refuse: a box with bounds of its own would quietly keep the number before."""
     key = state.seed(name, default, url.whole(low, high), scope)
-    value = box.number_input(label, low, high, step=1, key=key, **settings)
-    state.keep(name, value, default)
+    value = box.number_input(label, step=1, key=key, **settings)
+    if within(state, label, value, low, high):
+        state.keep(name, value, default)
     return value
+
+
+def within(state: url.State, label: str, value: int, low: int, high: int) -> bool:
+    """Whether a value lies within its bounds; one that does not is noted."""
+    if low <= value <= high:
+        return True
+    state.refused.append(f"{label} must be from {low:,} to {high:,}, not {value:,}")
+    return False
+
+
+def refuse(state: url.State) -> None:
+    """ValueError where a box above shows a number that is out of bounds."""
+    if state.refused:
+        raise ValueError("; ".join(state.refused))
 
 
 def yes(state: url.State, name: str, label: str, scope: str = "", box: Any = st, **settings) -> bool:
@@ -85,12 +101,9 @@ def path(state: url.State, name: str, label: str, scope: str = "", box: Any = st
     return given
 
 
-def slider(
-    label: str, options: Iterable, key: str, low: Any, high: Any, kind: type = int, bounded=True, **settings
-) -> Any:
+def slider(label: str, options: Iterable, key: str, kind: type = int, **settings) -> Any:
     """A slider over typical values with a box next to it that takes any: whichever moved last decides. The
-    value is in the session under ``key``. A bounded box shows a number out of bounds and keeps the
-    value before; without bounds it is returned, for the caller to refuse."""
+    value is in the session under ``key``, for the caller to refuse where it is out of bounds."""
     known = sorted({*options, st.session_state[key]})
     linked = f"{key}/slider"
     st.session_state[linked] = st.session_state[key]
@@ -101,7 +114,6 @@ def slider(
         else:
             st.caption(label, **settings)
     form = {"step": 1} if kind is int else {"step": 0.01, "format": "%.4g"}
-    form |= {"min_value": kind(low), "max_value": kind(high)} if bounded else {}
     with right:
         return st.number_input(f"{label}, typed", key=key, label_visibility="collapsed", **form)
 

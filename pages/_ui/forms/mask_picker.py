@@ -159,13 +159,21 @@ def _formula(definition) -> None:
 
 
 def _parameters(home: str, definition, size: int) -> str:
-    """The mask's text: its name and the parameters that differ from their defaults."""
-    parts = []
+    """The mask's text: its name and the parameters that differ from their defaults. ValueError for what is
+    out of bounds, once all widgets are drawn."""
+    parts, refused = [], []
     for p in definition.PARAMETERS:
         default = _length(p, size) if p.default is REQUIRED else p.default_for(size)
-        value = _widget(f"{home}/{definition.NAME}/{p.name}", p, default)
+        given = _widget(f"{home}/{definition.NAME}/{p.name}", p, default)
+        try:
+            value = p.read(given)
+        except ValueError as error:
+            refused.append(error)
+            continue
         if value != default or p.default is REQUIRED:
             parts.append(f"{p.name}={p.write(value)}")
+    if refused:
+        raise refused[0]
     return definition.NAME + (":" + ",".join(parts) if parts else "")
 
 
@@ -175,7 +183,7 @@ def _length(p: Parameter, size: int) -> Any:
 
 
 def _widget(key: str, p: Parameter, default: Any) -> Any:
-    """The widget of a parameter; until it is touched it follows the default, which depends on the length."""
+    """What the widget of a parameter shows, as ``Parameter.read`` takes it; until it is touched it follows the default, which depends on the length."""
     shown = p.write(default) if p.kind.startswith("ints") else default
     before = f"{key}/default"
     session = st.session_state
@@ -186,11 +194,11 @@ def _widget(key: str, p: Parameter, default: Any) -> Any:
     if p.kind == "bool":
         return st.toggle(label, key=key, help=help_text)
     if p.kind.startswith("ints"):
-        return p.read(st.text_input(label, key=key, help=help_text).strip())
+        return st.text_input(label, key=key, help=help_text).strip()
     kind = float if p.kind == "float" else int
     session[key] = kind(session[key])
     typical = {kind(t) for t in p.typical} | {kind(default)}
-    return p.check(fields.slider(label, typical, key, p.low, p.high, kind, help=help_text))
+    return fields.slider(label, typical, key, kind, help=help_text)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

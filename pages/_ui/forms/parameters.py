@@ -86,7 +86,7 @@ def _whole(state: url.State, op: str, p: Parameter) -> int:
     if not p.typical:
         return fields.whole(state, p.name, label(p), p.low, p.high, p.default, op, help=p.help)
     key = state.seed(p.name, p.default, url.whole(p.low, p.high), op)
-    value = fields.slider(label(p), p.typical, key, p.low, p.high, bounded=False, help=p.help)
+    value = fields.slider(label(p), p.typical, key, help=p.help)
     state.keep(p.name, value, p.default)
     return value
 
@@ -113,8 +113,6 @@ def _several(state: url.State, op: str, p: Parameter) -> list[int]:
 
 def _derived(state: url.State, op: str, p: Parameter) -> dict[str, list[Any]]:
     key = state.seed(p.name, None, url.whole(p.low, p.high), op)
-    value = st.number_input(
-        label(p), p.low, p.high, value=None, step=1, key=key, help=p.help, placeholder="derived"
-    )
+    value = st.number_input(label(p), value=None, step=1, key=key, help=p.help, placeholder="derived")
     state.keep(p.name, value)
     return {} if value is None else {p.name: [value]}

@@ -26,7 +26,10 @@ def draw(state: url.State) -> None:
         st.switch_page("pages/attention.py", query_params={"cell": cell})
     with st.container(border=True):
         asked = question.draw(state)
-        fastest.draw(asked)
+        if state.refused:
+            st.error(md("; ".join(state.refused)))
+        else:
+            fastest.draw(asked)
     _doors()
     left, right = st.columns([2, 1], gap="medium")
     with left:

@@ -12,12 +12,13 @@ from fusescope import masks
 from fusescope.charts.masks import picture, thumbnail
 from fusescope.core.schema import REQUIRED
 from pages._ui.app import url
-from pages._ui.forms import fields, mask_files, mask_picker
+from pages._ui.forms import fields, mask_files, mask_picker, run_panel
 from pages._ui.masks import facts, stats, upload, views
 from pages._ui.widgets import style
 from pages._ui.widgets.text import md
 
 _SEQS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_LONGEST = 1 << 17
 _START = "sliding_window"
 _THUMB = 40  # pixels of a gallery picture
 _GALLERY_SEQ = 256
@@ -33,24 +34,32 @@ class Choice:
 
 
 def form(state: url.State) -> Choice | None:
-    """Sizes and masks; None while no mask is chosen."""
+    """Sizes and masks; None while no mask is chosen or a box shows what is out of bounds."""
+    problems: list[str] = []
+    texts: list[str | None] = []
     seq_q = _size(state, "seq", "queries", 4096)
     equal = st.toggle("keys = queries", key=state.seed("square", "seq_k" not in state.query))
     seq_k = seq_q if equal else _size(state, "seq_k", "keys", seq_q)
     if not equal:
         state.keep("seq_k", seq_k)
-    first, _ = mask_picker.choose(state, "mask", seq_k, _START)
-    second, _ = mask_picker.choose(state, "with", seq_k, mask_picker.NONE, "Compare with")
+    with run_panel.collect(problems):
+        fields.refuse(state)
+    size = min(max(1, seq_k), _LONGEST)
+    for slot, start, label in (("mask", _START, "mask"), ("with", mask_picker.NONE, "Compare with")):
+        with run_panel.collect(problems):
+            texts.append(mask_picker.choose(state, slot, size, start, label)[0])
     with st.expander("Upload a matrix"):
         upload.draw(partial(mask_picker.take_file, "masks", "mask"))
-    if first is None:
+    for problem in problems:
+        st.error(md(problem))
+    if problems or texts[0] is None:
         return None
-    own = mask_files.shape(first, mask_files.stamp(first))
+    own = mask_files.shape(texts[0], mask_files.stamp(texts[0]))
     if own and own != (seq_q, seq_k):
         st.caption(f"Sizes are those of the file: {own[0]:,} queries × {own[1]:,} keys.")
         seq_q, seq_k = own
     stats.check(seq_q, seq_k)
-    return Choice((first, second) if second else (first,), seq_q, seq_k)
+    return Choice(tuple(text for text in texts if text), seq_q, seq_k)
 
 
 def gallery() -> None:
@@ -131,9 +140,9 @@ def title(text: str) -> str:
 
 
 def _size(state: url.State, name: str, label: str, default: int) -> int:
-    key = state.seed(name, default, url.whole(1, 1 << 17))
-    value = fields.slider(label, _SEQS, key, 1, 1 << 17)
-    if name != "seq_k":
+    key = state.seed(name, default, url.whole(1, _LONGEST))
+    value = fields.slider(label, _SEQS, key)
+    if fields.within(state, label, value, 1, _LONGEST) and name != "seq_k":
         state.keep(name, value, default)
     return value
 

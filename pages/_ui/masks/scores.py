@@ -134,6 +134,7 @@ def _form(state: url.State, look) -> tuple[dict[str, Any] | None, str]:
             "tokens": "Give the path of a file of token ids.",
         }[kind]
     try:
+        fields.refuse(state)
         linked.refuse(state)
         return submit.validate("scores", spec), ""
     except (ValueError, TypeError) as error:

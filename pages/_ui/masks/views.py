@@ -112,6 +112,7 @@ def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
     gpu = fields.pick(state, "gpu", "GPU", names, "H200 SXM", box=a)
     places = fields.whole(state, "blocks", "blocks per multiprocessor", 1, 32, 2, box=b)
     heads = fields.whole(state, "heads", "heads × sequences", 1, 4096, 12, box=c)
+    fields.refuse(state)
     lines = []
     for text, lengths in tile_rows.items():
         one = [int(n) for n in lengths]

@@ -143,6 +143,7 @@ def _bandwidth(state: url.State, found: Profile) -> None:
         mhz = fields.whole(state, "mhz", "memory clock (MHz)", 1, 50_000, clock, found.id, a)
         bits = fields.whole(state, "bits", "bus width (bit)", 8, 16_384, 4096, found.id, b)
         rate = fields.whole(state, "rate", "transfers per clock", 1, 16, 2, found.id, c)
+        fields.refuse(state)
         value = hardware.theoretical_bandwidth(mhz, bits, rate)
         st.markdown(f"{mhz:,} MHz × {bits:,} bit × {rate} = **{numbers.three(value)} GB/s**")
         st.caption(
