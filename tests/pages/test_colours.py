@@ -1,12 +1,15 @@
 """Implementations are told apart: by colour and marker, also with a colour-vision deficiency."""
 
+import colorsys
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 from fusescope import models, ops
-from fusescope.charts import colours, template
+from fusescope.charts import colours, escape, template
+from fusescope.core import paths
 from fusescope.models.describe import modes
 
 # Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency",
@@ -94,3 +97,23 @@ def test_faster_and_slower_are_no_implementations_colours():
     assert distance(faster, slower) > CLEAR
     names = {n for case in together() for n in case.values[0]}
     assert all(distance(colours.colour(n), c, ("normal",)) > 0.04 for n in names for c in (faster, slower))
+
+
+def test_series_are_no_implementations_and_their_neighbours_stay_apart():
+    """Orange is ours, green is faster, purple is slower: what is none of them takes another hue."""
+    meant = [colours.OURS, template.FASTER, template.SLOWER]
+    for one in (*colours.SERIES, *escape.HUES):
+        assert min(distance(one, m, ("normal",)) for m in meant) > CLEAR, one
+    for a, b in itertools.pairwise(colours.SERIES):
+        assert distance(a, b) > CLEAR, (a, b)
+
+
+def test_no_chart_has_an_orange_of_its_own():
+    """Every hue between red and yellow in charts is an implementation's: of ``colours`` alone."""
+    for file in (paths.ROOT / "backend" / "fusescope" / "charts").rglob("*.py"):
+        if file.name in ("colours.py", "graph.py") or file.parent.name == "ranks":
+            continue  # graph: our kernels, paler so that text is readable on them
+        for text in re.findall(r"#[0-9A-Fa-f]{6}\b", file.read_text()):
+            red, green, blue = (int(text[i : i + 2], 16) / 255 for i in (1, 3, 5))
+            hue, saturation, _ = colorsys.rgb_to_hsv(red, green, blue)
+            assert saturation < 0.5 or not 10 < 360 * hue < 42, f"{file.name}: {text}"

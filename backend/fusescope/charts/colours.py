@@ -4,7 +4,8 @@ Ours are of one hue family (red to ochre), peers greys and blues, a user's own r
 a contrast of 3:1 to the light and to the dark page. The families stay apart under every common colour-vision
 deficiency (Okabe and Ito, "Color Universal Design", 2008). Within a family the range of hues is short: what
 appears together has colours of its own, and other markers where a deficiency brings two colours close.
-Green and purple are for faster and slower (``template``), no implementation's.
+Green and purple are for faster and slower (``template``), no implementation's. What is no implementation (a
+mask, a cause, a unit of the device) takes its colours from ``SERIES``: no orange, no green.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ import zlib
 
 from fusescope.core.records import short as short
 
+OURS = "#D1610A"
+"""Kernels of ours as a group, where single ones are not told apart."""
+SERIES = ("#0072B2", "#8A7A00", "#B75A92", "#56A0C9", "#5B6FB5", "#C9A227", "#7D8590", "#C58FB0")
+"""Parts, causes, units and masks, in the order of use: neighbours stay apart with every colour vision."""
+
 _LADDER = re.compile(r"^v(\d+)_")
 _STEPS = (
     ("#9E4A47", "circle"),
     ("#D17C73", "triangle-up"),
-    ("#D1610A", "diamond"),
+    (OURS, "diamond"),
     ("#8A5A07", "star"),
     ("#D02A1A", "pentagon"),
     ("#BD7455", "hexagon"),
@@ -30,7 +36,7 @@ _CPU = ("#946B43", "triangle-right")
 _OURS = {
     "auto": ("#E57339", "star"),
     "hand_fused": ("#8A5A07", "star"),
-    "fused": ("#D1610A", "diamond"),
+    "fused": (OURS, "diamond"),
     "fusescope": ("#9E4A47", "circle"),
     "fusescope-graph": ("#D17C73", "triangle-up"),
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, captions, numbers, template
-from fusescope.charts.colours import kind, short
+from fusescope.charts.colours import OURS, kind, short
 from fusescope.core.records import Record
 
 _ROW, _MOST = 24, 60  # pixels per cell of the list; most cells in it
@@ -177,7 +177,7 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         customdata=[_hover(i) for i in chosen],
         marker=dict(
             size=9,
-            color=["#0072B2" if i.ratio < 1 else "#D55E00" for i in chosen],
+            color=[template.SLOWER if i.ratio < 1 else template.FASTER for i in chosen],
             symbol=["x" if i.ratio < 1 else "circle" for i in chosen],
         ),
     )
@@ -207,7 +207,7 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
             y=names,
             mode="markers",
             name=name,
-            marker=dict(size=9, color="#D55E00", symbol=symbol),
+            marker=dict(size=9, color=OURS, symbol=symbol),
             customdata=[_hover(i) for i in some],
             hovertemplate="%{x:.3g} TFLOP/s<br>%{customdata}<extra>" + name + "</extra>",
         )

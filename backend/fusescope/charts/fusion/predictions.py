@@ -8,9 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.fusion.ranks import BITS, as_numbers
 
-HIGH, LOW = "#D55E00", "#7D8590"
+HIGH, LOW = template.FASTER, SERIES[6]
 
 
 def against_measured(

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.fusion.ranks import MANY, baseline_lines, near
 
 _COLOURS = {
-    "guided": "#D55E00",
-    "additive": "#B5651D",
+    "guided": SERIES[1],
+    "additive": SERIES[5],
     "evolutionary": "#0072B2",
     "random": "#7D8590",
     "exhaustive": "#5B6FB5",

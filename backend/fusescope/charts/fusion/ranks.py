@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template
-from fusescope.charts.colours import colour
+from fusescope.charts.colours import OURS, SERIES, colour
 
-OURS, PLAIN = "#D55E00", "#0072B2"
+PLAIN = SERIES[0]
 """Schemes with the hand-written attention, and without."""
 _FAR = 5  # times beyond the schemes
 MANY = 2000  # schemes

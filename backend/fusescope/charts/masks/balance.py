@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template
+from fusescope.charts.colours import SERIES
 
 _POINTS = 1500
-_COLOURS = ("#0072B2", "#D55E00")
 
 
 def along(
@@ -19,7 +19,7 @@ def along(
     """Per mask a curve of ``counts`` (one a row of ``step`` queries) with its mean; long curves show the
     maximum of each piece."""
     fig = template.figure(f"{what[:1].upper()}{what[1:]}", subtitle, theme, 320)
-    for (name, values), colour in zip(counts.items(), _COLOURS):
+    for (name, values), colour in zip(counts.items(), SERIES):
         pieces = np.linspace(0, len(values), min(len(values), _POINTS) + 1).astype(int)
         tops = np.maximum.reduceat(values, pieces[:-1])
         fig.add_scatter(

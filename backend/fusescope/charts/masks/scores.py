@@ -13,9 +13,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 
 _SCALE = {"light": [[0, "#EEF3F7"], [1, "#0072B2"]], "dark": [[0, "#1B2530"], [1, "#56B4E9"]]}
-_BLUE, _ORANGE = "#0072B2", "#D55E00"
+_BLUE, _OTHER = SERIES[:2]
 _DECADES = 12.0  # of models.scores: a byte is 0 for zero, else 1 … 255 for 10^-12 … 1
 
 
@@ -89,7 +90,7 @@ def histogram(
         x=[zero],
         y=[100 * zeros / total],
         width=0.46,
-        marker=dict(color=_ORANGE),
+        marker=dict(color=_OTHER),
         hovertext=[f"exactly zero<br>{zeros:,} of {total:,} ({numbers.percent(zeros / total)})"],
         hoverinfo="text",
     )
@@ -162,7 +163,7 @@ def skipping(
             y=shown,
             yaxis="y2",
             mode="lines+markers",
-            line=dict(color=_ORANGE, width=2.4, dash=dash),
+            line=dict(color=_OTHER, width=2.4, dash=dash),
             connectgaps=False,
             hovertext=[f"relative error of the {word}: {numbers.three(v)}" for v in values],
             hoverinfo="text",

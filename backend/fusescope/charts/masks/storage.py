@@ -8,14 +8,13 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
-
-_COLOURS = ("#0072B2", "#D55E00")
+from fusescope.charts.colours import SERIES
 
 
 def bars(bytes_of: Mapping[str, Mapping[str, int]], subtitle: str = "", theme: str = "light") -> go.Figure:
     """{mask: {format: bytes}} as bars on a logarithmic axis, one group a format."""
     fig = template.figure("Storage of the pattern", subtitle, theme, 340)
-    for (name, sizes), colour in zip(bytes_of.items(), _COLOURS):
+    for (name, sizes), colour in zip(bytes_of.items(), SERIES):
         fig.add_bar(
             x=list(sizes),
             y=list(sizes.values()),

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import template
-
-_COLOURS = ("#0072B2", "#D55E00")
+from fusescope.charts.colours import SERIES
 
 
 def executed(
@@ -26,7 +25,7 @@ def executed(
         theme,
         340,
     )
-    for (name, values), colour in zip(shares.items(), _COLOURS):
+    for (name, values), colour in zip(shares.items(), SERIES):
         fig.add_scatter(
             x=list(sides),
             y=[100 * v for v in values],

@@ -8,20 +8,21 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template
-from fusescope.charts.colours import short
+from fusescope.charts.colours import SERIES, short
+from fusescope.charts.escape import text_on
 from fusescope.core.records import Record
 
 PARTS = {
-    "embedding": "#CC79A7",
-    "qkv": "#0072B2",
-    "attention": "#D55E00",
-    "output": "#56B4E9",
-    "ffn": "#009E73",
-    "norm": "#E69F00",
-    "head": "#7D8590",
+    "embedding": SERIES[7],
+    "qkv": SERIES[0],
+    "attention": SERIES[1],
+    "output": SERIES[3],
+    "ffn": SERIES[2],
+    "norm": SERIES[5],
+    "head": SERIES[4],
     "other": "#A9B1BA",
 }
-"""One colour per part (Okabe and Ito), in the order of a forward pass."""
+"""One colour per part, in the order of a forward pass."""
 _ROW = 58
 
 
@@ -39,9 +40,11 @@ def bars(
     fig = template.figure(
         "Time breakdown by layer part", template.join(subtitle, what), theme, 150 + _ROW * len(rows)
     )
-    seen = [p for p in PARTS if any(p in parts for _, parts in rows)] + sorted(
-        {p for _, parts in rows for p in parts} - set(PARTS)
-    )
+    seen = [p for p in PARTS if any(p in parts for _, parts in rows)]
+    modules = [p for p in dict.fromkeys(p for _, parts in rows for p in parts) if p not in PARTS]
+    palette = list(PARTS.values())
+    colours = PARTS | {p: palette[n % len(palette)] for n, p in enumerate(modules)}
+    seen += modules  # of a model by its config.json, in the order of a forward pass
     for part in seen:
         x = [_width(parts, part, share, factor) for _, parts in rows]
         fig.add_bar(
@@ -50,7 +53,7 @@ def bars(
             name=part,
             orientation="h",
             width=0.5,
-            marker=dict(color=PARTS.get(part, PARTS["other"])),
+            marker=dict(color=colours[part]),
             text=[
                 part if v and v > 0.09 * _whole(parts, share, factor) else ""
                 for v, (_, parts) in zip(x, rows, strict=True)
@@ -58,7 +61,7 @@ def bars(
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            textfont=dict(color="#FFFFFF", size=12),
+            textfont=dict(color=text_on(colours[part]), size=12),
             hovertext=[_hover(r, parts, part) for r, parts in rows],
             hoverinfo="text",
         )

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import plain
 
-_COLOURS = {"allocated": "#D55E00", "reserved": "#C9A227", "NVML": "#0072B2", "process": "#7D8590"}
+_COLOURS = {"allocated": SERIES[1], "reserved": SERIES[5], "NVML": "#0072B2", "process": "#7D8590"}
 _GIB = 1 << 30
 
 

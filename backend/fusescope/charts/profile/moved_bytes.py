@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from fusescope.analysis.roofline import Ceiling, attainable
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import plain
 
 
@@ -35,7 +36,7 @@ class Point:
 
 
 MARKS = {
-    "minimum": ("circle", "#D55E00"),
+    "minimum": ("circle", SERIES[1]),
     "actual": ("diamond", "#0072B2"),
     "L2": ("square", "#5B6FB5"),
     "L1": ("triangle-up", "#7D8590"),

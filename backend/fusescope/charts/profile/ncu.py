@@ -8,10 +8,11 @@ import plotly.graph_objects as go
 
 from fusescope.analysis.profile.verdict import HIGH
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import label, plain
 
 UNITS = {
-    "sm_percent": ("SM", "#D55E00"),
+    "sm_percent": ("SM", SERIES[1]),
     "tensor_percent": ("tensor pipe", "#B75A92"),
     "memory_percent": ("memory", "#0072B2"),
     "dram_percent": ("DRAM", "#56A0C9"),
@@ -20,7 +21,6 @@ UNITS = {
 }
 """Column of ncu_kernels → its name and colour."""
 MOST = 12
-_REASONS = ("#D55E00", "#0072B2", "#C9A227", "#B75A92", "#3E8E6E", "#5B6FB5", "#A8501F", "#7D8590")
 
 
 def speed_of_light(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -79,12 +79,12 @@ def stalls(
         return template.empty(
             "The report holds no stall reasons (ncu --section WarpStateStats has them).", theme
         )
-    common = sorted(by, key=lambda r: -sum(by[r].values()))[: len(_REASONS)]
+    common = sorted(by, key=lambda r: -sum(by[r].values()))[: len(SERIES)]
     rows_of_legend = -(-len(common) // 2)
     fig = template.figure(
         "Warp stall reasons", subtitle, theme, height=170 + 46 * len(launches) + 22 * rows_of_legend
     )
-    for reason, colour in zip(common, _REASONS, strict=False):
+    for reason, colour in zip(common, SERIES, strict=False):
         text = reason.replace("_", " ")
         fig.add_bar(
             orientation="h",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 
 
 def stairs(
@@ -27,7 +28,7 @@ def stairs(
         x=list(values),
         y=[100 * s for s in shares],
         mode="lines",
-        line=dict(color="#D55E00", width=2.4, shape="hv"),
+        line=dict(color=SERIES[0], width=2.4, shape="hv"),
         hovertemplate=f"%{{x}} {unit or name}: %{{y:.3g}} %<extra></extra>",
     )
     at = min(range(len(values)), key=lambda i: abs(values[i] - chosen))
@@ -35,7 +36,7 @@ def stairs(
         x=[values[at]],
         y=[100 * shares[at]],
         mode="markers",
-        marker=dict(size=13, color="#D55E00", line=dict(color=c["ink"], width=2)),
+        marker=dict(size=13, color=SERIES[0], line=dict(color=c["ink"], width=2)),
         hoverinfo="skip",
     )
     fig.add_annotation(

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 
 COLOURS = {
-    "kernels": "#0072B2",
-    "copies": "#B75A92",
-    "host": "#D55E00",
-    "synchronised": "#C9A227",
+    "kernels": SERIES[0],
+    "copies": SERIES[2],
+    "host": SERIES[1],
+    "synchronised": SERIES[5],
     "launched": "#8A9199",
     "profiler": "#6B7C93",
     "unknown": "#B0B7BF",

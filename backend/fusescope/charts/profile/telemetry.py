@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import plain
 
 PANELS = {
@@ -17,7 +18,7 @@ PANELS = {
     "utilisation (%)": {"gpu_percent": "GPU", "memory_percent": "memory", "cpu_percent": "CPU of the job"},
 }
 """Panel → its columns of telemetry.parquet and their names."""
-_COLOURS = ("#0072B2", "#D55E00", "#7D8590")
+_COLOURS = (SERIES[0], SERIES[1], SERIES[6])
 _LINE = 13  # pixels of a line of text
 _BAND = "rgba(209,73,91,0.22)"
 
