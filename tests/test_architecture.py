@@ -12,7 +12,15 @@ import pytest
 from fusescope.core.paths import ROOT
 
 TORCH_AT_MODULE_LEVEL = (
-    *("measure", "jobs", "models.run", "models.inspect", "models.accuracy", "models.scores"),
+    *(
+        "measure",
+        "jobs",
+        "models.run",
+        "models.inspect",
+        "models.accuracy",
+        "models.scores",
+        "models.parallel",
+    ),
     *("ops.attention.peers", "ops.common.algorithms", "ops.common.algorithm_store"),
 )
 HEAVY = {"torch", "transformers", "triton"}

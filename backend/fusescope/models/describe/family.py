@@ -30,8 +30,9 @@ STRUCTURE   "norm after" (BERT: LayerNorm of each residual sum), "norm before" (
 IGNORED     patterns (fnmatch) of names that checkpoints of the family hold besides them: heads, old buffers
 
 Besides, where they differ: MASK and SEQ (defaults of a case), FREE_HEADS (True: heads and head size need not
-make up the width), and for what no table can say further(config) -> keywords of Hugging Face's configuration,
-and more(data) -> Config.more of a checkpoint's config.json, ValueError where that is not of the family.
+make up the width), PARALLEL (a Split: how the family is divided over several devices), and for what no table
+can say further(config) -> keywords of Hugging Face's configuration, and
+more(data) -> Config.more of a checkpoint's config.json, ValueError where that is not of the family.
 """
 
 
@@ -86,6 +87,25 @@ class Config:
     def image(self) -> int:
         """Pixels of an image's edge; the class token has a position, too."""
         return math.isqrt(self.positions - 1) * self.patch
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the modules of a family are divided over devices, by names of Hugging Face's base model.
+
+    layers: the list of layers; inputs: modules that embed the tokens and are passed by in a later stage;
+    positions: modules that add positions to given embeddings, nothing in a later stage; norm: what follows
+    the last layer. In a layer: columns: linear layers whose outputs are divided (tensor parallel); packed:
+    those whose outputs are query, key and value, each divided; rows: those whose inputs are divided and whose
+    outputs are summed over the ranks."""
+
+    layers: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    packed: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    positions: tuple[str, ...] = ()
+    norm: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.models.describe.family import Config, Weight, dense, norm
+from fusescope.models.describe.family import Config, Split, Weight, dense, norm
 from fusescope.models.describe.settings import Settings
 
 KIND = "encoder"
@@ -41,6 +41,12 @@ MODULES = {
     "inner": "encoder.layer.{i}.intermediate",
     "out": "encoder.layer.{i}.output",
 }
+PARALLEL = Split(
+    "encoder.layer",
+    columns=("attention.self.query", "attention.self.key", "attention.self.value", "intermediate.dense"),
+    rows=("attention.output.dense", "output.dense"),
+    inputs=("embeddings",),
+)
 PREFIXES = ("", "bert.")
 IGNORED = ("cls.*", "classifier.*", "qa_outputs.*", "*position_ids", "*token_type_ids")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.models.describe.family import Config, Weight, norm
+from fusescope.models.describe.family import Config, Split, Weight, norm
 from fusescope.models.describe.settings import Settings
 
 KIND = "decoder"
@@ -32,6 +32,14 @@ SETTINGS = Settings(
     activations=("gelu_new", "gelu_pytorch_tanh"),
 )
 STRUCTURE = None
+PARALLEL = Split(
+    "h",
+    columns=("mlp.c_fc",),
+    rows=("attn.c_proj", "mlp.c_proj"),
+    packed=("attn.c_attn",),
+    positions=("wpe",),
+    norm="ln_f",
+)
 PREFIXES = ("", "transformer.")
 IGNORED = ("lm_head.weight", "*.attn.bias", "*.attn.masked_bias")
 MASK = "causal"

@@ -8,7 +8,7 @@ table. llama3-8b has the sizes of Meta's Llama 3 8B (Grattafiori et al. 2024, ar
 
 from __future__ import annotations
 
-from fusescope.models.describe.family import Config, Weight
+from fusescope.models.describe.family import Config, Split, Weight
 from fusescope.models.describe.settings import Settings
 
 KIND = "decoder"
@@ -69,6 +69,18 @@ SETTINGS = Settings(
     ("silu",),
 )
 STRUCTURE = None
+PARALLEL = Split(
+    "layers",
+    columns=(
+        "self_attn.q_proj",
+        "self_attn.k_proj",
+        "self_attn.v_proj",
+        "mlp.gate_proj",
+        "mlp.up_proj",
+    ),
+    rows=("self_attn.o_proj", "mlp.down_proj"),
+    norm="norm",
+)
 PREFIXES = ("",)
 IGNORED = ("*rotary_emb.inv_freq",)
 MASK = "causal"

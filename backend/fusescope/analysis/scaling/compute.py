@@ -1,0 +1,51 @@
+"""The time of a rank's arithmetic: as measured on one device, else from a fit over what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fusescope.analysis.scaling.links import least
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Milliseconds of all layers on one rank. measured: {(tensor parallel degree, batch): ms}; terms: of the
+    fit a + b/tp + c·batch + d·batch/tp, none negative; worst: its largest relative error over the points."""
+
+    measured: dict[tuple[int, int], float]
+    terms: tuple[float, float, float, float]
+    worst: float
+
+    def ms(self, tp: int, batch: float) -> float:
+        """Of a rank's share of every layer on so many sequences. Between and beyond the measured points the
+        fit, scaled to the nearest of them."""
+        if (tp, batch) in self.measured:
+            return self.measured[tp, batch]
+        near = min(self.measured, key=lambda p: abs(np.log(p[0] / tp)) + abs(np.log(p[1] / batch)))
+        return self._fit(tp, batch) * self.measured[near] / self._fit(*near)
+
+    def is_measured(self, tp: int, batch: float) -> bool:
+        return (tp, batch) in self.measured
+
+    def _fit(self, tp: float, batch: float) -> float:
+        return float(np.dot(self.terms, _features(tp, batch)))
+
+
+def fit(points: Sequence[tuple[int, int, float]]) -> Compute:
+    """Of (tensor parallel degree, batch, ms); ValueError for none, and for what is not positive."""
+    if not points or not all(tp > 0 and batch > 0 and ms > 0 for tp, batch, ms in points):
+        raise ValueError("a prediction needs positive times of a rank's share, measured on one device")
+    rows = np.array([_features(tp, batch) for tp, batch, _ in points])
+    times = np.array([ms for *_, ms in points])
+    columns = rows / times[:, None]
+    terms = least(columns, np.ones(len(times)))
+    worst = float(np.max(np.abs(columns @ terms - 1)))
+    measured = {(tp, batch): ms for tp, batch, ms in points}
+    return Compute(measured, tuple(float(t) for t in terms), worst)
+
+
+def _features(tp: float, batch: float) -> tuple[float, float, float, float]:
+    return 1.0, 1.0 / tp, float(batch), batch / tp

@@ -1,0 +1,73 @@
+"""What one device takes for the share of one rank, without any other: a rank's part of every layer, on
+several batches. The measured part of a prediction for devices that are not there."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from fusescope.models.describe import layouts
+from fusescope.models.parallel import split as splitting
+from fusescope.models.parallel.placed import base_of, caller
+from fusescope.models.run.build import Model
+
+_BUDGET_S, _FEWEST, _MOST, _WARM_UP = 0.4, 5, 50, 2
+_DEGREES, _BATCHES = (1, 2, 4, 8), 4
+
+
+def measure(
+    attention: str,
+    model: Model,
+    inputs: Mapping[str, Any],
+    wait: Callable[[], None],
+    check: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """[{"attention", "tp", "batch", "ms"}]: the median time of the layers of a rank on that batch."""
+    found, split, batch = [], layouts.split_of(model.name), inputs["input_ids"].shape[0]
+    call = caller(attention, model, inputs)
+    for degree in _degrees(model):
+        base = base_of(model, attention)
+        if degree > 1:
+            splitting.cut(base, split, degree)
+        for size in _batches(batch):
+            check()
+            ids = inputs["input_ids"][:size]
+            ms = _median(lambda base=base, ids=ids: call(base, input_ids=ids), wait)
+            found.append({"attention": attention, "tp": degree, "batch": size, "ms": ms})
+        del base
+        gc.collect()
+    return found
+
+
+def _degrees(model: Model) -> Iterator[int]:
+    config = model.config
+    counts = (config.heads, config.kv_heads or config.heads, config.ffn)
+    return (d for d in _DEGREES if all(count % d == 0 for count in counts))
+
+
+def _batches(batch: int) -> list[int]:
+    """The batch and its halves, a few of them."""
+    found = [batch]
+    while found[-1] % 2 == 0 and len(found) < _BATCHES:
+        found.append(found[-1] // 2)
+    return found
+
+
+def _median(run: Callable[[], Any], wait: Callable[[], None]) -> float:
+    took: list[float] = []
+    begun = time.perf_counter()
+    with torch.no_grad():
+        for _ in range(_WARM_UP):
+            run()
+        while len(took) < _FEWEST or (time.perf_counter() - begun < _BUDGET_S and len(took) < _MOST):
+            wait()
+            start = time.perf_counter()
+            run()
+            wait()
+            took.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(took)

@@ -1,0 +1,92 @@
+"""The processes of a parallel measurement: which one this is, its device, and how they agree.
+
+Words between the ranks go through a group of their own over gloo, on the CPU, so that neither a barrier nor a
+decision occupies a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+PATIENCE_S = 1800.0  # that a rank waits for another in a collective before it gives up
+
+
+class World:
+    """All ranks. store: a file that they share. device: "cpu" for all, or the first GPU ("cuda:0"), from
+    which each rank counts its own. ``Stopped`` ends every rank where rank 0's ``check`` raises."""
+
+    def __init__(self, device: str, rank: int, size: int, store: str):
+        self.rank, self.size, self.cuda = rank, size, device.startswith("cuda")
+        self.device = f"cuda:{int(device.partition(':')[2] or 0) + rank}" if self.cuda else "cpu"
+        self.backend = "nccl" if self.cuda else "gloo"
+        if self.cuda:
+            torch.cuda.set_device(self.device)
+        else:
+            torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // size))
+        patience = timedelta(seconds=PATIENCE_S)
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if self.cuda else "gloo",
+            init_method=f"file://{store}",
+            rank=rank,
+            world_size=size,
+            timeout=patience,
+            device_id=torch.device(self.device) if self.cuda else None,
+        )
+        self._words = dist.new_group(backend="gloo", timeout=patience)
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def barrier(self) -> None:
+        self.wait()
+        dist.barrier(group=self._words)
+
+    def wait(self) -> None:
+        """Until this rank's device has done its work."""
+        if self.cuda:
+            torch.cuda.synchronize(self.device)
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """What every rank says, by rank, at rank 0; None elsewhere."""
+        found: list[Any] | None = [None] * self.size if self.first else None
+        dist.gather_object(value, found, dst=0, group=self._words)
+        return found
+
+    def decide(self, work: Callable[[], Any]) -> Any:
+        """What ``work`` gives at rank 0, at every rank. Where it raises there, it is raised at rank 0 and
+        Stopped elsewhere."""
+        said: list[Any] = [None]
+        error = None
+        if self.first:
+            try:
+                said = [(True, work())]
+            except BaseException as e:
+                said, error = [(False, None)], e
+        dist.broadcast_object_list(said, src=0, group=self._words)
+        if error is not None:
+            raise error
+        well, value = said[0]
+        if not well:
+            raise Stopped
+        return value
+
+    def decide_first(self, work: Callable[[], Any]) -> Any:
+        """What ``work`` gives, at rank 0 alone (None elsewhere), once all have waited for it; raised as by
+        ``decide``."""
+        kept: list[Any] = []
+        self.decide(lambda: kept.append(work()))
+        return kept[0] if kept else None
+
+    def end(self) -> None:
+        dist.destroy_process_group()
+
+
+class Stopped(Exception):
+    """Rank 0 ended the job; it says why."""

@@ -1,0 +1,170 @@
+"""A model on two ranks of the CPU over gloo: right in every layout, measured as a job, and gone without a
+trace when a rank dies or a stop is asked for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from fusescope import cli
+from fusescope.core import paths
+from fusescope.core.paths import ROOT
+from fusescope.jobs import submit
+from fusescope.models.describe import layouts
+from fusescope.store import folder, library
+
+pytestmark = pytest.mark.slow
+PATIENCE_S = 240
+CASE = {"batch": 4, "seq": 16, "layers": 2, "heads": 2, "head_dim": 32}
+MOST = {"float32": 2e-5}
+"""Of an element: three times the largest that any layout, or one device, was seen to be off."""
+
+
+def environment():
+    return os.environ | {"PYTHONPATH": paths.python_path()}
+
+
+def schema(name):
+    return json.loads((ROOT / "backend" / "fusescope" / "schemas" / f"{name}.json").read_text())
+
+
+def test_every_family_in_every_layout_equals_one_device(tmp_path):
+    script, store = str(Path(__file__).with_name("two_ranks.py")), str(tmp_path / "store")
+    command = [sys.executable, script]
+    other = subprocess.Popen([*command, "1", store], env=environment())
+    try:
+        done = subprocess.run(
+            [*command, "0", store], env=environment(), capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert done.returncode == 0, done.stderr
+        assert other.wait(PATIENCE_S) == 0
+    finally:
+        other.kill()
+        other.wait()
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 18
+    for what, (error, held) in found.items():
+        assert error is not None and error < MOST["float32"], (what, error)
+        layout = layouts.named(what.split()[1])[1]
+        single = found[what.split()[0] + " sdpa"][1][0]
+        if layout.tp * layout.pp > 1:
+            assert max(held) < single, "a rank holds less than the whole model"
+
+
+@pytest.fixture(scope="module")
+def answer():
+    """What ``fusescope parallel --json`` says of tensor and data parallel GPT-2 on two ranks."""
+    words = [f"--{k.replace('_', '-')}={v}" for k, v in CASE.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "fusescope", "parallel", "gpt2", *words, "--device=cpu", "--json", "--weak"]
+        + ["--layout=tp2,pp2", "--budget=0.2", "--micro-batches=2"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_answer_of_two_ranks(answer):
+    jsonschema.validate(answer, schema("parallel"))
+    records = {(r["impl"], r["case"]["batch"]): r for r in answer["records"]}
+    assert set(records) == {("sdpa", 4), ("sdpa-tp2", 4), ("sdpa-pp2", 4), ("sdpa-tp2", 8), ("sdpa-pp2", 8)}
+    for (impl, batch), r in records.items():
+        own = r["extra"]["parallel"]
+        assert (
+            r["status"] == "ok" and r["time_ms"]["eager"]["median"] > 0 and r["conditions"]["compared"] == 2
+        )
+        assert (r["speedup"] is not None) == (batch == 4)
+        assert own["scaling"] == ("strong" if batch == 4 else "weak")
+        assert len(own["weights_bytes"]) == own["ranks"] == (1 if impl == "sdpa" else 2)
+        if own["ranks"] > 1:
+            assert 0 < own["communication"]["share"] < 1 and 0 <= own["communication"]["hidden"] <= 1
+    assert {(s["scheme"], s["scaling"]) for s in answer["scaling"]} == {
+        (scheme, scaling) for scheme in ("tp", "pp") for scaling in ("strong", "weak")
+    }
+    assert all("too few" in s["fit"]["note"] for s in answer["scaling"])
+    assert {link["collective"] for link in answer["links"]["links"]} == {
+        "all_reduce",
+        "all_gather",
+        "send_recv",
+    }
+    assert {(p["tp"], p["batch"]) for p in answer["probes"][0]["points"]} >= {(1, 4), (2, 2)}
+
+
+def test_a_prediction_from_the_run(answer, capsys):
+    assert cli.main(["predict-scaling", answer["run"], "--devices", "2,4,1024", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    jsonschema.validate(said, schema("predict-scaling"))
+    assert {p["ranks"] for p in said["layouts"]} == {2, 4}, "the model has no layout of 1,024 ranks"
+    assert cli.main(["predict-scaling", answer["run"], "--latency-us", "5"]) == 2
+    assert "together" in capsys.readouterr().err
+
+
+def living_ranks():
+    """{rank: process id} of the ranks that runs of this test's folder have."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"fusescope.jobs.parallel.rank" not in (process / "cmdline").read_bytes():
+                continue
+            words = (process / "environ").read_bytes().split(b"\0")
+            if f"FUSESCOPE_PROFILES={paths.profiles()}".encode() not in words:
+                continue
+            rank = next(w for w in words if w.startswith(b"RANK="))
+            found[int(rank[5:])] = int(process.name)
+        except (OSError, StopIteration):
+            continue
+    return found
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"waited in vain for {what}")
+
+
+def test_a_rank_that_dies_costs_one_record_and_leaves_nothing():
+    spec = {"op": "model:gpt2", "impls": ["sdpa", "sdpa-dp2"], "cases": [CASE], "device": "cpu"}
+    # precision that is never reached: it samples until it is stopped
+    spec |= {"links": False, "probes": False, "budget_s": 3600.0, "precision": 1e-9, "min_samples": 10**6}
+    run_id = submit.submit("parallel", spec)
+    path = library.find(run_id)
+    sampling = lambda: "sampling" in folder.read(path).progress.message  # noqa: E731
+    until(lambda: sampling() or not folder.read(path).live, "the first samples")
+    os.kill(living_ranks()[1], signal.SIGKILL)
+    (record,) = until(lambda: folder.records(path), "the record of what died")
+    assert (record.impl, record.status) == ("sdpa", "crashed")
+    assert "rank" in record.reason and len(record.reason) < 200
+    submit.cancel(run_id)
+    assert submit.wait(run_id, PATIENCE_S).status == "cancelled"
+    until(lambda: not living_ranks(), "the end of every rank")
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"impls": ["sdpa", "sdpa-tp1024"]}, "tensor parallel degree 1024"),
+        ({"impls": ["sdpa", "sdpa-dp512"], "cases": [CASE | {"batch": 512}]}, "need 512 ranks from cpu on"),
+        ({"impls": ["sdpa", "sdpa-pp3"]}, "2 layers, which 3 pipeline stages"),
+        ({"impls": ["eager"]}, "an implementation is sdpa or fusescope"),
+        ({"impls": ["sdpa-tp2"], "baseline": "sdpa-tp2"}, "the baseline runs on one device"),
+        ({"op": "model:t5-small", "cases": [{}]}, "has no way to be divided"),
+        ({"processes": 3}, "one set of processes"),
+        ({"weak": True, "micro_batches": 0}, "micro_batches"),
+    ],
+)
+def test_bad_specifications_are_refused_before_anything_starts(change, words):
+    spec = {"op": "model:gpt2", "impls": ["sdpa", "sdpa-tp2"], "cases": [CASE], "device": "cpu"}
+    with pytest.raises(ValueError, match=words):
+        submit.validate("parallel", spec | change)
