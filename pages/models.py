@@ -19,4 +19,5 @@ with frame.page(__file__, __doc__) as state:
         with left.container(border=True, key="form"):
             choice = form.draw(state)
         with right.container(key="result"):
-            page.result(state, choice)
+            if choice is not None:
+                page.result(state, choice)

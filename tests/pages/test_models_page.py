@@ -383,3 +383,29 @@ def test_a_run_that_goes_on_is_followed(draw, profiles):
         import os
 
         os.close(lock)
+
+
+def test_a_model_by_its_config_file(draw, monkeypatch, tmp_path):
+    from fusescope.models.by_config import config_file, transformers_model
+
+    def asked(file):
+        try:
+            return transformers_model.describe(file)
+        except transformers_model.Refused as refused:
+            return {"error": str(refused)}
+
+    monkeypatch.setattr(config_file, "asked", asked)
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 96, "vocab_size": 99}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": 3} | sizes))
+    at = draw("models", model="config.json")
+    assert "Name a config.json" in said(at.caption)
+    widget(at.text_input, "config.json or its folder").input(str(file)).run()
+    assert not at.error
+    assert [m.value for m in at.metric if m.label == "parameters"] == [
+        f"{models.anatomy(str(file))[0].count:,}"
+    ]
+    assert query(at)["config_file"] == str(file)
+    file.write_text(json.dumps({"model_type": "nobody"}))
+    at.run()
+    assert any("is not one of transformers" in e.value for e in at.error)

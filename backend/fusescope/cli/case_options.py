@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from fusescope import models, ops
 from fusescope.cli import cases as _cases
@@ -26,6 +27,8 @@ def add(parser, words, whole_models: bool = False) -> None:
     parser.add_argument("--title", default="", help="what the run is called in the library")
     known = [*ops.names(), *(models.names() if whole_models else ())]
     named = next((w for w in words if w in known), None)
+    if whole_models and named is None:
+        named = next((models.resolved(w) for w in words if _config_file(w)), None)
     if named:
         group = parser.add_argument_group(
             f"parameters of {named}", "lists make the cross product; a --case overrides them"
@@ -37,6 +40,11 @@ def add(parser, words, whole_models: bool = False) -> None:
             group.add_argument(
                 f"--{_cases.option(p)}", dest=f"axis_{p.name}", action="append", metavar="V,V", help=text
             )
+
+
+def _config_file(word: str) -> bool:
+    path = Path(word).expanduser()
+    return models.is_path(word) and (path / "config.json" if path.suffix != ".json" else path).is_file()
 
 
 def add_certainty(parser) -> None:
@@ -96,7 +104,7 @@ def dtype(args, on: str) -> str:
 
 def subject(name: str) -> tuple[tuple[Parameter, ...], Callable[[dict], dict]]:
     """(parameters, check of a case) of an operator, or of a model where no operator has that name."""
-    if name in models.names() and name not in ops.names():
+    if models.is_path(name) or (name in models.names() and name not in ops.names()):
         return models.parameters(name), partial(models.validate, name)
     return ops.load(name).PARAMETERS, ops.load(name).validate
 

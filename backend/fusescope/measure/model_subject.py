@@ -42,7 +42,7 @@ class ModelCase(Case):
         return out
 
     def renewed(self, name: str, tensor: torch.Tensor) -> bool:
-        return name in ("input_ids", "decoder_input_ids", "pixel_values")
+        return name in ("input_ids", "decoder_input_ids", "pixel_values", "input_features")
 
     def against_reference(self, out: torch.Tensor) -> Outcome:
         """Padding does not count: Hugging Face leaves there what attention over padding gives, our encoder

@@ -3,11 +3,13 @@
 A family is one file of ``families/``, found by name; its contract is describe/family.py.
 """
 
+from fusescope.models.by_config.config_file import is_path, resolved
 from fusescope.models.describe.cases import lengths, validate
 from fusescope.models.describe.catalog import config, family, kind, named, names, op, parameters, title
 from fusescope.models.describe.costs import cost
 from fusescope.models.describe.family import PARTS, Config
 from fusescope.models.describe.memory import check as check_memory
+from fusescope.models.describe.memory import reduced
 from fusescope.models.describe.modes import mode, modes
 from fusescope.models.describe.tree import Node, anatomy, total
 from fusescope.models.register import Calls, register_attention
@@ -22,6 +24,7 @@ __all__ = [
     "config",
     "cost",
     "family",
+    "is_path",
     "kind",
     "lengths",
     "mode",
@@ -30,7 +33,9 @@ __all__ = [
     "names",
     "op",
     "parameters",
+    "reduced",
     "register_attention",
+    "resolved",
     "title",
     "total",
     "validate",

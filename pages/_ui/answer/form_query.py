@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusescope import ops
+from fusescope import models, ops
 from fusescope.core.records import Run
 
 
@@ -41,7 +41,8 @@ def _of_bench(run: Run) -> dict[str, str]:
 
 
 def _of_model(run: Run) -> dict[str, str]:
-    query = {"model": str(run.spec.get("op", "")).removeprefix("model:")}
+    model = str(run.spec.get("op", "")).removeprefix("model:")
+    query = {"model": "config.json", "config_file": model} if models.is_path(model) else {"model": model}
     query |= _settings(run, "dtype", "baseline", "cache", "checkpoint")
     query["impl"] = ",".join(run.spec.get("impls") or ())
     cases = _cases(run)

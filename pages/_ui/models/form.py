@@ -13,6 +13,7 @@ from fusescope.charts import numbers
 from fusescope.core.records import DTYPES, BenchSpec
 from pages._ui.app import device, url
 from pages._ui.forms import certainty, fields, implementations, linked, mask_picker, parameters, run_panel
+from pages._ui.models import config_files
 
 _USUAL = ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")
 _OWN = ("lengths", "phase")  # drawn here, not by the common widgets
@@ -39,20 +40,24 @@ class Choice:
         return models.op(self.model)
 
 
-def draw(state: url.State) -> Choice:
-    """Draw the form; a choice that is not valid has no spec and its sentence stands under Run."""
+def draw(state: url.State) -> Choice | None:
+    """Draw the form; a choice that is not valid has no spec and its sentence stands under Run. None while a
+    model by its config.json has no file."""
     problems: list[str] = []
-    names = models.names()
+    names = [*models.names(), config_files.OTHER]
     default = "bert-base" if "bert-base" in names else names[0]
     wanted = state.query.get("model", default)
-    state.scopes.add(wanted if wanted in names else default)
+    file = state.query.get("config_file", "") if wanted == config_files.OTHER else ""
+    state.scopes.add(file or (wanted if wanted in names else default))
     top = st.container()
     left, right = st.columns([3, 2], gap="small", wrap=False)
     with left:
-        name = fields.pick(state, "model", "model", names, default, format_func=models.title)
+        name = fields.pick(state, "model", "model", names, default, format_func=config_files.title)
     with right:
         usual = "float16" if device.is_gpu() else "float32"
         dtype = fields.pick(state, "dtype", "dtype", DTYPES, usual, name)
+    if name == config_files.OTHER and (name := config_files.choose(state)) is None:
+        return None
     choice = Choice(name, dtype)
     with run_panel.collect(problems):
         listed = models.modes(name, device.current())
@@ -64,9 +69,11 @@ def draw(state: url.State) -> Choice:
         cold = "Cold: the last-level cache is flushed between samples"
         cache = fields.pick(state, "cache", "cache", ("warm", "cold", "both"), help=cold)
     certain = certainty.draw(state)
-    choice.checkpoint = _checkpoint(state, name)
+    choice.checkpoint = None if models.is_path(name) else _checkpoint(state, name)
     with run_panel.collect(problems):
         choice.cases = _cases(state, name, choice.checkpoint)
+    with run_panel.collect(problems):
+        choice.cases = [_fitted(name, case, dtype, choice.checkpoint) for case in choice.cases]
     with run_panel.collect(problems):
         for case in choice.cases:
             models.check_memory(name, case, dtype, device.current(), choice.checkpoint)
@@ -103,7 +110,10 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
     """Complete cases; ValueError in one sentence. With a checkpoint its sizes are its own."""
     known = models.parameters(name)
     phase = next((p for p in known if p.name == "phase"), None)
-    shown = tuple(p for p in known if p.name not in _OWN and not (checkpoint and p.name in _SIZES))
+    hidden = set(_OWN) | set(_SIZES if checkpoint else ())
+    if models.is_path(name):  # the file says the rest, and an image has one size
+        hidden |= {"heads", "head_dim", "mask", "config"} | ({"seq"} if models.config(name).patch else set())
+    shown = tuple(p for p in known if p.name not in hidden)
     picked: dict[str, Any] = {}
     phases: tuple[str | None, ...] = (None,)
     if phase:
@@ -114,7 +124,8 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
     place: list = []
     values = parameters.draw(state, name, shown, swept, place.append)
     batch = values["batch"]
-    picked["lengths"] = _lengths(state, name, batch[0] if len(batch) == 1 else None)
+    if "seq" in values:
+        picked["lengths"] = _lengths(state, name, batch[0] if len(batch) == 1 else None)
     cases = [
         models.validate(name, case | picked | ({"phase": p} if p else {}), checkpoint)
         for p in phases
@@ -124,6 +135,16 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
         with place[0]:
             mask_picker.thumbnail(str(cases[-1]["mask"]), int(cases[-1]["seq"]), int(cases[-1]["seq"]))
     return cases
+
+
+def _fitted(name: str, case: dict[str, Any], dtype: str, checkpoint: str | None) -> dict[str, Any]:
+    """The case, with fewer layers where the device does not hold all, which is said."""
+    whole = models.config(name, {**case, "layers": None}, checkpoint).layers
+    fewer = models.reduced(name, case, dtype, device.current(), checkpoint)
+    if fewer is None or case["layers"] != whole:
+        return case
+    st.info(fewer[1])
+    return fewer[0]
 
 
 def _lengths(state: url.State, name: str, batch: int | None) -> str:

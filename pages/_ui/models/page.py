@@ -60,7 +60,10 @@ def result(state: url.State, choice: Choice) -> None:
 def able(run: Run) -> list[str]:
     """The execution modes of a run's model that can run on the chosen device."""
     model = str(run.spec.get("op", "")).removeprefix("model:")
-    listed = models.modes(model, device.current()) if model in models.names() else []
+    try:
+        listed = models.modes(model, device.current())
+    except ValueError:  # it is known where the run is from, or its config.json is elsewhere
+        return []
     return [i.name for i in listed if i.reason is None]
 
 

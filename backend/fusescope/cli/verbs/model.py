@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import argparse
 
 from fusescope import models
 from fusescope.cli import case_options
@@ -17,7 +17,12 @@ HELP = "compare the execution modes of a whole model: correctness, speed, memory
 
 def arguments(parser, words) -> None:
     known = models.names()
-    parser.add_argument("op", metavar="NAME", choices=known, help=", ".join(known))
+    parser.add_argument(
+        "op",
+        metavar="NAME",
+        type=_model,
+        help=f"{', '.join(known)}; any other model of transformers by the path of its config.json or folder",
+    )
     parser.add_argument(
         "--impl",
         action="append",
@@ -61,6 +66,19 @@ def arguments(parser, words) -> None:
     case_options.add(parser, words, whole_models=True)
 
 
+def _model(word: str) -> str:
+    """A model's name, or the whole path of its config.json."""
+    if models.is_path(word):
+        try:
+            return models.resolved(word)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    if word not in models.names():
+        known = ", ".join(models.names())
+        raise argparse.ArgumentTypeError(f"{word!r} is not one of {known}, nor the path of a config.json")
+    return word
+
+
 def run(args, out) -> int:
     from fusescope.cli.follow import done, follow, submitted
     from fusescope.jobs import submit
@@ -69,7 +87,7 @@ def run(args, out) -> int:
     spec = submit.validate("model", specify(args))
     run_id = submitted("model", spec, args.title)
     modes, cases = plural(len(spec["impls"]), "execution mode"), plural(len(spec["cases"]), "case")
-    say(f"{run_id}: {modes} of {args.op} on {cases}")
+    say(f"{run_id}: {modes} of {models.title(args.op)} on {cases}")
     ended = follow(run_id)
     records = folder.records(library.find(run_id))
     accuracy = _accuracy(args, spec, records) if args.accuracy and ended.status == "done" else None
@@ -118,7 +136,16 @@ def specify(args) -> dict:
             for v in (_cases.split_masks(text) if p.kind == "text" else _cases.axis(p, text))
         ]:
             axes[p.name] = found
-    validate = partial(models.validate, args.op, checkpoint=args.checkpoint)
+    kind = case_options.dtype(args, device)
+
+    def validate(case: dict) -> dict:
+        whole = models.validate(args.op, case, args.checkpoint)
+        fewer = models.reduced(args.op, whole, kind, device, args.checkpoint)
+        if fewer is None or case.get("layers") is not None:
+            return whole
+        say(fewer[1])
+        return fewer[0]
+
     cases = _cases.crossed(models.parameters(args.op), validate, args.case, axes)
     limits = (("budget_s", args.budget), ("case_deadline_s", args.deadline), ("seed", args.seed))
     further = {k: v for k, v in limits if v is not None} | case_options.certainty(args)
@@ -127,7 +154,7 @@ def specify(args) -> dict:
         "impls": _modes(args, device),
         "cases": cases,
         "baseline": args.baseline,
-        "dtype": case_options.dtype(args, device),
+        "dtype": kind,
         "device": device,
         "cache": args.cache,
         "checkpoint": args.checkpoint,
@@ -232,12 +259,14 @@ def _memory(records: list[Record]) -> str:
 
 
 def _parts(records: list[Record]) -> str:
-    """Shares of a profiled pass by layer part."""
-    from fusescope.charts.numbers import percent
+    """Shares of a profiled pass by layer part, of a model by its config.json by module: a line each."""
+    from fusescope.charts.numbers import NA, percent
 
-    body = [
-        [r.impl, *(percent(r.extra["parts"][p]["share"]) for p in models.PARTS)]
-        for r in records
-        if r.extra and r.extra.get("parts")
-    ]
+    looked = [r for r in records if r.extra and r.extra.get("parts")]
+    names = list(dict.fromkeys(p for r in looked for p in r.extra["parts"]))
+    if set(names) - set(models.PARTS):
+        shares = [[r.extra["parts"].get(p) for r in looked] for p in names]
+        body = [[p, *(percent(x["share"]) if x else NA for x in row)] for p, row in zip(names, shares)]
+        return table(["time by module", *(r.impl for r in looked)], body, "l" + "r" * len(looked))
+    body = [[r.impl, *(percent(r.extra["parts"][p]["share"]) for p in models.PARTS)] for r in looked]
     return table(["time breakdown", *models.PARTS], body, "l" + "r" * len(models.PARTS)) if body else ""

@@ -34,9 +34,12 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
         own["lengths"] = "+".join(map(str, own["lengths"]))
     found = complete(name, catalog.parameters(name), own, text=True)
     sizes = {key: found[key] for key in ("layers", "heads", "head_dim") if key in own}
-    config = catalog.config(name, {**sizes, "seq": found["seq"], "phase": found.get("phase")}, checkpoint)
+    further = {key: found.get(key) for key in ("seq", "phase", "config")}
+    config = catalog.config(name, sizes | further, checkpoint)
     found |= {"layers": config.layers, "heads": config.heads, "head_dim": config.head_dim}
-    if config.head_dim % 8:
+    if own_masks(module) and "config" in found:
+        found["config"] = config.more["config"]
+    elif config.head_dim % 8:
         raise ValueError(
             f"head_dim is a multiple of 8, not {config.head_dim}; {config.heads} heads on a width of "
             f"{config.hidden} give that"
@@ -44,6 +47,11 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
     found["lengths"], counts = _lengths(found["lengths"], found["batch"], found["seq"])
     found["mask"] = _mask(name, module, config, found, all(n == found["seq"] for n in counts))
     return found
+
+
+def own_masks(module) -> bool:
+    """Whether a family makes its masks itself, from the lengths: no other can be laid over them."""
+    return module.KIND == "encoder-decoder" or module.SETTINGS is None
 
 
 def lengths(case: Mapping[str, Any]) -> list[int]:
@@ -87,6 +95,10 @@ def _uniform(settings: str, batch: int, seq: int) -> tuple[str, list[int]]:
 
 def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: bool) -> str:
     mask, seq = masks.parse(str(case["mask"])), case["seq"]
+    if module.SETTINGS is None and str(mask) != module.MASK:
+        raise ValueError(f"{config.name} brings its own masks; mask is {module.MASK}, not {mask}")
+    if module.SETTINGS is None and module.tokens is not None and not whole:
+        raise ValueError(f"images of {config.name} are all of one size: lengths is fixed")
     if module.KIND == "encoder-decoder" and mask.name != "full":
         raise ValueError(
             f"{name} brings its own masks: full in the encoder, causal in the decoder; mask {mask} cannot "

@@ -14,6 +14,7 @@ from typing import Any
 from fusescope.core.discovery import load_part, module_names
 from fusescope.core.schema import Parameter, check_int
 from fusescope.models import families
+from fusescope.models.by_config import architecture, config_file
 from fusescope.models.describe import settings
 from fusescope.models.describe.family import COMMON, DEFINES, PHASE, Config
 
@@ -43,14 +44,19 @@ def names() -> list[str]:
 
 
 def family(name: str) -> ModuleType:
-    """The family's module; ValueError for an unknown name."""
+    """The family's module, or for the path of a config.json the Architecture that stands for it; ValueError
+    for an unknown name."""
+    if config_file.is_path(name):
+        return architecture.family(name)
     if name not in _families():
-        raise ValueError(f"unknown model {name!r}; known: {', '.join(names())}")
+        raise ValueError(
+            f"unknown model {name!r}; known: {', '.join(names())}, or the path of a config.json or its folder"
+        )
     return _families()[name]
 
 
 def title(name: str) -> str:
-    return family(name).TITLE[name]
+    return config_file.title(name) if config_file.is_path(name) else family(name).TITLE[name]
 
 
 def kind(name: str) -> str:
@@ -65,17 +71,33 @@ def op(name: str) -> str:
 
 
 def named(operator: str) -> str:
-    """The model of such a record; ValueError where the text is not model:NAME."""
+    """The model of such a record; ValueError where the text is not model:NAME. A path need not exist here."""
     if not operator.startswith(_PREFIX):
         raise ValueError(f"a model's operator is written {_PREFIX}NAME, not {operator!r}")
     name = operator.removeprefix(_PREFIX)
-    family(name)
+    if not config_file.is_path(name):
+        family(name)
     return name
 
 
-@cache
 def parameters(name: str) -> tuple[Parameter, ...]:
     """The keys of a case, with this model's own sizes as defaults."""
+    return _of_architecture(family(name)) if config_file.is_path(name) else _parameters(name)
+
+
+def _of_architecture(module: architecture.Architecture) -> tuple[Parameter, ...]:
+    """Sizes are the file's; a model without attention has no heads."""
+    own = module.own
+    defaults = {"layers": own.layers, "heads": own.heads, "head_dim": own.head_dim, "mask": module.MASK}
+    usual = next(p.default for p in COMMON if p.name == "seq")
+    defaults["seq"] = module.tokens or min(usual, own.positions or usual)
+    free = {"heads": {"low": 0, "high": None}, "head_dim": {"low": 0, "high": None}, "layers": {"high": None}}
+    found = [replace(p, default=defaults.get(p.name, p.default), **free.get(p.name, {})) for p in COMMON]
+    return (*found, architecture.CONFIG)
+
+
+@cache
+def _parameters(name: str) -> tuple[Parameter, ...]:
     module = family(name)
     own = module.NAMES[name]
     defaults = {
@@ -93,8 +115,13 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
     """Sizes for a case (missing keys: the model's own). With a checkpoint its config.json says them, and a
     case that asks for other ones, or for more positions than it has, is a ValueError."""
     module, case = family(name), dict(case or {})
-    given = {key: check_int(key, case[key], 1) for key in _SIZES if case.get(key) is not None}
+    least = 0 if config_file.is_path(name) else 1
+    given = {key: check_int(key, case[key], least) for key in _SIZES if case.get(key) is not None}
     layers, heads, head_dim = (given.get(key) for key in ("layers", "heads", "head_dim"))
+    if config_file.is_path(name):
+        if checkpoint is not None:
+            raise ValueError(f"a checkpoint of {name} is its own folder: give that as the model")
+        return module.sizes(case)
     seq = given.get("seq", getattr(module, "SEQ", 1))
     if checkpoint is None:
         own = module.NAMES[name]

@@ -32,6 +32,8 @@ def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
     """
     module, config, size = catalog.family(name), catalog.config(name, case), BYTES[dtype]
     counts = cases.lengths(case)
+    if module.SETTINGS is None:
+        return _of_architecture(module, config, case, counts, size)
     decode = case.get("phase") == "decode"
     tokens, valid = case["batch"] * (1 if decode else case["seq"]), case["batch"] if decode else sum(counts)
     pairs = _pairs(case, counts, decode)
@@ -50,6 +52,37 @@ def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
     notes = {"effective": effective, "executed": executed, "valid_tokens": valid, "tokens": tokens}
     read = float(size * (weights + tables + head + cache + pixels))
     return Cost(sum(effective.values()), sum(executed.values()), read, float(size * written), "matrix", notes)
+
+
+def _of_architecture(module, config: Config, case, counts: list[int], size: int) -> Cost:
+    """Of a model by its config.json: what it does at least. Products with matrices of two dimensions, with
+    the share of its experts that a token takes, and attention within its window; convolutions, scans and the
+    element-wise rest do not count, nor do matrices of an image model, whose tokens differ by stage."""
+    batch, seq, numel = case["batch"], case["seq"], {"matrix": 0, "experts": 0, "table": 0, "other": 0}
+    for weight, _ in tree.rows(module, config):
+        numel[weight.kind] += math.prod(weight.dims(config))
+    experts, used = module.found["experts"], module.found["experts_used"]
+    share = min(1.0, used / experts) if experts and used else 0.0
+    per_token = 0.0 if module.tokens else 2.0 * (numel["matrix"] + share * numel["experts"])
+    pair = 0.0 if module.tokens else config.layers * (4.0 * config.head_dim + _SOFTMAX) * config.heads
+    window = min(module.found["window"] or seq, seq)
+
+    def work(tokens: list[int]) -> float:
+        causal = module.KIND == "decoder"
+        seen = [sum(min(i + 1, window) for i in range(n)) if causal else n * min(n, window) for n in tokens]
+        return sum(tokens) * per_token + sum(seen) * pair
+
+    effective, executed = work(counts), work([seq] * batch)
+    weights = numel["matrix"] + numel["other"] + share * numel["experts"]
+    notes = {
+        "effective": {"model": effective},
+        "executed": {"model": executed},
+        "valid_tokens": sum(counts),
+        "tokens": batch * seq,
+    }
+    return Cost(
+        effective, executed, size * weights, float(size * sum(counts) * config.hidden), "matrix", notes
+    )
 
 
 def _parts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,32 @@ from fusescope.models.describe import catalog, tree
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _REFERENCE_BYTES = 8  # float64, which every comparison is checked against
 _GIB = 2.0**30
+_SHARE = 0.75
+
+
+def reduced(
+    name: str, case: Mapping[str, Any], dtype: str, device: str, checkpoint: str | None = None
+) -> tuple[dict[str, Any], str] | None:
+    """Where ``device`` does not hold a complete case with all layers: the case with the most layers of which
+    weights and float64 reference take up to three quarters of the room, and the sentence that says so. None
+    where all fit, nothing is known of the room, or one layer does not fit either."""
+    room, of_what = _room(device)
+    each = _BYTES[dtype] + _REFERENCE_BYTES
+
+    def needed(layers: int) -> int:
+        return each * tree.total(name, {**case, "layers": layers}, checkpoint)
+
+    whole = case["layers"]
+    if checkpoint is not None or room is None or needed(whole) <= room:
+        return None
+    fitting = bisect.bisect_right(range(1, whole), _SHARE * room, key=needed)
+    if not fitting:
+        return None
+    words = (
+        f"{catalog.title(name)} is reduced to {fitting} of its {whole} layers: all take "
+        f"{needed(whole) / _GIB:.3g} GiB in {dtype} and in the float64 reference; {of_what}"
+    )
+    return {**case, "layers": fitting}, words
 
 
 def check(name: str, case: Mapping[str, Any], dtype: str, device: str, checkpoint: str | None = None) -> None:

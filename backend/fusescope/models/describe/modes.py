@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusescope.models.by_config import architecture
 from fusescope.models.describe import catalog
 from fusescope.ops.base import Implementation
 
@@ -111,6 +112,8 @@ def modes(name: str, device: str = "cpu") -> list[Implementation]:
         reason = None
         if kind not in mode.devices:
             reason = f"{mode.name} exists on {' and '.join(mode.devices)}; the device is {device}"
+        elif module.SETTINGS is None:
+            reason = architecture.reason(module, mode)
         elif mode.attention is None and module.STRUCTURE is None:
             reason = f"{mode.name} is for encoders like BERT or ViT; {name} is of the kind {module.KIND}"
         elif mode.attention == "flex_attention" and module.KIND == "encoder-decoder":

@@ -37,15 +37,16 @@ def rows(module: ModuleType, config: Config) -> Iterator[tuple[Weight, int | Non
 
 def anatomy(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> list[Node]:
     """The tree, the whole first and each part before its own parts; counts are sums of the weights below."""
-    config = catalog.config(name, case, checkpoint)
+    config, module = catalog.config(name, case, checkpoint), catalog.family(name)
     counts: dict[str, int] = {}
-    for weight, layer in rows(catalog.family(name), config):
-        steps = [name, *weight.node.replace("{i}", str(layer)).split("/")]
+    for weight, layer in rows(module, config):
+        steps = [getattr(module, "ROOT", name), *weight.node.replace("{i}", str(layer)).split("/")]
         for depth in range(1, len(steps) + 1):
             path = "/".join(steps[:depth])
             counts[path] = counts.get(path, 0) + math.prod(weight.dims(config))
     parents = {path.rpartition("/")[0] for path in counts}
-    ordered = sorted(counts, key=lambda path: _order(path, list(counts)))
+    places = {path: place for place, path in enumerate(counts)}
+    ordered = sorted(counts, key=lambda path: _order(path, places))
     return [
         Node(
             path,
@@ -57,10 +58,10 @@ def anatomy(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | 
     ]
 
 
-def _order(path: str, known: list[str]) -> tuple[int, ...]:
+def _order(path: str, places: Mapping[str, int]) -> tuple[int, ...]:
     """Each part after its parent, in the order of the table."""
     steps = path.split("/")
-    return tuple(known.index("/".join(steps[: depth + 1])) for depth in range(len(steps)))
+    return tuple(places["/".join(steps[: depth + 1])] for depth in range(len(steps)))
 
 
 def total(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> int:

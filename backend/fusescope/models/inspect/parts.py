@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from fusescope.core.errors import Unsupported
 from fusescope.models import register
 from fusescope.models.describe.family import PARTS
 from fusescope.models.describe.modes import MODES, Mode
@@ -46,13 +47,26 @@ def part_of(name: str) -> str | None:
     return next((part for part, pattern in _RULES if re.search(pattern, name)), None)
 
 
+def module_of(name: str) -> str:
+    """Where a module's time goes in a model without a weight table: the module of a layer that it is, or is
+    in, "layers.{i}.self_attn", the layers as one; outside them the outermost module."""
+    steps = name.split(".")
+    if (number := next((n for n, step in enumerate(steps) if step.isdigit()), None)) is None:
+        return steps[0]
+    return ".".join([*steps[:number], "{i}", *steps[number + 1 : number + 2]])
+
+
 def measure(
     mode_name: str, model: Model, inputs: Mapping[str, Any], run: Callable[[], Any]
 ) -> dict[str, dict[str, float]]:
-    """{part: {"ms", "share"}} of one pass of the mode; run: one call of it, as made. Unsupported where its
-    parts cannot be told apart."""
-    mode = MODES[mode_name]
-    if mode.compile or mode.name == "sdpa-graph-trap":  # whose masks, and so its attention, a capture decides
+    """{part: {"ms", "share"}} of one pass of the mode; run: one call of it, as made. A model by its
+    config.json is divided by its modules. Unsupported where its parts cannot be told apart."""
+    mode, by_module = MODES[mode_name], model.family.SETTINGS is None
+    if by_module and mode.compile:
+        raise Unsupported(f"compiled, the modules of {model.family.ROOT} cannot be told apart")
+    if mode.compile or (
+        mode.name == "sdpa-graph-trap" and not by_module
+    ):  # whose masks, and so its attention, a capture decides
         took = parts_order.measure(run, model.device, head=inputs["case"].get("phase") == "decode")
     else:
         marks = _Marks(model.device)
@@ -63,6 +77,8 @@ def measure(
         once()
         took = marks.end()
     total = sum(took.values())
+    if by_module:
+        return {part: {"ms": ms, "share": ms / total if total else 0.0} for part, ms in took.items()}
     return {
         part: {"ms": took.get(part, 0.0), "share": took.get(part, 0.0) / total if total else 0.0}
         for part in PARTS
@@ -116,16 +132,16 @@ def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):
     """One pass of the mode's module with a mark at the start and the end of every module."""
     peers.register_peers()
     register.register_attention()
-    module = model.fresh(modes.view(mode))
-    plan = masking.plan_of(inputs, model.device) if mode.attention == "fusescope" else None
+    module, by_module = model.fresh(modes.view(mode)), model.family.SETTINGS is None
+    plan = masking.plan_of(inputs, model.device) if mode.attention == "fusescope" and not by_module else None
     given = dict(inputs)
-    if mode.attention == "flex_attention":
+    if mode.attention == "flex_attention" and not by_module:
         plan = masking.block_mask_of(inputs, model.device)
-    if mode.attention == "flex_attention" or plan is not None:
+    if plan is not None or (mode.attention == "flex_attention" and not by_module):
         given["additive"] = None
     open_parts: list[str | None] = [None]
     for name, part_module in module.named_modules():
-        part = part_of(name) if name else None
+        part = (module_of if by_module else part_of)(name) if name else None
 
         def before(*_, part=part):
             marks.mark(open_parts[-1])

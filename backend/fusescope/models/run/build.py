@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from fusescope.models.describe import cases, catalog, settings
+from fusescope.models.by_config import config_file, transformers_model
+from fusescope.models.describe import cases, catalog, settings, tree
 from fusescope.models.describe import checkpoint as checkpoints
 from fusescope.models.describe.family import Config
 from fusescope.models.run import masking, weights
@@ -59,6 +60,9 @@ class Model:
         """A copy of the model in another precision (a torch dtype), attention as matmul and softmax."""
         copied = copy.deepcopy(self.module).to(dtype)
         _attend(copied, "eager")
+        for part in copied.modules():  # grouped products of experts take no float64
+            if getattr(getattr(part, "config", None), "_experts_implementation", None) is not None:
+                part.config._experts_implementation = "eager"
         return copied
 
     @property
@@ -90,17 +94,17 @@ def build(
     A checkpoint is a folder with config.json and *.safetensors. Raises ValueError where it does not fit,
     before anything is loaded.
     """
-    config = catalog.config(name, case, checkpoint)
+    config, family = catalog.config(name, case, checkpoint), catalog.family(name)
     if device.startswith("cuda"):
         _sum_in_fp32()
     tensors = checkpoints.examine(name, config, checkpoint) if checkpoint else None
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = _module(catalog.family(name), config)
-        if tensors is None:
-            _stir(module)
-        else:
+        module = _module(family, config)
+        if tensors is not None:
             weights.fill(module, tensors)
+        elif family.SETTINGS is not None or config_file.weights_of(family.path) is None:
+            _stir(module)
     if hasattr(module, "pooler"):
         module.pooler = None
     module = module.eval().requires_grad_(False).to(device=device, dtype=getattr(torch, dtype))
@@ -121,9 +125,26 @@ def _module(family, config: Config):
     import transformers
 
     transformers.logging.set_verbosity_error()
+    if family.SETTINGS is None:
+        return _of_config_file(family, config)
     table, values = family.SETTINGS, settings.keywords(family, config)
     given = getattr(transformers, table.config)(**values, attn_implementation="eager")
     return getattr(transformers, table.module)(given)
+
+
+def _of_config_file(family, config: Config):
+    """The base model of a config.json; ValueError where it has not the weights that were described."""
+    file, folder = str(config_file.file_of(family.path)), config_file.weights_of(family.path)
+    module = transformers_model.model(file, config.layers, folder, max(1, config.hidden) ** -0.5)
+    there = {name: tuple(p.shape) for name, p in module.named_parameters()}
+    said = {w.theirs: w.dims(config) for w, _ in tree.rows(family, config)}
+    if there != said:
+        wrong = sorted(n for n in there.keys() | said.keys() if there.get(n) != said.get(n))
+        raise ValueError(
+            f"{family.ROOT} with {config.layers} of its layers has other weights than those of its first "
+            f"{config.layers}: {', '.join(wrong[:3])}; run it with all {family.own.layers}"
+        )
+    return module
 
 
 def _stir(module) -> None:
@@ -146,8 +167,13 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
     batch, seq, config, device = case["batch"], case["seq"], model.config, model.device
     found: dict[str, Any] = {"case": dict(case), "lengths": cases.lengths(case)}
     decode = case.get("phase") == "decode"
-    if config.patch:
-        side = math.isqrt(seq - 1) * config.patch
+    own = getattr(model.family, "found", {})  # of a model by its config.json
+    if own.get("input") == "input_features":
+        shape = (batch, own["mels"], own["frames"])
+        sound = torch.randn(shape, generator=generator)
+        found["input_features"] = sound.to(device=device, dtype=getattr(torch, model.dtype))
+    elif config.patch:
+        side = own.get("image") or math.isqrt(seq - 1) * config.patch
         pixels = torch.randn(batch, config.channels, side, side, generator=generator)
         found["pixel_values"] = pixels.to(device=device, dtype=getattr(torch, model.dtype))
     else:
@@ -159,6 +185,7 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
         )
     found["lengths_tensor"] = torch.tensor(found["lengths"], dtype=torch.int32, device=device)
     found |= masking.masks_of(model, case, found["lengths"])
+    found["settings"] = {"use_cache": False} if own and model.family.KIND == "decoder" else {}
     if case.get("phase"):
         counts = found["lengths_tensor"].long() if decode and found["keep"] is not None else None
         found["cache"] = FixedCache.of(model, case, generator if decode else None, counts)
@@ -176,18 +203,15 @@ def call(module, inputs: Mapping[str, Any], attention_mask: Any = None):
     causality from themselves get none where the mask is causal.
     """
     given = inputs["additive"] if attention_mask is None else attention_mask
+    masked = {} if given is None else {"attention_mask": given}  # not every model of images takes one
     if "pixel_values" in inputs:
-        return module(pixel_values=inputs["pixel_values"], attention_mask=given).last_hidden_state
+        return module(pixel_values=inputs["pixel_values"], **masked).last_hidden_state
     if "decoder_input_ids" in inputs:
-        out = module(
-            input_ids=inputs["input_ids"],
-            decoder_input_ids=inputs["decoder_input_ids"],
-            attention_mask=given,
-            use_cache=False,
-        )
-        return out.last_hidden_state
+        source = next(n for n in ("input_features", "input_ids") if n in inputs)
+        given_to = {source: inputs[source], "decoder_input_ids": inputs["decoder_input_ids"]}
+        return module(**given_to, **masked, use_cache=False).last_hidden_state
     if "cache" not in inputs:
-        return module(input_ids=inputs["input_ids"], attention_mask=given).last_hidden_state
+        return module(input_ids=inputs["input_ids"], **masked, **inputs["settings"]).last_hidden_state
     settings = dict(
         position_ids=inputs["position_ids"],
         past_key_values=inputs["cache"],

@@ -10,6 +10,7 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
 from fusescope import masks
+from fusescope.models.describe import cases
 from fusescope.ops.attention import prepare
 
 
@@ -29,16 +30,16 @@ def masks_of(model, case: Mapping[str, Any], lengths: list[int]) -> dict[str, An
         )
         return {"mask": mask, "keep": keep, "additive": _additive(keep, model.dtype), "causal": False}
     own_causal = model.family.KIND == "decoder" and mask.name == "causal"
-    if own_causal or (mask.name == "full" and whole):
+    # what only config.json describes may have local layers: they are told which tokens are there
+    padded = not whole and model.family.SETTINGS is None and model.family.KIND != "decoder"
+    if not padded and (own_causal or (mask.name == "full" and whole)):
         return {"mask": mask, "keep": None, "additive": None, "causal": own_causal}
     keep = None
-    if mask.name != "full":
+    if mask.name != "full" and not padded:
         keep = prepare(mask, seq, seq, device).dense()
     if not whole:
         there = torch.arange(seq, device=device)[None, :] < torch.tensor(lengths, device=device)[:, None]
-        if (
-            model.family.KIND == "encoder-decoder"
-        ):  # its own masks are made from the two-dimensional one, in both stacks
+        if cases.own_masks(model.family):  # made from the two-dimensional one, in every stack
             return {"mask": mask, "keep": there, "additive": there.long(), "causal": False}
         keep = there[:, None, None, :] if keep is None else keep & there[:, None, None, :]
     return {"mask": mask, "keep": keep, "additive": _additive(keep, model.dtype), "causal": False}

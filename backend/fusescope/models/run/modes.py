@@ -51,6 +51,10 @@ def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[],
     if mode.compile:
         return _compiled(mode, model.fresh(view(mode)), inputs)
     module = model.view(view(mode))
+    if model.family.SETTINGS is None and mode.name != "sdpa-graph-trap":  # its masks are its own
+        if mode.attention == "flex_attention":
+            _raise_limits()
+        return lambda: build.call(module, inputs)
     if ours:
         plan = masking.plan_of(inputs, model.device)
         if inputs["keep"] is not None and plan is None:  # T5: Hugging Face takes the two-dimensional mask

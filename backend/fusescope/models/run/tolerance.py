@@ -49,7 +49,7 @@ def reference(model: Model, inputs: Mapping[str, Any], dtype=None):
     batch."""
     dtype = dtype or torch.float64
     module, case = model.reference(dtype), inputs["case"]
-    scores = model.config.heads * (1 if case.get("phase") == "decode" else case["seq"]) * case["seq"]
+    scores = max(1, model.config.heads) * (1 if case.get("phase") == "decode" else case["seq"]) * case["seq"]
     step = max(1, _PIECE // scores)
     with torch.no_grad():
         return torch.cat(
@@ -68,6 +68,7 @@ def part(inputs: Mapping[str, Any], first: int, last: int, dtype) -> dict[str, A
         "decoder_input_ids",
         "position_ids",
         "pixel_values",
+        "input_features",
         "lengths_tensor",
         "keep",
         "additive",

@@ -1,0 +1,156 @@
+"""The family of a model that is given by its config.json: what a file of families/ defines, made from what
+transformers says. No torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from fusescope.core.schema import Parameter
+from fusescope.models.by_config import config_file
+from fusescope.models.describe.family import Config, Weight
+
+CONFIG = Parameter(
+    "config", "text", None, "digest of config.json, so that a result is never taken for another file's"
+)
+_INPUTS = ("input_ids", "pixel_values", "input_features")
+
+
+@dataclass(frozen=True)
+class LayerWeight(Weight):
+    """A weight under its whole name; ``layer``: the layer it is of, None where it is of none. kind: "table",
+    "matrix", "experts" or "other"."""
+
+    layer: int | None = None
+    kind: str = "other"
+
+    def layers(self, config: Config) -> tuple[()] | tuple[None]:
+        return (None,) if self.layer is None or self.layer < config.layers else ()
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a family defines (describe/family.py), of one config.json. It has no weight table of ours, so no
+    fused layer; its masks are its own."""
+
+    path: str
+    found: Mapping[str, Any] = field(hash=False)
+
+    PHASES = ()
+    PREFIXES = ("",)
+    IGNORED = ()
+    STRUCTURE = SETTINGS = None
+
+    @property
+    def KIND(self) -> str:
+        return self.found["kind"]
+
+    @property
+    def MASK(self) -> str:
+        return "causal" if self.KIND == "decoder" else "full"
+
+    @property
+    def ROOT(self) -> str:
+        return self.found["class"]
+
+    @property
+    def TITLE(self) -> dict[str, str]:
+        return {self.path: config_file.title(self.path)}
+
+    @cached_property
+    def own(self) -> Config:
+        """The sizes that config.json says; ValueError for an input that is not made here."""
+        f = self.found
+        if f["input"] not in _INPUTS or (f["input"] == "input_features" and not (f["mels"] and f["frames"])):
+            raise ValueError(f"{f['class']} takes {f['input']}; inputs made here are {', '.join(_INPUTS)}")
+        if f["input"] == "pixel_values" and not (f["image"] and f["channels"]):
+            raise ValueError(f"{f['class']} takes images, and config.json says no image_size or num_channels")
+        if f["input"] == "input_ids" and not f["vocab"]:
+            raise ValueError(f"{f['class']} takes tokens, and its config.json says no vocab_size")
+        image = f["input"] == "pixel_values"
+        return Config(
+            config_file.title(self.path),
+            f["hidden"],
+            f["layers"],
+            f["heads"],
+            f["head_dim"],
+            f["ffn"],
+            f["vocab"],
+            f["kv_heads"],
+            f["positions"],
+            patch=(f["patch"] or 1) if image else 0,
+            channels=f["channels"] if image else 0,
+            tied=False,
+            more={"config": config_file.digest(self.path)},
+        )
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of an image, with the class token; None where the case says how many."""
+        if self.found["input"] != "pixel_values":
+            return None
+        return (self.found["image"] // self.own.patch) ** 2 + 1
+
+    @cached_property
+    def WEIGHTS(self) -> tuple[Weight, ...]:
+        return tuple(self._weight(*row) for row in self.found["weights"])
+
+    def _weight(self, name: str, shape: list[int], kind: str) -> Weight:
+        layer = None
+        for stack in self.found["stacks"]:
+            if found := re.match(re.escape(stack) + r"(\d+)\.", name):
+                layer = int(found[1])
+        steps = re.sub(r"(^|\.)(\d+)\.", r"\1layer \2.", name).split(".")[:-1]
+        return LayerWeight(name, tuple(shape), "/".join(steps) or name, layer=layer, kind=kind)
+
+    def sizes(self, case: Mapping[str, Any]) -> Config:
+        """Of a case: as many layers as it says. ValueError for other sizes than the file's, more layers, more
+        tokens than it has positions for, and a file that is not the one the case was made for."""
+        own, title = self.own, config_file.title(self.path)
+        if case.get("config") not in (None, "", own.more["config"]):
+            raise ValueError(
+                f"{self.path} has changed: its digest is {own.more['config']}, not {case['config']}"
+            )
+        for key in ("heads", "head_dim"):
+            if case.get(key) not in (None, getattr(own, key)):
+                raise ValueError(f"{title} has {key} {getattr(own, key)}; {case[key]} was asked for")
+        layers = case.get("layers") or own.layers
+        if layers > own.layers:
+            raise ValueError(f"{title} has {own.layers} layers; {layers} were asked for")
+        if layers < own.layers and not self.found["stacks"]:
+            raise ValueError(f"the layers of {self.ROOT} cannot be told apart: it runs with all {own.layers}")
+        if self.tokens is not None and case.get("seq") not in (None, self.tokens):
+            raise ValueError(f"an image of {title} is {self.tokens} tokens, not {case['seq']}")
+        if self.tokens is None and own.positions and (case.get("seq") or 1) > own.positions:
+            raise ValueError(
+                f"{title} has positions for {own.positions} tokens; {case['seq']} were asked for"
+            )
+        return replace(own, layers=layers)
+
+
+def family(name: str) -> Architecture:
+    """Of the path of a config.json or its folder; ValueError in one sentence where it is no model's."""
+    path = config_file.resolved(name)
+    return _family(path, config_file.digest(path))
+
+
+@lru_cache(maxsize=32)
+def _family(path: str, content: str) -> Architecture:
+    return Architecture(path, config_file.description(path))
+
+
+def reason(module: Any, mode: Any) -> str | None:
+    """Why an execution mode (modes.Mode) is not for this architecture, None where it may be."""
+    found = module.found
+    if mode.attention == "fusescope" and found["ours"]:
+        return f"{mode.name} does not serve {found['class']}: {found['ours']}"
+    if mode.attention == "sdpa" and not found["sdpa"]:
+        return f"{mode.name} is not for {found['class']}, which does not take sdpa as its attention"
+    if mode.attention == "flex_attention" and not found["flex"]:
+        return f"{mode.name} is not for {found['class']}, which does not take FlexAttention"
+    if mode.attention is None:
+        return f"{mode.name} is for encoders like BERT or ViT; {found['class']} has no weight table here"
+    return None

@@ -1,0 +1,216 @@
+"""What transformers makes of a config.json: class, weights, inputs, and which attentions it takes.
+
+``python -m fusescope.models.by_config.transformers_model FILE`` prints ``describe`` of it as one line of
+JSON, so that a process without torch can ask. A model is laid out on the meta device: no memory, whatever
+its size. Nothing is downloaded, and no code of a checkpoint runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from fusescope.models.hugging_face import support
+
+_LAYERS = (
+    "num_hidden_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "num_layers",
+    "n_layer",
+)
+_MOST_LAYERS = 1024
+
+
+class Refused(ValueError):
+    """One sentence: why no model is made of a file."""
+
+
+def configuration(file: str, layers: int | None = None) -> Any:
+    """transformers' configuration of a config.json, with fewer ``layers`` where that is said."""
+    from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    try:
+        data = json.loads(Path(file).read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refused(f"it is no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise Refused("it holds no JSON object")
+    kind = data.pop("model_type", None)
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        import transformers
+
+        remote = "; code that comes with a checkpoint (auto_map) is not run" if "auto_map" in data else ""
+        raise Refused(f"model_type {kind!r} is not one of transformers {transformers.__version__}{remote}")
+    for key in ("auto_map", "quantization_config", "dtype", "torch_dtype", "transformers_version"):
+        if data.pop(key, None) is not None and key == "quantization_config":
+            raise Refused("its weights are quantized (quantization_config), which is not run here")
+    try:
+        whole = AutoConfig.for_model(kind, **data)
+        return whole if layers is None else _with_layers(whole, data, kind, layers)
+    except Refused:
+        raise
+    except Exception as error:  # of a class of transformers, about values that it does not take
+        raise Refused(f"transformers refuses it: {_line(error)}") from None
+
+
+def _with_layers(whole: Any, data: dict, kind: str, layers: int) -> Any:
+    """The configuration with so many layers in every stack; settings that differ by layer are cut."""
+    from transformers import AutoConfig
+
+    count = number_of_layers(whole)
+    if layers == count:
+        return whole
+    # what the class itself calls it (GPT-2: n_layer), as the file may leave it to the default
+    names = {whole.attribute_map.get(n, n) for n in _LAYERS} | set(_LAYERS)
+    values = whole.to_dict()
+    given = {n: layers for n in names if values.get(n) == count}
+    given |= {n: v[:layers] for n, v in values.items() if isinstance(v, list) and len(v) == count}
+    return AutoConfig.for_model(kind, **{n: v for n, v in data.items() if n not in given} | given)
+
+
+def number_of_layers(config: Any) -> int:
+    """Layers of its (largest) stack, 0 where the configuration does not say."""
+    found = [getattr(config, n, None) for n in _LAYERS]
+    return max((n for n in found if type(n) is int), default=0)
+
+
+def model(file: str, layers: int, weights: str | None = None, deviation: float | None = None) -> Any:
+    """The base model (no head) of a config.json with eager attention, in float32: with random weights of this
+    standard deviation where the class lets it be chosen, or with those of a folder's *.safetensors."""
+    from transformers import AutoModel
+
+    given = configuration(file, layers)
+    if weights is not None:
+        return AutoModel.from_pretrained(
+            weights,
+            config=given,
+            attn_implementation="eager",
+            dtype="float32",
+            local_files_only=True,
+            use_safetensors=True,
+        )
+    for name in ("initializer_range", "init_std"):
+        if deviation and isinstance(getattr(given, name, None), float):
+            setattr(given, name, deviation)
+    return AutoModel.from_config(given, attn_implementation="eager")
+
+
+def describe(file: str) -> dict[str, Any]:
+    """Sizes, weights and what it supports, of all its layers. Refused in one sentence.
+
+    kind: "encoder", "decoder" or "encoder-decoder"; input: the tensor that a forward takes; weights: [name,
+    shape, "table" | "matrix" | "experts" | "other"]; stacks: prefixes of names that a layer's number follows;
+    sdpa, flex: whether the class takes these; ours: why it does not take our attention, None where it does.
+    """
+    import torch
+
+    config = configuration(file)
+    layers = number_of_layers(config)
+    if not 1 <= layers <= _MOST_LAYERS:
+        raise Refused(f"a model has 1 to {_MOST_LAYERS} layers; it says {layers}")
+    try:
+        with torch.device("meta"):
+            module = model(file, layers)
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(f"transformers makes no base model of it: {_line(error)}") from None
+    cls = type(module)
+    found = {
+        "model_type": config.model_type,
+        "class": cls.__name__,
+        "kind": _kind(config),
+        "input": module.main_input_name,
+        "layers": layers,
+        "weights": _weights(module),
+        "sdpa": bool(cls._supports_sdpa),
+        "flex": bool(getattr(cls, "_supports_flex_attn", False)),
+        "ours": support.why_not(cls),
+    }
+    return found | _sizes(config) | {"stacks": _stacks(found["weights"], layers)}
+
+
+def _kind(config: Any) -> str:
+    from transformers.models.auto import modeling_auto as auto
+
+    if config.is_encoder_decoder:
+        return "encoder-decoder"
+    causal = config.model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    masked = config.model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return "decoder" if causal and not masked else "encoder"
+
+
+def _sizes(config: Any) -> dict[str, int]:
+    """Sizes under our names; 0 where the configuration has no such."""
+
+    def number(*names: str) -> int:
+        values = (getattr(config, name, None) for name in names)
+        return next((v for v in values if type(v) is int and v > 0), 0)
+
+    hidden, heads = number("hidden_size", "d_model", "embed_dim"), number("num_attention_heads", "num_heads")
+    patch, image = number("patch_size"), number("image_size")
+    return {
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": number("num_key_value_heads"),
+        "head_dim": number("head_dim", "d_kv") or (hidden // heads if heads else 0),
+        "ffn": number("intermediate_size", "ffn_dim", "encoder_ffn_dim", "d_ff"),
+        "vocab": number("vocab_size"),
+        "positions": number("max_position_embeddings", "n_positions"),
+        "window": number("sliding_window"),
+        "image": image,
+        "patch": patch,
+        "channels": number("num_channels"),
+        "experts": number("num_local_experts", "num_experts", "n_routed_experts"),
+        "experts_used": number("num_experts_per_tok"),
+        "mels": number("num_mel_bins"),
+        "frames": 2 * number("max_source_positions"),
+    }
+
+
+def _weights(module: Any) -> list[list]:
+    import torch
+
+    tables = {id(m.weight) for m in module.modules() if isinstance(m, torch.nn.Embedding)}
+    found = []
+    for name, p in module.named_parameters():
+        kind = "table" if id(p) in tables else "matrix" if p.dim() == 2 else "other"
+        if re.search(r"(^|\.)experts\.", name) and p.dim() > 1:
+            kind = "experts"
+        found.append([name, list(p.shape), kind])
+    return found
+
+
+def _stacks(weights: list[list], layers: int) -> list[str]:
+    """Prefixes behind which every number from 0 to layers − 1 stands, the outermost only."""
+    seen: dict[str, set[int]] = {}
+    for name, _, _ in weights:
+        if found := re.match(r"(.*?)(?:^|(?<=\.))(\d+)\.", name):
+            seen.setdefault(found[1], set()).add(int(found[2]))
+    return sorted(prefix for prefix, numbers in seen.items() if numbers == set(range(layers)))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def main(file: str) -> None:
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    try:
+        found = describe(file)
+    except Refused as refused:
+        found = {"error": str(refused)}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
