@@ -113,7 +113,7 @@ def test_a_broken_file_is_a_failed_run_with_its_reason(home, call, tmp_path):
     [
         ({"file": ["x"]}, ValueError, "file must be a text"),
         ({"keep": 1}, ValueError, "keep must be true or false"),
-        ({"speed": 1}, ValueError, "an import takes file, keep, captured, discard, form, not speed"),
+        ({"speed": 1}, ValueError, "an import takes file, files, keep, captured, discard, form, not speed"),
         ({"captured": 5}, ValueError, "captured must be a text"),
         ({"captured": "20200101-000000"}, ValueError, "20200101-000000"),
     ],

@@ -31,7 +31,7 @@ def empty(name: str) -> dict:
             "shared_bytes": none,
         }
     if name == "kernels":
-        columns |= {"registers": none, "reported_occupancy": np.zeros(0)}
+        columns |= {"registers": none, "reported_occupancy": np.zeros(0), "collective": text}
     if name == "copies":
         columns |= {"bytes": none, "kind": text}
     if name == "operators":

@@ -65,6 +65,9 @@ def save(
         "span_ns": _span(tables),
         "notes": notes,
     }
+    told = tables["kernels"].get("collective")
+    if told is None or not (told.codes >= 0).any():
+        tables["kernels"].pop("collective", None)
     for name, columns in (tables | sums).items():
         report(f"writing {name}")
         table.write(target(f"{name}.parquet"), {k: c for k, c in columns.items() if k not in _DROP})

@@ -44,6 +44,15 @@ def names(run: Path) -> list[str]:
     return sorted(p.stem for p in (Path(run) / "artifacts").glob("*.parquet"))
 
 
+def rank_folder(run: Path, rank: int) -> Path:
+    """Where a profile of many ranks has the tables of one: laid out as a run's folder, for every function
+    here. RunError: it has no such rank."""
+    found = Path(run) / "artifacts" / "ranks" / str(int(rank))
+    if not (found / "artifacts").is_dir():
+        raise RunError(f"{Path(run).name} has no rank {rank}")
+    return found
+
+
 def table(run: Path, name: str, columns: list[str] | None = None):
     """One table as a pandas DataFrame; texts are categories. RunError where it is not there or damaged."""
     return arrow(run, name, columns).to_pandas()

@@ -115,6 +115,8 @@ def _limit(path: str, stamp: tuple[int, int]) -> str:
     summary = profile.summary(folder)
     if not summary or summary.get("source") == "snapshot":  # no profile, or one of memory alone
         return ""
+    if summary.get("ranks"):
+        return f"{len(summary['ranks'])} ranks"
     ncu = profile.rows(folder, "ncu_kernels") if "ncu_kernels" in profile.names(folder) else []
     return in_short(verdict(summary, ncu))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -23,13 +23,14 @@ _EACH = 60  # of each kind, the newest, are offered
 @dataclass(frozen=True)
 class Profile:
     """A run with what it holds: ``tables`` by name; ``summary`` None where there is only telemetry, or a
-    trace without tables."""
+    trace without tables. rank: the one of many that path, summary and tables are of."""
 
     run: Run
     path: Path
     summary: dict | None
     tables: tuple[str, ...]
     stamp: str
+    rank: int | None = None
 
     @property
     def id(self) -> str:
@@ -44,12 +45,17 @@ class Profile:
 
     def name(self, view: str) -> str:
         """The file name of what a view saves."""
-        return f"{self.run.id}-{view}"
+        return f"{self.run.id}-{view}" if self.rank is None else f"{self.run.id}-rank{self.rank}-{view}"
 
     @property
     def trace(self) -> Path | None:
         """The Chrome trace itself, where the run keeps it."""
         return self.path / TRACE if (self.path / TRACE).is_file() else None
+
+    @property
+    def trace_name(self) -> str:
+        """Where that is in the run's folder."""
+        return TRACE if self.rank is None else f"artifacts/ranks/{self.rank}/{TRACE}"
 
 
 def opened(run_id: str) -> None:
@@ -85,6 +91,19 @@ def load(run_id: str) -> Profile:
     summary = path / "artifacts" / "summary.json"
     stamp = str(summary.stat().st_mtime_ns) if summary.is_file() else ""
     return Profile(folder.read(path), path, profile.summary(path), tuple(profile.names(path)), stamp)
+
+
+def of_rank(found: Profile, rank: int) -> Profile:
+    """One rank of a profile of many. RunError as ``load``."""
+    path = profile.rank_folder(found.path, rank)
+    return replace(
+        found,
+        path=path,
+        summary=profile.summary(path),
+        tables=tuple(profile.names(path)),
+        stamp=f"{found.stamp}/{rank}",
+        rank=rank,
+    )
 
 
 @st.cache_data(max_entries=400, show_spinner=False)

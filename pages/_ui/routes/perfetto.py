@@ -32,7 +32,8 @@ def folder() -> Path | None:
 
 
 def routes() -> list:
-    """Starlette routes for ``st.App``: /perfetto/…, /tables/<run>/<table>.csv and /traces/<run>.json."""
+    """Starlette routes for ``st.App``: /perfetto/…, /tables/<run>/<table>.csv and /traces/<run>.json, both
+    of one rank of many with ?rank=N."""
     from starlette.routing import Mount, Route
 
     root = site.root()
@@ -89,6 +90,8 @@ async def _streamed(request, make: Callable[[Path], Iterator[bytes]], name: str,
 
     try:
         path = await run_in_threadpool(library.find, request.path_params["run_id"])
+        if rank := request.query_params.get("rank"):
+            path = profile.rank_folder(path, int(rank))
         pieces = await run_in_threadpool(make, path)
     except (RunError, ValueError, OSError) as error:
         return PlainTextResponse(str(error), status_code=404)
@@ -98,14 +101,18 @@ async def _streamed(request, make: Callable[[Path], Iterator[bytes]], name: str,
     )
 
 
-def csv_address(run_id: str, table: str) -> str:
-    """The address of a whole table as CSV, from the site's root."""
-    return f"{site.root()}/tables/{quote(run_id)}/{quote(table)}.csv"
+def csv_address(run_id: str, table: str, rank: int | None = None) -> str:
+    """The address of a whole table as CSV, from the site's root; rank: of that one of many."""
+    return f"{site.root()}/tables/{quote(run_id)}/{quote(table)}.csv{_query(rank)}"
 
 
-def trace_address(run_id: str) -> str:
-    """The address of a profile's tables as a Chrome trace, from the site's root."""
-    return f"{site.root()}/traces/{quote(run_id)}.json"
+def trace_address(run_id: str, rank: int | None = None) -> str:
+    """The address of a profile's tables as a Chrome trace, from the site's root; rank: of one of many."""
+    return f"{site.root()}/traces/{quote(run_id)}.json{_query(rank)}"
+
+
+def _query(rank: int | None) -> str:
+    return "" if rank is None else f"?rank={rank}"
 
 
 def embed(address: str, height: int = 760) -> None:

@@ -1,8 +1,9 @@
-"""``import``: a trace, an Nsight export, a memory snapshot or an exported run becomes a run like any
-other."""
+"""``import``: a trace, an Nsight export, a memory snapshot, an exported run, or the traces of many ranks
+become a run like any other."""
 
 from __future__ import annotations
 
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -10,12 +11,18 @@ from pathlib import Path
 from fusescope.cli.output import say
 from fusescope.cli.profile_text import plain
 
-HELP = "import a Chrome trace, Nsight .sqlite or .csv, memory snapshot, or an exported run"
+HELP = "import a Chrome trace, Nsight .sqlite or .csv, memory snapshot, an exported run, or a folder of ranks"
 
 
 def arguments(parser, words) -> None:
     parser.add_argument(
-        "file", nargs="+", help=".json, .json.gz, .sqlite, .csv, .ncu-rep, .pickle, .fsrun.tar.gz or .zip"
+        "file",
+        nargs="+",
+        help=".json, .json.gz, .sqlite, .csv, .ncu-rep, .pickle, .fsrun.tar.gz or .zip; a folder of "
+        "traces, one per rank, becomes one profile",
+    )
+    parser.add_argument(
+        "--ranks", action="store_true", help="the files are traces of one job, one per rank: one profile"
     )
     parser.add_argument(
         "--title", default="", help="what the run is called in the library (default: the file's name)"
@@ -35,36 +42,50 @@ def arguments(parser, words) -> None:
 def run(args, out) -> int:
     from fusescope.jobs import submit
 
-    for name in args.file:  # all are looked at before the first is imported
-        if not _is_bundle(Path(name)):
-            submit.validate("import", {"file": name, "keep": args.keep, "captured": args.captured})
-    found = [_one(Path(name), args) for name in args.file]
+    wanted = _wanted(args)
+    for _, spec in wanted:  # all are looked at before the first is imported
+        if spec is not None:
+            submit.validate("import", spec)
+    found = [_one(name, spec, args) for name, spec in wanted]
     out.answer({"imported": found}, "\n".join(_words(f) for f in found))
     return 0 if all(f["form"] == "run" or f["status"] == "done" for f in found) else 1
 
 
-def _one(path: Path, args) -> dict:
+def _wanted(args) -> list[tuple[str, dict | None]]:
+    """(file, the import's spec; None for an exported run). ValueError: --ranks with one file."""
+    common = {"keep": args.keep, "captured": args.captured}
+    if not args.ranks:
+        return [(name, None if _is_bundle(Path(name)) else common | {"file": name}) for name in args.file]
+    if len(args.file) == 1:
+        if not Path(args.file[0]).is_dir():
+            raise ValueError("--ranks takes a folder, or the traces of two ranks or more")
+        return [(args.file[0], common | {"file": args.file[0]})]
+    whole = os.path.commonpath([os.path.abspath(os.path.dirname(name)) for name in args.file])
+    return [(whole, common | {"file": whole, "files": args.file})]
+
+
+def _one(name: str, spec: dict | None, args) -> dict:
     from fusescope.cli.follow import follow, submitted
     from fusescope.jobs import submit
     from fusescope.store import folder, library, profile, transfer
 
-    if _is_bundle(path):
-        run = folder.read(library.find(transfer.load(path)))
+    if spec is None:
+        run = folder.read(library.find(transfer.load(Path(name))))
         return {
-            "file": str(path),
+            "file": name,
             "form": "run",
             "run": run.id,
             "status": run.status,
             "reason": run.reason,
             "summary": None,
         }
-    spec = submit.validate("import", {"file": str(path), "keep": args.keep, "captured": args.captured})
-    ended = follow(submitted("import", spec, args.title or path.name))
+    spec = submit.validate("import", spec)
+    ended = follow(submitted("import", spec, args.title or Path(spec["file"]).name))
     if ended.status != "done":
         say(f"error: {ended.reason or ended.status}")
     summary = profile.summary(library.find(ended.id)) if ended.status == "done" else None
     return {
-        "file": str(path),
+        "file": name,
         "form": spec["form"],
         "run": ended.id,
         "status": ended.status,
@@ -92,4 +113,9 @@ def _words(found: dict) -> str:
             for k in ("launch", "operator", "module")
         )
         lines.append(f"  kernels linked: {shares}")
-    return "\n".join([*lines, *(f"  ! {plain(note)}" for note in summary.get("notes", ()))])
+    lines += [f"  ! {plain(note)}" for note in summary.get("notes", ())]
+    if summary.get("ranks"):
+        lines.append(
+            f"  time by rank, stragglers, collectives, critical path: fusescope ranks {found['run']}"
+        )
+    return "\n".join(lines)

@@ -27,7 +27,8 @@ _NAMES = {
 
 
 PARAMETERS = (
-    Parameter("file", "text", help="path"),
+    Parameter("file", "text", help="path of a file, or of a folder with a trace per rank"),
+    Parameter("files", "names", None, "traces of one job, one per rank, instead of all in the folder"),
     Parameter("keep", "bool", None, "keep the file itself in the run; null: where it is small or packed"),
     eager_trace.CAPTURED,
     Parameter("discard", "bool", False, "delete the file, an upload, after the import"),
@@ -41,14 +42,34 @@ def validate(spec: dict) -> dict:
     from fusescope.profiling import forms
 
     whole = complete("an import", PARAMETERS, spec)
-    path = Path(os.path.abspath(os.path.expanduser(whole["file"])))
-    if whole["discard"] and path.parent.parent != Path(os.path.abspath(paths.profiles() / ".uploads")):
+    path = _absolute(whole["file"])
+    uploads = Path(os.path.abspath(paths.profiles() / ".uploads"))
+    if whole["discard"] and uploads not in (path.parent, path.parent.parent):
         raise ValueError(f"only an upload is discarded after its import, and {path} is none")
     if importlib.util.find_spec("pyarrow") is None:
         raise Unsupported(
             "an import writes Parquet tables, but pyarrow is not installed: python -m pip install pyarrow"
         )
+    if whole["files"] or path.is_dir():
+        given = None if whole["files"] is None else [str(_absolute(f)) for f in whole["files"]]
+        if whole["captured"]:
+            raise ValueError("captured links the CUDA graphs of a single trace, not of many ranks")
+        _ranks(path, given)
+        return whole | {"file": str(path), "files": given, "form": "ranks"}
     return whole | {"file": str(path), "form": forms.detect(path)}
+
+
+def _absolute(path: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(path)))
+
+
+def _ranks(path: Path, given: list[str] | None) -> tuple[dict[int, Path], list[str]]:
+    """(rank → trace, notes). ValueError: one sentence on why they are no profile of many ranks."""
+    from fusescope.profiling.ranks import choose
+
+    found, without = choose.ranks([Path(f) for f in given] if given else choose.files(path), bool(given))
+    names = ", ".join(p.name for p in without[:5]) + (" …" if len(without) > 5 else "")
+    return found, [f"left out, for want of a rank: {names}"] if without else []
 
 
 def name(spec: dict) -> str:
@@ -77,6 +98,9 @@ def run(spec: dict, reporter) -> None:
             "python -m pip install msgspec==0.22.0"
         )
     progress(0.0, f"reading {path.name}")
+    if spec["form"] == "ranks":
+        _run_ranks(path, spec, reporter, progress)
+        return
     captured = eager_trace.kernels(spec["captured"])
     summary = importing.load(path, spec["form"], reporter.artifact, progress, captured)
     gpu = next((g["name"] for g in summary.get("gpus", ()) if g.get("name")), None)
@@ -88,6 +112,28 @@ def run(spec: dict, reporter) -> None:
         reporter.log(note)
     rows = ", ".join(f"{count:,} {name}" for name, count in summary["rows"].items() if count)
     reporter.progress(100, 100, f"{rows or 'nothing to show'} from {path.name}")
+
+
+def _run_ranks(path: Path, spec: dict, reporter, progress) -> None:
+    """The same of a folder or several files, a trace per rank."""
+    from fusescope.profiling.ranks import importer
+
+    files, notes = _ranks(path, spec["files"])
+    sizes = [f.stat().st_size for f in files.values()]
+    keep = sum(sizes) <= _KEEP_BYTES if spec["keep"] is None else spec["keep"]
+    if not keep:
+        reporter.log(f"the traces themselves are not kept in the run; they stay in {path}")
+    summary = importer.load(files, reporter.artifact, progress, keep, notes)
+    gpu = next((g["name"] for g in summary["gpus"] if g.get("name")), None)
+    reporter.environment(
+        device_name=gpu or ("unknown device" if summary["on_device"] else "cpu"), imported_from=path.name
+    )
+    if spec["discard"]:
+        shutil.rmtree(path, ignore_errors=True)
+    for note in summary["notes"]:
+        reporter.log(note)
+    rows = ", ".join(f"{count:,} {name}" for name, count in summary["rows"].items() if count)
+    reporter.progress(100, 100, f"{rows} from {path.name}")
 
 
 def _keep(path: Path, spec: dict, reporter) -> None:

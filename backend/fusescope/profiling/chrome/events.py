@@ -46,6 +46,16 @@ ARGS = {
     "reserved": "Total Reserved",
     "device_type": "Device Type",
     "device_id": "Device Id",
+    "collective": "Collective name",
+    "elements_in": "In msg nelems",
+    "elements_out": "Out msg nelems",
+    "group_size": "Group size",
+    "element": "dtype",
+    "group_name": "Process Group Name",
+    "group_ranks": "Process Group Ranks",
+    "source_rank": "Src Rank",
+    "target_rank": "Dst Rank",
+    "number": "Seq",
 }
 _AS_TEXT = ("shapes", "types")  # kept as the text of their JSON, in bytes
 _EVENT = {"ph": "ph", "name": "name", "cat": "cat", "ts": "ts", "dur": "dur", "pid": "pid", "tid": "tid"}

@@ -19,12 +19,13 @@ def load(
     decoder: Decoder | None = None,
     captured: list[dict] | None = None,
     portions: int | None = None,
+    metadata: dict | None = None,
 ) -> dict:
     """Read the trace and write the tables (see ``profile``); gives the summary.
 
     progress(share of the work, what is done) is called several times a second of work and may raise to stop
-    it. captured: see ``profile.save``; portions: see ``reading.read``. ValueError: one sentence on why the
-    file is no trace.
+    it. captured: see ``profile.save``; portions: see ``parallel.read``; metadata: gets what the file says
+    beside its events. ValueError: one sentence on why the file is no trace.
     """
     name = Path(path).name
     try:
@@ -50,6 +51,8 @@ def load(
             f"the trace has schema version {str(version)[:20]!r}; "
             "it was read as version 1, the only one known here"
         )
+    if metadata is not None:
+        metadata.update(trace.metadata)
     facts = {
         "source": "chrome",
         "file": trace.name,

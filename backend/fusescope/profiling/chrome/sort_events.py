@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from fusescope.profiling.chrome import exact
+from fusescope.profiling.chrome import collectives, exact
 from fusescope.profiling.chrome.categories import direction, table_of, table_of_category
 from fusescope.profiling.chrome.events import ARGS, Run, event, plain
 from fusescope.profiling.columns import TABLES, empty
@@ -183,6 +183,7 @@ class Collector:
         if table == "kernels":
             put["registers"].append(whole([a.registers for a in args]))
             put["reported_occupancy"].append(real([a.estimate for a in args]) / 100)
+            self._coded(table, "collective", collectives.texts(args))
         elif table == "copies":
             put["bytes"].append(_first([a.bytes_ for a in args], lambda rows: [args[r].size for r in rows]))
             self._coded(table, "kind", [direction(e.name, a.kind) for e, a in zip(events, args)])

@@ -10,7 +10,7 @@ from fusescope.analysis.roofline import attainable
 from fusescope.charts import numbers
 from fusescope.charts.profile import steps
 from pages._ui.app import url
-from pages._ui.profiler import advice, baseline, cost, data, join, sentences
+from pages._ui.profiler import advice, baseline, cost, join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.profiler.views import ncu
 from pages._ui.routes import downloads
@@ -31,7 +31,8 @@ _CAUSES = {
 def draw(state: url.State, found: Profile) -> None:
     """The verdict and the main figures."""
     if found.trace is not None:
-        st.link_button("Download Chrome trace", downloads.address(found.id, data.TRACE), key="profiler/trace")
+        address = downloads.address(found.id, found.trace_name)
+        st.link_button("Download Chrome trace", address, key="profiler/trace")
     if sentences.tables_missing(found):
         return
     summary = found.summary or {}
@@ -40,7 +41,8 @@ def draw(state: url.State, found: Profile) -> None:
     else:
         _verdict(found, summary)
         advice.draw(found)
-        baseline.draw(state, found)
+        if found.rank is None:
+            baseline.draw(state, found)
     left, right = st.columns([1.5, 1], gap="medium")
     with left:
         if found.has("steps"):

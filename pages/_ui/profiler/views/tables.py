@@ -121,7 +121,7 @@ def draw(state: url.State, found: Profile) -> None:
         st.caption(f"{total:,} rows, page {st.session_state[number]:,} of {last:,}", width="stretch")
         st.link_button(
             "CSV of the whole table",
-            perfetto.csv_address(found.id, table),
+            perfetto.csv_address(found.id, table, found.rank),
             type="tertiary",
             key="profiler/csv",
         )

@@ -14,7 +14,7 @@ from fusescope.store import chrome
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields
 from pages._ui.profiler import data, sentences
-from pages._ui.profiler.data import TRACE, Profile
+from pages._ui.profiler.data import Profile
 from pages._ui.routes import downloads, perfetto
 from pages._ui.widgets import elements, style
 
@@ -140,7 +140,7 @@ def perfetto_view(state: url.State, found: Profile) -> None:
     """The full Perfetto UI on the run's own trace, or on one made of its tables, without a byte from
     elsewhere."""
     if found.trace is not None:
-        perfetto.embed(downloads.address(found.id, TRACE))
+        perfetto.embed(downloads.address(found.id, found.trace_name))
         elements.note(
             f"{numbers.size(found.trace.stat().st_size)}. W and S zoom, A and D pan. No data leaves this "
             "machine."
@@ -155,11 +155,13 @@ def perfetto_view(state: url.State, found: Profile) -> None:
             else "Perfetto opens traces and Nsight Systems exports.",
         )
         return
-    perfetto.embed(perfetto.trace_address(found.id))
+    perfetto.embed(perfetto.trace_address(found.id, found.rank))
     elements.note(
         f"{count:,} events, made from the tables. W and S zoom, A and D pan. No data leaves this machine."
     )
-    st.link_button("Download as Chrome trace", perfetto.trace_address(found.id), key="profiler/made")
+    st.link_button(
+        "Download as Chrome trace", perfetto.trace_address(found.id, found.rank), key="profiler/made"
+    )
 
 
 def _usual(lanes: dict) -> list[str]:

@@ -1,0 +1,39 @@
+"""Unions of half-open intervals of whole ns, as sorted arrays (begins, ends)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+Union = tuple[np.ndarray, np.ndarray]
+
+
+def union(begin: np.ndarray, end: np.ndarray) -> Union:
+    """The intervals merged: disjoint, by begin; those of no length are left out."""
+    kept = end > begin
+    begin, end = begin[kept], end[kept]
+    if not len(begin):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.argsort(begin, kind="stable")
+    begin, reach = begin[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.concatenate([[True], begin[1:] > reach[:-1]]))
+    return begin[first], reach[np.concatenate([first[1:] - 1, [len(begin) - 1]])]
+
+
+def length(of: Union) -> int:
+    return int((of[1] - of[0]).sum())
+
+
+def covered(begin: np.ndarray, end: np.ndarray, by: Union) -> np.ndarray:
+    """How many ns of each interval [begin, end) lie in the union ``by``."""
+    return np.maximum(_before(end, by) - _before(begin, by), 0)
+
+
+def _before(when: np.ndarray, by: Union) -> np.ndarray:
+    """ns of the union before each time."""
+    begins, ends = by
+    if not len(begins):
+        return np.zeros(len(when), np.int64)
+    whole = np.concatenate([[0], np.cumsum(ends - begins)])
+    at = np.searchsorted(begins, when, "right")
+    inside = np.maximum(at - 1, 0)
+    return np.where(at > 0, whole[inside] + np.minimum(when, ends[inside]) - begins[inside], 0)

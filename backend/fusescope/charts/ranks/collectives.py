@@ -1,0 +1,107 @@
+"""Collectives over ranks: arrival skew over time, who holds whom up, and how much of each kind is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from fusescope.charts import numbers, template
+from fusescope.charts.escape import label
+from fusescope.charts.ranks.words import PARTS
+
+MOST = 4000
+"""Points; of more collectives those with the largest skew are drawn."""
+_MARKS = ("#0072B2", "#D55E00", "#23916A", "#B75A92", "#C9A227", "#56B4E9")
+
+
+def skew(rows: Sequence[Mapping], zero: int, subtitle: str = "", theme: str = "light") -> go.Figure:
+    """rows: of the table collectives, those that are plausible; zero: ns of the first activity."""
+    rows = [r for r in rows if r["plausible"]]
+    if not rows:
+        return template.empty("No collective was matched across ranks.", theme)
+    shown = sorted(rows, key=lambda r: -r["skew_ns"])[:MOST]
+    more = f"the {MOST:,} largest of {len(rows):,}" if len(rows) > MOST else ""
+    fig = template.figure("Arrival skew of each collective", template.join(subtitle, more), theme, height=360)
+    unit, factor = numbers.time_unit([max(r["skew_ns"] for r in shown) / 1e6])
+    when, scale = numbers.time_unit([max(r["last_ns"] - zero for r in shown) / 1e6])
+    names = list(dict.fromkeys(r["name"] for r in shown))
+    for n, name in enumerate(names):
+        mine = [r for r in shown if r["name"] == name]
+        fig.add_scatter(
+            x=[(r["last_ns"] - zero) / 1e6 * scale for r in mine],
+            y=[r["skew_ns"] / 1e6 * factor for r in mine],
+            mode="markers",
+            name=label(name, 24),
+            marker=dict(color=_MARKS[n % len(_MARKS)], size=6, opacity=0.75),
+            customdata=[[r["last_rank"], r["ranks"]] for r in mine],
+            hovertemplate=f"{label(name, 40)}<br>skew %{{y:.4g}} {unit} over %{{customdata[1]}} ranks<br>"
+            "last: rank %{customdata[0]}<extra></extra>",
+        )
+    fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.28))
+    fig.update_xaxes(title_text=f"time ({when})")
+    fig.update_yaxes(title_text=f"first to last arrival ({unit})", rangemode="tozero")
+    return fig
+
+
+def waits(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light", most: int = 32) -> go.Figure:
+    """What each rank alone held the others up, and what it waited for others; rows of rank_time."""
+    shown = sorted(rows, key=lambda r: -max(r["held_up_ns"], r["wait_ns"]))[:most]
+    shown = sorted(shown, key=lambda r: r["rank"])
+    if not any(r["collectives"] for r in rows):
+        return template.empty("No collective was matched across ranks.", theme)
+    more = f"{most} of {len(rows)} ranks" if len(rows) > most else ""
+    fig = template.figure(
+        "Who waits for whom", template.join(subtitle, more), theme, height=200 + 30 * len(shown)
+    )
+    unit, factor = numbers.time_unit([max(r["held_up_ns"], r["wait_ns"]) / 1e6 for r in shown])
+    for column, name, colour in (
+        ("held_up_ns", "held the others up, alone", "#D55E00"),
+        ("wait_ns", "waited for others", "#B0B7BF"),
+    ):
+        fig.add_bar(
+            orientation="h",
+            y=[f"rank {r['rank']}" for r in shown],
+            x=[r[column] / 1e6 * factor for r in shown],
+            name=name,
+            marker=dict(color=colour),
+            hovertemplate=f"%{{y}}<br>{name}: %{{x:.4g}} {unit}<extra></extra>",
+        )
+    low = -0.2 - 1.2 / (len(shown) + 2)
+    fig.update_layout(
+        barmode="group", showlegend=True, legend=dict(orientation="h", y=low, traceorder="normal")
+    )
+    fig.update_yaxes(autorange="reversed")
+    fig.update_xaxes(title_text=f"time over all collectives ({unit})", rangemode="tozero")
+    return fig
+
+
+def overlap(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light", most: int = 20) -> go.Figure:
+    """rows: of ``analysis.ranks.compared.kinds``."""
+    shown = [r for r in rows if r["total_ns"]][:most]
+    if not shown:
+        return template.empty("No collective was matched across ranks.", theme)
+    fig = template.figure(
+        "Overlap with compute, by collective", subtitle, theme, height=190 + 30 * len(shown)
+    )
+    unit, factor = numbers.time_unit([r["total_ns"] / 1e6 for r in shown])
+    for part, value in (
+        ("overlapped_ns", lambda r: r["total_ns"] - r["exposed_ns"]),
+        ("exposed_ns", lambda r: r["exposed_ns"]),
+    ):
+        name, colour = PARTS[part]
+        fig.add_bar(
+            orientation="h",
+            y=[label(r["name"], 24) for r in shown],
+            x=[value(r) / 1e6 * factor for r in shown],
+            name=name,
+            marker=dict(color=colour),
+            hovertemplate=f"%{{y}}<br>{name}: %{{x:.4g}} {unit}<extra></extra>",
+        )
+    low = -0.2 - 1.2 / (len(shown) + 2)
+    fig.update_layout(
+        barmode="stack", showlegend=True, legend=dict(orientation="h", y=low, traceorder="normal")
+    )
+    fig.update_yaxes(autorange="reversed")
+    fig.update_xaxes(title_text=f"time over all ranks ({unit})", rangemode="tozero")
+    return fig

@@ -1,0 +1,1 @@
+"""Traces of many ranks read as one profile."""
