@@ -27,3 +27,21 @@ def test_the_glossary_comes_first_and_has_one_sentence_for_each_term(draw):
     text = said(calm(draw("help")).markdown)
     for term, sentence in glossary.TERMS.items():
         assert term in text and sentence.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("label", "term"),
+    [
+        ("Dtype", "dtype"),
+        ("implementations", "implementation"),
+        ("occupancy (%)", "occupancy"),
+        ("rows", None),
+    ],
+)
+def test_a_label_that_names_a_term_says_what_it_means(label, term):
+    assert glossary.about(label) == (glossary.TERMS[term] if term else None)
+
+
+def test_terms_on_the_pages_are_explained_on_hover(draw):
+    at = draw("app")
+    assert next(s for s in at.selectbox if s.label == "dtype").help == glossary.TERMS["dtype"]

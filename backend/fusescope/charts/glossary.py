@@ -22,6 +22,20 @@ TERMS = {
     "occupancy": "Warps that a multiprocessor holds over those it can hold; high alone does not mean fast.",
     "spills": "Registers that the compiler moved to memory because a thread has no more.",
     "packed (padded, varlen)": "Sequences of different lengths stored one after the other, without padding.",
+    "tile": "A square of the attention matrix, 64 × 64 elements unless said; a kernel skips empty ones.",
+    "elements kept": "The share of query-key pairs that the mask keeps; 1 over it is the ideal speed-up.",
+    "keys per query": "How many keys a query attends to under the mask.",
+    "effective keys": "2^entropy of a query's probabilities: how many keys share its weight.",
+    "latency-, memory-, compute-bound": "What limits it: waiting, bytes per second, or FLOP per second.",
+    "idle time": "Time in which no kernel and no copy runs on the device.",
+    "warp stall reasons": "Why warps could not issue their next instruction, sampled by Nsight Compute.",
+    "scheme": "Which neighbours of a layer's 15 operators are fused into one kernel.",
+    "cost model": "A model that predicts times from runs that were measured.",
+    "dtype": "The number format of inputs and results: float32, float16 or bfloat16.",
+    "device": "Where it ran: a GPU by its name, or the CPU.",
+    "prefill / decode": "Prefill: the whole prompt at once. Decode: one further token, with the keys cached.",
+    "persistent / per-call memory": "Kept between calls (weights, plans) / handed out during one call.",
+    "architecture": "A GPU generation as nvcc names it: sm_90a is Hopper (H100, H200).",
     "recorded run": "A run on other hardware that ships with the project, such as an H200.",
 }
 
@@ -29,6 +43,32 @@ TERMS = {
 def of(term: str) -> str:
     """The sentence of a term; KeyError where it has none."""
     return TERMS[term]
+
+
+_LABELS = {
+    "compared with": "baseline",
+    "× baseline": "speed-up",
+    "cache": "warm / cold cache",
+    "phase": "prefill / decode",
+    "tile size": "tile",
+    "gpu": "device",
+    "lengths": "packed (padded, varlen)",
+    "interval": "95 % interval",
+    "achieved occupancy": "occupancy",
+    "theoretical occupancy": "occupancy",
+}
+"""Labels under which a term stands on a page by another name."""
+
+
+def about(label: str) -> str | None:
+    """The sentence of the term that a label or heading names, whatever its case, number or unit: "Dtype",
+    "implementations", "occupancy (%)"; None where it names none."""
+    word = label.partition(" (")[0].strip().lower()
+    for name in (word, word.removesuffix("s")):
+        name = _LABELS.get(name, name)
+        if name in TERMS:
+            return TERMS[name]
+    return None
 
 
 def table() -> str:

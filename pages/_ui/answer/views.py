@@ -73,11 +73,7 @@ def _times(look: Look) -> None:
     )
     columns = ["impl", "mode", "ms"]
     rows = lambda: pd.DataFrame([(s["impl"], s["mode"], ms) for s in raw for ms in s["ms"]], columns=columns)  # noqa: E731
-    says = (
-        "Each dot is a sample, in sampling order from top to bottom; the outline is their histogram, the "
-        "line the median. Open circles: cold cache."
-    )
-    elements.chart(fig, look.name("samples"), rows, says=says)
+    elements.chart(fig, look.name("samples"), rows)
 
 
 def _sweep(look: Look) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from fusescope.charts import glossary
 from pages._ui.app import url
 from pages._ui.forms import linked
 
@@ -23,10 +24,12 @@ def pick(
     **settings,
 ) -> Any:
     """One of ``options`` from a select box in ``box``; the first is the default. A value that the options no
-    longer have gives way to the default."""
+    longer have gives way to the default. A label that is a term of the glossary says on hover
+    what it means."""
     options = list(options)
     default = options[0] if default is None else default
     key = seeded(state, name, options, default, scope)
+    settings.setdefault("help", glossary.about(label))
     value = getattr(box, form)(label, options, key=key, **settings)
     state.keep(name, value, default)
     return value

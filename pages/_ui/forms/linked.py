@@ -12,6 +12,7 @@ import streamlit as st
 
 from fusescope import ops
 from pages._ui.app import url
+from pages._ui.widgets import elements
 from pages._ui.widgets.text import md, plural
 
 _CONFIRMED = "linked/confirmed"
@@ -67,7 +68,7 @@ def _show(path: str) -> None:
             with st.expander(f"Source: {md(path.rpartition(':')[2])} would run as you", expanded=True):
                 with open(file, "rb") as opened:
                     text = opened.read(_MOST).decode("utf-8", "replace")
-                st.code(text + ("\n…" if found.st_size > _MOST else ""), language="python", height=240)
+                elements.listing(text + ("\n…" if found.st_size > _MOST else ""), "python", 240)
     except (OSError, ValueError) as error:
         st.markdown(f"{md(path)}: {md(str(getattr(error, 'strerror', None) or error))}")
 

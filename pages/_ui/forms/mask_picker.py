@@ -183,7 +183,8 @@ def _length(p: Parameter, size: int) -> Any:
 
 
 def _widget(key: str, p: Parameter, default: Any) -> Any:
-    """What the widget of a parameter shows, as ``Parameter.read`` takes it; until it is touched it follows the default, which depends on the length."""
+    """What the widget of a parameter shows, as ``Parameter.read`` takes it. Until it is touched it follows
+    the default, which depends on the length."""
     shown = p.write(default) if p.kind.startswith("ints") else default
     before = f"{key}/default"
     session = st.session_state

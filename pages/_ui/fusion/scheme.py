@@ -228,7 +228,7 @@ def _module(code: str, canonical: str, setting: Setting) -> None:
             key="fusion/module",
             help="Standalone: python FILE checks it against the unfused layer and times it",
         )
-        st.code(text, language="python", height=420)
+        elements.listing(text, "python", 420)
 
 
 def _cost(operators: range, setting: Setting) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from pages._ui.fusion import detail as fusion_detail
 from pages._ui.models import detail as models_detail
 from pages._ui.profiler import data
 from pages._ui.routes import downloads
-from pages._ui.widgets import html_table
+from pages._ui.widgets import elements, html_table
 from pages._ui.widgets.text import md, run_name, sentence
 
 _TRACE = "artifacts/trace.json.gz"
@@ -67,7 +67,10 @@ def draw(state: url.State, run_id: str) -> None:
         _files(run)
     log = run_data.log(run_id)
     with st.expander("Log"):
-        st.code(log or "The log is empty.", language=None, height=300 if log else "content", wrap_lines=True)
+        if log:
+            elements.listing(log, None, 300)
+        else:
+            st.caption("The log is empty.")
 
 
 def _actions(run: Run) -> None:

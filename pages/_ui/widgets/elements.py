@@ -8,10 +8,10 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from fusescope.charts import numbers, template
+from fusescope.charts import glossary, numbers, template
 from fusescope.charts.escape import unlinked
 from fusescope.core.foreign.text import cell
-from pages._ui.widgets import html_table
+from pages._ui.widgets import html_table, reading
 
 _IMAGE = "image_format"
 Table = pd.DataFrame | Callable[[], pd.DataFrame]
@@ -25,18 +25,22 @@ def chart(
     says: str = "",
 ) -> None:
     """A figure with its data as CSV under it; ``name`` is the file name of what is saved and the element's
-    key. pick: called with ``customdata[1]`` of a point that is clicked. says: how to read it, on a click."""
+    key. pick: called with ``customdata[1]`` of a point that is clicked. says: how to read it, on a click;
+    else what ``reading`` knows of the chart of that title."""
     image = st.session_state.get(_IMAGE, "png")
     key, settings = f"chart/{name}/{image}", template.config(name, image)
     clicked = {"on_select": lambda: _clicked(key, pick), "selection_mode": "points"} if pick else {}
     st.plotly_chart(unlinked(fig), theme=None, key=key, config=settings, width="stretch", **clicked)
-    if table is not None:
-        with st.container(
-            horizontal=True, horizontal_alignment="right", gap="small", vertical_alignment="center"
-        ):
-            if says:
-                with st.popover("What does this chart say?", type="tertiary"):
-                    st.markdown(says)
+    says = says or reading.of(fig)
+    if table is None and not says:
+        return
+    with st.container(
+        horizontal=True, horizontal_alignment="right", gap="small", vertical_alignment="center"
+    ):
+        if says:
+            with st.popover("What does this chart say?", type="tertiary", key=f"says/{name}"):
+                st.markdown(says)
+        if table is not None:
             csv(table, name)
             other = "svg" if image == "png" else "png"
             st.button(
@@ -50,10 +54,10 @@ def chart(
 
 
 def metrics(figures: Iterable[tuple], columns: Iterable | None = None) -> None:
-    """A row of (label, value) or (label, value, help)."""
+    """A row of (label, value) or (label, value, help); without help, what the glossary says of the label."""
     figures = list(figures)
     for box, (label, value, *text) in zip(columns or st.columns(len(figures)), figures, strict=True):
-        box.metric(label, value, help=text[0] if text else None)
+        box.metric(label, value, help=text[0] if text else glossary.about(label))
 
 
 def table(

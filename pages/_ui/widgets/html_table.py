@@ -8,7 +8,7 @@ from html import escape as quoted
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import numbers, template
+from fusescope.charts import glossary, numbers, template
 from pages._ui.widgets import style
 from pages._ui.widgets.text import escape
 
@@ -30,7 +30,7 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> N
     ground = theme["grid"]
     side = ["fs-right" if r else "" for r in right]
     head = "".join(
-        f"<th class='{s}' scope='col' style='background:{ground}'>{escape(str(c))}</th>"
+        f"<th class='{s}' scope='col' style='background:{ground}'>{_heading(str(c))}</th>"
         for c, s in zip(data.columns, side, strict=True)
     )
     rows = []
@@ -57,6 +57,12 @@ def facts(rows: Iterable[tuple]) -> None:
         for row in rows
     )
     st.html(f"<table class='fs-small'>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
+
+
+def _heading(name: str) -> str:
+    """A column's name; a term of the glossary with its sentence on hover."""
+    about = glossary.about(name)
+    return f"<abbr title='{quoted(about)}'>{escape(name)}</abbr>" if about else escape(name)
 
 
 def _cell(value, number: int, column: str, why: Why) -> str:
