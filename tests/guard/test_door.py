@@ -132,6 +132,16 @@ def test_the_cookie_is_for_this_port_and_no_script():
     assert "; secure" in headers["set-cookie"].lower()
 
 
+@pytest.mark.parametrize("form", ["{}; {}", "{1}; {0}", "{0};{1}"])
+def test_a_server_with_a_prefix_is_found_beside_one_without(form):
+    """Both behind one proxy: the browser sends the cookie of / too, under the same name."""
+    own = f"fusescope-token-443={SECRET.cookie}"
+    other = f"fusescope-token-443={Secret('another-token-of-16').cookie}"
+    host, further = "gpu.example", {"scheme": "https"}
+    assert call("GET", host, None, "nothing", cookie=form.format(own, other), **further)[1] == 200
+    assert call("GET", host, None, "nothing", cookie=other, **further)[1] == 401
+
+
 @pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example", "///evil.example"])
 def test_the_way_back_stays_on_this_machine(path):
     assert call("GET", "localhost:1", None, "address", path=path)[2]["location"].startswith("/evil.example")

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from pages._ui.guard import headers, hosts, login, slow
@@ -86,7 +85,7 @@ class Door:
         """The answer to who has not shown the token."""
         given, query = visit.token()
         cookie = f"fusescope-token-{visit.port}"
-        known = self.secret.is_cookie(visit.cookies.get(cookie, "")) or self.secret.is_token(visit.bearer)
+        known = any(map(self.secret.is_cookie, visit.cookies(cookie))) or self.secret.is_token(visit.bearer)
         if given is None or not visit.reads:
             return None if known else self._ask(visit, query, False)
         showed = self.secret.is_token(given)
@@ -136,7 +135,6 @@ class Visit:
         self.path = scope["path"]
         self.encrypted = scope["scheme"] in ("https", "wss")
         self.port = (hosts.split(self.host) or ("", None))[1] or _PORTS.get(scope["scheme"], 80)
-        self.cookies = cookie_parser(self.headers.get("cookie", ""))
         self._query = scope.get("query_string", b"").decode("latin-1")
 
     @property
@@ -156,6 +154,14 @@ class Visit:
         """The token of a program: ``Authorization: Bearer …``."""
         kind, _, value = self.headers.get("authorization", "").partition(" ")
         return value if kind.lower() in ("bearer", "token") else ""
+
+    def cookies(self, name: str) -> list[str]:
+        """All values of a cookie: behind a proxy a server at / and one with a prefix share name and port, and
+        a browser sends the cookies of both to the second."""
+        pairs = (
+            pair.partition("=") for header in self.headers.getlist("cookie") for pair in header.split(";")
+        )
+        return [value.strip() for key, _, value in pairs if key.strip() == name]
 
     def token(self) -> tuple[str | None, list[tuple[str, str]]]:
         """(the token of the address, None without one; the rest of the query)."""
