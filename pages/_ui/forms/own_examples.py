@@ -33,6 +33,84 @@ def mine(q, k, v, plan, bias=None):
 def mine(x, bias, approximate):
     return torch.nn.functional.gelu(x + bias, approximate=approximate)
 """,
+    "bias_residual_layernorm": """\
+def mine(x, bias, residual, weight, shift, eps):
+    total = x + bias + residual
+    return torch.nn.functional.layer_norm(total, total.shape[-1:], weight, shift, eps)
+""",
+    "embedding_layernorm": """\
+def mine(word_ids, position_ids, type_ids, word, position, type_, weight, shift, eps):
+    places = position[: word_ids.shape[-1]] if position_ids is None else position[position_ids]
+    total = word[word_ids] + type_[type_ids] + places
+    return torch.nn.functional.layer_norm(total, total.shape[-1:], weight, shift, eps)
+""",
+    "linear": """\
+def mine(x, weight, bias, activation, residual):
+    out = torch.addmm(bias, x, weight.t())
+    if activation is not None:
+        out = torch.nn.functional.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")
+    return out if residual is None else out + residual
+""",
+    "padding": """\
+def mine(x, lengths, cu_seqlens, seq, total, direction):
+    keep = torch.arange(seq, device=x.device) < lengths[:, None]
+    if direction == "pack":
+        return x[keep]
+    out = x.new_zeros((lengths.shape[0], seq, x.shape[-1]))
+    out[keep] = x
+    return out
+""",
+    "split_heads": """\
+def mine(qkv, bias, heads, kv_heads):
+    split = (qkv + bias).unflatten(-1, (heads + 2 * kv_heads, -1)).transpose(1, 2)
+    return tuple(part.contiguous() for part in split.split((heads, kv_heads, kv_heads), 1))
+""",
+    "attention_decode": """\
+def mine(q, k, v, lengths):
+    keep = torch.arange(k.shape[2], device=q.device) < lengths[:, None]
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(q, k, v, keep[:, None, None], enable_gqa=True).nan_to_num()  # no key: zeros
+""",
+    "attention_varlen": """\
+def mine(q, k, v, cu_seqlens_q, cu_seqlens_k, causal):
+    out = torch.empty_like(q)
+    ends_q, ends_k = cu_seqlens_q.tolist(), cu_seqlens_k.tolist()
+    attend = torch.nn.functional.scaled_dot_product_attention
+    for a, b, c, d in zip(ends_q, ends_q[1:], ends_k, ends_k[1:]):
+        if a < b:
+            one = (t.transpose(0, 1)[None] for t in (q[a:b], k[c:d], v[c:d]))
+            out[a:b] = attend(*one, is_causal=causal, enable_gqa=True)[0].transpose(0, 1)
+    return out
+""",
+    "sddmm": """\
+def mine(q, k, structure):
+    side = structure.block or 1  # 1: single elements
+    rows, columns = (-(-n // side) for n in (structure.seq_q, structure.seq_k))
+    missing = (0, columns * side - structure.seq_k, 0, rows * side - structure.seq_q)
+    full = torch.nn.functional.pad(q @ k.transpose(2, 3), missing)
+    blocks = full.unflatten(3, (columns, side)).unflatten(2, (rows, side)).transpose(3, 4).flatten(2, 3)
+    found = blocks[:, :, structure.place()]
+    return found * structure.keep() if structure.block else found[..., 0, 0]
+""",
+    "sparse_softmax": """\
+def mine(structure, values):
+    keep = structure.dense(torch.ones(structure.entries, dtype=torch.bool, device=values.device))
+    full = structure.dense(values).masked_fill(~keep, float("-inf")).softmax(-1)
+    return full.flatten(2)[..., structure.place()]
+""",
+    "spmm": """\
+def mine(structure, values, v):
+    return structure.dense(values) @ v
+""",
+    "gat": """\
+def mine(x, left, right, structure):
+    x = x.transpose(0, 1)
+    own, other = (x * left[:, None]).sum(-1), (x * right[:, None]).sum(-1)
+    keep = structure.dense(torch.ones(structure.entries, dtype=torch.bool, device=x.device))
+    scores = torch.nn.functional.leaky_relu(own[:, :, None] + other[:, None], 0.2)
+    weights = scores.masked_fill(~keep, float("-inf")).softmax(-1).nan_to_num()  # no edge: zeros
+    return (weights @ x).transpose(0, 1)
+""",
 }
 
 
