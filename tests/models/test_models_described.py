@@ -1,5 +1,6 @@
 """What is known of models without torch: names, cases, anatomy, cost, ways."""
 
+import operator
 import subprocess
 import sys
 
@@ -38,6 +39,25 @@ def test_the_published_counts():
     assert {k: counts[k] for k in F13} == F13
 
 
+@pytest.mark.parametrize(
+    "name, count",
+    [
+        ("bert-large", 335_141_888),
+        ("vit-large", 304_351_232),
+        ("whisper-small-encoder", 88_154_112),
+        ("gpt2", 124_439_808),
+        ("gpt2-xl", 1_557_611_200),
+        ("llama3-8b", 8_030_261_248),
+        ("mistral-7b", 7_248_023_552),
+        ("qwen2.5-7b", 7_615_616_512),
+        ("qwen3-0.6b", 596_049_920),
+        ("qwen3-8b", 8_190_735_360),
+    ],
+)
+def test_the_sizes_that_people_decide_on(name, count):
+    assert models.total(name) == count
+
+
 def test_anatomy_is_a_tree_whose_parts_add_up():
     nodes = models.anatomy("t5-small")
     seen = set()
@@ -60,7 +80,9 @@ def test_every_weight_of_the_table_is_one_of_hugging_face(name):
     config = models.config(name, asked)
     table, keywords = models.family(name).SETTINGS, settings.keywords(models.family(name), config)
     with torch.device("meta"):
-        built = getattr(transformers, table.module)(getattr(transformers, table.config)(**keywords))
+        built = operator.attrgetter(table.module)(transformers)(
+            getattr(transformers, table.config)(**keywords)
+        )
     theirs = {n: tuple(p.shape) for n, p in built.named_parameters()}
     ours = {
         w.theirs.replace("{i}", str(i)): w.dims(config) for w, i in tree.rows(models.family(name), config)

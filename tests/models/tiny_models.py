@@ -8,7 +8,17 @@ from functools import lru_cache
 from fusescope import models
 
 SIZES = {"layers": 2, "heads": 2, "head_dim": 32, "batch": 2}
-ONE_OF_A_FAMILY = ("bert-base", "vit-base", "gpt2", "llama-small", "t5-small")
+ONE_OF_A_FAMILY = (
+    "bert-base",
+    "vit-base",
+    "whisper-small-encoder",
+    "gpt2",
+    "llama-small",
+    "mistral-7b",
+    "qwen2.5-7b",
+    "qwen3-0.6b",
+    "t5-small",
+)
 
 
 def case(name: str, **more) -> dict:
@@ -28,7 +38,9 @@ def built(name: str, dtype: str = "float32"):
 
 def cases(name: str) -> list[dict]:
     """What a family can be asked: masks, lengths, phases."""
-    if models.kind(name) == "encoder":
+    if hasattr(models.family(name), "INPUT"):
+        asked = [{}]
+    elif models.kind(name) == "encoder":
         window = "sliding_window:left=3,right=3"
         asked = [
             {},

@@ -99,6 +99,8 @@ def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: boo
         raise ValueError(f"{config.name} brings its own masks; mask is {module.MASK}, not {mask}")
     if module.SETTINGS is None and module.tokens is not None and not whole:
         raise ValueError(f"images of {config.name} are all of one size: lengths is fixed")
+    if hasattr(module, "INPUT") and not (whole and mask.name == "full"):
+        raise ValueError(f"{name} takes no mask: mask is full and lengths fixed")
     if module.KIND == "encoder-decoder" and mask.name != "full":
         raise ValueError(
             f"{name} brings its own masks: full in the encoder, causal in the decoder; mask {mask} cannot "

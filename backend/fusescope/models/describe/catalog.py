@@ -33,7 +33,7 @@ def _families() -> dict[str, ModuleType]:
 
 def names() -> list[str]:
     """The models there are."""
-    order = ("bert", "vit", "gpt2", "llama", "t5")
+    order = ("bert", "vit", "whisper", "gpt2", "llama", "mistral", "qwen2", "qwen3", "t5")
     known = _families()
 
     def place(name: str) -> int:

@@ -97,6 +97,8 @@ def _parts(
     found["embedding"] = tokens * (
         2.0 * c.pixels * c.hidden if c.patch else (2 + (_NORM if c.types else 0)) * c.hidden
     )
+    if c.channels and not c.patch:  # two convolutions of three frames each, the first over twice the tokens
+        found["embedding"] += tokens * 6.0 * c.hidden * (2 * c.channels + c.hidden)
     found["qkv"] = c.layers * 2.0 * tokens * c.hidden * c.qkv_inner
     found["attention"] = c.layers * own * per_pair
     found["output"] = c.layers * 2.0 * tokens * c.inner * c.hidden

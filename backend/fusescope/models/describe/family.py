@@ -29,7 +29,8 @@ STRUCTURE   "norm after" (BERT: LayerNorm of each residual sum), "norm before" (
             outputs are known: Hugging Face's module names by our step
 IGNORED     patterns (fnmatch) of names that checkpoints of the family hold besides them: heads, old buffers
 
-Besides, where they differ: MASK and SEQ (defaults of a case), FREE_HEADS (True: heads and head size need not
+Besides, where they differ: MASK and SEQ (defaults of a case), INPUT ("input_features": frames instead of
+tokens, two each, channels of them, without padding), FREE_HEADS (True: heads and head size need not
 make up the width), PARALLEL (a Split: how the family is divided over several devices), and for what no table
 can say further(config) -> keywords of Hugging Face's configuration, and
 more(data) -> Config.more of a checkpoint's config.json, ValueError where that is not of the family.

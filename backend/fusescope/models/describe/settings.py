@@ -132,6 +132,8 @@ def resized(
     )  # a decoded token stands after the seq of the cache
     if own.patch:
         positions = _of_square(seq)
+    elif hasattr(family, "INPUT"):
+        positions = seq
     return replace(found, layers=layers or own.layers, positions=positions)
 
 

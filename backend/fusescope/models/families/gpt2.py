@@ -7,12 +7,19 @@ from fusescope.models.describe.settings import Settings
 
 KIND = "decoder"
 PHASES = ("prefill", "decode")
+_COMMON = dict(vocab=50257, positions=1024, eps=1e-5, activation="gelu_tanh")
 NAMES = {
-    "gpt2": Config(
-        "gpt2", 768, 12, 12, 64, 3072, vocab=50257, positions=1024, eps=1e-5, activation="gelu_tanh"
-    )
+    "gpt2": Config("gpt2", 768, 12, 12, 64, 3072, **_COMMON),
+    "gpt2-medium": Config("gpt2-medium", 1024, 24, 16, 64, 4096, **_COMMON),
+    "gpt2-large": Config("gpt2-large", 1280, 36, 20, 64, 5120, **_COMMON),
+    "gpt2-xl": Config("gpt2-xl", 1600, 48, 25, 64, 6400, **_COMMON),
 }
-TITLE = {"gpt2": "GPT-2 small"}
+TITLE = {
+    "gpt2": "GPT-2 small",
+    "gpt2-medium": "GPT-2 medium",
+    "gpt2-large": "GPT-2 large",
+    "gpt2-xl": "GPT-2 XL",
+}
 SETTINGS = Settings(
     "GPT-2",
     "gpt2",

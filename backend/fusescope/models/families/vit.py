@@ -12,8 +12,12 @@ from fusescope.models.describe.settings import Settings
 
 KIND = "encoder"
 PHASES = ()
-NAMES = {"vit-base": Config("vit-base", 768, 12, 12, 64, 3072, positions=197, patch=16, channels=3)}
-TITLE = {"vit-base": "ViT base, 16-pixel patches"}
+_COMMON = dict(positions=197, patch=16, channels=3)
+NAMES = {
+    "vit-base": Config("vit-base", 768, 12, 12, 64, 3072, **_COMMON),
+    "vit-large": Config("vit-large", 1024, 24, 16, 64, 4096, **_COMMON),
+}
+TITLE = {"vit-base": "ViT base, 16-pixel patches", "vit-large": "ViT large, 16-pixel patches"}
 SETTINGS = Settings(
     "ViT",
     "vit",

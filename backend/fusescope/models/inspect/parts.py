@@ -28,12 +28,15 @@ from fusescope.models.run.fused_run import choice
 _RULES = (
     (
         "embedding",
-        r"(^|\.)(embeddings|wte|wpe|embed_tokens|shared|patch_embeddings|word_embeddings|position_embeddings|token_type_embeddings|rotary_emb)(\.|$)",
+        r"(^|\.)(embeddings|wte|wpe|embed_tokens|shared|patch_embeddings|word_embeddings|conv1|conv2|embed_positions|position_embeddings|token_type_embeddings|rotary_emb)(\.|$)",
     ),
     ("norm", r"(LayerNorm|layernorm\w*|layer_norm|ln_\w+|norm)$"),
     ("head", r"(lm_head|pooler)"),
     ("qkv", r"(query|key|value|q_proj|k_proj|v_proj|c_attn|(SelfAttention|EncDecAttention)\.[qkv])$"),
-    ("output", r"(attention\.output\.dense|o_proj|attn\.c_proj|(SelfAttention|EncDecAttention)\.o)$"),
+    (
+        "output",
+        r"(attention\.output\.dense|o_proj|out_proj|attn\.c_proj|(SelfAttention|EncDecAttention)\.o)$",
+    ),
     ("attention", r"(attention\.self|attention|attn|self_attn|SelfAttention|EncDecAttention)$"),
     (
         "ffn",

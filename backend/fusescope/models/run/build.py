@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -129,7 +130,7 @@ def _module(family, config: Config):
         return _of_config_file(family, config)
     table, values = family.SETTINGS, settings.keywords(family, config)
     given = getattr(transformers, table.config)(**values, attn_implementation="eager")
-    return getattr(transformers, table.module)(given)
+    return operator.attrgetter(table.module)(transformers)(given)
 
 
 def _of_config_file(family, config: Config):
@@ -168,8 +169,9 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
     found: dict[str, Any] = {"case": dict(case), "lengths": cases.lengths(case)}
     decode = case.get("phase") == "decode"
     own = getattr(model.family, "found", {})  # of a model by its config.json
-    if own.get("input") == "input_features":
-        shape = (batch, own["mels"], own["frames"])
+    kind = own.get("input") or getattr(model.family, "INPUT", None)
+    if kind == "input_features":
+        shape = (batch, own["mels"], own["frames"]) if own else (batch, config.channels, 2 * seq)
         sound = torch.randn(shape, generator=generator)
         found["input_features"] = sound.to(device=device, dtype=getattr(torch, model.dtype))
     elif config.patch:
@@ -204,6 +206,8 @@ def call(module, inputs: Mapping[str, Any], attention_mask: Any = None):
     """
     given = inputs["additive"] if attention_mask is None else attention_mask
     masked = {} if given is None else {"attention_mask": given}  # not every model of images takes one
+    if "input_features" in inputs and "decoder_input_ids" not in inputs:
+        return module(input_features=inputs["input_features"]).last_hidden_state
     if "pixel_values" in inputs:
         return module(pixel_values=inputs["pixel_values"], **masked).last_hidden_state
     if "decoder_input_ids" in inputs:

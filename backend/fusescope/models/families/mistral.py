@@ -1,0 +1,48 @@
+"""Mistral 7B v0.3: Llama's layers in other sizes, without the sliding window of its first version (Jiang et al.
+2023, arXiv 2310.06825; config.json of mistralai/Mistral-7B-v0.3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fusescope.models.describe.family import Config
+from fusescope.models.families import llama
+from fusescope.models.families.llama import (  # noqa: F401: what a family defines
+    IGNORED,
+    KIND,
+    MASK,
+    PARALLEL,
+    PHASES,
+    PREFIXES,
+    STRUCTURE,
+    WEIGHTS,
+    further,
+    more,
+)
+
+NAMES = {
+    "mistral-7b": Config(
+        "mistral-7b",
+        4096,
+        32,
+        32,
+        128,
+        14336,
+        vocab=32768,
+        kv_heads=8,
+        positions=32768,
+        eps=1e-5,
+        activation="silu",
+        tied=False,
+        more={"rope_theta": 1000000.0},
+    )
+}
+TITLE = {"mistral-7b": "Mistral 7B"}
+SETTINGS = replace(
+    llama.SETTINGS,
+    title="Mistral",
+    model_type="mistral",
+    config="MistralConfig",
+    module="MistralForCausalLM",
+    fixed={"sliding_window": None},
+)
