@@ -1,5 +1,5 @@
-"""Mistral 7B v0.3: Llama's layers in other sizes, without the sliding window of its first version (Jiang et al.
-2023, arXiv 2310.06825; config.json of mistralai/Mistral-7B-v0.3)."""
+"""Mistral 7B v0.3: Llama's layers in other sizes, without the sliding window of its first version (Jiang et
+al. 2023, arXiv 2310.06825; config.json of mistralai/Mistral-7B-v0.3)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from dataclasses import replace
 
 from fusescope.models.describe.family import Config
 from fusescope.models.families import llama
-from fusescope.models.families.llama import (  # noqa: F401: what a family defines
-    IGNORED,
-    KIND,
-    MASK,
-    PARALLEL,
-    PHASES,
-    PREFIXES,
-    STRUCTURE,
-    WEIGHTS,
-    further,
-    more,
-)
 
+IGNORED = llama.IGNORED
+KIND = llama.KIND
+MASK = llama.MASK
+PARALLEL = llama.PARALLEL
+PHASES = llama.PHASES
+PREFIXES = llama.PREFIXES
+STRUCTURE = llama.STRUCTURE
+WEIGHTS = llama.WEIGHTS
+further = llama.further
+more = llama.more
 NAMES = {
     "mistral-7b": Config(
         "mistral-7b",

@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from fusescope.models.describe.family import Config, Weight
 from fusescope.models.families import llama
-from fusescope.models.families.llama import (  # noqa: F401: what a family defines
-    IGNORED,
-    KIND,
-    MASK,
-    PHASES,
-    PREFIXES,
-    STRUCTURE,
-    further,
-    more,
-)
 
+IGNORED = llama.IGNORED
+KIND = llama.KIND
+MASK = llama.MASK
+PHASES = llama.PHASES
+PREFIXES = llama.PREFIXES
+STRUCTURE = llama.STRUCTURE
+further = llama.further
+more = llama.more
 NAMES = {
     "qwen2.5-7b": Config(
         "qwen2.5-7b",

@@ -1,7 +1,7 @@
-"""The encoder of Whisper: two convolutions over log-mel frames, then layers with LayerNorm before attention and
-FFN (Radford et al. 2022, arXiv 2212.04356).
+"""The encoder of Whisper: two convolutions over log-mel frames, then layers with LayerNorm before attention
+and FFN (Radford et al. 2022, arXiv 2212.04356).
 
-A token is two frames: seq = 1500 for 30 seconds. The encoder takes no mask: every sequence has all its tokens.
+A token is two frames: seq = 1500 for 30 seconds. It takes no mask: every sequence has all its tokens.
 """
 
 from __future__ import annotations
