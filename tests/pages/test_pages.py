@@ -250,6 +250,30 @@ def test_runs_are_told_apart_by_what_differs_and_by_the_columns_asked_for(draw, 
     assert "Ignored columns=moon" in said(at.warning) and not query(at)
 
 
+def test_a_view_is_saved_under_a_name_shown_again_and_deleted(draw, few, profiles):
+    asked = {"kind": "bench", "order": "oldest", "columns": "kind,device"}
+    at = draw("runs", **asked)
+    at.text_input(key="runs/views/name").set_value("  nightly   *runs* ")
+    at.button(key="runs/views/save").click()
+    calm(at.run())
+    again = draw("runs")
+    again.button(key="runs/views/show/nightly *runs*").click()
+    assert query(calm(again.run())) == asked
+    again.button(key="runs/views/nightly *runs*").click()
+    calm(again.run())
+    again.button(key="runs/views/save").click()
+    again.run()
+    assert "give the view a name" in said(again.error)
+    (profiles / "views" / "runs.json").write_text(
+        '{"a": {"kind": "moon", "columns": "x", "run": "y"}, "b": 3}'
+    )
+    strange = draw("runs")
+    strange.button(key="runs/views/show/a").click()
+    assert query(calm(strange.run())) == {}
+    (profiles / "views" / "runs.json").write_text("[1, {")
+    assert "No view is saved yet" in said(draw("runs").caption)
+
+
 def test_selected_runs_are_tagged_and_deleted_together_but_recorded_ones_stay(draw, few, profiles):
     ids = [few[name].id for name in ("point", "recorded", "failed")]
     at = draw("runs")

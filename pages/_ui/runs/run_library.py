@@ -15,7 +15,7 @@ from fusescope.store import library, transfer
 from pages._ui.answer import run_table
 from pages._ui.app import callbacks, url
 from pages._ui.forms import fields
-from pages._ui.runs import selection
+from pages._ui.runs import saved_views, selection
 from pages._ui.widgets.text import file_name, md, plural, sentence
 
 _PAGE = 25
@@ -49,9 +49,7 @@ def draw(state: url.State) -> None:
 
 def _columns(state: url.State) -> list[str] | None:
     """The columns chosen; None for those that tell the runs apart."""
-    key = state.key("columns")
-    state.keep("columns", ",".join(st.session_state[key]))
-    return st.session_state[key] or None
+    return st.session_state[state.key("columns")] or None
 
 
 def _known(names: list[str]) -> list[str]:
@@ -71,7 +69,7 @@ def _filters(state: url.State) -> dict:
     labels = {"op": "operator", "recorded": "source", "order": "sort by"}
     boxes = [
         *st.columns(5, gap="small"),
-        *st.columns([5, 1], gap="small", vertical_alignment="bottom"),
+        *st.columns([5, 1, 1], gap="small", vertical_alignment="bottom"),
     ]
     chosen = {}
     for box, (name, options) in zip(boxes, names.items(), strict=False):
@@ -89,16 +87,18 @@ def _filters(state: url.State) -> dict:
         state,
         "text",
         "Search",
-        box=boxes[-2],
+        box=boxes[-3],
         placeholder="title, tag, device, seq=512 …",
         on_change=_first_page,
         help="Each word in id, title, notes, tags, device, operator, model, implementations, shapes, dtype, "
         "status; “padded” finds packed sequences too",
     )
-    with boxes[-1].popover("Columns", width="stretch"):
+    with boxes[-2].popover("Columns", width="stretch"):
         key = state.seed("columns", [], lambda text: _known(text.split(",")))
         st.multiselect("columns", run_table.COLUMNS, key=key, placeholder="those that tell the runs apart")
-        st.caption("Filters, order and columns are in the address: a bookmark of this page keeps them.")
+    state.keep("columns", ",".join(st.session_state[key]))
+    with boxes[-1]:
+        saved_views.draw(state)
     chosen["recorded"] = {"yes": True, "no": False}.get(chosen["recorded"])
     return chosen | {"text": text or None}
 
