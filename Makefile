@@ -36,7 +36,7 @@ test-archs: env-dev ## every kernel for every GPU architecture, every class of t
 	$(PYTEST) -m archs $(ARGS)
 
 # ARGS="--only kills:71" tries one case again; ARGS="--document FILE" puts a printed output into the document.
-test-faults: env-dev ## faults on purpose: kills, full disks, damaged and hostile files, strangers: ten minutes
+test-faults: env-dev ## faults on purpose: kills, full disks, damaged and hostile files, strangers: 15 minutes
 	@.venv/bin/python -m tests.faults $(ARGS)
 
 check: env-dev      ## lint, format of Python, C++ and CUDA; recorded runs and the tables made from them

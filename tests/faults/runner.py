@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.faults.case import BARS, Fault
 from tests.faults.processes import end_warm_parents
 
 _GRACE_S = 240.0  # for preparing a class, and for the case in hand, beyond its time
+_APART = 100_000  # seeds between the parts of a class
 _MOST_FOUND = 20  # a class that finds so many faults has told enough
 
 
@@ -57,9 +59,11 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(f"{classes.__name__}.{name}")
 
 
-def attempt(name: str, first: int, budget_s: float, at: Path, most: int | None = None) -> Result:
-    """Try cases from the seed ``first`` on in this process until the time (seconds) is over, or ``most``
-    seeds were tried."""
+def attempt(
+    name: str, first: int, budget_s: float, at: Path, most: int | None = None, cases: int | None = None
+) -> Result:
+    """Try cases from the seed ``first`` on in this process until the time (seconds) is over, ``most`` seeds
+    were tried, or there were so many ``cases``."""
     module = load(name)
     result = Result(name, module.TITLE)
     if why := getattr(module, "missing", lambda: None)():
@@ -69,7 +73,8 @@ def attempt(name: str, first: int, budget_s: float, at: Path, most: int | None =
     with module.prepared(at) as try_one:
         ready = time.monotonic()
         while (most is None or seed < first + most) and len(result.found) < _MOST_FOUND:
-            if seed > first and time.monotonic() - ready >= budget_s:
+            over = time.monotonic() - ready >= budget_s or (cases and result.cases >= cases)
+            if seed > first and over:
                 break
             try:
                 result.cases += try_one(seed)
@@ -84,26 +89,86 @@ def attempt(name: str, first: int, budget_s: float, at: Path, most: int | None =
     return result
 
 
-def run(chosen: Iterable[str], seed: int, budget_s: float, processes: int, most: int | None = None):
-    """Each class in a process of its own, ``processes`` at a time, so that all take about ``budget_s``; gives
-    Results as they come. One that hangs or dies is a fault of its class."""
-    modules = {name: load(name) for name in chosen}
-    tried = [n for n, m in modules.items() if not getattr(m, "missing", lambda: None)()]
-    # The longest first; and no class longer than the whole.
-    shares = sum(modules[n].SHARE for n in tried) or 1.0
-    time_of = {n: min(budget_s, processes * budget_s * modules[n].SHARE / shares) for n in tried}
-    order = sorted(modules, key=lambda n: -time_of.get(n, 0.0))
+def run(
+    chosen: Iterable[str],
+    seed: int,
+    budget_s: float,
+    processes: int,
+    most: int | None = None,
+    least: bool = False,
+) -> Iterator[Result]:
+    """Each class in processes of its own, ``processes`` at a time, so that all take about ``budget_s``; gives
+    Results as they come. One that hangs or dies is a fault of its class.
+
+    least: a class ends as soon as it has its LEAST cases, and later ones get the time that is left.
+    """
+    time_of = _Time(chosen, budget_s, processes)
     with ThreadPoolExecutor(processes) as pool:
-        jobs = [pool.submit(_apart, name, seed, time_of.get(name, 0.0), most) for name in order]
-        for job in jobs:
-            yield job.result()
+        jobs = [
+            [pool.submit(_apart, name, part, seed, time_of, most, least) for part in range(_parts(name))]
+            for name in time_of.order
+        ]
+        for parts in jobs:
+            yield _together([part.result() for part in parts])
 
 
-def _apart(name: str, seed: int, budget_s: float, most: int | None) -> Result:
+def _parts(name: str) -> int:
+    return getattr(load(name), "PARTS", 1)
+
+
+class _Time:
+    """The seconds that each process gets when it begins: its class's share of what is left then. The shortest
+    go first."""
+
+    def __init__(self, chosen: Iterable[str], budget_s: float, processes: int):
+        self.end, self.processes = time.monotonic() + budget_s, processes
+        self.lock, self.left = threading.Lock(), {}
+        for name in chosen:
+            tried = not getattr(load(name), "missing", lambda: None)()
+            self.left[name] = load(name).SHARE / _parts(name) if tried else 0.0
+        self.order = sorted(self.left, key=lambda n: (_parts(n), self.left[n]))
+        self.waiting = {name: _parts(name) for name in self.order}
+        self.running: dict[int, float] = {}  # process → when it ends
+
+    def begin(self, name: str) -> float:
+        with self.lock:
+            now = time.monotonic()
+            share, whole = self.left[name], sum(self.left[n] * k for n, k in self.waiting.items()) or 1.0
+            taken = sum(max(0.0, end - now) for end in self.running.values())
+            free = max(0.0, self.processes * (self.end - now) - taken)
+            given = max(0.0, min(self.end - now, free * share / whole))
+            self.waiting[name] -= 1
+            self.running[threading.get_ident()] = now + given
+            return given
+
+    def done(self) -> None:
+        with self.lock:
+            self.running.pop(threading.get_ident(), None)
+
+
+def _together(parts: list[Result]) -> Result:
+    """The parts of one class, which had seeds of their own, as one result."""
+    first, *others = parts
+    for part in others:
+        first.cases, first.seconds = first.cases + part.cases, first.seconds + part.seconds
+        first.found += part.found
+    return first
+
+
+def _apart(name: str, part: int, seed: int, time_of: _Time, most: int | None, least: bool) -> Result:
+    budget_s = time_of.begin(name)
+    try:
+        return _process(name, seed + part * _APART, budget_s, most, load(name).LEAST if least else None)
+    finally:
+        time_of.done()
+
+
+def _process(name: str, seed: int, budget_s: float, most: int | None, cases: int | None) -> Result:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"faults-{name}-", ignore_cleanup_errors=True) as at:
         command = [sys.executable, "-m", "tests.faults", "--one", name, "--seed", str(seed), "--at", at]
         command += ["--budget", str(budget_s), *(["--most", str(most)] if most else [])]
+        command += ["--cases", str(-(-cases // _parts(name)))] if cases else []
         env = os.environ | {"PYTHONPATH": f"{paths.ROOT}{os.pathsep}{paths.python_path()}"}
         with open(Path(at) / "said", "w+") as said, open(Path(at) / "errors", "w+") as errors:
             process = subprocess.Popen(

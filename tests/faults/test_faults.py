@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from tests.faults import document, runner
+from tests.faults.case import Fault
 
-SECONDS = float(os.environ.get("FUSESCOPE_FAULTS_S", 4))
-"""Of each class."""
+SECONDS = float(os.environ.get("FUSESCOPE_FAULTS_S", 1.5))
+"""Of each class, beyond what it takes to prepare it."""
+NOT_IN_SECONDS = {"soak"}
+"""Levels mean nothing after some seconds; tests/guard/test_sessions.py holds them in every run of tests."""
 
 
 def classes() -> list:
-    """The names of all classes; those of a GPU carry its marker."""
-    needs_gpu = {name: getattr(runner.load(name), "NEEDS_GPU", False) for name in runner.names()}
+    """The names of the classes; those of a GPU carry its marker."""
+    tried = [name for name in runner.names() if name not in NOT_IN_SECONDS]
+    needs_gpu = {name: getattr(runner.load(name), "NEEDS_GPU", False) for name in tried}
     return [pytest.param(name, marks=[pytest.mark.gpu] * gpu) for name, gpu in needs_gpu.items()]
 
 
@@ -36,10 +42,6 @@ def test_the_document_says_what_is():
 
 def test_a_class_that_finds_a_fault_or_dies_is_told(tmp_path, monkeypatch):
     """The suite is no check that cannot fail."""
-    from contextlib import contextmanager
-    from types import SimpleNamespace
-
-    from tests.faults.case import Fault
 
     @contextmanager
     def prepared(at):
@@ -61,6 +63,24 @@ def test_a_class_that_finds_a_fault_or_dies_is_told(tmp_path, monkeypatch):
         True,
     ) and not result.good
     assert "| t | 8 (of 99) | 1 | 0 | 1 |" in runner.table([result])
+
+
+def test_parts_of_a_class_have_seeds_and_time_of_their_own(monkeypatch):
+    def load(name):
+        return SimpleNamespace(TITLE=name, LEAST=7, SHARE=4.0, PARTS=2 if name == "long" else 1)
+
+    def process(name, seed, budget_s, most, cases):
+        called.append((name, seed, cases))
+        assert 0 < budget_s <= 60.0
+        return runner.Result(name, name, cases=2, seconds=1.0, found=[("raw", seed, "x")])
+
+    called = []
+    monkeypatch.setattr(runner, "load", load)
+    monkeypatch.setattr(runner, "_process", process)
+    whole = {r.name: r for r in runner.run(["long", "short"], 5, 60.0, 2, least=True)}
+    assert sorted(called) == [("long", 5, 7), ("long", 100_005, 7), ("short", 5, 7)]
+    assert (whole["long"].cases, whole["long"].seconds, len(whole["long"].found)) == (4, 2.0, 2)
+    assert whole["short"].cases == 2
 
 
 def test_the_figures_are_those_of_an_output(tmp_path, monkeypatch):

@@ -11,64 +11,30 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import synthetic_trace
 from jobs_tools import ended
 
 from fusescope.core import paths
 from fusescope.jobs import submit
 from fusescope.jobs.process import warm_parent
-from fusescope.store import folder, library, profile, writer
+from fusescope.store import folder, library, writer
+from tests.faults import left
 from tests.faults.case import TryOne, folders, hold
+from tests.faults.jobs import NEVER_S, OPTIONS, SPECS, inputs
 from tests.faults.processes import children, end_warm_parents
 
 TITLE = "Killed, told to end or stopped: worker, body, warm parent, submitter"
 LEAST = 300
-SHARE = 10.0
+SHARE = 14.0
+PARTS = 2
 _LATE_S = 1.6  # how long a stopped worker is waited for here, instead of 15 s
 _KILLS = 10  # of one run
 _LONGEST_S = 4.0  # of waiting for the next kill
-_NEVER_S = 60.0
+KINDS = ("bench", "traverse", "import", "search", "traverse", "import", "bench", "model")
 
-LAYER = {"batch": 1, "seq": 8, "heads": 1, "head_dim": 16, "dtype": "float32", "compiler": "none"}
-LAYER |= {"budget_s": 0.001}
-SHORT = {
-    "device": "cpu",
-    "cache": "warm",
-    "budget_s": 0.01,
-    "min_s": 0.001,
-    "min_samples": 3,
-    "precision": 1.0,
-}
-SPECS: dict[str, Callable[[Path], dict]] = {
-    "bench": lambda at: SHORT | {"op": "add", "impls": ["eager"], "cases": [{"n": n} for n in range(1, 7)]},
-    "model": lambda at: (
-        SHORT
-        | {
-            "op": "model:bert-small",
-            "impls": ["eager"],
-            "cases": [{"seq": n, "layers": 1} for n in (2, 4, 6)],
-            "dtype": "float32",
-            "parts": False,
-        }
-    ),
-    "traverse": lambda at: LAYER | {"ranges": [[32768, 32776]], "limit": 4, "segments": False},
-    "search": lambda at: (
-        LAYER
-        | {
-            "heads": 2,
-            "head_dim": 32,
-            "seq": 16,
-            "ranges": [[32768, 33300]],
-            "strategy": "random",
-            "evaluations": 4,
-        }
-    ),
-    "import": lambda at: {"file": str(at / "trace.json"), "keep": False},
-}
 WAYS = (
     *[("worker", signal.SIGKILL)] * 20,
     *[("worker", signal.SIGTERM)] * 8,
@@ -82,15 +48,14 @@ WAYS = (
 
 @contextlib.contextmanager
 def prepared(at: Path) -> Iterator[TryOne]:
-    synthetic_trace.write(at / "trace.json", 10_000)
+    inputs(at)
     late, writer._LATE_S = writer._LATE_S, _LATE_S
-    options = {"OMP_NUM_THREADS": "1", "FUSESCOPE_CANCEL_GRACE_S": "0.5", "FUSESCOPE_WARM_IDLE_S": "300"}
     try:
-        with folders(at, **options):
+        with folders(at, **OPTIONS):
             undisturbed = cache(lambda kind: _undisturbed(kind, SPECS[kind](at)))
 
             def try_one(seed: int) -> int:
-                kind = list(SPECS)[seed % len(SPECS)]
+                kind = KINDS[seed % len(KINDS)]
                 return _campaign(kind, SPECS[kind](at), *undisturbed(kind), random.Random(seed))
 
             yield try_one
@@ -99,22 +64,15 @@ def prepared(at: Path) -> Iterator[TryOne]:
         end_warm_parents(at / "runtime")
 
 
-def _undisturbed(kind: str, spec: dict) -> tuple[object, float]:
+def _undisturbed(kind: str, spec: dict) -> tuple[left.Left, float]:
     """What a run leaves when nobody disturbs it, and for how long to wait for the next kill (seconds)."""
     begin = time.monotonic()
-    run = submit.wait(submit.submit(kind, spec), _NEVER_S)
+    run = submit.wait(submit.submit(kind, spec), NEVER_S)
     hold(run.status == "done", "state", f"undisturbed, a {kind} run is {run.status}: {run.reason}")
-    return _content(library.find(run.id)), min(_LONGEST_S, time.monotonic() - begin)
+    return left.of(run.id, kind), min(_LONGEST_S, time.monotonic() - begin)
 
 
-def _content(path: Path) -> object:
-    """What a run of its kind must have in the end: its distinct measurements, or its rows."""
-    if folder.read(path).kind == "import":
-        return len(profile.table(path, "kernels"))
-    return {(r.case_key, r.impl) for r in folder.records(path)}
-
-
-def _campaign(kind: str, spec: dict, whole: object, took: float, rng: random.Random) -> int:
+def _campaign(kind: str, spec: dict, whole: left.Left, took: float, rng: random.Random) -> int:
     """One run, killed some times, and finished. Returns the number of kills."""
     who, how = rng.choice(WAYS)
     if who == "submitter":
@@ -123,36 +81,29 @@ def _campaign(kind: str, spec: dict, whole: object, took: float, rng: random.Ran
             return 1
     else:
         run_id = submit.submit(kind, spec)
-    path, kills = library.find(run_id), 1
+    path, kills = library.find(run_id), int(who == "submitter")
     said = [f"{kind} {run_id}"]
     for attempt in range(_KILLS):
         if attempt or who == "submitter":
             who, how = rng.choice([w for w in WAYS if w[0] != "submitter"])
-            kills += 1
         _until_signed(path)
-        time.sleep(took * rng.random() ** 2)  # often early, now and then among the records
+        time.sleep(took * rng.random() ** 3)  # often early, now and then among the records
         said.append(_strike(path, who, how, rng))
+        kills += " of the nobody " not in said[-1]
         run = folder.read(path)
         if run.status == "done":
             break
         if run.status != "incomplete":
             submit.resume(run_id)
     for _ in range(3):
-        run = submit.wait(run_id, _NEVER_S)
+        run = submit.wait(run_id, NEVER_S)
         if run.status == "done" or run.live:
             break
         submit.resume(run_id)
     way = ", ".join(said)
     hold(run.status == "done", "state", f"{way}: {run.status}, {run.reason}")
-    found = folder.records(path)
-    keys = [(r.case_key, r.impl) for r in found]
-    hold(len(keys) == len(set(keys)), "state", f"{way}: a measurement is there twice")
-    if kind == "search":  # which schemes come next depends on what was measured
-        hold(len(keys) >= 4, "lost", f"{way}: {len(keys)} records")
-    else:
-        there = _content(path)
-        differ = there ^ whole if isinstance(whole, set) else there
-        hold(there == whole, "lost", f"{way}: other measurements than undisturbed: {differ}")
+    crashes = sum(" of the body " in one for one in said)
+    left.compare(way, left.of(run_id, kind), whole, crashes, kind != "search")
     return kills
 
 
@@ -166,7 +117,7 @@ def _lines(path: Path) -> list[bytes]:
 
 def _until_signed(path: Path) -> None:
     """Wait for the worker's name in run.json: before it there is nobody to strike."""
-    end = time.monotonic() + _NEVER_S
+    end = time.monotonic() + NEVER_S
     while time.monotonic() < end and folder.read(path).live:
         if json.loads((path / "run.json").read_text()).get("worker"):
             return
@@ -189,8 +140,8 @@ def _strike(path: Path, who: str, how: signal.Signals, rng: random.Random) -> st
     what = f"{how.name} of the {who} after {len(before)} records"
     if who == "worker" and how == signal.SIGSTOP:
         _stopped(path, victim, rng, what)
-    run = submit.wait(path.name, _NEVER_S)
-    hold(not run.live, "state", f"{what}: still {run.status} after {_NEVER_S:.0f} s")
+    run = submit.wait(path.name, NEVER_S)
+    hold(not run.live, "state", f"{what}: still {run.status} after {NEVER_S:.0f} s")
     after = _lines(path)
     hold(after[: len(before)] == before, "lost", f"{what}: {len(before)} records before, {len(after)} after")
     allowed = {

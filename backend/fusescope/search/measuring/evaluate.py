@@ -24,8 +24,8 @@ from fusescope.search.scheme.setting import FINAL, OP, Setting
 
 GROUP = 8  # codes sampled together, along with the unfused layer
 BUDGET_S = 0.02  # of sampling a code, its share of the unfused layer's included
-BASELINE_S = 0.5  # of sampling a baseline
-FINAL_S = 2.0  # of sampling each of the last few and of the baselines along with them
+BASELINE_S = 0.5  # of sampling a baseline; in proportion less where a code has less than BUDGET_S
+FINAL_S = 2.0  # of sampling each of the last few and of the baselines along with them; likewise
 
 
 class Evaluator:
@@ -76,7 +76,7 @@ class Evaluator:
         """A record of every baseline that has none."""
         due = [n for n in names if n not in self._recorded(OP)]
         self.loader.load(due, say)
-        self._group(due, OP, BASELINE_S, say)
+        self._group(due, OP, self._share(BASELINE_S), say)
 
     def final(self, codes: list[str], say: Callable[[str], None]) -> dict[str, Any]:
         """The best codes along with all baselines with the full budget: {name: {"ms", "speedups": {baseline:
@@ -84,7 +84,7 @@ class Evaluator:
         recorded = self._recorded(FINAL)
         together = list(dict.fromkeys((*codes, *baselines.BASELINES)))
         self.loader.load(together, say)
-        correct = self._group(together, FINAL, FINAL_S, say, recorded)
+        correct = self._group(together, FINAL, self._share(FINAL_S), say, recorded)
         series = {c.name: next(iter(c.series.values())) for c in correct}
         timed = [n for n in baselines.BASELINES if n in series]
         return {
@@ -94,6 +94,9 @@ class Evaluator:
             }
             for name, mine in series.items()
         }
+
+    def _share(self, seconds: float) -> float:
+        return seconds * min(1.0, self.budget_s / BUDGET_S)
 
     def group(self, op: str, budget_s: float, kind: type[Group] = Group) -> Group:
         """The trial of all groups of one op and budget."""

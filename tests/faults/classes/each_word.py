@@ -1,0 +1,61 @@
+"""Real bench, model, traverse, search and import runs whose body or worker is killed at one word of the body:
+each from the first to the last, so that no step of a start is left out, as it is at random moments."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from fusescope.jobs import submit
+from fusescope.store import library
+from tests.faults import left
+from tests.faults.case import TryOne, folders, hold
+from tests.faults.jobs import NEVER_S, OPTIONS, SPECS, inputs
+from tests.faults.processes import end_warm_parents
+
+TITLE = "Killed at each word: body, worker"
+LEAST = 150
+SHARE = 3.0
+KINDS = Path(__file__).resolve().parents[1] / "kinds"
+_NO_WORD = 1 << 30
+_STRIDE = 37  # words of one run in an order that soon has some of each part
+
+
+@contextlib.contextmanager
+def prepared(at: Path) -> Iterator[TryOne]:
+    inputs(at)
+    try:
+        with folders(at, **OPTIONS, FUSESCOPE_KINDS=str(KINDS)):
+
+            def start(kind: str, word: int, who: str) -> str:
+                spec = {"kind": kind, "spec": SPECS[kind](at), "word": word, "who": who}
+                return submit.submit("dying", spec)
+
+            @cache
+            def undisturbed(kind: str) -> tuple[left.Left, int]:
+                run = submit.wait(start(kind, _NO_WORD, "body"), NEVER_S)
+                hold(run.status == "done", "state", f"undisturbed, a {kind} is {run.status}: {run.reason}")
+                words = library.find(run.id) / "artifacts" / "words"
+                return left.of(run.id, kind), int(words.read_text())
+
+            def try_one(seed: int) -> int:
+                kind, number = list(SPECS)[seed % len(SPECS)], seed // len(SPECS)
+                whole, words = undisturbed(kind)
+                who, word = ("body", "worker")[number % 2], number // 2 * _STRIDE % words
+                what = f"{kind}: SIGKILL of the {who} at word {word} of {words}"
+                run = submit.wait(start(kind, word, who), NEVER_S)
+                if who == "worker":
+                    hold(run.status == "interrupted" and run.reason, "state", f"{what}: {run.status}")
+                else:
+                    hold(run.status in ("done", "failed"), "state", f"{what}: {run.status}, {run.reason}")
+                if run.status != "done":
+                    run = submit.wait(submit.resume(run.id), NEVER_S)
+                hold(run.status == "done", "state", f"{what}: {run.status}, {run.reason}")
+                left.compare(what, left.of(run.id, kind), whole, int(who == "body"), kind != "search")
+                return 1
+
+            yield try_one
+    finally:
+        end_warm_parents(at / "runtime")
