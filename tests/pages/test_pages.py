@@ -263,7 +263,7 @@ def test_a_view_is_saved_under_a_name_shown_again_and_deleted(draw, few, profile
     calm(again.run())
     again.button(key="runs/views/save").click()
     again.run()
-    assert "give the view a name" in said(again.error)
+    assert "Give the view a name" in said(again.error)
     (profiles / "views" / "runs.json").write_text(
         '{"a": {"kind": "moon", "columns": "x", "run": "y"}, "b": 3}'
     )

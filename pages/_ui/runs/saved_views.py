@@ -1,5 +1,5 @@
-"""Named views of the list of runs: a name for the filters, order and columns of an address, kept beside the runs
-for every visitor of this server."""
+"""Named views of the list of runs: a name for the filters, order and columns of an address, kept beside
+the runs for every visitor of this server."""
 
 from __future__ import annotations
 
