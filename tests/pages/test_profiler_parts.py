@@ -169,18 +169,18 @@ def test_charts_say_in_a_sentence_that_there_is_nothing(there):
 
 
 def test_an_upload_waits_in_a_folder_of_its_own_and_only_there_is_discarded(profiles, tmp_path):
-    file = importing.receive("../a trace.json", b'{"traceEvents": []}')
+    file = importing.receive([("../a trace.json", b'{"traceEvents": []}')])[0]
     assert file.parent.parent == profiles / ".uploads" and file.name == "a_trace.json"
     spec = submit.validate("import", {"file": str(file), "discard": True})
     assert spec["form"] == "chrome" and spec["discard"]
     (tmp_path / "mine.json").write_text("{}")
     with pytest.raises(ValueError, match="only an upload"):
         submit.validate("import", {"file": str(tmp_path / "mine.json"), "discard": True})
-    old = importing.receive("b.json", b"{}")
+    old = importing.receive([("b.json", b"{}")])[0]
     import os
 
     os.utime(old.parent, (0, time.time() - 100_000))
-    importing.receive("c.json", b"{}")
+    importing.receive([("c.json", b"{}")])
     assert not old.exists() and file.exists()
 
 

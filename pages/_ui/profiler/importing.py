@@ -30,16 +30,17 @@ def folder() -> Path:
 def draw(state: url.State) -> None:
     """The form; a file that is no profile is refused in one sentence before anything is started."""
     st.markdown(
-        "**Chrome traces** (torch.profiler any version, AMD, Triton; .json, .json.gz), **Nsight "
-        "Systems** (.sqlite), "
-        "**Nsight Compute** (.csv, .ncu-rep) and torch's **memory snapshots** (.pickle). Nothing in a "
-        "file is executed."
+        "**Chrome traces** (torch.profiler any version, AMD, Triton; .json, .json.gz), **Nsight Systems** "
+        "(.sqlite), **Nsight Compute** (.csv, .ncu-rep) and torch's **memory snapshots** (.pickle). Several "
+        "traces of one job, or a folder of them, become one profile of many ranks. Nothing in a file is "
+        "executed."
     )
     left, right = st.columns(2, gap="medium")
     with left:
         upload = st.file_uploader(
-            f"a file from your computer, up to {MOST_MIB} MiB",
+            f"a file from your computer, or a trace per rank, up to {MOST_MIB} MiB each",
             type=TYPES,
+            accept_multiple_files=True,
             max_upload_size=MOST_MIB,
             key="profiler/upload",
         )
@@ -47,7 +48,7 @@ def draw(state: url.State) -> None:
         path = fields.path(
             state,
             "file",
-            "or a path on this machine, any size",
+            "or a path on this machine: a file, or a folder with a trace per rank",
             placeholder="/path/to/trace.json.gz",
             help="A gigabyte (4 million events) takes about half a minute",
         )
@@ -61,7 +62,7 @@ def draw(state: url.State) -> None:
         "Import",
         type="primary",
         key="profiler/import",
-        disabled=upload is None and (not path or bool(state.unconfirmed)),
+        disabled=not upload and (not path or bool(state.unconfirmed)),
         on_click=callbacks.careful(_submit),
         args=(upload, path, keep, captured),
     )
@@ -82,28 +83,39 @@ def _captured() -> str | None:
     return None if chosen == _NONE else chosen
 
 
-def _submit(upload, path: str, keep: bool, captured: str | None) -> None:
+def _submit(uploads: list, path: str, keep: bool, captured: str | None) -> None:
     spec = {"keep": keep or None, "captured": captured}
-    if upload is None:
+    if not uploads:
         data.opened(submit.submit("import", spec | {"file": path}, title=Path(path).name))
         return
-    file = receive(upload.name, upload.getbuffer())
+    files = receive([(u.name, u.getbuffer()) for u in uploads])
+    home = files[0].parent
+    if len(files) == 1:
+        spec |= {"file": str(files[0])}
+        title = uploads[0].name
+    else:
+        spec |= {"file": str(home), "files": list(map(str, files))}
+        title = f"{len(files)} ranks"
     try:
-        data.opened(submit.submit("import", spec | {"file": str(file), "discard": True}, title=upload.name))
+        data.opened(submit.submit("import", spec | {"discard": True}, title=title))
     except BaseException:
-        shutil.rmtree(file.parent, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
         raise
 
 
-def receive(name: str, data) -> Path:
-    """The bytes of an upload as a file that waits for its import; leftovers of a day ago are
-    removed."""
+def receive(uploads: list[tuple]) -> list[Path]:
+    """(name, bytes) of uploads as files of one folder that wait for their import; leftovers of a day ago are
+    removed. ValueError: two of one name."""
     home = folder()
     home.mkdir(parents=True, exist_ok=True)
     for old in home.iterdir():
         if time.time() - old.stat().st_mtime > _DAY_S:
             shutil.rmtree(old, ignore_errors=True)
-    file = home / secrets.token_hex(6) / file_name(name, "upload")
-    file.parent.mkdir()
-    file.write_bytes(data)
-    return file
+    own = home / secrets.token_hex(6)
+    files = [own / file_name(name, "upload") for name, _ in uploads]
+    if len(set(files)) < len(files):
+        raise ValueError("two of the files have the same name: give each rank's trace a name of its own")
+    own.mkdir()
+    for file, (_, content) in zip(files, uploads):
+        file.write_bytes(content)
+    return files

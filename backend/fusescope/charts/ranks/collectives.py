@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import label
 from fusescope.charts.ranks.words import PARTS
 
 MOST = 4000
 """Points; of more collectives those with the largest skew are drawn."""
-_MARKS = ("#0072B2", "#D55E00", "#23916A", "#B75A92", "#C9A227", "#56B4E9")
 
 
 def skew(rows: Sequence[Mapping], zero: int, subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -33,7 +33,7 @@ def skew(rows: Sequence[Mapping], zero: int, subtitle: str = "", theme: str = "l
             y=[r["skew_ns"] / 1e6 * factor for r in mine],
             mode="markers",
             name=label(name, 24),
-            marker=dict(color=_MARKS[n % len(_MARKS)], size=6, opacity=0.75),
+            marker=dict(color=SERIES[n % len(SERIES)], size=6, opacity=0.75),
             customdata=[[r["last_rank"], r["ranks"]] for r in mine],
             hovertemplate=f"{label(name, 40)}<br>skew %{{y:.4g}} {unit} over %{{customdata[1]}} ranks<br>"
             "last: rank %{customdata[0]}<extra></extra>",
@@ -56,7 +56,7 @@ def waits(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light", mos
     )
     unit, factor = numbers.time_unit([max(r["held_up_ns"], r["wait_ns"]) / 1e6 for r in shown])
     for column, name, colour in (
-        ("held_up_ns", "held the others up, alone", "#D55E00"),
+        ("held_up_ns", "held the others up, alone", SERIES[0]),
         ("wait_ns", "waited for others", "#B0B7BF"),
     ):
         fig.add_bar(

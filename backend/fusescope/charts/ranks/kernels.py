@@ -19,9 +19,9 @@ def heat(
     rows: Sequence[Mapping], ranks: Sequence[int], subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
     """rows: of ``analysis.ranks.compared.kernels``; ranks: those that its total_ns are of, in order."""
-    shown = [r for r in rows if r["median_ns"]][:MOST]
-    if not shown or len(ranks) < 2:
-        return template.empty("No kernel runs on more than half of the ranks.", theme)
+    shown = [r for r in rows if r["median_ns"] and r["kind"] != "communication"][:MOST]
+    if not shown:
+        return template.empty("No kernel but collectives runs on more than half of the ranks.", theme)
     cut = len(ranks) > _RANKS
     more = f"the first {_RANKS} of {len(ranks)} ranks" if cut else ""
     places = range(min(len(ranks), _RANKS))

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
+from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import label
 
 COLOURS = {
-    "compute": "#0072B2",
-    "communication": "#D55E00",
-    "memcpy/memset": "#B75A92",
-    "idle: host had not launched": "#C9A227",
+    "compute": SERIES[0],
+    "communication": SERIES[5],
+    "memcpy/memset": SERIES[2],
+    "idle: host had not launched": SERIES[1],
     "idle: dependency or launch latency": "#8A9199",
     "idle": "#B0B7BF",
 }

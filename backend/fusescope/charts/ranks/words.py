@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusescope.charts import numbers
+from fusescope.charts.colours import SERIES
 
 PARTS = {
-    "compute_ns": ("compute", "#0072B2"),
-    "overlapped_ns": ("communication under compute", "#56B4E9"),
-    "exposed_ns": ("exposed communication", "#D55E00"),
-    "memory_ns": ("memcpy/memset", "#B75A92"),
+    "compute_ns": ("compute", SERIES[0]),
+    "overlapped_ns": ("communication under compute", SERIES[3]),
+    "exposed_ns": ("exposed communication", SERIES[5]),
+    "memory_ns": ("memcpy/memset", SERIES[2]),
     "idle_ns": ("idle", "#B0B7BF"),
 }
 """Part of a rank's time → (what it is called, colour)."""

@@ -177,8 +177,9 @@ _SAYS_SKEW = (
 )
 _SAYS_OVERLAP = "Time in collectives, summed over ranks: under a compute kernel of the same rank, or exposed."
 _SAYS_KERNELS = (
-    "Total time of each kernel on each rank against the median rank. A column that is dark throughout is a "
-    "slow device (clocks, power); a single cell is uneven work."
+    "Total time of each kernel on each rank against the median rank, collectives left out: theirs is mostly "
+    "waiting. A column that is dark throughout is a slow device (clocks, power); a single cell is uneven "
+    "work."
 )
 _SAYS_PATH = (
     "The chain of activities that determined when the job ended, on the rank where it was at each time. "
