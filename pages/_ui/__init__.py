@@ -2,7 +2,7 @@
 own or one above.
 
     widgets < guard < routes < app < forms < answer
-    < attention build kernels masks models fusion profiler < home runs
+    < attention build kernels masks models scaling fusion profiler < home runs
 
 widgets: tables, charts, text, style; guard: who may reach the app; app: frame, URL state, device, jobs, runs
 on disk; forms: controls that several pages share; answer: the result of a run; then a room for each page.

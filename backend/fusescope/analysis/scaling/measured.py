@@ -30,9 +30,12 @@ class Series:
 
     def speedups(self) -> list[tuple[int, float]]:
         """Over one device; of weak scaling the work counts, too."""
-        single = self.points[0][1].ms
-        scale = (lambda n: n) if self.scaling == "weak" else (lambda n: 1)
-        return [(n, scale(n) * single / r.ms) for n, r in self.points]
+        found = []
+        for n, r in self.points:
+            # the single device of the same rounds, where the record has it
+            single = r.extra["parallel"].get("single_ms") or self.points[0][1].ms
+            found.append((n, (n if self.scaling == "weak" else 1) * single / r.ms))
+        return found
 
     def efficiency(self) -> list[tuple[int, float]]:
         """Speed-up over devices, 0 … 1."""

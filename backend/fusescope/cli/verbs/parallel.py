@@ -190,12 +190,12 @@ def _laws(series: list[measured.Series]) -> str:
                 "Gustafson" if fit.law == "gustafson" else "Amdahl",
                 percent(fit.serial),
                 f"{percent(fit.low)} – {percent(fit.high)}" if fit.low is not None else NA,
-                ", ".join(f"{p.ranks}: {three(p.residual)}" for p in fit.points),
-                fit.note or "",
+                ", ".join(f"{p.ranks}: {three(round(p.residual, 9))}" for p in fit.points),
             ]
         )
-    head = ["scheme", "law", "serial share", "95 % interval", "residuals (speed-up)", ""]
-    return table(head, body, "llrrll") if body else ""
+    head = ["scheme", "law", "serial share", "95 % interval", "residuals (speed-up)"]
+    notes = dict.fromkeys(note for s in series if (note := s.fit().note))
+    return "\n".join([table(head, body, "llrrl"), *notes]) if body else ""
 
 
 def _links(found: dict | None) -> str:

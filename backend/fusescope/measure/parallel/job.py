@@ -99,25 +99,24 @@ class Job:
         due = [i for i in group.impls if i not in known]
         if not due:
             return
-        partner = spec["baseline"]
-        together = list(due)
-        if partner in group.impls and known.get(partner) == "ok":
-            together.append(partner)
+        together = self._with_partners(group, due, known)
         where = f"{group.scaling} scaling, case {number + 1} of {len(self.groups)}: "
         self.say(number, f"{where}building the model")
         model = build.build(self.name, group.case, spec["dtype"], world.device)
         inputs = build.inputs(model, group.case, spec["seed"])
+        own = self._own(group, model, inputs)
         measured: dict[str, results.Found] = {}
         for impl in together:
             self.doing(key, impl)
-            measured[impl] = self._prepare(impl, model, inputs)
+            measured[impl] = self._prepare(impl, model, inputs if impl in group.impls else own)
         self.say(number + 0.1, f"{where}checking against one device in float64")
-        self._checked(measured, model, inputs, spec["seed"])
+        asked = {i: f for i, f in measured.items() if i in group.impls}
+        self._checked(asked, model, inputs, spec["seed"])
         placed = {i: f.placed for i, f in measured.items() if f.status is None}
         if placed:
             self._sample(number, where, key, group, placed, measured)
-            self._checked(measured, model, inputs, spec["seed"] + 1)
-            for impl, found in measured.items():
+            self._checked(asked, model, inputs, spec["seed"] + 1)
+            for impl, found in asked.items():
                 if found.status is None:
                     self.doing(key, impl)
                     self._inspect(found)
@@ -128,11 +127,29 @@ class Job:
             for impl in due:
                 results.emit(self.reporter, self.bench, spec, group, measured, impl)
         measured.clear()
+        asked.clear()
         placed.clear()
         del model
         gc.collect()
         if world.cuda:
             torch.cuda.empty_cache()
+
+    def _with_partners(self, group: Group, due: list[str], known: Mapping[str, str]) -> list[str]:
+        """What is sampled for the sake of those due: with them the single devices that they are compared
+        with, of weak scaling on the case itself."""
+        single = dict.fromkeys(layouts.named(i)[0] for i in due)
+        if group.scaling == "strong":
+            single[self.spec["baseline"]] = None
+            single = {i: None for i in single if i in group.impls and known.get(i, "ok") == "ok"}
+        return list(dict.fromkeys([*due, *single]))
+
+    def _own(self, group: Group, model: build.Model, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Inputs for the partners of weak scaling: the case before its batch grew."""
+        if group.scaling == "strong":
+            return inputs
+        ranks = layouts.named(group.impls[0])[1].ranks
+        case = {**group.case, "batch": group.case["batch"] // ranks}
+        return build.inputs(model, case, self.spec["seed"])
 
     def doing(self, key: str, impl: str) -> None:
         self.world.decide(self.check)
@@ -196,7 +213,8 @@ class Job:
 
     def _sample(self, number, where, key, group, placed, measured) -> None:
         spec, bench = self.spec, self.bench
-        baseline = spec["baseline"] if spec["baseline"] in placed else None
+        compared = group.scaling == "strong" and spec["baseline"] in placed
+        baseline = spec["baseline"] if compared else None
         if self.reporter:
             seconds = bench.budget_s * len(placed) * 3 + bench.case_deadline_s
             self.reporter.doing(key, spec["baseline"] if baseline else next(iter(placed)), seconds)

@@ -66,7 +66,7 @@ def emit(reporter: Reporter, bench: BenchSpec, spec, group, measured: Mapping[st
         reporter.record(Record(status=found.status, reason=found.reason, **common))
         return
     series = found.series
-    base = measured.get(spec["baseline"])
+    base = measured.get(spec["baseline"]) if group.scaling == "strong" else None
     base = base.series if base and base.status is None else None
     reporter.samples(key(spec, case), impl, series.mode, series.flat, series.states)
     reporter.record(
@@ -75,11 +75,16 @@ def emit(reporter: Reporter, bench: BenchSpec, spec, group, measured: Mapping[st
             time_ms=Times(first=found.first_ms, eager=series.time()),
             speedup=speedup(base, series, Stop.of(bench)) if base else None,
             conditions=_conditions(found),
-            extra=_extra(spec, group, found),
+            extra=_extra(spec, group, found, _single(measured, found)),
             backend=f"{found.placed.attention} over {'nccl' if bench.device.startswith('cuda') else 'gloo'}",
             **common,
         )
     )
+
+
+def _single(measured: Mapping[str, Found], found: Found) -> float | None:
+    one = measured.get(found.placed.attention)
+    return one.series.time().median if one and one.status is None and one.series else None
 
 
 def _conditions(found: Found) -> Conditions:
@@ -87,8 +92,9 @@ def _conditions(found: Found) -> Conditions:
     return device_state.conditions(states, (), (), found.compared)
 
 
-def _extra(spec: Mapping[str, Any], group, found: Found) -> dict[str, Any]:
-    """As a model's record, and ``parallel``: the layout, bytes and shares by rank."""
+def _extra(spec: Mapping[str, Any], group, found: Found, single_ms: float | None) -> dict[str, Any]:
+    """As a model's record, and ``parallel``: the layout, bytes and shares by rank. single_ms: of the same
+    attention on one device in the same rounds, of weak scaling on the case itself."""
     name, case = spec["op"].removeprefix("model:"), group.case
     seconds, layout = found.series.time().median / 1e3, found.placed.layout
     tokens = models.cost(name, case, spec["dtype"]).notes["valid_tokens"]
@@ -128,6 +134,7 @@ def _extra(spec: Mapping[str, Any], group, found: Found) -> dict[str, Any]:
             "micro_batches": spec["micro_batches"] if layout.pp > 1 else 1,
             "scaling": group.scaling,
             "attention": found.placed.attention,
+            "single_ms": single_ms,
             "weights_bytes": found.weights,
             "peak_bytes": found.peaks,
             "communication": {

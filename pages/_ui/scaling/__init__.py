@@ -1,0 +1,1 @@
+"""The Scaling page: one model over several devices."""

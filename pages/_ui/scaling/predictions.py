@@ -1,0 +1,103 @@
+"""Predicted layouts over 2 to 1,024 devices, from what a run measured on one device and between its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from fusescope import models
+from fusescope.charts import numbers
+from fusescope.core.records import Run
+from fusescope.models.describe import layouts, predicted
+from pages._ui.app import url
+from pages._ui.forms import fields
+from pages._ui.widgets import elements, html_table
+from pages._ui.widgets.text import md
+
+_PIECES = (1, 2, 4, 8, 16, 32)
+_SHOWN = 3  # layouts for each number of devices
+_GIB = 2**30
+
+
+def curves(run: Run) -> Mapping[str, Sequence[tuple[int, float]]]:
+    """Each scheme alone over the devices, one device first; nothing where the run does not allow it."""
+    try:
+        base = _basis(run, None)
+    except ValueError:
+        return {}
+    pieces = int(run.spec.get("micro_batches") or 1)
+    single = base.compute.ms(1, base.case["batch"])
+    found = {}
+    for scheme in ("tp", "pp", "dp"):
+        rows = [(n, p.ms) for n in predicted.COUNTS if (p := base.scheme(scheme, n, pieces))]
+        if rows:
+            found[scheme] = [(1, single), *rows]
+    return found
+
+
+def draw(state: url.State, run: Run) -> None:
+    """The table of layouts that fit, fastest first, and what would help the best of the most devices."""
+    a, b, c = st.columns(3, vertical_alignment="bottom")
+    known = float(run.environment.get("memory_bytes") or 0) / _GIB
+    batch = fields.whole(
+        state, "p_batch", "sequences in all", 1, 1 << 16, int(run.spec["cases"][0]["batch"]), box=a
+    )
+    room = fields.whole(state, "p_memory", "GiB of a device", 1, 4096, max(1, int(known) or 80), box=b)
+    names = list(dict.fromkeys(layouts.named(i)[0] for i in run.spec["impls"]))
+    attention = fields.pick(state, "p_attention", "attention", names, names[0], box=c)
+    try:
+        fields.refuse(state)
+        base = _basis(run, attention, batch)
+    except ValueError as error:
+        st.info(md(str(error)))
+        return
+    single = base.compute.ms(1, batch)
+    best = [(n, base.best(n, _PIECES, room * _GIB)) for n in predicted.COUNTS]
+    rows = [
+        {
+            "devices": n,
+            "layout": str(layouts.Layout(p.tp, p.pp, p.dp)),
+            "micro-batches": p.micro_batches,
+            "ms": p.ms,
+            "speed-up": single / p.ms,
+            "communication %": 100 * p.communication_ms / p.ms,
+            "bubble %": 100 * p.bubble_ms / p.ms,
+            "GiB per rank": p.memory_bytes / _GIB,
+            "arithmetic": "measured" if p.measured else "fitted",
+        }
+        for n, found in best
+        for p in found[:_SHOWN]
+    ]
+    if not rows:
+        st.info(f"No layout of 2 to 1,024 devices takes {batch:,} sequences within {room:,} GiB per device.")
+        return
+    first = min((found[0] for _, found in best if found), key=lambda p: p.ms)
+    name = layouts.Layout(first.tp, first.pp, first.dp)
+    st.markdown(
+        f"**Fastest predicted: {name} on {first.ranks:,} devices, {numbers.time(first.ms)}**, one device "
+        f"{numbers.time(single)}."
+    )
+    if helps := [h for h in base.helps(first) if h.ms < 0.99 * first.ms]:
+        lines = [
+            f"- {md(h.what)}: {numbers.time(h.ms)} ({numbers.percent(1 - h.ms / first.ms)} less)"
+            for h in helps
+        ]
+        st.markdown("What would help it most, if it cost nothing:\n" + "\n".join(lines))
+    data = pd.DataFrame(rows)
+    html_table.draw(data, {}, f"predicted-{run.id}", html_table.TALL)
+    elements.csv(data, f"predicted_{run.id}")
+    worst = base.compute.worst
+    st.caption(
+        f"Up to {_SHOWN} layouts per number of devices, fastest first. Arithmetic between and beyond the "
+        f"measured shares is fitted (off by at most {numbers.percent(worst)} on them); all links are taken "
+        "to be like the run's; memory is a lower bound."
+    )
+
+
+def _basis(run: Run, attention: str | None, batch: int | None = None) -> predicted.Basis:
+    name = models.named(run.spec["op"])
+    case = dict(run.spec["cases"][0]) | ({"batch": batch} if batch else {})
+    chosen = attention or layouts.named(run.spec["baseline"])[0]
+    return predicted.basis(name, case, run.spec["dtype"], chosen, run.environment)

@@ -1,0 +1,155 @@
+"""Sentences and tables of the Scaling page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from fusescope.analysis.scaling.measured import Series
+from fusescope.charts import numbers
+from fusescope.charts.scaling.devices import SCHEMES, Predicted
+from fusescope.core.records import Record
+from pages._ui.widgets import html_table
+from pages._ui.widgets.text import md
+
+_ON_GPU = "known on a GPU only"
+_ONE = "one device does not talk"
+
+
+def sentence(records: Sequence[Record], series: Sequence[Series]) -> str:
+    """The result in a line: the fastest layout and how sure that is."""
+    failed = [r for r in records if r.status != "ok"]
+    if not series:
+        why = failed[0].reason if failed else "only one device was measured"
+        return f"No layout of several devices has a time: {why}"
+    strong = [(r, n) for s in series if s.scaling == "strong" for n, r in s.points if n > 1]
+    if not strong:
+        return "No layout of several devices has a time on the same work."
+    best, n = min(strong, key=lambda pair: pair[0].ms)
+    if best.speedup is None:
+        return f"{best.impl} takes {numbers.time(best.ms)} on {n} devices; one device has no time beside it."
+    ratio, of = best.speedup.median, numbers.percent(best.speedup.median / n)
+    if best.speedup.verdict == "inconclusive":
+        return (
+            f"Inconclusive (too noisy): the shortest time is that of {best.impl} on {n} devices, "
+            f"{numbers.ratio(ratio)} the speed of one."
+        )
+    return f"{best.impl} on {n} devices is {numbers.faster(ratio)} than one device: {of} of the ideal."
+
+
+def layouts(records: Sequence[Record], baseline: str, key: str) -> None:
+    """A line per layout and case."""
+    rows, why = [], {}
+    for number, r in enumerate(records):
+        own = (r.extra or {}).get("parallel") or {}
+        sent = own.get("communication") or {}
+        rows.append(
+            {
+                "layout": r.impl,
+                "batch": r.case.get("batch"),
+                "check": "correct" if r.status == "ok" else r.status,
+                "ms": r.ms,
+                "95 % interval": _interval(r),
+                "speed-up": r.speedup.median if r.speedup else None,
+                "verdict": r.speedup.verdict if r.speedup and r.impl != baseline else "",
+                "tokens/s": r.extra["throughput"]["tokens_per_s"] if r.extra else None,
+                "communication %": 100 * sent["share"] if sent.get("share") is not None else None,
+                "hidden %": 100 * sent["hidden"] if sent.get("hidden") is not None else None,
+            }
+        )
+        for column in ("ms", "tokens/s", "communication %", "hidden %"):
+            why[number, column] = r.reason or sent.get("unknown") or _ONE
+        why[number, "speed-up"] = r.reason or "one device was not measured on this batch"
+    data = pd.DataFrame(rows)
+    html_table.draw(data, lambda number, column: why.get((number, column), ""), f"layouts-{key}")
+
+
+def laws(series: Sequence[Series]) -> None:
+    """The fitted laws with intervals, residuals and what is missing."""
+    rows = []
+    for s in series:
+        fit = s.fit()
+        rows.append(
+            {
+                "scheme": s.title,
+                "law": "Gustafson" if fit.law == "gustafson" else "Amdahl",
+                "serial share %": None if fit.serial is None else 100 * fit.serial,
+                "95 % interval": ""
+                if fit.low is None
+                else f"{numbers.percent(fit.low)} – {numbers.percent(fit.high)}",
+                "residuals": ", ".join(
+                    f"{p.ranks}: {numbers.three(round(p.residual, 9))}" for p in fit.points
+                ),
+            }
+        )
+    if rows:
+        st.caption("Fitted laws; residuals are measured minus fitted speed-ups by number of devices.")
+        html_table.draw(pd.DataFrame(rows), {"serial share %": "no time on more than one device"}, "laws")
+    for note in dict.fromkeys(note for s in series if (note := s.fit().note)):
+        st.caption(f"{note[0].upper()}{note[1:]}.")
+
+
+def fits(found: Mapping) -> None:
+    """Latency and bandwidth of each collective."""
+    rows = [
+        {
+            "collective": link["collective"].replace("_", "-"),
+            "latency µs": link["alpha_s"] * 1e6,
+            "GB/s": link["beta_bytes_per_s"] / 1e9,
+            "worst error of the fit %": 100 * link["worst"],
+            "points": link["points"],
+        }
+        for link in found.get("links") or ()
+    ]
+    if rows:
+        st.caption(f"Per step of a ring over {md(str(found.get('backend')))}.")
+        html_table.draw(pd.DataFrame(rows), {}, "links")
+
+
+def points(series: Sequence[Series], predicted: Predicted) -> pd.DataFrame:
+    """What the charts over devices draw."""
+    rows = [
+        {"series": s.title, "devices": n, "ms": r.ms, "efficiency": e, "kind": "measured"}
+        for s in series
+        for (n, r), (_, e) in zip(s.points, s.efficiency(), strict=True)
+    ]
+    rows += [
+        {
+            "series": SCHEMES.get(scheme, scheme),
+            "devices": n,
+            "ms": ms,
+            "efficiency": curve[0][1] / ms / n,
+            "kind": "predicted",
+        }
+        for scheme, curve in predicted.items()
+        for n, ms in curve
+    ]
+    return pd.DataFrame(rows)
+
+
+def ranks(records: Sequence[Record]) -> pd.DataFrame:
+    """Weights, peak and the profiled call of every rank."""
+    rows = []
+    for r in records:
+        own = (r.extra or {}).get("parallel")
+        for n in range(own["ranks"] if own else 0):
+            shares = own["communication"]["ranks"]
+            share = shares[n] if n < len(shares) and shares[n] else {}
+            rows.append(
+                {
+                    "layout": r.impl,
+                    "batch": r.case.get("batch"),
+                    "rank": n,
+                    "weights_bytes": own["weights_bytes"][n],
+                    "peak_bytes": own["peak_bytes"][n],
+                    **{k: share.get(k) for k in ("span_ms", "compute_ms", "communication_ms", "exposed_ms")},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _interval(record: Record) -> str:
+    time = record.time
+    return f"{numbers.three(time.low)} – {numbers.three(time.high)}" if time else ""

@@ -1,0 +1,197 @@
+"""The Scaling page: what it says of a run, in every view, of one that lacks what a view needs, and of
+settings that cannot be. The run is made from arithmetic: half serial on tensor parallel, ideal on data
+parallel."""
+
+import folders
+import pytest
+import synthetic
+from drawn_page import query, said, tables
+
+from fusescope import models
+from fusescope.analysis.scaling import links, measured
+from fusescope.charts.scaling import devices, ranks
+from fusescope.charts.scaling import links as links_chart
+from fusescope.core.records import Record, Speedup, Times
+from fusescope.models.describe import layouts
+from pages._ui.scaling import page
+
+CASE = models.validate("gpt2", {"batch": 16, "seq": 64})
+IMPLS = ("sdpa", "sdpa-tp2", "sdpa-tp3", "sdpa-tp4", "sdpa-dp2", "sdpa-dp4")
+SERIAL = 0.5
+
+
+def record(impl: str, scaling: str = "strong") -> Record:
+    attention, layout = layouts.named(impl)
+    n = layout.ranks
+    ms = 8.0 * (SERIAL + (1 - SERIAL) / n if layout.tp > 1 else 1 / n)
+    share = {"span_ms": ms, "communication_ms": ms / 4, "compute_ms": ms / 2, "exposed_ms": ms / 8}
+    share |= {"share": 0.25, "hidden": 0.5}
+    case = CASE
+    if scaling == "weak":
+        case, ms = CASE | {"batch": CASE["batch"] * n}, 8.0 * (1 + 0.1 * (n - 1))
+    parallel = {
+        "layout": str(layout),
+        "tp": layout.tp,
+        "pp": layout.pp,
+        "dp": layout.dp,
+        "ranks": n,
+        "micro_batches": 1,
+        "scaling": scaling,
+        "attention": attention,
+        "single_ms": 8.0,
+        "weights_bytes": [400 << 20] * n,
+        "peak_bytes": [None] * n,
+        "communication": {
+            "share": 0.25 if n > 1 else 0.0,
+            "hidden": 0.5 if n > 1 else None,
+            "ranks": [share] * n if n > 1 else [],
+            "unknown": None,
+        },
+    }
+    gain = 8.0 / ms
+    return Record(
+        "model:gpt2",
+        impl,
+        case,
+        "float32",
+        "cpu",
+        "ok",
+        time_ms=Times(9.0, synthetic.time(ms)),
+        speedup=Speedup("eager", gain, gain * 0.99, gain * 1.01) if scaling == "strong" else None,
+        extra={"throughput": {"tokens_per_s": 16 * 64 / ms * 1e3}, "parallel": parallel},
+    )
+
+
+def environment():
+    points = [
+        {"collective": c, "ranks": 2, "bytes": size, "ms": links.given(1e-5, 1e9)[c].seconds(2, size) * 1e3}
+        for c in links.COLLECTIVES
+        for size in (4096, 1 << 20)
+    ]
+    fitted = [
+        links.fit(c, [(p["ranks"], p["bytes"], p["ms"] / 1e3) for p in points if p["collective"] == c])
+        for c in links.COLLECTIVES
+    ]
+    probes = [
+        {"attention": "sdpa", "tp": tp, "batch": b, "ms": 0.5 * b / tp}
+        for tp in (1, 2, 4)
+        for b in (16, 8, 4)
+    ]
+    return {
+        "device_name": "AMD EPYC",
+        "memory_bytes": 8 << 30,
+        "links": {
+            "backend": "gloo",
+            "ranks": 2,
+            "points": points,
+            "links": [link.to_json() for link in fitted],
+        },
+        "probes": [{"case": CASE, "points": probes}],
+    }
+
+
+@pytest.fixture
+def run(profiles):
+    """make(records, environment) -> the run's id."""
+
+    def make(records=None, **facts):
+        spec = {
+            "op": "model:gpt2",
+            "impls": list(IMPLS),
+            "cases": [CASE],
+            "baseline": "sdpa",
+            "dtype": "float32",
+        }
+        spec |= {"device": "cpu", "micro_batches": 1, "weak": False}
+        run = synthetic.run("20261120-104200-parallel-abc123", kind="parallel", spec=spec)
+        run = type(run)(**{**vars(run), "environment": environment() | facts})
+        folders.write(profiles, run, [record(i) for i in IMPLS] if records is None else records)
+        return run.id
+
+    return make
+
+
+def only_too_few_devices(at):
+    """The form takes the run's settings, of which this machine may not have enough devices."""
+    assert all("ranks from cpu on" in e.value for e in at.error), said(at.error)
+
+
+@pytest.mark.parametrize("view", page.VIEWS)
+def test_every_view_of_a_run(draw, run, view):
+    at = draw("scaling", run=run(), view=view)
+    only_too_few_devices(at)
+    text = said(at.markdown)
+    assert "sdpa-dp4 on 4 devices is 4.00× faster than one device: 100 % of the ideal" in text
+    rows = {row["layout"]: row for row in tables(at)[0]}
+    assert set(rows) == set(IMPLS) and rows["sdpa-tp2"]["speed-up"] == "1.33"
+    if view == "efficiency":
+        laws = {row["scheme"]: row for row in tables(at)[1]}
+        assert laws["sdpa, tensor parallel"]["serial share %"] == "50.0"
+        assert laws["sdpa, tensor parallel"]["95 % interval"] == "50.0 % – 50.0 %"
+        assert "too few" in said(at.caption), "data parallel has two counts of devices"
+    if view == "predicted layouts":
+        predicted = tables(at)[1]
+        assert predicted[0]["devices"] == "2" and predicted[0]["layout"] == "dp2"
+        assert "Fastest predicted" in text
+
+
+def test_a_link_to_a_run_fills_the_form(draw, run):
+    at = draw("scaling", run=run())
+    assert at.text_input(key="scaling/layouts").value == "tp2,tp3,tp4,dp2,dp4"
+    assert at.multiselect(key="scaling/attention").value == ["sdpa"]
+
+
+@pytest.mark.parametrize("view", page.VIEWS)
+def test_a_run_that_lacks_what_a_view_needs(draw, run, view):
+    failed = Record(
+        "model:gpt2", "sdpa-tp2", CASE, "float32", "cpu", "crashed", "rank 1 was killed by signal 9"
+    )
+    at = draw("scaling", run=run([failed], links=None, probes=None), view=view)
+    only_too_few_devices(at)
+    assert "rank 1 was killed by signal 9" in said(at.markdown)
+
+
+def test_weak_scaling_has_its_own_law(draw, run):
+    records = [record(i) for i in IMPLS] + [record(f"sdpa-tp{n}", "weak") for n in (2, 3, 4)]
+    (series,) = [s for s in measured.series(records) if s.scaling == "weak"]
+    assert dict(series.speedups())[4] == pytest.approx(4 / 1.3) and series.fit().law == "gustafson"
+    at = draw("scaling", run=run(records), view="efficiency", scaling="weak")
+    assert "Gustafson" in {row["law"] for row in tables(at)[1]}
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        ({"layouts": "tp5"}, "12 heads, which the tensor parallel degree 5 does not divide"),
+        ({"layouts": "xx"}, "A layout is single or degrees such as tp2"),
+        ({"layouts": "dp1024", "batch": "1024"}, "need 1024 ranks from cpu on"),
+        ({"layouts": "pp2", "batch": "3"}, "2 micro-batches do not divide the 3 sequences"),
+    ],
+)
+def test_what_cannot_be_is_said_under_the_button(draw, words, sentence):
+    at = draw("scaling", model="gpt2", **words)
+    assert sentence in said(at.error)
+    assert at.button(key="scaling/run").disabled
+    assert query(at)["layouts"] == words["layouts"]
+
+
+def test_charts_say_measured_and_predicted_apart():
+    series = measured.series([record(i) for i in IMPLS])
+    assert [(s.scheme, len(s.points)) for s in series] == [("dp", 3), ("tp", 4)]
+    predicted = {"tp": [(1, 8.0), (2, 4.5), (1024, 1.0)]}
+    for figure in (devices.time(series, predicted), devices.efficiency(series, predicted)):
+        dashes = {t.name: t.line.dash for t in figure.data}
+        assert dashes["tensor parallel, predicted"] == "dash" and dashes["sdpa, tensor parallel"] is None
+    dotted = [t.name for t in devices.efficiency(series, {}).data if t.line.dash == "dot"]
+    assert dotted == ["Amdahl, sdpa, tensor parallel"], "two counts of devices get no law drawn"
+    bars = ranks.communication([record("sdpa-tp2")]).data
+    assert [round(t.x[0], 1) for t in bars] == [37.5, 12.5, 12.5, 37.5]
+    assert ranks.memory([record("sdpa-tp2")]).data[0].x == (400.0, 400.0)
+    assert len(links_chart.by_size(environment()["links"]).data) == 6
+    for empty in (
+        devices.time([], {}),
+        devices.efficiency([], {}),
+        ranks.communication([]),
+        ranks.memory([]),
+    ):
+        assert not empty.data
