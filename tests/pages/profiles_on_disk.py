@@ -16,7 +16,7 @@ from made_up import kernel, launch, op, x
 
 from fusescope.profiling import table
 from fusescope.profiling.chrome import importer
-from fusescope.profiling.nsight import ncu
+from fusescope.profiling.nsight import ncu, ncu_source
 
 EVIL = "<img src=x onerror=alert(1)>"
 CASE = {
@@ -192,6 +192,27 @@ def report(home: Path, run_id: str, spec: dict = SPEC) -> Path:
     file = path / "artifacts" / "ncu.csv"
     file.write_text("\n".join(",".join(f'"{v}"' for v in row) for row in rows) + "\n")
     ncu.load(file, lambda name: path / "artifacts" / name)
+    return path
+
+
+def source_page(home: Path, run_id: str) -> Path:
+    """An imported source page: a file of two lines with an instruction each, under a stranger's names."""
+    path = _folder(home, run_id, "import", {"file": "page.csv", "form": "ncu-source"})
+    cells = '"{}","{}","{}","{}","{}","{}","{}",'
+    lines = [
+        f'"File Path","/home/{EVIL}/k.cu"',
+        f'"Function Name","k<{EVIL}>(int)"',
+        cells.format(
+            "Line No", "Source", "Address", "Source", "# Samples", "stall_long_sb", "stall_selected"
+        ),
+        cells.format(12, "  float a = x[i];", "-", "-", 10, 2, 8),
+        cells.format("", "", "0x10", "LDG.E R2, [R2.64]", 10, 2, 8),
+        cells.format(13, f"  y[i] = a; // {EVIL}", "-", "-", 90, 85, 5),
+        cells.format("", "", "0x20", "STG.E [R4.64], R2", 90, 85, 5),
+    ]
+    file = path / "artifacts" / "ncu-source.csv"
+    file.write_text("\n".join(lines) + "\n")
+    ncu_source.load(file, lambda name: path / "artifacts" / name)
     return path
 
 

@@ -7,10 +7,13 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from fusescope.profiling.nsight import ncu_source
+
 FORMS = {
     "chrome": "Chrome trace (torch.profiler, Kineto, triton …)",
     "nsys": "Nsight Systems export (.sqlite)",
     "ncu": "Nsight Compute table (.csv)",
+    "ncu-source": "Nsight Compute source page (.csv)",
     "ncu-rep": "Nsight Compute report (.ncu-rep)",
     "snapshot": "torch memory snapshot (.pickle)",
 }
@@ -41,6 +44,8 @@ def detect(path: Path) -> str:
         return "snapshot"
     if start[:1] in (b"{", b"["):
         return "chrome"
+    if ncu_source.HEADER.search(head):
+        return "ncu-source"
     if b'"Kernel Name"' in head or (b"==PROF==" in head and path.suffix == ".csv"):
         return "ncu"
     if b"Kernel Name," in head or b",Kernel Name" in head:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fusescope.profiling.chrome import importer
 from fusescope.profiling.collect import snapshot
-from fusescope.profiling.nsight import ncu, nsys
+from fusescope.profiling.nsight import ncu, ncu_source, nsys
 
 
 def load(
@@ -30,6 +30,8 @@ def load(
         return nsys.load(path, target, progress, captured)
     if form in ("ncu", "ncu-rep"):
         return ncu.load(path, target, progress)
+    if form == "ncu-source":
+        return ncu_source.load(path, target, progress)
     if form == "snapshot":
         return snapshot.load(path, target, progress)
     raise ValueError(f"there is no form {form!r} of profile file")

@@ -121,6 +121,12 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("warp stall reasons",),
     ),
     (
+        "Warp stalls by",
+        "The lines (or instructions) on which warps were sampled most, longest first, by what they waited "
+        "for. The wait is charged to the instruction that needs the value, not to the load that is late.",
+        ("warp stall reasons",),
+    ),
+    (
         "Memory chart",
         "Bytes of one launch between the levels of memory. Wide at L1 and thin at DRAM means the caches "
         "work; equally wide means that each byte is fetched once.",

@@ -21,6 +21,7 @@ _NAMES = {
     "chrome": "trace.json.gz",
     "nsys": "nsys.sqlite",
     "ncu": "ncu.csv",
+    "ncu-source": "ncu-source.csv",
     "ncu-rep": "ncu.ncu-rep",
     "snapshot": "memory-snapshot.pickle",
 }

@@ -17,7 +17,7 @@ def read(path: Path) -> Report:
     """The report. ValueError: one sentence on why the file is none."""
     if path.suffix == ".ncu-rep" or _starts(path, b"NVR\0"):
         return _binary(path)
-    return parse(_text(path), path.name)
+    return parse(text(path), path.name)
 
 
 def _starts(path: Path, magic: bytes) -> bool:
@@ -25,7 +25,8 @@ def _starts(path: Path, magic: bytes) -> bool:
         return f.read(len(magic)) == magic
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
+    """A table as text, unpacked where it is gzip. ValueError: damaged, or more than MAX_BYTES."""
     try:
         opener = gzip.open if _starts(path, b"\x1f\x8b") else open
         with opener(path, "rb") as f:

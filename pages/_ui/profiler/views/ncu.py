@@ -13,17 +13,22 @@ from pages._ui.app import url
 from pages._ui.forms import fields
 from pages._ui.profiler import counters, join, sentences
 from pages._ui.profiler.data import Profile
+from pages._ui.profiler.views import source
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
 _HOW = (
-    "Profile with Nsight Compute, import a .csv or .ncu-rep, or join this trace with such a run of "
-    "the same work."
+    "Profile with Nsight Compute, import a .csv (details, raw or source page) or .ncu-rep, or join "
+    "this trace with such a run of the same work."
 )
 
 
 def draw(state: url.State, found: Profile) -> None:
     """Charts and tables of the report; of a trace, those of the report that it is joined with."""
+    if found.has("ncu_source"):
+        source.draw(state, found)
+        if not found.has("ncu_kernels"):
+            return
     trace, report = join.choose(state, found)
     if report is None:
         sentences.lacks("Nsight Compute counters", _HOW)

@@ -12,7 +12,7 @@ from fusescope.charts.profile import steps
 from pages._ui.app import url
 from pages._ui.profiler import advice, baseline, cost, join, sentences
 from pages._ui.profiler.data import Profile
-from pages._ui.profiler.views import ncu
+from pages._ui.profiler.views import ncu, source
 from pages._ui.routes import downloads
 from pages._ui.widgets import elements, html_table, style
 from pages._ui.widgets.text import md, plural
@@ -38,6 +38,8 @@ def draw(state: url.State, found: Profile) -> None:
     summary = found.summary or {}
     if summary.get("source") == "snapshot":
         _snapshot(summary)
+    elif summary.get("source") == "ncu-source":
+        source.overview(found)
     else:
         _verdict(found, summary)
         advice.draw(found)
