@@ -1,7 +1,8 @@
 """Parquet: how much a table can grow to is known before its first page is read.
 
-What a file declares bounds what it unpacks to; rows and columns bound the numbers; of texts, which a
-dictionary repeats at no cost, the bytes are counted batch by batch. All in time linear to the file.
+What its footer declares, and the headers of its pages, by which readers allocate, bound what it unpacks to;
+rows and columns bound the numbers; of texts, which a dictionary repeats at no cost, the bytes are counted
+batch by batch. All in time linear to the file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fusescope.core.errors import RunError
+from fusescope.store.bounded.pages import pages
 
 _RATIO = 200  # of a table in memory to its file: tables of traces reach some 20
 _FLOOR = 64 << 20  # what a small file may grow to all the same
@@ -62,6 +64,10 @@ def _why_not(file: str, size: int, mtime_ns: int) -> str | None:
         numbers = about.num_rows * len(schema) * 8
         if any(c.num_values > about.num_rows for c in chunks) or max(declared, numbers) > most:
             return _too_large(max(declared, numbers), most)
+        found, why = _in_pages(file, chunks)
+        if why or found > most:
+            return why or _too_large(found, most)
+        declared = max(declared, found)
         texts = [f.name for f in schema if _is_text(f.type)]
         if not texts or about.num_rows * declared <= most:
             return None
@@ -72,6 +78,26 @@ def _why_not(file: str, size: int, mtime_ns: int) -> str | None:
             if total > most:
                 return _too_large(total, most)
     return None
+
+
+def _in_pages(file: str, chunks: list) -> tuple[int, str | None]:
+    """(bytes that the pages of these column chunks unpack to, as their headers say; the reason against
+    reading them). A page of more values than its chunk has, or than its bytes can hold, is damaged."""
+    total, fd = 0, os.open(file, os.O_RDONLY)
+    try:
+        for chunk in chunks:
+            offsets = [chunk.data_page_offset, chunk.has_dictionary_page and chunk.dictionary_page_offset]
+            begin, values = min(filter(None, offsets), default=0), 0  # an empty chunk has no data page
+            for page in pages(fd, begin, begin + chunk.total_compressed_size):
+                total += page.size
+                values += 0 if page.dictionary else page.values
+                if values > chunk.num_values or (page.dictionary and page.values > page.size):
+                    return total, "a page says to hold more values than there are"
+    except ValueError as error:
+        return total, str(error)
+    finally:
+        os.close(fd)
+    return total, None
 
 
 def _is_text(kind) -> bool:
