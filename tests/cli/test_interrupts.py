@@ -13,48 +13,26 @@ import pytest
 
 from fusescope.core import paths
 from fusescope.store import folder, library
+from tests.faults import interrupt, jobs
 
 pytestmark = pytest.mark.slow
 
-BENCH = ["bench", "add", "--impl", "eager", "--case", "n=64", "--device", "cpu", "--budget", "0.3"]
+BENCH = ["bench", *interrupt.VERBS["bench"].split()]
 STREAMS = [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", "| true"]
 VARIABLES = ["FUSESCOPE_PROFILES", "FUSESCOPE_RUNTIME", "FUSESCOPE_BUILD", "XDG_RUNTIME_DIR"]
-SEEDS = [random.randrange(2**32) for _ in range(int(os.environ.get("FUSESCOPE_INTERRUPTS", 4)))]
-
-
-def start(*words, **options):
-    env = os.environ | {"PYTHONPATH": paths.python_path(), "FUSESCOPE_CANCEL_GRACE_S": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.Popen([sys.executable, "-m", "fusescope", *words], env=env, text=True, **pipes)
+SEEDS = [random.randrange(2**32) for _ in range(int(os.environ.get("FUSESCOPE_INTERRUPTS", 5)))]
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_a_command_that_is_interrupted_says_what_became_of_its_run(profiles, number):
-    seed = SEEDS[number]
-    rng = random.Random(seed)
-    process = start(*BENCH, start_new_session=True)
-    time.sleep(0.06 + rng.uniform(0, 3.0))  # not before Python itself is up
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of its group
-        time.sleep(rng.uniform(0, 0.5))
-    _, err = process.communicate(timeout=90)
-    assert "Traceback" not in err and "Exception ignored" not in err, f"seed {seed}: {err}"
-    made = [p for p in profiles.iterdir() if re.match(r"\d{8}-", p.name)]
-    if process.returncode and made:
-        assert made[0].name in err, f"seed {seed}: {err}"
-    for path in made:
-        run = folder.read(path)
-        if run.live:
-            assert "goes on in the background" in err, f"seed {seed}: {err}"
-            end = time.monotonic() + 60
-            while folder.read(path).live and time.monotonic() < end:
-                time.sleep(0.05)
-        assert folder.read(path).status in ("done", "cancelled"), f"seed {seed}: {folder.read(path)}"
-    assert not [p for p in profiles.iterdir() if p.name.startswith(".new-")], f"seed {seed}"
+def test_a_command_that_is_interrupted_says_what_became_of_its_run(profiles, tmp_path, number):
+    """One verb after the other; tests/faults/classes/interrupts.py has more."""
+    jobs.inputs(tmp_path)
+    verb = list(interrupt.VERBS)[number % len(interrupt.VERBS)]
+    interrupt.interrupted(verb, SEEDS[number], profiles, tmp_path / "trace.json", 2.0)
 
 
 def test_a_command_that_starts_nothing_ends_at_once(profiles):
-    process = start("mask", "bigbird", "--seq", "60000")
+    process = interrupt.start("mask", "bigbird", "--seq", "60000")
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
