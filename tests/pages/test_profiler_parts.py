@@ -184,6 +184,15 @@ def test_an_upload_waits_in_a_folder_of_its_own_and_only_there_is_discarded(prof
     assert not old.exists() and file.exists()
 
 
+def test_several_uploads_are_the_ranks_of_one_job(profiles):
+    files = importing.receive([(f"rank{r}.json", b'{"traceEvents": []}') for r in (0, 1)])
+    home = files[0].parent
+    spec = {"file": str(home), "files": list(map(str, files)), "discard": True}
+    assert submit.validate("import", spec)["form"] == "ranks"
+    with pytest.raises(ValueError, match="have the same name"):
+        importing.receive([("a.json", b"{}"), ("a.json", b"{}")])
+
+
 def test_tables_traces_and_the_perfetto_ui_are_served(there):
     from starlette.applications import Starlette
     from starlette.testclient import TestClient

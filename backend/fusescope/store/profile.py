@@ -28,6 +28,11 @@ def summary(run: Path) -> dict | None:
     data = files.read_json(file)
     if not isinstance(data.get("schema"), int) or data["schema"] > SCHEMA:
         raise RunError(f"{file} was written by a newer version; update FuseScope to open it")
+    ranks = data.get("ranks", [])
+    if not (
+        isinstance(ranks, list) and all(isinstance(r, dict) and type(r.get("rank")) is int for r in ranks)
+    ):
+        raise RunError(f"{file} is damaged: its ranks are no list of ranks")
     if data.get("devices") and "longest_gaps" not in data and (file.parent / "gaps.parquet").is_file():
         data["longest_gaps"] = _longest_gaps(Path(run))
     return data

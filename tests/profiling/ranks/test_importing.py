@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fusescope.analysis.ranks import breakdown
-from fusescope.core.errors import Cancelled
+from fusescope.core.errors import Cancelled, RunError
 from fusescope.core.reporter import Collect
 from fusescope.profiling.chrome import importer as single
 from fusescope.profiling.ranks import choose, importer
@@ -89,7 +89,7 @@ def test_each_rank_is_what_its_file_alone_would_be(four, tmp_path):
     assert profile.summary(home) == alone
     for name in profile.names(home):
         assert profile.arrow(home, name).equals(pq.read_table(tmp_path / f"{name}.parquet")), name
-    with pytest.raises(Exception, match="has no rank 9"):
+    with pytest.raises(RunError, match="has no rank 9"):
         profile.rank_folder(run, 9)
 
 
@@ -232,3 +232,12 @@ def test_a_folder_becomes_a_run_and_the_verb_shows_it(home, call, tmp_path):
     assert code == 0 and call("ranks", json.loads(out)["imported"][0]["run"])[0] == 0
     code, _, err = call("import", "--ranks", tmp_path / "t" / "job.rank0.json")
     assert code == 2 and "--ranks takes a folder" in err
+
+
+def test_a_summary_whose_ranks_are_none_is_said(four, tmp_path):
+    (tmp_path / "artifacts").mkdir()
+    whole = profile.summary(four[3])
+    for ranks in ("x", [1], [{"rank": "0"}]):
+        (tmp_path / "artifacts" / "summary.json").write_text(json.dumps(whole | {"ranks": ranks}))
+        with pytest.raises(RunError, match="its ranks are no list of ranks"):
+            profile.summary(tmp_path)

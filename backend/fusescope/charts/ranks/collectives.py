@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from fusescope.charts import numbers, template
 from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import label
-from fusescope.charts.ranks.words import PARTS
+from fusescope.charts.ranks.words import PARTS, legend
 
 MOST = 4000
 """Points; of more collectives those with the largest skew are drawn."""
@@ -38,7 +38,7 @@ def skew(rows: Sequence[Mapping], zero: int, subtitle: str = "", theme: str = "l
             hovertemplate=f"{label(name, 40)}<br>skew %{{y:.4g}} {unit} over %{{customdata[1]}} ranks<br>"
             "last: rank %{customdata[0]}<extra></extra>",
         )
-    fig.update_layout(showlegend=True, legend=dict(orientation="h", y=-0.28))
+    fig.update_layout(showlegend=True, legend=legend(fig.layout.height))
     fig.update_xaxes(title_text=f"time ({when})")
     fig.update_yaxes(title_text=f"first to last arrival ({unit})", rangemode="tozero")
     return fig
@@ -67,10 +67,7 @@ def waits(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light", mos
             marker=dict(color=colour),
             hovertemplate=f"%{{y}}<br>{name}: %{{x:.4g}} {unit}<extra></extra>",
         )
-    low = -0.2 - 1.2 / (len(shown) + 2)
-    fig.update_layout(
-        barmode="group", showlegend=True, legend=dict(orientation="h", y=low, traceorder="normal")
-    )
+    fig.update_layout(barmode="group", showlegend=True, legend=legend(fig.layout.height))
     fig.update_yaxes(autorange="reversed")
     fig.update_xaxes(title_text=f"time over all collectives ({unit})", rangemode="tozero")
     return fig
@@ -98,10 +95,7 @@ def overlap(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light", m
             marker=dict(color=colour),
             hovertemplate=f"%{{y}}<br>{name}: %{{x:.4g}} {unit}<extra></extra>",
         )
-    low = -0.2 - 1.2 / (len(shown) + 2)
-    fig.update_layout(
-        barmode="stack", showlegend=True, legend=dict(orientation="h", y=low, traceorder="normal")
-    )
+    fig.update_layout(barmode="stack", showlegend=True, legend=legend(fig.layout.height))
     fig.update_yaxes(autorange="reversed")
     fig.update_xaxes(title_text=f"time over all ranks ({unit})", rangemode="tozero")
     return fig

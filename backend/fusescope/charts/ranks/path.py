@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from fusescope.charts import numbers, template
 from fusescope.charts.colours import SERIES
 from fusescope.charts.escape import label
+from fusescope.charts.ranks.words import legend
 
 COLOURS = {
     "compute": SERIES[0],
@@ -36,7 +37,7 @@ def line(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> g
         if len(rows) > MOST
         else ""
     )
-    fig = template.figure("Critical path", template.join(subtitle, more), theme, height=210 + 26 * len(ranks))
+    fig = template.figure("Critical path", template.join(subtitle, more), theme, height=240 + 26 * len(ranks))
     unit, factor = numbers.time_unit([whole / 1e6])
     for kind, colour in COLOURS.items():
         mine = [r for r in shown if r["kind"] == kind]
@@ -56,7 +57,7 @@ def line(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> g
     fig.update_layout(
         barmode="overlay",
         showlegend=True,
-        legend=dict(orientation="h", y=-0.22 - 1.2 / (len(ranks) + 2), traceorder="normal"),
+        legend=legend(fig.layout.height),
     )
     fig.update_yaxes(
         autorange="reversed",

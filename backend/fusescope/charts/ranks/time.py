@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
-from fusescope.charts.ranks.words import PARTS
+from fusescope.charts.ranks.words import PARTS, legend
 
 MOST = 64
 """Bars; of more ranks those are drawn that hold the others up most."""
@@ -19,7 +19,7 @@ def bars(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> g
         return template.empty("No rank has an activity that lasts.", theme)
     shown = sorted(sorted(rows, key=lambda r: -r["held_up_ns"])[:MOST], key=lambda r: r["rank"])
     more = f"the {MOST} of {len(rows)} ranks that hold the others up most" if len(rows) > MOST else ""
-    fig = template.figure("Time by rank", template.join(subtitle, more), theme, height=200 + 24 * len(shown))
+    fig = template.figure("Time by rank", template.join(subtitle, more), theme, height=230 + 24 * len(shown))
     unit, factor = numbers.time_unit([r["span_ns"] / 1e6 for r in shown])
     labels = [f"rank {r['rank']}" for r in shown]
     for part, (name, colour) in PARTS.items():
@@ -38,7 +38,7 @@ def bars(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light") -> g
     fig.update_layout(
         barmode="stack",
         showlegend=True,
-        legend=dict(orientation="h", y=-0.2 - 1.2 / (len(shown) + 2), traceorder="normal"),
+        legend=legend(fig.layout.height),
     )
     fig.update_yaxes(autorange="reversed")
     fig.update_xaxes(title_text=f"time ({unit})", rangemode="tozero")

@@ -18,6 +18,11 @@ PARTS = {
 """Part of a rank's time → (what it is called, colour)."""
 
 
+def legend(height: int) -> dict:
+    """A legend under the axis' title of a chart so many pixels high, whatever number of lines it takes."""
+    return {"orientation": "h", "y": -58 / max(40, height - 150), "yanchor": "top", "traceorder": "normal"}
+
+
 def clock(of: Mapping[str, Any]) -> str:
     """What is known of one clock against the first rank's, as a sentence. ``of``: one of the summary's
     clocks."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fusescope.profiling import forms
 
-MOST = 1024
-"""Ranks of one profile."""
+MOST = 256
+"""Ranks of one profile: their files fit an exported run."""
 MOST_BYTES = 64 << 30
 _ENDS = (".json", ".json.gz")
 _HEAD = 1 << 20
