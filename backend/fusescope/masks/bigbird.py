@@ -26,6 +26,7 @@ PARAMETERS = (
     SEED,
 )
 EVERY_ROW_LIVE = True
+_CELLS = 1 << 20  # drawn together
 
 
 def tables(values, seq_q, seq_k):
@@ -35,8 +36,10 @@ def tables(values, seq_q, seq_k):
     rows, columns = np.arange(first, (seq_k - 1) // block + 1), np.arange((seq_k - 1) // block + 1)
     count = min(values["random_blocks"], len(columns))
     drawn = np.zeros((len(rows), len(columns)), bool)
-    for i, row in enumerate(rows if count else ()):
-        drawn[i, np.argpartition(score(values["seed"], row, columns), count - 1)[:count]] = True
+    step = max(1, _CELLS // len(columns))
+    for i in range(0, len(rows) if count else 0, step):
+        scores = score(values["seed"], rows[i : i + step, None], columns)
+        np.put_along_axis(drawn[i : i + step], np.argpartition(scores, count - 1)[:, :count], True, 1)
     return {"drawn": drawn, "first_row": first}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fusescope.core.schema import check_int
+from fusescope.masks.common import bounds
 from fusescope.masks.common.defaults import LARGEST
 
 _PIECE = 1 << 18  # elements evaluated at a time: temporaries of 1 MB stay in the cache
@@ -68,6 +69,7 @@ class Bound:
         grids = {name: _Grid(table) for name, table in self._tables.items() if table.ndim == 2}
         self._block = SimpleNamespace(**self._numbers | self._tables | grids)
         self._torch: dict[Any, SimpleNamespace] = {}
+        self._ends: dict[str, tuple[int, int]] | None = None  # least and greatest entry of each table
 
     @property
     def per_sequence(self) -> bool:
@@ -92,6 +94,27 @@ class Bound:
         ):
             return self._formula(q_pos, k_pos, self._on(q_pos.device), self._sequence(batch))
         return self._formula(np.asarray(q_pos), np.asarray(k_pos), self._numpy, self._sequence(batch))
+
+    def on_tiles(self, q_tiles, k_tiles, batch) -> bounds.Flags:
+        """Which tiles may and which must be kept, by the formula evaluated on bounds: all three are
+        ``bounds.Spans``, of positions and of the sequence, of NumPy arrays or of torch tensors.
+
+        Raises TypeError (``bounds.Unbounded``) or AttributeError where the formula does what bounds have no
+        operator for.
+        """
+        if self._ends is None:
+            kinds = {
+                name: table for name, table in self._tables.items() if table.dtype.kind in "bi" and table.size
+            }
+            self._ends = {name: (int(table.min()), int(table.max())) for name, table in kinds.items()}
+        on_numpy = isinstance(q_tiles.low, np.ndarray)
+        arrays = self._tables if on_numpy else vars(self._on(q_tiles.low.device))
+        tables = {name: bounds.Table(arrays[name], ends) for name, ends in self._ends.items()}
+        p = SimpleNamespace(**self._numbers | tables)
+        kept = self._formula(q_tiles, k_tiles, p, batch if self.per_sequence else 0)
+        if not isinstance(kept, bounds.Flags):
+            raise bounds.Unbounded(f"the formula of {self.mask} gives {type(kept).__name__} of bounds")
+        return kept
 
     def mask_mod(self, device):
         """FlexAttention's mask_mod(b, h, q_idx, kv_idx), in row numbers; tables are captured as tensors on

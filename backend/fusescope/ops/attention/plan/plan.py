@@ -14,7 +14,7 @@ from typing import Any
 
 from fusescope.core.bounded_cache import BoundedCache
 from fusescope.masks import Mask
-from fusescope.ops.attention.plan import buffer, schedule, tiles
+from fusescope.ops.attention.plan import buffer, from_bounds, schedule, tiles
 from fusescope.ops.attention.plan.plan_cache import PlanCache
 
 _cache: BoundedCache[Plan] = BoundedCache(64)
@@ -155,7 +155,11 @@ def _of_mask(mask: Mask, seq_q: int, seq_k: int, device) -> Plan:
     def part(number, rows, columns):
         return tiles.evaluate(bound, number, rows, columns, device)
 
-    return _plan(mask, bound.seq_q, bound.seq_k, device, count, 1, part, begin)
+    try:
+        found = from_bounds.tile_lists(bound, device)
+    except (AttributeError, TypeError):  # the formula needs more than bounds; an error of its own comes again
+        found = tile_lists(count, bound.seq_q, bound.seq_k, part, device)
+    return _plan(mask, bound.seq_q, bound.seq_k, device, count, 1, found, begin)
 
 
 def _of_tensor(mask, seq_q: int, seq_k: int, device) -> Plan:
@@ -178,17 +182,18 @@ def _of_tensor(mask, seq_q: int, seq_k: int, device) -> Plan:
     def part(number, rows, columns):
         return full[number // shape[1], number % shape[1], rows[0] : rows[1], columns[0] : columns[1]]
 
-    return _plan(None, seq_q, seq_k, device, shape[0], shape[1], part, begin)
+    found = tile_lists(shape[0] * shape[1], seq_q, seq_k, part, device)
+    return _plan(None, seq_q, seq_k, device, shape[0], shape[1], found, begin)
 
 
-def _plan(mask, seq_q, seq_k, device, batch, heads, part, begin) -> Plan:
-    """Build from part(mask number, rows, columns) -> bool; part None = every key is live."""
+def _plan(mask, seq_q, seq_k, device, batch, heads, found, begin) -> Plan:
+    """Of what ``tile_lists`` found; None = every key is live."""
     masks = batch * heads
     columns = -(-seq_k // tiles.TILE)
     all_tiles = masks * -(-seq_q // tiles.TILE) * columns
     lists, live, full, partial, longest = (None,) * 4, masks * seq_q * seq_k, all_tiles, 0, columns
-    if part is not None:
-        lists, live, full, partial, longest = tile_lists(masks, seq_q, seq_k, part, device)
+    if found is not None:
+        lists, live, full, partial, longest = found
         if full == all_tiles:
             lists = (None,) * 4
     arrays = dict(zip(("row_ptr", "tile_index", "tile_code", "bitmaps"), lists))

@@ -138,24 +138,47 @@ def unpack(words):
 
 
 def unique_rows(words):
-    """(distinct rows, index of each row among them) of an int64 matrix (n, 64).
+    """(distinct rows, index of each row among them) of an int64 matrix (n, 64)."""
+    first, index = groups(words)
+    return words[first], index
 
-    Sorting 64-word rows is slow, so rows are grouped by a 64-bit hash; the groups are then compared word for
-    word, and in the case of a collision the slow way is taken.
+
+def groups(rows):
+    """(first row of each group, group of each row) of equal rows of an integer matrix, a torch tensor or a
+    NumPy array.
+
+    Sorting rows of many words is slow, so they are grouped by a 64-bit hash; the groups are then compared
+    word for word, and in the case of a collision the slow way is taken.
     """
     import torch
 
     generator = torch.Generator().manual_seed(1)
-    factors = (torch.randint(-(1 << 62), 1 << 62, (2, TILE), generator=generator) * 2 + 1).to(words.device)
-    mixed = (words ^ (words >> 31)) * factors[0]
-    digest = ((mixed ^ (mixed >> 29)) * factors[1]).sum(-1)
-    groups, index = torch.unique(digest, return_inverse=True)
-    first = torch.full_like(groups, words.shape[0])
-    first.scatter_reduce_(0, index, torch.arange(words.shape[0], device=words.device), "amin")
-    distinct = words[first]
-    if not bool((distinct[index] == words).all()):
-        return torch.unique(words, dim=0, return_inverse=True)
-    return distinct, index
+    factors = torch.randint(-(1 << 62), 1 << 62, (2, max(TILE, rows.shape[1])), generator=generator) * 2 + 1
+    factors = factors[:, : rows.shape[1]]
+    if isinstance(rows, np.ndarray):
+        digest = _digest(rows, factors.numpy())
+        _, first, index = np.unique(digest, return_index=True, return_inverse=True)
+        if not (rows[first][index] == rows).all():
+            _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return first, index.reshape(-1)
+    found, index = torch.unique(_digest(rows, factors.to(rows.device)), return_inverse=True)
+    first = _first_of(index, len(found))
+    if not bool((rows[first][index] == rows).all()):
+        found, index = torch.unique(rows, dim=0, return_inverse=True)
+        first = _first_of(index, len(found))
+    return first, index
+
+
+def _digest(rows, factors):
+    mixed = (rows ^ (rows >> 31)) * factors[0]
+    return ((mixed ^ (mixed >> 29)) * factors[1]).sum(-1)
+
+
+def _first_of(index, count: int):
+    import torch
+
+    first = torch.full((count,), index.numel(), device=index.device)
+    return first.scatter_reduce_(0, index, torch.arange(index.numel(), device=index.device), "amin")
 
 
 def rows_inside(length: int, tiles: int, device):
