@@ -99,6 +99,13 @@ def events(run: Path, lane: dict) -> Events:
     return Events(starts, ends, reach, codes, names.dictionary.to_pylist())
 
 
+def matches(lane: Events, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """(starts, ends) in ns of the events whose name holds the text, whatever its case, by start."""
+    wanted = [n for n, name in enumerate(lane.names) if name and text.lower() in name.lower()]
+    there = np.isin(lane.codes, np.array(wanted, np.int32))
+    return lane.starts[there], lane.ends[there]
+
+
 def view(
     run: Path,
     lane: dict,

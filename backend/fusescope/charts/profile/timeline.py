@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import plotly.graph_objects as go
@@ -17,9 +18,15 @@ _LETTERS = 110  # that fit into the whole span there
 _LEAST = 6  # letters of a useful name
 
 
-def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: str = "light") -> go.Figure:
-    """views: lane → ``store.timeline.window``, all over the same span; zero_ns: what time 0 is. A box drawn
-    is a selection."""
+def lanes(
+    views: Mapping[str, dict],
+    zero_ns: int,
+    subtitle: str = "",
+    theme: str = "light",
+    marks: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> go.Figure:
+    """views: lane → ``store.timeline.window``, all over the same span; zero_ns: what time 0 is; marks: lane →
+    times (ns) that an arrow above it points at. A box drawn is a selection."""
     c = template.THEMES[theme]
     names = list(views)
     first = views[names[0]]
@@ -41,6 +48,16 @@ def lanes(views: Mapping[str, dict], zero_ns: int, subtitle: str = "", theme: st
             _bins(fig, rows[name], view, zero_ns, factor, unit, c)
         elif view["events"]:
             _events(fig, rows[name], view, zero_ns, factor, unit)
+    for name, times in marks.items():
+        if len(times) and name in rows:
+            fig.add_scatter(
+                x=[(t - zero_ns) / factor for t in times],
+                y=[rows[name] + 0.36] * len(times),
+                mode="markers",
+                marker=dict(symbol="triangle-down", size=9, color=c["ink"]),
+                hoverinfo="skip",
+                showlegend=False,
+            )
     x = np.linspace(begin / factor, end / factor, _HANDLES).tolist()
     axes.handles(fig, x, [0] * len(x))
     for name, row in rows.items():

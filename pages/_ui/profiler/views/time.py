@@ -13,7 +13,7 @@ from fusescope.charts.profile import time_breakdown, timeline
 from fusescope.store import chrome
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields
-from pages._ui.profiler import data, sentences
+from pages._ui.profiler import data, finding, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.routes import downloads, perfetto
 from pages._ui.widgets import elements, style
@@ -86,7 +86,8 @@ def line(state: url.State, found: Profile) -> None:
         "lanes", usual, lambda text: [n for n in text.split("|") if n in lanes] or usual, found.id
     )
     st.session_state[key] = [n for n in st.session_state[key] if n in lanes]
-    chosen = st.multiselect("lanes", list(lanes), key=key, max_selections=_MOST_LANES)
+    pinned = "Pinned in this order while you zoom and search, and kept in the address"
+    chosen = st.multiselect("lanes", list(lanes), key=key, max_selections=_MOST_LANES, help=pinned)
     state.keep("lanes", "|".join(chosen), "|".join(usual))
     if not chosen:
         st.caption("Choose at least one lane.")
@@ -94,13 +95,15 @@ def line(state: url.State, found: Profile) -> None:
     whole = _whole(found, chosen)
     zero = min(whole[0], ((found.summary or {}).get("span_ns") or whole)[0])
     begin, end = _span(state, found, whole, zero)
+    matching = finding.ask(state, found, chosen, begin, end)
     views = {
         n: data.window(
             str(found.path), n, begin, end, _BINS, _EACH if len(chosen) < 5 else _EACH // 2, found.stamp
         )
         for n in chosen
     }
-    fig = timeline.lanes(views, zero, sentences.subtitle(found), style.theme())
+    marks = matching.marks if matching else {}
+    fig = timeline.lanes(views, zero, sentences.subtitle(found), style.theme(), marks)
     chart = f"profiler/line/{found.id}/{begin}/{end}/{len(chosen)}"
     st.plotly_chart(
         fig,
@@ -116,6 +119,8 @@ def line(state: url.State, found: Profile) -> None:
         },
     )
     _controls(found, begin, end, whole, zero)
+    if matching:
+        finding.controls(matching, begin, end, partial(_look, whole=whole, zero=zero, run_id=found.id))
     with st.container(horizontal=True, horizontal_alignment="right"):
         elements.csv(partial(_table, views), found.name("timeline"))
     elements.note("Draw a box to zoom in. Each kernel or operator has its own colour.")
