@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from fusescope.analysis import estimate
 from fusescope.analysis.estimate import Facts
-from fusescope.core.machine import stage_times
+from fusescope.core.machine import load, stage_times
 from fusescope.core.records import BenchSpec
 from fusescope.measure import pace
 
@@ -25,8 +28,14 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    now = [100.0]
+    """Seconds now, and the share of them that others had the CPU."""
+    now = [100.0, 0.0]
     monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+
+    def thread_s():
+        return now[0] * (1 - now[1]), now[0] * now[1]
+
+    monkeypatch.setattr(load, "thread_s", thread_s)
     return now
 
 
@@ -44,17 +53,31 @@ def test_the_estimate_grows_with_what_is_asked():
 
 
 def test_further_processes_repeat_all_but_building():
-    three = replace(ONE, processes=3)
+    two, three = (replace(ONE, processes=n) for n in (2, 3))
     assert 2 * of() < of(three) and of(three, build_s=100.0) == pytest.approx(of(three) + 100)
+    assert of(two) > of() + 2 * estimate._PROCESS["cpu"], "each of several is an interpreter of its own"
 
 
 def test_busy_cpus_make_all_but_sampling_longer(clock):
     idle, busy = estimate.plan(ONE, SMALL, {}), estimate.plan(ONE, replace(SMALL, busy=3.0), {})
     for one, other in zip(idle, busy, strict=True):
         assert other.seconds == pytest.approx(one.seconds * (1 if one.stage == "sample" else 3))
-    spent = {"a": 6.0}
-    taught = estimate.remembered(busy[CHECK], spent, {}, busy=3.0)
-    assert set(taught.values()) == {2.0}, "what is remembered is of idle CPUs"
+    clock[1] = 2 / 3
+    taught = gone_through(ONE, SMALL, {}, clock, lambda stage, name: 6.0)
+    wanted = {True: 6.0, False: 2.0}
+    for key, seconds in taught.items():
+        if "over the prior" not in key:
+            assert seconds == pytest.approx(wanted[key.startswith("sample")]), (
+                "what is remembered is of idle CPUs"
+            )
+
+
+def test_weights_of_a_model_are_not_compared():
+    of_operator, of_model = (
+        estimate.plan(ONE, replace(SMALL, work=[(1e9, 4e9)], reference_s=s), {})[CHECK].seconds
+        for s in (0.0, 1e-9)
+    )
+    assert of_operator > 5 * of_model
 
 
 def test_slow_calls_take_the_least_number_of_rounds_whatever_the_budget():
@@ -62,16 +85,18 @@ def test_slow_calls_take_the_least_number_of_rounds_whatever_the_budget():
     assert slow > 5 * 2 * 20
 
 
-def gone_through(spec, facts, past, clock, seconds) -> dict[str, float]:
-    """What a job teaches whose parts take ``seconds``."""
+def gone_through(spec, facts, past, clock, seconds, compiles=()) -> dict[str, float]:
+    """What a job teaches whose parts take ``seconds``; a compiler works for the checks of ``compiles``."""
     plan = estimate.plan(spec, facts, past)
-    here = pace.Pace(plan, age_s=0.0)
+    here = pace.Pace(plan, clock[0])
     for number, phase in enumerate(plan):
         here.enter(number)
         for name in phase.parts:
             here.part(name)
             clock[0] += seconds(phase.stage, name)
-    return here.learnt(range(len(plan)), past)
+            if phase.stage == "check" and name in compiles:
+                sys.modules["torch._dynamo.utils"].counters["inductor"]["fxgraph_cache_miss"] += 1
+    return here.learnt(range(len(plan)))
 
 
 def test_the_same_job_is_expected_to_take_as_long_as_it_took(clock):
@@ -94,20 +119,33 @@ def test_other_sizes_are_expected_from_the_nearest_one(clock, factor, low, high)
     assert low <= checks.parts["b"].seconds <= high
 
 
-def test_a_compiler_finds_its_result_again(clock):
+def test_a_compiler_finds_its_result_again(clock, monkeypatch):
+    dynamo = SimpleNamespace(counters={"inductor": Counter()})
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", dynamo)
     facts = replace(SMALL, compile_s={"b": 10.0})
-    first = gone_through(ONE, facts, {}, clock, lambda stage, name: 20.0 if name == "b" else 0.1)
-    same, new = (
-        estimate.plan(replace(ONE, cases=({"n": n},)), facts, first)[CHECK].parts["b"].seconds for n in (1, 2)
-    )
-    assert same == pytest.approx(8.0) and new == pytest.approx(20.0)
-    again = gone_through(ONE, facts, first, clock, lambda stage, name: 3.0 if name == "b" else 0.1)
-    assert sorted(v for k, v in again.items() if "|b first|" in k) == [3.0], "what is new takes 20 s still"
+
+    def learnt(seconds, compiles, n=1):
+        spec = replace(ONE, cases=({"n": n},))
+        stage_times.note(
+            gone_through(spec, facts, {}, clock, lambda _, name: seconds if name == "b" else 0.1, compiles)
+        )
+
+    def expected(n):
+        spec = replace(ONE, cases=({"n": n},))
+        return estimate.plan(spec, facts, stage_times.read())[CHECK].parts["b"].seconds
+
+    prior = expected(2)
+    learnt(3.0, ())  # it was compiled in an earlier job that nobody remembers
+    assert expected(1) == pytest.approx(3.0) and expected(2) == pytest.approx(prior)
+    learnt(20.0, ("b",), n=2)
+    assert expected(2) == pytest.approx(8.0) and expected(3) == pytest.approx(20.0)
+    learnt(8.0, (), n=2)
+    assert expected(2) == pytest.approx(8.0) and expected(3) == pytest.approx(20.0), "what is new compiles"
 
 
 def test_what_is_left_shrinks_and_follows_what_was_seen(clock):
     plan = estimate.plan(replace(ONE, cases=({"n": 1},) * 3), replace(SMALL, work=SMALL.work * 3), {})
-    here = pace.Pace(plan, age_s=1.0)
+    here = pace.Pace(plan, clock[0] - 1.0)
     whole = here.left_s()
     assert whole == pytest.approx(sum(p.seconds for p in plan) - 1.0)
     here.enter(BUILD)
@@ -124,31 +162,23 @@ def test_what_is_left_shrinks_and_follows_what_was_seen(clock):
     assert here.left_s() < 1.0
 
 
-def test_an_old_process_teaches_nothing_of_starting(clock):
+def test_only_the_first_comparison_of_a_job_was_its_start(clock):
     plan = estimate.plan(ONE, SMALL, {})
-    for age, learns in ((3.0, True), (300.0, False)):
-        here = pace.Pace(plan, age_s=age)
+    stage_times.starts(clock[0] - 3.0)
+    job, further = (pace.Pace(plan, stage_times.started()) for _ in range(2))
+    for here, expected in ((job, [3.0]), (further, [])):
         here.enter(BUILD)
-        assert bool(here.learnt([0], {})) is learns
-
-
-def test_only_the_first_comparison_of_a_process_was_its_start(monkeypatch):
-    monkeypatch.setattr(pace, "_begun", [])
-    plan = estimate.plan(ONE, SMALL, {})
-    pace.Pace(plan)
-    second = pace.Pace(plan)
-    second.enter(BUILD)
-    assert second.learnt([0], {}) == {}
+        assert list(here.learnt([0]).values()) == expected
 
 
 def test_what_was_skipped_is_neither_expected_nor_learnt(clock):
     plan = estimate.plan(ONE, SMALL, {})
-    here = pace.Pace(plan, age_s=0.0)
+    here = pace.Pace(plan, clock[0])
     for number in (CHECK, SAMPLE, FINISH):
         here.skip(number)
     here.enter(FINISH)
     clock[0] += 5
-    assert here.left_s() == 0 and here.learnt([CHECK, SAMPLE, FINISH], {}) == {}
+    assert here.left_s() == 0 and here.learnt([CHECK, SAMPLE, FINISH]) == {}
 
 
 def test_times_are_kept_and_the_newest_counts_most(tmp_path, monkeypatch):
@@ -173,7 +203,7 @@ def test_times_are_kept_and_the_newest_counts_most(tmp_path, monkeypatch):
 def test_work_that_counts_itself_needs_no_guess_of_what_is_left(clock):
     plan = estimate.plan(ONE, replace(SMALL, build_s=80.0), {})
     rest = sum(p.seconds for p in plan[CEILINGS:])
-    here = pace.Pace(plan, age_s=0.0)
+    here = pace.Pace(plan, clock[0])
     here.enter(BUILD)
     clock[0] += 100.0
     assert here.left_s() == pytest.approx(20.0 + rest)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from fusescope.core.records import BenchSpec
 
@@ -19,14 +20,15 @@ from fusescope.core.records import BenchSpec
 _START = {"cpu": 1.5, "cuda": 4.0}  # a process, the libraries, the context
 _LOAD = 0.5  # libraries of kernels
 _CEILINGS = {"cpu": 2.5, "cuda": 3.0}  # what the device can do, measured once per device and dtype
-_PROCESS = {"cpu": 5.0, "cuda": 8.0}  # each further process, an interpreter that imports everything anew
+_PROCESS = {"cpu": 3.0, "cuda": 8.0}  # each of several processes, an interpreter that imports everything anew
+_ONCE = ("start", "build", "ceilings")  # stages of the first process alone
 _CALLS = {"cpu": 0.05, "cuda": 0.1}  # checking one implementation of something tiny
 _CASE = {"cpu": 0.05, "cuda": 0.2}  # inputs and reference of something tiny; what follows the sampling
 _COMPILER = {"cpu": 10.0, "cuda": 6.0}  # the first compilation of a process: imports and the compiler's start
 _COMPILED = 0.4  # of a first call is left where the compiler finds its result in a cache
 
-_FLOPS = {"cpu": 2e10, "cuda": 1e13}  # per second, of a plain implementation
-_FLOPS64 = {"cpu": 5e9, "cuda": 5e12}  # of the float64 reference
+_FLOPS = {"cpu": 3e10, "cuda": 1e13}  # per second, of a plain implementation
+_FLOPS64 = {"cpu": 8e9, "cuda": 5e12}  # of the float64 reference
 _BYTES = {"cpu": 4e9, "cuda": 1e12}
 _COMPARED = {"cpu": 2e8, "cuda": 2e10}  # bytes of inputs and results that are copied and compared per second
 _REFERENCES = 3  # contiguous, fresh values, strided
@@ -34,7 +36,7 @@ _CHECKED = 6  # calls of one implementation until it is timed
 
 # the rules of measure/compare.py
 _ROUNDS, _FEWEST_ROUNDS, _TURN_S, _MOVING, _OVERTIME = 60, 5, 0.004, 1.25, 3.0
-_SHARE = {"cpu": 0.8, "cuda": 0.5}  # of the time from the fewest rounds to the budget
+_SHARE = {"cpu": 0.9, "cuda": 0.5}  # of the time from the fewest rounds to the budget
 _MODE = {"cpu": 0.1, "cuda": 0.15}  # warm-up or capture, and the comparison of results, per implementation
 
 _STEPS_A_DECADE = 2  # size classes
@@ -58,6 +60,11 @@ class Facts:
     build_s: float = 0.0
     reference_s: float = 0.0
     busy: float = 1.0
+
+    @property
+    def compared(self) -> float:
+        """The share of a call's bytes that are copied and compared: none of a model's, which are weights."""
+        return 0.0 if self.reference_s else 1.0
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,12 @@ class Phase:
 
 def seconds(spec: BenchSpec, facts: Facts, past: Past) -> float:
     """Expected wall time of a comparison in seconds, all its processes included."""
-    kind = spec.device.split(":")[0]
-    once = plan(spec, facts, past)
-    again = _PROCESS[kind] + sum(p.seconds for p in once if p.stage not in ("start", "build", "ceilings"))
-    return sum(p.seconds for p in once) + (spec.processes - 1) * again
+    phases = plan(spec, facts, past)
+    once = sum(p.seconds for p in phases if p.stage in _ONCE)
+    each = sum(p.seconds for p in phases if p.stage not in _ONCE)
+    if spec.processes > 1:
+        each += facts.busy * _PROCESS[spec.device.split(":")[0]]
+    return once + spec.processes * each
 
 
 def plan(spec: BenchSpec, facts: Facts, past: Past) -> list[Phase]:
@@ -125,19 +134,26 @@ def modes(spec: BenchSpec) -> list[str]:
     return warm + ([f"{k}_cold" for k in kinds] if spec.cache != "warm" else [])
 
 
-def remembered(phase: Phase, spent: Mapping[str, float], past: Past, busy: float = 1.0) -> dict[str, float]:
-    """What a phase that has been gone through teaches: {key: seconds on idle CPUs}. A first compilation is
-    remembered of a new case as it was, of this very case as what the compiler's cache will leave of it."""
+def remembered(
+    phase: Phase,
+    spent: Mapping[str, float],
+    busy: Mapping[str, float] = MappingProxyType({}),
+    compiled: Collection[str] = (),
+) -> dict[str, float]:
+    """What a phase that has been gone through teaches: {key: seconds on idle CPUs}; busy: how many times as
+    long each part took because others used the CPUs, 1 where it is not named. compiled: parts that compilers
+    worked for, which is remembered of a new case as it was, and of this very case as what their caches will
+    leave of it; what they found in a cache says nothing of a new case."""
     found = {}
     for name, part in phase.parts.items():
         if name not in spent:
             continue
-        took = spent[name] / (1.0 if phase.stage == "sample" else busy)
+        took = spent[name] / (1.0 if phase.stage == "sample" else busy.get(name, 1.0))
         for number, key in enumerate(part.keys):
-            fresh = part.compiles and number == 0 and key not in past
-            found[key] = took * _COMPILED if fresh else took
-            if part.compiles and number == 0 and not fresh:
-                break  # found in the compiler's cache: says nothing of a new case
+            again = part.compiles and number == 0 and name in compiled
+            found[key] = took * _COMPILED if again else took
+            if part.compiles and name not in compiled:
+                break
         if part.ratio:
             found[part.ratio[0]] = took / part.ratio[1]
     return found
@@ -154,6 +170,7 @@ class _Known:
     def case(self, values: Mapping, work: tuple[float, float]) -> None:
         self.digest = _digest(values)
         self.flop, self.bytes = work
+        self.compared_s = self.facts.compared * self.bytes / _COMPARED[self.kind]
         self.call_s = max(self.flop / _FLOPS[self.kind], self.bytes / _BYTES[self.kind])
         self.size = round(_STEPS_A_DECADE * math.log10(max(self.flop, self.bytes, 1.0)))
 
@@ -190,13 +207,13 @@ class _Known:
     def reference(self) -> Part:
         fixed = _CASE[self.kind] + self.facts.reference_s
         once = self.flop / _FLOPS64[self.kind] + 4 * self.bytes / _BYTES[self.kind]
-        prior = fixed + _REFERENCES * once + self.bytes / _COMPARED[self.kind]
+        prior = fixed + _REFERENCES * once + self.compared_s
         return self.sized("reference", "", prior, fixed)
 
     def check(self, impl: str, compile_s: float, first: bool) -> Part:
         starts = first and compile_s > 0
         fixed = _CALLS[self.kind] + compile_s + (_COMPILER[self.kind] if starts else 0.0)
-        prior = fixed + _CHECKED * (self.call_s + self.bytes / _COMPARED[self.kind])
+        prior = fixed + _CHECKED * (self.call_s + self.compared_s)
         return self.sized("check", impl + (" first" if starts else ""), prior, fixed, compile_s > 0)
 
     def sample(self, mode: str, impls: Sequence[str]) -> Part:

@@ -88,7 +88,7 @@ class Bench:
         self.modes = estimate.modes(spec)
         self.done, self.total = 0, len(self.cases) * len(self.names) * (1 + len(self.modes))
         self.past = stage_times.read()
-        self.pace = Pace(self._plan())
+        self.pace = Pace(self._plan(), stage_times.started())
         self.said_at = -math.inf
 
     def _plan(self) -> list[estimate.Phase]:
@@ -185,7 +185,7 @@ class Bench:
             torch.cuda.empty_cache()
         begun = 0 if number == 0 else first
         after = first + len(self.modes) + 2
-        stage_times.note(self.pace.learnt(range(begun, after), self.past, load.crowding()))
+        stage_times.note(self.pace.learnt(range(begun, after)))
 
     def _emit(self, trial: Trial, several: list[Candidate], due: list[str]) -> None:
         cost = self.subject.cost(trial.values, self.spec.dtype)

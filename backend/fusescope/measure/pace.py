@@ -4,31 +4,34 @@ learns."""
 from __future__ import annotations
 
 import math
-import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
-from fusescope.analysis.estimate import Past, Phase, remembered
+from fusescope.analysis.estimate import Phase, remembered
+from fusescope.core.machine import load
 
 _OVERDUE = 0.2  # of what an overdue part has taken is expected to come still
-_FRESH_S = 30.0  # an older process was not started for the comparison, or has waited for its device
-_begun: list[int] = []  # the process, once it has begun a comparison
+_FEW_S = 0.05  # of a thread that say nothing of how busy the CPUs were
 _DOUBT_S = 2.0  # weight of the plan against what was measured of a stage, in seconds
 
 
 class Pace:
-    """Follows a plan; every moment belongs to one part of one phase."""
+    """Follows a plan; every moment belongs to one part of one phase. started: when the process was given the
+    job (time.monotonic()), None where it was not started for it."""
 
-    def __init__(self, phases: Sequence[Phase], age_s: float | None = None):
+    def __init__(self, phases: Sequence[Phase], started: float | None = None):
         self.phases = phases
         self._spent: list[dict[str, float]] = [defaultdict(float) for _ in phases]
+        # seconds that this thread had a CPU, and waited for one, by phase and part
+        self._ran: list[dict[str, list[float]]] = [defaultdict(lambda: [0.0, 0.0]) for _ in phases]
+        self._compiled: list[set[str]] = [set() for _ in phases]  # parts that compilers worked for
+        self._compilations = _compilations()
         self._at, self._part = 0, next(iter(phases[0].parts))
-        age_s = _age_s() if age_s is None else age_s
-        self._skipped = set() if age_s < _FRESH_S else {0}  # phases of which nothing is learnt
+        self._skipped = {0} if started is None else set()  # phases of which nothing is learnt
         self._shares: dict[int, float] = {}
-        self._since = time.monotonic() - (age_s if age_s < _FRESH_S else 0.0)
+        self._since, self._thread = time.monotonic() if started is None else started, load.thread_s()
 
     def enter(self, number: int) -> Phase:
         """Phase ``number`` begins; whatever went before is done."""
@@ -70,13 +73,14 @@ class Pace:
                 left += max(0.0, rest)
         return left
 
-    def learnt(self, numbers: Sequence[int], past: Past, busy: float = 1.0) -> dict[str, float]:
-        """What phases that are done teach: {key: seconds}; ``busy`` as in Facts."""
+    def learnt(self, numbers: Sequence[int]) -> dict[str, float]:
+        """What phases that are done teach: {key: seconds}, as on idle CPUs."""
         self._book()
         found: dict[str, float] = {}
         for number in numbers:
             if number not in self._skipped:
-                found |= remembered(self.phases[number], self._spent[number], past, busy)
+                busy = {name: _busy(*ran) for name, ran in self._ran[number].items()}
+                found |= remembered(self.phases[number], self._spent[number], busy, self._compiled[number])
         return found
 
     def _factors(self) -> dict[str, float]:
@@ -93,19 +97,26 @@ class Pace:
         )
 
     def _book(self) -> None:
-        now = time.monotonic()
+        now, thread = time.monotonic(), load.thread_s()
         self._spent[self._at][self._part] += now - self._since
-        self._since = now
+        ran = self._ran[self._at][self._part]
+        ran[:] = [so_far + new - old for so_far, new, old in zip(ran, thread, self._thread, strict=True)]
+        self._since, self._thread = now, thread
+        if (compilations := _compilations()) > self._compilations:
+            self._compiled[self._at].add(self._part)
+            self._compilations = compilations
 
 
-def _age_s() -> float:
-    """Seconds since this process was started, for its first comparison: importing libraries belongs to the
-    start of a job. Infinite for further ones."""
-    if _begun == [os.getpid()]:
-        return math.inf
-    _begun[:] = [os.getpid()]  # not a forked child's
-    try:
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        return float(Path("/proc/uptime").read_text().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return 0.0
+def _compilations() -> int:
+    """How many graphs torch's compiler has compiled in this process, without those found in its cache."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    counts = dynamo.counters["inductor"] if dynamo else {}
+    return counts.get("fxgraph_cache_miss", 0) + counts.get("fxgraph_cache_bypass", 0)
+
+
+def _busy(had_s: float, waited_s: float) -> float:
+    """How many times as long a thread took that had a CPU so long and waited for one so long. What it waits
+    for otherwise, a compiler or other threads, meets the same others."""
+    if had_s + waited_s < _FEW_S:
+        return 1.0
+    return (had_s + waited_s) / max(had_s, 1e-9)

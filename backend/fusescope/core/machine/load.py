@@ -66,12 +66,17 @@ def sentence(load: dict[str, Any] | None, cpus: int) -> str | None:
 
 
 def crowding() -> float:
-    """How many processes want each CPU, by the load average of the last minute; 1 where there are enough
-    CPUs, and at most 5, because a peak passes."""
+    """How many times as long one more thread takes because others want the CPUs, by the load average of the
+    last minute: 1 where a CPU is left for it, and at most 5, because a peak passes."""
     try:
-        return min(5.0, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))))
+        return min(5.0, max(1.0, (os.getloadavg()[0] + 1) / len(os.sched_getaffinity(0))))
     except OSError:
         return 1.0
+
+
+def thread_s() -> tuple[float, float]:
+    """Seconds that this thread has had a CPU so far, and that it has waited for one."""
+    return time.thread_time(), _waited_s()
 
 
 def idle(wait_s: float, step=lambda text: None, pause=time.sleep) -> str | None:

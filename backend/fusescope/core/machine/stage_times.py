@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fusescope.core import paths
 
+_started: list[float] = []  # when the job of this process began, until somebody asks
 _MOST = 5000  # keys; the ones that were not used for longest are dropped
 _NEWEST = 0.6  # weight of the newest figure: caches warm up, kernels change
 
@@ -42,6 +43,18 @@ def note(measured: Mapping[str, float]) -> None:
         part.parent.mkdir(parents=True, exist_ok=True)
         part.write_text(json.dumps({k: float(f"{v:.4g}") for k, v in kept.items()}, indent=0))
         os.replace(part, _file())
+
+
+def starts(at: float) -> None:
+    """The job for which this process was started began at ``at`` (time.monotonic()); what it has waited for
+    its device is no part of its start and was added."""
+    _started[:] = [at]
+
+
+def started() -> float | None:
+    """When the job began, for the first who asks; None for later ones, and in a process that was not started
+    for a job: how long that has run says nothing of starts."""
+    return _started.pop() if _started else None
 
 
 def _file() -> Path:

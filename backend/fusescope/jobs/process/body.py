@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -117,9 +118,10 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
     ValueError where a run is resumed on something else than it was begun on: one run is measured in one
     place.
     """
-    from fusescope.core.machine import environment
+    from fusescope.core.machine import environment, stage_times
     from fusescope.jobs import kinds
 
+    begun = time.monotonic()
     module = kinds.load(kind)
     deadline_s = spec.get("deadline_s") or getattr(module, "DEADLINE_S", None)
     spec = module.validate({k: v for k, v in spec.items() if k != "deadline_s"})
@@ -133,7 +135,9 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
     if first:
         reporter.environment(**facts)
     lock = device if device in (None, "cpu") else facts["device_uuid"]
+    asked = time.monotonic()
     reporter.ready(lock, device, deadline_s)
+    stage_times.starts(begun + time.monotonic() - asked)
     if first and device and device != "cpu":
         _say_others(reporter, facts.get("device_uuid"))
     if spec.get("cluster"):

@@ -99,7 +99,7 @@ COMPILES = {
 """Seconds that a mode spends in a compiler for a new case: first guesses for the cost line."""
 
 
-REFERENCE_S = 8.0
+REFERENCE_S = 5.0
 """Seconds that the weights and the model in float64 take besides the arithmetic: likewise."""
 
 
