@@ -21,6 +21,7 @@ from fusescope.measure.timing.timer import Look, Sampler
 SHARE = 0.1  # of the time spent sampling goes into looking
 WANTED = 200  # results a mode: a callable wrong in 3 % of its calls passes one time in 440
 LEAST_S = 0.1  # that looking may take after any sampling, however short: enough for WANTED quick calls
+OVERTIME_S = 1.0  # beyond what it may take, on a machine that is so loaded
 
 
 class Watched(Sampler):
@@ -62,11 +63,13 @@ class Watched(Sampler):
         time sampled or LEAST_S: what went wrong late or rarely is found here. Each counts as the shortest
         took, so that as many are compared on a loaded machine as on an idle one."""
         allowed, count, shortest = max(LEAST_S, SHARE * self._sampled_s), 0, math.inf
+        latest = time.monotonic() + allowed + OVERTIME_S
         while self._compare:
             begun = time.monotonic()
             self._piece(1, True)
-            count, shortest = count + 1, min(shortest, time.monotonic() - begun)
-            if self.compared >= WANTED or count * shortest >= allowed:
+            now = time.monotonic()
+            count, shortest = count + 1, min(shortest, now - begun)
+            if self.compared >= WANTED or count * shortest >= allowed or now >= latest:
                 return
 
     def _piece(self, count: int, look: bool) -> list[float]:
