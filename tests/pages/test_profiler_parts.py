@@ -176,6 +176,9 @@ def test_an_upload_waits_in_a_folder_of_its_own_and_only_there_is_discarded(prof
     (tmp_path / "mine.json").write_text("{}")
     with pytest.raises(ValueError, match="only an upload"):
         submit.validate("import", {"file": str(tmp_path / "mine.json"), "discard": True})
+    (file.parent.parent / "stray.json").write_text("{}")
+    with pytest.raises(ValueError, match="only an upload"):  # its folder is everybody's
+        submit.validate("import", {"file": str(file.parent.parent / "stray.json"), "discard": True})
     old = importing.receive([("b.json", b"{}")])[0]
     import os
 

@@ -44,14 +44,15 @@ def validate(spec: dict) -> dict:
 
     whole = complete("an import", PARAMETERS, spec)
     path = _absolute(whole["file"])
-    uploads = Path(os.path.abspath(paths.profiles() / ".uploads"))
-    if whole["discard"] and uploads not in (path.parent, path.parent.parent):
+    ranks = bool(whole["files"]) or path.is_dir()
+    own = path if ranks else path.parent  # what is removed
+    if whole["discard"] and own.parent != Path(os.path.abspath(paths.profiles() / ".uploads")):
         raise ValueError(f"only an upload is discarded after its import, and {path} is none")
     if importlib.util.find_spec("pyarrow") is None:
         raise Unsupported(
             "an import writes Parquet tables, but pyarrow is not installed: python -m pip install pyarrow"
         )
-    if whole["files"] or path.is_dir():
+    if ranks:
         given = None if whole["files"] is None else [str(_absolute(f)) for f in whole["files"]]
         if whole["captured"]:
             raise ValueError("captured links the CUDA graphs of a single trace, not of many ranks")

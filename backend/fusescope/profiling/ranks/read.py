@@ -17,7 +17,7 @@ from fusescope.analysis.ranks.activities import (
 )
 
 _DEVICE = ("ts_ns", "dur_ns", "name", "stream", "device", "launch_delay_ns", "step")
-_OWN = ("c10d::", "record_param_comms")  # operators that only hand a collective on
+_OWN = ("c10d::", "_c10d_functional::", "record_param_comms")  # hand a collective on, or wait for it
 
 
 def has_device(folder: Path) -> bool:
