@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fusescope.charts import numbers
-from fusescope.cli import layer
+from fusescope.cli import case_options, layer
 from fusescope.cli.numbers import integer, seconds, seed
 from fusescope.cli.output import say, table
 from fusescope.core.records import Speedup
@@ -39,6 +39,7 @@ def arguments(parser, words) -> None:
     )
     parser.add_argument("--seed", type=seed(), default=0)
     parser.add_argument("--title", default="", help="what the run is called in the library")
+    case_options.add_cluster(parser)
     layer.options(parser)
 
 
@@ -62,6 +63,7 @@ def specify(args) -> dict:
         "strategy": args.strategy,
         "evaluations": args.evaluations,
         "seed": args.seed,
+        "cluster": args.cluster,
     }
     ranges = [[encoding.value(a), encoding.value(b)] for a, b in args.range or ()]
     return spec | {"seconds": args.seconds, "ranges": ranges or None, "replay": args.replay}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fusescope.charts.numbers import three
-from fusescope.cli import layer
+from fusescope.cli import case_options, layer
 from fusescope.cli.numbers import integer, seconds, seed
 from fusescope.cli.output import say, table
 from fusescope.core import paths
@@ -52,6 +52,7 @@ def arguments(parser, words) -> None:
     )
     parser.add_argument("--no-segments", action="store_true", help="do not time each segment on its own")
     parser.add_argument("--title", default="", help="what the run is called in the library")
+    case_options.add_cluster(parser)
     layer.options(parser)
 
 
@@ -84,6 +85,7 @@ def specify(args) -> dict:
         )
     ranges = [[encoding.value(a), encoding.value(b)] for a, b in zip(args.ends[::2], args.ends[1::2])] or None
     spec = layer.setting(args).spec() | {"ranges": ranges, "limit": args.limit, "seed": args.seed}
+    spec |= {"cluster": args.cluster}
     spec |= {"segments": not args.no_segments, "after": args.after, "part": part(args.part)}
     further = {"budget_s": args.budget, "deadline_s": args.deadline}
     return spec | {k: v for k, v in further.items() if v is not None}

@@ -22,6 +22,7 @@ from fusescope.jobs.process.members import Member
 
 _IDLE_S = 30.0  # after which a process nobody asks is ended: it holds memory of the device
 _SAY_EVERY_S = 1.0
+_BEGIN_EVERY_S = 0.01  # shorter units are not all announced
 _POLL_S = 0.1
 
 
@@ -73,7 +74,7 @@ class _Here:
         self.order, self.worker = order, get_worker()
         self.task = self.worker.get_current_task()
         self.ticket: Ticket | None = None
-        self.unit, self.said_at = "", 0.0
+        self.unit, self.said_at, self.begun_at = "", 0.0, 0.0
 
     def check(self) -> None:
         """Raise Cancelled where the submitter asked for that, or is gone."""
@@ -91,8 +92,10 @@ class _Here:
 
     def begin(self, unit: Mapping[str, Any]) -> None:
         self.check()
-        self.unit, self.said_at = unit["key"], 0.0
-        self.say("")
+        self.unit = unit["key"]
+        if time.monotonic() - self.begun_at >= _BEGIN_EVERY_S:
+            self.begun_at, self.said_at = time.monotonic(), 0.0
+            self.say("")
 
     def say(self, text: str) -> None:
         """Tell the submitter what this worker does, at most once a second within a unit."""

@@ -15,10 +15,12 @@ from fusescope.jobs.cluster.worker import Unit, Worker
 
 def units(spec: Mapping[str, Any], statuses: Mapping[tuple[str, str], str]) -> list[Unit]:
     """A unit for each case that lacks a record, with what is known of it."""
-    found = []
+    found, there = [], {}
+    for (key, impl), status in statuses.items():
+        there.setdefault(key, []).append([key, impl, status])
     for number, case in enumerate(spec["cases"], 1):
         key = case_key(spec["op"], case, spec["dtype"], spec["device"])
-        known = [[k, impl, status] for (k, impl), status in statuses.items() if k == key]
+        known = there.get(key, [])
         if {impl for _, impl, _ in known} >= set(spec["impls"]):
             continue
         own = {**spec, "cases": [case], "cluster": None}
@@ -37,7 +39,7 @@ class Bookkeeper:
     """Writes what workers found, each record once, with the device that measured it."""
 
     def __init__(self, reporter: Reporter):
-        self.reporter, self.first = reporter, True
+        self.reporter, self.first, self.there = reporter, True, set(reporter.skip())
         self.kinds: set[str] = set()
 
     def book(self, unit: Unit, found: Mapping[str, Any], worker: Worker) -> list[Record]:
@@ -45,15 +47,16 @@ class Bookkeeper:
         self._environment(found["environment"], worker)
         for line in found["log"]:
             self.reporter.log(f"{worker.name}: {line}")
-        there, written = self.reporter.skip(), []
+        written = []
         for data in found["records"]:
             record = placed(Record.from_json(data), worker)
-            if (record.case_key, record.impl) in there:
+            if (record.case_key, record.impl) in self.there:
                 continue
             for line in found["samples"]:
                 if (line["case_key"], line["impl"]) == (record.case_key, record.impl):
                     self.reporter.samples(**line)
             self.reporter.record(record)
+            self.there.add((record.case_key, record.impl))
             written.append(record)
         return written
 

@@ -108,7 +108,7 @@ def security(place: Place):
         return None
     folder = home()
     if missing := [name for name in FILES if not (folder / name).is_file()]:
-        where = "SLURM" if place.how == "slurm" else f"{place.host}, another machine than this,"
+        where = "SLURM" if place.how == "slurm" else f"{place.host}, beyond this machine's loopback,"
         raise ValueError(
             f"a cluster on {where} needs TLS, because whoever may speak to a worker may run code there, and "
             f"{folder} lacks {', '.join(missing)}: make them once with fusescope cluster certificates DIR, "

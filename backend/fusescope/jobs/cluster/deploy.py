@@ -15,8 +15,13 @@ from fusescope.jobs.cluster import certificates, slurm
 from fusescope.jobs.spec.cluster import Place
 
 ANSWER_S = 10.0  # in which a scheduler has to answer
+RETURN_S = 45.0  # in which a worker that was killed may come back, before another takes its place
 CORES = "FUSESCOPE_CLUSTER_CORES"
 """Set for each local worker on the CPU: the cores that are its own, with commas."""
+
+
+QUIET = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+"""Of each scheduler and worker: Dask's HTTP server asks nobody who he is; it serves nothing, here alone."""
 
 
 def need() -> None:
@@ -42,6 +47,9 @@ def settings() -> dict[str, Any]:
         "distributed.comm.timeouts.connect": f"{ANSWER_S:g}s",
         "distributed.admin.tick.limit": "60s",
         "distributed.scheduler.work-stealing": False,
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+        "distributed.deploy.lost-worker-timeout": f"{RETURN_S:g}s",
     }
 
 
@@ -64,6 +72,13 @@ def client(place: Place, device: str) -> Iterator[Any]:
         else:
             target = stack.enter_context(_local(place, device, secured))
         yield stack.enter_context(_connected(target, secured))
+
+
+def mend(client) -> None:
+    """Have the workers that were lost for good replaced, where the cluster was made for this job. A worker
+    that is killed comes back by itself, unless that was while it was starting."""
+    if (cluster := client.cluster) is not None:
+        cluster.scale(len(cluster.worker_spec))
 
 
 @contextlib.contextmanager
@@ -92,17 +107,17 @@ def _local(place: Place, device: str, secured) -> Iterator[Any]:
 
     scratch = tempfile.mkdtemp(prefix="fusescope-dask-")
     shared = {"host": "127.0.0.1", "security": secured, "protocol": "tls://"}
-    options = shared | {"nthreads": 1, "memory_limit": None, "local_directory": scratch, "dashboard": False}
+    options = shared | {"nthreads": 1, "memory_limit": None, "local_directory": scratch} | QUIET
     options |= {"death_timeout": 60.0}
     try:
         cluster = SpecCluster(
-            scheduler={"cls": Scheduler, "options": shared | {"dashboard": False, "port": 0}},
+            scheduler={"cls": Scheduler, "options": shared | QUIET | {"port": 0}},
             workers={
                 name: {"cls": Nanny, "options": options | {"env": env}}
                 for name, env in environments(place.workers, device).items()
             },
             security=secured,
-            silence_logs=40,
+            silence_logs=60,
         )
         try:
             yield cluster

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusescope.core.reporter import Reporter
-from fusescope.jobs.cluster import cases, deploy
+from fusescope.jobs.cluster import cases, deploy, schemes
 from fusescope.jobs.cluster.crew import Crew
 from fusescope.jobs.spec.cluster import parse
 
@@ -24,13 +24,14 @@ def run(kind: str, spec: Mapping[str, Any], run_id: str, reporter: Reporter) -> 
     reporter.progress(0, 0, f"starting the cluster {spec['cluster']}")
     order = {"run": run_id, "kind": kind, "device": device}
     with deploy.client(place, device) as client:
-        patience = {"patience_s": _WAIT_S[place.how]} if place.how in _WAIT_S else {}
-        crew = Crew(client, order, reporter, locks=not (place.here and device == "cpu"), **patience)
+        more = {"patience_s": _WAIT_S[place.how]} if place.how in _WAIT_S else {}
+        more |= {"alike": kind in ("traverse", "search")}
+        crew = Crew(client, order, reporter, locks=not (place.here and device == "cpu"), **more)
         try:
             crew.wait()
             if kind in ("bench", "model"):
                 cases.run(spec, crew, reporter)
             else:
-                raise ValueError(f"a {kind} is not shared among workers")
+                (schemes.traverse if kind == "traverse" else schemes.search)(spec, crew, reporter)
         finally:
             crew.end()

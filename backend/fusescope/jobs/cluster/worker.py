@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+_NAMED = 4  # workers that the line of progress names
 
 
 @dataclass
@@ -57,3 +59,25 @@ class Worker:
             "lost": self.lost,
             "now": f"{now}: {self.text}" if now and self.text else now or None,
         }
+
+
+def words(able: Sequence[Worker]) -> str:
+    """The line of progress: "2 workers: worker 1 case 3 of 48: checking v2; worker 2 …"."""
+    if not able:
+        return "waiting for a worker"
+    count = f"{len(able)} worker{'' if len(able) == 1 else 's'}"
+    busy = [f"{w.name} {w.line()['now']}" for w in able if w.now] if len(able) <= _NAMED else []
+    return f"{count}: {'; '.join(busy)}" if busy else f"{count} at work"
+
+
+def sentence(future) -> str:
+    """Why a task of Dask has no result."""
+    e = future.exception()
+    return " ".join(str(e).split()) or type(e).__name__ if e else future.status
+
+
+def is_lost(future) -> bool:
+    """Whether the task ended with its worker, and not by itself."""
+    if future.status in ("cancelled", "lost"):
+        return True
+    return type(future.exception()).__name__ in ("KilledWorker", "Cancelled", "CommClosedError")

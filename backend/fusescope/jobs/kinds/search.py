@@ -44,6 +44,10 @@ def device(spec: dict) -> str | None:
 
 
 def run(spec: dict, reporter) -> None:
+    if "work" in spec:  # of a worker of a cluster
+        from fusescope.search.sweeps import on_worker
+
+        return on_worker.run(spec, reporter)
     from fusescope.search.sweeps import search_job
 
     search_job.run(spec, reporter)
@@ -53,6 +57,8 @@ def _replayed(spec: dict, replay: str) -> dict:
     """The spec with the setting of the run that is replayed, whatever devices are here."""
     if not replay.replace(",", " ").split():
         raise ValueError(f"replay names one or more traverses, not {replay!r}")
+    if spec.get("cluster"):
+        raise ValueError(f"a replay measures nothing and takes no cluster, not {spec['cluster']!r}")
     _, setting = sessions.times(replay)
     own = {k: v for k, v in spec.items() if k not in Setting.__dataclass_fields__}
     whole = layer.complete(setting.spec() | {"device": "cpu"} | own, PARAMETERS)

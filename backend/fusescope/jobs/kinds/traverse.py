@@ -50,6 +50,10 @@ def device(spec: dict) -> str | None:
 
 
 def run(spec: dict, reporter) -> None:
+    if "work" in spec:  # of a worker of a cluster
+        from fusescope.search.sweeps import on_worker
+
+        return on_worker.run(spec, reporter)
     from fusescope.search.sweeps import exhaustive
 
     exhaustive.run(spec, reporter)

@@ -6,7 +6,8 @@ from typing import Any
 
 from fusescope.core import schema
 from fusescope.core.schema import Parameter
-from fusescope.jobs.spec.common import SEED, check_device
+from fusescope.jobs.spec.cluster import CLUSTER
+from fusescope.jobs.spec.common import SEED, check_device_of
 from fusescope.search import encoding
 from fusescope.search.scheme import setting
 
@@ -37,10 +38,13 @@ SCHEMES = (
 
 def complete(spec: dict, extra: tuple[Parameter, ...]) -> dict[str, Any]:
     """A Setting on a device of this machine as JSON, SCHEMES and the ``extra`` parameters."""
-    own = (*SCHEMES, *extra)
+    own = (*SCHEMES, *extra, CLUSTER)
     whole = schema.complete("this job", (*setting.PARAMETERS, *own), spec)
-    where = setting.of_spec(whole | {"device": check_device(whole["device"])})
-    return {p.name: whole[p.name] for p in own} | where.spec()
+    where = setting.of_spec(whole | {"device": check_device_of(whole)})
+    whole = {p.name: whole[p.name] for p in own} | where.spec()
+    if whole["cluster"] is None:
+        del whole["cluster"]  # as specifications were before there were clusters
+    return whole
 
 
 def name(spec: dict, kind: str) -> str:

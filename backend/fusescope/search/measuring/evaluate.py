@@ -16,6 +16,7 @@ from fusescope.core.reporter import Reporter
 from fusescope.measure import compare, machine, result
 from fusescope.measure.candidate import Candidate, alive, candidates
 from fusescope.measure.checking.alarm import Alarm
+from fusescope.search.learning.strategy import BATCH
 from fusescope.search.measuring import baselines
 from fusescope.search.measuring.group import TURN_MS, Group
 from fusescope.search.measuring.loader import Loader
@@ -59,6 +60,12 @@ class Evaluator:
         self.loader.kernels(say)
         say("measuring what this device can do")
         self.alarm = Alarm(setting.device, setting.dtype, machine.cache_bytes(self.facts), self.reporter)
+
+    at_once = BATCH  # codes that a search asks for at a time
+
+    def load(self, names: list[str], say: Callable[[str], None]) -> None:
+        """Every segment that these codes and baselines need, compiled ahead."""
+        self.loader.load(names, say)
 
     def evaluate(
         self, codes: Iterable[str], say: Callable[[str], None] = lambda text: None

@@ -50,14 +50,9 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     """The job kind ``traverse``: baselines, the time of every segment on its own, then the codes that have no
     record yet."""
     setting = of_spec(spec)
-    wanted = codes(spec["ranges"], spec["limit"], spec["seed"])
-    if spec["part"]:
-        wanted = wanted[slice(*spec["part"])]
     evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
-    measured = {impl for key, impl in reporter.skip() if key == evaluator.key}
-    if spec["after"]:
-        measured |= sessions.earlier(spec["after"], environment.collect(setting.device)["device_name"])
-    due = [c for c in wanted if c not in measured]
+    name = environment.collect(setting.device)["device_name"] if spec["after"] else None
+    wanted, due = _due(spec, reporter, evaluator.key, name)
     done = len(wanted) - len(due)
 
     def say(text: str) -> None:
@@ -77,6 +72,37 @@ def run(spec: Mapping, reporter: Reporter) -> None:
         evaluator.evaluate(due[start : start + GROUP])
         done = min(len(wanted), done + GROUP)
     reporter.progress(len(wanted), len(wanted), _words(evaluator))
+
+
+def shared(spec: Mapping, reporter: Reporter, evaluator) -> None:
+    """``run`` where others measure: ``evaluator`` has ``key``, ``device_name``, ``times``, ``baselines``,
+    ``segments`` and ``all``, as jobs/cluster/schemes.py has."""
+    wanted, due = _due(spec, reporter, evaluator.key, evaluator.device_name)
+    done = len(wanted) - len(due)
+
+    def say(text: str) -> None:
+        reporter.progress(done, len(wanted), text, _first_guess(len(due)))
+
+    evaluator.baselines(say)
+    if spec["segments"] and due:
+        evaluator.segments(due, say)
+
+    def progress(units: int, total: int, text: str, eta: float | None) -> None:
+        reporter.progress(min(len(wanted), done + GROUP * units), len(wanted), text, eta)
+
+    evaluator.all(due, GROUP, progress)
+    reporter.progress(len(wanted), len(wanted), _words(evaluator))
+
+
+def _due(spec: Mapping, reporter: Reporter, key: str, device_name: str | None) -> tuple[list[str], list[str]]:
+    """The codes that are wanted, and those of them that have no record here or in an earlier session."""
+    wanted = codes(spec["ranges"], spec["limit"], spec["seed"])
+    if spec["part"]:
+        wanted = wanted[slice(*spec["part"])]
+    measured = {impl for there, impl in reporter.skip() if there == key}
+    if spec["after"]:
+        measured |= sessions.earlier(spec["after"], device_name)
+    return wanted, [c for c in wanted if c not in measured]
 
 
 def _words(evaluator: Evaluator) -> str:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fusescope.core.records import Record
 from fusescope.core.reporter import Reporter
 from fusescope.search import sessions
 from fusescope.search.learning import explain, explore, pairs
-from fusescope.search.learning.strategy import BATCH
 from fusescope.search.measuring import baselines
 from fusescope.search.measuring.evaluate import Evaluator
 from fusescope.search.scheme import codegen
@@ -24,9 +23,9 @@ _SHARE = 0.05  # of the candidates that are evaluated where neither a number nor
 _FEWEST = 64
 
 
-def run(spec: Mapping, reporter: Reporter) -> None:
+def run(spec: Mapping, reporter: Reporter, evaluator=None) -> None:
     """The job kind ``search``; leaves artifacts/search.json, pairs.tsv and the best
-    scheme's module.
+    scheme's module. evaluator: what measures (default: this process).
 
     Raises ValueError where no scheme could be measured at all.
     """
@@ -36,7 +35,7 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     candidates = exhaustive.codes(spec["ranges"], None, spec["seed"])
     share = len(candidates) if spec["seconds"] else max(_FEWEST, int(_SHARE * len(candidates)))
     limit = min(spec["evaluations"] or share, len(candidates))
-    evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
+    evaluator = evaluator or Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
     known = {r.impl: r.ms for r in _recorded(reporter) if r.case_key == evaluator.key}
     strategy = explore.make(spec["strategy"], candidates, spec["seed"])
     history, begun, fresh = explore.History(), time.monotonic(), 0
@@ -49,13 +48,16 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     say("starting")
     evaluator.prepare(say)
     if setting.cuda:  # any segment may be needed, and all at once compile sooner than a few per batch
-        evaluator.loader.load([*candidates, *baselines.BASELINES], say)
+        evaluator.load([*candidates, *baselines.BASELINES], say)
     evaluator.baselines(say)
+    before, asked = _asked(reporter), []
     begun = time.monotonic()
     while (left := limit - len(history.steps)) > 0 and not _over(begun, spec["seconds"]):
-        some = strategy.ask(min(BATCH, left))
+        count = before[len(asked)] if len(asked) < len(before) else evaluator.at_once
+        some = strategy.ask(min(count, left))
         if not some:
             break
+        asked.append(count)
         due = [c for c in some if c not in known]
         known |= evaluator.evaluate(due, say)
         fresh += len(due)
@@ -63,14 +65,14 @@ def run(spec: Mapping, reporter: Reporter) -> None:
         strategy.tell(times)
         history.add(times)
         say(_words(history))
-        _write(reporter, spec, setting, len(candidates), history, None)
+        _write(reporter, spec, setting, len(candidates), history, None, asked)
     best = sorted((ms, c) for c, ms in known.items() if ms is not None)
     if not best:
         raise ValueError("no scheme could be measured; the records say why of each")
     say("measuring the best and the baselines")
     final = evaluator.final([c for _, c in best[:FINALISTS]], say)
     result = _result(final, best[0][1], best[0][0], setting)
-    _write(reporter, spec, setting, len(candidates), history, result)
+    _write(reporter, spec, setting, len(candidates), history, result, asked)
     module = reporter.artifact(f"generated/{result['code']}.py")
     module.write_text(codegen.generate(result["code"], setting))
     done = len(history.steps)
@@ -98,9 +100,16 @@ def _offline(spec: Mapping, setting: Setting, reporter: Reporter) -> None:
 
 
 def _write(
-    reporter: Reporter, spec: Mapping, setting: Setting, candidates: int, history: explore.History, result
+    reporter: Reporter,
+    spec: Mapping,
+    setting: Setting,
+    candidates: int,
+    history: explore.History,
+    result,
+    asked: Sequence[int] = (),
 ) -> None:
-    """search.json as it stands; ``result`` None while the search goes on."""
+    """search.json as it stands; ``result`` None while the search goes on. asked: for how many codes the
+    strategy was asked each time: with them and the seed the same times lead to the same search."""
     known = {s.code: s.ms for s in history.steps if s.ms is not None}
     explained = result is not None and len(known) >= 3
     data = {
@@ -109,6 +118,7 @@ def _write(
         "replay": spec["replay"],
         "setting": setting.spec(),
         "candidates": candidates,
+        "asked": list(asked),
         "history": [dataclasses.asdict(s) for s in history.steps],
         "result": result,
         "boundaries": [dataclasses.asdict(b) for b in explain.boundaries(known, result["code"])]
@@ -138,6 +148,16 @@ def _result(found: Mapping, code: str, ms: float, setting: Setting) -> dict:
         "words": codegen.words(best, setting),
         "speedups": speedups,
     }
+
+
+def _asked(reporter: Reporter) -> list[int]:
+    """For how many codes an earlier start of this run asked each time: asked again, the strategy gives the
+    same codes."""
+    try:
+        found = json.loads(reporter.artifact("search.json").read_text()).get("asked") or []
+    except (OSError, ValueError):
+        return []
+    return found if reporter.skip() else []
 
 
 def _recorded(reporter: Reporter) -> list[Record]:

@@ -1,0 +1,70 @@
+"""What workers of a cluster do in tests instead of measuring: simulated bodies of orders, imported by name in
+the workers' processes."""
+
+import os
+import signal
+import time
+
+from fusescope.core.records import Record, Time, Times
+
+
+def who(device):
+    """A worker that has the device; "cuda:0" nobody has."""
+    if device != "cpu":
+        raise ValueError(f"there is no device {device!r} here; there is cpu")
+    name = os.environ.get("TEST_DEVICE", "a CPU")
+    about = {"host": "host", "pid": os.getpid(), "user": os.getuid(), "version": _version()}
+    return about | {"environment": {"device_name": name, "device_uuid": None, "torch": "2", "driver": None}}
+
+
+def _version():
+    import fusescope
+
+    return fusescope.__version__
+
+
+def simulate(order):
+    """Each unit takes spec["ms"]; one with "kill" ends its worker, one with "fail" cannot be measured, one
+    with "raise" is a body's own mistake."""
+    from distributed import get_worker
+
+    worker, found, said = get_worker(), [], 0.0
+    task = worker.get_current_task()
+    for unit in order["units"]:
+        spec = unit["spec"]
+        if time.monotonic() - said > 0.01:
+            said = time.monotonic()
+            worker.log_event(order["topic"], {"task": task, "unit": unit["key"], "text": ""})
+        if spec.get("kill"):
+            time.sleep(0.1)  # what it said is on its way
+            os.kill(os.getpid(), signal.SIGKILL)
+        if spec.get("fail"):
+            return {"found": found, "error": spec["fail"]}
+        if spec.get("raise"):
+            raise OSError(spec["raise"])
+        begun = time.monotonic()
+        time.sleep(spec["ms"] / 1e3)
+        if ledger := spec.get("ledger"):
+            with open(ledger, "a") as f:
+                f.write(f"{unit['key']}\n")
+        record = Record(
+            "add",
+            "eager",
+            {"n": spec["n"]},
+            "float32",
+            "cpu",
+            "ok",
+            time_ms=Times(eager=Time(1.0, 1.0, 1.0, 10, True)),
+        )
+        line = {"case_key": record.case_key, "impl": "eager", "mode": "eager", "milliseconds": [1.0]}
+        found.append(
+            {
+                "key": unit["key"],
+                "records": [record.to_json()],
+                "samples": [line | {"state": None}],
+                "log": [],
+                "environment": {"pid": os.getpid()},
+                "seconds": time.monotonic() - begun,
+            }
+        )
+    return {"found": found, "error": None}

@@ -1,0 +1,155 @@
+"""Units shared among workers, with simulated bodies: each is measured once, whatever becomes of workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import bodies
+import pytest
+
+from fusescope.core.errors import Cancelled
+from fusescope.core.records import case_key
+from fusescope.jobs.cluster import cases
+from fusescope.jobs.cluster.crew import Crew
+from fusescope.jobs.cluster.worker import Unit
+
+SCHEDULING_MS = 50.0
+
+
+def crew_of(client, reporter, device="cpu", **more):
+    order = {"run": "test", "kind": "bench", "device": device}
+    body = {"body": bodies.simulate, "describe": bodies.who} | more
+    return Crew(client, order, reporter, False, **body)
+
+
+def unit(n, ms=1.0, **more):
+    return Unit(f"unit {n}", {"n": n, "ms": ms} | more, label=f"case {n}")
+
+
+def share(client, reporter, units, **more):
+    """What is left of sharing: (crew, {key: reason} of what was given up)."""
+    crew, gave_up = crew_of(client, reporter, **more), {}
+    crew.wait()
+    try:
+        crew.share(units, cases.Bookkeeper(reporter).book, lambda u, why: gave_up.update({u.key: why}))
+    finally:
+        crew.end()
+    return crew, gave_up
+
+
+def measured(reporter):
+    return sorted(r.case["n"] for r in reporter.records)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 500])
+def test_each_unit_once(client, reporter, count):
+    _, gave_up = share(client, reporter, [unit(n) for n in range(count)])
+    assert measured(reporter) == list(range(count)) and not gave_up
+    assert [line[:2] for line in reporter.raw] == [(r.case_key, "eager") for r in reporter.records]
+    assert not count or reporter.steps[-1][:2] == (count, count)
+
+
+def test_records_name_the_device_and_the_run_its_workers(client, reporter):
+    crew, _ = share(client, reporter, [unit(n, ms=50) for n in range(8)])
+    assert {(r.conditions.device_name, r.conditions.host) for r in reporter.records} == {("a CPU", "host")}
+    workers = reporter.facts["workers"]
+    assert sum(w["done"] for w in workers) == 8 and all(w["now"] is None for w in workers)
+    assert {w["name"] for w in workers} == {w.name for w in crew.workers.values()}
+
+
+def test_a_killed_worker_loses_nothing_and_repeats_no_record(client, reporter, tmp_path):
+    """One worker is killed each time that ten more are done."""
+    pids = set()
+
+    class Killing(type(reporter)):
+        def record(self, record):
+            super().record(record)
+            if len(self.records) in (10, 20):
+                pids.add(crew.able[0].facts["pid"])
+                os.kill(crew.able[0].facts["pid"], signal.SIGKILL)
+
+    reporter = Killing()
+    crew = crew_of(client, reporter)
+    crew.wait()
+    gave_up = []
+    units = [unit(n, ms=60, ledger=str(tmp_path / "ledger")) for n in range(30)]
+    crew.share(units, cases.Bookkeeper(reporter).book, lambda *about: gave_up.append(about))
+    crew.end()
+    assert measured(reporter) == list(range(30)) and not gave_up and len(pids) == 2
+    assert sum("was lost" in line for line in reporter.lines) == 2
+
+
+def test_a_unit_that_kills_two_workers_is_given_up(client, reporter):
+    units = [unit(n, ms=20) for n in range(6)]
+    units[2].spec["kill"] = True
+    _, gave_up = share(client, reporter, units)
+    assert list(gave_up) == ["unit 2"] and "2 workers were lost" in gave_up["unit 2"]
+    assert measured(reporter) == [0, 1, 3, 4, 5]
+
+
+def test_a_crashed_case_has_a_record_for_each_implementation(reporter):
+    case = {"op": "add", "impls": ["a", "b"], "cases": [{"n": 1}], "dtype": "float32", "device": "cpu"}
+    (one,) = cases.units(case | {"cluster": "local"}, {})
+    cases.crashed(one, "2 workers were lost while they measured it", reporter)
+    assert [(r.impl, r.status) for r in reporter.records] == [("a", "crashed"), ("b", "crashed")]
+
+
+def test_what_has_its_records_is_not_sent(reporter):
+    spec = {"op": "add", "impls": ["a", "b"], "dtype": "float32", "device": "cpu", "cluster": "local:2"}
+    spec["cases"] = [{"n": n} for n in (1, 2, 3)]
+    keys = [case_key("add", case, "float32", "cpu") for case in spec["cases"]]
+    statuses = {(keys[0], "a"): "ok", (keys[0], "b"): "ok", (keys[1], "b"): "wrong"}
+    units = cases.units(spec, statuses)
+    assert [u.key for u in units] == keys[1:] and units[0].known == [[keys[1], "b", "wrong"]]
+    assert units[0].spec["cases"] == [{"n": 2}] and units[0].spec["cluster"] is None
+    assert units[0].label == "case 2 of 3"
+
+
+def test_a_stop_ends_what_runs(client, reporter):
+    reporter.stop_after = 3
+    crew = crew_of(client, reporter)
+    crew.wait()
+    with pytest.raises(Cancelled):
+        crew.share([unit(n, ms=20) for n in range(200)], cases.Bookkeeper(reporter).book, lambda *_: None)
+    crew.end()
+    assert 3 <= len(reporter.records) < 200 and all(w.task is None for w in crew.workers.values())
+
+
+@pytest.mark.parametrize(
+    "how, sentence", [({"fail": "no such operator"}, "no such operator"), ({"raise": "odd"}, "odd")]
+)
+def test_what_cannot_be_measured_ends_the_job_with_its_sentence(client, reporter, how, sentence):
+    with pytest.raises(RuntimeError, match=f"^worker \\d: {sentence}$"):
+        share(client, reporter, [unit(0), unit(1, **how)])
+
+
+def test_a_worker_without_the_device_is_refused_with_its_sentence(client, reporter):
+    crew = crew_of(client, reporter, device="cuda:0")
+    with pytest.raises(RuntimeError, match=r"no worker of the cluster can measure this: worker .*'cuda:0'"):
+        crew.wait()
+
+
+def test_another_version_is_refused(client, reporter, monkeypatch):
+    monkeypatch.setattr("fusescope.__version__", "0.0.1")
+    with pytest.raises(RuntimeError, match=r"has FuseScope .*, this is 0\.0\.1"):
+        crew_of(client, reporter).wait()
+
+
+def test_unlike_devices_are_said(reporter):
+    book = cases.Bookkeeper(reporter)
+    for name in ("H100", "H200", "H100"):
+        worker = type("W", (), {"where": {"device_name": name}, "name": "w"})
+        book.book(unit(0), {"environment": {}, "log": [], "records": [], "samples": []}, worker)
+    assert reporter.lines == [
+        "the workers have unlike devices (H100, H200): compare cases of one device only"
+    ]
+
+
+def test_scheduling_costs_little(client, reporter):
+    """Of the submitting process: what one short unit costs in CPU time, wherever the workers wait."""
+    import time
+
+    begun = time.process_time()
+    share(client, reporter, [unit(n, ms=0) for n in range(1000)])
+    assert (time.process_time() - begun) * 1e3 / 1000 < SCHEDULING_MS

@@ -1,0 +1,152 @@
+"""What names a cluster, whose devices local workers get, and the certificates: no cluster is started."""
+
+from __future__ import annotations
+
+import ssl
+import stat
+
+import pytest
+
+from fusescope.core.machine import environment
+from fusescope.jobs import kinds, submit
+from fusescope.jobs.cluster import certificates, deploy, slurm
+from fusescope.jobs.spec.cluster import CLUSTER, Place, is_loopback, local_device, parse
+
+
+def test_forms():
+    assert parse("local") == Place("local") and parse("local:3").workers == 3
+    assert parse("tcp://gpu-1.example.org:8786") == Place("address", None, "tcp", "gpu-1.example.org", 8786)
+    assert parse("tls://[::1]:1").host == "::1" and parse("slurm").how == "slurm"
+    assert CLUSTER.check("") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("local:0", "local:-1", "local:257", "local:", "local:two", "Local", "tcp://host", "tcp://host:0"),
+        *("tcp://host:70000", "http://host:1", "tcp://a b:1", "tcp://host:1/x", "tcp://$(id):1", "slurm:2"),
+    ],
+)
+def test_what_is_no_cluster(text):
+    with pytest.raises(ValueError, match="not"):
+        parse(text)
+    spec = {"op": "add", "impls": ["eager"], "cases": [{"n": 8}], "cluster": text}
+    with pytest.raises(ValueError):
+        submit.validate("bench", spec)
+
+
+def test_a_specification_without_a_cluster_is_as_before():
+    whole = submit.validate("bench", {"op": "add", "impls": ["eager"], "cases": [{"n": 8}], "cluster": None})
+    assert "cluster" not in whole
+
+
+def test_whose_device_a_job_holds():
+    assert local_device({"cluster": "local:2"}, "cpu") == "cpu"
+    assert local_device({"cluster": "local:2"}, "cuda:0") is None
+    assert local_device({"cluster": "tcp://127.0.0.1:1"}, "cpu") is None
+    assert local_device({}, "cuda:0") == "cuda:0"
+
+
+def test_a_device_elsewhere_need_not_be_here():
+    spec = {"op": "add", "impls": ["eager"], "cases": [{"n": 8}], "device": "cuda"}
+    whole = submit.validate("bench", spec | {"cluster": "tls://gpubox:8786"})
+    assert whole["device"] == "cuda:0" and kinds.load("bench").device(whole) == "cuda:0"
+    with pytest.raises(ValueError, match="one device"):
+        submit.validate("bench", spec | {"cluster": "tls://gpubox:8786", "device": "cuda:1"})
+    if environment.devices() == ["cpu"]:
+        with pytest.raises(ValueError, match="no device"):
+            submit.validate("bench", spec | {"cluster": "local"})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_local_workers_share_the_cores(monkeypatch, count):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    shares = [list(map(int, e[deploy.CORES].split(","))) for e in deploy.environments(count, "cpu").values()]
+    assert len(shares) == count and {core for share in shares for core in share} <= set(range(6))
+    if count <= 6:
+        assert sorted(core for share in shares for core in share) == list(range(6))
+
+
+def test_local_workers_have_a_gpu_each(monkeypatch):
+    gpus = [{"uuid": f"GPU-{n}", "name": "NVIDIA H200"} for n in range(3)]
+    monkeypatch.setattr(environment, "visible_gpus", lambda: gpus)
+    found = deploy.environments(None, "cuda:0")
+    assert [e["CUDA_VISIBLE_DEVICES"] for e in found.values()] == ["GPU-0", "GPU-1", "GPU-2"]
+    assert list(found) == ["worker 1", "worker 2", "worker 3"] and len(deploy.environments(2, "cuda:0")) == 2
+    with pytest.raises(ValueError, match="local:4 is a worker a GPU"):
+        deploy.environments(4, "cuda:0")
+    monkeypatch.setattr(environment, "visible_gpus", list)
+    with pytest.raises(ValueError, match="the GPUs here are none"):
+        deploy.environments(None, "cuda:0")
+
+
+def test_loopback():
+    assert is_loopback("127.0.0.1") and is_loopback("localhost") and is_loopback("127.8.9.1")
+    assert not is_loopback("10.0.0.1") and not is_loopback("no-such-host.invalid")
+
+
+def test_certificates(tmp_path, monkeypatch):
+    folder = tmp_path / "tls"
+    files = certificates.make(folder)
+    assert (
+        {f.name for f in files}
+        == {"ca.pem", "node.pem", "node-key.pem"}
+        == {f.name for f in folder.iterdir()}
+    )
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(f.stat().st_mode) for f in files} == {0o600}
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(folder / "ca.pem"))
+    context.load_cert_chain(folder / "node.pem", folder / "node-key.pem")  # they belong together
+    with pytest.raises(ValueError, match="already"):
+        certificates.make(folder)
+    monkeypatch.setenv(certificates.VARIABLE, str(folder))
+    secured = certificates.security(parse("tcp://10.0.0.1:8786"))
+    assert secured.require_encryption and secured.tls_client_key == str(folder / "node-key.pem")
+    (folder / "node-key.pem").chmod(0o640)
+    with pytest.raises(ValueError, match="may be read by other users"):
+        certificates.security(parse("tls://localhost:8786"))
+
+
+@pytest.mark.parametrize("text", ["tcp://10.0.0.1:8786", "tls://127.0.0.1:8786", "slurm"])
+def test_without_certificates_nothing_leaves_this_machine(tmp_path, monkeypatch, text):
+    monkeypatch.setenv(certificates.VARIABLE, str(tmp_path))
+    with pytest.raises(ValueError, match=r"lacks ca\.pem, node\.pem, node-key\.pem: make them once with"):
+        certificates.security(parse(text))
+    assert certificates.security(parse("tcp://127.0.0.1:8786")) is None
+    assert certificates.security(parse("local")).require_encryption
+
+
+def test_nobody_at_the_address(monkeypatch):
+    monkeypatch.setattr(deploy, "ANSWER_S", 1.0)
+    with (
+        pytest.raises(ValueError, match=r"no scheduler of Dask answers at tcp://127\.0\.0\.1:9 within 1 s"),
+        deploy.client(parse("tcp://127.0.0.1:9"), "cpu"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        (None, "SLURM needs a file of settings"),
+        ("workers = ", "is not TOML"),
+        ("workers = 0", "workers must be an integer from 1"),
+        ("gpus = 4", "takes workers, partition"),
+    ],
+)
+def test_settings_of_slurm(tmp_path, monkeypatch, text, sentence):
+    file = tmp_path / "slurm.toml"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv(slurm.VARIABLE, str(file))
+    with pytest.raises(ValueError, match=sentence):
+        slurm.settings()
+
+
+def test_what_slurm_is_asked_for(tmp_path, monkeypatch):
+    file = tmp_path / "slurm.toml"
+    file.write_text('workers = 4\npartition = "gpu"\ngres = "gpu:1"\ndirectives = ["--constraint=h200"]\n')
+    monkeypatch.setenv(slurm.VARIABLE, str(file))
+    found = slurm.options(slurm.settings(), None)
+    assert found["job_extra_directives"] == ["--constraint=h200", "--gres=gpu:1"] and found["queue"] == "gpu"
+    assert found["processes"] == found["cores"] == 1, "a worker a job, a device a worker"
