@@ -63,7 +63,7 @@ def answer():
     words = [f"--{k.replace('_', '-')}={v}" for k, v in CASE.items()]
     done = subprocess.run(
         [sys.executable, "-m", "fusescope", "parallel", "gpt2", *words, "--device=cpu", "--json", "--weak"]
-        + ["--layout=tp2,pp2", "--budget=0.2", "--micro-batches=2"],
+        + ["--layout=tp2,pp2", "--budget=0.05", "--micro-batches=2"],
         env=environment(),
         capture_output=True,
         text=True,

@@ -18,7 +18,7 @@ from pages._ui.app import device, run_data, url
 from pages._ui.forms import fields, parameters, run_panel
 from pages._ui.widgets.text import plural
 
-_HIDDEN = ("lengths", "phase")  # of one length, a whole prompt
+_SHOWN = ("batch", "seq", "layers", "heads", "head_dim", "mask")  # of one length, a whole prompt
 _BUDGET_S = 5.0
 _BATCH = 8  # at first: one that replicas and micro-batches divide
 _NO_SETTINGS = {"run", "view", "device", "scaling"}
@@ -111,7 +111,7 @@ def fill(state: url.State) -> None:
         "micro_batches": run.spec.get("micro_batches"),
         "weak": "yes" if run.spec.get("weak") else "",
     }
-    query |= {p.name: case.get(p.name) for p in models.parameters(name) if p.name not in _HIDDEN}
+    query |= {p.name: case.get(p.name) for p in models.parameters(name) if p.name in _SHOWN}
     state.query |= {k: str(v) for k, v in query.items() if v not in (None, "")}
 
 
@@ -130,7 +130,7 @@ def _case(state: url.State, name: str) -> dict[str, Any]:
     shown = tuple(
         replace(p, default=_BATCH) if p.name == "batch" else p
         for p in models.parameters(name)
-        if p.name not in _HIDDEN
+        if p.name in _SHOWN
     )
     values = parameters.draw(state, name, shown, None)
     return models.validate(name, {k: v[0] for k, v in values.items()})

@@ -80,7 +80,7 @@ def laws(series: Sequence[Series]) -> None:
                 if fit.low is None
                 else f"{numbers.percent(fit.low)} – {numbers.percent(fit.high)}",
                 "residuals": ", ".join(
-                    f"{p.ranks}: {numbers.three(round(p.residual, 9))}" for p in fit.points
+                    f"{p.ranks}: {numbers.three(round(p.residual, 9) + 0.0)}" for p in fit.points
                 ),
             }
         )

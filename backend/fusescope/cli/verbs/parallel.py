@@ -190,7 +190,7 @@ def _laws(series: list[measured.Series]) -> str:
                 "Gustafson" if fit.law == "gustafson" else "Amdahl",
                 percent(fit.serial),
                 f"{percent(fit.low)} – {percent(fit.high)}" if fit.low is not None else NA,
-                ", ".join(f"{p.ranks}: {three(round(p.residual, 9))}" for p in fit.points),
+                ", ".join(f"{p.ranks}: {three(round(p.residual, 9) + 0.0)}" for p in fit.points),
             ]
         )
     head = ["scheme", "law", "serial share", "95 % interval", "residuals (speed-up)"]

@@ -13,9 +13,9 @@ import torch.distributed as dist
 from fusescope.analysis.scaling import links
 from fusescope.measure.parallel.world import World
 
-SIZES = tuple(4096 << k for k in range(0, 13, 2))  # 4 KiB … 16 MiB
+SIZES = tuple(4096 << k for k in range(0, 13, 3))  # 4 KiB … 16 MiB
 _SAMPLES, _WARM_UP = 15, 3
-_BUDGET_S = 0.5  # for one collective and size
+_BUDGET_S = 0.3  # for one collective and size
 
 
 def measure(world: World, check: Callable[[], None]) -> dict[str, Any]:
