@@ -110,7 +110,7 @@ def test_every_weight_of_the_table_is_one_of_hugging_face(name):
         ("gpt2", {"mask": "full"}, "a mask that keeps later tokens, such as full"),
         ("gpt2", {"mask": "longformer"}, "a mask that keeps later tokens"),
         ("gpt2", {"phase": "decode", "mask": "strided"}, "a decoded token of gpt2 sees the whole cache"),
-        ("gpt2", {"phase": "both"}, "phase must be prefill or decode, not 'both'"),
+        ("gpt2", {"phase": "both"}, "phase must be prefill, decode or generate, not 'both'"),
         ("t5-small", {"mask": "causal"}, "brings its own masks"),
         ("bert-huge", {}, "unknown model 'bert-huge'; known: bert-small"),
     ],

@@ -29,7 +29,7 @@ from fusescope.measure.model_subject import ModelSubject
 from fusescope.measure.timing import graph
 from fusescope.measure.timing.replays import Replays
 from fusescope.measure.trial import Trial
-from fusescope.models.inspect import backends, parts
+from fusescope.models.inspect import backends, generation, parts
 from fusescope.models.run import capture, products
 
 _PRODUCT_SAMPLES = 30
@@ -121,6 +121,11 @@ class ModelTrial(Trial):
             return statistics.median(Replays(replay, self.spec.device).take(_PRODUCT_SAMPLES))
 
         return self._try(c, "what its products alone take", measure)
+
+    def generation(self, c: Candidate, times: Mapping[str, float], memory) -> dict[str, Any] | None:
+        """What decides how a model generates: models/inspect/generation.py; None of a model that does not."""
+        found = (c.name, self.subject.model, self.inputs, times, memory, self.ceilings.get("copy_gbps"))
+        return self._try(c, "how it generates", lambda: generation.report(*found))
 
     def attention(self, c: Candidate) -> str | None:
         return self._try(c, "which attention ran", lambda: backends.ran(c.run, self.spec.device))

@@ -136,6 +136,9 @@ class ModelSubject(Subject):
             "valid_tokens": notes["valid_tokens"],
             "gemms_ms": trial.products(candidate),
         }
+        extra["generation"] = trial.generation(
+            candidate, extra["percentiles_ms"][record.main], extra["memory"]
+        )
         rates, padded = record.tflops, notes["valid_tokens"] != notes["tokens"]
         if candidate.name == "fused" and padded and trial.values["mask"] in PACKABLE:
             rates = replace(rates, executed=rates.effective)  # padding is removed, not computed

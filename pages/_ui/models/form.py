@@ -19,7 +19,7 @@ _USUAL = ("eager", "sdpa", "sdpa-graph", "fusescope", "fused")
 _OWN = ("lengths", "phase")  # drawn here, not by the common widgets
 _SIZES = ("layers", "heads", "head_dim")
 _LENGTHS = {"fixed": "full", "uniform": "uniform", "list": "a list"}
-_BOTH = "both"
+_BOTH = "both"  # prefill and decode
 
 
 @dataclass
@@ -119,7 +119,8 @@ def _cases(state: url.State, name: str, checkpoint: str | None) -> list[dict[str
     if phase:
         choices = (*phase.choices, _BOTH)
         chosen = fields.segments(state, "phase", "phase", choices, phase.default, scope=name, help=phase.help)
-        phases = phase.choices if chosen == _BOTH else (chosen,)
+        phases = ("prefill", "decode") if chosen == _BOTH else (chosen,)
+        shown = tuple(p for p in shown if p.name != "new" or "generate" in phases)
     swept = parameters.sweep(state, name, shown)
     place: list = []
     values = parameters.draw(state, name, shown, swept, place.append)

@@ -11,7 +11,7 @@ import streamlit as st
 from fusescope.charts import captions, numbers, tables, verdicts
 from fusescope.charts.bench.speedup import ratio_text
 from fusescope.charts.colours import short
-from fusescope.charts.models import layer_parts, memory
+from fusescope.charts.models import generation, layer_parts, memory
 from fusescope.core import command
 from fusescope.core.records import Record
 from pages._ui.answer import views
@@ -168,6 +168,27 @@ def _parts(state: url.State, choice: Choice, look: views.Look | None) -> None:
         elements.note("Shown for the last case; choose one above.")
 
 
+def _generates(state: url.State, choice: Choice, look: views.Look | None) -> None:
+    if look is None:
+        elements.note(_NO_RUN)
+        return
+    rows = [r for r in look.records if (r.extra or {}).get("generation")]
+    if not rows:
+        elements.note("Nothing was generated in this run: choose a decoder, and phase decode or generate.")
+        return
+    fig = cached_chart.once(
+        ("generation", look.theme, *look.key), lambda: generation.curve(rows, look.subtitle, look.theme)
+    )
+    data = generation.readable(rows)
+    elements.chart(fig, look.name("throughput-latency"), data)
+    elements.table(data, look.name("generation"))
+    elements.note(
+        "First token: of prefill without the head, of generate with it. Share of memory's rate: the least "
+        "bytes of a step (weights and cache once) over its median time, of the measured copy rate. "
+        "Activations are known of a GPU."
+    )
+
+
 def _memory(state: url.State, choice: Choice, look: views.Look | None) -> None:
     if look is None:
         elements.note(_NO_RUN)
@@ -235,6 +256,7 @@ _VIEWS = {
     "Times": _run_view("Times"),
     "Sweep": _run_view("Sweep"),
     "Layer parts": _parts,
+    "Generation": _generates,
     "Memory": _memory,
     "Accuracy": _accuracy,
     "Parameters": _anatomy,

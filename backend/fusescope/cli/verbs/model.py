@@ -10,6 +10,7 @@ from fusescope.cli import cases as _cases
 from fusescope.cli.numbers import seconds, seed
 from fusescope.cli.output import plural, say, table
 from fusescope.cli.records import show
+from fusescope.cli.tables import generation
 from fusescope.core.records import Record
 
 HELP = "compare the execution modes of a whole model: correctness, speed, memory, time breakdown"
@@ -104,6 +105,7 @@ def run(args, out) -> int:
             [
                 show(records, spec["baseline"], ended.environment),
                 _memory(records),
+                generation.table_of(records),
                 _parts(records),
                 accuracy_text,
             ],

@@ -23,6 +23,8 @@ def complete(spec: dict, extra: tuple[Parameter, ...]) -> dict[str, Any]:
     """The spec with the model's complete case and the ``extra`` parameters; ValueError in one sentence."""
     whole = schema.complete("this job", (*PARAMETERS, *extra), spec)
     case = models.validate(whole["model"], whole["case"] or {}, whole["checkpoint"])
+    if case.get("phase") == "generate":
+        raise ValueError("a generation is looked into by its parts: phase is prefill or decode, not generate")
     check_size(case)
     return whole | {"case": case}
 

@@ -18,6 +18,7 @@ UNIFORM = (
     Parameter("seed", "int", 0, "seed of the order of the lengths"),
 )
 _ROWS = 256
+_MOST_LOGITS = 1 << 29
 _FORWARD = 64  # rows looked at for keys ahead of the query
 
 
@@ -34,7 +35,7 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
         own["lengths"] = "+".join(map(str, own["lengths"]))
     found = complete(name, catalog.parameters(name), own, text=True)
     sizes = {key: found[key] for key in ("layers", "heads", "head_dim") if key in own}
-    further = {key: found.get(key) for key in ("seq", "phase", "config")}
+    further = {key: found.get(key) for key in ("seq", "phase", "new", "config")}
     config = catalog.config(name, sizes | further, checkpoint)
     found |= {"layers": config.layers, "heads": config.heads, "head_dim": config.head_dim}
     if own_masks(module) and "config" in found:
@@ -43,6 +44,13 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
         raise ValueError(
             f"head_dim is a multiple of 8, not {config.head_dim}; {config.heads} heads on a width of "
             f"{config.hidden} give that"
+        )
+    if found.get("phase") != "generate":
+        found.pop("new", None)
+    elif (size := found["batch"] * found["new"] * config.vocab) > _MOST_LOGITS:
+        raise ValueError(
+            f"logits of batch {found['batch']} and {found['new']} new tokens over {config.vocab} words are "
+            f"{size:,} numbers to be checked; at most {_MOST_LOGITS:,} are: choose a smaller batch or new"
         )
     found["lengths"], counts = _lengths(found["lengths"], found["batch"], found["seq"])
     found["mask"] = _mask(name, module, config, found, all(n == found["seq"] for n in counts))
@@ -106,6 +114,8 @@ def _mask(name: str, module, config: Config, case: Mapping[str, Any], whole: boo
             f"{name} brings its own masks: full in the encoder, causal in the decoder; mask {mask} cannot "
             "be laid over them"
         )
+    if case.get("phase") == "generate" and not (whole and mask.name == "causal"):
+        raise ValueError(f"phase generate of {name} takes whole prompts: lengths is fixed and mask causal")
     if case.get("phase") == "decode" and mask.name != "causal":
         raise ValueError(f"a decoded token of {name} sees the whole cache: mask is causal, not {mask}")
     bound = mask.bind(seq, seq)

@@ -16,7 +16,7 @@ from fusescope.core.schema import Parameter, check_int
 from fusescope.models import families
 from fusescope.models.by_config import architecture, config_file
 from fusescope.models.describe import settings
-from fusescope.models.describe.family import COMMON, DEFINES, PHASE, Config
+from fusescope.models.describe.family import COMMON, DEFINES, NEW, PHASE, Config
 
 _PREFIX = "model:"
 _SIZES = ("seq", "layers", "heads", "head_dim")
@@ -108,7 +108,7 @@ def _parameters(name: str) -> tuple[Parameter, ...]:
     }
     defaults |= {"seq": module.SEQ} if hasattr(module, "SEQ") else {}
     found = [replace(p, default=defaults.get(p.name, p.default)) for p in COMMON]
-    return (*found, PHASE) if module.PHASES else tuple(found)
+    return (*found, PHASE, NEW) if module.PHASES else tuple(found)
 
 
 def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> Config:
@@ -124,7 +124,8 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
         return module.sizes(case)
     seq = given.get("seq", getattr(module, "SEQ", 1))
     if checkpoint is None:
-        own = module.NAMES[name]
+        own, generated = module.NAMES[name], case.get("phase") == "generate"
+        seq += case["new"] - 1 if generated and case.get("new") else 0
         sizes = (None if heads == own.heads else heads, None if head_dim == own.head_dim else head_dim)
         if None not in (heads, head_dim) and sizes != (None, None) and heads * head_dim != own.hidden:
             sizes = (heads, head_dim)  # another width, said by both
@@ -135,7 +136,7 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
             raise ValueError(
                 f"the checkpoint {checkpoint} has {key} {getattr(found, key)}; {value} was asked for"
             )
-    needed = seq + (1 if case.get("phase") == "decode" else 0)
+    needed = seq + {"decode": 1, "generate": case.get("new") or 0}.get(case.get("phase"), 0)
     if found.positions and (
         needed > found.positions or (module.NAMES[name].patch and needed != found.positions)
     ):

@@ -34,6 +34,8 @@ def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
     counts = cases.lengths(case)
     if module.SETTINGS is None:
         return _of_architecture(module, config, case, counts, size)
+    if case.get("phase") == "generate":
+        return _of_generation(name, config, case, dtype)
     decode = case.get("phase") == "decode"
     tokens, valid = case["batch"] * (1 if decode else case["seq"]), case["batch"] if decode else sum(counts)
     pairs = _pairs(case, counts, decode)
@@ -52,6 +54,41 @@ def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
     notes = {"effective": effective, "executed": executed, "valid_tokens": valid, "tokens": tokens}
     read = float(size * (weights + tables + head + cache + pixels))
     return Cost(sum(effective.values()), sum(executed.values()), read, float(size * written), "matrix", notes)
+
+
+def _of_generation(name: str, config: Config, case, dtype: str) -> Cost:
+    """The prompt, the head of its last token, and a decoded token for each further one, over a cache that
+    grows by it: what a step costs is linear in that, so the mean of the first and the last."""
+    own = {key: value for key, value in case.items() if key != "new"}
+    new, head = case["new"], 2.0 * case["batch"] * config.hidden * config.vocab
+    prompt = cost(name, own | {"phase": "prefill"}, dtype)
+    ends = [
+        cost(name, own | {"phase": "decode", "seq": seq}, dtype)
+        for seq in (case["seq"], case["seq"] + new - 2)
+    ]
+
+    def total(of) -> float:
+        return of(prompt) + (new - 1) * (of(ends[0]) + of(ends[1])) / 2
+
+    work = {
+        kind: {p: total(lambda c, kind=kind, p=p: c.notes[kind][p]) + head * (p == "head") for p in PARTS}
+        for kind in ("effective", "executed")
+    }
+    read = total(lambda c: c.bytes_read) + BYTES[dtype] * config.vocab * config.hidden
+    written = float(BYTES[dtype] * case["batch"] * new * config.vocab)
+    notes = work | {"valid_tokens": case["batch"] * new, "tokens": case["batch"] * new}
+    return Cost(
+        sum(work["effective"].values()), sum(work["executed"].values()), read, written, "matrix", notes
+    )
+
+
+def cache_bytes(name: str, case: Mapping[str, Any], dtype: str) -> int | None:
+    """Of the KV cache of a generating phase, None where there is none."""
+    more = {"prefill": 0, "decode": 1, "generate": case.get("new") or 0}.get(case.get("phase"))
+    if more is None:
+        return None
+    config = catalog.config(name, case)
+    return 2 * BYTES[dtype] * case["batch"] * (case["seq"] + more) * config.kv_inner * config.layers
 
 
 def _of_architecture(module, config: Config, case, counts: list[int], size: int) -> Cost:

@@ -239,6 +239,9 @@ PHASE = Parameter(
     "choice",
     "prefill",
     "prefill: the whole prompt into an empty cache; decode: one more token of each sequence over a cache "
-    "of seq tokens (of lengths)",
-    choices=("prefill", "decode"),
+    "of seq tokens (of lengths); generate: a prompt of seq tokens and new ones after it, one by one",
+    choices=("prefill", "decode", "generate"),
+)
+NEW = Parameter(
+    "new", "int", 64, "new tokens of phase generate", low=2, high=1 << 14, typical=(16, 64, 256), sweep=True
 )

@@ -90,9 +90,10 @@ def check(name: str, case: Mapping[str, Any], layout: Layout, micro_batches: int
     """ValueError in one sentence where the model on this complete case cannot be laid out so."""
     split_of(name)
     config, batch = catalog.config(name, case), case["batch"]
-    if case.get("phase") == "decode":
+    if case.get("phase") in ("decode", "generate"):
         raise ValueError(
-            "a model over several devices is measured on a whole prompt: phase is prefill, not decode"
+            "a model over several devices is measured on a whole prompt: phase is prefill, not "
+            f"{case['phase']}"
         )
     if case["lengths"] != "fixed":
         raise ValueError(

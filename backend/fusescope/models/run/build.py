@@ -17,7 +17,7 @@ from fusescope.models.by_config import config_file, transformers_model
 from fusescope.models.describe import cases, catalog, settings, tree
 from fusescope.models.describe import checkpoint as checkpoints
 from fusescope.models.describe.family import Config
-from fusescope.models.run import masking, weights
+from fusescope.models.run import generation, masking, weights
 from fusescope.models.run.kv_cache import FixedCache
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is built here; a look-up that fails would take 23 s
@@ -194,16 +194,21 @@ def inputs(model: Model, case: Mapping[str, Any], seed: int = 0) -> dict[str, An
         start = seq if decode else 0
         places = torch.arange(start, start + (1 if decode else seq), device=device)[None]
         found["position_ids"] = places if counts is None else counts[:, None]
+    if case.get("phase") == "generate":
+        shape = (batch, case["new"])
+        found["forced"] = torch.randint(1, config.vocab, shape, generator=generator).to(device)
     return found
 
 
 def call(module, inputs: Mapping[str, Any], attention_mask: Any = None):
-    """One forward of a Hugging Face module on inputs: hidden states (B, S, width) of the last layer, or to
-    decode logits (B, 1, vocab).
+    """One forward of a Hugging Face module on inputs: hidden states (B, S, width) of the last layer, to
+    decode logits (B, 1, vocab), to generate those of every new token (B, new, vocab).
 
     attention_mask: what to give instead of the prepared additive mask (a BlockMask); modules that take
     causality from themselves get none where the mask is causal.
     """
+    if "forced" in inputs:
+        return generation.logits(module, inputs)
     given = inputs["additive"] if attention_mask is None else attention_mask
     masked = {} if given is None else {"attention_mask": given}  # not every model of images takes one
     if "input_features" in inputs and "decoder_input_ids" not in inputs:

@@ -38,7 +38,7 @@ class FixedCache:
         shape = (
             case["batch"],
             config.kv_heads or config.heads,
-            case["seq"] + (1 if start else 0),
+            case["seq"] + (case["new"] if case.get("phase") == "generate" else 1 if start else 0),
             config.head_dim,
         )
 

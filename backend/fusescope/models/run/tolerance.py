@@ -66,6 +66,7 @@ def part(inputs: Mapping[str, Any], first: int, last: int, dtype) -> dict[str, A
     for name in (
         "input_ids",
         "decoder_input_ids",
+        "forced",
         "position_ids",
         "pixel_values",
         "input_features",
@@ -88,7 +89,7 @@ def valid(inputs: Mapping[str, Any], out):
     case = inputs["case"]
     if (
         "decoder_input_ids" in inputs
-        or case.get("phase") == "decode"
+        or case.get("phase") in ("decode", "generate")
         or all(n == case["seq"] for n in inputs["lengths"])
     ):
         return None

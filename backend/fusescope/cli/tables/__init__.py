@@ -1,0 +1,1 @@
+"""Tables that one verb prints about one thing."""

@@ -1,0 +1,64 @@
+"""What decides how a model generates: time to the first token and per token, tokens per second, memory by
+what holds it, and how near a step is to the rate of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from fusescope.models.describe import costs
+from fusescope.models.describe.modes import MODES
+from fusescope.models.run import generation, modes
+from fusescope.models.run.build import Model
+
+
+def report(
+    mode: str,
+    model: Model,
+    inputs: Mapping[str, Any],
+    times: Mapping[str, float],
+    memory: Mapping[str, int | None],
+    copy_gbps: float | None,
+) -> dict[str, Any] | None:
+    """{"first_ms", "token_ms": {"p50", "p99"}, "tokens_per_s", "memory": {"weights_bytes", "cache_bytes",
+    "activations_bytes"}, "roof_share"}; None for a model without phases, and what a phase does not have.
+
+    first_ms: of a prefill without the head, of a generation with it; token_ms: of one decoded token of each
+    sequence; tokens_per_s: of the batch, while it decodes. times: percentiles of calls in ms; memory: of
+    the record; copy_gbps: the measured rate of memory, which roof_share is a share of: the least bytes of a
+    step over its median time. activations_bytes: what a call allocates on top, known of a GPU.
+    """
+    case = inputs["case"]
+    phase, first, token = case.get("phase"), None, None
+    if phase is None:
+        return None
+    if phase == "prefill":
+        first = times["p50"]
+    elif phase == "decode":
+        token = {"p50": times["p50"], "p99": times["p99"]}
+    else:
+        module = model.view(modes.view(MODES[mode]))
+        with torch.no_grad():
+            found = generation.timed(lambda mark: generation.logits(module, inputs, mark), model.device)
+        first = float(np.median(found["first_ms"]))
+        p50, p99 = np.percentile(found["token_ms"], (50, 99))
+        token = {"p50": float(p50), "p99": float(p99)}
+    share = None
+    if token and copy_gbps:
+        middle = case["seq"] + (case["new"] // 2 if phase == "generate" else 0)
+        step = {k: v for k, v in case.items() if k != "new"} | {"phase": "decode", "seq": middle}
+        share = costs.cost(model.name, step, model.dtype).bytes / (token["p50"] / 1e3) / (copy_gbps * 1e9)
+    return {
+        "first_ms": first,
+        "token_ms": token,
+        "tokens_per_s": case["batch"] / token["p50"] * 1e3 if token else None,
+        "memory": {
+            "weights_bytes": memory["weights_bytes"],
+            "cache_bytes": costs.cache_bytes(model.name, case, model.dtype),
+            "activations_bytes": memory["call_bytes"],
+        },
+        "roof_share": share,
+    }
