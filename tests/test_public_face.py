@@ -19,6 +19,7 @@ FACE = {
     "masks",
     "register_attention",
     "bench",
+    "generate",
 }
 
 

@@ -12,6 +12,7 @@ attention_decode    one new query per sequence against a padded KV cache
 prepare             a mask's tile lists on a device, as attention takes them
 masks               full, causal, sliding_window, bigbird, …: load, parse, from_dense
 register_attention  attn_implementation="fusescope" in Hugging Face models
+generate            tokens after a prompt, from a loaded GPT-2, Llama, Mistral or Qwen of Hugging Face
 bench               check and time implementations of an operator; returns records
 
 Importing fusescope imports no torch: each name is loaded when it is first used. What is refused raises
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fusescope import masks as masks
     from fusescope.jobs.in_process import bench as bench
+    from fusescope.models.generating import generate as generate
     from fusescope.models.register import register_attention as register_attention
     from fusescope.ops.attention import attention as attention
     from fusescope.ops.attention import attention_decode as attention_decode
@@ -40,6 +42,7 @@ _HOME = {
     "attention_decode": "fusescope.ops.attention",
     "attention_varlen": "fusescope.ops.attention",
     "bench": "fusescope.jobs.in_process",
+    "generate": "fusescope.models",
     "prepare": "fusescope.ops.attention",
     "register_attention": "fusescope.models",
 }

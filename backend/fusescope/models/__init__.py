@@ -12,6 +12,7 @@ from fusescope.models.describe.memory import check as check_memory
 from fusescope.models.describe.memory import reduced
 from fusescope.models.describe.modes import mode, modes
 from fusescope.models.describe.tree import Node, anatomy, total
+from fusescope.models.generating import generate
 from fusescope.models.register import Calls, register_attention
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "config",
     "cost",
     "family",
+    "generate",
     "is_path",
     "kind",
     "lengths",

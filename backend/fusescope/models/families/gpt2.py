@@ -36,6 +36,7 @@ SETTINGS = Settings(
         "activation": "activation_function",
     },
     {"ffn": None, "eps": 1e-5, "activation": "gelu_new"},
+    {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
     activations=("gelu_new", "gelu_pytorch_tanh"),
 )
 STRUCTURE = None
@@ -54,22 +55,23 @@ MASK = "causal"
 _L, _N = "transformer.h.{i}", "decoder/layer {i}"
 
 
-def _conv(theirs: str, rows, cols, node: str) -> list[Weight]:
+def _conv(theirs: str, rows, cols, node: str, ours: str) -> list[Weight]:
     """GPT-2 holds its linear layers as (in, out)."""
+    ours = f"layers.{{i}}.{ours}"
     return [
-        Weight(f"{theirs}.weight", (rows, cols), node, transposed=True),
-        Weight(f"{theirs}.bias", (cols,), node),
+        Weight(f"{theirs}.weight", (rows, cols), node, f"{ours}.weight", transposed=True),
+        Weight(f"{theirs}.bias", (cols,), node, f"{ours}.bias"),
     ]
 
 
 WEIGHTS = (
-    Weight("transformer.wte.weight", ("vocab", "hidden"), "embeddings/word"),
-    Weight("transformer.wpe.weight", ("positions", "hidden"), "embeddings/position"),
-    *norm(f"{_L}.ln_1", f"{_N}/LayerNorm 1"),
-    *_conv(f"{_L}.attn.c_attn", "hidden", "qkv_inner", f"{_N}/attention/query, key, value"),
-    *_conv(f"{_L}.attn.c_proj", "inner", "hidden", f"{_N}/attention/output"),
-    *norm(f"{_L}.ln_2", f"{_N}/LayerNorm 2"),
-    *_conv(f"{_L}.mlp.c_fc", "hidden", "ffn", f"{_N}/intermediate"),
-    *_conv(f"{_L}.mlp.c_proj", "ffn", "hidden", f"{_N}/output"),
-    *norm("transformer.ln_f", "LayerNorm"),
+    Weight("transformer.wte.weight", ("vocab", "hidden"), "embeddings/word", "word"),
+    Weight("transformer.wpe.weight", ("positions", "hidden"), "embeddings/position", "position"),
+    *norm(f"{_L}.ln_1", f"{_N}/LayerNorm 1", "layers.{i}.norm1"),
+    *_conv(f"{_L}.attn.c_attn", "hidden", "qkv_inner", f"{_N}/attention/query, key, value", "qkv"),
+    *_conv(f"{_L}.attn.c_proj", "inner", "hidden", f"{_N}/attention/output", "output"),
+    *norm(f"{_L}.ln_2", f"{_N}/LayerNorm 2", "layers.{i}.norm2"),
+    *_conv(f"{_L}.mlp.c_fc", "hidden", "ffn", f"{_N}/intermediate", "ffn1"),
+    *_conv(f"{_L}.mlp.c_proj", "ffn", "hidden", f"{_N}/output", "ffn2"),
+    *norm("transformer.ln_f", "LayerNorm", "norm"),
 )

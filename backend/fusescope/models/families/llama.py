@@ -87,18 +87,37 @@ MASK = "causal"
 
 _L, _N = "model.layers.{i}", "decoder/layer {i}"
 WEIGHTS = (
-    Weight("model.embed_tokens.weight", ("vocab", "hidden"), "embeddings/word"),
-    Weight(f"{_L}.self_attn.q_proj.weight", ("inner", "hidden"), f"{_N}/attention/query"),
-    Weight(f"{_L}.self_attn.k_proj.weight", ("kv_inner", "hidden"), f"{_N}/attention/key"),
-    Weight(f"{_L}.self_attn.v_proj.weight", ("kv_inner", "hidden"), f"{_N}/attention/value"),
-    Weight(f"{_L}.self_attn.o_proj.weight", ("hidden", "inner"), f"{_N}/attention/output"),
-    Weight(f"{_L}.mlp.gate_proj.weight", ("ffn", "hidden"), f"{_N}/FFN/gate"),
-    Weight(f"{_L}.mlp.up_proj.weight", ("ffn", "hidden"), f"{_N}/FFN/up"),
-    Weight(f"{_L}.mlp.down_proj.weight", ("hidden", "ffn"), f"{_N}/FFN/down"),
-    Weight(f"{_L}.input_layernorm.weight", ("hidden",), f"{_N}/RMSNorm 1"),
-    Weight(f"{_L}.post_attention_layernorm.weight", ("hidden",), f"{_N}/RMSNorm 2"),
-    Weight("model.norm.weight", ("hidden",), "RMSNorm"),
-    Weight("lm_head.weight", ("vocab", "hidden"), "head", untied=True),
+    Weight("model.embed_tokens.weight", ("vocab", "hidden"), "embeddings/word", "word"),
+    Weight(
+        f"{_L}.self_attn.q_proj.weight", ("inner", "hidden"), f"{_N}/attention/query", "layers.{i}.qkv.weight"
+    ),
+    Weight(
+        f"{_L}.self_attn.k_proj.weight",
+        ("kv_inner", "hidden"),
+        f"{_N}/attention/key",
+        "layers.{i}.qkv.weight",
+    ),
+    Weight(
+        f"{_L}.self_attn.v_proj.weight",
+        ("kv_inner", "hidden"),
+        f"{_N}/attention/value",
+        "layers.{i}.qkv.weight",
+    ),
+    Weight(
+        f"{_L}.self_attn.o_proj.weight",
+        ("hidden", "inner"),
+        f"{_N}/attention/output",
+        "layers.{i}.output.weight",
+    ),
+    Weight(f"{_L}.mlp.gate_proj.weight", ("ffn", "hidden"), f"{_N}/FFN/gate", "layers.{i}.gate_up.weight"),
+    Weight(f"{_L}.mlp.up_proj.weight", ("ffn", "hidden"), f"{_N}/FFN/up", "layers.{i}.gate_up.weight"),
+    Weight(f"{_L}.mlp.down_proj.weight", ("hidden", "ffn"), f"{_N}/FFN/down", "layers.{i}.ffn2.weight"),
+    Weight(f"{_L}.input_layernorm.weight", ("hidden",), f"{_N}/RMSNorm 1", "layers.{i}.norm1.weight"),
+    Weight(
+        f"{_L}.post_attention_layernorm.weight", ("hidden",), f"{_N}/RMSNorm 2", "layers.{i}.norm2.weight"
+    ),
+    Weight("model.norm.weight", ("hidden",), "RMSNorm", "norm.weight"),
+    Weight("lm_head.weight", ("vocab", "hidden"), "head", "head.weight", untied=True),
 )
 
 

@@ -46,7 +46,7 @@ SETTINGS = replace(
 _L, _N = "model.layers.{i}.self_attn", "decoder/layer {i}/attention"
 WEIGHTS = (
     *llama.WEIGHTS,
-    Weight(f"{_L}.q_proj.bias", ("inner",), f"{_N}/query"),
-    Weight(f"{_L}.k_proj.bias", ("kv_inner",), f"{_N}/key"),
-    Weight(f"{_L}.v_proj.bias", ("kv_inner",), f"{_N}/value"),
+    Weight(f"{_L}.q_proj.bias", ("inner",), f"{_N}/query", "layers.{i}.qkv.bias"),
+    Weight(f"{_L}.k_proj.bias", ("kv_inner",), f"{_N}/key", "layers.{i}.qkv.bias"),
+    Weight(f"{_L}.v_proj.bias", ("kv_inner",), f"{_N}/value", "layers.{i}.qkv.bias"),
 )

@@ -40,6 +40,6 @@ SETTINGS = replace(
 _L, _N = "model.layers.{i}.self_attn", "decoder/layer {i}/attention"
 WEIGHTS = (
     *llama.WEIGHTS,
-    Weight(f"{_L}.q_norm.weight", ("head_dim",), f"{_N}/query RMSNorm"),
-    Weight(f"{_L}.k_norm.weight", ("head_dim",), f"{_N}/key RMSNorm"),
+    Weight(f"{_L}.q_norm.weight", ("head_dim",), f"{_N}/query RMSNorm", "layers.{i}.q_norm.weight"),
+    Weight(f"{_L}.k_norm.weight", ("head_dim",), f"{_N}/key RMSNorm", "layers.{i}.k_norm.weight"),
 )

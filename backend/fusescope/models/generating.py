@@ -1,0 +1,180 @@
+"""generate(): tokens after a prompt by our decoder, from a loaded Hugging Face model of the GPT-2 or Llama
+family."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from fusescope.core.errors import Unsupported
+from fusescope.core.schema import Parameter, check_int
+from fusescope.models.describe import catalog, settings
+
+_decoders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # (state of the weights, Decoder) by model
+_NEUTRAL = {
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "min_length": 0,
+    "min_new_tokens": 0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "bad_words_ids": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+}
+"""What a model's generation_config may say besides the tokens that end and pad: the value that changes
+nothing."""
+
+
+def generate(
+    model,
+    input_ids,
+    attention_mask=None,
+    *,
+    max_new_tokens: int,
+    do_sample: bool = False,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    eos_token_id: int | list[int] | None = None,
+):
+    """LongTensor (B, prompt + new): the prompts with at most max_new_tokens after each, as the model's own
+    ``generate`` returns them, fewer where every sequence has ended.
+
+    model: a loaded GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM or
+    Qwen3ForCausalLM in float32, float16 or bfloat16, on the CPU or a CUDA device; its weights are packed at
+    the first call and kept with it (a copy), anew where they have changed. input_ids: int64 (B, prompt) on
+    its device; attention_mask: the same shape, 1 where a token is there (None: everywhere), padding left or
+    right. A prompt that ends in padding goes on as in transformers: from the padding.
+    do_sample: draw by ``seed`` from softmax(logits / temperature) (1.0 where None) among the top_k likeliest
+    (None: all) and of those the fewest with a share of top_p (None: all); else the likeliest token.
+    eos_token_id: what ends a sequence, None for what the model's generation_config says; an ended sequence
+    goes on with its pad_token_id, else the first eos_token_id.
+
+    Raises TypeError and ValueError for arguments that break a rule, and core.errors.Unsupported by name for
+    models, settings of them and head sizes that our decoder does not have.
+    """
+    import torch
+
+    from fusescope.models.run.decoder.sampling import chooser
+
+    family = _family(model)
+    keep = _prompt(torch, model, input_ids, attention_mask)
+    check_int("max_new_tokens", max_new_tokens, 1)
+    _check_sampling(do_sample, temperature, top_k, top_p)
+    seed = check_int("seed", seed, 0)
+    stops, pad = _ends(model, eos_token_id)
+    config = _sizes(family, model, input_ids.shape[1] + max_new_tokens)
+    longest = int(keep.sum(1).max()) + max_new_tokens
+    if config.positions and family.SETTINGS.model_type == "gpt2" and longest > config.positions:
+        raise ValueError(
+            f"{type(model).__name__} has {config.positions} positions; a prompt of "
+            f"{longest - max_new_tokens} tokens and max_new_tokens {max_new_tokens} need {longest}"
+        )
+    chosen = chooser(do_sample, temperature or 1.0, top_k, top_p, seed, input_ids.device)
+    return _decoder(family, config, model).generate(input_ids, keep, max_new_tokens, chosen, stops, pad)
+
+
+def _family(model):
+    families = {}
+    for name in catalog.names():
+        module = catalog.family(name)
+        if module.KIND == "decoder":
+            families[module.SETTINGS.model_type] = module
+    kind = getattr(getattr(model, "config", None), "model_type", None)
+    known = {f.SETTINGS.module for f in families.values()}
+    if kind not in families or type(model).__name__ != families[kind].SETTINGS.module:
+        raise Unsupported(
+            f"fusescope.generate runs {', '.join(sorted(known))}, not {type(model).__name__}; use its own "
+            "generate"
+        )
+    return families[kind]
+
+
+def _sizes(family, model, tokens: int):
+    """The family's sizes from the model's configuration; Unsupported for what its tables do not say."""
+    data: Mapping[str, Any] = model.config.to_dict()
+    window = data.get("sliding_window")
+    if "sliding_window" in family.SETTINGS.fixed and window is not None and tokens <= window:
+        data = {**data, "sliding_window": None}  # every key lies within it
+    try:
+        return settings.sizes(family, data)
+    except ValueError as error:
+        raise Unsupported(
+            f"fusescope.generate does not run this {type(model).__name__}: {error}; use its own generate"
+        ) from None
+
+
+def _prompt(torch, model, ids, mask):
+    """bool (B, prompt): the tokens that are there."""
+    weight = model.get_input_embeddings().weight
+    if not isinstance(ids, torch.Tensor) or ids.dtype != torch.int64:
+        raise TypeError(f"input_ids is a tensor of int64, not {getattr(ids, 'dtype', type(ids).__name__)}")
+    if ids.dim() != 2 or 0 in ids.shape:
+        raise ValueError(f"input_ids is (B, prompt) with a token at least; its shape is {tuple(ids.shape)}")
+    if ids.device != weight.device:
+        raise ValueError(f"input_ids is on {ids.device}, the model on {weight.device}: both on one device")
+    least, largest = int(ids.min()), int(ids.max())
+    if least < 0 or largest >= weight.shape[0]:
+        raise ValueError(f"token ids lie from 0 to {weight.shape[0] - 1}; input_ids has {least} to {largest}")
+    if model.training:
+        raise Unsupported("fusescope.generate runs models in evaluation mode, without dropout: model.eval()")
+    if {p.dtype for p in model.parameters()} - {weight.dtype} or weight.dtype not in (
+        *(torch.float32, torch.float16),
+        torch.bfloat16,
+    ):
+        raise Unsupported("fusescope.generate runs weights of one dtype: float32, float16 or bfloat16")
+    if mask is None:
+        return torch.ones_like(ids, dtype=torch.bool)
+    if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape or mask.device != ids.device:
+        raise ValueError(f"attention_mask has the shape of input_ids, {tuple(ids.shape)}, and its device")
+    keep = mask.bool()
+    if not torch.equal(keep.to(mask.dtype), mask):
+        raise ValueError("attention_mask is 1 where a token is there and 0 where it is padding")
+    if not bool(keep.any(1).all()):
+        raise ValueError("attention_mask leaves a sequence without any token; each has at least one")
+    return keep
+
+
+def _check_sampling(do_sample, temperature, top_k, top_p) -> None:
+    for name, value in (("temperature", temperature), ("top_k", top_k), ("top_p", top_p)):
+        if value is not None and not do_sample:
+            raise ValueError(f"{name} is of sampling: give do_sample=True with it")
+    if temperature is not None:
+        Parameter("temperature", "float", above=0).check(temperature)
+    if top_k is not None:
+        check_int("top_k", top_k, 1)
+    if top_p is not None:
+        Parameter("top_p", "float", above=0, high=1).check(top_p)
+
+
+def _ends(model, given) -> tuple[list[int], int | None]:
+    """(tokens that end a sequence, what follows them)."""
+    own = getattr(model, "generation_config", None)
+    for name, neutral in _NEUTRAL.items():
+        value = getattr(own, name, None)
+        if value is not None and value != neutral:
+            raise Unsupported(f"fusescope.generate has no {name}, which the model's generation_config sets")
+    found = getattr(own, "eos_token_id", None) if given is None else given
+    stops = [] if found is None else [found] if isinstance(found, int) else [int(t) for t in found]
+    pad = getattr(own, "pad_token_id", None)
+    return stops, pad if pad is not None else (stops[0] if stops else None)
+
+
+def _decoder(family, config, model):
+    """The decoder of a model, kept while its weights are the same tensors, unchanged."""
+    from fusescope.models.run.decoder.decoder import Decoder
+
+    state = config, tuple((p.data_ptr(), p._version) for p in model.parameters())
+    known = _decoders.get(model)
+    if known is None or known[0] != state:
+        known = _decoders[model] = state, Decoder(family, config, model)
+    return known[1]
