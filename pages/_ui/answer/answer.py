@@ -147,10 +147,21 @@ def headline(look: views.Look) -> None:
     parameter, or the overview where no single parameter was swept."""
     text = md(sentences.result(look.rows, look.baseline))
     st.markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
+    _missing(look)
     if look.baseline != baseline_of(look.run, look.records):
         st.caption("Ratios of the medians, with intervals made of those of the two times: not paired.")
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
     elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
+
+
+def _missing(look: views.Look) -> None:
+    """Why each that has no time has none, in full: the chart has room for a line."""
+    without = {r.impl: r for r in look.rows if r.status != "ok"}
+    if without:
+        have = "has" if len(without) == 1 else "have"
+        with st.popover(f"Why {len(without)} {have} no time", type="tertiary"):
+            lines = (f"**{md(short(name))}**, {r.status}: {md(r.reason)}" for name, r in without.items())
+            st.markdown("\n\n".join(lines))
 
 
 def _says(look: views.Look) -> str:

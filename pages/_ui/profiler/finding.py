@@ -29,14 +29,15 @@ class Found:
     marks: dict[str, list[int]] = field(default_factory=dict)
 
 
-def ask(state: url.State, found: Profile, lanes: list[str], begin: int, end: int) -> Found | None:
-    """The box, and what is found in the lanes on show, None while nothing is asked; ``begin`` and ``end``:
-    the span in view."""
+def ask(state: url.State, found: Profile, lanes: list[str], begin: int, end: int, box) -> Found | None:
+    """A field in ``box``, and what is found in the lanes on show, None while nothing is asked; ``begin`` and
+    ``end``: the span in view."""
     text = fields.text(
         state,
         "find",
         "find in these lanes",
         found.id,
+        box,
         placeholder="part of a name: gemm, softmax, aten::mm …",
     )
     if not text:

@@ -59,6 +59,11 @@ def facts(rows: Iterable[tuple]) -> None:
     st.html(f"<table class='fs-small'>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
 
 
+def _text(value) -> str:
+    """A whole number with its digits in groups; anything else as it is."""
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
+
+
 def _heading(name: str) -> str:
     """A column's name; a term of the glossary with its sentence on hover."""
     about = glossary.about(name)
@@ -71,6 +76,6 @@ def _cell(value, number: int, column: str, why: Why) -> str:
         return f"<abbr title='{quoted(reason or 'unknown')}'>{numbers.NA}</abbr>"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = numbers.three(value) if isinstance(value, float) else str(value)
+    text = numbers.three(value) if isinstance(value, float) else _text(value)
     shown = escape(text)
     return f"<span class='fs-long' title='{quoted(text)}'>{shown}</span>" if len(text) > _LONG else shown

@@ -17,6 +17,7 @@ from fusescope.core.records import Record
 _ROW, _MOST = 24, 60  # pixels per cell of the list; most cells in it
 _DENSE = ("full", "causal")
 _DOUBLINGS = 3  # to full colour: 8 times as fast, or as slow
+_SCALED = 4  # rows from which there is room for a scale of colours beside them
 _CROWDED = 12  # columns from which figures in cells are smaller
 _NONE = "No case yet with times of both our kernels and a peer."
 _NOT_PEERS = ("composed",)  # made of this project's own operators
@@ -131,6 +132,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
             thickness=12,
             outlinewidth=0,
         ),
+        showscale=len(rows) >= _SCALED,
         xgap=2,
         ygap=2,
         hoverinfo="skip",
@@ -231,7 +233,8 @@ def summary(some: list[Cell]) -> str:
         return _NONE
     lost = sorted((c for c in some if c.ratio < 1), key=lambda c: c.ratio)
     sparse = [c for c in some if c.mask.split(" + ")[0] not in _DENSE]
-    text = f"Geometric mean {numbers.ratio(geometric_mean(some))} over {len(some)} cells"
+    count = f"{len(some)} cell{'' if len(some) == 1 else 's'}"
+    text = f"Geometric mean {numbers.ratio(geometric_mean(some))} over {count}"
     if 0 < len(sparse) < len(some):
         dense = " and ".join(_DENSE)
         text += (

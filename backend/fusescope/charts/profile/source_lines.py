@@ -56,7 +56,9 @@ def bars(rows: Sequence[Mapping], title: str, subtitle: str = "", theme: str = "
             font=dict(size=11.5, color=c["ink"]),
         )
     fig.update_layout(
-        barmode="stack", showlegend=True, legend=dict(orientation="h", y=-0.1 - 1.2 / (len(hot) + 2))
+        barmode="stack",
+        showlegend=True,
+        legend=dict(orientation="h", y=-0.1 - 1.2 / (len(hot) + 2), traceorder="normal"),
     )
     fig.update_xaxes(title_text="% of the launch's samples", rangemode="tozero")
     fig.update_yaxes(range=[len(hot) - 0.4, -0.55], visible=False)

@@ -87,7 +87,8 @@ def line(state: url.State, found: Profile) -> None:
     )
     st.session_state[key] = [n for n in st.session_state[key] if n in lanes]
     pinned = "Pinned in this order while you zoom and search, and kept in the address"
-    chosen = st.multiselect("lanes", list(lanes), key=key, max_selections=_MOST_LANES, help=pinned)
+    left, right = st.columns([3, 1], gap="small")
+    chosen = left.multiselect("lanes", list(lanes), key=key, max_selections=_MOST_LANES, help=pinned)
     state.keep("lanes", "|".join(chosen), "|".join(usual))
     if not chosen:
         st.caption("Choose at least one lane.")
@@ -95,7 +96,7 @@ def line(state: url.State, found: Profile) -> None:
     whole = _whole(found, chosen)
     zero = min(whole[0], ((found.summary or {}).get("span_ns") or whole)[0])
     begin, end = _span(state, found, whole, zero)
-    matching = finding.ask(state, found, chosen, begin, end)
+    matching = finding.ask(state, found, chosen, begin, end, right)
     views = {
         n: data.window(
             str(found.path), n, begin, end, _BINS, _EACH if len(chosen) < 5 else _EACH // 2, found.stamp
