@@ -2,12 +2,14 @@
 settings that cannot be. The run is made from arithmetic: half serial on tensor parallel, ideal on data
 parallel."""
 
+import shlex
+
 import folders
 import pytest
 import synthetic
 from drawn_page import query, said, tables
 
-from fusescope import models
+from fusescope import cli, models
 from fusescope.analysis.scaling import links, measured
 from fusescope.charts.scaling import devices, ranks
 from fusescope.charts.scaling import links as links_chart
@@ -133,6 +135,18 @@ def test_every_view_of_a_run(draw, run, view):
         predicted = tables(at)[1]
         assert predicted[0]["devices"] == "2" and predicted[0]["layout"] == "dp2"
         assert "Fastest predicted" in text
+
+
+def test_the_runs_page_opens_it_with_its_command(draw, run):
+    at = draw("runs", run=run())
+    assert not at.error and at.button(key="run/scaling")
+    (line,) = [c.value for c in at.code if "fusescope parallel" in c.value]
+    words = shlex.split(line)
+    assert words[:3] == ["fusescope", "parallel", "gpt2"]
+    parser, _ = cli.parser_of("parallel", words[2:])
+    args = parser.parse_args(words[2:])
+    assert args.layout == ["tp2,tp3,tp4,dp2,dp4"] and args.attention == "sdpa"
+    assert (args.axis_batch, args.micro_batches) == (["16"], 1)
 
 
 def test_a_link_to_a_run_fills_the_form(draw, run):

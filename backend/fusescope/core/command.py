@@ -61,6 +61,25 @@ def model(spec: Mapping[str, Any]) -> str:
     return shlex.join(words + (["--checkpoint", str(spec["checkpoint"])] if spec.get("checkpoint") else []))
 
 
+def parallel(spec: Mapping[str, Any]) -> str:
+    """``fusescope parallel …`` for a comparison of layouts over several devices."""
+    words = ["fusescope", "parallel", str(spec["op"]).removeprefix("model:")]
+    cases = [dict(c) for c in spec.get("cases") or ()]
+    for key in dict.fromkeys(k for c in cases for k in c):
+        values = list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None))
+        if values and (key, values) not in (("phase", ["prefill"]), ("lengths", ["fixed"])):
+            words += [f"--{key.replace('_', '-')}", ",".join(values)]
+    parts = [str(impl).partition("-") for impl in spec.get("impls") or ()]
+    words += ["--attention", ",".join(dict.fromkeys(attention for attention, *_ in parts))]
+    if several := [layout for *_, layout in parts if layout]:
+        words += ["--layout", ",".join(dict.fromkeys(several))]
+    words += ["--dtype", str(spec.get("dtype")), "--device", str(spec.get("device"))]
+    words += ["--micro-batches", str(spec.get("micro_batches"))]
+    words += ["--weak"] if spec.get("weak") else []
+    words += [f"--no-{what}" for what in ("links", "probes") if spec.get(what) is False]
+    return shlex.join(words)
+
+
 def layer(kind: str, spec: Mapping[str, Any]) -> str:
     """``fusescope traverse …`` or ``search …`` for the spec of such a job."""
     words, ranges = ["fusescope", kind], spec.get("ranges") or ()

@@ -84,6 +84,8 @@ def _actions(run: Run) -> None:
             models_detail.button(run)
         if run.kind in fusion_detail.KINDS:
             fusion_detail.button(run)
+        if run.kind == "parallel" and st.button("Open in Scaling", key="run/scaling"):
+            st.switch_page("pages/scaling.py", query_params={"run": run.id})
         if run.kind in ("bench", "model") and st.button("Compare with…", key="run/compare"):
             st.switch_page("pages/runs.py", query_params={"compare": run.id})
         if run.kind in data.KINDS and st.button("Open in Profiler", key="run/profiler"):
@@ -161,6 +163,8 @@ def _facts(run: Run) -> None:
             st.code(command.bench(run.spec), language="bash", wrap_lines=True)
         elif run.kind == "model":
             st.code(command.model(run.spec), language="bash", wrap_lines=True)
+        elif run.kind == "parallel":
+            st.code(command.parallel(run.spec), language="bash", wrap_lines=True)
         st.json(dict(run.spec), expanded=2)
     took = (run.finished or 0) - (run.started or 0) if run.finished and run.started else None
     st.caption(f"Created {captions.date(run.created) or numbers.NA}; took {numbers.seconds(took)}.")
