@@ -239,5 +239,5 @@ def test_a_summary_whose_ranks_are_none_is_said(four, tmp_path):
     whole = profile.summary(four[3])
     for ranks in ("x", [1], [{"rank": "0"}]):
         (tmp_path / "artifacts" / "summary.json").write_text(json.dumps(whole | {"ranks": ranks}))
-        with pytest.raises(RunError, match="its ranks are no list of ranks"):
+        with pytest.raises(RunError, match="is damaged: its ranks"):
             profile.summary(tmp_path)
