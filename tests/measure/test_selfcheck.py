@@ -69,12 +69,31 @@ def test_a_planted_slow_down_is_never_found_the_wrong_way_round(monkeypatch, ver
     assert row.passed is passed
 
 
-def test_the_delay_is_in_the_call():
+@pytest.mark.parametrize("softmax_ms", [0.0, 5.0])
+def test_the_whole_call_is_longer_by_the_share(monkeypatch, softmax_ms):
     import torch
 
-    x, wait = torch.randn(3, 5), pairs._delayed(2.0, "cpu")
-    assert torch.equal(wait(x), torch.softmax(x, -1))
-    assert pairs.first_call(lambda: lambda: wait(x), "cpu")[2] >= 2.0
+    now, right = [0.0], torch.softmax
+    x = torch.randn(3, 5)
+
+    def softmax(x, dim):
+        now[0] += 1e6 * softmax_ms
+        return right(x, dim)
+
+    def clock():
+        now[0] += 50
+        return now[0]
+
+    took = []
+    with monkeypatch.context() as m:
+        m.setattr(pairs.time, "perf_counter_ns", clock)
+        m.setattr(torch, "softmax", softmax)
+        for share in (0.0, 0.5):
+            call, before = pairs._slower(share, "cpu", *x.shape), now[0]
+            assert torch.equal(call(x), right(x, -1))
+            took.append((now[0] - before) / 1e6)
+    assert took[0] == pytest.approx(pairs._DELAY_MS + softmax_ms, rel=0.02)
+    assert took[1] / took[0] == pytest.approx(1.5, rel=0.02)
 
 
 def test_a_kernel_that_passes_is_a_failed_row(monkeypatch):
