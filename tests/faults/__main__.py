@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.faults import document, runner
 
 BUDGET_S = 780.0
-_PROCESSES = 1 + min(2, os.cpu_count() or 1)  # much of a case is waiting for other processes
+_PROCESSES = 2 + min(2, os.cpu_count() or 1)  # much of a case is waiting for other processes
 
 
 def main() -> int:

@@ -10,13 +10,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.store import folder
 from tests.faults.case import hold
 
-_LAYER = "--batch 1 --seq 8 --heads 1 --head-dim 16 --dtype float32 --compiler none --device cpu"
+_LAYER = "--batch 1 --seq 16 --heads 2 --head-dim 32 --dtype float32 --compiler none --device cpu"
+_UP = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+from fusescope.__main__ import main
+os.close(int(sys.argv.pop(1)))
+sys.exit(main())
+"""  # before it Python itself starts, which no program can make silent
 VERBS = {
     "bench": "add --impl eager --case n=64 --device cpu --budget 0.3",
     "model": "bert-small --impl eager --case seq=4,layers=1 --device cpu --budget 0.1 --no-parts",
@@ -27,19 +35,24 @@ VERBS = {
 """Verb → its words; {trace}: a Chrome trace."""
 
 
-def start(*words: str, **options) -> subprocess.Popen:
+def start(*words: str, program: Sequence[str] = ("-m", "fusescope"), **options) -> subprocess.Popen:
     """A command in a process of its own."""
     env = os.environ | {"PYTHONPATH": paths.python_path(), "FUSESCOPE_CANCEL_GRACE_S": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.Popen([sys.executable, "-m", "fusescope", *words], env=env, text=True, **pipes)
+    return subprocess.Popen([sys.executable, *program, *words], env=env, text=True, **pipes)
 
 
 def interrupted(verb: str, seed: int, profiles: Path, trace: Path, longest_s: float = 3.0) -> None:
     """Start a verb, press Ctrl-C at a moment drawn by the seed, once or some times, and look at what is left
     in ``profiles``, which holds no run before."""
     rng = random.Random(seed)
-    process = start(verb, *VERBS[verb].format(trace=trace).split(), start_new_session=True)
-    time.sleep(0.06 + rng.uniform(0, longest_s))  # not before Python itself is up
+    up, begins = os.pipe()
+    words = [str(begins), verb, *VERBS[verb].format(trace=trace).split()]
+    process = start(*words, program=("-c", _UP), start_new_session=True, pass_fds=[begins])
+    os.close(begins)
+    with open(up) as pipe:
+        pipe.read()
+    time.sleep(rng.uniform(0, longest_s))
     pressed = rng.choice((1, 1, 2, 3))
     for _ in range(pressed):
         try:

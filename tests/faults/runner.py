@@ -24,7 +24,7 @@ from tests.faults import classes
 from tests.faults.case import BARS, Fault
 from tests.faults.processes import end_warm_parents
 
-_GRACE_S = 240.0  # for preparing a class, and for the case in hand, beyond its time
+_GRACE_S = 400.0  # for preparing a class, and for the case in hand, beyond its time
 _APART = 100_000  # seeds between the parts of a class
 _MOST_FOUND = 20  # a class that finds so many faults has told enough
 

@@ -12,7 +12,7 @@ import pytest
 KINDS = Path(__file__).with_name("kinds_for_tests")
 
 
-def until(condition: Callable, what: str, seconds: float = 30.0):
+def until(condition: Callable, what: str, seconds: float = 120.0):
     """The condition's first true value; fails the test when it stays false for a generous while."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -72,6 +72,36 @@ def test_a_worker_told_to_stop_says_so(home):
     assert len(folder.records(path)) == 1
 
 
+@pytest.mark.parametrize("moment", ["before the work", "after its last word"])
+def test_a_worker_told_to_stop_beside_its_work_is_interrupted_or_done(home, monkeypatch, moment):
+    """In a process of its own, in which the signal comes at that moment."""
+    path = folder.create("steps", {"steps": ["ok"]})
+    where = "before" if moment == "before the work" else "after"
+    code = (
+        "import os, signal, sys\n"
+        "from fusescope.jobs import worker\n"
+        "work = worker.Worker._finish\n"
+        "def finish(self, *words):\n"
+        "    said = work(self, *words)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return said\n"
+        "def output(log):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"worker.Worker._finish, worker._output_to = (finish, worker._output_to) if {where == 'after'} "
+        "else (work, output)\n"
+        "sys.exit(worker.main(sys.argv[1:]))\n"
+    )
+    env = os.environ | {"PYTHONPATH": paths.python_path()}
+    subprocess.run([sys.executable, "-c", code, str(path)], env=env, timeout=120, capture_output=True)
+    run = folder.read(path)
+    if where == "after":
+        assert run.status == "done" and len(folder.records(path)) == 1
+    else:
+        assert run.status == "interrupted" and "stopped (SIGTERM)" in run.reason
+        submit.resume(path.name)
+        assert submit.wait(path.name, 60).status == "done"
+
+
 def test_a_job_outlives_the_process_that_submitted_it(home):
     code = (
         "import sys, time; from fusescope.jobs import submit\n"

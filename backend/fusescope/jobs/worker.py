@@ -52,9 +52,7 @@ class Worker:
                     return self._finish(*outcome)
             return self._finish("failed", "the job's process died too many times")
         except Stopped as e:
-            return self._finish(
-                "interrupted", f"the worker was stopped ({e}); resume it to measure what is missing"
-            )
+            return _end_stopped(self.writer, e)
         finally:
             if self.ticket:
                 self.ticket.close()
@@ -132,6 +130,10 @@ def main(arguments: list[str]) -> int:
         _output_to(writer.log_descriptor())
         ticket = Ticket.adopt(a.ticket_fd, a.ticket) if a.ticket else None
         return 0 if Worker(writer, ticket).work() == "done" else 1
+    except Stopped as e:  # before or after the work itself
+        with contextlib.suppress(RunError):
+            _end_stopped(writer, e)
+        return 1
     except (RunError, OSError, ValueError) as e:  # the folder is lost, the disk full, a variable wrong
         _give_up(writer, str(e))
         return 1
@@ -147,6 +149,15 @@ def _stop(number: int, _frame) -> None:
     for other in _STOPS:
         signal.signal(other, signal.SIG_IGN)  # the stop is being carried out
     raise Stopped(signal.Signals(number).name)
+
+
+def _end_stopped(writer: folder.Writer, e: Stopped) -> str:
+    """Mark the run interrupted, unless it had ended in this very moment; gives how it ended."""
+    run = folder.read(writer.path)
+    if not run.live:
+        return run.status
+    writer.state("interrupted", f"the worker was stopped ({e}); resume it to measure what is missing")
+    return "interrupted"
 
 
 def _give_up(writer: folder.Writer, reason: str) -> None:
