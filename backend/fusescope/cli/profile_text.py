@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,12 +23,8 @@ def found(path: Path) -> dict:
         return profile.rows(path, name, _TOP) if name in names else []
 
     kernels = rows("kernel_summary")
-    if (
-        "kernel_summary" not in names and (path / "artifacts" / "kernels.json").is_file()
-    ):  # no pyarrow where it was collected
-        kernels = [
-            _row(k) for k in json.loads((path / "artifacts" / "kernels.json").read_text())["kernels"][:_TOP]
-        ]
+    if "kernel_summary" not in names and (alone := profile.facts(path, "kernels")):
+        kernels = [_row(k) for k in alone["kernels"][:_TOP]]  # no pyarrow where it was collected
     ncu = profile.rows(path, "ncu_kernels") if "ncu_kernels" in names else []
     limit = verdict(summary, ncu) if summary and summary["source"] != "snapshot" else None
     return {

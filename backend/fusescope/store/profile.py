@@ -9,7 +9,7 @@ from pathlib import Path
 from fusescope.core.errors import RunError
 from fusescope.core.foreign.text import cell
 from fusescope.store import files
-from fusescope.store.bounded import parquet
+from fusescope.store.bounded import parquet, shape
 from fusescope.store.index import database
 
 SCHEMA = 1
@@ -28,13 +28,35 @@ def summary(run: Path) -> dict | None:
     data = files.read_json(file)
     if not isinstance(data.get("schema"), int) or data["schema"] > SCHEMA:
         raise RunError(f"{file} was written by a newer version; update FuseScope to open it")
-    ranks = data.get("ranks", [])
-    if not (
-        isinstance(ranks, list) and all(isinstance(r, dict) and type(r.get("rank")) is int for r in ranks)
-    ):
-        raise RunError(f"{file} is damaged: its ranks are no list of ranks")
+    if why := shape.problem(data, shape.SUMMARY) or _other(data):
+        raise RunError(f"{file} is damaged: {why}")
     if data.get("devices") and "longest_gaps" not in data and (file.parent / "gaps.parquet").is_file():
         data["longest_gaps"] = _longest_gaps(Path(run))
+    return data
+
+
+def _other(data: dict) -> str | None:
+    """What types alone do not say."""
+    if data.get("span_ns") and len(data["span_ns"]) != 2:
+        return "its span_ns must be two numbers"
+    if data.get("ranks") and not {"on_device", "clocks", "critical_path", "notes"} <= data.keys():
+        return "it lacks what a profile of many ranks has"
+    return None
+
+
+def facts(run: Path, name: str) -> dict | None:
+    """artifacts/NAME.json, one of ``shape.FACTS``: kernels, telemetry, memory; None where it is not there.
+    RunError: torn, or of other types."""
+    file = Path(run) / "artifacts" / f"{name}.json"
+    if not file.is_file():
+        return None
+    data = files.read_json(file)
+    why = shape.problem(data, shape.FACTS[name])
+    if name == "memory":
+        sizes = {key: size for key, size in data.items() if key.endswith("_peak_bytes")}
+        why = why or shape.problem(sizes, {"*": (int,)})
+    if why:
+        raise RunError(f"{file} is damaged: {why}")
     return data
 
 

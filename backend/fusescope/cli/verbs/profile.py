@@ -3,8 +3,6 @@ operator or model; or two profiles compared."""
 
 from __future__ import annotations
 
-import json
-
 from fusescope import models, ops
 from fusescope.cli import case_options, cases, profile_text
 from fusescope.cli.numbers import integer
@@ -118,7 +116,7 @@ def _default(op: str, device: str, arch: str | None) -> str:
 
 def _one(kind: str, spec: dict, args) -> dict:
     from fusescope.cli.follow import done, follow, submitted
-    from fusescope.store import folder, library
+    from fusescope.store import folder, library, profile
 
     run_id = submitted(kind, spec, args.title)
     say(f"{run_id}: {args.tool} of {spec['op']} {spec['impl']} on {spec['device']}")
@@ -128,7 +126,7 @@ def _one(kind: str, spec: dict, args) -> dict:
     answer = {"run": run_id, "status": ended.status, "reason": ended.reason}
     answer |= {key: spec[key] for key in ("op", "impl", "case", "dtype", "device")}
     answer |= profile_text.found(path)
-    answer |= {name: _json(path / "artifacts" / f"{name}.json") for name in ("telemetry", "memory")}
+    answer |= {name: profile.facts(path, name) for name in ("telemetry", "memory")}
     answer["findings"] = [r.reason for r in folder.records(path) if r.status == "error"]
     return answer
 
@@ -152,10 +150,6 @@ def _words(answer: dict) -> str:
         )
         lines.append(f"telemetry: {telemetry['count']} samples from {telemetry['source']}{throttled}")
     return "\n".join(line for line in lines if line)
-
-
-def _json(file) -> dict | None:
-    return json.loads(file.read_text()) if file.is_file() else None
 
 
 def diff(args, out) -> int:
