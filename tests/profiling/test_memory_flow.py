@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fusescope.analysis.profile.memory_flow import Link, links
+from fusescope.analysis.profile.memory_flow import Link, links, peaks
 from fusescope.charts.profile import memory_flow
 from fusescope.core import paths
 from fusescope.store import profile
@@ -24,6 +24,17 @@ def test_sectors_are_bytes_and_atomics_are_written():
     )
     assert found == [Link("L1", 320, 160, 0.25), Link("L2", 3200, 160), Link("DRAM", 640, 0)]
     assert found[1].bytes == 3360
+
+
+@pytest.mark.parametrize(("rate", "unit"), [(1.5, "cycle/nsecond"), (1.5e9, "hz"), (1500.0, "cycle/usecond")])
+def test_peaks_of_the_caches_are_bytes_per_cycle_at_their_clock(rate, unit):
+    def level(name, per_cycle, rate, unit):
+        clock = {"metric": f"{name}__cycles_elapsed.avg.per_second", "value": rate, "unit": unit}
+        return [*rows(**{f"{name}__t_bytes.sum.peak_sustained": per_cycle}), clock]
+
+    half = rows(**{"lts__t_bytes.sum.peak_sustained": 1.0})
+    assert peaks(level("l1tex", 128.0 * 132, rate, unit) + half) == {"L1": pytest.approx(128 * 132 * 1.5)}
+    assert peaks(level("lts", -1.0, rate, unit)) == peaks(level("lts", 1.0, rate, "parsec")) == {}
 
 
 def test_a_level_of_which_half_is_unknown_is_left_out():

@@ -32,16 +32,40 @@ class Link:
         return self.read + self.written
 
 
+_PEAKS = {"L1": "l1tex", "L2": "lts"}
+"""Level → its unit in ncu's hierarchical roofline sections."""
+_PER_SECOND = {
+    "hz": 1.0,
+    "cycle/second": 1.0,
+    "cycle/msecond": 1e3,
+    "cycle/usecond": 1e6,
+    "cycle/nsecond": 1e9,
+}
+"""Unit of a clock → what makes it cycles per second."""
+
+
+def peaks(metrics: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """GB/s that L1 (of all SMs) and L2 sustain at the clocks of one launch: bytes per cycle times cycles per
+    second, as sections such as SpeedOfLight_HierarchicalSingleRooflineChart collect them; {} without them."""
+    metrics = list(metrics)
+    values = _values(metrics)
+    units = {row["metric"]: row.get("unit") for row in metrics}
+    found = {}
+    for level, unit in _PEAKS.items():
+        per_cycle = values.get(f"{unit}__t_bytes.sum.peak_sustained")
+        clock = f"{unit}__cycles_elapsed.avg.per_second"
+        rate = values.get(clock, 0.0) * _PER_SECOND.get(units.get(clock) or "", 0.0)
+        if per_cycle and per_cycle > 0 and rate > 0:
+            found[level] = per_cycle * rate / 1e9
+    return found
+
+
 def links(metrics: Iterable[Mapping[str, Any]]) -> list[Link]:
     """The links that the rows of ncu_metrics of one launch know, from the SM outwards; [] without any.
 
     Atomics and reductions count as written. A level of which one direction is unknown is left out.
     """
-    values = {
-        row["metric"]: float(row["value"])
-        for row in metrics
-        if row.get("value") is not None and row["value"] == row["value"]
-    }
+    values = _values(metrics)
 
     def sectors(pattern: str, *ops: str) -> float:
         return SECTOR * sum(values.get(pattern.format(op), 0.0) for op in ops)
@@ -55,3 +79,11 @@ def links(metrics: Iterable[Mapping[str, Any]]) -> list[Link]:
     if "dram__bytes_read.sum" in values and "dram__bytes_write.sum" in values:
         found.append(Link("DRAM", values["dram__bytes_read.sum"], values["dram__bytes_write.sum"]))
     return found
+
+
+def _values(metrics: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    return {
+        row["metric"]: float(row["value"])
+        for row in metrics
+        if row.get("value") is not None and row["value"] == row["value"]
+    }

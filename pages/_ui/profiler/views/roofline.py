@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.analysis import hardware
+from fusescope.analysis.roofline import Ceiling
 from fusescope.charts import numbers
 from fusescope.charts.profile import moved_bytes
 from fusescope.charts.profile.moved_bytes import Point
@@ -67,6 +68,8 @@ def _chart(found: Profile, report: Profile | None, work: Work, time: float, sour
         for level, size in _caches(report).items()
     ]
     roofs, source = cost.ceilings(found.run.device_name, found.summary, work)
+    levels = _levels(report, {p.what for p in points}, roofs)
+    roofs = roofs | levels
     fig = moved_bytes.plot(points, roofs, f"{sentences.subtitle(found)} · {source_of_time}", style.theme())
     data = pd.DataFrame(
         [
@@ -95,8 +98,13 @@ def _chart(found: Profile, report: Profile | None, work: Work, time: float, sour
         if len(points) > 2:
             elements.note(
                 "L2 and L1: the same FLOP over the bytes between L2 and the SMs, and of loads and stores at "
-                "L1 (TMA passes it by). Left of actual, a cache served the rest. The roofs are DRAM's; those "
-                "of the caches are higher and not drawn."
+                "L1 (TMA passes it by). Left of actual, a cache served the rest. "
+                + (
+                    "Roofs of the caches: peak bytes per cycle at the clocks under Nsight Compute."
+                    if levels
+                    else "The roofs are DRAM's; ncu --section SpeedOfLight_HierarchicalSingleRooflineChart "
+                    "collects those of the caches."
+                )
             )
     else:
         elements.note(
@@ -130,6 +138,15 @@ def _caches(report: Profile | None) -> dict[str, float]:
         if sizes and len(sizes) == report.rows("ncu_kernels") and sum(sizes):
             found[level] = sum(sizes) / calls
     return found
+
+
+def _levels(report: Profile | None, drawn: set[str], roofs: dict) -> dict[str, Ceiling]:
+    """A roof for each level of cache that has a point, under the device's arithmetic rate."""
+    if report is None or not report.has("ncu_metrics") or not roofs:
+        return {}
+    rate = next(iter(roofs.values())).tflops
+    found = counters.peaks(str(report.path), report.stamp)
+    return {f"{level} peak": Ceiling(gbps, rate) for level, gbps in found.items() if level in drawn}
 
 
 def _bandwidth(state: url.State, found: Profile) -> None:
