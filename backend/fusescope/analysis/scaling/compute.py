@@ -13,10 +13,11 @@ from fusescope.analysis.scaling.links import least
 @dataclass(frozen=True)
 class Compute:
     """Milliseconds of all layers on one rank. measured: {(tensor parallel degree, batch): ms}; terms: of the
-    fit a + b/tp + c·batch + d·batch/tp, none negative; worst: its largest relative error over the points."""
+    fit a + b/tp + c·batch + d·batch/tp + e·(tp > 1), none negative; worst: its largest relative error over
+    the points."""
 
     measured: dict[tuple[int, int], float]
-    terms: tuple[float, float, float, float]
+    terms: tuple[float, ...]
     worst: float
 
     def ms(self, tp: int, batch: float) -> float:
@@ -47,5 +48,5 @@ def fit(points: Sequence[tuple[int, int, float]]) -> Compute:
     return Compute(measured, tuple(float(t) for t in terms), worst)
 
 
-def _features(tp: float, batch: float) -> tuple[float, float, float, float]:
-    return 1.0, 1.0 / tp, float(batch), batch / tp
+def _features(tp: float, batch: float) -> tuple[float, ...]:
+    return 1.0, 1.0 / tp, float(batch), batch / tp, float(tp > 1)

@@ -110,8 +110,8 @@ def _text(data: dict, rows, first) -> str:
         f"{data['model']} with {data['attention']}, one device {time(data['single_ms'])}",
         table(head, body, "rlrrrrrl"),
     ]
-    if data["helps"] and first:
-        lines = [f"  {h['what']}: {time(h['ms'])}" for h in data["helps"]]
+    lines = [f"  {h['what']}: {time(h['ms'])}" for h in data["helps"] if first and h["ms"] < 0.99 * first.ms]
+    if lines:
         text.append(
             f"What would help {layouts.Layout(first.tp, first.pp, first.dp)} most ({time(first.ms)}):\n"
             + "\n".join(lines)

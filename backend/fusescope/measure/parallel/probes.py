@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 
 from fusescope.models.describe import layouts
 from fusescope.models.parallel import split as splitting
@@ -34,6 +36,7 @@ def measure(
         base = base_of(model, attention)
         if degree > 1:
             splitting.cut(base, split, degree)
+            splitting.parallelize(base, split, _alone(model.device))
         for size in _batches(batch):
             check()
             ids = inputs["input_ids"][:size]
@@ -42,6 +45,12 @@ def measure(
         del base
         gc.collect()
     return found
+
+
+def _alone(device: str) -> Any:
+    """A mesh of this rank: what tensor parallel costs a call besides arithmetic and collectives is in it."""
+    group = dist.new_group([dist.get_rank()], use_local_synchronization=True)
+    return DeviceMesh.from_group(group, device.split(":")[0])
 
 
 def _degrees(model: Model) -> Iterator[int]:
