@@ -96,6 +96,13 @@ def test_images_and_decoding_have_their_own_rates(measured):
     decode = measured("llama-small", ["eager", "fusescope"], phase="decode").records
     assert all(r.status == "ok" and r.extra["valid_tokens"] == 2 for r in decode)
     assert "decode" in next(r for r in decode if r.impl == "fusescope").backend
+    made = measured("llama-small", ["eager"], phase="generate", new=4).records
+    for r in [*decode, *made]:
+        how = r.extra["generation"]
+        assert how["token_ms"]["p50"] <= how["token_ms"]["p99"] and how["tokens_per_s"] > 0
+        assert how["memory"]["cache_bytes"] > 0 and how["roof_share"] > 0
+    assert made[0].status == "ok" and made[0].extra["generation"]["first_ms"] > 0
+    assert image.extra["generation"] is None
 
 
 @pytest.mark.parametrize("spoil", ["shifted", "remembers", "raises"])
