@@ -36,7 +36,7 @@ def prepared(at: Path) -> Iterator[TryOne]:
             @cache
             def undisturbed(kind: str) -> tuple[left.Left, int]:
                 run = submit.wait(start(kind, _NO_WORD, "body"), NEVER_S)
-                hold(run.status == "done", "state", f"undisturbed, a {kind} is {run.status}: {run.reason}")
+                hold(left.finished(run), "state", f"undisturbed, a {kind} is {run.status}: {run.reason}")
                 words = library.find(run.id) / "artifacts" / "words"
                 return left.of(run.id, kind), int(words.read_text())
 
@@ -52,7 +52,7 @@ def prepared(at: Path) -> Iterator[TryOne]:
                     hold(run.status in ("done", "failed"), "state", f"{what}: {run.status}, {run.reason}")
                 if run.status != "done":
                     run = submit.wait(submit.resume(run.id), NEVER_S)
-                hold(run.status == "done", "state", f"{what}: {run.status}, {run.reason}")
+                hold(left.finished(run), "state", f"{what}: {run.status}, {run.reason}")
                 left.compare(what, left.of(run.id, kind), whole, int(who == "body"), kind != "search")
                 return 1
 

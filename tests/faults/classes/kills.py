@@ -68,7 +68,7 @@ def _undisturbed(kind: str, spec: dict) -> tuple[left.Left, float]:
     """What a run leaves when nobody disturbs it, and for how long to wait for the next kill (seconds)."""
     begin = time.monotonic()
     run = submit.wait(submit.submit(kind, spec), NEVER_S)
-    hold(run.status == "done", "state", f"undisturbed, a {kind} run is {run.status}: {run.reason}")
+    hold(left.finished(run), "state", f"undisturbed, a {kind} run is {run.status}: {run.reason}")
     return left.of(run.id, kind), min(_LONGEST_S, time.monotonic() - begin)
 
 
@@ -97,11 +97,11 @@ def _campaign(kind: str, spec: dict, whole: left.Left, took: float, rng: random.
             submit.resume(run_id)
     for _ in range(3):
         run = submit.wait(run_id, NEVER_S)
-        if run.status == "done" or run.live:
+        if left.finished(run) or run.live:
             break
         submit.resume(run_id)
     way = ", ".join(said)
-    hold(run.status == "done", "state", f"{way}: {run.status}, {run.reason}")
+    hold(left.finished(run), "state", f"{way}: {run.status}, {run.reason}")
     crashes = sum(" of the body " in one for one in said)
     left.compare(way, left.of(run_id, kind), whole, crashes, kind != "search")
     return kills
@@ -148,7 +148,8 @@ def _strike(path: Path, who: str, how: signal.Signals, rng: random.Random) -> st
         "worker": ("done", "interrupted", "cancelled" if how == signal.SIGSTOP else "interrupted"),
         "body": ("done", "failed", "interrupted" if how == signal.SIGTERM else "failed"),
     }.get(who, ("done",))
-    hold(run.status in allowed, "state", f"{what}: {run.status}, {run.reason}")
+    fine = run.status in allowed or left.finished(run)
+    hold(fine, "state", f"{what}: {run.status}, {run.reason}")
     hold(run.status == "done" or run.reason, "state", f"{what}: {run.status} without a reason")
     if worker and who != "warm parent":
         end = time.monotonic() + 20

@@ -23,8 +23,10 @@ def device(spec):
 
 def run(spec, reporter):
     counting = _Counting(reporter, spec["word"], spec["who"])
-    kinds.load(spec["kind"]).run(spec["spec"], counting)
-    reporter.artifact("words").write_text(str(counting.words))
+    try:
+        kinds.load(spec["kind"]).run(spec["spec"], counting)
+    finally:
+        reporter.artifact("words").write_text(str(counting.words))
 
 
 class _Counting:
