@@ -10,7 +10,7 @@ import pandas as pd
 from fusescope.charts import numbers, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, in_order, ratio_text, verdict
 from fusescope.charts.colours import short
-from fusescope.core.machine.conditions import marks
+from fusescope.core.machine.conditions import are_unlike, device_of, marks
 from fusescope.core.records import MODES, Record, varying_values
 
 
@@ -152,9 +152,10 @@ def varying(records: list[Record]) -> list[str]:
 
 def cases(records: list[Record]) -> dict[str, list[Record]]:
     """Records grouped by case, in the order they came; the key names what varies ("seq=512"), or "the
-    case"."""
-    keys = varying(records)
+    case", and the device where there are unlike ones."""
+    keys, unlike = varying(records), are_unlike(records)
     groups: dict[str, list[Record]] = {}
     for r in records:
-        groups.setdefault(", ".join(f"{k}={r.case.get(k)}" for k in keys) or "the case", []).append(r)
+        name = ", ".join(f"{k}={r.case.get(k)}" for k in keys) or "the case"
+        groups.setdefault(f"{name}, {device_of(r)}" if unlike and device_of(r) else name, []).append(r)
     return groups

@@ -9,7 +9,7 @@ from fusescope.charts.numbers import NA, percent, ratio, three, time_unit
 from fusescope.charts.verdicts import unknown
 from fusescope.cli import roof as _roof
 from fusescope.cli.output import table
-from fusescope.core.machine.conditions import banner, marks
+from fusescope.core.machine.conditions import are_unlike, banner, device_of, marks, unlike
 from fusescope.core.records import Record, short
 from fusescope.core.verdict import scope
 
@@ -35,8 +35,12 @@ def show(records: Sequence[Record], baseline: str | None, environment: Mapping[s
     for key in cases:
         rows = [r for r in records if r.case_key == key]
         own = {k: v for k, v in rows[0].case.items() if k not in shared}
-        lines += ["", *([_case(own)] if own else []), _table(rows, baseline, shares)]
+        where = f"on {device_of(rows[0])}" if are_unlike(records) and device_of(rows[0]) else ""
+        head = " ".join(filter(None, [_case(own), where]))
+        lines += ["", *([head] if head else []), _table(rows, baseline, shares)]
         lines += [f"  {short(r.impl)}: {r.reason}" for r in rows if r.reason]
+    if text := unlike(records):
+        lines += ["", text]
     if busy := banner(records):
         lines += ["", f"{busy} --wait-idle 60 waits up to 60 s for an idle machine."]
     if compared := next((r.speedup for r in records if r.speedup), None):

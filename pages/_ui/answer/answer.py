@@ -10,7 +10,7 @@ from fusescope.charts import captions, glossary, sentences, tables
 from fusescope.charts.bench import overview, speedup, sweep
 from fusescope.charts.colours import short
 from fusescope.core.records import Record, Run
-from pages._ui.answer import views
+from pages._ui.answer import views, workers
 from pages._ui.app import cached_chart, jobs, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.widgets import elements, style
@@ -26,6 +26,7 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
     if not run.live:
         heading(run, link=link)
     busy.banner(run, records)
+    workers.draw(run, records)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
         case = case_picker(state, list(tables.cases(records)), run, first)
         over = compared_with(state, run, records)

@@ -12,7 +12,7 @@ from fusescope.charts.colours import short
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.jobs import submit
-from pages._ui.answer import form_query, nearest
+from pages._ui.answer import form_query, nearest, workers
 from pages._ui.app import callbacks, run_data, url
 from pages._ui.forms import busy
 from pages._ui.widgets.text import md
@@ -47,7 +47,9 @@ def shown(
 def start(page: str, kind: str, spec: Mapping) -> None:
     """Submit a job and show its run on the page."""
     st.session_state[f"{page}/previous"] = st.session_state.get(f"{page}/shown")
-    st.session_state[f"{page}/run_id"] = submit.submit(kind, dict(spec) | busy.chosen(kind))
+    st.session_state[f"{page}/run_id"] = submit.submit(
+        kind, dict(spec) | busy.chosen(kind) | workers.chosen(page, kind)
+    )
     st.session_state[f"{page}/before"] = None
 
 

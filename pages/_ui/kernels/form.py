@@ -6,6 +6,7 @@ import streamlit as st
 
 from fusescope import ops
 from fusescope.core.records import BenchSpec
+from pages._ui.answer import workers
 from pages._ui.app import device, url
 from pages._ui.forms import certainty, fields, implementations, linked, mask_picker, parameters, run_panel
 
@@ -43,6 +44,8 @@ def draw(state: url.State) -> tuple[str, BenchSpec | None, bool]:
         )
         cache = fields.pick(state, "cache", "cache", _CACHES, help=help_text)
     certain = certainty.draw(state)
+    with run_panel.collect(problems):
+        workers.choose(state)
     spec = None
     sweep = parameters.sweep(state, op, module.PARAMETERS)
     with run_panel.collect(problems):

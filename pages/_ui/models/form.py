@@ -11,6 +11,7 @@ import streamlit as st
 from fusescope import models
 from fusescope.charts import numbers
 from fusescope.core.records import DTYPES, BenchSpec
+from pages._ui.answer import workers
 from pages._ui.app import device, url
 from pages._ui.forms import certainty, fields, implementations, linked, mask_picker, parameters, run_panel
 from pages._ui.models import config_files
@@ -69,6 +70,8 @@ def draw(state: url.State) -> Choice | None:
         cold = "Cold: the last-level cache is flushed between samples"
         cache = fields.pick(state, "cache", "cache", ("warm", "cold", "both"), help=cold)
     certain = certainty.draw(state)
+    with run_panel.collect(problems):
+        workers.choose(state)
     choice.checkpoint = None if models.is_path(name) else _checkpoint(state, name)
     with run_panel.collect(problems):
         choice.cases = _cases(state, name, choice.checkpoint)

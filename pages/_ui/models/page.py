@@ -8,7 +8,7 @@ from fusescope import models
 from fusescope.charts import tables
 from fusescope.core.records import Run
 from fusescope.store.answers import Found, Question
-from pages._ui.answer import answer, matching, nearest
+from pages._ui.answer import answer, matching, nearest, workers
 from pages._ui.app import device, run_data, url
 from pages._ui.models import views
 from pages._ui.models.form import Choice
@@ -41,6 +41,7 @@ def result(state: url.State, choice: Choice) -> None:
             answer.follow(run_id, answer.ALL, "execution modes")
         else:
             answer.heading(run)
+        workers.draw(run, records)
         other = not stand_in and matching.notice(state, "model", run, choice.spec, _COMPARED)
         dimmed = other and not run.recorded
         if records:

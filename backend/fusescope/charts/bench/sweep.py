@@ -9,6 +9,7 @@ from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.bench.speedup import STATUS_WORDS, hover
 from fusescope.charts.colours import colour, kind, marker, short
 from fusescope.charts.tables import varying_values
+from fusescope.core.machine.conditions import are_unlike, device_of
 from fusescope.core.records import Record
 
 QUANTITIES = {
@@ -17,6 +18,10 @@ QUANTITIES = {
     "TFLOP/s": "effective TFLOP/s, log",
     "GB/s": "GB/s, log",
 }
+
+
+DASHES = ("solid", "dot", "dashdot", "longdash")
+"""Of the curves by device, where there are unlike ones."""
 
 
 def swept_key(records: list[Record]) -> str | None:
@@ -36,7 +41,8 @@ def curves(
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is one of {', '.join(QUANTITIES)}, not {quantity!r}")
     unit, factor = numbers.time_unit(r.ms for r in records)
-    impls = list(dict.fromkeys(r.impl for r in records))
+    unlike = are_unlike(records)  # then a curve an implementation and device
+    lines = list(dict.fromkeys((r.impl, device_of(r) if unlike else None) for r in records))
     title = {"speed-up": f"Speed-up over {short(baseline)}", "latency": "Latency"}.get(quantity, quantity)
     mode = next((r.main for r in records if r.main), None)
     fig = template.figure(
@@ -45,9 +51,11 @@ def curves(
         theme,
         height=440,
     )
+    devices = list(dict.fromkeys(device for _, device in lines))
     ends, middles, bounds = [], [], []
-    for impl in impls:
-        rows = sorted((r for r in records if r.impl == impl), key=lambda r: r.case[key])
+    for impl, device in lines:
+        own = (r for r in records if r.impl == impl and (not unlike or device_of(r) == device))
+        rows = sorted(own, key=lambda r: r.case[key])
         points = [(r, _value(r, quantity, baseline, factor)) for r in rows]
         drawn = [(r, v) for r, v in points if v]
         middles += [v[1] for _, v in drawn]
@@ -59,12 +67,12 @@ def curves(
             x=x,
             y=[v[1] if v else None for _, v in points],
             mode="lines+markers",
-            name=short(impl),
+            name=f"{short(impl)} on {device}" if device else short(impl),
             connectgaps=False,
             line=dict(
                 color=colour(impl),
                 width=2.6 if kind(impl) != "peer" else 2,
-                dash="dash" if impl == baseline else "solid",
+                dash="dash" if impl == baseline else DASHES[devices.index(device) % len(DASHES)],
             ),
             marker=dict(size=8, symbol=marker(impl)),
             error_y=axes.interval(
@@ -84,7 +92,7 @@ def curves(
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":
         axes.line_at(fig, theme, y=1)
-    fig.update_layout(margin=dict(l=8, r=150, b=50))
+    fig.update_layout(margin=dict(l=8, r=150, b=50), showlegend=unlike)
     return fig
 
 

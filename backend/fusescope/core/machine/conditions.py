@@ -67,3 +67,21 @@ def banner(records) -> str | None:
     worst = max(busy, key=lambda c: c.busy_rounds or 0.0)
     share = f"{worst.busy_rounds or 0:.0%}".replace("%", " %")
     return f"The machine was busy while this was measured ({worst.busy}, up to {share} of the rounds)."
+
+
+def device_of(record) -> str | None:
+    """What the device of a record from a cluster is called; None: the run's own."""
+    return record.conditions.device_name if record.conditions else None
+
+
+def are_unlike(records) -> bool:
+    """Whether the records are of several kinds of device."""
+    return len({name for r in records if (name := device_of(r))}) > 1
+
+
+def unlike(records) -> str | None:
+    """The sentence over records of which some were measured on another kind of device than others."""
+    if not are_unlike(records):
+        return None
+    names = ", ".join(sorted({name for r in records if (name := device_of(r))}))
+    return f"Measured on unlike devices ({names}): times of one device only are compared."
