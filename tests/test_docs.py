@@ -187,7 +187,8 @@ def test_the_example_page_is_found_and_drawn(profiles, tmp_path, monkeypatch):
     frame.pages.cache_clear()
     try:
         assert list(frame.pages()) == ["app", "recent"] and frame.title_of("recent") == "Recent"
-        app = AppTest.from_file(str(tmp_path / "app.py")).run(timeout=60).switch_page("pages/recent.py").run()
+        app = AppTest.from_file(str(tmp_path / "app.py"), default_timeout=60)
+        app.run().switch_page("pages/recent.py").run()
         assert not app.exception and any("0 runs" in str(text.value) for text in app.markdown)
     finally:
         frame.pages.cache_clear()
