@@ -41,7 +41,7 @@ def draw(profiles):
     """draw("kernels", op="add") → the page after its first run, which must not have raised."""
 
     def make(page: str, /, **query: str) -> AppTest:
-        at = AppTest.from_file(str(APP), default_timeout=60)
+        at = AppTest.from_file(str(APP), default_timeout=180)
         if page != "app":
             at.switch_page(f"pages/{page}.py")
         for key, value in query.items():
