@@ -48,7 +48,7 @@ def distilbert(tmp_path, monkeypatch):
 
     (tmp_path / "distilbert.py").write_text(_DISTILBERT)
     monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
-    kept = (catalog._families, catalog.parameters)
+    kept = (catalog._families, catalog._parameters)
     for function in kept:
         function.cache_clear()
     yield "distilbert"
