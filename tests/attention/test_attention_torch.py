@@ -10,7 +10,8 @@ import torch
 from fusescope import kernels, masks
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
-from fusescope.ops.attention import attention, prepare
+from fusescope.ops.attention import attention, choose, prepare
+from fusescope.ops.attention.dispatch import planned
 from fusescope.ops.attention.work import parts
 
 DEVICES = [("cpu", "cpu"), pytest.param("cuda", "v1_rowwise", marks=pytest.mark.gpu)]
@@ -62,6 +63,45 @@ def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
     with torch.no_grad():
         expected = attention(q, k, v, plan).transpose(1, 2).reshape(2, 70, 256) * 2
         torch.testing.assert_close(torch.compile(layer, fullgraph=True)(q, k, v), expected)
+
+
+def test_one_graph_for_all_masks_of_a_shape():
+    """Plans of any size and kind, of one mask and one a sequence. A first call loads the library, on which a
+    graph compiled before it depends."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counted = CompileCounterWithBackend("aot_eager")
+
+    def layer(q, k, v, plan):
+        return attention(q * 2, k, v, plan, scale=0.3, out_bshd=True) + 1
+
+    compiled = torch.compile(layer, fullgraph=True, backend=counted)
+    q, k, v = (t[:, :, 1:] for t in _qkv())  # sizes of no plan that was made before torch._dynamo was there
+    attention(q, k, v)
+    with torch.no_grad():
+        for name in masks.names():
+            plan = prepare(masks.parse("padding:lengths=89+7" if name == "padding" else name), 69, 89)
+            out = compiled(q, k, v, plan)
+            torch.testing.assert_close(out, layer(q, k, v, plan))
+            assert out.transpose(1, 2).is_contiguous()
+    assert counted.frame_count == 1
+    with pytest.raises(ValueError, match="the plan is for 89 queries and 69 keys"):
+        compiled(q, k, v, prepare(masks.load("causal"), 89, 69))
+
+
+def test_the_operator_that_finds_its_plan():
+    planned.load()
+    q, k, v = _qkv()
+    plan = prepare(torch.ones(70, 90, dtype=torch.bool).tril(), 70, 90)
+    for out_bshd in (False, True):
+        args = (q, k, v, plan.handle, 0.125, None, out_bshd)
+        results = torch.library.opcheck(torch.ops.fusescope.attention_planned.default, args)
+        assert set(results.values()) == {"SUCCESS"}
+    handle = plan.handle
+    del plan
+    with pytest.raises(RuntimeError, match="that this was compiled with is gone"):
+        torch.ops.fusescope.attention_planned(q, k, v, handle, None, None, False)
 
 
 @pytest.mark.slow
@@ -128,9 +168,8 @@ def test_a_kernel_in_parts_is_compiled_with_its_work_as_a_constant():
 def test_compiled_auto_takes_a_mask_in_parts():
     q = torch.randn(1, 4, 1024, 64, dtype=torch.float16, device="cuda")
     plan = prepare(masks.load("dilated", window=100, dilation=4), 1024, 1024, "cuda")
-    ((impl, _, _),) = _graphs_of(lambda q: attention(q, q, q, plan), q)
     if torch.cuda.get_device_capability() == (9, 0):
-        assert impl == "v5_parts"
+        assert choose(q, q, q, plan) == "v5_parts"
     torch._dynamo.reset()
     with torch.no_grad():
         out = torch.compile(lambda q: attention(q, q, q, plan) * 2, fullgraph=True)(q) / 2
@@ -203,8 +242,7 @@ def test_every_kernel_can_be_captured_on_another_stream_with_a_prepared_plan(imp
 
 @pytest.mark.gpu
 def test_compile_with_auto_on_a_gpu():
-    """Compiled code goes by the rule and may take another kernel than a call does, so both are held against
-    float64."""
+    """Compiled code and the call, both held against float64."""
     torch._dynamo.reset()
     q, k, v = _qkv("cuda", torch.float16)
     plan, live = (

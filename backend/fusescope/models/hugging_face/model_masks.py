@@ -10,6 +10,7 @@ from fusescope.models.hugging_face import scope
 NOT_KEPT = -1e30  # fp32: far below any score, and finite, so that a row whose first tiles hold nothing is too
 _FEW = 16  # queries, as in decoding, for which lists of 64 x 64 tiles would cost more to build than they save
 _plans: BoundedCache = BoundedCache(256)  # of causality, by (queries, keys, device)
+_compiled: dict = {}  # of these, the ones that compiled code finds by their handles, which must not go
 _held: list = [None]  # the plan of ``masked``; not a ContextVar, which torch.compile cannot trace
 
 
@@ -111,11 +112,16 @@ def _plan_of_tensor(mask, queries: int, keys: int, device):
 def _causal(queries: int, keys: int, device):
     """The causal plan, kept: to name a mask and find its plan takes longer than a small attention. While
     torch.compile traces it is made then, as a constant of the graph."""
+    import torch
+
     from fusescope import masks
     from fusescope.ops.attention import prepare
 
     sizes = (queries, keys, device)
-    return _plans.get_or_make(sizes, lambda: prepare(masks.load("causal"), queries, keys, device))
+    plan = _plans.get_or_make(sizes, lambda: prepare(masks.load("causal"), queries, keys, device))
+    if torch.compiler.is_compiling():
+        _compiled[sizes] = plan
+    return plan
 
 
 _causal._dynamo_marked_constant = True  # torch.compiler.assume_constant_result, without importing torch here

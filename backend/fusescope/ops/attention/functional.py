@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fusescope.kernels import register_fakes
 from fusescope.masks import Mask
-from fusescope.ops.attention.dispatch import checks, tracing
+from fusescope.ops.attention.dispatch import checks, planned, tracing
 from fusescope.ops.attention.dispatch.candidates import capability, refuse_architecture
 from fusescope.ops.attention.dispatch.choice import choose
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
@@ -79,12 +79,19 @@ def _check(q, k, v, mask, bias, scale, impl) -> None:
     import torch
 
     checks.dense(torch, q, k, v)
-    if isinstance(mask, Plan):
+    if isinstance(mask, Plan) and not _when_it_runs(impl):
         checks.plan(mask, q, k)
     if bias is not None:
         checks.bias(torch, bias, q, k)
     checks.scale(scale)
     checks.implementation(impl)
+
+
+def _when_it_runs(impl) -> bool:
+    """Whether compiled code is to look at the plan, and choose the kernel, when it runs (planned.py)."""
+    import torch
+
+    return impl == "auto" and torch.compiler.is_compiling() and not torch.compiler.is_exporting()
 
 
 def _first_call(q, k, v, mask, bias, scale, impl, out_bshd):
@@ -93,6 +100,12 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd):
 
     _check(q, k, v, mask, bias, scale, impl)
     plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
+    if plan is not None and _when_it_runs(impl):
+        planned.load()
+        scale = None if scale is None else float(scale)
+        return torch.ops.fusescope.attention_planned.default(
+            q, k, v, plan.handle, scale, bias, bool(out_bshd)
+        )
     if plan is not mask:
         checks.plan(plan, q, k)
     scale = None if scale is None else float(scale)
@@ -150,4 +163,9 @@ def _fake(q, k, v, impl, plan=None, layout="", scale=None, bias=None, out_bshd=F
     return out.transpose(1, 2) if out_bshd else out
 
 
+def _planned_fake(q, k, v, plan, scale, bias, out_bshd):
+    return _fake(q, k, v, "auto", plan, "", scale, bias, out_bshd)
+
+
 register_fakes({"attention": _fake})
+planned.give(attention, _planned_fake)

@@ -7,6 +7,7 @@ operator its buffer and layout; how its bitmaps are laid out is between this fil
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 import weakref
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from fusescope.ops.attention.plan.plan_cache import PlanCache
 _cache: BoundedCache[Plan] = BoundedCache(64)
 _numbers = itertools.count()
 _by_key: weakref.WeakValueDictionary[str, Plan] = weakref.WeakValueDictionary()
+_LEAST = 2  # columns of a handle: sizes 0 and 1 are constants to torch.compile
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +33,8 @@ class Plan:
     live. live_elements, full_tiles and partial_tiles count over all its masks, longest is the tiles of the
     longest list; build_ms is the time of building, ``bytes`` the size on the device. schedule and fragments
     (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32,
-    one dimension); ``layout`` says which (buffer.py). key: what ``of_key`` finds it by. What else is made of
-    a plan is in a PlanCache next to it.
+    one dimension); ``layout`` says which (buffer.py). key and handle: what ``of_key`` and ``of_handle`` find
+    it by. What else is made of a plan is in a PlanCache next to it.
     """
 
     mask: Mask | None
@@ -55,9 +57,11 @@ class Plan:
     schedule: Any = None
     fragments: Any = None
     key: str = field(default_factory=lambda: f"plan {next(_numbers)}")
+    handle: Any = None
 
     def __post_init__(self):
         _by_key[self.key] = self
+        object.__setattr__(self, "handle", _handle(int(self.key.removeprefix("plan ")), self.device))
 
     @property
     def is_full(self) -> bool:
@@ -123,6 +127,25 @@ def of_key(key: str) -> Plan:
     """The plan of this key, for torch.compile, which hands on texts and numbers; KeyError where it is
     gone."""
     return _by_key[key]
+
+
+def of_handle(handle) -> Plan:
+    """The plan of this handle, in a compiled graph that takes any plan; RuntimeError where it is gone."""
+    plan = _by_key.get(f"plan {handle.shape[1] - _LEAST}")
+    if plan is None:
+        raise RuntimeError("the plan that this was compiled with is gone: keep it as long as that")
+    return plan
+
+
+def _handle(number: int, device):
+    """A tensor without elements, on the plan's device, whose size says the number: torch.compile takes sizes
+    as variables of one graph, and CUDA graphs are recorded for each."""
+    import torch
+
+    handle = torch.empty(0, number + _LEAST, device=device)
+    if (dynamo := sys.modules.get("torch._dynamo")) is not None:  # else the second plan makes it a variable
+        dynamo.maybe_mark_dynamic(handle, 1)
+    return handle
 
 
 def prepared(mask, seq_q: int, seq_k: int, device) -> Plan | None:
