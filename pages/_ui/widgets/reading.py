@@ -55,6 +55,12 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("kernel time", "eager call"),
     ),
     (
+        "Throughput over latency",
+        "One curve an execution mode, a point a batch: up is more tokens per second, left is a shorter wait for "
+        "each. A larger batch moves up and right; the best curve is the one above and left of the others.",
+        ("execution mode",),
+    ),
+    (
         "Worst error against the reference",
         "One dot an implementation, left is more accurate. The line is the tolerance: right of it a result "
         "is wrong and gets no time.",
