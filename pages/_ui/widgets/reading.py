@@ -56,8 +56,8 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Throughput over latency",
-        "One curve an execution mode, a point a batch: up is more tokens per second, left is a shorter wait for "
-        "each. A larger batch moves up and right; the best curve is the one above and left of the others.",
+        "One curve an execution mode, a point a batch: up is more tokens per second, left is a shorter wait "
+        "for each. A larger batch moves up and right; the best curve is above and left of the others.",
         ("execution mode",),
     ),
     (
