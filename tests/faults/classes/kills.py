@@ -31,7 +31,7 @@ LEAST = 300
 SHARE = 20.0
 PARTS = 4
 _LATE_S = 1.6  # how long a stopped worker is waited for here, instead of 15 s
-_KILLS = 10  # of one run
+_KILLS = 5  # of one run
 _LONGEST_S = 4.0  # of waiting for the next kill
 KINDS = ("bench", "traverse", "import", "search", "traverse", "import", "bench", "model")
 
