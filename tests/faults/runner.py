@@ -74,7 +74,7 @@ def attempt(
         ready = time.monotonic()
         while (most is None or seed < first + most) and len(result.found) < _MOST_FOUND:
             over = time.monotonic() - ready >= budget_s or (cases and result.cases >= cases)
-            if seed > first and over:
+            if seed > first and over and (result.cases or seed > first + 20):
                 break
             try:
                 result.cases += try_one(seed)
