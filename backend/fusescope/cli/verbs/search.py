@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from fusescope.charts import numbers
 from fusescope.cli import case_options, layer
 from fusescope.cli.numbers import integer, seconds, seed
@@ -45,13 +43,13 @@ def arguments(parser, words) -> None:
 
 def run(args, out) -> int:
     from fusescope.cli.follow import done, follow, submitted
-    from fusescope.store import library
+    from fusescope.store import files, library
 
     run_id = submitted("search", specify(args), args.title)
     say(f"{run_id}: {args.strategy} search, at most {args.evaluations} schemes")
     ended = follow(run_id)
     file = library.find(run_id) / "artifacts" / "search.json"
-    found = json.loads(file.read_text()) if file.is_file() else None
+    found = files.read_json(file) if file.is_file() else None
     data = answer(run_id, ended.status, ended.reason, found)
     out.answer(data, text(data))
     return 0 if done(ended) and data["result"] else 1
