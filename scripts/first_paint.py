@@ -35,9 +35,9 @@ _WATCH = """
   const look = () => {
     const now = performance.now(), main = document.querySelector('.stMain');
     if (!seen.text && main?.querySelector('h1')?.textContent) seen.text = now;
-    const charts = [...document.querySelectorAll('[data-testid="stPlotlyChart"]')].filter(
+    const charts = [...document.querySelectorAll('.stPlotlyChart, [data-testid="stPlotlyChart"]')].filter(
       c => c.getBoundingClientRect().top < innerHeight);
-    if (charts.length && charts.every(c => c.querySelector('.main-svg .bglayer, .main-svg .pielayer'))) {
+    if (charts.length && charts.every(c => c.querySelector('.main-svg'))) {
       if (seen.count !== charts.length) { seen.charts = now; seen.count = charts.length; }
     }
     const state = document.querySelector('.stApp')?.dataset.testScriptState;
@@ -48,7 +48,8 @@ _WATCH = """
   };
   requestAnimationFrame(look);
 })()"""
-_SETTLED = "() => window.__seen?.drawn && performance.now() - window.__seen.drawn > 700"
+_SETTLED = """() => window.__seen?.drawn && performance.now() - window.__seen.drawn > 1500
+    && !document.querySelector('[data-testid="stSkeleton"]')"""
 
 
 def main() -> None:
@@ -85,7 +86,7 @@ def _serve(home: Path) -> tuple[subprocess.Popen, str]:
     env = os.environ | {"FUSESCOPE_PROFILES": str(home / "profiles"), "FUSESCOPE_TOKEN": _TOKEN}
     env["FUSESCOPE_RUNTIME"] = str(home / "runtime")
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
-    log = open(home / "server.log", "wb")  # noqa: SIM115: as long as the server
+    log = open(home / "server.log", "wb")
     server = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
     request = urllib.request.Request(
