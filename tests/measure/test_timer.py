@@ -102,6 +102,13 @@ def test_a_flush_is_larger_than_the_cache():
     timer.Flush("cpu", 1 << 20)()
 
 
+def test_a_wait_for_a_cpu_lowers_no_ceiling(monkeypatch):
+    waits = sleeper(0.02)  # on no CPU, as behind other load
+    assert 0 < ceilings._cpu_s(waits) < 0.01
+    monkeypatch.setattr(ceilings, "_counts_microseconds", lambda: False)
+    assert ceilings._cpu_s(waits) >= 0.02
+
+
 def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
     monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path))
 

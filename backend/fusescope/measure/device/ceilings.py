@@ -12,7 +12,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +118,27 @@ def _piece_s(
     waiting for each other."""
     times = []
     for a, b in zip(source.split(_PIECE), target.split(_PIECE)):
-        start = time.perf_counter()
-        run(a, b)
-        times.append(time.perf_counter() - start)
+        times.append(_cpu_s(partial(run, a, b)))
     return statistics.median(times)
+
+
+def _cpu_s(run: Callable[[], Any]) -> float:
+    """Seconds of a call on the CPU, by the clock or by the time that all threads of this process were on a
+    CPU, whichever is less: that of the threads is never less than an undisturbed call takes, and other load
+    does not lengthen it."""
+    start, spent = time.perf_counter(), time.process_time()
+    run()
+    took, spent = time.perf_counter() - start, time.process_time() - spent
+    return min(took, spent) if _counts_microseconds() else took
+
+
+@cache
+def _counts_microseconds() -> bool:
+    """Whether the clock of a process's CPU time goes on continuously; some systems count whole ticks."""
+    first = time.process_time()
+    while (step := time.process_time() - first) == 0:
+        pass
+    return step < 5e-5
 
 
 def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device: str) -> float:
@@ -171,10 +188,7 @@ def _best_s(run: Callable[[], Any], device: str, inner: int = 1, seconds: float 
                 end.synchronize()
             took = start.elapsed_time(end) / 1e3
         else:
-            start = time.perf_counter()
-            for _ in range(inner):
-                run()
-            took = time.perf_counter() - start
+            took = _cpu_s(lambda: [run() for _ in range(inner)])
         best, count = min(best, took / inner), count + 1
     return best
 
