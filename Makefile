@@ -29,7 +29,7 @@ test-rest: env-dev  ## everything but the journeys
 
 # One after the other and next to the rest: much of a journey is waiting for a page. Printed when all is known.
 test-journeys: env-dev ## users' ways through the app in a real browser
-	@log=$$(mktemp); $(PYTEST) -m browser $(ARGS) >$$log 2>&1 $(NONE); status=$$?; \
+	@log=$$(mktemp); $(PYTEST) tests/browser -m browser $(ARGS) >$$log 2>&1 $(NONE); status=$$?; \
 	cat $$log; rm -f $$log; exit $$status
 
 test-archs: env-dev ## every kernel for every GPU architecture, every class of transformers: minutes
