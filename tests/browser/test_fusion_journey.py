@@ -5,6 +5,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
+from settling import settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 LONG = 240_000  # milliseconds that a job may take on a slow machine before the journey gives up
@@ -34,6 +35,7 @@ def test_from_sixteen_bits_to_the_fastest_layer(shared_server, page):
     page.get_by_role("button", name="Show the fastest scheme").wait_for(timeout=LONG)
     page.get_by_text("No job is running.").wait_for(timeout=LONG)
     expect(page).to_have_url(re.compile("traverse=[0-9]{8}-"))
+    settled(page)
     with page.expect_download() as saved:
         page.get_by_role("button", name=re.compile("^Pairs")).click()
     pairs = saved.value.path().read_text().splitlines()
