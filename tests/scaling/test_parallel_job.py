@@ -16,6 +16,7 @@ from fusescope import cli
 from fusescope.core import paths
 from fusescope.core.paths import ROOT
 from fusescope.jobs import submit
+from fusescope.jobs.parallel import launch
 from fusescope.models.describe import layouts
 from fusescope.store import folder, library
 
@@ -143,12 +144,29 @@ def test_a_rank_that_dies_costs_one_record_and_leaves_nothing():
     sampling = lambda: "sampling" in folder.read(path).progress.message  # noqa: E731
     until(lambda: sampling() or not folder.read(path).live, "the first samples")
     os.kill(living_ranks()[1], signal.SIGKILL)
-    (record,) = until(lambda: folder.records(path), "the record of what died")
+    until(lambda: folder.records(path) or not folder.read(path).live, "the record of what died")
+    assert folder.records(path), folder.read(path).reason
+    (record,) = folder.records(path)
     assert (record.impl, record.status) == ("sdpa", "crashed")
     assert "rank" in record.reason and len(record.reason) < 200
     submit.cancel(run_id)
     assert submit.wait(run_id, PATIENCE_S).status == "cancelled"
     until(lambda: not living_ranks(), "the end of every rank")
+
+
+def test_the_rank_that_was_killed_is_named_also_where_another_failed_sooner(tmp_path):
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+    def failed(**codes):
+        ranks = {int(name[1:]): code for name, code in codes.items()}
+        failures = {r: ProcessFailure(r, 1, code, str(tmp_path / "none")) for r, code in ranks.items()}
+        for n, failure in enumerate(failures.values()):
+            failure.timestamp = n  # in the order given
+        return launch._sentence(ChildFailedError("ranks", failures))
+
+    assert failed(r0=1, r1=-signal.SIGKILL) == "rank 1 was killed by signal 9"
+    assert failed(r1=1, r0=-signal.SIGABRT) == "rank 1 ended with exit code 1"
+    assert failed(r1=3, r0=1) == "rank 1 ended with exit code 3"
 
 
 @pytest.mark.parametrize(

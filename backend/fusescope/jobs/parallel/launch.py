@@ -33,6 +33,7 @@ from fusescope.jobs.process.gpu_lock import Ticket
 _POLL_S = 0.2
 _PREFIX = "fusescope-ranks-"
 _DIED = "was killed by signal"
+_FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _MOST_STARTS = 20
 _GRACE_S = 30.0  # that the worker waits longer than we do before it takes this process for hung
 
@@ -285,7 +286,9 @@ def _first_error(home: Path) -> str | None:
 
 
 def _sentence(error: Any) -> str:
-    """Which rank died first, and how."""
-    rank, failure = error.get_first_failure()
+    """Which rank died first, and how. One that was killed or crashed comes before those that then lost their
+    partner: they may end, and say so, before the launcher looks."""
+    first, _ = error.get_first_failure()
+    rank, failure = min(error.failures.items(), key=lambda f: (-f[1].exitcode not in _FATAL, f[0] != first))
     code = failure.exitcode
     return f"rank {rank} {_DIED} {-code}" if code < 0 else f"rank {rank} ended with exit code {code}"
