@@ -132,6 +132,11 @@ def test_hostile_words_end_in_one_sentence(name, words, parser, call):
     assert not bad, f"seed {seed}: {len(bad)} command lines, the first:\n" + "\n".join(bad[:12])
 
 
+def test_token_ids_from_a_device_without_an_end_are_refused(call):
+    got = call("scores", "bert-base", "--device", "cpu", "--tokens=/dev/full")
+    assert got.code == 2 and "is no regular file" in got.err
+
+
 def test_every_verb_is_tried():
     assert {name[0] for name, *_ in PARSERS} == set(cli.names())
     assert os.path.basename(os.getcwd()) == "here"

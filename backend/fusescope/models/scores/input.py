@@ -37,6 +37,8 @@ def tokens(file: str) -> list[list[int]]:
     line. ValueError."""
     path = Path(file).expanduser()
     try:
+        if path.exists() and not path.is_file():  # a device has no size and may have no end
+            raise ValueError(f"{file} is no regular file of token ids")
         if path.stat().st_size > _MOST:
             raise ValueError(
                 f"a file of token ids has at most 16 MiB, {file} has {path.stat().st_size:,} bytes"
