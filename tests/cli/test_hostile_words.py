@@ -16,6 +16,7 @@ from fusescope import cli
 from fusescope.cli import follow
 from fusescope.core.errors import RunError
 from fusescope.jobs import submit
+from fusescope.jobs.cluster import certificates
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,15 @@ def harmless(profiles, tmp_path, monkeypatch):
         submit.validate(kind, spec)
         raise RunError("nothing is started in this test")
 
+    make = certificates.make
+
+    def here(folder, *days):
+        if not folder.resolve().is_relative_to(tmp_path):
+            raise RunError("nothing is written outside of this test")
+        return make(folder, *days)
+
     monkeypatch.setattr(submit, "submit", start)
+    monkeypatch.setattr(certificates, "make", here)
     monkeypatch.setattr(follow.submit, "resume", lambda *_: pytest.fail("nothing can be resumed here"))
     monkeypatch.setenv("FUSESCOPE_BUILD", str(tmp_path / "build"))
     (tmp_path / "here").mkdir()
