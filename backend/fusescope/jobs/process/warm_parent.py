@@ -45,7 +45,7 @@ class NoParent(Exception):
 def ask(request: dict, descriptors: list[int]) -> Request | None:
     """Hand a job over; the Request where the parent is still importing, which nobody waits for here.
 
-    NoParent where it was not taken; OSError, ValueError where no parent can be had.
+    NoParent where it was not taken; OSError, ValueError where none can be started.
     """
     wait_s = runtime.seconds("FUSESCOPE_WARM_ACK_S", 10)  # one that is ready answers within milliseconds
     for _attempt in range(2):

@@ -67,14 +67,14 @@ def _has_table_of_attentions(cls) -> bool:
 def _reached(cls, stop=lambda found: False):
     """What code of the class names in its module's globals and closures, through the modules, functions and
     tables of classes among that, but not into what ``stop`` says."""
-    seen, todo = set(), [cls]
-    while todo:
-        thing = todo.pop()
+    seen, unvisited = set(), [cls]
+    while unvisited:
+        thing = unvisited.pop()
         if id(thing) not in seen:
             seen.add(id(thing))
             yield thing
             if not stop(thing):
-                todo += _named_by(thing)
+                unvisited += _named_by(thing)
 
 
 def _named_by(thing) -> list:

@@ -25,7 +25,7 @@ def load(
 
     progress(share of the work, what is done) is called several times a second of work and may raise to stop
     it. captured: see ``profile.save``; portions: see ``parallel.read``; metadata: gets what the file says
-    beside its events. ValueError: one sentence on why the file is no trace.
+    apart from its events. ValueError: one sentence on why the file is no trace.
     """
     name = Path(path).name
     try:

@@ -20,7 +20,7 @@ from fusescope.profiling.ranks.one_rank import Process
 
 _AT_ONCE = 4  # processes
 _SMALL = 4 << 20  # bytes of a file that takes less time than a process takes to start
-_LARGE = 1 << 30  # bytes of a file that is read with no other beside it
+_LARGE = 1 << 30  # bytes of a file that is read alone
 _POLL_S = 0.5
 _READING = 0.9  # share of the work
 
@@ -51,7 +51,7 @@ def _read(
     keep: bool,
     progress: Callable[[float, str], None],
 ) -> dict[int, dict]:
-    """Rank → what its trace says beside its events; a few processes at once, each on a file; small files
+    """Rank → what its trace says apart from its events; a few processes at once, each on a file; small files
     here."""
     waiting, running, told = [], {}, {}
     for rank, file in files.items():

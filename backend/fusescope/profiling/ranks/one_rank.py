@@ -50,8 +50,8 @@ class Process:
         self.process.wait()
 
     def read(self) -> bool:
-        """Take what it has said; whether it goes on. ``about``: what the trace says beside its events, once
-        it is read; ``error``: one sentence on why it could not be."""
+        """Take what it has said; whether it goes on. ``about``: what the trace says apart from its
+        events, once it is read; ``error``: one sentence on why it could not be."""
         text = self.process.stdout.read()
         if text is None:
             return True
@@ -79,7 +79,7 @@ def _say(out, **what) -> None:
 
 
 def read(file: Path, folder: Path, keep: bool, progress: Callable[[float, str], None]) -> dict:
-    """Read a trace into folder/artifacts, in this process; gives what it says beside its events.
+    """Read a trace into folder/artifacts, in this process; gives what it says apart from its events.
     ValueError: one sentence on why it is no trace."""
     from fusescope.profiling.chrome import importer
 

@@ -108,8 +108,8 @@ def _write(
     result,
     asked: Sequence[int] = (),
 ) -> None:
-    """search.json as it stands; ``result`` None while the search goes on. asked: for how many codes the
-    strategy was asked each time: with them and the seed the same times lead to the same search."""
+    """search.json as it stands; ``result`` None while the search goes on. ``asked``: how many codes the
+    strategy was to give each time: with them and the seed the same times lead to the same search."""
     known = {s.code: s.ms for s in history.steps if s.ms is not None}
     explained = result is not None and len(known) >= 3
     data = {

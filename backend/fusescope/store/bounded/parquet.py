@@ -2,7 +2,7 @@
 
 What its footer declares, and the headers of its pages, by which readers allocate, bound what it unpacks to;
 rows and columns bound the numbers; of texts, which a dictionary repeats at no cost, the bytes are counted
-batch by batch. All in time linear to the file.
+batch by batch. All of it takes time linear in the size of the file.
 """
 
 from __future__ import annotations
