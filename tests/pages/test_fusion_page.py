@@ -14,6 +14,7 @@ import streamlit as st
 from drawn_page import calm, query, said, tables
 
 from fusescope.charts.fusion import explain, ranks
+from fusescope.core.machine import environment
 from fusescope.core.records import Progress
 from fusescope.search import encoding
 from fusescope.search.scheme import codegen
@@ -22,6 +23,8 @@ from pages._ui.app import background
 from pages._ui.fusion import runs, scheme, search, sweep
 
 SETTING = {"seq": "16", "heads": "1", "head_dim": "32", "dtype": "float32", "compiler": "none"}
+WORKERS = "local:2" if environment.devices() == ["cpu"] else "local"
+"""What the page offers for the workers of this machine."""
 
 
 @pytest.fixture
@@ -112,9 +115,11 @@ def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatc
         runs.submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or some["traverse"].id
     )
     at.number_input(key="fusion/limit").set_value(7)
+    next(box for box in at.selectbox if box.label == "measured by").set_value(WORKERS)
     next(b for b in at.button if b.label == "Start sweep").click()
     calm(at.run())
     assert asked[0][0] == "traverse" and asked[0][1]["limit"] == 7 and asked[0][1]["seq"] == 16
+    assert asked[0][1]["cluster"] == WORKERS
     next(b for b in at.button if b.label == "Show the fastest scheme").click()
     calm(at.run())
     assert encoding.translate(best) in code_shown(at)
@@ -192,6 +197,10 @@ def test_a_search_shows_what_it_found_and_why(draw, some, monkeypatch):
     assert (
         asked[0][0] == "search" and asked[0][1]["strategy"] == "guided" and asked[0][1]["evaluations"] == 100
     )
+    assert "cluster" not in asked[0][1]
+    next(box for box in at.selectbox if box.label == "measured by").set_value("address")
+    at.run()
+    assert "scheduler" in said(at.error) and next(b for b in at.button if b.label == "Search").disabled
 
 
 def test_strategies_are_replayed_on_a_traverse(draw, some):
@@ -238,6 +247,7 @@ def test_a_torn_search_is_one_sentence(draw, some, profiles):
 
 def test_the_address_keeps_what_the_other_parts_were_left_with(draw, some):
     given = {"limit": "24", "code": "0011111010010110", "evaluations": "8", "strategy": "random"}
+    given["cluster"] = WORKERS
     at = draw("fusion", **given, **SETTING)
     for part in ("Sweep", "Search", "Scheme"):
         next(b for b in at.get("button_group") if b.label == "part").set_value([part])

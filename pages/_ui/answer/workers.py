@@ -14,9 +14,11 @@ from pages._ui.widgets.text import md
 _CHOSEN = "{}/measured_by"
 _ELSEWHERE = "address"
 _EVERY_S = 2.0
+_KINDS = ("bench", "model", "traverse", "search")
 _HELP = (
-    "A cluster shares the cases among workers with a device each: all implementations of a case stay on one. "
-    "docs/cluster.md says how to start workers on other machines."
+    "A cluster shares the work among workers with a device each; what is compared in turn (a case's "
+    "implementations, a scheme and the unfused layer) stays on one. docs/cluster.md says how to start "
+    "workers on other machines."
 )
 
 
@@ -42,9 +44,9 @@ def choose(state: url.State) -> None:
 
 
 def chosen(page: str, kind: str) -> dict[str, str]:
-    """What the choice on the page adds to the specification of a comparison."""
+    """What the choice on the page adds to the specification of a job of this kind."""
     text = st.session_state.get(_CHOSEN.format(page))
-    return {"cluster": text} if text and kind in ("bench", "model") else {}
+    return {"cluster": text} if text and kind in _KINDS else {}
 
 
 def draw(run: Run, records: list[Record]) -> None:

@@ -12,11 +12,12 @@ from pages._ui.fusion.runs import Layer
 
 _PARTS = {"Scheme": scheme.draw, "Sweep": sweep.draw, "Cost model": learn.draw, "Search": search.draw}
 _OWN = {
-    "Sweep": ("ranges", "limit", "segments", "traverse"),
-    "Cost model": ("pairs", "data", "threshold"),
-    "Search": ("strategy", "evaluations", "seconds", "search", "replay", "seed"),
+    ("Sweep",): ("ranges", "limit", "segments", "traverse"),
+    ("Cost model",): ("pairs", "data", "threshold"),
+    ("Search",): ("strategy", "evaluations", "seconds", "search", "replay", "seed"),
+    ("Sweep", "Search"): ("cluster", "scheduler"),
 }
-"""What each part writes into the URL."""
+"""What these parts write into the URL."""
 
 form = place.form
 
@@ -24,9 +25,9 @@ form = place.form
 def result(state: url.State, layer: Layer | None) -> None:
     """The chosen part."""
     part = fields.view(state, "part", _PARTS)
-    for other, owned in _OWN.items():  # what is not drawn stays in the URL
+    for owners, owned in _OWN.items():  # what is not drawn stays in the URL
         for name in owned:
-            if (other != part or layer is None) and name in state.query:
+            if (part not in owners or layer is None) and name in state.query:
                 state.keep(name, state.query[name])
     state.keep("code", scheme.code_of(state, layer))
     if layer is None:

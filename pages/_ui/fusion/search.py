@@ -13,14 +13,15 @@ import streamlit as st
 from fusescope.charts import numbers
 from fusescope.charts.fusion import explain, progress
 from fusescope.core.records import Run, Speedup
+from fusescope.jobs import submit
 from fusescope.search.learning import explore
 from fusescope.search.scheme.setting import Setting
-from pages._ui.answer import answer
+from pages._ui.answer import answer, workers
 from pages._ui.app import cached_chart, jobs, url
 from pages._ui.fusion import compare, place, runs, scheme
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import md
+from pages._ui.widgets.text import md, sentence
 
 _FEWEST = 20  # schemes: fewer cannot separate the attention and 14 boundaries
 _GAINS = {
@@ -70,16 +71,26 @@ def _form(state: url.State, setting: Setting) -> None:
         "evaluations": evaluations,
         "seconds": float(seconds) if seconds else None,
     }
-    if row.button("Search", type="primary", key="fusion/search_go", shortcut="Ctrl+Enter"):
+    try:
+        workers.choose(state)
+        spec |= workers.chosen(state.page, "search")
+        submit.validate("search", spec)
+    except (ValueError, TypeError, ModuleNotFoundError) as error:
+        st.error(md(sentence(error)))
+        spec = None
+    go = {"type": "primary", "disabled": spec is None, "key": "fusion/search_go", "shortcut": "Ctrl+Enter"}
+    if row.button("Search", **go) and spec:
         runs.start(state.page, "search", spec)
 
 
 def result(run: Run) -> None:
     """Progress and best so far while it runs; then the scheme, its speed-ups, and why."""
     if run.live:
-        jobs.follow(run.id, answer.heading, _track)
+        jobs.follow(run.id, answer.heading, _track, cancel=True)
+        workers.draw(run, [])
         return
     answer.heading(run)
+    workers.draw(run, [])  # all alike: a search refuses others
     jobs.resume(run, "fusion/search_resume")
     found(run)
 

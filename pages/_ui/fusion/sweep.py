@@ -13,7 +13,7 @@ from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.search import encoding
 from fusescope.search.learning import pairs
-from pages._ui.answer import answer
+from pages._ui.answer import answer, workers
 from pages._ui.app import cached_chart, device, jobs, url
 from pages._ui.fusion import place, runs, scheme
 from pages._ui.fusion.runs import Layer
@@ -59,9 +59,11 @@ def _form(state: url.State, asked: Layer) -> None:
     )
     state.keep("segments", "yes" if segments else "no", "yes" if device.is_gpu() else "no")
     try:
+        workers.choose(state)
         ranges = _ranges(text)
         count = min(limit, distinct(tuple(map(tuple, ranges))))
         spec = setting.spec() | {"ranges": ranges, "limit": limit, "segments": segments}
+        spec |= workers.chosen(state.page, "traverse")
         submit.validate("traverse", spec)
     except (ValueError, TypeError) as error:
         st.error(md(f"{str(error)[0].upper()}{str(error)[1:]}"))
@@ -86,9 +88,11 @@ def _form(state: url.State, asked: Layer) -> None:
 def result(run: Run) -> None:
     """Progress while it runs, and the schemes by time."""
     if run.live:
-        jobs.follow(run.id, answer.heading, _so_far)
+        jobs.follow(run.id, answer.heading, _so_far, cancel=True)
+        workers.draw(run, [])
     else:
         answer.heading(run)
+        workers.draw(run, [])  # all alike: a sweep refuses others
         jobs.resume(run, "fusion/resume")
         schemes(run)
 
