@@ -3,8 +3,8 @@
 import dataclasses
 
 from fusescope.cli import follow
-from fusescope.cli import records as _records
 from fusescope.cli.output import missing_package, table
+from fusescope.cli.tables import records as _records
 from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import Accuracy, Progress, Rate, Record, Run, Speedup, Time, Times
 

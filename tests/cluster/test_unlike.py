@@ -6,7 +6,7 @@ import pytest
 
 from fusescope.charts.bench import sweep
 from fusescope.charts.tables import cases
-from fusescope.cli.records import show
+from fusescope.cli.tables.records import show
 from fusescope.core.machine.conditions import Conditions, unlike
 from fusescope.core.records import Record, Time, Times
 

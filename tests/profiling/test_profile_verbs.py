@@ -80,7 +80,7 @@ def test_a_profile_of_a_newer_version_is_said(home, tmp_path):
 def test_without_pyarrow_the_trace_and_its_sums_are_kept(tmp_path, monkeypatch):
     """A GPU box may have torch alone: what was collected there is shown from kernels.json, and an import
     names what it needs."""
-    from fusescope.cli import profile_text
+    from fusescope.cli.tables import profile_text
 
     (tmp_path / "artifacts").mkdir()
     row = {

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from fusescope.cli import profile_text
+from fusescope.cli.tables import profile_text
 from fusescope.core.errors import RunError
 from fusescope.core.paths import ROOT
 from fusescope.store import profile

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import fusescope
 from fusescope.cli import verbs
+from fusescope.cli.actions import json_option
 from fusescope.cli.errors import reported
 from fusescope.cli.output import Output, Parser
 from fusescope.core.discovery import load_part, module_names
@@ -54,7 +55,7 @@ def parser_of(verb: str, words: list[str]) -> tuple[Parser, ModuleType]:
     """The parser of a verb, with the options that these words call for, and the verb's module."""
     module = load(verb)
     parser = Parser(prog=f"fusescope {verb}", description=module.HELP, allow_abbrev=False)
-    parser.add_argument("--json", action="store_true", help="the answer as JSON on standard output")
+    json_option(parser)
     module.arguments(parser, words)
     return parser, module
 

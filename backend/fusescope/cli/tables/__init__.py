@@ -1,1 +1,1 @@
-"""Tables that one verb prints about one thing."""
+"""What verbs print about runs, records, profiles and generation: their answers as tables and text."""

@@ -7,7 +7,7 @@ from fusescope import ops
 from fusescope.cli import case_options, cases
 from fusescope.cli.numbers import seconds, seed
 from fusescope.cli.output import plural, say
-from fusescope.cli.records import show
+from fusescope.cli.tables.records import show
 from fusescope.core.records import BenchSpec, Record, Run
 
 HELP = "compare implementations of an operator: correctness, speed and how certain it is"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
+from fusescope.cli.actions import actions
 from fusescope.cli.numbers import integer
 from fusescope.cli.output import plural, table
 from fusescope.jobs.cluster import certificates, serve
@@ -14,19 +14,7 @@ PORT = 8786  # Dask's
 
 
 def arguments(parser, words) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def action(name: str, text: str, work):
-        sub = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.add_argument(
-            "--json",
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="the answer as JSON on standard output",
-        )
-        sub.set_defaults(work=work)
-        return sub
-
+    action = actions(parser)
     sub = action("certificates", "make the certificates that all members of a cluster share", make)
     sub.add_argument("dir", metavar="DIR", help="a new folder, to be copied to every machine of the cluster")
     sub.add_argument(

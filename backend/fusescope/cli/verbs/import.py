@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 from fusescope.cli.output import say
-from fusescope.cli.profile_text import plain
+from fusescope.cli.tables.profile_text import plain
 
 HELP = "import a Chrome trace, Nsight .sqlite or .csv, memory snapshot, an exported run, or a folder of ranks"
 

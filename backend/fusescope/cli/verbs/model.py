@@ -9,8 +9,8 @@ from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
 from fusescope.cli.numbers import seconds, seed
 from fusescope.cli.output import plural, say, table
-from fusescope.cli.records import show
 from fusescope.cli.tables import generation
+from fusescope.cli.tables.records import show
 from fusescope.core.records import Record
 
 HELP = "compare the execution modes of a whole model: correctness, speed, memory, time breakdown"

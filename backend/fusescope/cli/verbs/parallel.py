@@ -10,7 +10,7 @@ from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
 from fusescope.cli.numbers import integer, seconds, seed
 from fusescope.cli.output import plural, say, table
-from fusescope.cli.records import show
+from fusescope.cli.tables.records import show
 from fusescope.core.machine import environment
 from fusescope.models.describe import layouts
 

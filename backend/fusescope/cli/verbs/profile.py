@@ -4,9 +4,10 @@ operator or model; or two profiles compared."""
 from __future__ import annotations
 
 from fusescope import models, ops
-from fusescope.cli import case_options, cases, profile_text
+from fusescope.cli import case_options, cases
 from fusescope.cli.numbers import integer
 from fusescope.cli.output import say, table
+from fusescope.cli.tables import profile_text
 
 HELP = "why is it slow: trace, Nsight Compute, Nsight Systems or sanitizer of one case; diff of two profiles"
 TOOLS = {"torch": "trace", "ncu": "ncu", "nsys": "nsys", "sanitizer": "sanitize"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fusescope.cli.numbers import integer
 from fusescope.cli.output import table
-from fusescope.cli.profile_text import plain
+from fusescope.cli.tables.profile_text import plain
 
 HELP = "traces of many ranks: time by rank, stragglers, collectives, kernels compared, critical path"
 VIEWS = ("time", "collectives", "kernels", "idle", "path")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from fusescope.analysis.compare.columns import BY
 from fusescope.charts.numbers import size
-from fusescope.cli import run_text
+from fusescope.cli.actions import actions
 from fusescope.cli.numbers import integer
 from fusescope.cli.output import say
-from fusescope.cli.records import show as record_table
-from fusescope.cli.roof import unit
+from fusescope.cli.tables import run_text
+from fusescope.cli.tables.records import show as record_table
+from fusescope.cli.tables.roof import unit
 from fusescope.core.errors import RunError
 from fusescope.core.records import RUN_STATES, Run
 from fusescope.store import library
@@ -21,19 +21,7 @@ _STOP_S = 60.0  # how long to wait for a cancelled run
 
 
 def arguments(parser, words) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-    def action(name: str, text: str, work):
-        sub = actions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.add_argument(
-            "--json",
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="the answer as JSON on standard output",
-        )
-        sub.set_defaults(work=work)
-        return sub
-
+    action = actions(parser)
     sub = action("list", "runs that match", list_runs)
     sub.add_argument("--kind", help="job kind, such as bench")
     sub.add_argument("--status", choices=RUN_STATES)

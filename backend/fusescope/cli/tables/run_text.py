@@ -12,7 +12,7 @@ from fusescope.analysis.compare.conditions import Answer
 from fusescope.charts import captions
 from fusescope.charts.numbers import seconds, size, three
 from fusescope.cli.output import table
-from fusescope.cli.records import show as record_table
+from fusescope.cli.tables.records import show as record_table
 from fusescope.core.records import Record, Run
 from fusescope.jobs import kinds
 

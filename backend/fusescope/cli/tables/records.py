@@ -7,8 +7,8 @@ from typing import Any
 
 from fusescope.charts.numbers import NA, percent, ratio, three, time_unit
 from fusescope.charts.verdicts import unknown
-from fusescope.cli import roof as _roof
 from fusescope.cli.output import table
+from fusescope.cli.tables import roof as _roof
 from fusescope.core.machine.conditions import are_unlike, banner, device_of, marks, unlike
 from fusescope.core.records import Record, short
 from fusescope.core.verdict import scope
