@@ -2,6 +2,8 @@
 is not run for that."""
 
 import dataclasses
+import os
+import sys
 
 import pytest
 
@@ -9,6 +11,7 @@ from fusescope import ops
 from fusescope.analysis import estimate
 from fusescope.core.records import BenchSpec
 from fusescope.jobs import submit
+from fusescope.ops.common import user
 
 
 def write(tmp_path, text: str) -> str:
@@ -70,6 +73,16 @@ def test_it_is_refused_before_submission(tmp_path):
     }
     with pytest.raises(ValueError, match="has no function 'fast'"):
         submit.validate("bench", spec)
+
+
+def test_an_edit_of_the_same_size_within_the_second_is_the_function_that_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    for number in (1, 2):
+        file.write_text(f"def fast(): return {number}")
+        os.utime(file, (1e9, 1e9))
+        assert user.function(f"{file}:fast")() == number
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
 def test_compiling_peers_are_counted_once_each_and_by_device():
