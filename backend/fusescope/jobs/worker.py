@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from fusescope.core.errors import Cancelled, RunError
-from fusescope.jobs.process import body
+from fusescope.jobs.process import body, scratch
 from fusescope.jobs.process.gpu_lock import Ticket, holder
 from fusescope.jobs.process.watch import TICK_S, Watch, cancel_grace_s
 from fusescope.store import folder, library
@@ -56,6 +56,7 @@ class Worker:
         finally:
             if self.ticket:
                 self.ticket.close()
+            scratch.tidy()  # of a body that was killed
 
     def _finish(self, status: str, reason: str | None) -> str:
         self.writer.state(status, reason)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 from fusescope.core import paths
 from fusescope.core.machine import environment
 from fusescope.jobs.cluster import certificates, slurm
+from fusescope.jobs.process import scratch
 from fusescope.jobs.spec.cluster import Place
 
 ANSWER_S = 10.0  # in which a scheduler has to answer
@@ -105,11 +104,10 @@ def _local(place: Place, device: str, secured) -> Iterator[Any]:
     from distributed import Nanny, Scheduler
     from distributed.deploy.spec import SpecCluster
 
-    scratch = tempfile.mkdtemp(prefix="fusescope-dask-")
     shared = {"host": "127.0.0.1", "security": secured, "protocol": "tls://"}
-    options = shared | {"nthreads": 1, "memory_limit": None, "local_directory": scratch} | QUIET
-    options |= {"death_timeout": 60.0}
-    try:
+    options = shared | {"nthreads": 1, "memory_limit": None, "death_timeout": 60.0} | QUIET
+    with scratch.folder(scratch.CLUSTER) as home:
+        options |= {"local_directory": str(home)}
         cluster = SpecCluster(
             scheduler={"cls": Scheduler, "options": shared | QUIET | {"port": 0}},
             workers={
@@ -124,8 +122,6 @@ def _local(place: Place, device: str, secured) -> Iterator[Any]:
         finally:
             with contextlib.suppress(Exception):
                 cluster.close(timeout=10)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def environments(count: int | None, device: str) -> dict[str, dict[str, str]]:

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import errno
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
 from fusescope.core.machine import environment
 from fusescope.jobs.cluster import certificates, deploy
+from fusescope.jobs.process import scratch
 from fusescope.jobs.spec.cluster import Place, is_loopback, parse
 
 Say = Callable[[dict[str, Any]], None]
@@ -68,18 +67,15 @@ def workers(address: str, device: str | None, say: Say) -> None:
     async def serve() -> None:
         from distributed import Nanny
 
-        scratch = tempfile.mkdtemp(prefix="fusescope-dask-")
-        options = {"nthreads": 1, "memory_limit": None, "local_directory": scratch} | deploy.QUIET
-        options |= {"host": host, "security": secured, "death_timeout": 60.0}
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                nannies = [Nanny(target, name=name, env=env, **options) for name, env in mine.items()]
-                for nanny in nannies:
-                    await stack.enter_async_context(nanny)
-                say({"address": target, "workers": list(mine)})
-                await _until_stopped(*(nanny.finished() for nanny in nannies))
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        options = {"nthreads": 1, "memory_limit": None, "death_timeout": 60.0} | deploy.QUIET
+        options |= {"host": host, "security": secured}
+        async with contextlib.AsyncExitStack() as stack:
+            options |= {"local_directory": str(stack.enter_context(scratch.folder(scratch.CLUSTER)))}
+            nannies = [Nanny(target, name=name, env=env, **options) for name, env in mine.items()]
+            for nanny in nannies:
+                await stack.enter_async_context(nanny)
+            say({"address": target, "workers": list(mine)})
+            await _until_stopped(*(nanny.finished() for nanny in nannies))
 
     import dask
 

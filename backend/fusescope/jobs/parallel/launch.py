@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -27,11 +25,11 @@ from fusescope.core.errors import Cancelled, RunError
 from fusescope.core.machine import environment
 from fusescope.core.records import Record
 from fusescope.core.reporter import Reporter
+from fusescope.jobs.process import scratch
 from fusescope.jobs.process.channel import Inbox, send
 from fusescope.jobs.process.gpu_lock import Ticket
 
 _POLL_S = 0.2
-_PREFIX = "fusescope-ranks-"
 _DIED = "was killed by signal"
 _FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _MOST_STARTS = 20
@@ -77,10 +75,7 @@ def _once(spec: Mapping[str, Any], ranks: int, reporter: Reporter, heard: _Words
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import elastic_launch
 
-    # a short path: the name of a Unix socket has at most 107 bytes
-    _tidy()
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=_short()) as folder:
-        home = Path(folder)
+    with scratch.folder(scratch.RANKS) as home:
         known = [[*pair, status] for pair, status in reporter.statuses().items()]
         run = reporter.artifact("traceback.txt").parent.parent
         (home / "spec.json").write_text(json.dumps({"spec": spec, "known": known, "run": str(run)}))
@@ -91,7 +86,7 @@ def _once(spec: Mapping[str, Any], ranks: int, reporter: Reporter, heard: _Words
             try:
                 with _surroundings(home):
                     elastic_launch(_config(ranks, home), sys.executable)(
-                        "-m", "fusescope.jobs.parallel.rank", folder
+                        "-m", "fusescope.jobs.parallel.rank", str(home)
                     )
             except ChildFailedError as e:
                 heard.end()
@@ -263,20 +258,6 @@ def _kill_peer(sock: socket.socket) -> None:
     )
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def _tidy() -> None:
-    """Remove what processes of ours left that were killed."""
-    for home in Path(_short() or tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pid = int(home.name.removeprefix(_PREFIX).partition("-")[0])
-            if home.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(home)
-
-
-def _short() -> str | None:
-    """A folder whose names are short enough for a socket; None: the system's own."""
-    return None if len(tempfile.gettempdir()) < 60 else "/tmp"
 
 
 def _first_error(home: Path) -> str | None:
