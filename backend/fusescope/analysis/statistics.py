@@ -98,8 +98,8 @@ def correlation_time(series) -> float:
 def ratio_interval(baseline, other, shown: float | None = None) -> Interval:
     """The ratio baseline / other (> 1: other is faster) with a 95 % interval over rounds.
 
-    ``baseline`` and ``other`` hold one time a round, paired by position. ``shown`` is the ratio of the times
-    that stand next to it (default: of the medians over rounds): it is the estimate, and lies in the interval
+    ``baseline`` and ``other`` hold one time per round, paired by position. ``shown`` is the ratio of the
+    times shown next to it (default: of the medians over rounds): it is the estimate, and lies in the interval
     with the mean of the paired log-ratios, so that where the two contradict each other the interval says so.
 
     Half the width, on the logarithmic scale, is the larger of two, each with Student's t for its few degrees
@@ -165,7 +165,7 @@ def _between(values, within) -> tuple[float, float]:
 
 
 def _paired(ratios: np.ndarray) -> tuple[float, float]:
-    """Mean and half-width of the interval of log-ratios, one a round."""
+    """Mean and half-width of the interval of log-ratios, one per round."""
     n, median = ratios.size, float(np.median(ratios))
     if n < 3:
         return median, math.inf

@@ -26,7 +26,7 @@ class Candidate:
     reason: str | None = None
     series: dict[str, Series] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
-    clocks: dict[str, list[float | None]] = field(default_factory=dict)  # SM clock in MHz by mode, one a turn
+    clocks: dict[str, list[float | None]] = field(default_factory=dict)  # SM clock, MHz by mode, one per turn
     compared: int = 0  # results of timed calls that were compared and right
 
     @property

@@ -195,7 +195,7 @@ def records(path: Path) -> list[Record]:
 
 
 def samples(path: Path) -> list[dict]:
-    """Raw samples: {"case_key", "impl", "mode", "ms": [...], "state": [...] or None}, one a record and mode.
+    """Raw samples, one per record and mode: {"case_key", "impl", "mode", "ms": […], "state": […] or None}.
     RunError names what is broken."""
     path = Path(path)
     noted = _noted(path, _run_json(path)).get("samples.jsonl")

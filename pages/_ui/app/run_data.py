@@ -95,7 +95,7 @@ def stamp(path: Path, name: str) -> tuple[int, int]:
     return 0, 0
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)  # immutable: a copy for each drawing costs 10 ms a run
+@st.cache_resource(max_entries=64, show_spinner=False)  # immutable: copies would cost 10 ms per run
 def _records(path: str, stamp: tuple[int, int]) -> tuple[Record, ...]:
     return tuple(folder.records(Path(path)))
 

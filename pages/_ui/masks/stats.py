@@ -86,7 +86,7 @@ def _figures(cut: layout.Tiles) -> dict:
 
 
 def _whole(fine: layout.Tiles) -> tuple:
-    """The picture of everything from counts: as many tiles a pixel as it takes."""
+    """The picture of everything from counts: as many tiles per pixel as it takes."""
     factor = -(-max(fine.counts.shape[-2:]) // picture.PIXELS)
     cut = fine.coarser(factor)
     counts = cut.counts if cut.counts.ndim == 2 else cut.counts[0]

@@ -21,7 +21,7 @@ STATES = ("faster", "slower", "same", "new", "gone")
 
 @dataclass(frozen=True)
 class Difference:
-    """One kernel, operator or module. Times in ns a step; delta = b − a; speedup = a / b, > 1 where b is
+    """One kernel, operator or module. Times in ns per step; delta = b − a; speedup = a / b, > 1 where b is
     faster (None where either is 0)."""
 
     name: str

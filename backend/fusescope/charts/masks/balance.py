@@ -16,7 +16,7 @@ _POINTS = 1500
 def along(
     counts: Mapping[str, np.ndarray], what: str, step: int, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """Per mask a curve of ``counts`` (one a row of ``step`` queries) with its mean; long curves show the
+    """Per mask a curve of ``counts`` (one per row of ``step`` queries) with its mean; long curves show the
     maximum of each piece."""
     fig = template.figure(f"{what[:1].upper()}{what[1:]}", subtitle, theme, 320)
     for (name, values), colour in zip(counts.items(), SERIES):

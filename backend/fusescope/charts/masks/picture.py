@@ -1,5 +1,5 @@
-"""The large picture of a mask or of a part of it: share of kept elements a pixel, single elements where they
-fit."""
+"""The large picture of a mask or of a part of it: share of kept elements per pixel, single elements where
+they fit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def picture(
     theme: str = "light",
     side: int = 440,
 ) -> go.Figure:
-    """``shares`` of kept elements a pixel; pixel (i, j) covers queries rows[i] … rows[i+1]−1 and keys
+    """``shares`` of kept elements per pixel; pixel (i, j) covers queries rows[i] … rows[i+1]−1 and keys
     columns[j] … columns[j+1]−1.
 
     A pixel with a single kept element differs visibly from an empty one. A box drawn on the picture is a

@@ -12,7 +12,7 @@ from fusescope.charts.escape import plain
 
 MOST = 15
 _OTHER = "other reasons"
-_ROW = 30  # pixels a line
+_ROW = 30  # pixels per line
 _ISSUED = "selected"
 
 

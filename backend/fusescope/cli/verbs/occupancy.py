@@ -12,7 +12,7 @@ HELP = "theoretical occupancy of a launch, with the limiter named"
 def arguments(parser, words) -> None:
     parser.add_argument("--cc", required=True, help="compute capability, such as 9.0")
     parser.add_argument("--block", required=True, type=integer(1), help="threads a block")
-    parser.add_argument("--registers", required=True, type=integer(), help="registers a thread")
+    parser.add_argument("--registers", required=True, type=integer(), help="registers per thread")
     parser.add_argument(
         "--static-smem", type=integer(), default=0, help="static shared memory a block, in bytes"
     )

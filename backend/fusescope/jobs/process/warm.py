@@ -1,4 +1,4 @@
-"""The warm parent: a process that has imported torch and forks a worker a job, so that a job begins at once.
+"""The warm parent: a process that has imported torch and forks a worker per job, so a job begins at once.
 
 Run as a script, never imported: it imports third-party modules only, so the workers it forks always read the
 project's own modules afresh, and it runs no torch operation and never asks for CUDA (a process forked after

@@ -13,8 +13,8 @@ from fusescope.masks.common.mask import Mask
 
 
 class DenseMask(Mask):
-    """A boolean matrix (seq_q, seq_k), or one a sequence (batch, seq_q, seq_k). Equal where the matrices are
-    equal."""
+    """A boolean matrix (seq_q, seq_k), or one per sequence (batch, seq_q, seq_k). Equal matrices are equal
+    masks."""
 
     def __init__(self, array: np.ndarray, path: str | None = None):
         array = np.array(array, order="C")  # a copy: the caller's array may change

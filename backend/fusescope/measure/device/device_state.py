@@ -43,7 +43,7 @@ def clock_reader(device: str) -> Callable[[], float | None]:
 def conditions(
     states: list[dict], clocks: Iterable[float | None], others: Iterable[float | None], compared: int
 ) -> Conditions:
-    """Of one implementation: the states of its rounds, its SM clocks and the baseline's, one a turn."""
+    """Of one implementation: the states of its rounds, its SM clocks and the baseline's, one per turn."""
     own, base = _median(clocks), _median(others)
     marked = [s["busy"] for s in states if s.get("busy")]
     bits = 0

@@ -75,7 +75,7 @@ def _cpu() -> Row:
 
 
 def _events(run: Callable, device: str, calls: int = 10) -> float:
-    """Milliseconds a call by two events around calls that are queued behind a delay, written apart from the
+    """Milliseconds per call by two events around calls that are queued behind a delay, written apart from the
     timer."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with torch.cuda.device(device), torch.no_grad():

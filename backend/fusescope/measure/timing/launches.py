@@ -44,8 +44,8 @@ class _KernelNodeParams(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. shared: static and dynamic bytes a block; local: bytes a thread (stack and spills
-    together)."""
+    """One kernel launch. shared: static and dynamic bytes per block; local: stack and spills in bytes per
+    thread."""
 
     name: str
     grid: tuple[int, int, int]

@@ -44,7 +44,7 @@ class Sampler(Protocol):
     )
 
     def take(self, count: int, look: Look | None = None) -> list[float]:
-        """``count`` samples in ms a call, after one untimed call. ``look`` is given the result of the very
+        """``count`` samples in ms per call, after one untimed call. ``look`` is given the result of the very
         last timed call, outside every timed span; what it raises passes through."""
 
     def moved(self, shift: int) -> None:

@@ -1,4 +1,4 @@
-"""Implementations that are wrong on purpose, one a file: the check has to catch every one of them.
+"""Implementations that are wrong on purpose, one per file: the check has to catch every one of them.
 
 A file's docstring says in one sentence what is wrong, and it defines
     ON        {operator: case}, each tried

@@ -26,7 +26,7 @@ def validate(name: str, case: Mapping[str, Any], checkpoint: str | None = None) 
     """The complete case, layers, heads and head_dim as numbers, mask and lengths in their canonical form.
 
     Raises ValueError: unknown keys, sizes out of bounds, heads that do not divide the width, more tokens than
-    a checkpoint has positions for, lengths that are not one a sequence between 1 and seq, a mask that the
+    a checkpoint has positions for, lengths that are not one per sequence between 1 and seq, a mask that the
     model cannot take.
     """
     module = catalog.family(name)

@@ -32,7 +32,7 @@ def tolerance(layers: int, dtype: str) -> Tolerance:
     return Tolerance(
         units,
         units / 4,
-        f"{_ELEMENT[dtype]} roundings a layer to {dtype} that add up like a random walk over {layers} layers",
+        f"{_ELEMENT[dtype]} roundings per layer to {dtype}, summed like a random walk over {layers} layers",
     )
 
 

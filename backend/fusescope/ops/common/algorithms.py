@@ -221,7 +221,7 @@ def _measure(operands: tuple) -> dict | None:
 
 
 def _timed(operands: tuple, algorithms: dict[int, list[int]]) -> dict[int, float]:
-    """Milliseconds a call of each."""
+    """Milliseconds per call of each."""
 
     def by(words):
         def call():

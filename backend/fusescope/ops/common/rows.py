@@ -19,7 +19,7 @@ def parameters(
             "rows", "int", rows, "rows (tokens)", low=1, high=1 << 27, typical=typical_rows, sweep=True
         ),
         Parameter(
-            "cols", "int", cols, "elements a row", low=1, high=1 << 27, typical=typical_cols, sweep=True
+            "cols", "int", cols, "elements per row", low=1, high=1 << 27, typical=typical_cols, sweep=True
         ),
     )
 

@@ -22,6 +22,6 @@ TOLERANCE = {
 
 
 def cost_of(elements: int, dtype: str) -> Cost:
-    """Five operations an element, which is read once and written once."""
+    """Five operations per element, which is read once and written once."""
     flop, size = 5.0 * elements, elements * BYTES[dtype]
     return Cost(flop, flop, size, size, notes={"flop an element": "max, subtract, exp, add, scale"})

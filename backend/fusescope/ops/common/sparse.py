@@ -22,7 +22,7 @@ PARAMETERS = (
         "heads",
         "int",
         12,
-        "heads a sequence",
+        "heads per sequence",
         low=1,
         high=1 << 12,
         typical=(1, 2, 4, 8, 12, 16, 32),
@@ -32,7 +32,7 @@ PARAMETERS = (
         "seq",
         "int",
         512,
-        "rows: queries a sequence",
+        "rows: queries per sequence",
         low=1,
         high=1 << 17,
         typical=(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
@@ -42,7 +42,7 @@ PARAMETERS = (
         "seq_k",
         "int",
         None,
-        "columns: keys a sequence; as many as queries where left out",
+        "columns: keys per sequence; as many as queries where left out",
         low=1,
         high=1 << 17,
         typical=(128, 512, 2048, 4096),
@@ -143,7 +143,7 @@ def product_cost(values: Mapping[str, Any], dtype: str, moved: Callable[[int], t
     heads, depth = values["batch"] * values["heads"], values["head_dim"]
     of = counts(values["mask"], values["seq"], values["seq_k"], values["format"])
     density = of.kept / (values["seq"] * values["seq_k"])
-    notes = {"density": density, "kept elements a head": of.kept, "stored elements a head": of.stored}
+    notes = {"density": density, "kept elements per head": of.kept, "stored elements per head": of.stored}
     read, written = (BYTES[dtype] * heads * n for n in moved(of.stored))
     return Cost(
         2.0 * depth * of.kept * heads, 2.0 * depth * of.stored * heads, read, written, "vector", notes

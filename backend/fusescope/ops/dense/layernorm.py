@@ -28,7 +28,7 @@ PARAMETERS = (
         "cols",
         "int",
         768,
-        "elements a row",
+        "elements per row",
         low=1,
         high=1 << 27,
         typical=(256, 768, 1024, 4096, 8192, 16384),

@@ -29,7 +29,7 @@ PARAMETERS = (
         "cols",
         "int",
         1024,
-        "elements a row",
+        "elements per row",
         low=1,
         high=1 << 27,
         typical=(128, 512, 1024, 4096, 16384, 65536),

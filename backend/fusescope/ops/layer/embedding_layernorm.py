@@ -19,7 +19,7 @@ PARAMETERS = (
         "seq",
         "int",
         512,
-        "tokens a sequence, and positions",
+        "tokens per sequence, and positions",
         low=1,
         high=1 << 17,
         typical=(128, 256, 512, 1024, 2048),
@@ -116,7 +116,7 @@ def cost(values, dtype):
     different = vocab * (1.0 - (1.0 - 1.0 / vocab) ** tokens)
     read = (different + values["seq"] + _TYPES + 2) * cols * BYTES[
         dtype
-    ] + 16 * tokens  # two int64 ids a token
+    ] + 16 * tokens  # two int64 ids per token
     return Cost(10.0 * tokens * cols, 10.0 * tokens * cols, read, tokens * cols * BYTES[dtype])
 
 

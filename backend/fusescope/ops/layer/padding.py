@@ -38,7 +38,7 @@ PARAMETERS = (
         "cols",
         "int",
         768,
-        "elements a token",
+        "elements per token",
         low=1,
         high=1 << 20,
         typical=(256, 768, 1024, 4096),

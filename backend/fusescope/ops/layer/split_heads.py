@@ -22,7 +22,7 @@ PARAMETERS = (
         "seq",
         "int",
         512,
-        "tokens a sequence",
+        "tokens per sequence",
         low=1,
         high=1 << 17,
         typical=(128, 256, 512, 1024, 2048),

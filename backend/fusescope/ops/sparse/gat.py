@@ -41,7 +41,7 @@ PARAMETERS = (
         "head_dim",
         "int",
         64,
-        "features a head",
+        "features per head",
         low=1,
         high=256,
         typical=(8, 16, 32, 64, 128, 256),
@@ -134,7 +134,7 @@ def cost(values, dtype):
     kept = _shared.counts(values["mask"], values["seq"], values["seq"], "csr").kept
     size = BYTES[dtype] * values["heads"] * values["head_dim"]
     flop = 4.0 * values["heads"] * values["head_dim"] * (kept + values["seq"])
-    notes = {"edges": kept, "edges a node": kept / values["seq"]}
+    notes = {"edges": kept, "edges per node": kept / values["seq"]}
     return Cost(flop, flop, size * (values["seq"] + 2), size * values["seq"], "vector", notes)
 
 

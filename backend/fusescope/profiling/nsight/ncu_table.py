@@ -1,4 +1,4 @@
-"""Nsight Compute's CSV in its three forms, as plain rows: one a launch and metric, in base units.
+"""Nsight Compute's CSV in its three forms, as plain rows: one per launch and metric, in base units.
 
     long      --csv                            a row per metric, by section
     wide      --page raw --csv                 a row per launch; the line after the header holds the units

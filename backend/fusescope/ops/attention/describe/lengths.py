@@ -15,7 +15,7 @@ HELP = (
 
 
 def of(text: str, count: int, longest: int) -> tuple[int, ...]:
-    """The lengths that a text means, one a sequence.
+    """The lengths that a text means, one per sequence.
 
     "drawn" is the same for the same sizes: evenly spaced lengths, the longest among them, in an order
     shuffled by a fixed rule. With one sequence there is nothing to spread, and it is the longest. Raises

@@ -29,7 +29,7 @@ class Plan:
     """A mask on (seq_q, seq_k), ready for the kernels on one device; made by ``prepare``.
 
     batch, heads: for how many batch entries and heads it holds masks of their own; 1 = the same for all.
-    row_ptr, tile_index, tile_code (int32) and bitmaps (int64, 64 words a tile) are None where every key is
+    row_ptr, tile_index, tile_code (int32) and bitmaps (int64, 64 words per tile) are None where every key is
     live. live_elements, full_tiles and partial_tiles count over all its masks, longest is the tiles of the
     longest list; build_ms is the time of building, ``bytes`` the size on the device. schedule and fragments
     (schedule.py) are there on devices of compute capability 9.0. All arrays are parts of ``buffer`` (int32,
@@ -78,12 +78,12 @@ class Plan:
 
     @property
     def live_keys(self) -> float:
-        """Live keys a query row, on average."""
+        """Live keys per query row, on average."""
         return self.live_elements / (self.batch * self.heads * self.seq_q)
 
     @property
     def executed_keys(self) -> float:
-        """Keys a query row in live tiles, on average: what a kernel that works on whole tiles looks at."""
+        """Keys per query row in live tiles, on average: what a kernel that works on whole tiles looks at."""
         q_tiles = -(-self.seq_q // tiles.TILE)
         return (self.full_tiles + self.partial_tiles) * tiles.TILE / (self.batch * self.heads * q_tiles)
 
@@ -283,7 +283,7 @@ def _decode(plan: Plan):
     whole = code < 0
     out[row[whole], :, column[whole], :] = True
     row, column, code = row[~whole], column[~whole], code[~whole]
-    for first in range(0, code.numel(), 2048):  # unpacking takes 32 KB a tile
+    for first in range(0, code.numel(), 2048):  # unpacking takes 32 KiB per tile
         some = slice(first, first + 2048)
         out[row[some], :, column[some], :] = tiles.unpack(plan.bitmaps[code[some]])
     out = out.view(masks, q_tiles * edge, k_tiles * edge)[:, : plan.seq_q, : plan.seq_k]

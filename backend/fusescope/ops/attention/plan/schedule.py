@@ -2,7 +2,7 @@
 (cuda/attention/attention.cuh).
 
 Only Hopper's kernels read it. It is made beforehand because merging two lists inside a kernel costs it
-several microseconds a block.
+several microseconds per block.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def column_steps(seq_k: int) -> Iterator[tuple[int, int]]:
 
 
 def tiles_of(keep):
-    """Live elements a tile (int32, tile rows × tile columns), full (bool, likewise), and the words (partial
+    """Live elements per tile (int32, tile rows × tile columns), full (bool, likewise), and the words (partial
     tiles, 64) in row order.
 
     keep: bool (rows, columns); tiles at the edges are full when all of their elements inside are live. Bit c
