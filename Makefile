@@ -6,8 +6,9 @@ PORT ?= 8501
 SERVE = $(addprefix --host ,$(HOSTS)) $(if $(PREFIX),--prefix $(PREFIX)) $(if $(NO_TOKEN),--no-token)
 ARGS ?=
 # Test processes. OMP_WAIT_POLICY: a waiting OpenMP thread leaves its core to the other process.
+# PYTHONDONTWRITEBYTECODE, where the environment sets it, has each of some 200 processes compile the package again.
 WORKERS ?= 2
-PYTEST = OMP_WAIT_POLICY=passive .venv/bin/python -m pytest
+PYTEST = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 PARALLEL = -n $(WORKERS) --dist worksteal
 # Nothing selected (5) is no failure of a command that calls pytest twice.
 NONE = || [ $$? -eq 5 ]
