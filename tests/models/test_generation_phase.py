@@ -23,12 +23,34 @@ def test_logits_of_every_step_equal_float64(name):
     inputs = build.inputs(model, whole)
     exact = tolerance.reference(model, inputs)
     assert exact.shape == (2, 4, model.config.vocab)
-    for mode in ("eager", "sdpa", "fusescope"):
+    for mode in ("eager", "sdpa", "fusescope", "fused"):
         run = modes.make(mode, model, inputs)
         for _ in range(2):  # a cache that another call left behind
             assert float((run() - exact).norm() / exact.norm()) < tolerance.allowed_norm(2, "float32"), mode
     with pytest.raises(Unsupported, match="a generation is many"):
         modes.make("flex", model, inputs)
+
+
+@pytest.mark.parametrize("name, lengths", [("gpt2", "9+17"), ("qwen3-0.6b", "fixed")])
+def test_the_fused_decoder_fills_the_cache_and_says_its_parts_and_outputs(name, lengths):
+    from fusescope.models.accuracy import job
+    from fusescope.models.inspect import parts
+    from fusescope.models.run import build, modes
+
+    model, whole = built(name), case(name, phase="prefill", lengths=lengths)
+    theirs, ours = build.inputs(model, whole), build.inputs(model, whole)
+    modes.make("sdpa", model, theirs)()
+    modes.make("fused", model, ours)()
+    for side in ("keys", "values"):
+        for a, b in zip(getattr(theirs["cache"], side), getattr(ours["cache"], side)):
+            for n, x, y in zip(theirs["lengths"], a, b):
+                assert float((x[:, :n] - y[:, :n]).abs().max()) < 1e-5
+    rows = {r["name"]: r for r in job.compare(model, ours, whole, "fused", "float32")["rows"]}
+    said = {text.replace("{i}", str(i)) for i in range(2) for text in model.family.MODULES.values()}
+    assert set(rows) == said - {"lm_head"} | {job.OUTPUT} and all(r["accepted"] for r in rows.values())
+    generated = build.inputs(model, case(name, **NEW))
+    found = parts.measure("fused", model, generated, None)
+    assert all(found[part]["ms"] > 0 for part in ("embedding", "norm", "qkv", "attention", "ffn", "head"))
 
 
 def test_a_step_that_sees_another_token_is_seen():
@@ -86,8 +108,9 @@ def test_the_report_has_first_token_tokens_memory_and_the_share_of_the_roof():
     model, whole = built("gpt2"), case("gpt2", **NEW)
     inputs = build.inputs(model, whole)
     memory = {"weights_bytes": model.bytes, "call_bytes": None}
-    found = generation.report("sdpa", model, inputs, {"p50": 9.0, "p99": 9.0}, memory, 10.0)
-    assert found["first_ms"] > 0 and 0 < found["token_ms"]["p50"] <= found["token_ms"]["p99"]
+    for mode in ("fused", "sdpa"):
+        found = generation.report(mode, model, inputs, {"p50": 9.0, "p99": 9.0}, memory, 10.0)
+        assert found["first_ms"] > 0 and 0 < found["token_ms"]["p50"] <= found["token_ms"]["p99"]
     assert found["tokens_per_s"] == pytest.approx(2e3 / found["token_ms"]["p50"])
     assert found["memory"]["cache_bytes"] == costs.cache_bytes("gpt2", whole, "float32")
     decode = case("gpt2", phase="decode")

@@ -183,8 +183,10 @@ def test_ways_say_why_not():
     assert (
         ways["eager"].reason is None
         and "cuda" in ways["sdpa-graph"].reason
-        and "gpt2 is of the kind decoder" in ways["fused"].reason
+        and ways["fused"].reason is None
+        and "our decoder" in ways["fused"].idea
     )
+    assert "not those of t5-small" in models.mode("t5-small", "fused").reason
     assert models.mode("bert-base", "fused", "cuda:0").reason is None
     with pytest.raises(ValueError, match="has no execution mode 'magic'"):
         models.mode("bert-base", "magic")

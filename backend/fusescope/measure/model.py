@@ -111,8 +111,9 @@ class ModelTrial(Trial):
         return self._try(c, "where its time goes", lambda: parts.measure(c.name, model, self.inputs, c.run))
 
     def products(self, c: Candidate) -> float | None:
-        """For the fused encoder on a GPU: median ms of its layers' products alone, in a CUDA graph."""
-        if not self.cuda or c.name != "fused":
+        """For fused layers on a GPU: median ms of their products alone, in a CUDA graph; None of a
+        generation, whose products are of many shapes."""
+        if not self.cuda or c.name != "fused" or self.values.get("phase") == "generate":
             return None
 
         def measure() -> float:

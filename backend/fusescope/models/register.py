@@ -11,8 +11,9 @@ in its first forward (hugging_face/scope.py). How a mask reaches the kernels:
   Face's sdpa;
 - a bool mask (Hugging Face's own, for padding and sliding windows): its tile lists are built at the first
   layer of a forward and kept for the others, also under CUDA graph capture, where the lists follow the mask
-  at every replay. For a few queries (decoding), and under torch.compile, the mask is added to the scores
-  instead: as exact, without skipping tiles;
+  at every replay, and under torch.compile, where they are a value of the graph (ops/attention/dispatch/
+  listed.py). For a few queries (decoding), and under torch.export, the mask is added to the scores instead:
+  as exact, without skipping tiles;
 - a float mask: added to the scores, as it is meant;
 - inside ``masked(plan)``: that prepared plan, for every self-attention of the forward. The way to a sparse
   mask, and under capture.

@@ -35,12 +35,14 @@ def _hugging_face(model, mode, inputs: Mapping[str, Any]) -> Callable[[], None]:
 
 
 def _fused(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
-    """Both forms of its attention, since which of them was captured is decided by a measurement; the linking
-    takes the one that fits."""
+    """Of the encoder both forms of its attention, since which of them was captured is decided by a
+    measurement; the linking takes the one that fits."""
     from fusescope.core.errors import Unsupported
     from fusescope.models.run import fused_run
     from fusescope.models.run.fused_encoder import FusedEncoder
 
+    if fused_run.is_decoder(model):
+        return _decoder(model, inputs)
     names: dict[bool, list[str]] = {}
     plan = FusedEncoder(model, inputs["case"]).plan(inputs)
 
@@ -66,6 +68,19 @@ def _fused(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
     return run
 
 
+def _decoder(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
+    from fusescope.models.run import fused_run
+
+    names: list[str] = []
+
+    def run() -> None:
+        call = fused_run.operations(model, inputs)  # made anew and let go, as the encoder
+        names[:] = names or learn(call, "FusedDecoder")
+        in_ranges(call, names)
+
+    return run
+
+
 def learn(call: Callable[[Callable, Callable], Any], root: str = "FusedEncoder") -> list[str]:
     """The dotted name of every part of ``call(record, mark)``, in order: root, layer, part.
 
@@ -79,7 +94,7 @@ def learn(call: Callable[[Callable, Callable], Any], root: str = "FusedEncoder")
             before = events[n - 1][1] if n and events[n - 1][0] == "record" else None
             record = before or next((text for what, text in events[n:] if what == "record"), "")
             words = record.split(".")
-            place = next((i for i, w in enumerate(words[:-1]) if w in ("layer", "layers")), None)
+            place = next((i for i, w in enumerate(words[:-1]) if w in ("layer", "layers", "h")), None)
             layer = ".".join(words[: place + 2]) if place is not None and name != "embedding" else ""
             found.append(".".join(w for w in (root, layer, name) if w))
     return found

@@ -26,8 +26,7 @@ from fusescope.models.accuracy import exact as accuracy_exact
 from fusescope.models.accuracy import hooks, select
 from fusescope.models.accuracy import reference as accuracy_reference
 from fusescope.models.describe.modes import MODES
-from fusescope.models.run import build, modes
-from fusescope.models.run.fused_encoder import FusedEncoder
+from fusescope.models.run import build, fused_run, modes
 
 SCHEMA = 1
 HOOKED = ("eager", "sdpa", "flex", "fusescope")
@@ -226,9 +225,8 @@ def _run(model, inputs, case, mode: str, taps: _Taps, inside: bool):
         with hooks.module_outputs(module, taps.module, taps.names), watch:
             return call()
     if mode == "fused":
-        encoder = FusedEncoder(model, case)
-        encoder.by_rows = model.device.startswith("cuda")
-        return encoder(inputs, record=lambda name, tensor: taps.add(name, "fused", "kernel", tensor))
+        call = fused_run.operations(model, inputs)
+        return call(record=lambda name, tensor: taps.add(name, "fused", "kernel", tensor))
     return modes.make(mode, model, inputs)()
 
 

@@ -152,5 +152,5 @@ def reason(module: Any, mode: Any) -> str | None:
     if mode.attention == "flex_attention" and not found["flex"]:
         return f"{mode.name} is not for {found['class']}, which does not take FlexAttention"
     if mode.attention is None:
-        return f"{mode.name} is for encoders like BERT or ViT; {found['class']} has no weight table here"
+        return f"{mode.name} needs a weight table (BERT, ViT, GPT-2, Llama …); {found['class']} has none here"
     return None

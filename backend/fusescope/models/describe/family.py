@@ -24,9 +24,10 @@ WEIGHTS     tuple[Weight, ...]: every parameter of the model under Hugging Face'
             ours
 SETTINGS    _settings.Settings: the sizes under the names of Hugging Face's configuration
 PREFIXES    prefixes under which checkpoints of the family hold the weights' names, "" among them
-STRUCTURE   "norm after" (BERT: LayerNorm of each residual sum), "norm before" (ViT: LayerNorm before
-            attention and FFN), or None: which layer of fused_encoder.py it is; then MODULES says as what its
-            outputs are known: Hugging Face's module names by our step
+STRUCTURE   "norm after" (BERT: LayerNorm of each residual sum) or "norm before" (ViT: LayerNorm before
+            attention and FFN): which layer of fused_encoder.py it is; "decoder": that of run/decoder/; None:
+            none of ours. With one MODULES says as what its outputs are known: Hugging Face's module names by
+            our step
 IGNORED     patterns (fnmatch) of names that checkpoints of the family hold besides them: heads, old buffers
 
 Besides, where they differ: MASK and SEQ (defaults of a case), INPUT ("input_features": frames instead of

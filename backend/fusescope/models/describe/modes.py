@@ -12,7 +12,7 @@ from fusescope.ops.base import Implementation
 
 @dataclass(frozen=True)
 class Mode:
-    """kind: "ours" or "peer"; attention: Hugging Face's attn_implementation, None for our own encoder; graph:
+    """kind: "ours" or "peer"; attention: Hugging Face's attn_implementation, None for our own layers; graph:
     calls replay a CUDA graph of their own; compile: torch.compile's mode, None where it is not used; devices:
     device types it exists on."""
 
@@ -90,6 +90,9 @@ MODES = {
         ),
     )
 }
+_DECODER = (
+    "our decoder: packed weights, bias, activation and residual in the products, our attention, CUDA graphs"
+)
 COMPILES = {
     "flex": {"cpu": 30.0, "cuda": 10.0},
     "compile-default": {"cpu": 40.0, "cuda": 25.0},
@@ -115,14 +118,14 @@ def modes(name: str, device: str = "cpu") -> list[Implementation]:
         elif module.SETTINGS is None:
             reason = architecture.reason(module, mode)
         elif mode.attention is None and module.STRUCTURE is None:
-            reason = f"{mode.name} is for encoders like BERT or ViT; {name} is of the kind {module.KIND}"
+            reason = f"{mode.name} has the layers of BERT, ViT, GPT-2 and Llama, not those of {name}"
         elif mode.attention == "flex_attention" and module.KIND == "encoder-decoder":
             reason = f"{mode.name} does not take the position biases that {name} adds to its scores"
         found.append(
             Implementation(
                 mode.name,
                 mode.kind,
-                mode.idea,
+                _DECODER if mode.attention is None and module.STRUCTURE == "decoder" else mode.idea,
                 mode.devices,
                 "backend/fusescope/models/run/modes.py",
                 None,

@@ -39,7 +39,17 @@ SETTINGS = Settings(
     {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
     activations=("gelu_new", "gelu_pytorch_tanh"),
 )
-STRUCTURE = None
+STRUCTURE = "decoder"
+MODULES = {
+    "before": "transformer.h.{i}.ln_1",
+    "qkv": "transformer.h.{i}.attn.c_attn",
+    "context": "transformer.h.{i}.attn:context",
+    "after": "transformer.h.{i}.ln_2",
+    "inner": "transformer.h.{i}.mlp.act",
+    "out": "transformer.h.{i}",
+    "last": "transformer.ln_f",
+    "logits": "lm_head",
+}
 PARALLEL = Split(
     "h",
     columns=("mlp.c_fc",),

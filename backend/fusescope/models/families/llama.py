@@ -68,7 +68,16 @@ SETTINGS = Settings(
     {"attention_bias": False, "mlp_bias": False},
     ("silu",),
 )
-STRUCTURE = None
+STRUCTURE = "decoder"
+MODULES = {
+    "embedded": "model.embed_tokens",
+    "before": "model.layers.{i}.input_layernorm",
+    "context": "model.layers.{i}.self_attn:context",
+    "after": "model.layers.{i}.post_attention_layernorm",
+    "out": "model.layers.{i}",
+    "last": "model.norm",
+    "logits": "lm_head",
+}
 PARALLEL = Split(
     "layers",
     columns=(

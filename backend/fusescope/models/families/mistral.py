@@ -11,6 +11,7 @@ from fusescope.models.families import llama
 IGNORED = llama.IGNORED
 KIND = llama.KIND
 MASK = llama.MASK
+MODULES = llama.MODULES
 PARALLEL = llama.PARALLEL
 PHASES = llama.PHASES
 PREFIXES = llama.PREFIXES

@@ -3,7 +3,7 @@ what holds it, and how near a step is to the rate of memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fusescope.models.describe import costs
 from fusescope.models.describe.modes import MODES
 from fusescope.models.run import generation, modes
 from fusescope.models.run.build import Model
+from fusescope.models.run.decoder import mode as decoder_mode
 
 
 def report(
@@ -40,9 +41,8 @@ def report(
     elif phase == "decode":
         token = {"p50": times["p50"], "p99": times["p99"]}
     else:
-        module = model.view(modes.view(MODES[mode]))
         with torch.no_grad():
-            found = generation.timed(lambda mark: generation.logits(module, inputs, mark), model.device)
+            found = generation.timed(_generation(mode, model, inputs), model.device)
         first = float(np.median(found["first_ms"]))
         p50, p99 = np.percentile(found["token_ms"], (50, 99))
         token = {"p50": float(p50), "p99": float(p99)}
@@ -62,3 +62,11 @@ def report(
         },
         "roof_share": share,
     }
+
+
+def _generation(mode: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[Callable[[], None]], Any]:
+    """run(mark): one generation in the mode; ``mark`` is called when a token is known."""
+    if MODES[mode].attention is None:
+        return decoder_mode.generation(model, inputs)
+    module = model.view(modes.view(MODES[mode]))
+    return lambda mark: generation.logits(module, inputs, mark)

@@ -20,10 +20,8 @@ from fusescope.models.describe.family import PARTS
 from fusescope.models.describe.modes import MODES, Mode
 from fusescope.models.hugging_face import model_masks, peers
 from fusescope.models.inspect import parts_order
-from fusescope.models.run import build, masking, modes
+from fusescope.models.run import build, fused_run, masking, modes
 from fusescope.models.run.build import Model
-from fusescope.models.run.fused_encoder import FusedEncoder
-from fusescope.models.run.fused_run import choice
 
 _RULES = (
     (
@@ -125,10 +123,8 @@ class _Marks:
 
 
 def _fused(mode: Mode, model: Model, inputs, marks: _Marks):
-    encoder = FusedEncoder(model, inputs["case"])
-    plan = encoder.plan(inputs)
-    encoder.by_rows = model.choices.get(choice(inputs), model.device.startswith("cuda"))
-    return lambda: encoder(inputs, mark=marks.mark, plan=plan)
+    call = fused_run.operations(model, inputs)
+    return lambda: call(mark=marks.mark)
 
 
 def _hooked(mode: Mode, model: Model, inputs, marks: _Marks):

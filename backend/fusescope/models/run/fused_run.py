@@ -1,4 +1,5 @@
-"""The mode "fused": the fused encoder, on CUDA as one captured graph per shape bucket."""
+"""The mode "fused": our decoder (decoder/mode.py), or the fused encoder, on CUDA as one captured graph per
+shape bucket."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import torch
 from fusescope.core.errors import Unsupported
 from fusescope.models.run.build import Model
 from fusescope.models.run.capture import captured, plain
+from fusescope.models.run.decoder import mode as decoder_mode
 from fusescope.models.run.fused_encoder import FusedEncoder
 
 # of a (batch, seq): at most so many graphs, and on average half a step of 3 % of the padded tokens too many
@@ -27,7 +29,9 @@ def bucket(tokens: int, batch: int, seq: int) -> int:
 
 
 def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """run() of the fused encoder on these inputs; see modes.make."""
+    """run() of our layers on these inputs; see modes.make."""
+    if is_decoder(model):
+        return decoder_mode.make(model, inputs)
     encoder = FusedEncoder(model, inputs["case"])
     plan, cuda = encoder.plan(inputs), model.device.startswith("cuda")
     if not cuda:
@@ -53,6 +57,22 @@ def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     run.graph, run.replay = True, first.replay
     run.result = first.result
     return run
+
+
+def is_decoder(model: Model) -> bool:
+    """Whether its layers of ours are those of run/decoder/."""
+    return model.family.STRUCTURE == "decoder"
+
+
+def operations(model: Model, inputs: Mapping[str, Any]) -> Callable[..., Any]:
+    """call(record=None, mark=None): the operations of a call launched one by one, for whoever looks inside
+    (FusedEncoder, FusedDecoder); weights are packed anew."""
+    if is_decoder(model):
+        return decoder_mode.FusedDecoder(model, inputs)
+    encoder = FusedEncoder(model, inputs["case"])
+    plan = encoder.plan(inputs)
+    encoder.by_rows = model.choices.get(choice(inputs), model.device.startswith("cuda"))
+    return lambda record=None, mark=None: encoder(inputs, record, mark, plan=plan)
 
 
 def rows(encoder: FusedEncoder, inputs: Mapping[str, Any]) -> int | None:

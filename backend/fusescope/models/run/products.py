@@ -1,4 +1,4 @@
-"""The matrix products of an encoder's layers alone: what a model would take if everything else were free."""
+"""The matrix products of a model's layers alone: what a call would take if everything else were free."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from fusescope.models.run.build import Model
 
 
 def of(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """run() of QKV, output and both FFN products of every layer on the padded tokens, by torch (cuBLAS), on
-    fixed random rows."""
+    """run() of QKV, output and FFN products of every layer on the padded tokens (to decode one of each
+    sequence), by torch (cuBLAS), on fixed random rows."""
     config, case = model.config, inputs["case"]
     ours = weights.ours(model.family, config, model.module)
-    rows = case["batch"] * case["seq"]
-    widths = {"qkv": config.hidden, "output": config.inner, "ffn1": config.hidden, "ffn2": config.ffn}
+    rows = case["batch"] * (1 if case.get("phase") == "decode" else case["seq"])
+    first = "gate_up" if config.activation == "silu" else "ffn1"
+    widths = {"qkv": config.hidden, "output": config.inner, first: config.hidden, "ffn2": config.ffn}
     given = {
         n: torch.randn(rows, w, device=model.device).to(getattr(torch, model.dtype))
         for n, w in widths.items()

@@ -82,7 +82,7 @@ class Decoder:
         x = self.layers(self.layers.embed(ids.gather(1, order), places), places, attend)
         cache.lengths += counts.to(torch.int32)
         last = x[torch.arange(len(ids), device=ids.device), counts - 1]
-        logits, follows = self.layers.logits(last), counts
+        logits, follows = self.layers.logits(last).float(), counts
         if not bool(keep[:, -1].all()):
             zero = torch.zeros_like(counts)
             padded = self._token(ids[:, -1], zero, cache, append=False)
@@ -101,7 +101,8 @@ class Decoder:
             return attention_decode(q.transpose(1, 2), keys, values, lengths, check=False).transpose(1, 2)
 
         tokens, places = tokens[:, None], places[:, None]
-        return self.layers.logits(self.layers(self.layers.embed(tokens, places), places, attend)[:, 0])
+        x = self.layers(self.layers.embed(tokens, places), places, attend)
+        return self.layers.logits(x[:, 0]).float()
 
     def _stepper(self, cache: Cache, tokens, places) -> Callable[[Any, Any], Any]:
         """step(tokens, places) → logits: on CUDA one graph for this size of the cache."""

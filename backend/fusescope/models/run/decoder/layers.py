@@ -16,24 +16,32 @@ from fusescope.ops.layer.linear import linear
 
 Attend = Callable[[int, Any, Any, Any], Any]
 """(layer, query (B, S, H, D), key and value (B, S, H_kv, D)) → (B, S, H, D)"""
+Record = Callable[[str, Any], None]
+Mark = Callable[[str], None]
 
 
 class Layers:
     """A family's layers with the weights of a loaded Hugging Face module, which stay as they are; what is put
-    together is a copy, so later changes of the module's weights are not seen."""
+    together is a copy, so later changes of the module's weights are not seen.
+
+    A call's record(name, tensor) gets its outputs in order, by the name of the Hugging Face module that has
+    the same (the family's MODULES); mark(part) is called after each operation with its layer part."""
 
     def __init__(self, family: ModuleType, config: Config, module: Any):
-        self.config = config
+        self.config, self.modules = config, family.MODULES
         self.weights = weights.ours(family, config, module)
         self.rotary = next((m for n, m in module.named_modules() if n.endswith("rotary_emb")), None)
         if config.tied:
             self.weights["head.weight"] = self.weights["word"]
 
-    def embed(self, ids, places):
-        """(B, S, width) of token ids and their positions, int64 (B, S)."""
+    def embed(self, ids, places, record: Record | None = None, mark: Mark | None = None):
+        """(B, S, width) of token ids and their positions, int64 (B or 1, S)."""
         x = torch.nn.functional.embedding(ids, self.weights["word"])
         if "position" in self.weights:
             x = x + torch.nn.functional.embedding(places, self.weights["position"])
+        self._said(record, "embedded", x)
+        if mark:
+            mark("embedding")
         return x
 
     def angles(self, places, dtype):
@@ -45,33 +53,61 @@ class Layers:
         scale = self.rotary.attention_scaling
         return (turns.cos() * scale).to(dtype), (turns.sin() * scale).to(dtype)
 
-    def __call__(self, x, places, attend: Attend):
+    def __call__(self, x, places, attend: Attend, record: Record | None = None, mark: Mark | None = None):
         """(B, S, width): the output of the last layer, normed, for embedded tokens at these positions."""
+        done = mark or (lambda part: None)
         c, angles = self.config, self.angles(places, x.dtype)
         for i in range(c.layers):
-            packed = self._linear(f"layers.{i}.qkv", self._norm(f"layers.{i}.norm1", x))
+            before = self._norm(f"layers.{i}.norm1", x)
+            self._said(record, "before", before, i)
+            done("norm")
+            packed = self._linear(f"layers.{i}.qkv", before)
+            self._said(record, "qkv", packed, i)
+            done("qkv")
             sizes = (c.inner, c.kv_inner, c.kv_inner)
             q, k, v = (t.unflatten(-1, (-1, c.head_dim)) for t in packed.split(sizes, -1))
             if f"layers.{i}.q_norm.weight" in self.weights:
                 q, k = self._norm(f"layers.{i}.q_norm", q), self._norm(f"layers.{i}.k_norm", k)
+                done("norm")
             if angles is not None:
                 q, k = _turned(q, *angles), _turned(k, *angles)
-            x = self._linear(f"layers.{i}.output", attend(i, q, k, v).flatten(-2), residual=x)
-            x = self._ffn(i, x)
-        return self._norm("norm", x)
+            context = attend(i, q, k, v)
+            self._said(record, "context", context, i)
+            done("attention")
+            x = self._linear(f"layers.{i}.output", context.flatten(-2), residual=x)
+            done("output")
+            x = self._ffn(i, x, record, done)
+        x = self._norm("norm", x)
+        self._said(record, "last", x)
+        done("norm")
+        return x
 
-    def logits(self, x):
-        """(…, vocab) in float32 of normed outputs."""
-        return self._linear("head", x).float()
+    def logits(self, x, record: Record | None = None, mark: Mark | None = None):
+        """(…, vocab) of normed outputs, in their dtype."""
+        found = self._linear("head", x)
+        self._said(record, "logits", found)
+        if mark:
+            mark("head")
+        return found
 
-    def _ffn(self, i: int, x):
+    def _ffn(self, i: int, x, record: Record | None, done: Mark):
         inner = self._norm(f"layers.{i}.norm2", x)
+        self._said(record, "after", inner, i)
+        done("norm")
         if self.config.activation == "silu":
             gate, up = self._linear(f"layers.{i}.gate_up", inner).chunk(2, -1)
             inner = torch.nn.functional.silu(gate) * up
         else:
             inner = self._linear(f"layers.{i}.ffn1", inner, activation=self.config.activation)
-        return self._linear(f"layers.{i}.ffn2", inner, residual=x)
+            self._said(record, "inner", inner, i)
+        x = self._linear(f"layers.{i}.ffn2", inner, residual=x)
+        self._said(record, "out", x, i)
+        done("ffn")
+        return x
+
+    def _said(self, record: Record | None, step: str, tensor, layer: int | None = None) -> None:
+        if record and step in self.modules:
+            record(self.modules[step].replace("{i}", str(layer)), tensor)
 
     def _norm(self, name: str, x):
         """LayerNorm where there is a bias, else RMSNorm, summed in float32."""

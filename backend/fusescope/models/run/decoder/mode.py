@@ -1,0 +1,151 @@
+"""The mode "fused" of a decoder: our layers over the cache of a comparison, the prompt packed where sequences
+differ in length, on CUDA one graph for the prompt and one for a decoded token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from fusescope.models.run import capture, masking
+from fusescope.models.run.build import Model
+from fusescope.models.run.decoder.layers import Layers, Mark, Record
+from fusescope.models.run.kv_cache import FixedCache
+from fusescope.ops.attention import attention, attention_decode, attention_varlen, prepare
+from fusescope.ops.layer import padding
+
+
+def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+    """run() of the fused decoder on these inputs; see modes.make. A generation replays its graphs itself, so
+    that its whole call stands for the replay."""
+    decoder = FusedDecoder(model, inputs)
+    if not model.device.startswith("cuda"):
+        return capture.plain(decoder)
+    if inputs["case"]["phase"] != "generate":
+        return capture.captured(decoder, model.device)
+    run = capture.plain(decoder.replayed())
+    run.graph, run.replay, run.result = True, run, lambda: decoder.found
+    return run
+
+
+def generation(model: Model, inputs: Mapping[str, Any]) -> Callable[[Callable[[], None]], Any]:
+    """run(known): one generation as the mode runs it; ``known`` is called when a token is."""
+    decoder = FusedDecoder(model, inputs)
+    return decoder.replayed() if model.device.startswith("cuda") else decoder.generate
+
+
+class FusedDecoder:
+    """The layers of a built model on the inputs of one case (build.inputs), whose FixedCache they fill."""
+
+    def __init__(self, model: Model, inputs: Mapping[str, Any]):
+        self.inputs, self.case, self.cache = inputs, inputs["case"], inputs["cache"]
+        self.layers = Layers(model.family, model.config, model.module)
+        self.device, self.phase = model.device, self.case["phase"]
+        batch, seq = self.case["batch"], self.case["seq"]
+        uneven = any(n != seq for n in inputs["lengths"])
+        self.packed = self.phase == "prefill" and uneven and inputs["mask"].name == "causal"
+        if self.phase != "decode" and not self.packed:
+            plan = masking.plan_of(inputs, self.device)
+            self.plan = prepare(inputs["mask"], seq, seq, self.device) if plan is None else plan
+        if self.phase != "prefill":
+            counts = self.cache.counts
+            if counts is None:
+                counts = torch.full((batch,), seq, dtype=torch.int64, device=self.device)
+            self.counts = counts.clone()
+            self.sizes = (self.counts + 1).to(torch.int32)
+        if self.phase == "generate":
+            self.tokens = inputs["forced"][:, :1].clone()
+            self.behind = FixedCache(self.cache.keys, self.cache.values, seq, self.counts)
+
+    def __call__(self, record: Record | None = None, mark: Mark | None = None):
+        """What build.call gives for the inputs, its operations launched one by one; zeros in padding that was
+        removed. record, mark: as Layers have them."""
+        with torch.no_grad():
+            if self.phase == "decode":
+                return self._token(self.inputs["input_ids"], self.cache, record, mark)
+            if self.phase == "prefill":
+                return self._prompt(record, mark)
+            return self.generate(lambda: None, record, mark)
+
+    def generate(self, known: Callable[[], None], record=None, mark=None, prompt=None, step=None):
+        """Logits (B, new, vocab) of every new token; ``known`` is called when one is. prompt, step: what
+        launches the two; their operations one by one where None."""
+        prompt = prompt or (lambda: self._first(record, mark))
+        step = step or (lambda: self._next(record, mark))
+        new = self.case["new"]
+        with torch.no_grad():
+            self.counts.fill_(self.case["seq"])
+            logits = prompt()
+            found = logits.new_empty((logits.shape[0], new, logits.shape[2]))
+            found[:, :1] = logits
+            known()
+            for n in range(1, new):
+                self.tokens.copy_(self.inputs["forced"][:, n - 1 : n])
+                self.sizes.copy_(self.counts + 1)
+                found[:, n : n + 1] = step()
+                self.counts += 1
+                known()
+        self.found = found
+        return found
+
+    def replayed(self) -> Callable[..., Any]:
+        """``generate`` by two graphs: of the prompt with its logits, and of a token over the whole cache."""
+        prompt = capture.captured(self._first, self.device)
+        step = capture.captured(self._next, self.device)
+        return lambda known=lambda: None: self.generate(known, prompt=prompt, step=step)
+
+    def _first(self, record: Record | None = None, mark: Mark | None = None):
+        logits = self.layers.logits(self._prompt(record, mark)[:, -1:], record, mark)
+        logits.argmax(-1)  # what a greedy choice takes
+        return logits
+
+    def _next(self, record: Record | None = None, mark: Mark | None = None):
+        logits = self._token(self.tokens, self.behind, record, mark)
+        logits.argmax(-1)
+        return logits
+
+    def _prompt(self, record: Record | None, mark: Mark | None):
+        """Hidden states (B, S, width) of the prompt, whose keys and values go into the cache."""
+        ids, places = self.inputs["input_ids"], self.inputs["position_ids"]
+        x = self.layers.embed(ids, places, record, mark)
+        if self.packed:
+            return self._packed(x, places.expand(ids.shape), record, mark)
+
+        def attend(i, q, k, v):
+            self._keep(i, k, v)
+            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+            return attention(q, k, v, self.plan, out_bshd=True).transpose(1, 2)
+
+        return self.layers(x, places, attend, record, mark)
+
+    def _packed(self, x, places, record: Record | None, mark: Mark | None):
+        """The same on the tokens that are there, side by side as one row."""
+        lengths, total = self.inputs["lengths_tensor"], sum(self.inputs["lengths"])
+        batch, seq = places.shape
+        x, offsets, _ = padding.pack(x, lengths, total=total)
+        places = padding.pack(places[..., None], lengths, total=total)[0].view(1, total)
+
+        def attend(i, q, k, v):
+            wide = [padding.unpack(t[0].flatten(1), offsets, batch, seq) for t in (k, v)]
+            self._keep(i, *(t.unflatten(-1, k.shape[2:]) for t in wide))
+            return attention_varlen(q[0], k[0], v[0], offsets, offsets, causal=True, check=False)[None]
+
+        x = self.layers(x[None], places, attend, record, mark)
+        return padding.unpack(x[0], offsets, batch, seq)
+
+    def _keep(self, i: int, k, v) -> None:
+        self.cache.keys[i][:, :, : k.shape[1]] = k.transpose(1, 2)
+        self.cache.values[i][:, :, : v.shape[1]] = v.transpose(1, 2)
+
+    def _token(self, ids, cache: FixedCache, record: Record | None = None, mark: Mark | None = None):
+        """Logits (B, 1, vocab) of one token (B, 1) of each sequence behind the counts that it has."""
+        places = self.counts[:, None]
+
+        def attend(i, q, k, v):
+            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+            keys, values = cache.update(k, v, i)
+            return attention_decode(q, keys, values, self.sizes, check=False).transpose(1, 2)
+
+        x = self.layers(self.layers.embed(ids, places, record, mark), places, attend, record, mark)
+        return self.layers.logits(x, record, mark)
