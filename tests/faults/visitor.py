@@ -27,19 +27,25 @@ def visit(live: Live) -> Iterator[websockets.sync.client.ClientConnection]:
         yield socket
 
 
-def draw(socket: websockets.sync.client.ClientConnection, page: str, query: str = "") -> int:
-    """Go to a page and wait until it is drawn; the number of elements. A page that shows an exception is a
-    Fault."""
+def draw(
+    socket: websockets.sync.client.ClientConnection, page: str, query: str = "", press: str | None = None
+) -> dict[str, str]:
+    """Go to a page, or press the button of this id on it, and wait until it is drawn; the ids of its enabled
+    buttons by their keys. A page that shows an exception is a Fault."""
     message = BackMsg()
     message.rerun_script.query_string = query
     message.rerun_script.page_name = page
+    if press:
+        message.rerun_script.widget_states.widgets.add(id=press, trigger_value=True)
     socket.send(message.SerializeToString())
-    got, elements = ForwardMsg(), 0
+    got, buttons = ForwardMsg(), {}
     while got.WhichOneof("type") != "script_finished":
         got.ParseFromString(socket.recv(timeout=120))
-        if got.WhichOneof("type") == "delta" and got.delta.WhichOneof("type") == "new_element":
-            elements += 1
-            element = got.delta.new_element
-            shown = element.WhichOneof("type") == "exception"
-            hold(not shown, "raw", f"page {page}?{query} shows {shown and element.exception.message}")
-    return elements
+        if got.WhichOneof("type") != "delta" or got.delta.WhichOneof("type") != "new_element":
+            continue
+        element = got.delta.new_element
+        shown = element.WhichOneof("type") == "exception"
+        hold(not shown, "raw", f"page {page}?{query} shows {shown and element.exception.message}")
+        if element.WhichOneof("type") == "button" and not element.button.disabled:
+            buttons[element.button.id.split("-", 2)[-1]] = element.button.id
+    return buttons
