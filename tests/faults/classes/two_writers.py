@@ -24,12 +24,15 @@ SHARE = 0.8
 RUNS, RECORDS = 12, 10
 
 WRITER = """
-import contextlib, itertools, random, sys
+import contextlib, itertools, os, random, sys
 from fusescope.core.errors import RunError
 from fusescope.store import folder, library, transfer
 rng = random.Random(int(sys.argv[1]))
 print("up", flush=True)
+parent = os.getppid()
 for n in itertools.count():
+    if os.getppid() != parent:  # the command was killed: nobody is left to end this loop
+        break
     run = library.runs(limit=100)[0][rng.randrange(12)]
     try:
         folder.write_notes(library.find(run.id), title=f"{sys.argv[1]} {n}")
