@@ -1,7 +1,8 @@
-"""What tests ask of a page that was drawn."""
+"""What tests ask of a page or a figure that was drawn."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from xml.etree import ElementTree
@@ -35,6 +36,21 @@ def calm(at: AppTest) -> AppTest:
 def said(elements) -> str:
     """All texts of some elements as a person reads them."""
     return "\n".join(str(e.value).replace("\\", "").replace("**", "") for e in elements)
+
+
+def widget(elements, label: str):
+    """The one with this label."""
+    return next(e for e in elements if e.label == label)
+
+
+def figures(at: AppTest) -> str:
+    """All charts as JSON."""
+    return json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")], ensure_ascii=False)
+
+
+def words(fig) -> str:
+    """Everything written on a figure, hover texts included."""
+    return json.dumps(json.loads(fig.to_json()), ensure_ascii=False)
 
 
 def query(at: AppTest) -> dict[str, str]:

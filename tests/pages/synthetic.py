@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 from fusescope.core.records import Accuracy, Rate, Record, Resources, Run, Speedup, Time, Times
 
@@ -130,3 +131,10 @@ CEILINGS = {
     "matrix_tflops": {"float16": 795.0, "float32": 380.0},
     "vector_tflops": {"float16": 120.0, "float32": 60.0},
 }
+
+
+def two_masks() -> list[Record]:
+    """Two masks; one implementation failed on the second."""
+    other = {**case(), "mask": "causal"}
+    again = [replace(r, case=other) for r in point() if r.impl != "flex"]
+    return [*point(), *again, failed("flex", other)]

@@ -3,14 +3,14 @@ that pretends."""
 
 import dataclasses
 import itertools
-import json
 
 import numpy as np
 import pytest
 import synthetic as s
+from drawn_page import words
 
 from fusescope.analysis.compare import columns
-from fusescope.charts import axes, captions, colours, numbers, report, sentences, tables, template
+from fusescope.charts import axes, captions, report, tables, template
 from fusescope.charts.bench import (
     accuracy,
     distribution,
@@ -29,11 +29,6 @@ from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import Speedup
 
 SUBTITLE = captions.context(s.run())
-
-
-def words(fig) -> str:
-    """Everything written on a figure, hover texts included."""
-    return json.dumps(json.loads(fig.to_json()), ensure_ascii=False)
 
 
 def test_a_bar_for_each_that_ran_and_a_row_for_each_that_did_not():
@@ -89,48 +84,6 @@ def test_no_record_is_a_sentence_and_not_an_empty_frame():
     assert "No result" in words(accuracy.dots([]))
     assert "No raw samples" in words(distribution.strips([], ("graph",)))
     assert "No result has both" in words(roofline.plot([], {}, "eager"))
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_colour_keeps_three_to_one_against_the_page(theme):
-    impls = [
-        "auto",
-        "cpu",
-        "eager",
-        "sdpa",
-        "sdpa_flash",
-        "sdpa_cudnn",
-        "sdpa_efficient",
-        "sdpa_math",
-        "flex",
-        "compile",
-        "x.py:f",
-    ]
-    impls += [f"v{n}_x" for n in range(1, 12)] + [f"peer{n}" for n in range(40)]
-    paper = template.THEMES[theme]["paper"]
-    assert {
-        i: round(contrast(colours.colour(i), paper), 2)
-        for i in impls
-        if contrast(colours.colour(i), paper) < 3
-    } == {}
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_keep_the_contrast_of_normal_text(theme):
-    c = template.THEMES[theme]
-    assert contrast(c["ink"], c["paper"]) > 7 and contrast(c["muted"], c["paper"]) > 4.5
-
-
-def test_ours_are_orange_and_peers_are_not():
-    ours = {colours.colour(f"v{n}_x") for n in range(1, 8)} | {colours.colour("cpu"), colours.colour("auto")}
-    peers = {colours.colour(n) for n in ("eager", "sdpa", "flex", "torch_matmul", "compile", "cudnn")}
-    assert all(hue(c) < 40 for c in ours) and not ours & peers
-    assert all(180 < hue(c) < 260 for c in peers)
-
-
-def test_a_colour_depends_on_the_name_alone():
-    assert colours.colour("some_peer") == colours.colour("some_peer") != colours.colour("v1_rowwise")
-    assert colours.short("/home/a/b/mine.py:fast") == "mine.py:fast"
 
 
 def test_curves_find_the_swept_parameter_and_label_each_curve_directly():
@@ -252,14 +205,14 @@ def test_table_and_chart_share_one_order_and_the_check_comes_first():
     shown = tables.readable(tables.ordered(records), "eager")
     assert list(shown["implementation"]) == chart[::-1] and shown.columns[0] == "check"
     assert shown["check"][0] == "✓ correct" and {"✗ wrong", "– unavailable"} <= set(shown["check"])
-    masks = [r for r in masks_of_one_run() if r.impl in ("eager", "sdpa")][::-1]
+    masks = [r for r in s.two_masks() if r.impl in ("eager", "sdpa")][::-1]
     assert [r.case["mask"] for r in tables.ordered(masks)] == ["causal", "causal", "bigbird", "bigbird"]
 
 
 def test_a_ratio_below_one_is_said_as_how_many_times_slower():
     records = [s.ok("eager", 0.01, 0.01, s.case()), s.ok("v1_x", 0.103, 0.01, s.case())]
     shown = tables.readable(records, "eager")
-    cells = overview.cells([*records, *masks_of_one_run()], "eager")
+    cells = overview.cells([*records, *s.two_masks()], "eager")
     assert shown["verdict"][1] == "▼ 10.3× slower" and "10.3× slower" in speedup.hover(records[1], "eager")
     assert "▼10" in words(cells) and "0.0971" not in words(cells) + shown.to_csv()
 
@@ -340,25 +293,6 @@ def test_what_a_run_says_of_itself_cannot_become_markup_in_a_chart():
     assert "<img src=x" not in report.page(run, s.point())
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    r, g, b = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(a: str, b: str) -> float:
-    """WCAG 2.1 contrast ratio."""
-    x, y = sorted((luminance(a), luminance(b)))
-    return (y + 0.05) / (x + 0.05)
-
-
-def hue(colour: str) -> float:
-    import colorsys
-
-    r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return colorsys.rgb_to_hsv(r, g, b)[0] * 360
-
-
 def test_an_interval_over_many_decades_does_not_flatten_the_chart():
     wide = s.ok("sdpa", 0.02, 0.05, s.case())
     wide = dataclasses.replace(wide, speedup=dataclasses.replace(wide.speedup, low=-0.5, high=4e6))
@@ -405,45 +339,6 @@ def test_a_subtitle_too_long_for_a_narrow_chart_continues_on_the_next_line():
     assert two.layout.height > one.layout.height and two.layout.margin.t > one.layout.margin.t
 
 
-def masks_of_one_run():
-    """Two masks; one implementation failed on the second."""
-    other = {**s.case(), "mask": "causal"}
-    again = [dataclasses.replace(r, case=other) for r in s.point() if r.impl != "flex"]
-    return [*s.point(), *again, s.failed("flex", other)]
-
-
-def test_an_overview_has_a_written_cell_for_each_case_and_implementation():
-    records = masks_of_one_run()
-    fig = overview.cells(records, "eager", SUBTITLE)
-    cells, text = fig.data[0], [tuple(row) for row in fig.data[0].text]
-    at = {
-        impl.strip().removeprefix("<b>").removesuffix("</b>"): n
-        for n, impl in enumerate(fig.layout.yaxis.ticktext)
-    }
-    assert list(fig.layout.xaxis.ticktext) == ["bigbird", "causal"] and "by mask" in fig.layout.title.text
-    assert text[at["v2_blockwise"]] == ("▲2.60", "▲2.60") and text[at["v1_rowwise"]][0] == "▼1.25"
-    assert text[at["eager"]] == ("1", "1") and text[at["flex"]] == ("▲1.40", "–")
-    assert text[at["v3_broken"]] == ("✗", "✗") and text[at["sdpa_math"]][0] == "oom"
-    assert "head_dim 72 is not taken" in cells.customdata[at["v4_hopper"]][0]
-
-
-def test_an_overview_of_many_cases_puts_them_in_rows():
-    records = [
-        dataclasses.replace(r, case={**s.case(), "mask": f"m{n}"}) for n in range(12) for r in s.point()
-    ]
-    fig = overview.cells(records, "eager")
-    assert fig.layout.yaxis.ticktext[-1].strip() == "m0" and len(fig.layout.xaxis.ticktext) == 8
-    assert "No record" in words(overview.cells([], "eager"))
-
-
-def test_what_cannot_be_told_from_the_baseline_carries_no_colour():
-    same = s.ok("sdpa", 0.0501, 0.05, s.case())
-    fig = overview.cells([s.ok("eager", 0.05, 0.05, s.case()), same], "eager")
-    assert {v for row in fig.data[0].z for v in row} == {0.0} and '"?"' in words(fig)
-    close = dataclasses.replace(same, speedup=Speedup("graph", 1.002, 0.998, 1.006))
-    assert "≈1.00" in words(overview.cells([s.ok("eager", 0.05, 0.05, s.case()), close], "eager"))
-
-
 def test_what_did_not_converge_is_neither_bold_nor_solid_nor_first():
     noisy = dataclasses.replace(
         s.ok("sdpa", 0.517, 0.447, s.case()), speedup=Speedup("graph", 1.33, 1.07, 3.06)
@@ -454,26 +349,6 @@ def test_what_did_not_converge_is_neither_bold_nor_solid_nor_first():
     assert "<b>? inconclusive" not in text
     assert list(fig.layout.yaxis.categoryarray) == ["sdpa", "eager"], "the fastest is on top"
     assert {bar.opacity for bar in fig.data if bar.type == "bar"} == {0.35, 1.0}
-
-
-def test_the_report_of_several_cases_begins_with_their_overview():
-    text = report.page(s.run(), masks_of_one_run())
-    assert text.index("<h2>Overview</h2>") < text.index("<h2>Speed-up at mask=bigbird</h2>")
-
-
-def test_what_a_run_found_in_a_few_words():
-    records = s.point()
-    fastest = min((r for r in records if r.speedup), key=lambda r: r.ms)
-    assert sentences.in_short(records, "eager").startswith(
-        f"{fastest.impl} {numbers.ratio(fastest.speedup.median)} eager"
-    )
-    assert ("wrong" in sentences.in_short(records, "eager")) == any(r.status == "wrong" for r in records)
-    assert "fastest in" in sentences.in_short(s.sweep(), "eager") and "of 4 cases" in sentences.in_short(
-        s.sweep(), "eager"
-    )
-    alone = [s.ok("eager", 0.05, 0.05, s.case())]
-    assert sentences.in_short(alone, "eager") == "none proven faster than eager"
-    assert sentences.in_short([s.failed("v1", s.case())], "eager") == ""
 
 
 def test_words_above_rows_keep_what_was_written_before():

@@ -2,13 +2,12 @@
 one sentence."""
 
 import dataclasses
-import json
 
 import folders
 import numpy as np
 import pytest
 import synthetic
-from drawn_page import calm, query, said, tables
+from drawn_page import calm, figures, query, said, tables, widget
 
 from fusescope import masks
 from fusescope.analysis import hardware, waves
@@ -17,14 +16,6 @@ from fusescope.charts.masks import picture
 from fusescope.masks import layout
 from pages._ui.forms import mask_files
 from pages._ui.masks import achieved, stats, upload
-
-
-def widget(elements, label):
-    return next(e for e in elements if e.label == label)
-
-
-def figures(at):
-    return json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")])
 
 
 def test_the_first_look_has_every_mask_and_the_figures_of_the_chosen_one(draw):

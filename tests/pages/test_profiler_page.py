@@ -5,7 +5,7 @@ import json
 
 import profiles_on_disk as disk
 import pytest
-from drawn_page import calm, query, said, tables
+from drawn_page import calm, figures, query, said, tables
 from made_up import trace as write_trace
 
 from fusescope.analysis.profile.diff import Difference
@@ -31,10 +31,6 @@ def there(profiles):
     disk.trace(profiles, OTHER, scale=2.0, names=("void a::gemm<128>(int)", "other"))
     disk.report(profiles, NCU)
     return path
-
-
-def figures(at) -> str:
-    return json.dumps([json.loads(c.proto.spec) for c in at.get("plotly_chart")], ensure_ascii=False)
 
 
 def everything(at) -> str:
