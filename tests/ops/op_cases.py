@@ -11,11 +11,13 @@ DIAGONAL = {
     "layernorm": ("rows", "cols"),
     "bias_residual_layernorm": ("rows", "cols"),
     "bias_gelu": ("rows", "cols"),
+    "rmsnorm_residual": ("rows", "cols"),
+    "swiglu": ("rows", "cols"),
 }
 """Dimensions that are also given the odd sizes all at once."""
 
-GATHERS = ("padding", "embedding_layernorm")
-"""Operators that read only some rows of an operand; what these are is in their own tests."""
+GATHERS = ("padding", "embedding_layernorm", "rope_cache")
+"""Operators that read only some rows of an operand, or none; what these are is in their own tests."""
 
 EXTRA = {
     "gemm": [{"m": 130, "n": 257, "k": 64}, {"m": 64, "n": 72, "k": 520}],
@@ -56,6 +58,25 @@ EXTRA = {
         {"batch": 2, "seq": 7, "heads": 4, "kv_heads": 2, "head_dim": 8},
         {"batch": 3, "seq": 5, "heads": 2, "kv_heads": 2, "head_dim": 9},
         {"batch": 5, "seq": 129, "heads": 12, "head_dim": 64},
+    ],
+    "rmsnorm_residual": [
+        {"rows": 3, "cols": c, "residual": residual}
+        for c, residual in (
+            (128, "no"),
+            (300, "yes"),
+            (4096, "yes"),
+            (5000, "no"),
+            (16384, "yes"),
+            (70001, "yes"),
+        )
+    ],
+    "swiglu": [
+        {"rows": 3, "cols": c, "layout": layout} for c in (72, 3000) for layout in ("packed", "apart")
+    ],
+    "rope_cache": [
+        {"batch": 3, "tokens": 1, "heads": 4, "kv_heads": 2, "head_dim": 128, "seq_max": 33},
+        {"batch": 2, "tokens": 7, "heads": 3, "head_dim": 80, "seq_max": 50, "page": "16"},
+        {"batch": 1, "tokens": 33, "heads": 8, "kv_heads": 2, "head_dim": 10, "seq_max": 300, "page": "256"},
     ],
     "bias_gelu": [{"rows": 3, "cols": 72, "approximate": form} for form in ("none", "tanh")]
     + [{"rows": 301, "cols": 3072}, {"rows": 33, "cols": 33, "approximate": "tanh"}],

@@ -56,6 +56,8 @@ tolerance(values, dtype) -> Tolerance   where the allowed error depends on the c
 joined(result) -> Tensor                where the function returns several tensors: the one that is compared,
                                         which is also what reference gives; what is no such result it returns
                                         as it is
+WRITES                                  names of inputs that a call writes in place (a KV cache); joined then
+                                        holds them too
 prepared(inputs, impl) -> (ms, bytes)   what is held ready for a kernel outside a call (a plan of a mask): how
                                         long it took to build and its size on the device; a peer sets
                                         run.setup_ms, run.setup_bytes and run.compile_ms instead

@@ -122,7 +122,7 @@ class Case:
 
     def kept(self) -> Kept:
         """The inputs with what they hold now, to be put back."""
-        return Kept(self.inputs, self._before)
+        return Kept(self.inputs, self._before, getattr(self.module, "WRITES", ()))
 
     def comparison(self) -> Callable[[Callable[[], Any], Any], str | None]:
         """``look(run, out)``: what is wrong with a result of a timed call on these inputs, else None. It
@@ -146,19 +146,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Kept:
-    """Inputs and copies of them by name (see _tensors)."""
+    """Inputs and copies of them by name (see _tensors); written: those that a call is meant to write."""
 
     inputs: Mapping[str, Any]
     copies: Mapping[str, torch.Tensor]
+    written: tuple[str, ...] = ()
 
     def restore(self) -> list[str]:
-        """Undo changes, so that the next implementation finds the same inputs; the names of what had
-        changed."""
+        """Undo changes, so that the next implementation finds the same inputs (and none finds its result
+        written already); the names of what had changed and is not meant to be written."""
         current = dict(_tensors(self.inputs))
         changed = [name for name, tensor in current.items() if not _same(tensor, self.copies[name])]
         for name in changed:
             current[name].data.copy_(self.copies[name])
-        return changed
+        return [name for name in changed if name not in self.written]
 
 
 def wrong_kind(out: Any, shape: torch.Size, dtype: str, device: str) -> str | None:

@@ -87,3 +87,11 @@ def with_blas(library: str, function: Callable, *args: Any) -> Callable[[], Any]
 
     run.backend = library
     return run
+
+
+def vllm_operators() -> Any:
+    """torch.ops._C with vLLM's kernels, which its extension registers when it is imported."""
+    import torch
+
+    importlib.import_module("vllm._C")
+    return torch.ops._C
