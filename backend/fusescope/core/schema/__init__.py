@@ -5,6 +5,6 @@ checked in one way.
 dataclasses, whose fields are such parameters.
 """
 
-from fusescope.core.schema.parameters import REQUIRED, Parameter, check_int, complete, either
+from fusescope.core.schema.parameters import REQUIRED, Parameter, check_int, complete, either, size
 
-__all__ = ["REQUIRED", "Parameter", "check_int", "complete", "either"]
+__all__ = ["REQUIRED", "Parameter", "check_int", "complete", "either", "size"]

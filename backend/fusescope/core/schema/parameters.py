@@ -117,6 +117,13 @@ class Parameter:
         )
 
 
+def size(
+    name: str, default: int | None, help: str, high: int, typical: tuple[int, ...] = (), sweep: bool = True
+) -> Parameter:
+    """A parameter that is a whole number of at least 1, such as a dimension of a tensor."""
+    return Parameter(name, "int", default, help, low=1, high=high, typical=typical, sweep=sweep)
+
+
 def complete(
     who: str, parameters: Iterable[Parameter], values: Mapping[str, Any], text: bool = False
 ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fusescope.core.schema import Parameter
+from fusescope.core.schema import size
 from fusescope.ops.common.cases import check_tensors
 
 
@@ -15,12 +15,8 @@ def parameters(
 ) -> tuple:
     """rows and cols as keys of a case."""
     return (
-        Parameter(
-            "rows", "int", rows, "rows (tokens)", low=1, high=1 << 27, typical=typical_rows, sweep=True
-        ),
-        Parameter(
-            "cols", "int", cols, "elements per row", low=1, high=1 << 27, typical=typical_cols, sweep=True
-        ),
+        size("rows", rows, "rows (tokens)", 1 << 27, typical_rows),
+        size("cols", cols, "elements per row", 1 << 27, typical_cols),
     )
 
 

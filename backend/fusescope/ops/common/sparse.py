@@ -10,46 +10,25 @@ from typing import Any, NamedTuple
 
 from fusescope import masks
 from fusescope.core.errors import Unsupported
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter, complete, size
 from fusescope.masks import layout
 from fusescope.ops.base import Cost
 from fusescope.ops.common.cases import BYTES, check_tensors
 from fusescope.ops.common.structure import FORMATS, Structure, refuse_sequences
 
 PARAMETERS = (
-    Parameter("batch", "int", 1, "sequences", low=1, high=1 << 16, typical=(1, 2, 4, 8, 16), sweep=True),
-    Parameter(
-        "heads",
-        "int",
-        12,
-        "heads per sequence",
-        low=1,
-        high=1 << 12,
-        typical=(1, 2, 4, 8, 12, 16, 32),
-        sweep=True,
-    ),
-    Parameter(
-        "seq",
-        "int",
-        512,
-        "rows: queries per sequence",
-        low=1,
-        high=1 << 17,
-        typical=(128, 256, 512, 1024, 2048, 4096, 8192, 16384),
-        sweep=True,
-    ),
-    Parameter(
+    size("batch", 1, "sequences", 1 << 16, (1, 2, 4, 8, 16)),
+    size("heads", 12, "heads per sequence", 1 << 12, (1, 2, 4, 8, 12, 16, 32)),
+    size("seq", 512, "rows: queries per sequence", 1 << 17, (128, 256, 512, 1024, 2048, 4096, 8192, 16384)),
+    size(
         "seq_k",
-        "int",
         None,
         "columns: keys per sequence; as many as queries where left out",
-        low=1,
-        high=1 << 17,
-        typical=(128, 512, 2048, 4096),
+        1 << 17,
+        (128, 512, 2048, 4096),
+        sweep=False,
     ),
-    Parameter(
-        "head_dim", "int", 64, "head size", low=1, high=1 << 12, typical=(32, 64, 128, 256), sweep=True
-    ),
+    size("head_dim", 64, "head size", 1 << 12, (32, 64, 128, 256)),
     Parameter(
         "mask",
         "mask",

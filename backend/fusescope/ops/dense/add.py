@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.peers import COMPILES, compiled
@@ -12,18 +12,7 @@ NAME = "add"
 TITLE = "Tensor add"
 SUMMARY = "out = a + b, elementwise over two tensors of n elements."
 FAMILY = "add"
-PARAMETERS = (
-    Parameter(
-        "n",
-        "int",
-        1 << 20,
-        "elements",
-        low=1,
-        high=1 << 31,
-        typical=tuple(1 << k for k in range(10, 29, 2)),
-        sweep=True,
-    ),
-)
+PARAMETERS = (size("n", 1 << 20, "elements", 1 << 31, tuple(1 << k for k in range(10, 29, 2))),)
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {
     "float32": Tolerance(1e-6, 6e-8, "half an ulp of fp32 (2^-24), one rounding"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from math import prod
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter, complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost
 from fusescope.ops.common import matmul
@@ -35,11 +35,9 @@ PARAMETERS = (
         "batch dimensions of B, broadcast against A's",
         typical=("none", "1", "8", "12x8"),
     ),
-    Parameter("m", "int", 512, "rows of each A", low=1, high=LARGEST, typical=_TYPICAL, sweep=True),
-    Parameter("n", "int", 512, "columns of each B", low=1, high=LARGEST, typical=_TYPICAL, sweep=True),
-    Parameter(
-        "k", "int", 64, "columns of each A, rows of each B", low=1, high=LARGEST, typical=_TYPICAL, sweep=True
-    ),
+    size("m", 512, "rows of each A", LARGEST, _TYPICAL),
+    size("n", 512, "columns of each B", LARGEST, _TYPICAL),
+    size("k", 64, "columns of each A, rows of each B", LARGEST, _TYPICAL),
 )
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {d: accumulation_tolerance(1024, d) for d in DTYPES}

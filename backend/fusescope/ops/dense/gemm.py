@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost
 from fusescope.ops.common import matmul
@@ -16,9 +16,9 @@ SUMMARY = "C = A B: (m, k) times (k, n), accumulated in fp32."
 FAMILY = "gemm"
 _TYPICAL = (128, 256, 512, 1024, 2048, 4096, 8192)
 PARAMETERS = (
-    Parameter("m", "int", 1024, "rows of A and C", low=1, high=LARGEST, typical=_TYPICAL, sweep=True),
-    Parameter("n", "int", 1024, "columns of B and C", low=1, high=LARGEST, typical=_TYPICAL, sweep=True),
-    Parameter("k", "int", 1024, "columns of A, rows of B", low=1, high=LARGEST, typical=_TYPICAL, sweep=True),
+    size("m", 1024, "rows of A and C", LARGEST, _TYPICAL),
+    size("n", 1024, "columns of B and C", LARGEST, _TYPICAL),
+    size("k", 1024, "columns of A, rows of B", LARGEST, _TYPICAL),
 )
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {d: accumulation_tolerance(1024, d) for d in DTYPES}

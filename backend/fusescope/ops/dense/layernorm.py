@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter
+from fusescope.core.schema import size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete_rows
@@ -14,26 +14,8 @@ TITLE = "LayerNorm"
 SUMMARY = "out = (x - mean) / sqrt(var + eps) * weight + bias, over rows of the last dimension."
 FAMILY = "layernorm"
 PARAMETERS = (
-    Parameter(
-        "rows",
-        "int",
-        4096,
-        "rows",
-        low=1,
-        high=1 << 27,
-        typical=(1, 64, 1024, 4096, 16384, 65536),
-        sweep=True,
-    ),
-    Parameter(
-        "cols",
-        "int",
-        768,
-        "elements per row",
-        low=1,
-        high=1 << 27,
-        typical=(256, 768, 1024, 4096, 8192, 16384),
-        sweep=True,
-    ),
+    size("rows", 4096, "rows", 1 << 27, (1, 64, 1024, 4096, 16384, 65536)),
+    size("cols", 768, "elements per row", 1 << 27, (256, 768, 1024, 4096, 8192, 16384)),
 )
 DTYPES = ("float32", "float16", "bfloat16")
 EPS = 1e-5

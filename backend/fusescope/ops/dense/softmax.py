@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter
+from fusescope.core.schema import size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Peer
 from fusescope.ops.common import softmax_rows
@@ -15,26 +15,8 @@ TITLE = "Softmax"
 SUMMARY = "out[r, j] = exp(x[r, j] - max x[r]) / sum exp(x[r] - max x[r]), over rows of the last dimension."
 FAMILY = "softmax"
 PARAMETERS = (
-    Parameter(
-        "rows",
-        "int",
-        4096,
-        "rows",
-        low=1,
-        high=1 << 27,
-        typical=(1, 64, 1024, 4096, 16384, 65536),
-        sweep=True,
-    ),
-    Parameter(
-        "cols",
-        "int",
-        1024,
-        "elements per row",
-        low=1,
-        high=1 << 27,
-        typical=(128, 512, 1024, 4096, 16384, 65536),
-        sweep=True,
-    ),
+    size("rows", 4096, "rows", 1 << 27, (1, 64, 1024, 4096, 16384, 65536)),
+    size("cols", 1024, "elements per row", 1 << 27, (128, 512, 1024, 4096, 16384, 65536)),
 )
 DTYPES, TOLERANCE = softmax_rows.DTYPES, softmax_rows.TOLERANCE
 

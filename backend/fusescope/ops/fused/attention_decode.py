@@ -3,7 +3,7 @@ costs and competes with."""
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter
+from fusescope.core.schema import Parameter, size
 from fusescope.ops.attention.decode import attention_decode, choose
 from fusescope.ops.attention.describe import lengths as length_texts
 from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
@@ -21,23 +21,16 @@ SUMMARY = (
 FAMILY = "attention_decode"
 _KEYS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 PARAMETERS = (
-    Parameter(
-        "batch", "int", 16, "sequences", low=1, high=1 << 16, typical=(1, 4, 16, 32, 64, 128), sweep=True
-    ),
-    Parameter(
-        "heads", "int", 32, "query heads", low=1, high=1 << 12, typical=(8, 12, 16, 32, 64), sweep=True
-    ),
-    Parameter(
+    size("batch", 16, "sequences", 1 << 16, (1, 4, 16, 32, 64, 128)),
+    size("heads", 32, "query heads", 1 << 12, (8, 12, 16, 32, 64)),
+    size(
         "kv_heads",
-        "int",
         None,
         "KV heads, a divisor of heads; as many as heads where left out",
-        low=1,
-        high=1 << 12,
+        1 << 12,
+        sweep=False,
     ),
-    Parameter(
-        "seq_max", "int", 4096, "keys the cache has room for", low=1, high=1 << 24, typical=_KEYS, sweep=True
-    ),
+    size("seq_max", 4096, "keys the cache has room for", 1 << 24, _KEYS),
     Parameter(
         "head_dim",
         "int",

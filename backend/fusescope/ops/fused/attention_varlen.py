@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from fusescope.core.schema import Parameter
+from fusescope.core.schema import Parameter, size
 from fusescope.ops.attention.describe import lengths as length_texts
 from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
 from fusescope.ops.attention.varlen import attention_varlen, choose
@@ -22,26 +22,16 @@ SUMMARY = (
 )
 FAMILY = "attention_varlen"
 PARAMETERS = (
-    Parameter("batch", "int", 16, "sequences", low=1, high=1 << 16, typical=(1, 4, 16, 32, 64), sweep=True),
-    Parameter("heads", "int", 12, "query heads", low=1, high=1 << 12, typical=(8, 12, 16, 32), sweep=True),
-    Parameter(
+    size("batch", 16, "sequences", 1 << 16, (1, 4, 16, 32, 64)),
+    size("heads", 12, "query heads", 1 << 12, (8, 12, 16, 32)),
+    size(
         "kv_heads",
-        "int",
         None,
         "KV heads, a divisor of heads; as many as heads where left out",
-        low=1,
-        high=1 << 12,
+        1 << 12,
+        sweep=False,
     ),
-    Parameter(
-        "seq",
-        "int",
-        512,
-        "queries and keys of the longest",
-        low=1,
-        high=1 << 20,
-        typical=(128, 512, 2048, 4096),
-        sweep=True,
-    ),
+    size("seq", 512, "queries and keys of the longest", 1 << 20, (128, 512, 2048, 4096)),
     Parameter(
         "head_dim",
         "int",

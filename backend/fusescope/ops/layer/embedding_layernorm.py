@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
@@ -14,30 +14,10 @@ TITLE = "Embeddings + LayerNorm"
 SUMMARY = "out[t] = LayerNorm(word[word_ids[t]] + position[position_ids[t]] + type[type_ids[t]])."
 FAMILY = "embedding_layernorm"
 PARAMETERS = (
-    Parameter("batch", "int", 8, "sequences", low=1, high=1 << 16, typical=(1, 2, 8, 16), sweep=True),
-    Parameter(
-        "seq",
-        "int",
-        512,
-        "tokens per sequence, and positions",
-        low=1,
-        high=1 << 17,
-        typical=(128, 256, 512, 1024, 2048),
-        sweep=True,
-    ),
-    Parameter(
-        "cols",
-        "int",
-        768,
-        "elements of an embedding",
-        low=1,
-        high=1 << 15,
-        typical=(128, 256, 512, 768, 1024),
-        sweep=True,
-    ),
-    Parameter(
-        "vocab", "int", 30522, "rows of the word table", low=1, high=1 << 20, typical=(1000, 30522, 50257)
-    ),
+    size("batch", 8, "sequences", 1 << 16, (1, 2, 8, 16)),
+    size("seq", 512, "tokens per sequence, and positions", 1 << 17, (128, 256, 512, 1024, 2048)),
+    size("cols", 768, "elements of an embedding", 1 << 15, (128, 256, 512, 768, 1024)),
+    size("vocab", 30522, "rows of the word table", 1 << 20, (1000, 30522, 50257), sweep=False),
 )
 DTYPES = ("float32", "float16", "bfloat16")
 EPS = 1e-12

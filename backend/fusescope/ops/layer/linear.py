@@ -3,7 +3,7 @@ measurement."""
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter, complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
@@ -21,29 +21,9 @@ FAMILY = "linear"
 ACTIVATIONS = ("none", "gelu", "gelu_tanh")
 _SIZES = (64, 256, 512, 768, 1024, 3072, 4096)
 PARAMETERS = (
-    Parameter(
-        "rows",
-        "int",
-        4096,
-        "rows of x (tokens)",
-        low=1,
-        high=1 << 22,
-        typical=(1, 128, 1024, 4096, 8192, 32768),
-        sweep=True,
-    ),
-    Parameter(
-        "inputs", "int", 768, "elements of a row of x", low=1, high=LARGEST, typical=_SIZES, sweep=True
-    ),
-    Parameter(
-        "outputs",
-        "int",
-        768,
-        "elements of a row of the result",
-        low=1,
-        high=LARGEST,
-        typical=_SIZES,
-        sweep=True,
-    ),
+    size("rows", 4096, "rows of x (tokens)", 1 << 22, (1, 128, 1024, 4096, 8192, 32768)),
+    size("inputs", 768, "elements of a row of x", LARGEST, _SIZES),
+    size("outputs", 768, "elements of a row of the result", LARGEST, _SIZES),
     Parameter("activation", "choice", "none", "none, gelu (with erf) or gelu_tanh", choices=ACTIVATIONS),
     Parameter("residual", "choice", "no", "whether a tensor is added to the result", choices=("no", "yes")),
 )

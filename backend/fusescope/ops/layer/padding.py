@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from functools import lru_cache
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter, complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES
@@ -23,35 +23,16 @@ SUMMARY = (
 FAMILY = "padding"
 DIRECTIONS = ("pack", "unpack")
 PARAMETERS = (
-    Parameter("batch", "int", 16, "sequences", low=1, high=1 << 16, typical=(1, 2, 8, 16, 64), sweep=True),
-    Parameter(
-        "seq",
-        "int",
-        512,
-        "tokens of a padded sequence",
-        low=1,
-        high=1 << 17,
-        typical=(128, 256, 512, 1024, 2048),
-        sweep=True,
-    ),
-    Parameter(
-        "cols",
-        "int",
-        768,
-        "elements per token",
-        low=1,
-        high=1 << 20,
-        typical=(256, 768, 1024, 4096),
-        sweep=True,
-    ),
-    Parameter(
+    size("batch", 16, "sequences", 1 << 16, (1, 2, 8, 16, 64)),
+    size("seq", 512, "tokens of a padded sequence", 1 << 17, (128, 256, 512, 1024, 2048)),
+    size("cols", 768, "elements per token", 1 << 20, (256, 768, 1024, 4096)),
+    size(
         "mean",
-        "int",
         60,
         "mean length in per cent of seq; lengths are drawn uniformly",
-        low=1,
-        high=100,
-        typical=(20, 40, 60, 80, 100),
+        100,
+        (20, 40, 60, 80, 100),
+        sweep=False,
     ),
     Parameter("direction", "choice", "pack", "pack (prefix sums included) or unpack", choices=DIRECTIONS),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
@@ -17,28 +17,18 @@ SUMMARY = (
 )
 FAMILY = "split_heads"
 PARAMETERS = (
-    Parameter("batch", "int", 8, "sequences", low=1, high=1 << 16, typical=(1, 2, 4, 8, 16), sweep=True),
-    Parameter(
-        "seq",
-        "int",
-        512,
-        "tokens per sequence",
-        low=1,
-        high=1 << 17,
-        typical=(128, 256, 512, 1024, 2048),
-        sweep=True,
-    ),
-    Parameter("heads", "int", 12, "heads of q", low=1, high=1 << 12, typical=(1, 8, 12, 16, 32), sweep=True),
-    Parameter(
+    size("batch", 8, "sequences", 1 << 16, (1, 2, 4, 8, 16)),
+    size("seq", 512, "tokens per sequence", 1 << 17, (128, 256, 512, 1024, 2048)),
+    size("heads", 12, "heads of q", 1 << 12, (1, 8, 12, 16, 32)),
+    size(
         "kv_heads",
-        "int",
         None,
         "heads of k and v; as many as of q where left out",
-        low=1,
-        high=1 << 12,
-        typical=(1, 2, 4, 12),
+        1 << 12,
+        (1, 2, 4, 12),
+        sweep=False,
     ),
-    Parameter("head_dim", "int", 64, "head size", low=1, high=1 << 12, typical=(32, 64, 80, 128), sweep=True),
+    size("head_dim", 64, "head size", 1 << 12, (32, 64, 80, 128)),
 )
 DTYPES = ("float32", "float16", "bfloat16")
 

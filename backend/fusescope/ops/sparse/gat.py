@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 
 from fusescope import masks
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter, complete, size
 from fusescope.kernels import register_fakes
 from fusescope.masks import layout
 from fusescope.ops.base import Cost, Peer, Tolerance
@@ -26,27 +26,9 @@ SUMMARY = (
 )
 FAMILY = "gat"
 PARAMETERS = (
-    Parameter(
-        "seq",
-        "int",
-        4096,
-        "nodes of the graph",
-        low=1,
-        high=1 << 17,
-        typical=(128, 512, 1024, 4096, 16384),
-        sweep=True,
-    ),
-    Parameter("heads", "int", 8, "heads", low=1, high=1 << 12, typical=(1, 2, 4, 8, 16), sweep=True),
-    Parameter(
-        "head_dim",
-        "int",
-        64,
-        "features per head",
-        low=1,
-        high=256,
-        typical=(8, 16, 32, 64, 128, 256),
-        sweep=True,
-    ),
+    size("seq", 4096, "nodes of the graph", 1 << 17, (128, 512, 1024, 4096, 16384)),
+    size("heads", 8, "heads", 1 << 12, (1, 2, 4, 8, 16)),
+    size("head_dim", 64, "features per head", 256, (8, 16, 32, 64, 128, 256)),
     Parameter(
         "mask",
         "mask",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fusescope import masks
-from fusescope.core.schema import Parameter, complete
+from fusescope.core.schema import Parameter, complete, size
 from fusescope.masks import layout
 from fusescope.ops.base import Cost, Tolerance
 
@@ -16,37 +16,17 @@ _DIMS = (32, 40, 64, 80, 96, 128, 160, 192, 256)
 _SEQS = tuple(1 << k for k in range(7, 15))
 
 PARAMETERS = (
-    Parameter(
-        "batch", "int", 1, "sequences", low=1, high=1 << 16, typical=(1, 2, 4, 8, 16, 32, 64), sweep=True
-    ),
-    Parameter(
-        "heads",
-        "int",
-        12,
-        "query heads",
-        low=1,
-        high=1 << 12,
-        typical=(1, 2, 4, 8, 12, 16, 24, 32, 64),
-        sweep=True,
-    ),
-    Parameter(
+    size("batch", 1, "sequences", 1 << 16, (1, 2, 4, 8, 16, 32, 64)),
+    size("heads", 12, "query heads", 1 << 12, (1, 2, 4, 8, 12, 16, 24, 32, 64)),
+    size(
         "kv_heads",
-        "int",
         None,
         "KV heads, a divisor of heads; as many as heads where left out",
-        low=1,
-        high=1 << 12,
+        1 << 12,
+        sweep=False,
     ),
-    Parameter("seq", "int", 512, "queries per sequence", low=1, high=1 << 20, typical=_SEQS, sweep=True),
-    Parameter(
-        "seq_k",
-        "int",
-        None,
-        "keys per sequence; as many as queries where left out",
-        low=1,
-        high=1 << 20,
-        typical=_SEQS,
-    ),
+    size("seq", 512, "queries per sequence", 1 << 20, _SEQS),
+    size("seq_k", None, "keys per sequence; as many as queries where left out", 1 << 20, _SEQS, sweep=False),
     Parameter(
         "head_dim", "int", 64, "head size, a multiple of 8", low=32, high=256, typical=_DIMS, sweep=True
     ),
