@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fusescope.core.errors import Unsupported
 from fusescope.models.hugging_face import model_masks, scope
+from fusescope.ops.attention.dispatch import listed
 
 # Keywords that change what is computed; others (position_ids, sliding_window, which the mask has) do not.
 _REFUSED = {
@@ -76,10 +77,16 @@ def forward(
     if queries == 1 and plan is None and bias is None and attention_mask is None:
         out = _decode(torch, query, key, value, scaling)
         return out.transpose(1, 2), None
-    if plan is None:
+    if attention_mask is not None and attention_mask.shape[-1] > keys:
+        attention_mask = attention_mask[..., :keys]
+    made = model_masks.tile_lists(attention_mask, queries, keys) if plan is None else None
+    if plan is None and made is None:
         plan, bias = model_masks.plan_and_bias(attention_mask, causal, query, keys, bias)
     if bias is not None and bias.dtype not in (query.dtype, torch.float32):
         bias = bias.float()
+    if made is not None:
+        how = dict(bias=bias, scale=scaling, out_bshd=True)
+        return listed.attend(query, key, value, made, attention_mask.shape, **how).transpose(1, 2), None
     out = attention(query, key, value, plan, bias=bias, scale=scaling, out_bshd=True)
     return out.transpose(1, 2), None
 

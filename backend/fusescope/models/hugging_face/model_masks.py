@@ -6,6 +6,7 @@ import contextlib
 
 from fusescope.core.bounded_cache import BoundedCache
 from fusescope.models.hugging_face import scope
+from fusescope.ops.attention.dispatch import listed
 
 NOT_KEPT = -1e30  # fp32: far below any score, and finite, so that a row whose first tiles hold nothing is too
 _FEW = 16  # queries, as in decoding, for which lists of 64 x 64 tiles would cost more to build than they save
@@ -44,7 +45,12 @@ def mask(**given):
 
     if not torch.compiler.is_compiling() and (running := scope.current()) is not None:
         running.masks += 1
-    return None if _held[0] is not None or nothing_to_mask(given) else sdpa_mask(**given)
+    if _held[0] is not None or nothing_to_mask(given):
+        return None
+    keep = sdpa_mask(**given)
+    if keep is not None and _listed(keep, keep.shape[-2]):  # here, so that all layers share them
+        keep.fusescope_lists = listed.lists(keep, keep.shape[-2], keep.shape[-1])
+    return keep
 
 
 def nothing_to_mask(given) -> bool:
@@ -63,6 +69,25 @@ def nothing_to_mask(given) -> bool:
     )
 
 
+def _listed(keep, queries: int) -> bool:
+    """Whether attention goes by tile lists that are a value of the graph that torch.compile makes. An
+    exported graph would need our Python to run."""
+    import torch
+
+    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    return compiling and queries >= _FEW and keep.dtype == torch.bool
+
+
+def tile_lists(attention_mask, queries: int, keys: int):
+    """The tile lists (``listed.lists``) that compiled code goes by for what Hugging Face gives as a mask,
+    those that were made with it where ``mask`` made it; None where there is nothing to make lists of, or
+    nothing is compiled."""
+    if attention_mask is None or not _listed(attention_mask, queries):
+        return None
+    made = getattr(attention_mask, "fusescope_lists", None)
+    return listed.lists(attention_mask, queries, keys) if made is None else made
+
+
 def plan_and_bias(attention_mask, causal: bool, query, keys: int, bias):
     """(plan, bias) for what Hugging Face gives as a mask: None, bool or added to the scores."""
     import torch
@@ -70,8 +95,6 @@ def plan_and_bias(attention_mask, causal: bool, query, keys: int, bias):
     queries, device = query.shape[2], query.device
     if attention_mask is None:
         return (_causal(queries, keys, device) if causal else None), bias
-    if attention_mask.shape[-1] > keys:
-        attention_mask = attention_mask[..., :keys]
     if attention_mask.dtype != torch.bool:
         return None, attention_mask if bias is None else bias + attention_mask
     if torch.compiler.is_compiling() or queries < _FEW:

@@ -7,6 +7,8 @@ plan whose arrays and sizes were arguments of their own took half of the time of
 
 from __future__ import annotations
 
+import math
+
 # As in the text, which plan.h reads in this order; widest entries first, so that all of them lie aligned
 # without gaps.
 _ORDER = ("bitmaps", "fragments", "items", "schedule", "row_ptr", "tile_index", "tile_code")
@@ -23,11 +25,19 @@ def join(arrays: dict, sizes: tuple[int, int, int, int], device, more=()):
     import torch
 
     kept = {name: arrays[name].contiguous() for name in _ORDER if arrays.get(name) is not None}
-    words = {name: array.view(-1).view(torch.int32) for name, array in kept.items()}
-    buffer = torch.cat(list(words.values())) if words else torch.empty(0, dtype=torch.int32, device=device)
-    views, begin = dict.fromkeys(arrays), 0
-    for name, array in kept.items():
-        end = begin + words[name].numel()
-        views[name], begin = buffer[begin:end].view(array.dtype).view(array.shape), end
-    lengths = (words[name].numel() if name in words else 0 for name in _ORDER)
-    return buffer, " ".join(map(str, (*sizes, *lengths, *more))), views
+    words = [array.view(-1).view(torch.int32) for array in kept.values()]
+    buffer = torch.cat(words) if words else torch.empty(0, dtype=torch.int32, device=device)
+    shapes = {name: (array.dtype, tuple(array.shape)) for name, array in kept.items()}
+    layout, views = divided(buffer, shapes, sizes, more)
+    return buffer, layout, dict.fromkeys(arrays) | views
+
+
+def divided(buffer, arrays: dict, sizes: tuple[int, int, int, int], more=()):
+    """(layout, views) as ``join`` has them, of a buffer with arrays of these {name: (dtype, shape)}."""
+    views, begin, lengths = {}, 0, dict.fromkeys(_ORDER, 0)
+    for name in (name for name in _ORDER if name in arrays):
+        dtype, shape = arrays[name]
+        lengths[name] = math.prod(shape) * dtype.itemsize // 4
+        end = begin + lengths[name]
+        views[name], begin = buffer[begin:end].view(dtype).view(shape), end
+    return " ".join(map(str, (*sizes, *lengths.values(), *more))), views
