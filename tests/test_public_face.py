@@ -20,6 +20,7 @@ FACE = {
     "register_attention",
     "bench",
     "generate",
+    "KVCache",
 }
 
 

@@ -13,6 +13,7 @@ prepare             a mask's tile lists on a device, as attention takes them
 masks               full, causal, sliding_window, bigbird, …: load, parse, from_dense
 register_attention  attn_implementation="fusescope" in Hugging Face models
 generate            tokens after a prompt, from a loaded GPT-2, Llama, Mistral or Qwen of Hugging Face
+KVCache             what generate keeps for the next call of a conversation
 bench               check and time implementations of an operator; returns records
 
 Importing fusescope imports no torch: each name is loaded when it is first used. What is refused raises
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fusescope import masks as masks
     from fusescope.jobs.in_process import bench as bench
+    from fusescope.models.generating import KVCache as KVCache
     from fusescope.models.generating import generate as generate
     from fusescope.models.register import register_attention as register_attention
     from fusescope.ops.attention import attention as attention
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "KVCache": "fusescope.models",
     "attention": "fusescope.ops.attention",
     "attention_decode": "fusescope.ops.attention",
     "attention_varlen": "fusescope.ops.attention",

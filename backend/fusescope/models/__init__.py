@@ -12,13 +12,14 @@ from fusescope.models.describe.memory import check as check_memory
 from fusescope.models.describe.memory import reduced
 from fusescope.models.describe.modes import mode, modes
 from fusescope.models.describe.tree import Node, anatomy, total
-from fusescope.models.generating import generate
+from fusescope.models.generating import KVCache, generate
 from fusescope.models.register import Calls, register_attention
 
 __all__ = [
     "PARTS",
     "Calls",
     "Config",
+    "KVCache",
     "Node",
     "anatomy",
     "check_memory",

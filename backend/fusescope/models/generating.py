@@ -9,6 +9,7 @@ from typing import Any
 
 from fusescope.core.errors import Unsupported
 from fusescope.core.schema import Parameter, check_int
+from fusescope.models.by_config import rope
 from fusescope.models.describe import catalog, settings
 
 _decoders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # (state of the weights, Decoder) by model
@@ -45,6 +46,7 @@ def generate(
     top_p: float | None = None,
     seed: int = 0,
     eos_token_id: int | list[int] | None = None,
+    cache: KVCache | None = None,
 ):
     """LongTensor (B, prompt + new): the prompts with at most max_new_tokens after each, as the model's own
     ``generate`` returns them, fewer where every sequence has ended.
@@ -58,6 +60,8 @@ def generate(
     (None: all) and of those the fewest with a share of top_p (None: all); else the likeliest token.
     eos_token_id: what ends a sequence, None for what the model's generation_config says; an ended sequence
     goes on with its pad_token_id, else the first eos_token_id.
+    cache: a KVCache; the tokens of an earlier call with it that these prompts begin with are not computed
+    again, which changes no result but by rounding.
 
     Raises TypeError and ValueError for arguments that break a rule, and core.errors.Unsupported by name for
     models, settings of them and head sizes that our decoder does not have.
@@ -66,6 +70,8 @@ def generate(
 
     from fusescope.models.run.decoder.sampling import chooser
 
+    if cache is not None and not isinstance(cache, KVCache):
+        raise TypeError(f"cache is a fusescope.KVCache or None, not {type(cache).__name__}")
     family = _family(model)
     keep = _prompt(torch, model, input_ids, attention_mask)
     check_int("max_new_tokens", max_new_tokens, 1)
@@ -80,7 +86,23 @@ def generate(
             f"{longest - max_new_tokens} tokens and max_new_tokens {max_new_tokens} need {longest}"
         )
     chosen = chooser(do_sample, temperature or 1.0, top_k, top_p, seed, input_ids.device)
-    return _decoder(family, config, model).generate(input_ids, keep, max_new_tokens, chosen, stops, pad)
+    decoder = _decoder(family, config, model)
+    held = None if cache is None else cache.held
+    found, held = decoder.generate(input_ids, keep, max_new_tokens, chosen, stops, pad, held)
+    if cache is not None:
+        cache.held = held
+    return found
+
+
+class KVCache:
+    """Keys and values that ``generate`` keeps from one call to the next, for a conversation that grows: empty
+    at first, then of the last call's tokens but the very last. It is of no use to another model, batch or
+    changed weights, for which all is computed anew. Not for two calls at a time.
+
+    held: what it holds, None while empty."""
+
+    def __init__(self) -> None:
+        self.held: Any = None
 
 
 def _family(model):
@@ -101,16 +123,22 @@ def _family(model):
 
 def _sizes(family, model, tokens: int):
     """The family's sizes from the model's configuration; Unsupported for what its tables do not say."""
-    data: Mapping[str, Any] = model.config.to_dict()
-    window = data.get("sliding_window")
-    if "sliding_window" in family.SETTINGS.fixed and window is not None and tokens <= window:
-        data = {**data, "sliding_window": None}  # every key lies within it
+    data: Mapping[str, Any] = {**model.config.to_dict(), "sliding_window": None, "use_sliding_window": False}
+    if rope.kind(data) == "dynamic" and tokens <= (data.get("max_position_embeddings") or 0):
+        data = {**data, "rope_parameters": {"rope_theta": rope.theta(data)}, "rope_scaling": None}
     try:
         return settings.sizes(family, data)
     except ValueError as error:
         raise Unsupported(
             f"fusescope.generate does not run this {type(model).__name__}: {error}; use its own generate"
         ) from None
+
+
+def _windows(model, layers: int) -> tuple[int | None, ...]:
+    """Of each layer how many tokens a token sees, itself among them; None: all before it."""
+    window = getattr(model.config, "sliding_window", None)
+    kinds = getattr(model.config, "layer_types", None) or ["sliding_attention"] * layers
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
 
 
 def _prompt(torch, model, ids, mask):
@@ -173,8 +201,9 @@ def _decoder(family, config, model):
     """The decoder of a model, kept while its weights are the same tensors, unchanged."""
     from fusescope.models.run.decoder.decoder import Decoder
 
-    state = config, tuple((p.data_ptr(), p._version) for p in model.parameters())
+    windows = _windows(model, config.layers)
+    state = config, windows, tuple((p.data_ptr(), p._version) for p in model.parameters())
     known = _decoders.get(model)
     if known is None or known[0] != state:
-        known = _decoders[model] = state, Decoder(family, config, model)
+        known = _decoders[model] = state, Decoder(family, config, model, windows)
     return known[1]

@@ -3,11 +3,16 @@
 
 llama-small is a configuration of this project, the size of GPT-2 small: width 768, 12 layers, 12 heads on 4
 KV heads of 64, FFN 2048, 32,000 words, tables of 2048 positions that grow by config, head apart from the word
-table. llama3-8b has the sizes of Meta's Llama 3 8B (Grattafiori et al. 2024, arXiv 2407.21783, table 3).
+table. llama2-7b has the sizes of Llama 2 7B (Touvron et al. 2023, arXiv 2307.09288), llama3-8b those of
+Llama 3 8B (Grattafiori et al. 2024, arXiv 2407.21783, table 3), llama3.1-8b besides the scaled rotary
+positions of meta-llama/Llama-3.1-8B's config.json.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from fusescope.models.by_config import rope
 from fusescope.models.describe.family import Config, Split, Weight
 from fusescope.models.describe.settings import Settings
 
@@ -29,6 +34,21 @@ NAMES = {
         tied=False,
         more={"rope_theta": 10000.0},
     ),
+    "llama2-7b": Config(
+        "llama2-7b",
+        4096,
+        32,
+        32,
+        128,
+        11008,
+        vocab=32000,
+        kv_heads=32,
+        positions=4096,
+        eps=1e-5,
+        activation="silu",
+        tied=False,
+        more={"rope_theta": 10000.0},
+    ),
     "llama3-8b": Config(
         "llama3-8b",
         4096,
@@ -45,7 +65,27 @@ NAMES = {
         more={"rope_theta": 500000.0},
     ),
 }
-TITLE = {"llama-small": "Llama-style, 125 M parameters", "llama3-8b": "Llama 3 8B"}
+NAMES["llama3.1-8b"] = replace(
+    NAMES["llama3-8b"],
+    name="llama3.1-8b",
+    positions=131072,
+    more={
+        "rope_theta": 500000.0,
+        "rope": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
+)
+TITLE = {
+    "llama-small": "Llama-style, 125 M parameters",
+    "llama2-7b": "Llama 2 7B",
+    "llama3-8b": "Llama 3 8B",
+    "llama3.1-8b": "Llama 3.1 8B",
+}
 SETTINGS = Settings(
     "Llama",
     "llama",
@@ -131,12 +171,7 @@ WEIGHTS = (
 
 
 def further(config):
-    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.more["rope_theta"]}}
+    return rope.further(config.more)
 
 
-def more(data):
-    rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ValueError(f"rotary positions of a Llama checkpoint are of the default kind, not {kind!r}")
-    return {"rope_theta": float(rope.get("rope_theta") or data.get("rope_theta") or 10000.0)}
+more = rope.more

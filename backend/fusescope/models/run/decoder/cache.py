@@ -1,6 +1,9 @@
-"""A KV cache of our own: static tensors, the tokens of each sequence side by side from its first place on."""
+"""A KV cache of our own: static tensors, the tokens of each sequence side by side from its first place on; a
+layer with a sliding window is a ring that holds the last tokens alone."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 
@@ -9,47 +12,74 @@ BUCKET = 256
 
 
 class Cache:
-    """Per layer keys and values (B, H_kv, places, D); lengths: int32 (B,), the tokens of each sequence; most:
-    the most that any may have, known without asking the device."""
+    """Per layer keys and values (B, H_kv, places, D); lengths: int32 (B,), the tokens of each sequence.
 
-    def __init__(self, layers: int, shape: tuple[int, int, int], dtype, device, most: int, tokens: int):
+    windows: of each layer how many tokens a token sees, itself among them; None: all. The token at position p
+    is at place p, in a layer with a window at place p modulo that, because the order of keys does not matter
+    to attention: what a step reads are the first ``seen`` places, all of them once the ring is full."""
+
+    def __init__(self, windows: Sequence[int | None], shape: tuple[int, int, int], dtype, device):
         batch, heads, size = shape
-        self.limit = most
-        places = self._rounded(tokens)
+        self.windows = tuple(windows)
         self.keys, self.values = (
-            [torch.zeros(batch, heads, places, size, dtype=dtype, device=device) for _ in range(layers)]
+            [torch.empty(batch, heads, 0, size, dtype=dtype, device=device) for _ in windows]
             for _ in range(2)
         )
         self.lengths = torch.zeros(batch, dtype=torch.int32, device=device)
 
-    @property
-    def places(self) -> int:
-        return self.keys[0].shape[2]
+    def reserve(self, tokens: int, most: int) -> bool:
+        """Room for so many tokens of a sequence, for ``most`` at most; whether there are new tensors. Must be
+        asked for before a token is added."""
+        grown = False
+        for i, window in enumerate(self.windows):
+            old = self.keys[i].shape[2]
+            if tokens <= old or old == window:
+                continue
+            places = min(-(-max(tokens, 2 * old) // BUCKET) * BUCKET, max(tokens, most), window or most)
+            for side in (self.keys, self.values):
+                wide = side[i].new_zeros((*side[i].shape[:2], places, side[i].shape[3]))
+                wide[:, :, :old] = side[i]
+                side[i] = wide
+            grown = True
+        return grown
 
-    def reserve(self, tokens: int) -> bool:
-        """Room for so many tokens of a sequence; whether the tensors are new ones."""
-        if tokens <= self.places:
-            return False
-        places = self._rounded(max(tokens, 2 * self.places))
-        for side in (self.keys, self.values):
-            for i, old in enumerate(side):
-                side[i] = torch.zeros(
-                    *old.shape[:2], places, old.shape[3], dtype=old.dtype, device=old.device
-                )
-                side[i][:, :, : old.shape[2]] = old
-        return True
+    def held(self, layer: int, totals):
+        """int64 (B, places): the position of the token at each place where sequences have so many tokens
+        (int64 (B,)); negative where there is none."""
+        places = torch.arange(self.keys[layer].shape[2], device=totals.device)[None]
+        last, window = totals[:, None] - 1, self.windows[layer]
+        if window is None:
+            return torch.where(places <= last, places, -1)
+        return last - (last - places) % window
 
-    def fill(self, layer: int, keys, values) -> None:
-        """The prompt: (B, S, H_kv, D); what is behind a sequence's own tokens is overwritten before it is
-        read."""
-        self.keys[layer][:, :, : keys.shape[1]] = keys.transpose(1, 2)
-        self.values[layer][:, :, : values.shape[1]] = values.transpose(1, 2)
+    def fill(self, layer: int, keys, values, starts, totals) -> None:
+        """Tokens (B, S, H_kv, D) at the positions from starts[b] to totals[b], exclusive; int64 (B,), starts
+        None: from the first, of an empty cache. What is behind a sequence's own tokens is overwritten before
+        it is read."""
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+        count, places = keys.shape[2], self.keys[layer].shape[2]
+        if starts is None and count <= places:
+            self.keys[layer][:, :, :count] = keys
+            self.values[layer][:, :, :count] = values
+            return
+        given = self.held(layer, totals)
+        given = given if starts is None else given - starts[:, None]
+        new = ((given >= 0) & (given < count))[:, None, :, None]
+        at = given.clamp(0, count - 1)[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[3])
+        for side, rows in ((self.keys, keys), (self.values, values)):
+            side[layer] = torch.where(new, rows.gather(2, at), side[layer])
 
     def append(self, layer: int, keys, values) -> None:
         """One token of each sequence, (B, 1, H_kv, D), behind the lengths[b] that it has."""
-        at = self.lengths.long()[:, None, None, None].expand(-1, keys.shape[2], 1, keys.shape[3])
+        at, window = self.lengths.long(), self.windows[layer]
+        at = at if window is None else at % window
+        at = at[:, None, None, None].expand(-1, keys.shape[2], 1, keys.shape[3])
         self.keys[layer].scatter_(2, at, keys.transpose(1, 2))
         self.values[layer].scatter_(2, at, values.transpose(1, 2))
 
-    def _rounded(self, tokens: int) -> int:
-        return min(self.limit, -(-tokens // BUCKET) * BUCKET)
+    def seen(self, tokens) -> dict[int | None, torch.Tensor]:
+        """{window: int32 (B,), the places that are read} where sequences have so many tokens."""
+        return {
+            window: tokens if window is None else tokens.clamp(max=window)
+            for window in dict.fromkeys(self.windows)
+        }

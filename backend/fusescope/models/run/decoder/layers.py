@@ -48,7 +48,9 @@ class Layers:
         """cos and sin (B, S, 1, D) of rotary positions; None where a position is embedded."""
         if self.rotary is None:
             return None
-        turns = places[..., None].float() * self.rotary.inv_freq.to(places.device).float()
+        # of the kind "dynamic" what a longer sequence left behind is not to be seen
+        own = "original_inv_freq" if self.rotary.rope_type == "dynamic" else "inv_freq"
+        turns = places[..., None].float() * getattr(self.rotary, own).to(places.device).float()
         turns = torch.cat((turns, turns), -1)[:, :, None]
         scale = self.rotary.attention_scaling
         return (turns.cos() * scale).to(dtype), (turns.sin() * scale).to(dtype)
