@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fusescope import models, ops
 from fusescope.cli import cases as _cases
-from fusescope.cli.numbers import integer, percent, seconds
+from fusescope.cli.numbers import integer, percent, seconds, seed
 from fusescope.core.machine import environment
 from fusescope.core.machine.archs import arch_of
 from fusescope.core.records import DTYPES
@@ -45,6 +45,22 @@ def add(parser, words, whole_models: bool = False) -> None:
 def _config_file(word: str) -> bool:
     path = Path(word).expanduser()
     return models.is_path(word) and (path / "config.json" if path.suffix != ".json" else path).is_file()
+
+
+def add_sampling(parser, budget: str, cache: str | None = None, deadline: str | None = None) -> None:
+    """--budget, --seed and, where they are given, --cache and --deadline: how a comparison is sampled.
+    cache: the default; budget and deadline: what the times are of."""
+    if cache:
+        parser.add_argument(
+            "--cache",
+            choices=("warm", "cold", "both"),
+            default=cache,
+            help="state of the caches before a sample",
+        )
+    parser.add_argument("--budget", type=seconds(), metavar="SECONDS", help=budget)
+    if deadline:
+        parser.add_argument("--deadline", type=seconds(), metavar="SECONDS", help=deadline)
+    parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
 
 
 def add_certainty(parser) -> None:

@@ -28,47 +28,22 @@ def bench(spec: Mapping[str, Any]) -> str:
     else:
         for case in cases:
             words += ["--case", ",".join(f"{k}={v}" for k, v in case.items() if v is not None)]
-    words += ["--impl", ",".join(spec.get("impls") or ()), "--baseline", str(spec.get("baseline"))]
-    words += [
-        "--dtype",
-        str(spec.get("dtype")),
-        "--device",
-        str(spec.get("device")),
-        "--cache",
-        str(spec.get("cache")),
-    ]
-    return shlex.join(words)
+    return shlex.join(words + _compared(spec))
 
 
 def model(spec: Mapping[str, Any]) -> str:
     """``fusescope model …`` for a comparison of a model's execution modes; cases are the product of what
     differs among them."""
     words = ["fusescope", "model", str(spec["op"]).removeprefix("model:")]
-    cases = [dict(c) for c in spec.get("cases") or ()]
-    for key in dict.fromkeys(k for c in cases for k in c):
-        values = list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None))
-        if values and not (key == "phase" and values == ["prefill"]):
-            words += [f"--{key.replace('_', '-')}", ",".join(values)]
-    words += ["--impl", ",".join(spec.get("impls") or ()), "--baseline", str(spec.get("baseline"))]
-    words += [
-        "--dtype",
-        str(spec.get("dtype")),
-        "--device",
-        str(spec.get("device")),
-        "--cache",
-        str(spec.get("cache")),
-    ]
+    words += _product(spec, phase="prefill")
+    words += _compared(spec)
     return shlex.join(words + (["--checkpoint", str(spec["checkpoint"])] if spec.get("checkpoint") else []))
 
 
 def parallel(spec: Mapping[str, Any]) -> str:
     """``fusescope parallel …`` for a comparison of layouts over several devices."""
     words = ["fusescope", "parallel", str(spec["op"]).removeprefix("model:")]
-    cases = [dict(c) for c in spec.get("cases") or ()]
-    for key in dict.fromkeys(k for c in cases for k in c):
-        values = list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None))
-        if values and (key, values) not in (("phase", ["prefill"]), ("lengths", ["fixed"])):
-            words += [f"--{key.replace('_', '-')}", ",".join(values)]
+    words += _product(spec, phase="prefill", lengths="fixed")
     parts = [str(impl).partition("-") for impl in spec.get("impls") or ()]
     words += ["--attention", ",".join(dict.fromkeys(attention for attention, *_ in parts))]
     if several := [layout for *_, layout in parts if layout]:
@@ -101,6 +76,21 @@ def layer(kind: str, spec: Mapping[str, Any]) -> str:
         if spec.get(key) is not None:
             words += [flag, str(spec[key])]
     return shlex.join(words)
+
+
+def _compared(spec: Mapping[str, Any]) -> list[str]:
+    words = ["--impl", ",".join(spec.get("impls") or ()), "--baseline", str(spec.get("baseline"))]
+    return words + [w for key in ("dtype", "device", "cache") for w in (f"--{key}", str(spec.get(key)))]
+
+
+def _product(spec: Mapping[str, Any], **usual: str) -> list[str]:
+    """An option for each key of the cases, with all its values; none where every case has the usual one."""
+    cases, words = [dict(c) for c in spec.get("cases") or ()], []
+    for key in dict.fromkeys(k for c in cases for k in c):
+        values = list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None))
+        if values and values != [usual.get(key)]:
+            words += [f"--{key.replace('_', '-')}", ",".join(values)]
+    return words
 
 
 def _as_flags(cases: list[dict]) -> list[str] | None:

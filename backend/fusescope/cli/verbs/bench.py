@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from fusescope import ops
 from fusescope.cli import case_options, cases
-from fusescope.cli.numbers import seconds, seed
 from fusescope.cli.output import plural, say
 from fusescope.cli.tables.records import show
 from fusescope.core.records import BenchSpec, Record, Run
@@ -23,19 +22,7 @@ def arguments(parser, words) -> None:
         help="implementations, file.py:function among them, or all (default)",
     )
     parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
-    parser.add_argument(
-        "--cache",
-        choices=("warm", "cold", "both"),
-        default="both",
-        help="state of the caches before a sample",
-    )
-    parser.add_argument(
-        "--budget",
-        type=seconds(),
-        metavar="SECONDS",
-        help="most time for one implementation on one case and mode",
-    )
-    parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
+    case_options.add_sampling(parser, "most time for one implementation on one case and mode", cache="both")
     case_options.add_certainty(parser)
     case_options.add_cluster(parser)
     case_options.add(parser, words)

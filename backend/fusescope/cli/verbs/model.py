@@ -7,7 +7,6 @@ import argparse
 from fusescope import models
 from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
-from fusescope.cli.numbers import seconds, seed
 from fusescope.cli.output import plural, say, table
 from fusescope.cli.tables import generation
 from fusescope.cli.tables.records import show
@@ -30,7 +29,6 @@ def arguments(parser, words) -> None:
         metavar="A,B",
         help="execution modes, or all (default: those that need no compiler)",
     )
-    parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
     parser.add_argument(
         "--checkpoint",
         metavar="DIR",
@@ -42,26 +40,14 @@ def arguments(parser, words) -> None:
         help="afterwards the error of every mode by module, as a run of its own",
     )
     parser.add_argument("--no-parts", action="store_true", help="do not time the parts of a layer")
-    parser.add_argument(
-        "--cache",
-        choices=("warm", "cold", "both"),
-        default="warm",
-        help="state of the caches before a sample",
-    )
-    parser.add_argument(
-        "--budget",
-        type=seconds(),
-        metavar="SECONDS",
-        help="most time for all modes on one case and mode (default 5)",
-    )
-    parser.add_argument(
-        "--deadline",
-        type=seconds(),
-        metavar="SECONDS",
-        help="most time for one mode on one case, compiling included (default 300); what takes longer is "
+    parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
+    case_options.add_sampling(
+        parser,
+        "most time for all modes on one case and mode (default 5)",
+        cache="warm",
+        deadline="most time for one mode on one case, compiling included (default 300); what takes longer is "
         "recorded as timed out",
     )
-    parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
     case_options.add_certainty(parser)
     case_options.add_cluster(parser)
     case_options.add(parser, words, whole_models=True)

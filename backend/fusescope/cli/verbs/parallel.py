@@ -8,7 +8,7 @@ from fusescope import models
 from fusescope.analysis.scaling import measured
 from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
-from fusescope.cli.numbers import integer, seconds, seed
+from fusescope.cli.numbers import integer
 from fusescope.cli.output import plural, say, table
 from fusescope.cli.tables.records import show
 from fusescope.core.machine import environment
@@ -38,16 +38,11 @@ def arguments(parser, words) -> None:
     parser.add_argument("--weak", action="store_true", help="also with a batch that grows with the devices")
     parser.add_argument("--no-links", action="store_true", help="do not measure the collectives")
     parser.add_argument("--no-probes", action="store_true", help="do not time a rank's share on one device")
-    parser.add_argument(
-        "--budget",
-        type=seconds(),
-        metavar="SECONDS",
-        help="time for each implementation on one case (default 5)",
+    case_options.add_sampling(
+        parser,
+        "time for each implementation on one case (default 5)",
+        deadline="most time for one of them (default 300)",
     )
-    parser.add_argument(
-        "--deadline", type=seconds(), metavar="SECONDS", help="most time for one of them (default 300)"
-    )
-    parser.add_argument("--seed", type=seed(), help="seed of the inputs and of the order of rounds")
     case_options.add(parser, words, whole_models=True)
 
 
