@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import Record, case_key
 from fusescope.core.reporter import Reporter
 from fusescope.jobs.cluster.crew import Crew
@@ -49,14 +47,15 @@ class Bookkeeper:
             self.reporter.log(f"{worker.name}: {line}")
         written = []
         for data in found["records"]:
-            record = placed(Record.from_json(data), worker)
-            if (record.case_key, record.impl) in self.there:
+            record = placed(data, worker)
+            mine = record.case_key, record.impl
+            if mine in self.there:
                 continue
             for line in found["samples"]:
-                if (line["case_key"], line["impl"]) == (record.case_key, record.impl):
+                if (line["case_key"], line["impl"]) == mine:
                     self.reporter.samples(**line)
             self.reporter.record(record)
-            self.there.add((record.case_key, record.impl))
+            self.there.add(mine)
             written.append(record)
         return written
 
@@ -75,11 +74,9 @@ class Bookkeeper:
                 )
 
 
-def placed(record: Record, worker: Worker) -> Record:
-    """The record with the device and host that measured it."""
-    return dataclasses.replace(
-        record, conditions=dataclasses.replace(record.conditions or Conditions(), **worker.where)
-    )
+def placed(data: Mapping[str, Any], worker: Worker) -> Record:
+    """The record of its JSON form, with the device and host that measured it."""
+    return Record.from_json({**data, "conditions": {**(data.get("conditions") or {}), **worker.where}})
 
 
 def crashed(unit: Unit, why: str, reporter: Reporter) -> None:

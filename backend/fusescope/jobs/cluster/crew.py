@@ -1,8 +1,9 @@
 """Units of work shared among the workers of a cluster, by the process that alone writes the run.
 
-Each worker is given one batch at a time: one unit, or as many short ones as take half a second. What a lost
-worker had in hand is done elsewhere; a unit to which two workers were lost is given up. What a batch found is
-taken once, whatever a lost worker may still send.
+A batch is one unit, or as many short ones as take half a second. While it works at a short batch a worker has
+the next one waiting, so that it is not idle while this process books what it found. What a lost worker had in
+hand is done elsewhere; a unit to which two workers were lost is given up. What a batch found is taken once,
+whatever a lost worker may still send.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any
 
 from fusescope.jobs.cluster import at_worker
 from fusescope.jobs.cluster.roster import Roster
-from fusescope.jobs.cluster.worker import Unit, Worker, is_lost, sentence, words
+from fusescope.jobs.cluster.worker import Batch, Unit, Worker, is_lost, sentence, words
 
 BATCH_S = 0.5  # of work that is sent at a time
+_LEAST_S = 0.025  # of it, where there is enough left
 _MOST = 500  # units in a batch
 _KILLED = 2  # workers that one unit may have lost
 _TRIES = 8  # times that a unit is sent in all, whatever became of the workers
@@ -78,13 +80,14 @@ class Crew(Roster):
             self._say(total - len(open_keys), total, now=True)
         finally:
             for worker in self.workers.values():
-                if worker.batch:
-                    self._drop(worker)
+                self._drop(worker)
 
     def end(self) -> None:
         """Have the workers forget the job, and the last facts of them written."""
         for worker in self.workers.values():
             self._drop(worker)
+            if worker.asked is not None:
+                worker.asked.cancel(force=True)
         self._facts(now=True)
         for topic in ("all", self.order["topic"]):
             self.client.unsubscribe_topic(topic)
@@ -94,17 +97,24 @@ class Crew(Roster):
     # handing out
 
     def _hand_out(self, waiting: deque[Unit]) -> None:
-        for worker in [w for w in self.able if w.task is None]:
-            if waiting:
-                self._send(worker, [waiting.popleft() for _ in range(self._count(waiting))])
+        short = bool(self._took) and self._pace <= BATCH_S
+        for already in range(2 if short else 1):
+            for worker in [w for w in self.able if len(w.batches) == already]:
+                if waiting:
+                    self._send(worker, [waiting.popleft() for _ in range(self._count(waiting))])
+
+    @property
+    def _pace(self) -> float:
+        """Seconds of a unit, of the last ones."""
+        return max(statistics.median(self._took), 1e-6)
 
     def _count(self, waiting: deque[Unit]) -> int:
         """How many units the next batch has: one that was in a lost worker's hand before goes alone."""
         if not self._took or waiting[0].tries:
             return 1
-        pace = max(statistics.median(self._took), 1e-6)
         fair = -(-len(waiting) // (2 * len(self.able)))  # the last batches are short: all end together
-        count = max(int(BATCH_S / 10 / pace), min(int(BATCH_S / pace), fair), 1)
+        pace = self._pace
+        count = max(int(_LEAST_S / pace), min(int(BATCH_S / pace), fair), 1)
         fresh = itertools.takewhile(lambda unit: not unit.tries, itertools.islice(waiting, min(count, _MOST)))
         return sum(1 for _ in fresh)
 
@@ -114,33 +124,39 @@ class Crew(Roster):
         units = [{"key": u.key, "spec": dict(u.spec), "known": u.known} for u in batch]
         lock = (worker.where["device_uuid"] or "cpu") if self.locks else None
         order = self.order | {"units": units, "lock": lock}
-        worker.batch, worker.now, worker.text = batch, "", ""
-        worker.task = self._submit(worker, self._body, order, "done")
+        worker.batches.append(Batch(self._submit(worker, self._body, order, "done"), batch))
 
     def _drop(self, worker: Worker) -> list[Unit]:
         """Take back what a worker has in hand."""
-        batch, task, worker.batch, worker.task = worker.batch, worker.task, [], None
-        worker.now = worker.text = ""
-        if task is not None:
-            task.cancel(force=True)
-        return batch
+        batches, worker.batches = worker.batches, []
+        for batch in batches:
+            batch.task.cancel(force=True)
+        return [unit for batch in batches for unit in batch.units]
 
-    def _ended(self, worker: Worker, future) -> None:
-        if future is not worker.task:
+    def _said(self, about: Mapping[str, Any]) -> None:
+        for worker in self.workers.values():
+            for batch in worker.batches:
+                if batch.task.key == about["task"]:
+                    batch.now, batch.text = about["unit"], about["text"]
+
+    def _ended(self, worker: Worker, future, answer: Mapping[str, Any] | None) -> None:
+        batch = next((b for b in worker.batches if b.task is future), None)
+        if batch is None:
             return  # it was taken back
-        if future.status != "finished":
+        if answer is None:
             if is_lost(future):
                 return self._lost(worker)
             why = sentence(future)
             self._drop(worker)
             raise RuntimeError(f"{worker.name}: {why}")
-        answer = future.result()
-        units = {u.key: u for u in worker.batch}
-        worker.batch, worker.task, worker.now, worker.text = [], None, "", ""
+        units = {u.key: u for u in batch.units}
+        worker.batches.remove(batch)
         future.release()
+        self._took.extend(found["seconds"] for found in answer["found"])
+        if not answer["error"]:
+            self._hand_out(self._waiting)  # before the records are written
         for found in answer["found"]:
             worker.done += 1
-            self._took.append(found["seconds"])
             self._finish(units.pop(found["key"]), found, worker)
         if answer["error"]:
             raise RuntimeError(f"{worker.name}: {answer['error'].removeprefix('process 1 of 1: ')}")
@@ -149,22 +165,22 @@ class Crew(Roster):
         """What a lost worker had in hand goes back; the unit that it was at has lost a worker."""
         if worker.lost:
             return
-        now = worker.now
-        batch = self._drop(worker) if worker.facts else []
-        worker.lost, worker.task = True, None
+        at, running = worker.now, worker.running
+        now = running and (running.now or (len(running.units) == 1 and running.units[0].key))
+        units = self._drop(worker)
+        worker.lost, worker.asked = True, None
         left = []
-        for unit in batch:
-            unit.killed += unit.key == now or (not now and len(batch) == 1)
+        for unit in units:
+            unit.killed += unit.key == now
             if unit.killed >= _KILLED or unit.tries >= _TRIES:
                 why = f"{unit.killed or unit.tries} workers were lost while they measured it"
                 self._give_up(unit, f"{why}, the last {worker.name}")
             else:
                 left.append(unit)
-        at = next((u.label for u in batch if u.key == now), "")
         what = f" at {at}" if at else ""
-        also = f"; {len(left)} of {len(batch)} go to other workers" if left else ""
+        also = f"; {len(left)} of {len(units)} go to other workers" if left else ""
         self.reporter.log(f"{worker.name} was lost{what}{also}")
-        self._waiting.extend(left)
+        self._waiting.extendleft(reversed(left))
         self._facts(now=True)
 
     def _say(self, done: int, total: int, now: bool = False) -> None:

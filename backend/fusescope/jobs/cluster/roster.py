@@ -12,11 +12,13 @@ import fusescope
 from fusescope.core.reporter import Reporter
 from fusescope.jobs.cluster import at_worker
 from fusescope.jobs.cluster.deploy import mend
-from fusescope.jobs.cluster.worker import Worker, is_lost, sentence
+from fusescope.jobs.cluster.worker import Worker, is_lost, result, sentence
 
 _TICK_S = 0.2
 _MEND_EVERY_S = 10.0
+_LOOK_EVERY_S = 1.0
 _PATIENCE_S = 180.0  # without any worker before the job gives up
+_numbers = itertools.count()  # of tasks: Dask gives a key that it knows the result that it has
 
 
 class Roster:
@@ -38,8 +40,8 @@ class Roster:
         self._body, self._describe, self._patience_s = body, describe, patience_s
         self.workers: dict[str, Worker] = {}
         self._heard: queue.SimpleQueue = queue.SimpleQueue()
-        self._numbers, self._shown, self._alike = itertools.count(), None, alike
-        self._mended_at = time.monotonic()
+        self._shown, self._alike = None, alike
+        self._mended_at = self._looked_at = time.monotonic()
         self._alone_since: float | None = time.monotonic()
         self.why_refused = ""
         self.order["topic"] = f"fusescope-{self.order['run']}-{client.id}"
@@ -65,20 +67,25 @@ class Roster:
         """Whether a worker has not yet said who it is."""
         return any(w.facts is None and not w.lost and not w.refused for w in self.workers.values())
 
-    def _ended(self, worker: Worker, future) -> None:
+    def _ended(self, worker: Worker, future, answer: Any) -> None:
         """A batch has ended."""
+
+    def _said(self, about: Mapping[str, Any]) -> None:
+        """A worker says what it does."""
 
     def _lost(self, worker: Worker) -> None:
         """A worker is gone."""
-        worker.lost, worker.task = True, None
+        worker.lost, worker.asked = True, None
 
     def _submit(self, worker: Worker, function, argument, word: str):
-        """Run a function on this very worker; ``word`` is heard with the future when it has ended."""
-        key = f"fusescope-{self.order['run']}-{self.client.id}-{next(self._numbers)}"
+        """Run a function on this very worker; ``word`` is heard with the future when it has ended, and what
+        it gave, None where it gave nothing."""
+        key = f"fusescope-{self.order['run']}-{self.client.id}-{next(_numbers)}"
         task = self.client.submit(
             function, argument, key=key, workers=[worker.address], allow_other_workers=False, pure=False
         )
-        task.add_done_callback(lambda future: self._heard.put((word, (worker, future))))
+        # fetched here, in a thread of Dask's: this one hears of it if the worker is lost meanwhile
+        task.add_done_callback(lambda future: self._heard.put((word, (worker, future, result(future)))))
         return task
 
     # listening
@@ -99,9 +106,7 @@ class Roster:
         elif word == "who":
             self._introduced(*about)
         elif word == "said":
-            worker = next((w for w in self.workers.values() if w.task and w.task.key == about["task"]), None)
-            if worker:
-                worker.now, worker.text = about["unit"], about["text"]
+            self._said(about)
         elif about.get("action") == "add-worker":
             self._added(about["worker"])
         elif about.get("action") == "remove-worker" and about["worker"] in self.workers:
@@ -113,19 +118,19 @@ class Roster:
         if before and not before.lost:
             return
         worker = self.workers[address] = Worker(address, name or f"worker at {address}")
-        worker.task = self._submit(worker, self._describe, self.order["device"], "who")
+        worker.asked = self._submit(worker, self._describe, self.order["device"], "who")
 
-    def _introduced(self, worker: Worker, future) -> None:
-        if future is not worker.task or worker.lost:
+    def _introduced(self, worker: Worker, future, facts: Any) -> None:
+        if future is not worker.asked or worker.lost:
             return
-        worker.task = None
-        if future.status != "finished" and is_lost(future):
+        worker.asked = None
+        if facts is None and is_lost(future):
             return self._lost(worker)
-        if future.status != "finished":
+        if facts is None:
             worker.refused = True
             self.why_refused = f"{worker.name} is left out: {sentence(future)}"
         else:
-            worker.facts = future.result()
+            worker.facts = facts
             named = self.client.scheduler_info()["workers"].get(worker.address) or {}
             worker.name = str(named.get("name") or worker.name)
             if worker.facts["version"] != fusescope.__version__:
@@ -157,8 +162,10 @@ class Roster:
         if time.monotonic() - self._mended_at > _MEND_EVERY_S:
             self._mended_at = time.monotonic()
             mend(self.client)
-        for address in self.client.scheduler_info()["workers"].keys() - self.workers.keys():
-            self._added(address)  # whose event was not heard
+        if time.monotonic() - self._looked_at > _LOOK_EVERY_S:
+            self._looked_at = time.monotonic()
+            for address in self.client.scheduler_info()["workers"].keys() - self.workers.keys():
+                self._added(address)  # whose event was not heard
         if self.able:
             self._alone_since = None
         else:

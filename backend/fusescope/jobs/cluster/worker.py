@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,19 +24,39 @@ class Unit:
 
 
 @dataclass
+class Batch:
+    """Units that a worker was sent at a time."""
+
+    task: Any  # the future
+    units: list[Unit]
+    now: str = ""  # the key of the unit that the worker said it began
+    text: str = ""
+
+
+@dataclass
 class Worker:
     """A worker and what it has in hand. facts: of ``at_worker.describe``; None while it is asked."""
 
     address: str
     name: str
     facts: dict[str, Any] | None = None
-    task: Any = None  # the future of its batch
-    batch: list[Unit] = field(default_factory=list)
-    now: str = ""  # the key of the unit that it said it began
-    text: str = ""
+    asked: Any = None  # the future of its facts
+    batches: list[Batch] = field(default_factory=list)  # the first one runs, the next waits there
     done: int = 0
     lost: bool = False
     refused: bool = False
+
+    @property
+    def running(self) -> Batch | None:
+        """The batch that it runs: the last one of which it said that a unit began, else the first."""
+        said = [batch for batch in self.batches if batch.now]
+        return said[-1] if said else next(iter(self.batches), None)
+
+    @property
+    def now(self) -> str:
+        """The label of the unit that it is at, "" where that is not known."""
+        batch = self.running
+        return next((u.label for u in batch.units if u.key == batch.now), "") if batch else ""
 
     @property
     def where(self) -> dict[str, Any]:
@@ -48,7 +69,7 @@ class Worker:
     def line(self) -> dict[str, Any]:
         """Of the run's environment: who it is, what it runs now and how many units it has done."""
         known = (self.facts or {}).get("environment") or {}
-        now = next((u.label for u in self.batch if u.key == self.now), "")
+        now, text = self.now, self.running.text if self.running else ""
         return {
             "name": self.name,
             **self.where,
@@ -57,7 +78,7 @@ class Worker:
             "torch": known.get("torch"),
             "done": self.done,
             "lost": self.lost,
-            "now": f"{now}: {self.text}" if now and self.text else now or None,
+            "now": f"{now}: {text}" if now and text else now or None,
         }
 
 
@@ -70,6 +91,14 @@ def words(able: Sequence[Worker]) -> str:
     return f"{count}: {'; '.join(busy)}" if busy else f"{count} at work"
 
 
+def result(future) -> Any:
+    """What a task of Dask gave, once it has ended; None where it failed or was lost."""
+    try:
+        return future.result() if future.status == "finished" else None
+    except (Exception, asyncio.CancelledError):  # lost on the way here
+        return None
+
+
 def sentence(future) -> str:
     """Why a task of Dask has no result."""
     e = future.exception()
@@ -77,7 +106,7 @@ def sentence(future) -> str:
 
 
 def is_lost(future) -> bool:
-    """Whether the task ended with its worker, and not by itself."""
-    if future.status in ("cancelled", "lost"):
+    """Whether a task that gave nothing ended with its worker, and not by itself."""
+    if future.status in ("cancelled", "lost", "finished", "pending"):
         return True
     return type(future.exception()).__name__ in ("KilledWorker", "Cancelled", "CommClosedError")
