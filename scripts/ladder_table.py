@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backend")]
 from fusescope.store import folder, library  # noqa: E402
 
 TABLE = re.compile(r"(<!-- ladder: (.*?) -->\n).*?(<!-- /ladder -->)", re.DOTALL)
-PEERS = ("eager", "sdpa", "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flex")
+PEERS = ("eager", "sdpa", "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "flex", "flex_flash")
 
 
 def main(arguments: list[str]) -> int:

@@ -27,7 +27,7 @@ CASES = (
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ("float32", "float16"))
 @pytest.mark.parametrize(
-    "name", [name for name in OP.PEERS if name not in ("flex", "flash4", "cudnn_blocks")]
+    "name", [name for name in OP.PEERS if name not in ("flex", "flex_flash", "flash4", "cudnn_blocks")]
 )
 def test_peers_are_right_or_say_why_not(name, dtype, device):
     if device not in OP.PEERS[name].devices:
@@ -88,6 +88,8 @@ def vendor_inputs(mask="full", seq=128, seq_k=None, dtype="float16", bias="none"
     (
         ("flash4", {"dtype": "float32"}, "float32; it takes float16 and bfloat16"),
         ("flash4", {"bias": "head"}, "a bias"),
+        ("flex_flash", {"dtype": "float32"}, "float32; it takes float16 and bfloat16"),
+        ("flex_flash", {"mask": "bigbird"}, "compute capability 9.0, and this is cpu"),
         ("flash4", {"mask": "longformer"}, "mask longformer; it takes full, causal and sliding_window"),
         ("flash4", {"mask": "causal", "seq_k": 70}, "fewer keys than queries"),
         ("cudnn_blocks", {"mask": "causal"}, "tiles are kept in part"),
@@ -107,6 +109,29 @@ def test_vendors_peers_that_are_not_installed_say_so(name, module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(Unsupported, match="is not installed"):
         OP.PEERS[name].make(vendor_inputs())
+
+
+def test_flex_on_flash_attention_4(monkeypatch):
+    """What it gives FlexAttention, and that a graph is to hold one call of it. (This CPU stands for Hopper,
+    and FlexAttention as it is for the backend.)"""
+    from fusescope.ops.attention.peers import flex
+
+    given = []
+
+    def stand_in(q, k, v, score_mod, block_mask, enable_gqa, kernel_options):
+        given.append((block_mask.BLOCK_SIZE, kernel_options))
+        return flex.sdpa.flex_attention(q, k, v, score_mod, block_mask, enable_gqa=enable_gqa)
+
+    monkeypatch.setattr(flex.sdpa, "compiled_flex", lambda: stand_in)
+    with pytest.raises(Unsupported, match="FlashAttention-4 is not installed"):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        flex.refuse_other_than_hopper(torch.device("cuda:0"))
+    monkeypatch.setattr(flex, "refuse_other_than_hopper", lambda device: None)
+    inputs = vendor_inputs("longformer", 130)
+    run = OP.PEERS["flex_flash"].make(inputs)
+    assert wrong(run().contiguous(), inputs, "float16") is None
+    assert given[-1] == ((128, 128), {"BACKEND": "FLASH"})
+    assert run.one_call_per_graph and "FlashAttention-4" in run.backend and run.setup_ms > 0
 
 
 def test_what_is_not_installed_is_listed_with_the_reason(monkeypatch):

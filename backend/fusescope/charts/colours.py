@@ -52,6 +52,7 @@ _PEERS = {
     "sdpa_grouped": ("#2578E5", "diamond-wide"),
     "sdpa_nested": ("#0A89A8", "diamond-wide"),
     "flex": ("#0F4EFA", "hexagram"),
+    "flex_flash": ("#2578E5", "hexagon"),
     "flash4": ("#3698D1", "octagon"),
     "flash_varlen": ("#3698D1", "octagon"),
     "cudnn_blocks": ("#215CD1", "star-square"),

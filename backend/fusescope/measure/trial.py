@@ -250,7 +250,7 @@ class Trial:
             return timer.CudaEager(c.run, device, cold) if self.cuda else timer.CpuEager(c.run, cold)
         try:
             runs = [c.run] if mode == "graph" else self._rotation(c, l2_bytes)
-            return graph.CudaGraph(runs, device, mode)
+            return graph.of_calls(runs, device, mode)
         except graph.CannotCapture as e:
             self.reporter.log(f"{c.name} has no {mode} time: {e}")
             return None

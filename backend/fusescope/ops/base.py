@@ -108,7 +108,8 @@ class Peer:
     """Something else that computes the operator. ``make(inputs) -> run`` builds everything that is not part
     of a call (a BlockMask, a compiled function) and returns a callable without arguments; ``run.backend``, if
     set, says what really ran. ``run.finish(out)``, if set, brings a result to the reference's form (unpadded,
-    say); it belongs to the check, not to the call. May raise core.errors.Unsupported. ``devices``: device
+    say); it belongs to the check, not to the call. ``run.one_call_per_graph``, if true: a CUDA graph is to
+    hold a single call. May raise core.errors.Unsupported. ``devices``: device
     types it exists on. ``compiles``: seconds by device type that making it for one more case takes, for what
     runs a compiler; a first guess for analysis.estimate. ``package``: the distribution that it comes with,
     where PyTorch does not bring it."""

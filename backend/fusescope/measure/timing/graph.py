@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -21,10 +22,11 @@ from typing import Any
 import torch
 
 from fusescope.measure.failures import first_line
-from fusescope.measure.timing.timer import Look, quiet
+from fusescope.measure.timing.timer import CYCLES_PER_MS, Look, quiet
 
 SPAN_MS = 1.0
 MOST_LAUNCHES = 2000
+MOST_QUEUED = 200  # graphs of single calls in a sample: all of them wait in the device's queue at once
 MOST_SETS = 256
 
 
@@ -88,42 +90,107 @@ class CudaGraph:
             self._graph, self._launches = self._capture(self._launches, shift)
 
     def _warm_up(self) -> float:
-        """Everything that happens once (workspaces, plans, lazy loading) happens outside the capture, on the
-        capturing stream.
-
-        Returns the ms of the last call, launch path included: an upper bound, enough for the size of a pilot.
-        """
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            for i in range(max(3, len(self._runs))):
-                start.record()
-                self._runs[i % len(self._runs)]()
-                end.record()
-        torch.cuda.synchronize()
-        return max(start.elapsed_time(end), 1e-4)
+        return _warm_up(self._runs, self._stream)
 
     def _capture(self, launches: int, shift: int = 0) -> tuple[torch.cuda.CUDAGraph, int]:
         sets = len(self._runs)
         launches = math.ceil(max(launches, 1) / sets) * sets
-        graph = torch.cuda.CUDAGraph()
-        # warm: each output takes the memory of the last one, and the last launch's stays to be looked at
-        kept: deque = deque(maxlen=sets)
-        try:
-            with torch.cuda.graph(
-                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-            ):
-                spacer = torch.empty(shift, dtype=torch.uint8, device=self._device) if shift else None
-                for i in range(launches):
-                    if sets == 1:
-                        kept.clear()
-                    kept.append(self._runs[i % sets]())
-        except Exception as e:
-            _stream.cache_clear()  # the next graph does not depend on what this one left of its stream
-            raise CannotCapture(f"it cannot be captured in a CUDA graph: {first_line(e)}") from e
-        del spacer
+        graph, kept = _captured(self._runs, launches, self._device, self._stream, self._pool, shift)
         self._out = kept[0]  # of the first callable, whose launch is the first of the last turn
         return graph, launches
+
+
+class CallGraphs:
+    """Like CudaGraph, for calls of which a graph must hold one only: a graph for each of ``runs``.
+
+    A sample is of graphs replayed in turn. The device waits before it until the host has queued them all, so
+    no launch from the host is inside. The gap between two graphs is: 1 to 2 us a call that CudaGraph's times
+    do not have.
+    """
+
+    def __init__(self, runs: Sequence[Callable[[], Any]], device: str, mode: str):
+        self.mode, self._device, self._runs = mode, device, list(runs)
+        self._launches, self._stream = len(self._runs), _stream(device)
+        with quiet(), torch.cuda.device(device):
+            self.moved(0)
+            begin = time.perf_counter()
+            self._replay()
+            self._host_ms = (time.perf_counter() - begin) * 1e3
+            torch.cuda.synchronize(device)
+            turns = math.ceil(min(MOST_QUEUED, SPAN_MS / max(min(self.take(3)), 1e-5)) / len(self._runs))
+            self._launches, self._host_ms = turns * len(self._runs), turns * self._host_ms
+            self.cost_ms = min(self.take(2)) * self._launches + 2 * self._host_ms
+
+    def take(self, count: int, look: Look | None = None) -> list[float]:
+        found = []
+        with quiet(), torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            for _ in range(count):
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                torch.cuda._sleep(int(2 * self._host_ms * CYCLES_PER_MS))
+                self._graphs[-1].replay()
+                start.record()
+                self._replay()
+                end.record()
+                end.synchronize()
+                found.append(start.elapsed_time(end) / self._launches)
+        if look:
+            look(self._out)
+        return found
+
+    def moved(self, shift: int) -> None:
+        """As CudaGraph's."""
+        with quiet(), torch.cuda.device(self._device):
+            _warm_up(self._runs, self._stream)
+            made = [_captured([run], 1, self._device, self._stream, None, shift) for run in self._runs]
+            self._graphs, self._kept = [graph for graph, _ in made], [kept[0] for _, kept in made]
+            self._out = self._kept[0]
+
+    def _replay(self) -> None:
+        for number in range(self._launches):
+            self._graphs[number % len(self._graphs)].replay()
+
+
+def of_calls(runs: Sequence[Callable[[], Any]], device: str, mode: str) -> CudaGraph | CallGraphs:
+    """The sampler of these callables: CallGraphs where they have ``one_call_per_graph``. Errors as of
+    CudaGraph."""
+    kind = CallGraphs if getattr(runs[0], "one_call_per_graph", False) else CudaGraph
+    return kind(runs, device, mode)
+
+
+def _warm_up(runs: Sequence[Callable[[], Any]], stream) -> float:
+    """Everything that happens once (workspaces, plans, lazy loading) happens outside the capture, on the
+    capturing stream.
+
+    Returns the ms of the last call, launch path included: an upper bound, enough for the size of a pilot.
+    """
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for i in range(max(3, len(runs))):
+            start.record()
+            runs[i % len(runs)]()
+            end.record()
+    torch.cuda.synchronize()
+    return max(start.elapsed_time(end), 1e-4)
+
+
+def _captured(runs: Sequence[Callable[[], Any]], launches: int, device: str, stream, pool, shift: int):
+    """(graph of so many launches of these callables in turn, the results of the last turn)."""
+    graph, sets = torch.cuda.CUDAGraph(), len(runs)
+    # warm: each output takes the memory of the last one, and the last launch's stays to be looked at
+    kept: deque = deque(maxlen=sets)
+    try:
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            spacer = torch.empty(shift, dtype=torch.uint8, device=device) if shift else None
+            for i in range(launches):
+                if sets == 1:
+                    kept.clear()
+                kept.append(runs[i % sets]())
+    except Exception as e:
+        _stream.cache_clear()  # the next graph does not depend on what this one left of its stream
+        raise CannotCapture(f"it cannot be captured in a CUDA graph: {first_line(e)}") from e
+    del spacer
+    return graph, kept
 
 
 @cache

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from fusescope.measure.timing.timer import Look, Sampler, quiet
+from fusescope.measure.timing.timer import CYCLES_PER_MS, Look, Sampler, quiet
 
 _HOST_MS = 0.05  # a replay that takes the host less is always ahead of the device
-_CYCLES_PER_MS = 2_000_000  # at about 2 GHz; slower clocks only wait longer
 
 
 class Replays(Sampler):
@@ -38,7 +37,7 @@ class Replays(Sampler):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
         with quiet(), torch.cuda.device(self._device):
             if self._host_ms > _HOST_MS:
-                torch.cuda._sleep(int((count + 1) * self._host_ms * 1.5 * _CYCLES_PER_MS))
+                torch.cuda._sleep(int((count + 1) * self._host_ms * 1.5 * CYCLES_PER_MS))
             self._replay()
             events[0].record()
             for event in events[1:]:

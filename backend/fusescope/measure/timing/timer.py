@@ -10,7 +10,7 @@ eager        calls back to back, as a user's loop makes them, between two CUDA e
 eager_cold   one call a sample. CUDA: a buffer of twice the L2 is written, then the device is waited for, so
              that the launch path is not hidden behind the write. CPU: a buffer larger than the last-level
              cache is read.
-graph        (graph.py) N launches in one CUDA graph, divided by N.
+graph        (graph.py) N launches in one CUDA graph, divided by N; N graphs of one call that faults so.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ MOST_A_TURN = 20
 LONG_MS = (
     200.0  # a call this long brings back its own caches in a sliver of its time: no untimed call before it
 )
+CYCLES_PER_MS = 2_000_000  # of torch.cuda._sleep at about 2 GHz; slower clocks only wait longer
 
 
 Look = Callable[[Any], None]

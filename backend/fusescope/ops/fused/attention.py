@@ -66,6 +66,13 @@ PEERS = {
         "FlexAttention, compiled, BlockMask from the mask's formula (128 x 128 blocks)",
         compiles=_FLEX,
     ),
+    "flex_flash": Peer(
+        _peer("flex", "flash"),
+        "FlexAttention on FlashAttention-4 (kernel option BACKEND=FLASH), on Hopper",
+        ("cuda",),
+        compiles=_VENDOR,
+        package="flash-attn-4",
+    ),
     "flash4": Peer(
         _peer("vendor", "flash4"),
         "FlashAttention-4 (flash_attn.cute): full, causal, sliding windows",

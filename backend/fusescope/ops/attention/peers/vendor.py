@@ -17,7 +17,7 @@ def flash4(inputs):
     """FlashAttention-4 (flash_attn.cute): full, causal and sliding windows. It takes (B, S, H, D): views of
     the same memory."""
     q, k, v, window = inputs["q"], inputs["k"], inputs["v"], _window(inputs)
-    _half_precision("FlashAttention-4", q, k, v, inputs["bias"])
+    half_precision("FlashAttention-4", q, k, v, inputs["bias"])
     try:
         from flash_attn.cute import flash_attn_func
     except ImportError as error:
@@ -54,7 +54,7 @@ def cudnn_blocks(inputs):
     """cuDNN-frontend's block-sparse attention: lists of whole 64 x 64 blocks, so only masks that are made of
     them."""
     q, k, v, plan = inputs["q"], inputs["k"], inputs["v"], inputs["plan"]
-    _half_precision("block-sparse attention", q, k, v, inputs["bias"])
+    half_precision("block-sparse attention", q, k, v, inputs["bias"])
     if plan.partial_tiles:
         raise Unsupported(
             f"block-sparse attention does not take this: {plan.partial_tiles} of the mask's 64 x 64 "
@@ -112,7 +112,7 @@ def block_lists(plan, batch: int, heads: int):
     return index.expand(batch, heads, -1, -1).contiguous(), counts.expand(batch, heads, -1).contiguous()
 
 
-def _half_precision(name: str, q, k, v, bias) -> None:
+def half_precision(name: str, q, k, v, bias=None) -> None:
     """Raise Unsupported for what neither takes. Both assume addresses and strides of 16 bytes without
     looking."""
     if q.dtype.itemsize != 2:
