@@ -69,13 +69,12 @@ class Cache:
         for side, rows in ((self.keys, keys), (self.values, values)):
             side[layer] = torch.where(new, rows.gather(2, at), side[layer])
 
-    def append(self, layer: int, keys, values) -> None:
-        """One token of each sequence, (B, 1, H_kv, D), behind the lengths[b] that it has."""
-        at, window = self.lengths.long(), self.windows[layer]
-        at = at if window is None else at % window
-        at = at[:, None, None, None].expand(-1, keys.shape[2], 1, keys.shape[3])
-        self.keys[layer].scatter_(2, at, keys.transpose(1, 2))
-        self.values[layer].scatter_(2, at, values.transpose(1, 2))
+    def next(self, append: bool) -> dict[int | None, torch.Tensor]:
+        """{window: int32 (B,), the place of the token behind each sequence}; -1, which is none, unless it is
+        to be added."""
+        if not append:
+            return dict.fromkeys(self.windows, torch.full_like(self.lengths, -1))
+        return {w: self.lengths if w is None else self.lengths % w for w in dict.fromkeys(self.windows)}
 
     def seen(self, tokens) -> dict[int | None, torch.Tensor]:
         """{window: int32 (B,), the places that are read} where sequences have so many tokens."""

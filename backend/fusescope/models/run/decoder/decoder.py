@@ -13,9 +13,10 @@ from fusescope.models.describe.family import Config
 from fusescope.models.run import capture
 from fusescope.models.run.decoder import prompt
 from fusescope.models.run.decoder.cache import Cache
-from fusescope.models.run.decoder.layers import Layers
+from fusescope.models.run.decoder.layers import Layers, turned
 from fusescope.models.run.decoder.prompt import Prompt
 from fusescope.ops.attention import attention, attention_decode
+from fusescope.ops.layer.rope_cache import rope_cache
 
 _UNSEEN = -1e30  # as a bias: its weight is exactly 0, and no kernel overflows
 
@@ -105,7 +106,8 @@ class Decoder:
         tokens, places, last = given.behind(starts)
         seen = prompt.Seen(given, cache, starts, tokens.shape[1])
 
-        def attend(i, q, k, v):
+        def attend(i, q, k, v, angles):
+            q, k = turned(q, k, angles)
             plan, keys, values = seen.keys(i, self.windows[i], k, v)
             cache.fill(i, k, v, starts, given.counts)
             q, k, v = (t.transpose(1, 2) for t in (q, keys, values))
@@ -125,12 +127,13 @@ class Decoder:
     def _token(self, given: Prompt, tokens, places, cache: Cache, append: bool = True):
         """Logits (B, vocab) behind one token (B,) of every sequence."""
         sizes = cache.lengths + 1 if append else cache.lengths
-        seen = cache.seen(sizes)
+        seen, at = cache.seen(sizes), cache.next(append)
 
-        def attend(i, q, k, v):
-            if append:
-                cache.append(i, k, v)
-            q, keys, values = q.transpose(1, 2), cache.keys[i], cache.values[i]
+        def attend(i, q, k, v, angles):
+            caches = cache.keys[i], cache.values[i]
+            where = at[cache.windows[i]]
+            q, keys, values = rope_cache(q, k, v, angles, places, *caches, places=where, check=False)
+            q = q.transpose(1, 2)
             if given.slots is not None and self.windows[i] is not None:
                 apart = given.within(sizes, keys.shape[2], self.windows[i], append)
                 bias = torch.where(apart, 0.0, _UNSEEN)[:, None, None]

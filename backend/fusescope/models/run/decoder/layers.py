@@ -11,11 +11,15 @@ import torch
 
 from fusescope.models.describe.family import Config
 from fusescope.models.run import weights
+from fusescope.ops.common import rope
 from fusescope.ops.dense.layernorm import layernorm
 from fusescope.ops.layer.linear import linear
+from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
+from fusescope.ops.layer.swiglu import swiglu
 
-Attend = Callable[[int, Any, Any, Any], Any]
-"""(layer, query (B, S, H, D), key and value (B, S, H_kv, D)) → (B, S, H, D)"""
+Attend = Callable[[int, Any, Any, Any, Any], Any]
+"""(layer, query (B, S, H, D), key and value (B, S, H_kv, D), angles) → (B, S, H, D). angles: what query and
+key are still to be turned by, as rope_cache takes it; None where positions are embedded."""
 Record = Callable[[str, Any], None]
 Mark = Callable[[str], None]
 
@@ -44,21 +48,19 @@ class Layers:
             mark("embedding")
         return x
 
-    def angles(self, places, dtype):
-        """cos and sin (B, S, 1, D) of rotary positions; None where a position is embedded."""
+    def angles(self, places):
+        """float32 (B, S, R), cosines and sines of rotary positions; None where a position is embedded."""
         if self.rotary is None:
             return None
         # of the kind "dynamic" what a longer sequence left behind is not to be seen
         own = "original_inv_freq" if self.rotary.rope_type == "dynamic" else "inv_freq"
-        turns = places[..., None].float() * getattr(self.rotary, own).to(places.device).float()
-        turns = torch.cat((turns, turns), -1)[:, :, None]
-        scale = self.rotary.attention_scaling
-        return (turns.cos() * scale).to(dtype), (turns.sin() * scale).to(dtype)
+        inverse = getattr(self.rotary, own).to(places.device)
+        return rope.cos_sin(places, inverse, self.rotary.attention_scaling)
 
     def __call__(self, x, places, attend: Attend, record: Record | None = None, mark: Mark | None = None):
         """(B, S, width): the output of the last layer, normed, for embedded tokens at these positions."""
         done = mark or (lambda part: None)
-        c, angles = self.config, self.angles(places, x.dtype)
+        c, angles = self.config, self.angles(places.expand(x.shape[:2]))
         for i in range(c.layers):
             before = self._norm(f"layers.{i}.norm1", x)
             self._said(record, "before", before, i)
@@ -71,9 +73,7 @@ class Layers:
             if f"layers.{i}.q_norm.weight" in self.weights:
                 q, k = self._norm(f"layers.{i}.q_norm", q), self._norm(f"layers.{i}.k_norm", k)
                 done("norm")
-            if angles is not None:
-                q, k = _turned(q, *angles), _turned(k, *angles)
-            context = attend(i, q, k, v)
+            context = attend(i, q, k, v, angles)
             self._said(record, "context", context, i)
             done("attention")
             x = self._linear(f"layers.{i}.output", context.flatten(-2), residual=x)
@@ -97,8 +97,7 @@ class Layers:
         self._said(record, "after", inner, i)
         done("norm")
         if self.config.activation == "silu":
-            gate, up = self._linear(f"layers.{i}.gate_up", inner).chunk(2, -1)
-            inner = torch.nn.functional.silu(gate) * up
+            inner = swiglu(self._linear(f"layers.{i}.gate_up", inner))
         else:
             inner = self._linear(f"layers.{i}.ffn1", inner, activation=self.config.activation)
             self._said(record, "inner", inner, i)
@@ -112,20 +111,17 @@ class Layers:
             record(self.modules[step].replace("{i}", str(layer)), tensor)
 
     def _norm(self, name: str, x):
-        """LayerNorm where there is a bias, else RMSNorm, summed in float32."""
+        """LayerNorm where there is a bias, else RMSNorm."""
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
         if bias is not None:
             return layernorm(x, weight, bias, self.config.eps)
-        wide = x.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.eps)
-        return weight * wide.to(x.dtype)
+        return rmsnorm_residual(x, weight, eps=self.config.eps)[0]
 
     def _linear(self, name: str, x, **how):
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
         return linear(x, weight, bias, settled=True, **how)
 
 
-def _turned(x, cos, sin):
-    """Rotary positions on (B, S, H, D): the halves of a head turn against each other."""
-    left, right = x.chunk(2, -1)
-    return x * cos + torch.cat((-right, left), -1) * sin
+def turned(q, k, angles):
+    """Query and key by their rotary positions, where they do not go into a cache of these places at once."""
+    return (q, k) if angles is None else (rope.turned(q, angles), rope.turned(k, angles))

@@ -10,10 +10,10 @@ import torch
 
 from fusescope.models.run import capture, masking
 from fusescope.models.run.build import Model
-from fusescope.models.run.decoder.layers import Layers, Mark, Record
-from fusescope.models.run.kv_cache import FixedCache
+from fusescope.models.run.decoder.layers import Layers, Mark, Record, turned
 from fusescope.ops.attention import attention, attention_decode, attention_varlen, prepare
 from fusescope.ops.layer import padding
+from fusescope.ops.layer.rope_cache import rope_cache
 
 
 def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -48,6 +48,7 @@ class FusedDecoder:
         if self.phase != "decode" and not self.packed:
             plan = masking.plan_of(inputs, self.device)
             self.plan = prepare(inputs["mask"], seq, seq, self.device) if plan is None else plan
+        self.first = torch.zeros(batch, dtype=torch.int64, device=self.device)
         if self.phase != "prefill":
             counts = self.cache.counts
             if counts is None:
@@ -56,14 +57,13 @@ class FusedDecoder:
             self.sizes = (self.counts + 1).to(torch.int32)
         if self.phase == "generate":
             self.tokens = inputs["forced"][:, :1].clone()
-            self.behind = FixedCache(self.cache.keys, self.cache.values, seq, self.counts)
 
     def __call__(self, record: Record | None = None, mark: Mark | None = None):
         """What build.call gives for the inputs, its operations launched one by one; zeros in padding that was
         removed. record, mark: as Layers have them."""
         with torch.no_grad():
             if self.phase == "decode":
-                return self._token(self.inputs["input_ids"], self.cache, record, mark)
+                return self._token(self.inputs["input_ids"], record, mark)
             if self.phase == "prefill":
                 return self._prompt(record, mark)
             return self.generate(lambda: None, record, mark)
@@ -101,7 +101,7 @@ class FusedDecoder:
         return logits
 
     def _next(self, record: Record | None = None, mark: Mark | None = None):
-        logits = self._token(self.tokens, self.behind, record, mark)
+        logits = self._token(self.tokens, record, mark)
         logits.argmax(-1)
         return logits
 
@@ -112,10 +112,11 @@ class FusedDecoder:
         if self.packed:
             return self._packed(x, places.expand(ids.shape), record, mark)
 
-        def attend(i, q, k, v):
-            self._keep(i, k, v)
-            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-            return attention(q, k, v, self.plan, out_bshd=True).transpose(1, 2)
+        def attend(i, q, k, v, angles):
+            caches = self.cache.keys[i], self.cache.values[i]
+            q, *caches = rope_cache(q, k, v, angles, self.first, *caches, check=False)
+            k, v = (t[:, :, : q.shape[1]] for t in caches)
+            return attention(q.transpose(1, 2), k, v, self.plan, out_bshd=True).transpose(1, 2)
 
         return self.layers(x, places, attend, record, mark)
 
@@ -126,26 +127,24 @@ class FusedDecoder:
         x, offsets, _ = padding.pack(x, lengths, total=total)
         places = padding.pack(places[..., None], lengths, total=total)[0].view(1, total)
 
-        def attend(i, q, k, v):
+        def attend(i, q, k, v, angles):
+            q, k = turned(q, k, angles)
             wide = [padding.unpack(t[0].flatten(1), offsets, batch, seq) for t in (k, v)]
-            self._keep(i, *(t.unflatten(-1, k.shape[2:]) for t in wide))
+            for kept, t in zip((self.cache.keys[i], self.cache.values[i]), wide):
+                kept[:, :, :seq] = t.unflatten(-1, k.shape[2:]).transpose(1, 2)
             return attention_varlen(q[0], k[0], v[0], offsets, offsets, causal=True, check=False)[None]
 
         x = self.layers(x[None], places, attend, record, mark)
         return padding.unpack(x[0], offsets, batch, seq)
 
-    def _keep(self, i: int, k, v) -> None:
-        self.cache.keys[i][:, :, : k.shape[1]] = k.transpose(1, 2)
-        self.cache.values[i][:, :, : v.shape[1]] = v.transpose(1, 2)
-
-    def _token(self, ids, cache: FixedCache, record: Record | None = None, mark: Mark | None = None):
+    def _token(self, ids, record: Record | None = None, mark: Mark | None = None):
         """Logits (B, 1, vocab) of one token (B, 1) of each sequence behind the counts that it has."""
         places = self.counts[:, None]
 
-        def attend(i, q, k, v):
-            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-            keys, values = cache.update(k, v, i)
-            return attention_decode(q, keys, values, self.sizes, check=False).transpose(1, 2)
+        def attend(i, q, k, v, angles):
+            caches = self.cache.keys[i], self.cache.values[i]
+            q, keys, values = rope_cache(q, k, v, angles, self.counts, *caches, check=False)
+            return attention_decode(q.transpose(1, 2), keys, values, self.sizes, check=False).transpose(1, 2)
 
         x = self.layers(self.layers.embed(ids, places, record, mark), places, attend, record, mark)
         return self.layers.logits(x, record, mark)
