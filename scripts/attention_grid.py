@@ -1,7 +1,10 @@
-"""The grid of attention: 8 masks on 10 shapes, recorded cell by cell in as many sessions as it takes.
+"""The grid of attention: 8 masks on many shapes, recorded cell by cell in as many sessions as it takes.
 
     python3 scripts/attention_grid.py cells                            what is in it, what is recorded
     python3 scripts/attention_grid.py record --out DIR --seconds 400   measures missing cells
+    python3 scripts/attention_grid.py record … --shapes gqa            of 32 query heads on 8 KV heads
+    python3 scripts/attention_grid.py record … --shapes odd            of lengths that no tile divides
+    python3 scripts/attention_grid.py record … --dtype bfloat16        the same cells in bf16
     python3 scripts/attention_grid.py blocks --out DIR --seconds 60    the same, masks of whole 64 x 64 blocks
 
 A session is one bench run, in a few fresh processes that share --budget, of as many missing cells as fit
@@ -38,7 +41,12 @@ from fusescope.masks import layout  # noqa: E402
 from fusescope.store import folder  # noqa: E402
 
 BLOCK_MASKS = ROOT / "profiles" / "recorded" / "masks"
-TITLE = "Attention grid fp16"
+TITLES = {
+    "grid": "Attention grid",
+    "gqa": "Attention grid, 32 heads on 8 KV heads",
+    "odd": "Attention grid, lengths that no tile divides",
+}
+DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 MASKS = (
     "sliding_window",
     "sliding_window:right=0",
@@ -51,26 +59,37 @@ MASKS = (
 )
 """By their defaults, which depend on the length."""
 SMALL = [(b, 12, s, 64) for s, bs in ((2048, (16, 1)), (512, (16, 1)), (128, (16, 1))) for b in bs]
-SHAPES = [
-    *SMALL[:2],
-    (8, 12, 4096, 64),
-    (1, 12, 4096, 64),
-    *SMALL[2:],
-    (4, 32, 4096, 128),
-    (1, 32, 16384, 128),
-]
+SHAPES = {  # (batch, heads, seq, head_dim[, kv_heads])
+    "grid": [
+        *SMALL[:2],
+        (8, 12, 4096, 64),
+        (1, 12, 4096, 64),
+        *SMALL[2:],
+        (4, 32, 4096, 128),
+        (1, 32, 16384, 128),
+    ],
+    "gqa": [(4, 32, 4096, 128, 8), (1, 32, 16384, 128, 8), (8, 32, 1024, 128, 8), (1, 32, 512, 128, 8)],
+    "odd": [
+        (2, 16, 3000, 128),
+        (8, 12, 3000, 64),
+        (1, 32, 6000, 128, 8),
+        (4, 16, 2500, 96),
+        (4, 16, 1000, 80),
+        (1, 12, 777, 64),
+    ],
+}
 BLOCK_SHAPES = [(16, 12, 2048, 64), (16, 12, 512, 64), (8, 12, 4096, 64)]
 
 
-def grid() -> list[dict]:
-    """All cells as complete cases, causal and full last at each shape: they say least about skipping."""
-    return [case(*shape, mask) for shape in SHAPES for mask in MASKS]
+def grid(shapes: str = "grid") -> list[dict]:
+    """All cells of these shapes as complete cases, causal and full last at each shape: they say least about
+    skipping."""
+    return [case(mask, *shape) for shape in SHAPES[shapes] for mask in MASKS]
 
 
-def case(batch, heads, seq, head_dim, mask) -> dict:
-    return ops.load("attention").validate(
-        {"batch": batch, "heads": heads, "seq": seq, "head_dim": head_dim, "mask": mask}
-    )
+def case(mask, batch, heads, seq, head_dim, kv_heads=None) -> dict:
+    values = {"batch": batch, "heads": heads, "seq": seq, "head_dim": head_dim, "mask": mask}
+    return ops.load("attention").validate(values | ({"kv_heads": kv_heads} if kv_heads else {}))
 
 
 def seconds(values: dict, impls: int, budget: float, processes: int) -> float:
@@ -81,7 +100,9 @@ def seconds(values: dict, impls: int, budget: float, processes: int) -> float:
     return 2 * budget + processes * once
 
 
-def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None]) -> set[str]:
+def recorded(
+    home: Path, impls: tuple[str, ...], sources: dict[str, str | None], dtype: str = "float16"
+) -> set[str]:
     """The cells, as JSON texts, with a record of each implementation in a folder's runs; of our kernels as
     their sources are now."""
     have: dict[str, set[str]] = {}
@@ -89,7 +110,7 @@ def recorded(home: Path, impls: tuple[str, ...], sources: dict[str, str | None])
         for r in folder.records(run):
             now = sources.get(r.impl)
             same = now is None or same_code.same(r.op, r.impl, r.source_hash, now)
-            if r.op == "attention" and r.dtype == "float16" and r.device.startswith("cuda") and same:
+            if r.op == "attention" and r.dtype == dtype and r.device.startswith("cuda") and same:
                 have.setdefault(json.dumps(dict(r.case), sort_keys=True), set()).add(r.impl)
     return {text for text, done in have.items() if done >= set(impls)}
 
@@ -105,7 +126,7 @@ def blocks() -> list[dict]:
             if not file.is_file():
                 live = layout.tiles(masks.parse(text), seq, seq, 64).live_map
                 np.savez_compressed(file, mask=live.repeat(64, 0).repeat(64, 1)[:seq, :seq])
-            found.append(case(batch, heads, seq, head_dim, f"file:{file.relative_to(ROOT)}"))
+            found.append(case(f"file:{file.relative_to(ROOT)}", batch, heads, seq, head_dim))
     return found
 
 
@@ -168,7 +189,8 @@ def main() -> int:
     )
     words.add_argument("--impl", default="", help="implementations (default: all that run on a GPU)")
     words.add_argument("--device", default="cuda:0")
-    words.add_argument("--dtype", default="float16")
+    words.add_argument("--dtype", default="float16", choices=DTYPES)
+    words.add_argument("--shapes", default="grid", choices=SHAPES, help="which cells")
     words.add_argument("--cache", default="warm", choices=("warm", "cold", "both"))
     words.add_argument(
         "--recorded", type=Path, default=ROOT / "profiles" / "recorded", help="folder of earlier sessions"
@@ -197,8 +219,8 @@ def main() -> int:
         options.out = options.out.resolve()
         options.out.mkdir(parents=True, exist_ok=True)
     sources = {} if options.any_source else {i.name: i.source_hash for i in listed}
-    have = set() if options.again else recorded(options.recorded, impls, sources)
-    cells = blocks() if options.what == "blocks" else grid()
+    have = set() if options.again else recorded(options.recorded, impls, sources, options.dtype)
+    cells = blocks() if options.what == "blocks" else grid(options.shapes)
     cells = [c for c in cells if options.only in json.dumps(c)]
     missing = [c for c in cells if json.dumps(c, sort_keys=True) not in have][
         options.shard[0] :: options.shard[1]
@@ -207,7 +229,8 @@ def main() -> int:
     if options.what == "cells":
         for c in cells:
             state = "missing " if c in missing else "recorded"
-            shape = f"{c['batch']:2},{c['heads']},{c['seq']},{c['head_dim']}"
+            heads = f"{c['heads']}/{c['kv_heads']}" if c["heads"] != c["kv_heads"] else c["heads"]
+            shape = f"{c['batch']:2},{heads},{c['seq']},{c['head_dim']}"
             print(f"{state} {cost(c):5.1f} s  {shape}  {c['mask']}")
         print(f"{len(missing)} of {len(cells)} missing, {sum(map(cost, missing)):.0f} s by estimate")
         return 0
@@ -220,7 +243,9 @@ def main() -> int:
     if not chosen:
         print("nothing is missing" if not missing else f"{options.seconds:.0f} s are too few for one cell")
         return 0 if not missing else 1
-    title = TITLE if options.what == "record" else f"{TITLE}, whole 64 x 64 blocks"
+    title = f"{TITLES[options.shapes]} {DTYPES[options.dtype]}"
+    if options.what == "blocks":
+        title = f"{TITLES['grid']} {DTYPES[options.dtype]}, whole 64 x 64 blocks"
     print(record(options, chosen, impls, title))
     return 0
 

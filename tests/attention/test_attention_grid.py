@@ -83,3 +83,6 @@ def test_the_script_lists_ten_shapes_of_eight_masks():
         script.seconds(c, 13, 0.8, 1) < 25 for c in cells
     )
     assert {c["head_dim"] for c in cells} == {64, 128}
+    assert {c["heads"] // c["kv_heads"] for c in script.grid("gqa")} == {4}
+    odd = script.grid("odd")
+    assert all(c["seq"] % 64 for c in odd) and {c["head_dim"] for c in odd} == {64, 80, 96, 128}
