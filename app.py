@@ -5,14 +5,14 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages._ui.app import warm
 from pages._ui.guard.entrance import Entrance
-from pages._ui.routes import downloads, perfetto
+from pages._ui.routes import downloads, front, perfetto
 
 if get_script_run_ctx(suppress_warning=True) is None:
     # Imported by the server, not run for a visitor: the application, its own routes, the door to all of it.
     entrance = Entrance()
     app = st.App(
         __file__,
-        routes=[*downloads.routes(), *perfetto.routes()],
+        routes=[*front.routes(), *downloads.routes(), *perfetto.routes()],
         middleware=entrance.middleware(),
         exception_handlers=entrance.failures(),
         lifespan=entrance.lifespan(warm.lifespan),

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import cache
-from pathlib import Path
 
-import streamlit
+from pages._ui.guard import opening
 
 _ALWAYS = {
     b"x-frame-options": b"SAMEORIGIN",
@@ -29,10 +27,8 @@ def hashed(text: str) -> str:
 
 @cache
 def _inline_scripts() -> str:
-    """The scripts within Streamlit's own page."""
-    page = Path(streamlit.__file__).parent / "static" / "index.html"
-    found = re.findall(r"<script>(.*?)</script>", page.read_text("utf-8"), re.DOTALL)
-    return " ".join(hashed(text) for text in found)
+    """The scripts within the page that opens, and Streamlit's own for an address that is no page of ours."""
+    return " ".join(map(hashed, opening.scripts()))
 
 
 def page_policy(host: str) -> str:
