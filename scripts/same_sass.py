@@ -34,7 +34,7 @@ sys.path[:0] = [str(ROOT / "backend")]
 
 from fusescope.core import same_code, sources  # noqa: E402
 from fusescope.core.machine import toolchain  # noqa: E402
-from fusescope.core.symbols import demangle  # noqa: E402
+from fusescope.core.machine.symbols import demangle  # noqa: E402
 from fusescope.kernels import plan, report  # noqa: E402
 
 _ANONYMOUS = re.compile(r"\d*_GLOBAL__N__[0-9a-f]{8}_\d+_\w+?_(?:cu|cpp)_[0-9a-f]{8}(?:_\d+)?")

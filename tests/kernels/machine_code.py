@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.machine import toolchain
+from fusescope.core.machine.symbols import demangle_text
 from fusescope.core.sources import Variant, families, source_closure
-from fusescope.core.symbols import demangle_text
 from fusescope.kernels import figures, plan
 
 CHAIN = toolchain.detect()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusescope.core.symbols import demangle
+from fusescope.core import whole_files
+from fusescope.core.machine.symbols import demangle
 from fusescope.kernels.plan import Object
 
 
@@ -48,10 +48,8 @@ def _write(folder: Path, item: Object, seconds: float | None) -> dict:
             if re.search(r"warning|Performance Loss", line, re.IGNORECASE)
         ][:20],
     }
-    part = (folder / item.file).with_suffix(f".json.{os.getpid()}.part")
     with contextlib.suppress(OSError):  # a full disk costs the next reader time, nothing else
-        part.write_text(json.dumps(data))
-        part.replace((folder / item.file).with_suffix(".json"))
+        whole_files.replace((folder / item.file).with_suffix(".json"), json.dumps(data))
     return data
 
 

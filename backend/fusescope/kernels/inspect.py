@@ -12,9 +12,9 @@ from fusescope.core.doctor.findings import pip
 from fusescope.core.errors import BuildError
 from fusescope.core.machine import archs as arch_names
 from fusescope.core.machine import toolchain
+from fusescope.core.machine.symbols import demangle_text
 from fusescope.core.machine.toolchain import Toolchain, find_cuda_tool
 from fusescope.core.sources import families
-from fusescope.core.symbols import demangle_text
 from fusescope.kernels import figures, plan, report
 from fusescope.kernels.build import compile_objects
 from fusescope.kernels.plan import Object

@@ -12,9 +12,9 @@ from pathlib import Path
 from fusescope.core.doctor.diagnosis import diagnose
 from fusescope.core.errors import BuildError
 from fusescope.core.machine.archs import capability
+from fusescope.core.machine.symbols import declaration, demangle
 from fusescope.core.machine.toolchain import Toolchain
 from fusescope.core.sources import source_closure
-from fusescope.core.symbols import declaration, demangle
 from fusescope.kernels.plan import Object
 
 LINK = "3"  # of the way libraries are linked; a change here links them anew

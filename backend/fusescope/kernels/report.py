@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 from fusescope.core.machine import toolchain
 from fusescope.core.machine.archs import normal
 from fusescope.core.machine.toolchain import Toolchain
@@ -192,9 +192,7 @@ def saved(chain: Toolchain) -> BuildReport | None:
 def save(chain: Toolchain, report: BuildReport) -> Path:
     """Write report.json into the build folder (by rename)."""
     file = folder_of(chain) / "report.json"
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(report.to_json(), indent=1))
-    part.replace(file)
+    whole_files.replace(file, json.dumps(report.to_json(), indent=1))
     return file
 
 

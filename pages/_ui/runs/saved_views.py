@@ -3,12 +3,11 @@ the runs for every visitor of this server."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import streamlit as st
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 from fusescope.store import files
 from pages._ui.answer import run_table
 from pages._ui.app import callbacks, url
@@ -43,12 +42,7 @@ def draw(state: url.State) -> None:
 
 def read() -> dict[str, dict[str, str]]:
     """Name → query of every view, in the order of their names; what the file holds besides is ignored."""
-    try:
-        found = json.loads(_file().read_text())
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
+    found = whole_files.read_object(_file())
     views = {
         str(name)[:_LONG]: {k: v for k, v in query.items() if k in KEPT and isinstance(v, str)}
         for name, query in found.items()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fusescope.core import paths
 from fusescope.core.doctor.findings import Finding, install, pip
-from fusescope.core.symbols import declaration, demangle
+from fusescope.core.machine.symbols import declaration, demangle
 
 CUTLASS = "nvidia-cutlass==4.2.0.0"
 CUDA_TOOLS = ("nvidia-cuda-cuobjdump==13.*", "nvidia-cuda-nvdisasm==13.*")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import fusescope
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 from fusescope.core.machine import nvml, toolchain
 from fusescope.core.machine.archs import arch_of
 
@@ -127,13 +127,9 @@ def remember_gpu(index: int = 0) -> None:
 
     size = torch.cuda.get_device_properties(index).L2_cache_size
     uuid = gpu_of(f"cuda:{index}")["uuid"]
-    file = _known_gpus()
-    known = _read_json(file)
+    known = whole_files.read_object(_known_gpus())
     if known.get(uuid) != size:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"{file.name}.{os.getpid()}")
-        part.write_text(json.dumps(known | {uuid: size}))
-        part.replace(file)
+        whole_files.replace(_known_gpus(), json.dumps(known | {uuid: size}))
 
 
 @lru_cache(maxsize=1)
@@ -151,19 +147,11 @@ def _remembered_l2(uuid: str) -> int | None:
             properties = torch.cuda.get_device_properties(i)
             if f"GPU-{properties.uuid}" == uuid:
                 return properties.L2_cache_size
-    return _read_json(_known_gpus()).get(uuid)
+    return whole_files.read_object(_known_gpus()).get(uuid)
 
 
 def _known_gpus() -> Path:
     return paths.build_cache() / "gpus.json"
-
-
-def _read_json(file: Path) -> dict:
-    try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _main_memory() -> int:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 
 _started: list[float] = []  # when the job of this process began, until somebody asks
 _MOST = 5000  # keys; the ones that were not used for longest are dropped
@@ -24,9 +24,9 @@ _NEWEST = 0.6  # weight of the newest figure: caches warm up, kernels change
 def read() -> dict[str, float]:
     """Seconds (or shares) by key; empty before the first job, or where the file is torn."""
     try:
-        data = json.loads(_file().read_text())
-        return {str(k): float(v) for k, v in data.items() if 0 <= float(v) < math.inf}
-    except (OSError, ValueError, TypeError, AttributeError):
+        data = whole_files.read_object(_file())
+        return {k: float(v) for k, v in data.items() if 0 <= float(v) < math.inf}
+    except (ValueError, TypeError):
         return {}
 
 
@@ -38,11 +38,9 @@ def note(measured: Mapping[str, float]) -> None:
         before = past.pop(key, None)
         past[key] = value if not (before and value) else before ** (1 - _NEWEST) * value**_NEWEST
     kept = dict(list(past.items())[-_MOST:])
-    part = _file().with_suffix(f".{os.getpid()}")
+    text = json.dumps({k: float(f"{v:.4g}") for k, v in kept.items()}, indent=0)
     with contextlib.suppress(OSError):
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps({k: float(f"{v:.4g}") for k, v in kept.items()}, indent=0))
-        os.replace(part, _file())
+        whole_files.replace(_file(), text)
 
 
 def starts(at: float) -> None:

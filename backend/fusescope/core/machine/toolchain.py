@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 
 
 @dataclass(frozen=True)
@@ -208,11 +208,7 @@ def _output(path: str, argument: str) -> str:
 
 @lru_cache(maxsize=8)
 def _memory(file: Path) -> dict[str, str]:
-    with contextlib.suppress(OSError, ValueError):
-        stored = json.loads(file.read_text())
-        if isinstance(stored, dict):
-            return stored
-    return {}
+    return whole_files.read_object(file)
 
 
 def _remembered() -> dict[str, str]:
@@ -220,9 +216,5 @@ def _remembered() -> dict[str, str]:
 
 
 def _remember(memory: dict[str, str]) -> None:
-    file = paths.build_cache() / "toolchain.json"
     with contextlib.suppress(OSError):  # a full or read-only disk costs time here, nothing else
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"{file.name}.{os.getpid()}")
-        part.write_text(json.dumps(memory))
-        part.replace(file)
+        whole_files.replace(paths.build_cache() / "toolchain.json", json.dumps(memory))

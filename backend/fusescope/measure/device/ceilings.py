@@ -8,16 +8,15 @@ second measurement can only raise them.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from fusescope.core import whole_files
 from fusescope.core.machine import environment, runtime
 from fusescope.measure.timing.graph import CudaGraph
 
@@ -55,7 +54,7 @@ def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = F
     """
     facts = environment.collect(device)
     key, file = _key(facts, device), runtime.private() / "ceilings.json"
-    kept = _read(file).get(key, {})
+    kept = whole_files.read_object(file).get(key, {})
     missing = [d for d in dtypes if refresh or d not in kept.get("matrix_tflops", {})]
     if kept and not missing and not refresh:
         return kept
@@ -82,7 +81,7 @@ def measure(device: str, dtypes: Iterable[str] = ("float32",), refresh: bool = F
     found |= {"matrix_tflops": rates, "vector_tflops": vector, "measured": time.time()}
     if cuda:
         torch.cuda.empty_cache()
-    _write(file, key, found)
+    whole_files.replace(file, json.dumps(whole_files.read_object(file) | {key: found}, indent=1))
     return found
 
 
@@ -197,17 +196,3 @@ def _key(facts: dict, device: str) -> str:
     cuda = device.startswith("cuda")
     who = facts.get("device_uuid") if cuda else f"{facts.get('cpu_name')} x {torch.get_num_threads()}"
     return " | ".join(str(x) for x in (who, facts.get("driver") if cuda else "cpu", torch.__version__))
-
-
-def _read(file: Path) -> dict:
-    try:
-        data = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return {}  # a cache: what cannot be read is measured again
-    return data if isinstance(data, dict) else {}
-
-
-def _write(file: Path, key: str, value: dict) -> None:
-    fresh = file.with_suffix(f".{os.getpid()}")
-    fresh.write_text(json.dumps(_read(file) | {key: value}, indent=1))
-    fresh.replace(file)

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 
 _MODULE = "fusescope.models.by_config.transformers_model"
 _MOST = 16 << 20  # bytes of a config.json
@@ -95,10 +95,7 @@ def _described(file: str, content: str) -> dict[str, Any]:
     except (OSError, ValueError):
         pass
     found = asked(file)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    part = kept.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(found))
-    part.replace(kept)
+    whole_files.replace(kept, json.dumps(found))
     return found
 
 

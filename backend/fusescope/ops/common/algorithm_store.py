@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 
 
 @cache
@@ -38,17 +38,11 @@ def _library_version() -> int:
 
 def read(file: Path) -> dict[str, dict]:
     """{problem: entry}; what cannot be read counts as nothing known."""
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(file.read_text())
-        if isinstance(found, dict):
-            return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
-    return {}
+    found = whole_files.read_object(file)
+    return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
 
 
 def write(file: Path, name: str, entry: dict) -> None:
     """Two processes that write at once lose one's finding, which costs that one a measurement."""
     with contextlib.suppress(OSError):  # a full or read-only disk costs time here, nothing else
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"{file.name}.{os.getpid()}")
-        part.write_text(json.dumps(read(file) | {name: entry}, indent=0))
-        part.replace(file)
+        whole_files.replace(file, json.dumps(read(file) | {name: entry}, indent=0))

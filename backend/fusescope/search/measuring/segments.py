@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 from fusescope.measure.checking import check
 from fusescope.measure.checking.poison import poisoned
 from fusescope.measure.failures import Failed
@@ -114,9 +113,7 @@ def load(s: Segment, setting: Setting) -> Callable:
     name = f"{s.function}_{source_hash(text)}"
     file = folder() / f"{name}.py"
     if not file.is_file():
-        part = file.with_suffix(f".{os.getpid()}")
-        part.write_text(text)
-        part.replace(file)
+        whole_files.replace(file, text)
     spec = importlib.util.spec_from_file_location(f"fusescope_segment_{name}", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
+from fusescope.core import whole_files
 from fusescope.core.records import Record
 from fusescope.core.reporter import Reporter
 from fusescope.search import sessions
@@ -126,10 +127,7 @@ def _write(
         else [],
         "segments": [dataclasses.asdict(s) for s in explain.segments(known)] if explained else [],
     }
-    file = reporter.artifact("search.json")
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(data, allow_nan=False))
-    part.replace(file)
+    whole_files.replace(reporter.artifact("search.json"), json.dumps(data, allow_nan=False))
     if result is not None and known:
         reporter.artifact("pairs.tsv").write_text(pairs.text(known))
 

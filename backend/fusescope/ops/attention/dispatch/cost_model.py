@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fusescope.core import paths
+from fusescope.core import paths, whole_files
 from fusescope.ops.attention.dispatch.counts import Counts, features_of
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 
@@ -90,11 +90,8 @@ def own_folder() -> Path:
 
 def save(made: Fit, folder: Path) -> Path:
     """The fit as a JSON file named after its device, replaced in one step."""
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{_slug(made.device)}.json"
-    part = file.with_suffix(".json.part")
-    part.write_text(json.dumps(asdict(made), indent=1) + "\n")
-    part.replace(file)
+    whole_files.replace(file, json.dumps(asdict(made), indent=1) + "\n")
     return file
 
 
