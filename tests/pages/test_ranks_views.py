@@ -45,6 +45,8 @@ def test_every_view_over_all_ranks_draws(draw, there, view):
     assert figures and disk.EVIL not in figures and disk.EVIL not in html
     if view == "Time by rank":
         assert "Rank 2 holds the others up" in said(at.markdown)
+    if view == "Kernels by rank":
+        assert "rank 0 (ms)" in html and "rank 2 (ms)" in html, "the first and the last are compared"
 
 
 @pytest.mark.parametrize("view", ["Overview", "Timeline", "Tables"])

@@ -227,3 +227,22 @@ def test_kernels_are_compared_with_the_median_rank():
     assert list(found) == ["odd", "rare", "even"]
     assert (found["odd"]["slowest"], found["odd"]["ratio"], found["odd"]["excess_ns"]) == (2, 5.0, 40)
     assert found["rare"]["ratio"] is None and found["rare"]["total_ns"] == [5, None, None]
+
+
+def test_the_kernels_of_two_ranks():
+    each = {"even": (10, 10), "odd": (10, 50), "rare": (5, None), "new": (None, 7)}
+    rows = [
+        {"name": name, "kind": "compute", "rank": rank, "calls": 2, "total_ns": ns}
+        for name, times in each.items()
+        for rank, ns in zip((3, 8), times)
+        if ns is not None
+    ]
+    found = {r["name"]: r for r in compared.pair([*rows, rows[0] | {"rank": 5, "total_ns": 999}], 3, 8)}
+    assert list(found) == ["odd", "new", "rare", "even"]
+    assert (found["odd"]["difference_ns"], found["odd"]["ratio"]) == (40, 5.0)
+    assert (found["rare"]["second_ns"], found["rare"]["second_calls"], found["rare"]["ratio"]) == (0, 0, 0.0)
+    assert found["new"]["ratio"] is None and found["new"]["difference_ns"] == 7
+    back = {r["name"]: r["difference_ns"] for r in compared.pair(rows, 8, 3)}
+    assert back["odd"] == -40 and sum(back.values()) == -sum(r["difference_ns"] for r in found.values())
+    with pytest.raises(ValueError, match="itself"):
+        compared.pair(rows, 3, 3)

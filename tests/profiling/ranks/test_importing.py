@@ -226,6 +226,13 @@ def test_a_folder_becomes_a_run_and_the_verb_shows_it(home, call, tmp_path):
     for view in ("time", "collectives", "kernels", "idle", "path"):
         code, out, _ = call("ranks", run, "--view", view)
         assert code == 0 and out.startswith("Rank 2 holds the others up")
+    code, out, _ = call("ranks", run, "--pair", "0,2", "--json")
+    valid("ranks.json", json.loads(out))
+    assert code == 0 and json.loads(out)["pair"]["kernels"][0]["difference_ns"] != 0
+    assert call("ranks", run, "--pair", "2,0")[0] == 0
+    for bad in ("0", "0,0", "0,7", "a,b"):
+        code, _, err = call("ranks", run, "--pair", bad)
+        assert code == 2 and "--pair takes two of the ranks 0, 1, 2" in err
     bundle = tmp_path / "run.fsrun.tar.gz"
     assert call("runs", "export", run, "--to", bundle)[0] == 0
     code, out, _ = call("import", bundle, "--json")

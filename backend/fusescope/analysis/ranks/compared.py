@@ -71,6 +71,30 @@ def kernels(rows: Sequence[Mapping[str, Any]], ranks: Sequence[int]) -> list[dic
     return sorted(found, key=lambda r: -r["excess_ns"])
 
 
+def pair(rows: Sequence[Mapping[str, Any]], first: int, second: int) -> list[dict]:
+    """One dict per kernel name that either of two ranks has, the largest difference first: name, kind,
+    first_calls, second_calls, first_ns, second_ns (totals, 0 where the rank does not run it),
+    difference_ns (second − first), ratio (second over first, None where that is 0). Rows of the table
+    rank_kernels; ValueError where the ranks are the same."""
+    if first == second:
+        raise ValueError(f"two ranks are compared, not rank {first} with itself")
+    found: dict[str, dict] = {}
+    for row in rows:
+        if row["rank"] not in (first, second):
+            continue
+        own = found.setdefault(
+            row["name"],
+            {"name": row["name"], "kind": row["kind"]}
+            | dict.fromkeys(("first_calls", "second_calls", "first_ns", "second_ns"), 0),
+        )
+        which = "first" if row["rank"] == first else "second"
+        own[f"{which}_calls"], own[f"{which}_ns"] = row["calls"], row["total_ns"]
+    for own in found.values():
+        own["difference_ns"] = own["second_ns"] - own["first_ns"]
+        own["ratio"] = own["second_ns"] / own["first_ns"] if own["first_ns"] else None
+    return sorted(found.values(), key=lambda r: (-abs(r["difference_ns"]), r["name"]))
+
+
 def sentence(times: Sequence[Mapping[str, Any]]) -> str:
     """The answer in one sentence, from rows of rank_time: which rank holds the others up, or that none
     does."""

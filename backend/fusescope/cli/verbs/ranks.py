@@ -14,6 +14,7 @@ VIEWS = ("time", "collectives", "kernels", "idle", "path")
 def arguments(parser, words) -> None:
     parser.add_argument("run", help="a run that import made of a folder of traces")
     parser.add_argument("--view", choices=VIEWS, default="time")
+    parser.add_argument("--pair", metavar="A,B", help="kernels of rank B against those of rank A")
     parser.add_argument("--limit", type=integer(1), default=20, help="rows shown without --json")
 
 
@@ -31,6 +32,7 @@ def run(args, out) -> int:
         for name in ("rank_time", "rank_idle", "collectives", "collective_ranks", "rank_kernels")
     }
     numbers = [t["rank"] for t in rows["rank_time"]]
+    two = _two(args.pair, numbers)
     data = {
         "run": path.name,
         "on_device": summary["on_device"],
@@ -43,8 +45,22 @@ def run(args, out) -> int:
         "critical_path": summary["critical_path"],
         "notes": summary["notes"],
     }
-    out.answer(data, _words(data, args.view, args.limit))
+    if two:
+        of = compared.pair(rows["rank_kernels"], *two)
+        data["pair"] = {"first": two[0], "second": two[1], "kernels": of}
+    out.answer(data, _words(data, "pair" if two else args.view, args.limit))
     return 0
+
+
+def _two(text: str | None, numbers: list[int]) -> tuple[int, int] | None:
+    """The two ranks that --pair names; ValueError: what it takes."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    if len(parts) != 2 or not all(p.isdecimal() and int(p) in numbers for p in parts) or parts[0] == parts[1]:
+        few = ", ".join(map(str, numbers[:16])) + (" …" if len(numbers) > 16 else "")
+        raise ValueError(f"--pair takes two of the ranks {few}, such as 0,1, not {text!r}")
+    return int(parts[0]), int(parts[1])
 
 
 def _words(data: dict, view: str, limit: int) -> str:
@@ -122,6 +138,28 @@ def _kernels(data: dict):
     return ["kernel", "kind", "slowest rank", "there ms", "median ms", "ratio", "calls"], rows, "llrrrrr"
 
 
+def _pair(data: dict):
+    from fusescope.charts.numbers import NA, three
+
+    of = data["pair"]
+    rows = [
+        [
+            plain(k["name"])[:60],
+            k["kind"],
+            *(_ms(k[key]) if k[calls] else NA for key, calls in _BOTH),
+            _ms(k["difference_ns"]),
+            NA if k["ratio"] is None or not k["second_calls"] else f"{three(k['ratio'])}×",
+            f"{k['first_calls']:,} / {k['second_calls']:,}",
+        ]
+        for k in of["kernels"]
+    ]
+    head = ["kernel", "kind", *(f"rank {of[w]} ms" for w in ("first", "second")), "difference ms", "ratio"]
+    return [*head, "calls"], rows, "llrrrrr"
+
+
+_BOTH = (("first_ns", "first_calls"), ("second_ns", "second_calls"))
+
+
 def _idle(data: dict):
     rows = [
         [str(i["rank"]), str(i["device"]), str(i["stream"])]
@@ -144,4 +182,11 @@ def _ms(ns: float) -> str:
     return three(ns / 1e6)
 
 
-_TABLES = {"time": _time, "collectives": _collectives, "kernels": _kernels, "idle": _idle, "path": _path}
+_TABLES = {
+    "time": _time,
+    "collectives": _collectives,
+    "kernels": _kernels,
+    "idle": _idle,
+    "path": _path,
+    "pair": _pair,
+}

@@ -10,6 +10,7 @@ from fusescope.charts import numbers
 from fusescope.charts.ranks import collectives, kernels, path, time
 from fusescope.charts.ranks.words import PARTS, clock
 from pages._ui.app import cached_chart, url
+from pages._ui.forms import fields
 from pages._ui.profiler import sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements, style
@@ -101,6 +102,32 @@ def of_kernels(state: url.State, found: Profile) -> None:
     elements.table(
         shown, found.name("kernels-compared"), height=420, why=lambda row, column: "most ranks do not run it"
     )
+    _pair(state, found, ranks)
+
+
+def _pair(state: url.State, found: Profile, ranks: list[int]) -> None:
+    """The kernels of two ranks, what differs most first."""
+    st.markdown("**Two ranks**")
+    row = st.container(horizontal=True, gap="small")
+    first = fields.pick(state, "rank_a", "rank A", ranks, ranks[0], box=row, width=120)
+    second = fields.pick(state, "rank_b", "rank B", ranks, ranks[-1], box=row, width=120)
+    if first == second:
+        st.caption("Choose two different ranks.")
+        return
+    rows = compared.pair(sentences.rows(found, "rank_kernels"), first, second)
+    shown = pd.DataFrame(
+        {
+            "kernel": [r["name"] for r in rows],
+            "kind": [r["kind"] for r in rows],
+            f"rank {first} (ms)": [r["first_ns"] / 1e6 if r["first_calls"] else None for r in rows],
+            f"rank {second} (ms)": [r["second_ns"] / 1e6 if r["second_calls"] else None for r in rows],
+            "B − A (ms)": [r["difference_ns"] / 1e6 for r in rows],
+            "B / A": [r["ratio"] if r["second_calls"] else None for r in rows],
+            "calls": [f"{r['first_calls']:,} / {r['second_calls']:,}" for r in rows],
+        }
+    )
+    name = found.name(f"kernels-{first}-{second}")
+    elements.table(shown, name, height=420, why=lambda row, column: "one of the two does not run it")
 
 
 def of_path(state: url.State, found: Profile) -> None:
