@@ -7,14 +7,17 @@ decision occupies a GPU.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 PATIENCE_S = 1800.0  # that a rank waits for another in a collective before it gives up
+ALONE_S = 20.0  # that a rank whose call failed waits for the others before it takes itself to be alone
 
 
 class World:
@@ -39,6 +42,7 @@ class World:
             device_id=torch.device(self.device) if self.cuda else None,
         )
         self._words = dist.new_group(backend="gloo", timeout=patience)
+        self._meetings = Meetings(Path(store).parent, rank, size)
 
     @property
     def first(self) -> bool:
@@ -52,6 +56,13 @@ class World:
         """Until this rank's device has done its work."""
         if self.cuda:
             torch.cuda.synchronize(self.device)
+
+    def meet(self, failure: tuple[str, str] | None = None) -> None:
+        """Before the ranks agree on a call in which each waits for the others. A rank whose call failed with
+        ``failure`` (status, reason) raises Alone where the others do not come: they wait for it in a
+        collective, which only its end can end."""
+        if not self._meetings.come(ALONE_S if failure else None):
+            raise Alone(*failure)
 
     def gather(self, value: Any) -> list[Any] | None:
         """What every rank says, by rank, at rank 0; None elsewhere."""
@@ -86,6 +97,35 @@ class World:
 
     def end(self) -> None:
         dist.destroy_process_group()
+
+
+class Meetings:
+    """Who has come to which meeting, by files in a folder that all ranks share. Every rank comes to all."""
+
+    def __init__(self, home: Path, rank: int, size: int):
+        self._home, self._rank, self._size, self._count = home, rank, size, 0
+
+    def come(self, patience_s: float | None) -> bool:
+        """Come to the next meeting; whether all others come within the time, True at once without one."""
+        self._count += 1
+        (self._home / f"met-{self._count}-{self._rank}").touch()
+        if patience_s is None:
+            return True
+        missing = [self._home / f"met-{self._count}-{rank}" for rank in range(self._size)]
+        until = time.monotonic() + patience_s
+        while missing := [file for file in missing if not file.exists()]:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+
+class Alone(Exception):
+    """This rank alone failed, inside a call in which the others wait for it."""
+
+    def __init__(self, status: str, reason: str):
+        super().__init__(reason)
+        self.status, self.reason = status, reason
 
 
 class Stopped(Exception):

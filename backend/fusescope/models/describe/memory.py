@@ -14,6 +14,9 @@ _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _REFERENCE_BYTES = 8  # float64, which every comparison is checked against
 _GIB = 2.0**30
 _SHARE = 0.75
+_DRAWN_BYTES = 4  # weights are drawn in fp32 on the host, whatever the device and dtype
+_RANK_BYTES = 272 << 20
+"""A process with torch and transformers, what it shares with others aside (measured without CUDA)."""
 
 
 def reduced(
@@ -56,6 +59,27 @@ def check(name: str, case: Mapping[str, Any], dtype: str, device: str, checkpoin
             f"{catalog.title(name)} does not fit on {device}: {parameters / 1e9:.3g} billion parameters take "
             f"{weights / _GIB:.3g} GiB in {dtype} and {reference / _GIB:.3g} GiB in the float64 reference; "
             f"{of_what}"
+        )
+
+
+def check_host(name: str, case: Mapping[str, Any], dtype: str, device: str, ranks: int) -> None:
+    """ValueError with the sizes where so many ranks, each with a model of its own, do not fit into what is
+    available of the main memory.
+
+    A lower bound: every rank draws all weights in fp32 at the same time; on the CPU it keeps them in
+    ``dtype``, and rank 0 makes the float64 reference beside its own.
+    """
+    parameters = tree.anatomy(name, case)[0].count
+    processes = ranks * _RANK_BYTES
+    needed = ranks * parameters * _DRAWN_BYTES
+    if device == "cpu":
+        needed = max(needed, parameters * (ranks * _BYTES[dtype] + _REFERENCE_BYTES))
+    room, of_what = _room("cpu")
+    if room is not None and processes + needed > room:
+        raise ValueError(
+            f"{ranks} ranks of {catalog.title(name)} do not fit into main memory: each draws all "
+            f"{parameters / 1e9:.3g} billion parameters, and together they take at least "
+            f"{(processes + needed) / _GIB:.3g} GiB; {of_what}"
         )
 
 
