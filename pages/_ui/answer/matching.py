@@ -53,11 +53,11 @@ def start(page: str, kind: str, spec: Mapping) -> None:
     st.session_state[f"{page}/before"] = None
 
 
-def first(title: str, page: str, kind: str, spec: Mapping | None) -> None:
-    """The empty state: three steps and one button."""
+def first(title: str, page: str, kind: str, spec: Mapping | None, compared: str = "implementations") -> None:
+    """The empty state: three steps and one button; ``compared``: what the form has to choose from."""
     st.markdown(
         f"**{title}** has not been measured here yet.\n"
-        "1. Choose the implementations and the shape in the form.\n"
+        f"1. Choose the {compared} and the shape in the form.\n"
         "2. Press Run: each is checked against a float64 reference, then timed in turn with the others.\n"
         "3. Read the sentence that appears here: what is correct, what is fastest, by how much, how surely."
     )

@@ -124,10 +124,10 @@ def _links(question: Question, found: Found | None = None, where: str = "") -> N
             st.caption(f"Measured on {md(where)}", width="content")
             case = nearest.case_name(found)
             query = about | {"run": found.run} | ({"case": case} if case else {})
-            st.page_link(page, label="All implementations and intervals", query_params=query)
+            st.page_link(page, label="All implementations and intervals →", query_params=query)
         settings = {k: str(v) for k, v in question.case.items() if k not in _of_model(question)}
         st.page_link(
-            page, label="Measure it here", query_params=about | settings | {"dtype": str(question.dtype)}
+            page, label="Measure it here →", query_params=about | settings | {"dtype": str(question.dtype)}
         )
 
 

@@ -14,9 +14,14 @@ from pages._ui.widgets import html_table
 from pages._ui.widgets.text import md
 
 _DOORS = (
-    ("pages/kernels.py", "Compare kernels", "Check and time an operator's implementations, or your own"),
-    ("pages/models.py", "Run a model", "Whole BERT, GPT-2, Llama …: by execution mode, with memory"),
-    ("pages/profiler.py", "Open a trace", "Chrome, PyTorch, Nsight Systems and Nsight Compute"),
+    ("pages/kernels.py", "Compare kernels", "Check and time an operator's implementations, or your own", {}),
+    ("pages/models.py", "Run a model", "Whole BERT, GPT-2, Llama …: by execution mode, with memory", {}),
+    (
+        "pages/profiler.py",
+        "Open a trace",
+        "Chrome, PyTorch, Nsight Systems and Nsight Compute",
+        {"do": "import"},
+    ),
 )
 
 
@@ -45,9 +50,9 @@ def draw(state: url.State) -> None:
 
 
 def _doors() -> None:
-    for column, (path, label, text) in zip(st.columns(len(_DOORS), gap="small"), _DOORS, strict=True):
+    for column, (path, label, text, query) in zip(st.columns(len(_DOORS), gap="small"), _DOORS, strict=True):
         with column.container(border=True, gap="xxsmall", height="stretch"):
-            st.page_link(path, label=f"**{label} →**")
+            st.page_link(path, label=f"**{label} →**", query_params=query)
             st.caption(text)
 
 

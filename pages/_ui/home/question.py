@@ -40,7 +40,9 @@ def draw(state: url.State) -> Asked:
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="question")
     about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 170, _title)
     batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=110)
-    seq = fields.whole(state, "seq", "sequence", 1, 1 << 20, 512, box=row, width=120)
+    usual, scope = _length(about)
+    state.scopes.add(scope)
+    seq = fields.whole(state, "seq", "sequence", 1, 1 << 20, usual, scope, box=row, width=120)
     lengths = _pick(row, state, "lengths", "lengths", [_FULL, _PADDED], _FULL, 100, help=_LENGTHS_HELP)
     if about == ATTENTION:
         heads = _pick(row, state, "heads", "heads × size", list(_HEADS), "12 × 64", 115)
@@ -73,6 +75,14 @@ def devices() -> list[str]:
     here = str(device.facts(device.current()).get("device_name") or device.current())
     found = [r.device_name for kind in ("bench", "model") for r in library.runs(kind=kind, limit=200)[0]]
     return list(dict.fromkeys([here, *found]))
+
+
+def _length(about: str) -> tuple[int, str]:
+    """(the sequence to begin with, the scope of its box): a model of images has its own, and keeps it."""
+    own = about != ATTENTION and models.config(about).patch
+    if not own:
+        return 512, ""
+    return next(p.default for p in models.parameters(about) if p.name == "seq"), about
 
 
 def _usual(known: list[str]) -> str:

@@ -71,7 +71,7 @@ def able(run: Run) -> list[str]:
 def _recorded(choice: Choice) -> Found | None:
     """Nothing has been measured here yet: one sentence, one button, and the recorded case nearest to the
     settings."""
-    matching.first(models.title(choice.model), "models", "model", choice.spec)
+    matching.first(models.title(choice.model), "models", "model", choice.spec, "execution modes")
     spec = choice.spec or {"op": choice.op, "cases": choice.cases[:1], "dtype": choice.dtype}
     found = nearest.find(nearest.of_spec(spec) or Question(choice.op, {}), recorded=True)
     if found is None:
