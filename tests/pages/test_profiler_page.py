@@ -34,8 +34,10 @@ def there(profiles):
 
 
 def everything(at) -> str:
-    """All that is drawn as HTML or Markdown."""
-    return said(at.markdown) + said(at.caption) + "".join(e.proto.body for e in at.get("html"))
+    """All that is drawn as HTML or Markdown, as sent: what is escaped is harmless."""
+    return "".join(e.value for e in (*at.markdown, *at.caption)) + "".join(
+        e.proto.body for e in at.get("html")
+    )
 
 
 @pytest.mark.parametrize("view", choice.NAMES)

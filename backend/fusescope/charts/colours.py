@@ -37,6 +37,8 @@ _OURS = {
     "auto": ("#E57339", "star"),
     "hand_fused": ("#8A5A07", "star"),
     "fused": (OURS, "diamond"),
+    "fused-int8": ("#BD7455", "hexagon"),
+    "fused-fp8": ("#DB5A4E", "hourglass"),
     "fusescope": ("#9E4A47", "circle"),
     "fusescope-graph": ("#D17C73", "triangle-up"),
 }

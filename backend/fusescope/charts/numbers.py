@@ -102,11 +102,6 @@ def faster(speedup: float | None) -> str:
     return f"{ratio(max(speedup, 1 / speedup))} {'faster' if speedup >= 1 else 'slower'}"
 
 
-def narrow(value: float) -> str:
-    """A ratio for a cell of four characters: 0.36, 1.12, 8.7, 44."""
-    return f"{value:.{2 if value < 1.995 else 1 if value < 9.95 else 0}f}"
-
-
 def percent(value: float | None) -> str:
     """A share 0 … 1 as "37.5 %"."""
     return NA if value is None else f"{three(100 * value)} %"

@@ -89,10 +89,10 @@ def _of_device(
         numbers["single_gap_share"] = alone / max(1, span - busy)
         host -= sum(gap["dur_ns"] for gap in single if gap.get("cause") in ("host", "synchronised"))
     if alone and numbers["idle_share"] >= IDLE_SHARE:
-        many = f"{len(single)} gaps make" if len(single) > 1 else "one gap makes"
+        many, are = (f"{len(single)} gaps make", "are") if len(single) > 1 else ("one gap makes", "is")
         because.append(
             f"{many} {percent(numbers['single_gap_share'])} of the idle time ({time(alone)}) and "
-            "no launch path"
+            f"{are} left out of this verdict"
         )
     rest = max(1, span - alone)
     idle_share, host_share = max(0, span - busy - alone) / rest, max(0, host) / rest

@@ -74,7 +74,9 @@ def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
 def _cell(best: Record, rival: Record, mode: str) -> Cell:
     c = best.case
     shape = (
-        f"{c['batch']}×{c['heads']}×{c['seq']}"
+        f"{c['batch']}×{c['heads']}"
+        + (f"/{c['kv_heads']}" if c["kv_heads"] != c["heads"] else "")
+        + f"×{c['seq']}"
         + (f"/{c['seq_k']}" if c["seq_k"] != c["seq"] else "")
         + f"×{c['head_dim']}"
     )
@@ -119,7 +121,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         x=columns,
         y=rows,
         z=[[None if i is None else math.log2(i.ratio) for i in line] for line in grid],
-        text=[["" if i is None else numbers.narrow(i.ratio) for i in line] for line in grid],
+        text=[["" if i is None else numbers.three(i.ratio) for i in line] for line in grid],
         texttemplate="%{text}",
         textfont=dict(size=11 if len(columns) < _CROWDED else 9),
         colorscale=template.RATIO_SCALE[theme],
@@ -148,10 +150,14 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         selected=dict(marker=dict(opacity=0)),
         unselected=dict(marker=dict(opacity=0)),
     )
-    fig.update_yaxes(autorange="reversed", showgrid=False, categoryarray=rows, tickfont=dict(size=12))
+    # without the room that plotly leaves around points
+    plain = dict(showgrid=False, ticks="", linecolor="rgba(0,0,0,0)")
+    down = dict(range=[len(rows) - 0.5, -0.5], categoryarray=rows, tickfont=dict(size=12))
+    fig.update_yaxes(**plain, **down, type="category", categoryorder="array")
     fig.update_xaxes(
+        **plain,
         title_text="batch × heads × sequence × head size",
-        showgrid=False,
+        range=[-0.5, len(columns) - 0.5],
         type="category",
         categoryorder="array",
         categoryarray=columns,

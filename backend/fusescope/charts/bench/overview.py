@@ -152,7 +152,7 @@ def _text(record: Record | None, baseline: str, crowded: bool) -> str:
     if word.startswith(verdicts.INCONCLUSIVE):
         return verdicts.sign(word)
     value = 1 / value if word == "slower" else value
-    figure = numbers.narrow(value) if crowded else f"{value:.{2 if value < 9.995 else 0}f}"
+    figure = numbers.three(value)
     return "1" if record.impl == baseline else f"{verdicts.sign(word)}{'<br>' if crowded else ''}{figure}"
 
 

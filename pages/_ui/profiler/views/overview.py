@@ -18,6 +18,7 @@ from pages._ui.widgets import elements, html_table, style
 from pages._ui.widgets.text import md, plural
 
 _TOP = 12
+_NAME = 80  # characters of a kernel in a sentence
 _UNDER_NCU = "under ncu (µs)"
 _CAUSES = {
     "host": "host had not launched yet",
@@ -78,7 +79,7 @@ def _verdict(found: Profile, summary: dict) -> None:
         {"inconclusive": "What limits it is not known"}.get(limit.kind, limit.kind.capitalize()), anchor=False
     )
     because = "; ".join(md(b) for b in limit.because)
-    st.markdown(because[:1].upper() + because[1:] + ".")
+    st.markdown(f"{because[:1].upper()}{because[1:]}.{_longest(found)}")
     if devices:
         figures = [
             ("on the device", numbers.time(span / 1e6), "first to last activity"),
@@ -98,6 +99,19 @@ def _verdict(found: Profile, summary: dict) -> None:
             )
         ]
     elements.metrics(figures)
+
+
+def _longest(found: Profile) -> str:
+    """The kernel with the largest share of the kernel time, as a sentence of Markdown."""
+    rows = sentences.rows(found, "kernel_summary") if found.has("kernel_summary") else []
+    if not rows:
+        return ""
+    first = max(rows, key=lambda r: r["total_ns"])
+    name = first["name"] if len(first["name"]) <= _NAME else f"{first['name'][: _NAME - 1]}…"
+    return (
+        f"  \nLongest kernel: **{md(name)}**, {numbers.percent(first['share'])} of the kernel time: "
+        f"{plural(first['calls'], 'call')}, {numbers.time(first['total_ns'] / 1e6)} in all."
+    )
 
 
 def _reached(found: Profile, work, roof) -> float | None:
