@@ -160,7 +160,7 @@ def test_segment_costs_know_how_sure_they_are(truth):
     ms, deviation = sums.predict(codes[200:])
     measured = np.array([truth[c] for c in codes[200:]])
     assert cost_model.rank_correlation(ms, measured) >= 0.9
-    assert 0.7 < np.std((ms - measured) / np.hypot(deviation, sums.noise_ms)) < 2
+    assert 0.7 < np.std((ms - measured) / np.hypot(deviation, sums.scale * sums.prior[1])) < 2
     few = Additive({c: truth[c] for c in codes[:12]})
     assert few.predict(codes[200:])[1].mean() > 2 * deviation.mean()
 

@@ -17,7 +17,6 @@ from fusescope.jobs.kinds import bench as kind
 from fusescope.jobs.process.gpu_lock import Ticket
 from fusescope.jobs.spec.common import check_device
 
-_MASKS = (masks.Mask, masks.DenseMask)
 _POLL_S = 0.2
 
 

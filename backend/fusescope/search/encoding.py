@@ -152,14 +152,10 @@ def _attended(before: str, after: str) -> str:
 
 
 def schemes(with_attention: bool) -> Iterator[str]:
-    """The canonical codes of all distinct schemes, ascending by value."""
+    """The canonical codes of all distinct schemes, ascending by value: 128 with the hand-written attention,
+    16384 without."""
     first = DEFAULT_RANGES[with_attention].start
     return (c for c in map(bits, range(first, first + (1 << OPERATORS - 1))) if canonical(c) == c)
-
-
-def count(with_attention: bool) -> int:
-    """How many distinct schemes there are: 128 with the hand-written attention, 16384 without."""
-    return 1 << OPERATORS - 1 - (len(ATTENTION) + 1 if with_attention else 0)
 
 
 def distinct(codes: Iterable[str | int]) -> list[str]:

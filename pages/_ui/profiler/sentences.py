@@ -14,9 +14,6 @@ from pages._ui.profiler import data
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets.text import md, sentence
 
-UNIT_OF = {"_ns": ("µs", 1e-3), "_bytes": ("KiB", 1 / 1024)}
-"""Ending of a column → the unit that it is shown in, and the factor."""
-
 
 def subtitle(found: Profile) -> str:
     """Device, date and file under the title of every chart."""

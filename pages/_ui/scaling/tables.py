@@ -14,7 +14,6 @@ from fusescope.core.records import Record
 from pages._ui.widgets import html_table
 from pages._ui.widgets.text import md
 
-_ON_GPU = "known on a GPU only"
 _ONE = "one device does not talk"
 
 

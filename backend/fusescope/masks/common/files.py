@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-ENDINGS = (".npy", ".npz", ".csv", ".mtx")
 MOST_ELEMENTS = 1 << 28
 """Most elements of a matrix from a .npz, .csv or .mtx: 16384 × 16384, 256 MiB of booleans. A .npy is as large
 as its file."""

@@ -41,11 +41,6 @@ class Additive:
         )
         self.weights, self.root = spectra[self.prior[0]].posterior(self.prior[1])
 
-    @property
-    def noise_ms(self) -> float:
-        """Deviation of a measurement from the sum."""
-        return self.scale * self.prior[1]
-
     def predict(self, codes: Sequence[str] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ms, its deviation without the measurement's own noise) of each code."""
         x = codes if isinstance(codes, np.ndarray) else columns(codes)

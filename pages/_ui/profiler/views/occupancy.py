@@ -11,8 +11,6 @@ from pages._ui.profiler import join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements
 
-_LAUNCH = ("block", "registers", "static", "dynamic")
-
 
 def draw(state: url.State, found: Profile) -> None:
     """A table of kernels, and the sliders."""
