@@ -246,3 +246,12 @@ def test_the_kernels_of_two_ranks():
     assert back["odd"] == -40 and sum(back.values()) == -sum(r["difference_ns"] for r in found.values())
     with pytest.raises(ValueError, match="itself"):
         compared.pair(rows, 3, 3)
+
+
+def test_an_operator_counts_from_the_end_of_its_last_wait():
+    begin, end, thread = (np.array(x) for x in ([0, 100, 200, 0], [90, 190, 290, 1000], [1, 1, 1, 2]))
+    waits = tuple(np.array(x) for x in ([150, 110, 210, 40], [160, 140, 400, 45], [1, 1, 1, 3]))
+    found = intervals.after_waits(begin, end, thread, waits)
+    assert found.tolist() == [0, 160, 290, 0], "none, the last of two, one that ends later; another thread's"
+    none = tuple(x[:0] for x in waits)
+    assert intervals.after_waits(begin, end, thread, none).tolist() == begin.tolist()

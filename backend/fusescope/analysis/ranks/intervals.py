@@ -37,3 +37,20 @@ def _before(when: np.ndarray, by: Union) -> np.ndarray:
     at = np.searchsorted(begins, when, "right")
     inside = np.maximum(at - 1, 0)
     return np.where(at > 0, whole[inside] + np.minimum(when, ends[inside]) - begins[inside], 0)
+
+
+def after_waits(
+    begin: np.ndarray, end: np.ndarray, line: np.ndarray, waits: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Where each interval begins once the last wait inside it is over: its own begin where it holds none.
+    line: on which each lies (a thread); waits: (begin, end, line) of the waits, which do not overlap on a
+    line."""
+    found = begin.copy()
+    wait_begin, wait_end, wait_line = waits
+    for one in np.unique(wait_line):
+        own, mine = np.flatnonzero(line == one), np.flatnonzero(wait_line == one)
+        mine = mine[np.argsort(wait_begin[mine], kind="stable")]
+        last = np.searchsorted(wait_begin[mine], end[own], "right") - 1
+        held = (last >= 0) & (wait_begin[mine][np.maximum(last, 0)] >= begin[own])
+        found[own[held]] = np.minimum(wait_end[mine][last[held]], end[own[held]])
+    return found

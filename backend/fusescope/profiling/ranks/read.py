@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fusescope.analysis.ranks import intervals
 from fusescope.analysis.ranks.activities import (
     ABSENT,
     COMMUNICATION,
@@ -106,6 +107,11 @@ def _operators(folder: Path) -> dict:
     found = _columns(folder, "operators", ["ts_ns", "dur_ns", "name", "depth", "tid"])
     codes, texts = found["name"]
     own = np.array([t.startswith(_OWN) for t in texts] + [False])[codes]
+    # an operator on a tensor that a collective still fills waits first: that is no arithmetic
+    begin, end, line = found["ts_ns"], found["ts_ns"] + found["dur_ns"], found["tid"][0]
+    waits = own & (found["depth"] > 0)
+    begun = intervals.after_waits(begin, end, line, (begin[waits], end[waits], line[waits]))
+    found |= {"ts_ns": begun, "dur_ns": end - begun}
     return _host(folder, found, (found["depth"] == 0) & ~own, COMPUTE)
 
 
