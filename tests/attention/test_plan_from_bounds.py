@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fusescope import masks
 from fusescope.masks import Bound
 from fusescope.ops.attention import prepare
-from fusescope.ops.attention.plan import from_bounds, plan, tiles
+from fusescope.ops.attention.plan import from_bounds, tile_lists, tiles
 from tests.attention.attention_tools import mask_text
 
 CPU = torch.device("cpu")
@@ -21,20 +21,20 @@ LENGTHS = st.sampled_from((1, 63, 64, 65, 100, 128, 150, 257, 390))
 NUMBERS = st.sampled_from((0, 1, 2, 3, 7, 16, 33, 64, 65, 128, 200, 1 << 20))
 
 
-def _by_element(bound):
+def _by_element(bound, moduli=(1, 1)):
     def part(number, rows, columns):
-        return tiles.evaluate(bound, number, rows, columns, "cpu")
+        return tiles.evaluate(bound, number, rows, columns, "cpu", moduli)
 
-    return plan.tile_lists(bound.sequences or 1, bound.seq_q, bound.seq_k, part, CPU)
+    return tile_lists.of_parts(bound.sequences or 1, bound.seq_q, bound.seq_k, part, CPU)
 
 
-def _check(bound, by_numpy, factor=2, first=1, piece=40, evaluated=1):
+def _check(bound, by_numpy, factor=2, first=1, piece=40, evaluated=1, moduli=(1, 1)):
     """With pieces so small that squares are divided often, and tiles compared by keys."""
     small = {"_FIRST": first, "_PIECE": piece, "_EVALUATED": evaluated}
     changed = {name: dict.fromkeys(("numpy", "torch"), value) for name, value in small.items()}
     with patch.multiple(from_bounds, _FACTOR=factor, **changed):
-        found, *figures = from_bounds.tile_lists(bound, CPU, by_numpy=by_numpy)
-    expected, *counted = _by_element(bound)
+        found, *figures = from_bounds.tile_lists(bound, CPU, by_numpy=by_numpy, moduli=moduli)
+    expected, *counted = _by_element(bound, moduli)
     assert figures == counted
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == other.dtype and torch.equal(one, other)
@@ -130,6 +130,47 @@ def test_any_formula(truth, seq_q, seq_k, by_numpy, seed, most):
 
     bound = Bound(masks.load("causal"), seq_q, seq_k, {}, tables, formula, None)
     _check(bound, by_numpy, 2, 4, 64, 2)
+
+
+ORDERED = ((128, 2), (192, 3), (256, 8), (320, 5), (96, 3), (384, 6))  # (length, modulus)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    truth=TRUTH,
+    rows=st.sampled_from((*ORDERED, (150, 1))),
+    keys=st.sampled_from((*ORDERED, (101, 1))),
+    by_numpy=st.booleans(),
+)
+def test_any_formula_in_order_of_residues(truth, rows, keys, by_numpy):
+    """Rows, keys or both, of one modulus or of two."""
+    random = np.random.default_rng(1)
+    tables = {
+        "numbers": random.integers(-2, 2, 37).astype(np.int32),
+        "grid": random.integers(0, 2, (9, 5)),
+        "truths": random.random((6, 11)) < 0.3,
+    }
+
+    def formula(q, k, p, batch):
+        near = (q - k) // 6 % 3 + (q - k) % 2 + q // 3 - k % keys[1]
+        return truth(q, k, p) & (near > -40)
+
+    bound = Bound(masks.load("causal"), rows[0], keys[0], {}, tables, formula, None)
+    _check(bound, by_numpy, 2, 4, 64, 2, (rows[1], keys[1]))
+
+
+@pytest.mark.parametrize("text", ("dilated:dilation=4", "strided:stride=64", "fixed:block=128"))
+def test_few_elements_of_a_part_are_evaluated(text, monkeypatch):
+    seen, own = [], Bound.predicate
+
+    def counted(self, q, k, batch=None):
+        seen.append(np.broadcast(q, k).size)
+        return own(self, q, k, batch)
+
+    monkeypatch.setattr(Bound, "predicate", counted)
+    for part in masks.parse(text).parts(4096, 4096):
+        tile_lists.of_bound(part.bound, CPU, (part.rows, part.keys))
+    assert 0 < sum(seen) <= 4096 * 4096 // 100
 
 
 @pytest.mark.parametrize("name", sorted(set(masks.names()) - NEEDS_EVERY_ELEMENT))

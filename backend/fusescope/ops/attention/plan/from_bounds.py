@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusescope.masks.common.bounds import Flags, Spans, library
+from fusescope.masks.common.strided_bounds import in_order
 from fusescope.ops.attention.plan import tiles
 
 _DEAD = -2  # the code of a tile without a live element
@@ -27,9 +28,10 @@ _PIECE = {"numpy": 1 << 15, "torch": 1 << 20}  # squares looked at together
 _EVALUATED = {"numpy": 1 << 5, "torch": 1 << 12}  # tiles evaluated together; so few are not compared by keys
 
 
-def tile_lists(bound, device, by_numpy: bool | None = None):
+def tile_lists(bound, device, by_numpy: bool | None = None, moduli: tuple[int, int] = (1, 1)):
     """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list) of
     a bound mask on a torch device: bit for bit what evaluating every element gives. by_numpy: None on a CPU.
+    moduli: of rows and of columns, whose places are in order of residues modulo them (tiles.ordered).
 
     Raises TypeError or AttributeError where its formula cannot be bounded.
     """
@@ -39,10 +41,10 @@ def tile_lists(bound, device, by_numpy: bool | None = None):
     sequences, rows, columns = _grid(bound)
     roots = torch.zeros(sequences, 3, dtype=torch.int64, device=device)
     roots[:, 0] = torch.arange(sequences, device=device)
-    full, unclear = _divided(bound, roots.numpy() if by_numpy else roots)
+    full, unclear = _divided(bound, moduli, roots.numpy() if by_numpy else roots)
     full_at, unclear_at = ((s[:, 0] * rows + s[:, 1]) * columns + s[:, 2] for s in (full, unclear))
     order = unclear_at.argsort()
-    words, live, size, kind = _kinds(bound, unclear[order])
+    words, live, size, kind = _kinds(bound, moduli, unclear[order])
     partial = (live > 0) & (live < size)
     bitmaps, number = tiles.unique_rows(words[torch.as_tensor(partial)])
     code = library(live).where(live > 0, -1, _DEAD)
@@ -79,7 +81,7 @@ def _in_order(full, others, code, rows: int, columns: int):
     return lists, (tile_code < 0).sum(), xp.diff(row_ptr).max()
 
 
-def _divided(bound, unclear):
+def _divided(bound, moduli, unclear):
     """(full tiles, those that bounds leave unclear) of the squares with all tiles of a sequence."""
     xp, (sequences, rows, columns) = library(unclear), _grid(bound)
     side, first = 1, _FIRST[xp.__name__]
@@ -89,7 +91,7 @@ def _divided(bound, unclear):
     while side:
         left = [unclear[:0]]
         for some, squares in _smaller(unclear, factors, _PIECE[xp.__name__]):
-            kept = _look(bound, side, *squares)
+            kept = _look(bound, moduli, side, *squares)
             inside = (squares[1] * side < rows) & (squares[2] * side < columns)
             left.append(_those((kept.may & ~kept.must) & inside, some, factors))
             full.append(_tiles_inside(_those(kept.must & inside, some, factors), side, rows, columns))
@@ -125,22 +127,27 @@ def _tiles_inside(squares, side: int, rows: int, columns: int):
     return xp.concatenate(made)
 
 
-def _look(bound, side: int, sequence, row, column, keys: bool = False) -> Flags:
+def _look(bound, moduli, side: int, sequence, row, column, keys: bool = False) -> Flags:
     """What bounds say of squares of side × side tiles; with keys, of which those of tiles that are cut off at
     the edges differ from others'."""
     edge, most = side * tiles.TILE, bound.seq_q + bound.seq_k
-    spans = []
-    for place, size, offset in ((row, bound.seq_q, bound.offset), (column, bound.seq_k, 0)):
-        first = (place * edge).clip(max=size - 1) + offset
-        last = (place * edge + edge).clip(max=size) - 1 + offset
-        spans.append(Spans(first, last, most, first if keys else None))
+    spans, sizes = [], ()
+    ends = ((row, bound.seq_q, bound.offset), (column, bound.seq_k, 0))
+    for (place, size, offset), modulus in zip(ends, moduli):
+        first = (place * edge).clip(max=size - 1)
+        last = (place * edge + edge).clip(max=size) - 1
+        sizes += (last - first,) if keys else ()
+        if modulus == 1:
+            first, last = first + offset, last + offset
+        span = Spans(first, last, most, first if keys else None)
+        spans.append(span if modulus == 1 else in_order(span, modulus, size) + offset)
     found = bound.on_tiles(*spans, Spans(sequence, sequence, most, sequence if keys else None))
     if keys:
-        found.keys += tuple(each.high - each.low for each in spans)
+        found.keys += sizes
     return found
 
 
-def _kinds(bound, unclear):
+def _kinds(bound, moduli, unclear):
     """(words, live elements, elements inside the mask) of the different tiles among these, and of which kind
     each is: a tensor int64 (kinds, 64), then (kinds,), (kinds,), (n,). Two kinds may still be equal."""
     import torch
@@ -150,11 +157,11 @@ def _kinds(bound, unclear):
     for some in _split(unclear, _PIECE[xp.__name__]) or [unclear]:
         first = which = _range(len(some), some)
         if len(some) > _EVALUATED[xp.__name__]:
-            keys = _look(bound, 1, *_as(some.T, "int32"), keys=True).keys
+            keys = _look(bound, moduli, 1, *_as(some.T, "int32"), keys=True).keys
             first, which = tiles.groups(xp.stack([xp.broadcast_to(k, (len(some),)) for k in keys], 1))
         chosen = some[first]
         for piece in _split(chosen, _EVALUATED[xp.__name__]):
-            squares = _elements(bound, *_as(piece.T, "int32"))
+            squares = _elements(bound, moduli, *_as(piece.T, "int32"))
             words.append(tiles.pack(torch.as_tensor(squares)))
             live.append(squares.sum((1, 2)))
         size.append(_inside(bound, chosen))
@@ -170,13 +177,14 @@ def _inside(bound, squares):
     return height * (bound.seq_k - tiles.TILE * squares[:, 2]).clip(max=tiles.TILE)
 
 
-def _elements(bound, sequence, row, column):
+def _elements(bound, moduli, sequence, row, column):
     """bool (n, 64, 64): tiles, int32 each, evaluated element by element, False outside the mask."""
     step = _range(tiles.TILE, row, "int32")
     q = row[:, None, None] * tiles.TILE + step[:, None]
     k = column[:, None, None] * tiles.TILE + step
     inside = (q < bound.seq_q) & (k < bound.seq_k)
-    q, k = q.clip(max=bound.seq_q - 1) + bound.offset, k.clip(max=bound.seq_k - 1)
+    q, k = q.clip(max=bound.seq_q - 1), k.clip(max=bound.seq_k - 1)
+    q, k = tiles.ordered(q, moduli[0], bound.seq_q) + bound.offset, tiles.ordered(k, moduli[1], bound.seq_k)
     return bound.predicate(q, k, sequence[:, None, None] if bound.per_sequence else None) & inside
 
 

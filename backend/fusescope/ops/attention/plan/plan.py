@@ -15,7 +15,7 @@ from typing import Any
 
 from fusescope.core.bounded_cache import BoundedCache
 from fusescope.masks import Mask
-from fusescope.ops.attention.plan import buffer, from_bounds, schedule, tiles
+from fusescope.ops.attention.plan import buffer, schedule, tile_lists, tiles
 from fusescope.ops.attention.plan.plan_cache import PlanCache
 
 _cache: BoundedCache[Plan] = BoundedCache(64)
@@ -173,16 +173,8 @@ def _of_mask(mask: Mask, seq_q: int, seq_k: int, device) -> Plan:
     bound = mask.bind(seq_q, seq_k)
     if mask.name == "full":  # nothing to evaluate
         return _plan(mask, bound.seq_q, bound.seq_k, device, 1, 1, None, begin)
-    count = bound.sequences or 1
-
-    def part(number, rows, columns):
-        return tiles.evaluate(bound, number, rows, columns, device)
-
-    try:
-        found = from_bounds.tile_lists(bound, device)
-    except (AttributeError, TypeError):  # the formula needs more than bounds; an error of its own comes again
-        found = tile_lists(count, bound.seq_q, bound.seq_k, part, device)
-    return _plan(mask, bound.seq_q, bound.seq_k, device, count, 1, found, begin)
+    found = tile_lists.of_bound(bound, device)
+    return _plan(mask, bound.seq_q, bound.seq_k, device, bound.sequences or 1, 1, found, begin)
 
 
 def _of_tensor(mask, seq_q: int, seq_k: int, device) -> Plan:
@@ -205,12 +197,12 @@ def _of_tensor(mask, seq_q: int, seq_k: int, device) -> Plan:
     def part(number, rows, columns):
         return full[number // shape[1], number % shape[1], rows[0] : rows[1], columns[0] : columns[1]]
 
-    found = tile_lists(shape[0] * shape[1], seq_q, seq_k, part, device)
+    found = tile_lists.of_parts(shape[0] * shape[1], seq_q, seq_k, part, device)
     return _plan(None, seq_q, seq_k, device, shape[0], shape[1], found, begin)
 
 
 def _plan(mask, seq_q, seq_k, device, batch, heads, found, begin) -> Plan:
-    """Of what ``tile_lists`` found; None = every key is live."""
+    """Of the tile lists that were found; None = every key is live."""
     masks = batch * heads
     columns = -(-seq_k // tiles.TILE)
     all_tiles = masks * -(-seq_q // tiles.TILE) * columns
@@ -231,39 +223,6 @@ def _plan(mask, seq_q, seq_k, device, batch, heads, found, begin) -> Plan:
     took = (time.perf_counter() - begin) * 1e3
     return Plan(
         mask, seq_q, seq_k, device, batch, heads, live, full, partial, longest, took, data, layout, **views
-    )
-
-
-def tile_lists(masks: int, seq_q: int, seq_k: int, part, device):
-    """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list)."""
-    import torch
-
-    counts, index, full, words, elements = [], [], [], [], torch.zeros((), dtype=torch.int64, device=device)
-    for number in range(masks):
-        for rows in tiles.row_steps(seq_q, seq_k, device.type):
-            pieces = [tiles.tiles_of(part(number, rows, columns)) for columns in tiles.column_steps(seq_k)]
-            live, is_full = (torch.cat([piece[i] for piece in pieces], 1) for i in (0, 1))
-            at = live.nonzero()
-            counts.append((live > 0).sum(1))
-            index.append(at[:, 1].to(torch.int32))
-            full.append(is_full[at[:, 0], at[:, 1]])
-            words += [piece[2] for piece in pieces]
-            elements += live.sum()
-    is_full = torch.cat(full)
-    if is_full.numel() >= 1 << 31:
-        raise ValueError(f"a plan holds fewer than 2^31 live tiles, this mask has {is_full.numel()}")
-    bitmaps, number = tiles.unique_rows(torch.cat(words))
-    code = torch.full_like(is_full, -1, dtype=torch.int32)
-    code[~is_full] = number.to(torch.int32)
-    per_row = torch.cat(counts)
-    row_ptr = torch.cat([torch.zeros(1, dtype=torch.int64, device=device), per_row.cumsum(0)]).to(torch.int32)
-    elements, whole, longest = torch.stack([elements, is_full.sum(), per_row.max()]).tolist()
-    return (
-        (row_ptr, torch.cat(index), code, bitmaps.contiguous()),
-        elements,
-        whole,
-        is_full.numel() - whole,
-        longest,
     )
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fusescope.ops.attention.plan import schedule, tiles
-from fusescope.ops.attention.plan.plan import Plan, tile_lists
+from fusescope.ops.attention.plan import schedule, tile_lists, tiles
+from fusescope.ops.attention.plan.plan import Plan
 
 MOST_KEPT = 4  # KV tiles that a worker of warpgroups has room for between items
 _NOT_NEEDED = -2  # the code of a tile that a query tile of the pair does not need
@@ -90,13 +90,9 @@ def parts(plan: Plan) -> list[Lists]:
         return []
     made = []
     for p in found:
-
-        def keep(number, rows, columns, p=p):
-            return tiles.evaluate(p.bound, number, rows, columns, plan.device, (p.rows, p.keys))
-
-        masks = p.bound.sequences or 1
-        lists, live, *_ = tile_lists(masks, plan.seq_q, plan.seq_k, keep, plan.device)
+        lists, live, *_ = tile_lists.of_bound(p.bound, plan.device, (p.rows, p.keys))
         if live or not made:
+            masks = p.bound.sequences or 1
             made.append(_lists(*lists, masks, plan.seq_q, plan.seq_k, p.rows, p.keys))
     return made
 
