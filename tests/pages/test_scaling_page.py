@@ -96,7 +96,7 @@ def environment():
 def run(profiles):
     """make(records, environment) -> the run's id."""
 
-    def make(records=None, **facts):
+    def make(records=None, home=profiles, **facts):
         spec = {
             "op": "model:gpt2",
             "impls": list(IMPLS),
@@ -107,7 +107,7 @@ def run(profiles):
         spec |= {"device": "cpu", "micro_batches": 1, "weak": False}
         run = synthetic.run("20261120-104200-parallel-abc123", kind="parallel", spec=spec)
         run = type(run)(**{**vars(run), "environment": environment() | facts})
-        folders.write(profiles, run, [record(i) for i in IMPLS] if records is None else records)
+        folders.write(home, run, [record(i) for i in IMPLS] if records is None else records)
         return run.id
 
     return make
@@ -155,6 +155,14 @@ def test_a_link_to_a_run_fills_the_form(draw, run):
     assert at.multiselect(key="scaling/attention").value == ["sdpa"]
 
 
+def test_a_recorded_run_is_shown_until_this_machine_has_one(draw, run, profiles):
+    run(home=profiles / "recorded")
+    at = draw("scaling")
+    assert "No parallel run of this model" in said(at.markdown)
+    assert {row["layout"] for row in tables(at)[0]} == set(IMPLS)
+    assert not at.error and not at.exception
+
+
 @pytest.mark.parametrize("view", page.VIEWS)
 def test_a_run_that_lacks_what_a_view_needs(draw, run, view):
     failed = Record(
@@ -180,6 +188,7 @@ def test_weak_scaling_has_its_own_law(draw, run):
         ({"layouts": "xx"}, "A layout is single or degrees such as tp2"),
         ({"layouts": "dp1024", "batch": "1024"}, "need 1024 ranks from cpu on"),
         ({"layouts": "pp2", "batch": "3"}, "2 micro-batches do not divide the 3 sequences"),
+        ({"layouts": "tp2", "trace": "pp2"}, "Trace is a layout of several ranks, one of sdpa-tp2"),
     ],
 )
 def test_what_cannot_be_is_said_under_the_button(draw, words, sentence):

@@ -16,7 +16,7 @@ from fusescope import cli
 from fusescope.core import paths
 from fusescope.core.paths import ROOT
 from fusescope.jobs import submit
-from fusescope.jobs.parallel import launch
+from fusescope.jobs.parallel import TRACES, launch
 from fusescope.models.describe import layouts
 from fusescope.store import folder, library
 
@@ -64,7 +64,7 @@ def answer():
     words = [f"--{k.replace('_', '-')}={v}" for k, v in CASE.items()]
     done = subprocess.run(
         [sys.executable, "-m", "fusescope", "parallel", "gpt2", *words, "--device=cpu", "--json", "--weak"]
-        + ["--layout=tp2,pp2", "--budget=0.05", "--micro-batches=2"],
+        + ["--layout=tp2,pp2", "--budget=0.05", "--micro-batches=2", "--trace=tp2"],
         env=environment(),
         capture_output=True,
         text=True,
@@ -98,6 +98,19 @@ def test_the_answer_of_two_ranks(answer):
         "send_recv",
     }
     assert {(p["tp"], p["batch"]) for p in answer["probes"][0]["points"]} >= {(1, 4), (2, 2)}
+
+
+def test_the_traces_of_its_ranks_are_one_profile(answer, capsys):
+    path = library.find(answer["run"])
+    assert not (path / "artifacts" / TRACES).exists()
+    assert cli.main(["ranks", answer["run"], "--pair=0,1", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    jsonschema.validate(said, schema("ranks"))
+    found = {c["name"]: c for c in said["collectives"]}
+    calls, layers = 3, CASE["layers"]
+    assert found["allreduce"]["collectives"] == calls * 2 * layers, "two per layer and call"
+    assert found["barrier"]["collectives"] == calls and len(said["ranks"]) == 2
+    assert said["pair"]["kernels"] and "calls of sdpa-tp2" in said["notes"]
 
 
 def test_a_prediction_from_the_run(answer, capsys):
@@ -179,6 +192,8 @@ def test_the_rank_that_was_killed_is_named_also_where_another_failed_sooner(tmp_
         ({"impls": ["sdpa-tp2"], "baseline": "sdpa-tp2"}, "the baseline runs on one device"),
         ({"op": "model:t5-small", "cases": [{}]}, "has no way to be divided"),
         ({"processes": 3}, "one set of processes"),
+        ({"trace": "sdpa"}, "trace is a layout of several ranks, one of sdpa-tp2, not sdpa"),
+        ({"trace": "sdpa-pp2"}, "one of sdpa-tp2, not sdpa-pp2"),
         ({"weak": True, "micro_batches": 0}, "micro_batches"),
     ],
 )

@@ -52,6 +52,7 @@ def parallel(spec: Mapping[str, Any]) -> str:
     words += ["--micro-batches", str(spec.get("micro_batches"))]
     words += ["--weak"] if spec.get("weak") else []
     words += [f"--no-{what}" for what in ("links", "probes") if spec.get(what) is False]
+    words += ["--trace", str(spec["trace"])] if spec.get("trace") else []
     return shlex.join(words)
 
 

@@ -12,8 +12,8 @@ from fusescope.core import paths
 from fusescope.core.records import Run
 from fusescope.store import folder, library, profile, timeline
 
-KINDS = ("trace", "import", "ncu", "nsys")
-"""Job kinds that leave a profile."""
+KINDS = ("trace", "import", "ncu", "nsys", "parallel")
+"""Job kinds that leave a profile, "parallel" where it was asked for."""
 LOOK = "Open a profile"
 """The page's mode that shows a profile."""
 TRACE = "artifacts/trace.json.gz"

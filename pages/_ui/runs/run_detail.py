@@ -88,7 +88,8 @@ def _actions(run: Run) -> None:
             st.switch_page("pages/scaling.py", query_params={"run": run.id})
         if run.kind in ("bench", "model") and st.button("Compare with…", key="run/compare"):
             st.switch_page("pages/runs.py", query_params={"compare": run.id})
-        if run.kind in data.KINDS and st.button("Open in Profiler", key="run/profiler"):
+        there = run.kind != "parallel" or data.has_profile(library.find(run.id))
+        if run.kind in data.KINDS and there and st.button("Open in Profiler", key="run/profiler"):
             st.switch_page("pages/profiler.py", query_params={"run": run.id})
         if run.live:
             st.button("Cancel", on_click=callbacks.careful(submit.cancel), args=(run.id,), key="run/cancel")

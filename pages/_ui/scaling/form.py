@@ -77,6 +77,14 @@ def draw(state: url.State) -> Choice:
     weak = fields.yes(
         state, "weak", "weak too", box=right, help="Also with a batch that grows with the devices"
     )
+    traced = fields.text(
+        state,
+        "trace",
+        "trace of",
+        default="",
+        help="A layout, such as tp2, some calls of which are traced on every rank: one profile, opened from "
+        "the result. Empty: none.",
+    )
     with run_panel.collect(problems):
         choice.case = _case(state, name)
     with run_panel.collect(problems):
@@ -84,7 +92,7 @@ def draw(state: url.State) -> Choice:
     cost = ""
     if choice.case and not problems:
         with run_panel.collect(problems):
-            choice.spec = _spec(choice, attentions, text, pieces, weak)
+            choice.spec = _spec(choice, attentions, text, pieces, weak, traced)
             cost = _cost(choice.spec)
     with top:
         choice.pressed = run_panel.draw("scaling/run", problems, cost)
@@ -110,6 +118,7 @@ def fill(state: url.State) -> None:
         "layouts": ",".join(dict.fromkeys(str(w) for _, w in known if w.ranks > 1)),
         "micro_batches": run.spec.get("micro_batches"),
         "weak": "yes" if run.spec.get("weak") else "",
+        "trace": str(layouts.named(run.spec["trace"])[1]) if run.spec.get("trace") else "",
     }
     query |= {p.name: case.get(p.name) for p in models.parameters(name) if p.name in _SHOWN}
     state.query |= {k: str(v) for k, v in query.items() if v not in (None, "")}
@@ -136,7 +145,9 @@ def _case(state: url.State, name: str) -> dict[str, Any]:
     return models.validate(name, {k: v[0] for k, v in values.items()})
 
 
-def _spec(choice: Choice, attentions: list[str], text: str, pieces: int, weak: bool) -> dict[str, Any]:
+def _spec(
+    choice: Choice, attentions: list[str], text: str, pieces: int, weak: bool, traced: str
+) -> dict[str, Any]:
     if not attentions:
         raise ValueError("choose at least one attention")
     wanted = [layouts.parse(piece.strip()) for piece in text.split(",") if piece.strip()]
@@ -152,6 +163,7 @@ def _spec(choice: Choice, attentions: list[str], text: str, pieces: int, weak: b
             "device": device.current(),
             "micro_batches": pieces,
             "weak": weak,
+            "trace": layouts.implementation(attentions[0], layouts.parse(traced)) if traced else None,
             "budget_s": _BUDGET_S,
         },
     )

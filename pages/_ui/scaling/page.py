@@ -9,6 +9,7 @@ from fusescope.analysis.scaling import measured
 from fusescope.charts import captions
 from fusescope.charts.scaling import devices, links, ranks
 from fusescope.core.records import Record, Run
+from fusescope.store import library, profile
 from pages._ui.answer import answer, matching
 from pages._ui.app import jobs, run_data, url
 from pages._ui.forms import busy, fields
@@ -45,7 +46,10 @@ def result(state: url.State, choice: Choice) -> None:
         state, "parallel", choice.op, choice.spec, choice.pressed, _COMPARED, "a parallel comparison"
     )
     if run_id is None:
-        return _first(choice)
+        _first(choice)
+        if (shipped := _shipped(choice.op)) is None:
+            return
+        run_id = shipped.id
     run, records = run_data.read(run_id), run_data.records(run_id)
     if run.live:
         jobs.follow(run_id, answer.heading, _growing, cancel=True)
@@ -71,6 +75,11 @@ def _first(choice: Choice) -> None:
         st.caption("The form says what keeps it from being run.")
 
 
+def _shipped(op: str) -> Run | None:
+    """The recorded run to look at where this machine has none: of this model where there is one."""
+    return run_data.newest("parallel", op, recorded=True) or run_data.newest("parallel", recorded=True)
+
+
 def _growing(run: Run) -> None:
     if records := run_data.records(run.id):
         tables.layouts(records, str(run.spec.get("baseline")), "live")
@@ -82,6 +91,9 @@ def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     series = measured.series(records)
     st.markdown(f"**{md(tables.sentence(records, series))}**")
     tables.layouts(records, str(run.spec.get("baseline")), run.id)
+    if run.spec.get("trace") and profile.summary(library.find(run.id)):
+        there = url.link("profiler", run=run.id)
+        st.caption(f"[Trace of {md(run.spec['trace'])} on every rank]({there})")
     view = fields.view(state, "view", VIEWS)
     subtitle, theme = captions.context(run, clock=False), style.theme()
     if view == "predicted layouts":

@@ -38,6 +38,11 @@ def arguments(parser, words) -> None:
     parser.add_argument("--weak", action="store_true", help="also with a batch that grows with the devices")
     parser.add_argument("--no-links", action="store_true", help="do not measure the collectives")
     parser.add_argument("--no-probes", action="store_true", help="do not time a rank's share on one device")
+    parser.add_argument(
+        "--trace",
+        metavar="LAYOUT",
+        help="also trace some calls of this layout on every rank: one profile (fusescope ranks RUN)",
+    )
     case_options.add_sampling(
         parser,
         "time for each implementation on one case (default 5)",
@@ -98,7 +103,15 @@ def specify(args) -> dict:
         "weak": args.weak,
         "links": not args.no_links,
         "probes": not args.no_probes,
+        "trace": _traced(args, attentions),
     } | {k: v for k, v in limits.items() if v is not None}
+
+
+def _traced(args, attentions: list[str]) -> str | None:
+    """The implementation whose layout --trace names: of the first attention, where it names none."""
+    if args.trace is None or args.trace.partition("-")[0] in layouts.ATTENTIONS or not attentions:
+        return args.trace
+    return f"{attentions[0]}-{args.trace}"
 
 
 def _values(args, p) -> list[str]:

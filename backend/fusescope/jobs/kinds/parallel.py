@@ -3,6 +3,9 @@ device. The job behind the Scaling page and ``parallel``."""
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
+
 from fusescope.core.machine import environment
 from fusescope.core.schema import Parameter
 from fusescope.jobs.spec import comparison
@@ -16,6 +19,7 @@ PARAMETERS = (
     Parameter("weak", "bool", False, "also with a batch that grows with the ranks"),
     Parameter("links", "bool", True, "measure the collectives between the ranks"),
     Parameter("probes", "bool", True, "time a rank's share on one device, for predictions"),
+    Parameter("trace", "text", None, "one of impls, of several ranks: a trace of each of them"),
 )
 DEFAULTS = {"cache": "warm"}
 
@@ -26,7 +30,7 @@ def validate(spec: dict) -> dict:
     ValueError: the rule, the value given, what is supported; more ranks than devices, sizes that a layout
     does not divide."""
     from fusescope import models
-    from fusescope.models.describe import layouts
+    from fusescope.models.describe import layouts, memory
 
     given = dict(spec)
     impls = given.get("impls")
@@ -47,9 +51,13 @@ def validate(spec: dict) -> dict:
             if whole["weak"]:
                 grown = models.validate(model, {**case, "batch": case["batch"] * layout.ranks})
                 layouts.check(model, grown, layout, whole["micro_batches"])
+    if whole["trace"] is not None:
+        _check_trace(whole)
     for case in whole["cases"]:
         models.check_memory(model, case, whole["dtype"], whole["device"])
     _check_devices(whole["device"], ranks(whole))
+    for case in whole["cases"]:
+        memory.check_host(model, case, whole["dtype"], whole["device"], ranks(whole))
     return whole
 
 
@@ -58,6 +66,17 @@ def ranks(spec: dict) -> int:
     from fusescope.models.describe import layouts
 
     return max(layouts.named(impl)[1].ranks for impl in spec["impls"])
+
+
+def _check_trace(whole: dict) -> None:
+    from fusescope.models.describe import layouts
+
+    several = [impl for impl in whole["impls"] if layouts.named(impl)[1].ranks > 1]
+    if whole["trace"] not in several:
+        choice = f"one of {', '.join(several)}" if several else "and all of these run on one device"
+        raise ValueError(f"trace is a layout of several ranks, {choice}, not {whole['trace']}")
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError("a trace becomes Parquet tables, but pyarrow is not installed: pip install pyarrow")
 
 
 def _check_devices(device: str, count: int) -> None:
@@ -85,3 +104,28 @@ def run(spec: dict, reporter) -> None:
     from fusescope.jobs.parallel import launch
 
     launch.run(spec, ranks(spec), reporter)
+    if spec["trace"] is not None:
+        _profile(spec["trace"], reporter)
+
+
+def _profile(impl: str, reporter) -> None:
+    """The traces that the ranks left, as one profile of many ranks."""
+    from fusescope.jobs.parallel import TRACES
+    from fusescope.profiling.ranks import choose, importer
+
+    home = reporter.artifact(f"{TRACES}/x").parent
+    try:
+        files, _ = choose.ranks(choose.files(home), named=True)
+    except ValueError as e:
+        reporter.log(f"{impl} has no profile: {e}")
+        return
+
+    def progress(share: float, text: str) -> None:
+        reporter.check()
+        reporter.progress(int(100 * share), 100, f"traces of {impl}: {text}")
+
+    summary = importer.load(files, reporter.artifact, progress, keep=True, notes=[f"calls of {impl}"])
+    for note in summary["notes"]:
+        reporter.log(note)
+    shutil.rmtree(home)
+    reporter.progress(100, 100, "done")

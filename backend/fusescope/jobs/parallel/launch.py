@@ -90,7 +90,7 @@ def _once(spec: Mapping[str, Any], ranks: int, reporter: Reporter, heard: _Words
                     )
             except ChildFailedError as e:
                 heard.end()
-                return heard.failed(_sentence(e), _first_error(home))
+                return heard.failed(_sentence(e), _first_error(home), _alone(home))
             finally:
                 heard.end()
     return heard.ended(None)
@@ -174,17 +174,18 @@ class _Words:
             )
         return True
 
-    def failed(self, why: str, error: str | None) -> bool:
-        """Book a rank that died on what was being measured; False: the rest is to be gone on with."""
+    def failed(self, why: str, error: str | None, alone: tuple[str, str] | None = None) -> bool:
+        """Book a rank that died, or that failed ``alone`` (status, reason), on what was being measured;
+        False: the rest is to be gone on with."""
         if self._error:
             raise self._error
-        if self._doing is None or (error and not self.late and _DIED not in why):
+        status, why = alone or ("timeout" if self.late else "crashed", self.late or why)
+        if self._doing is None or (error and not alone and not self.late and _DIED not in why):
             return self.ended(error or why)
         op, case, dtype, device = json.loads(self._doing[0])
-        status = "timeout" if self.late else "crashed"
         if (self._doing[0], self._doing[1]) in self._reporter.statuses():
             raise RunError(why)
-        self._reporter.record(Record(op, self._doing[1], case, dtype, device, status, self.late or why))
+        self._reporter.record(Record(op, self._doing[1], case, dtype, device, status, why))
         return False
 
     def _listen(self, listening: socket.socket) -> None:
@@ -264,6 +265,12 @@ def _first_error(home: Path) -> str | None:
     """What the rank that failed first said; the others lost their partner."""
     files = sorted(home.glob("error-*"), key=lambda f: f.stat().st_mtime_ns)
     return files[0].read_text(errors="replace") if files else None
+
+
+def _alone(home: Path) -> tuple[str, str] | None:
+    """Status and reason of a rank that failed while the others waited for it."""
+    files = sorted(home.glob("alone-*"))
+    return tuple(json.loads(files[0].read_text())) if files else None
 
 
 def _sentence(error: Any) -> str:

@@ -26,6 +26,9 @@ from fusescope.models.describe import layouts
 from fusescope.models.parallel.placed import Placed
 from fusescope.models.run import build
 
+_TRACED = {"wait": 0, "warmup": 1, "active": 3}
+"""Calls of a trace, the discarded one included."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -52,14 +55,21 @@ def groups(spec: Mapping[str, Any]) -> Iterator[Group]:
                 yield Group(group.case, new, group.scaling)
 
 
-def run(spec: Mapping[str, Any], world: World, reporter: Reporter | None) -> None:
-    """Every rank's work; ``reporter`` is rank 0's. Stopped elsewhere where rank 0 raises."""
-    Job(spec, world, reporter).run()
+def run(spec: Mapping[str, Any], world: World, reporter: Reporter | None, trace: Callable[..., Any]) -> None:
+    """Every rank's work; ``reporter`` is rank 0's. ``trace(call, wait=, warmup=, active=, before_step=)``
+    keeps a trace of this rank. Stopped elsewhere where rank 0 raises."""
+    Job(spec, world, reporter, trace).run()
 
 
 class Job:
-    def __init__(self, spec: Mapping[str, Any], world: World, reporter: Reporter | None):
-        self.spec, self.world, self.reporter = spec, world, reporter
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        world: World,
+        reporter: Reporter | None,
+        trace: Callable[..., Any],
+    ):
+        self.spec, self.world, self.reporter, self.trace = spec, world, reporter, trace
         own = {k: v for k, v in spec.items() if k in BenchSpec.__dataclass_fields__}
         self.bench = BenchSpec.from_json(own)
         self.name = spec["op"].removeprefix("model:")
@@ -120,6 +130,9 @@ class Job:
                 if found.status is None:
                     self.doing(key, impl)
                     self._inspect(found)
+        if group.scaling == "strong" and (found := asked.get(spec["trace"])) and found.status is None:
+            self.say(number + 0.85, f"{where}tracing {found.name} on every rank")
+            self._trace(found)
         if group.scaling == "strong" and spec["probes"]:
             self.say(number + 0.9, f"{where}timing a rank's share on one device")
             self._probe(model, inputs, group.case)
@@ -170,6 +183,8 @@ class Job:
                 found.first_ms = sampling.timed(self.world, found.placed)
             except Exception as e:
                 failure = failures.cause(e)
+            if found.placed.layout.tp * found.placed.layout.pp > 1:
+                self.world.meet(failure)
             failure = self._together(failure)
         if failure is not None:
             found.status, found.reason = failure
@@ -248,6 +263,15 @@ class Job:
         if ranks is not None:
             found.shares = [s for s, _ in ranks[: found.placed.layout.ranks]]
             found.shares_unknown = next((w for _, w in ranks if w), None)
+
+    def _trace(self, found: results.Found) -> None:
+        """A trace of some calls by each rank that takes part, a barrier before each; of several cases the
+        last one's stay."""
+        if found.placed.member:
+            self.trace(found.placed.run, before_step=self.world.barrier, **_TRACED)
+            return
+        for _ in range(sum(_TRACED.values())):
+            self.world.barrier()
 
     def _probe(self, model, inputs, case) -> None:
         """At rank 0, while the others wait: the share of a rank, for predictions."""
