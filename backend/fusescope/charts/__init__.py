@@ -1,2 +1,2 @@
-"""Charts: records and tables in, plotly figures out. One file a chart; template.py is what they all share. No
-torch, no streamlit."""
+"""Charts: records and tables in, plotly figures out. One file per chart; template.py is what they all share.
+No torch, no streamlit."""

@@ -1,4 +1,4 @@
-"""One colour and one marker an implementation, the same on every chart and page, from its name alone.
+"""One colour and one marker per implementation, the same on every chart and page, from its name alone.
 
 Ours are of one hue family (red to ochre), peers greys and blues, a user's own reddish purple; every one keeps
 a contrast of 3:1 to the light and to the dark page. The families stay apart under every common colour-vision

@@ -1,4 +1,4 @@
-"""The command line: one module a verb, found by name.
+"""The command line: one module per verb, found by name.
 
 A verb defines HELP (one line), ``arguments(parser, words)`` (adds its options; words are what was typed after
 the verb) and ``run(args, out) -> exit code``. Exit codes: 0 done, 1 the work failed, 2 bad arguments. With

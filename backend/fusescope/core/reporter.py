@@ -22,7 +22,7 @@ class Reporter(Protocol):
     ) -> None:
         """Append raw samples (ms) of one record; mode is eager, eager_cold, graph or graph_cold.
 
-        ``state`` holds one device-state dict a round (see measure/device_state.py), same length as the
+        ``state`` holds one device-state dict per round (see measure/device_state.py), same length as the
         rounds.
         """
 

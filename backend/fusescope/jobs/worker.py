@@ -1,4 +1,4 @@
-"""The worker: one process a job. It holds the run folder and the device, and alone writes what the job says.
+"""The worker: one process per job, which holds the run folder and the device and alone writes the results.
 
     python -m fusescope.jobs.worker RUN [--inline]
 

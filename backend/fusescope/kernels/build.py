@@ -37,7 +37,7 @@ def build(
     families: tuple[str, ...] | None = None,
 ) -> BuildReport:
     """Build the CPU libraries and, for the given architectures (default: those of the GPUs present), the CUDA
-    ones; one library a family, of all families or of the named ones alone.
+    ones; one library per family, of all families or of the named ones alone.
 
     A source that does not compile or link is left out and reported as
     failed; the others are built. One builder at a time: a second one waits and reuses. clean: forget

@@ -59,7 +59,7 @@ _BUILD, _CEILINGS, _CASES = 1, 2, 3  # phases of the plan (analysis/estimate.py)
 
 
 def run(spec: BenchSpec, reporter: Reporter) -> None:
-    """Measure ``spec`` and say everything to ``reporter``: a record an implementation and case, as soon as
+    """Measure ``spec`` and say everything to ``reporter``: a record per implementation and case, as soon as
     the case is done.
 
     Raises ValueError for names, cases or devices that do not exist, Cancelled when a stop was requested, and

@@ -101,7 +101,7 @@ def rounds(
 ) -> dict[str, Series]:
     """Sample all of ``samplers`` in shuffled rounds; a turn takes some ``turn_ms``.
 
-    ``turn(name)`` is called before each turn (it may raise Cancelled); ``state()`` once a round; ``move()``
+    ``turn(name)`` is called before each turn (it may raise Cancelled); ``state()`` once per round; ``move()``
     between rounds, as often as MOVING allows. Without a ``baseline`` no comparison needs to be decided. A
     sampler that raises is left out from then on, its exception in ``failure``; CUDA errors that end the
     context pass through, because nothing can be measured after them.

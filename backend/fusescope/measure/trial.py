@@ -57,7 +57,7 @@ class Trial:
         self.key = case_key(spec.op, values, spec.dtype, spec.device)
         self.cuda = spec.device.startswith("cuda")
         self.inputs: dict[str, Any] | None = None
-        self._state: Callable[[], dict | None] | None = None  # reads the device's state, once a round
+        self._state: Callable[[], dict | None] | None = None  # reads the device's state, once per round
         self.cpus: load.Load | None = None  # the CPUs' load since the job began
         self._clock: Callable[[], float | None] | None = None  # reads a GPU's clock, once a turn
         self._kept: Kept | None = None  # the inputs as they were when the candidates were made

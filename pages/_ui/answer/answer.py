@@ -170,18 +170,14 @@ def _says(look: views.Look) -> str:
     terms = ("speed-up", "95 % interval", "inconclusive", "check")
     base = short(look.baseline)
     if look.one_case:
-        text = (
-            f"One bar an implementation, fastest on top. Right of 1× is faster than {base}, left slower; the "
-        )
-        text += "whiskers are the interval. Struck out: failed the check. Faint: inconclusive."
+        text = f"One bar per implementation, fastest on top. Right of 1× is faster than {base}, left slower; "
+        text += "the whiskers are the interval. Struck out: failed the check. Faint: inconclusive."
     elif sweep.swept_key(look.records):
-        text = f"One curve an implementation over the swept parameter. Above 1× is faster than {base}; a gap "
-        text += "is a case without a valid time."
+        text = f"One curve per implementation over the swept parameter. Above 1× is faster than {base}; a "
+        text += "gap is a case without a valid time."
     else:
-        text = (
-            f"One cell an implementation and case: ▲ times faster than {base}, ▼ times slower, ≈ the same, "
-        )
-        text += "? inconclusive. Colour only where the difference is decided."
+        text = f"One cell per implementation and case: ▲ times faster than {base}, ▼ times slower, ≈ the "
+        text += "same, ? inconclusive. Colour only where the difference is decided."
     return "\n\n".join([text, *(f"**{term}**: {glossary.of(term)}" for term in terms)])
 
 

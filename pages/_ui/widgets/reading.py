@@ -11,7 +11,7 @@ from fusescope.charts import glossary
 _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Speed-up of our best kernel",
-        "One cell a mask and shape: how many times as fast as the best peer our best kernel is. Green is "
+        "One cell per mask and shape: how many times as fast as the best peer our best kernel is. Green is "
         "faster, purple slower; an empty cell was not measured. A click opens its comparison.",
         ("speed-up", "peer"),
     ),
@@ -29,8 +29,8 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         r"Speed-up of B|Speed-up of \w over|Speed-up over \w$|Speed-up of .* over ",
-        "One bar an implementation and case: right of 1× the other run is faster than the base, left slower. "
-        "Whiskers are the 95 % interval; a faint bar is inconclusive.",
+        "One bar per implementation and case: right of 1× the other run is faster than the base, left "
+        "slower. Whiskers are the 95 % interval; a faint bar is inconclusive.",
         ("speed-up", "95 % interval", "inconclusive"),
     ),
     (
@@ -51,18 +51,18 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Latency by|TFLOP/s by|GB/s by|.* by (batch|seq|heads|head_dim|rows|cols|[mnk])$",
-        "One curve an implementation over the swept parameter. A gap is a case without a valid time.",
+        "One curve per implementation over the swept parameter. A gap is a case without a valid time.",
         ("kernel time", "eager call"),
     ),
     (
         "Throughput over latency",
-        "One curve an execution mode, a point a batch: up is more tokens per second, left is a shorter wait "
-        "for each. A larger batch moves up and right; the best curve is above and left of the others.",
+        "One curve per execution mode, a point per batch: up is more tokens per second, left is a shorter "
+        "wait for each. A larger batch moves up and right; the best curve is above and left of the others.",
         ("execution mode",),
     ),
     (
         "Worst error against the reference",
-        "One dot an implementation, left is more accurate. The line is the tolerance: right of it a result "
+        "One dot per implementation, left is more accurate. The line is the tolerance: right of it a result "
         "is wrong and gets no time.",
         ("check", "tolerance"),
     ),
@@ -74,7 +74,7 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         ".*edit by edit",
-        "One step a source that was measured, oldest at the left; lower is faster. Whiskers are the spread "
+        "One step per source that was measured, oldest at the left; lower is faster. Whiskers are the spread "
         "of the samples.",
         ("kernel time",),
     ),
@@ -93,7 +93,7 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Steps on",
-        "One bar a step of the profile: kernels, copies, and idle time by its cause. Idle because the host "
+        "One bar per step of the profile: kernels, copies, and idle time by its cause. Idle because the host "
         "had not launched calls for a CUDA graph or larger work; idle behind a copy for overlapping it.",
         ("idle time",),
     ),
@@ -105,7 +105,7 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Timeline",
-        "One lane a stream or thread; colours are kernels by name. Far out, the shade is the share of time "
+        "One lane per stream or thread; colours are kernels by name. Far out, the shade is the share of time "
         "in which the lane was busy; white is idle.",
         ("idle time",),
     ),
@@ -140,8 +140,8 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Hierarchical roofline",
-        "One point a level of memory, all at the launch's rate. Where the point is near the roof of its own "
-        "level, that level limits the kernel; points far apart mean that caches serve most of the traffic.",
+        "One point per level of memory, all at the launch's rate. Where the point is near the roof of its "
+        "own level, that level limits the kernel; points far apart: caches serve most of the traffic.",
         ("roofline", "minimum traffic"),
     ),
     (
@@ -174,7 +174,7 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Execution mode, time and speed-up",
-        "One cell a model and shape: the fastest execution mode, its time, and its speed-up over sdpa. A "
+        "One cell per model and shape: the fastest execution mode, its time, and its speed-up over sdpa. A "
         "click opens the comparison.",
         ("execution mode", "speed-up"),
     ),
@@ -234,7 +234,7 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Predicted vs measured",
-        "One dot a scheme that the cost model did not learn from; on the diagonal the prediction is right.",
+        "One dot per scheme that the cost model did not learn from; on the diagonal the prediction is right.",
         ("cost model", "scheme"),
     ),
     (
@@ -249,13 +249,13 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         r"\d+ kernels?",
-        "One colour a segment that runs as one kernel; bytes are its minimum traffic. + fuses two "
+        "One colour per segment that runs as one kernel; bytes are its minimum traffic. + fuses two "
         "neighbours, − cuts between them.",
         ("scheme", "minimum traffic"),
     ),
     (
         ".*(share|zero|entropy|keys|skipp|live|near|probab).*",
-        "One cell a layer and head; darker is larger. A click shows that head.",
+        "One cell per layer and head; darker is larger. A click shows that head.",
         ("effective keys",),
     ),
 )

@@ -16,7 +16,7 @@ _ROW = 62  # pixels a row takes with the line above it
 def strips(
     samples: list[dict], modes: tuple[str, ...], subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """One row an implementation and mode. ``samples``: lines of samples.jsonl of one case (impl, mode,
+    """One row per implementation and mode. ``samples``: lines of samples.jsonl of one case (impl, mode,
     ms)."""
     rows = [s for s in samples if s["mode"] in modes and s["ms"]]
     if not rows:

@@ -1,4 +1,4 @@
-"""Speed-up over the baseline in every case at once: a cell an implementation and case, coloured and written,
+"""Speed-up over the baseline in every case at once: a cell per implementation and case, coloured and written,
 never by colour alone."""
 
 from __future__ import annotations

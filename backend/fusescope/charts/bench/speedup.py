@@ -1,4 +1,4 @@
-"""Speed-up over the baseline of one case: a bar an implementation, the line at 1.0, interval, verdict; wrong
+"""Speed-up over the baseline of one case: a bar per implementation, the line at 1.0, interval, verdict; wrong
 ones struck out.
 
 Name, verdict and time stand side by side in a line above their bar, so that the bars have the whole width,

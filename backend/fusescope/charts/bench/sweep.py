@@ -1,4 +1,4 @@
-"""A swept parameter on the x axis: latency, speed-up or rate as a curve an implementation, on logarithmic
+"""A swept parameter on the x axis: latency, speed-up or rate as a curve per implementation, on logarithmic
 axes."""
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def swept_key(records: list[Record]) -> str | None:
 def curves(
     records: list[Record], key: str, quantity: str, baseline: str, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
-    """One curve an implementation over ``case[key]``; ``quantity`` is one of ``QUANTITIES``. Gaps are where a
-    record failed."""
+    """One curve per implementation over ``case[key]``; ``quantity`` is one of ``QUANTITIES``. A record that
+    failed leaves a gap."""
     if quantity not in QUANTITIES:
         raise ValueError(f"quantity is one of {', '.join(QUANTITIES)}, not {quantity!r}")
     unit, factor = numbers.time_unit(r.ms for r in records)
-    unlike = are_unlike(records)  # then a curve an implementation and device
+    unlike = are_unlike(records)  # then a curve per implementation and device
     lines = list(dict.fromkeys((r.impl, device_of(r) if unlike else None) for r in records))
     title = {"speed-up": f"Speed-up over {short(baseline)}", "latency": "Latency"}.get(quantity, quantity)
     mode = next((r.main for r in records if r.main), None)

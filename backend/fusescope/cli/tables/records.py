@@ -17,7 +17,7 @@ _WORDS = {"oom": "out of memory", "timeout": "timed out"}
 
 
 def show(records: Sequence[Record], baseline: str | None, environment: Mapping[str, Any]) -> str:
-    """One table a case, with the parameters that all cases share said once above and the device's ceilings
+    """One table per case, with the parameters that all cases share said once above and the device's ceilings
     below.
 
     environment: that of the run (core.machine.environment.collect, and the ceilings that were measured).

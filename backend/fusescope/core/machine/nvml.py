@@ -128,8 +128,8 @@ class Reader:
 
 
 def open_library() -> Any:
-    """pynvml, initialised once a process. Raises ImportError without the package, pynvml.NVMLError without a
-    working driver."""
+    """pynvml, initialised once per process. Raises ImportError without the package, pynvml.NVMLError without
+    a working driver."""
     if os.getpid() not in _ready:
         import pynvml
 
@@ -162,8 +162,8 @@ def versions() -> tuple[str | None, str | None]:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """One dict a GPU (see environment.gpus); empty without a driver. ``speed``: cores × maximum clock in MHz,
-    to order GPUs.
+    """One dict per GPU (see environment.gpus); empty without a driver. ``speed``: cores × maximum clock in
+    MHz, to order GPUs.
 
     Without the package nvidia-ml-py nvidia-smi is run, once per process: slower, and without multiprocessors
     and processes.

@@ -7,7 +7,7 @@ collector is off while samples are taken.
 eager        calls back to back, as a user's loop makes them, between two CUDA events on an idle GPU: the
              slower of launch path and kernel. On the CPU perf_counter_ns around the call, repeated inside
              where a call is short.
-eager_cold   one call a sample. CUDA: a buffer of twice the L2 is written, then the device is waited for, so
+eager_cold   one call per sample. CUDA: a buffer of twice the L2 is written, then the device is waited for, so
              that the launch path is not hidden behind the write. CPU: a buffer larger than the last-level
              cache is read.
 graph        (graph.py) N launches in one CUDA graph, divided by N; N graphs of one call that faults so.

@@ -115,7 +115,7 @@ def reference(inputs):
 
 
 def cost(values, dtype):
-    """Two products of 2·D operations a key and query head, executed for whole tiles of 64 keys; live keys,
+    """Two products of 2·D operations per key and query head, executed for whole tiles of 64 keys; live keys,
     values and queries once."""
     size = 4 if dtype == "float32" else 2
     h, kv, d, lengths = values["heads"], values["kv_heads"], values["head_dim"], _lengths(values)

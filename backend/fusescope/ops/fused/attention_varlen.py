@@ -160,7 +160,7 @@ def specified(q, k, v, cu_q, cu_k, causal):
 
 
 def cost(values, dtype):
-    """Two products of 2·D operations a score: live ones (effective), and those of 64 × 64 tiles with any
+    """Two products of 2·D operations per score: live ones (effective), and those of 64 × 64 tiles with any
     (executed); tensors once."""
     size = 4 if dtype == "float32" else 2
     h, kv, d, lengths = values["heads"], values["kv_heads"], values["head_dim"], _lengths(values)

@@ -105,7 +105,7 @@ def _eager(inputs):
 def _sparse(inputs):
     """torch's products with CSR or BSR tensors. On CUDA the heads of CSR lie on the diagonal of one large
     matrix, whose lists are made beforehand: torch has no product of a batch of CSR matrices of different
-    values, and a call a head would time launches."""
+    values, and a call per head would time launches."""
     import torch
 
     s, values, v = inputs["structure"], inputs["values"], inputs["v"]
