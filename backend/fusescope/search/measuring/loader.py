@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from fusescope import ops
 from fusescope.core.records import case_key
 from fusescope.core.reporter import Reporter
 from fusescope.measure import failures, machine
 from fusescope.search.measuring import baselines, compile_ahead
 from fusescope.search.measuring.segments import Segments
-from fusescope.search.scheme import codegen
+from fusescope.search.scheme import codegen, templates
 from fusescope.search.scheme.setting import SEGMENT, Setting
 
 DEADLINE_S = 300.0  # one segment or code on its way, compilation included
@@ -24,9 +25,11 @@ class Loader:
         self.unbuilt: str | None = None  # why our kernels could not be built
 
     def kernels(self, say: Callable[[str], None]) -> None:
-        """Load our kernels; where they cannot be built, the segments that need them fail with the reason."""
+        """Load the kernels that segments use; where they cannot be built, those segments fail with the
+        reason."""
         say("loading our kernels (building what is not built)")
-        self.unbuilt = machine.load_kernels(self.setting.device, self.reporter)
+        families = tuple(dict.fromkeys(ops.load(t.name).FAMILY for t in templates.TEMPLATES))
+        self.unbuilt = machine.load_kernels(self.setting.device, self.reporter, only=families)
 
     def load(self, names: Iterable[str], say: Callable[[str], None]) -> None:
         """Every segment that these codes and baselines need and that is not there yet; compiled in parallel
