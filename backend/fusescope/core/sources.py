@@ -102,6 +102,12 @@ def families() -> dict[str, Family]:
     return {folder.name: _family(folder) for folder in folders}
 
 
+def family(name: str) -> Family | None:
+    """One of them, without reading the others."""
+    folder = paths.cuda_sources() / name
+    return _family(folder) if (folder / "binding.cpp").is_file() else None
+
+
 def source_closure(path: Path) -> list[Path]:
     """The file and every header of ours that it includes, directly or through others; in a fixed order."""
     seen: dict[Path, None] = {}

@@ -12,9 +12,9 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+from fusescope.core import sources
 from fusescope.core.discovery import load_part, module_names
 from fusescope.core.machine.archs import runs_on
-from fusescope.core.sources import ARCHS, families
 from fusescope.ops import dense, fused, layer, sparse
 from fusescope.ops.base import PARTS, Implementation, Tolerance
 from fusescope.ops.common import user
@@ -50,13 +50,13 @@ def implementations(op: str, device: str = "cpu", arch: str | None = None) -> li
     Those that cannot run on that device are listed too, with the reason.
     """
     module, kind = load(op), device.split(":")[0]
-    family = families().get(module.FAMILY)
+    family = sources.family(module.FAMILY)
     found = []
     for v in family.variants if family else ():
         reason = None
         if v.device != kind:
             reason = f"{v.name} is a {'CUDA' if v.device == 'cuda' else 'CPU'} kernel; the device is {device}"
-        elif arch and v.archs not in ((), ARCHS) and not runs_on(v.archs, arch):
+        elif arch and v.archs not in ((), sources.ARCHS) and not runs_on(v.archs, arch):
             reason = f"{v.name} is for {', '.join(v.archs)}; {device} is {arch}"
         found.append(Implementation(v.name, "ours", v.idea, (v.device,), v.label, v.source_hash, reason))
     for name, peer in module.PEERS.items():
