@@ -16,6 +16,7 @@ void multiply(const float* gate, const float* up, float* out, int64_t count) {
 }
 
 template <typename T> void piece(const T* gate, const T* up, T* out, int64_t count) {
+  if (count < 1) return;
   if constexpr (sizeof(T) == 4) {
     multiply(gate, up, out, count);
   } else {

@@ -22,6 +22,9 @@ from pages._ui.forms import own_examples
         ("padding", {"batch": 3, "seq": 9, "cols": 16}),
         ("padding", {"batch": 3, "seq": 9, "cols": 16, "direction": "unpack"}),
         ("split_heads", {"batch": 2, "seq": 7, "heads": 4, "kv_heads": 2, "head_dim": 8}),
+        ("rmsnorm_residual", {"rows": 5, "cols": 48}),
+        ("rope_cache", {"batch": 2, "tokens": 3, "heads": 4, "kv_heads": 2, "head_dim": 8, "page": "16"}),
+        ("swiglu", {"rows": 5, "cols": 48}),
         ("attention_decode", {"batch": 3, "heads": 4, "kv_heads": 2, "seq_max": 50, "head_dim": 32}),
         (
             "attention_varlen",

@@ -60,6 +60,35 @@ def mine(x, lengths, cu_seqlens, seq, total, direction):
     out[keep] = x
     return out
 """,
+    "rmsnorm_residual": """\
+def mine(x, weight, residual, eps):
+    total = x if residual is None else x + residual
+    return torch.nn.functional.rms_norm(total, total.shape[-1:], weight, eps), total
+""",
+    "rope_cache": """\
+def mine(q, k, v, cos_sin, positions, k_cache, v_cache, block_table):
+    if positions.dim() == 1:  # of each sequence's first token
+        positions = positions[:, None] + torch.arange(q.shape[1], device=q.device)
+    cos, sin = cos_sin[positions][:, :, None].to(q.dtype).chunk(2, -1)
+
+    def turned(x):
+        left, right = x.chunk(2, -1)
+        return torch.cat((left * cos - right * sin, right * cos + left * sin), -1)
+
+    page = k_cache.shape[2]
+    pages = torch.arange(q.shape[0], device=q.device)[:, None]
+    if block_table is not None:
+        pages = block_table.gather(1, positions.long() // page)
+    k_cache[pages, :, positions % page] = turned(k)
+    v_cache[pages, :, positions % page] = v
+    return turned(q), k_cache, v_cache
+""",
+    "swiglu": """\
+def mine(gate, up):
+    if up is None:  # both in one tensor
+        gate, up = gate.chunk(2, -1)
+    return torch.nn.functional.silu(gate) * up
+""",
     "split_heads": """\
 def mine(qkv, bias, heads, kv_heads):
     split = (qkv + bias).unflatten(-1, (heads + 2 * kv_heads, -1)).transpose(1, 2)

@@ -1,0 +1,87 @@
+// The sum in registers: x and residual read once, as 16-byte vectors; a warp or a block per row, and more threads for a
+// row where rows are few.
+//
+// Decoding has 1 to 16 rows: there each thread gets one or two vectors, so that a row is in flight at once, and the
+// kernel may start while the product before it ends.
+#include "../common/dependent.cuh"
+#include "../common/reduce.cuh"
+#include "../common/row.cuh"
+#include "rmsnorm_residual.cuh"
+
+namespace {
+template <typename T, int Threads, int Each, bool Wide>
+__global__ void __launch_bounds__(Threads* row::ROWS<Threads>) rmsnorm_residual_registers(RmsnormResidualArgs args) {
+  wait_for_previous();
+  let_next_start();
+  const int64_t r = int64_t(blockIdx.x) * row::ROWS<Threads> + threadIdx.x / Threads;
+  if (r >= args.rows) return;  // whole warps leave, and only where a row is a warp's
+  const int cols = int(args.cols);
+  auto weight = static_cast<const T*>(args.weight);
+  using Regs = row::Registers<T, Threads, Each, Wide>;
+  Regs regs(threadIdx.x % Threads, cols);
+  regs.load(static_cast<const T*>(args.x.data) + row_begin(args.x, r, args.inner));
+  float squares = 0.0f;
+  if (args.residual.data) {
+    const T* residual = static_cast<const T*>(args.residual.data) + row_begin(args.residual, r, args.inner);
+    T* sum = static_cast<T*>(args.sum) + r * cols;
+    regs.each_pack([&](int at, float* v) {
+      float add[Regs::Width];
+      Regs::read_pack(residual + at, add);
+#pragma unroll
+      for (int e = 0; e < Regs::Width; ++e) v[e] += add[e];
+      Regs::write_pack(sum + at, v);
+    });
+  }
+  regs.each([&](float v) { squares += v * v; });
+  const float scale = rsqrtf(group_reduce<Sum, Threads>(squares) / float(cols) + args.eps);
+  T* out = static_cast<T*>(args.out) + r * cols;
+  regs.each_pack([&](int at, float* v) {
+    float w[Regs::Width];
+    Regs::read_pack(weight + at, w);
+#pragma unroll
+    for (int e = 0; e < Regs::Width; ++e) v[e] *= scale * w[e];
+    Regs::write_pack(out + at, v);
+  });
+}
+
+// Threads and elements per thread for rows of `cols`; few: rows too few to occupy the device by a warp or 256 threads
+// each.
+template <typename Body> const char* by_length(int64_t cols, bool few, Body body) {
+  using std::integral_constant;
+  if (cols <= 256) return body(integral_constant<int, 32>{}, integral_constant<int, 8>{});
+  if (few && cols <= 1024) return body(integral_constant<int, 128>{}, integral_constant<int, 8>{});
+  if (cols <= 1024) return body(integral_constant<int, 32>{}, integral_constant<int, 32>{});
+  if (few && cols <= 4096) return body(integral_constant<int, 512>{}, integral_constant<int, 8>{});
+  if (cols <= 4096) return body(integral_constant<int, 256>{}, integral_constant<int, 16>{});
+  if (cols <= 8192) return body(integral_constant<int, 1024>{}, integral_constant<int, 8>{});
+  return body(integral_constant<int, 1024>{}, integral_constant<int, 32>{});
+}
+
+template <typename T, bool Wide> const char* launch(const RmsnormResidualArgs& args, cudaStream_t stream) {
+  const bool few = args.rows < 4 * int64_t(multiprocessors());
+  return by_length(args.cols, few, [&](auto threads, auto each) -> const char* {
+    constexpr int rows = row::ROWS<threads.value>;
+    const int64_t blocks = (args.rows + rows - 1) / rows;
+    if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
+    return launch_dependent(rmsnorm_residual_registers<T, threads.value, each.value, Wide>, unsigned(blocks),
+                            threads.value * rows, 0, stream, 1, args);
+  });
+}
+
+template <typename T> bool wide_operand(const RmsnormRows& rows, const void* out, int64_t cols) {
+  return row::wide_rows<T>(rows.data, rows.outer_step, out, cols) &&
+         row::wide_rows<T>(rows.data, rows.inner_step, out, cols);
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const RmsnormResidualArgs* args, void* stream) {
+  if (args->cols > row::MOST_IN_REGISTERS)
+    return "unsupported: rows of more than 32768 elements (v1_block_row takes them)";
+  return dispatch(args->dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const bool wide = aligned(args->weight, 16) && wide_operand<T>(args->x, args->out, args->cols) &&
+                      wide_operand<T>(args->residual, args->sum, args->cols);  // nullptr is aligned, and its steps 0
+    auto on = static_cast<cudaStream_t>(stream);
+    return wide ? launch<T, true>(*args, on) : launch<T, false>(*args, on);
+  });
+}

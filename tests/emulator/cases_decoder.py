@@ -1,0 +1,59 @@
+"""Cases of the operators of a decoder's layer."""
+
+from __future__ import annotations
+
+from tests.emulator.cases import Case, Emulation, through_function
+from tests.ops.rope_tools import what_is_wrong
+
+ROWS = (1, 7, 250, 520, 1000, 2056, 4096, 5000, 9000)
+"""A length for every way a row is distributed over threads, with and without whole 16-byte packs."""
+
+
+def _rmsnorm_residual(impl):
+    for i, cols in enumerate(ROWS):
+        yield Case({"rows": (3, 1, 5)[i % 3], "cols": cols, "residual": ("yes", "no")[i % 2]}, 2)
+    for cols in (600, 3000):  # more rows than few, a multiprocessor alone
+        yield Case({"rows": 6, "cols": cols}, 1, True, sms=1)
+
+
+def _swiglu(impl):
+    for i, cols in enumerate((1, 7, 33, 64, 776)):
+        values = {"rows": (1, 5, 70)[i % 3], "cols": cols, "layout": ("packed", "apart")[i % 2]}
+        yield Case(values, 2)
+    yield Case({"rows": 30, "cols": 2048, "layout": "packed"}, 1, True, sms=1)  # several rows for each thread
+
+
+def _rope_cache(impl):
+    for batch, tokens, heads, kv_heads, head_dim, room, page in (
+        (1, 1, 1, 1, 2, 1, "none"),
+        (3, 1, 4, 2, 64, 40, "none"),
+        (2, 5, 6, 2, 80, 30, "16"),
+        (2, 3, 2, 1, 10, 300, "256"),
+        (1, 2, 70, 35, 128, 9, "none"),  # more heads than are in flight at once
+    ):
+        values = {
+            "batch": batch,
+            "tokens": tokens,
+            "heads": heads,
+            "kv_heads": kv_heads,
+            "head_dim": head_dim,
+        }
+        for contiguous in (True, False):
+            yield Case(values | {"seq_max": room, "page": page}, 1, contiguous)
+    yield Case({}, 3, True)
+
+
+def _rope_cache_run(op, impl, values, dtype, contiguous, seed):
+    """Without values: what lies outside, partial rotation, other forms of angles."""
+    if values:
+        return through_function(op, impl, values, dtype, contiguous, seed)
+    import torch
+
+    return what_is_wrong(impl, getattr(torch, dtype), seed=seed)
+
+
+EMULATIONS = {
+    "rmsnorm_residual": Emulation(_rmsnorm_residual, through_function),
+    "swiglu": Emulation(_swiglu, through_function),
+    "rope_cache": Emulation(_rope_cache, _rope_cache_run),
+}
