@@ -2,7 +2,7 @@
 
 The arithmetic is that of NVIDIA's cuda_occupancy.h (compared over 21,000 launches on seven compute
 capabilities). Thread-block clusters, named barriers and a custom shared-memory carve-out are not taken into
-account. High occupancy hides latency better; alone it is no sign of speed.
+account. High occupancy hides latency better; it alone does not mean fast.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ is given, and how its blocks share the work.
 takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only,
 operands that TMA can address (default: none of these limits).
 plan: lists (tile lists, the default), schedule (tile lists merged for pairs of query tiles) or parts (work
-items in the place of the plan).
+items instead of the plan).
 tiles: query tiles per block and blocks per multiprocessor up to 64 columns of head size; of several lines the
 first holds whose limits (query tiles per multiprocessor, steps of two KV tiles in the longest list) are met.
 "tiles: none": each row walks its live keys one by one.

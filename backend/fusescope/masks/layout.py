@@ -98,8 +98,8 @@ class Tiles:
         return Tiles(self.tile * factor, self.seq_q, self.seq_k, counts, sizes, self.row_counts)
 
     def lists(self) -> list[TileList]:
-        """The live tiles of each tile row, as CSR over tiles; one list a sequence (one in all where all are
-        alike)."""
+        """The live tiles of each tile row, as CSR over tiles; one list per sequence, or one where all
+        are alike."""
         maps = self.counts if self.counts.ndim == 3 else self.counts[None]
         return [TileList.of(counts, self.sizes) for counts in maps]
 

@@ -96,7 +96,7 @@ def _launches(summary, single, span: int, steps: int) -> Iterable[Recommendation
     if ns >= WORTH * span:
         yield Recommendation(
             "Remove synchronisation from the step",
-            f"{count:,} gaps, {time(ns)} in all, begin with a call in which the host waits for the device: "
+            f"{count:,} gaps, {time(ns)} in total, begin with a call in which the host waits for the device: "
             ".item(), .cpu(), printing a tensor, cudaMalloc of a first allocation.",
             span / max(1, span - ns),
             "Timeline",

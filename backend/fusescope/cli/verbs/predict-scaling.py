@@ -25,9 +25,7 @@ def arguments(parser, words) -> None:
     parser.add_argument(
         "--memory-gib", type=seconds(), metavar="GIB", help="memory of a device (default: that of the run's)"
     )
-    parser.add_argument(
-        "--latency-us", type=seconds(), help="of a link, in the place of what the run measured"
-    )
+    parser.add_argument("--latency-us", type=seconds(), help="of a link, instead of what the run measured")
     parser.add_argument(
         "--bandwidth-gbs", type=seconds(), help="of a link in GB/s, likewise; both or neither"
     )

@@ -68,7 +68,7 @@ def private() -> Path:
         except OSError as e:
             refused.append(f"{path} ({reason(e)})")
     raise PermissionError(
-        f"no folder for sockets and locks can be had: {'; '.join(refused)}; "
+        f"no folder for sockets and locks is usable: {'; '.join(refused)}; "
         "set FUSESCOPE_RUNTIME to a folder of your own"
     )
 

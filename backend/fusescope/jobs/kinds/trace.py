@@ -85,7 +85,7 @@ def run(spec: dict, reporter) -> None:
 
 def _eager(call, device: str, reporter) -> list[dict] | None:
     """Kernels of the eager form of what the call replays, traced apart (eager-trace.json.gz, for whoever
-    makes the tables where pyarrow is); None, and a line in the log, where that cannot be had."""
+    makes the tables where pyarrow is); None, and a line in the log, where that fails."""
     if call is None:
         return None
     from fusescope.profiling.collect import torch_trace

@@ -34,7 +34,7 @@ class Ticket:
     """A place in the queue of one device, from birth to ``close``; ``advance`` tries to get the device.
 
     device: "cpu" or the GPU's UUID. run: the run's id, shown to those who wait. warning: a sentence where
-    other users are not waited for, else None. OSError where no folder can be had for it.
+    other users are not waited for, else None. OSError where no folder is usable for it.
     """
 
     def __init__(self, device: str, run: str):
@@ -109,7 +109,7 @@ class Ticket:
             else:
                 self.home = home
                 return
-        raise OSError(f"no folder for the queue of {self.device} can be had: {refused}")
+        raise OSError(f"no folder for the queue of {self.device} is usable: {refused}")
 
     def _put_ticket(self, queue: int) -> None:
         self._ticket_fd = runtime.new_file(self.name, queue)

@@ -62,7 +62,7 @@ def ask(request: dict, descriptors: list[int]) -> Request | None:
 
 def warm_up() -> None:
     """Start the warm parent if there is none, and return at once; for the app's start, so that the first job
-    begins quickly. Where none can be had, jobs start from a cold interpreter and say why."""
+    begins quickly. Without one, jobs start from a cold interpreter and say why."""
     with contextlib.suppress(Exception), Door() as door:
         door.connect()[0].close()
 

@@ -69,8 +69,7 @@ class Case:
         return replace(of_elements, norm=NORM.get(self.dtype))
 
     def renew(self) -> None:
-        """Put fresh values into the same tensors: who answers from memory instead of computing is wrong from
-        now on.
+        """Put fresh values into the same tensors: catches kernels that return cached results.
 
         Integer tensors (lengths, tables) stay, because what depends on them is prepared outside the call.
         """

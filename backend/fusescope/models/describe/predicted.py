@@ -68,7 +68,7 @@ def basis(
     environment: Mapping[str, Any],
     given: Mapping[str, links.Link] | None = None,
 ) -> Basis:
-    """From the environment of a run of the kind ``parallel``; ``given``: links in the place of the run's.
+    """From the environment of a run of the kind ``parallel``; ``given``: links instead of the run's.
     ValueError in one sentence where the run lacks what a prediction needs."""
     points = _points(case, attention, environment)
     if not points:

@@ -65,6 +65,6 @@ def _order(path: str, places: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def total(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | None = None) -> int:
-    """Parameters in all."""
+    """Total number of parameters."""
     config = catalog.config(name, case, checkpoint)
     return sum(math.prod(weight.dims(config)) for weight, _ in rows(catalog.family(name), config))

@@ -120,7 +120,7 @@ def _agreed(files: Mapping[int, Path], told: Mapping[int, dict]) -> tuple[dict[i
         notes.append(
             "the traces are of jobs of different size: "
             + ", ".join(map(str, sorted(worlds)))
-            + " ranks in all; they may not belong together"
+            + " ranks in total; they may not belong together"
         )
     elif worlds and (size := worlds.pop()) > len(files):
         notes.append(f"{len(files)} of the job's {size} ranks were imported")

@@ -14,7 +14,7 @@ def sources(family: str) -> tuple[Variant, ...]:
 
 
 def takes_work_items(impl: str) -> bool:
-    """Whether a kernel of attention is given work items in the place of the plan."""
+    """Whether a kernel of attention is given work items instead of the plan."""
     return any(v.name == impl and v.plan == "parts" for v in sources("attention"))
 
 

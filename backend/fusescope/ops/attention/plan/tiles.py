@@ -148,7 +148,7 @@ def groups(rows):
     NumPy array.
 
     Sorting rows of many words is slow, so they are grouped by a 64-bit hash; the groups are then compared
-    word for word, and in the case of a collision the slow way is taken.
+    word for word; on a collision all words are sorted.
     """
     import torch
 

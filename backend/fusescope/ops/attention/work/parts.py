@@ -1,4 +1,4 @@
-"""Work items of a mask for one call: what a kernel with ``// plan: parts`` is given in the place of the plan.
+"""Work items of a mask for one call: what a kernel with ``// plan: parts`` is given instead of the plan.
 
 A mask is taken as a whole or in its parts (lists.py), whichever is predicted to be faster; items.py cuts the
 lists into items. cuda/attention/parts.h says what each number is.
@@ -39,7 +39,7 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkItems:
-    """What a call is given in the place of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128)
+    """What a call is given instead of the plan: schedule int32 (entries, 4), fragments int32 (rows, 128)
     and items int32 (n, 4) on the device, parts of ``buffer``; parts int64 (parts, 9) on the host, which
     ``layout`` repeats. predicted: how long it takes, in steps of one KV tile (items.py); gain: the same where
     every list is taken whole, over that; figures: what it costs; build_ms: how long making all of it took."""
@@ -127,7 +127,7 @@ def cached(plan: Plan, batch: int, heads: int, head_dim: int) -> WorkItems | Non
 
 
 def work(plan: Plan | None, q, k) -> WorkItems:
-    """What the operator is given in the place of a plan for these tensors; plan None = every key."""
+    """What the operator is given instead of a plan for these tensors; plan None = every key."""
     plan = prepare(None, q.shape[2], k.shape[2], q.device) if plan is None else plan
     return of(plan, q.shape[0], q.shape[1], q.shape[3])
 
