@@ -150,3 +150,35 @@ def test_what_slurm_is_asked_for(tmp_path, monkeypatch):
     found = slurm.options(slurm.settings(), None)
     assert found["job_extra_directives"] == ["--constraint=h200", "--gres=gpu:1"] and found["queue"] == "gpu"
     assert found["processes"] == found["cores"] == 1, "a worker a job, a device a worker"
+
+
+def test_the_script_that_slurm_is_given(tmp_path, monkeypatch):
+    """As dask-jobqueue writes it, where it is installed."""
+    jobqueue = pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is an extra of clusters with SLURM")
+    import dask
+
+    file = tmp_path / "slurm.toml"
+    file.write_text(
+        'partition = "gpu"\naccount = "me"\ngres = "gpu:1"\nwalltime = "00:30:00"\ncores = 8\n'
+        'memory = "32GB"\n'
+        'interface = "lo"\npython = "/opt/py/bin/python"\nprologue = ["module load cuda"]\n'
+        'directives = ["--constraint=h200"]\n'
+    )
+    monkeypatch.setenv(slurm.VARIABLE, str(file))
+    monkeypatch.setenv(certificates.VARIABLE, str(tmp_path / "tls"))
+    monkeypatch.setattr("fusescope.core.paths.python_path", lambda: "/home/a b/backend")
+    certificates.make(tmp_path / "tls")
+    with dask.config.set(deploy.settings()):
+        made = jobqueue.SLURMCluster(**slurm.options(slurm.settings(), certificates.security(parse("slurm"))))
+        try:
+            lines = made.job_script().splitlines()
+        finally:
+            made.close()
+    asked = {line for line in lines if line.startswith("#SBATCH")}
+    assert asked >= {f"#SBATCH {word}" for word in ("-p gpu", "-A me", "-n 1", "--cpus-per-task=8")}
+    assert asked >= {f"#SBATCH {word}" for word in ("-t 00:30:00", "--constraint=h200", "--gres=gpu:1")}
+    assert "export PYTHONPATH='/home/a b/backend'" in lines, "quoted"
+    assert lines.index("module load cuda") == len(lines) - 2 and "export OMP_NUM_THREADS=8" in lines
+    command = lines[-1]
+    assert command.startswith("/opt/py/bin/python -m distributed.cli.dask_worker tls://127.0.0.1:")
+    assert "--no-dashboard" in command and f"--tls-key {tmp_path / 'tls' / 'node-key.pem'}" in command

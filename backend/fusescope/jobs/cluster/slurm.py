@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,11 +55,24 @@ def options(given: dict[str, Any], secured) -> dict[str, Any]:
         "memory": given["memory"],
         "interface": given["interface"],
         "python": given["python"],
-        "job_script_prologue": [f"export PYTHONPATH={paths.python_path()}", *given["prologue"]],
+        "job_script_prologue": [*_exports(given["cores"]), *given["prologue"]],
         "job_extra_directives": directives,
+        "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+        "worker_extra_args": ["--no-dashboard"],
         "protocol": "tls://",
         "security": secured,
     }
+
+
+def _exports(cores: int) -> list[str]:
+    """What a node's worker needs to know: this FuseScope, and of Dask's settings those that workers of this
+    machine get from ``deploy.settings``. SLURM itself holds a job to its memory."""
+    limits = ("TARGET", "SPILL", "PAUSE", "TERMINATE")
+    values = {"PYTHONPATH": paths.python_path()}
+    values |= {f"DASK_DISTRIBUTED__WORKER__MEMORY__{limit}": "False" for limit in limits}
+    values |= {"DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]", "DASK_LOGGING__DISTRIBUTED": "critical"}
+    values |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(cores))
+    return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
 @contextlib.contextmanager
@@ -69,7 +83,7 @@ def cluster(secured) -> Iterator[Any]:
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError:
-        raise RuntimeError("--cluster slurm needs dask-jobqueue: pip install dask-jobqueue") from None
+        raise RuntimeError("--cluster slurm needs dask-jobqueue: pip install 'fusescope[slurm]'") from None
     made = SLURMCluster(**options(given, secured))
     try:
         made.scale(jobs=given["workers"])
