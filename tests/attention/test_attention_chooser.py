@@ -221,7 +221,7 @@ def test_the_verb(tmp_path, monkeypatch, capsys):
     ).validate(data)
     assert (
         cli.main(["chooser", "--device-name", "NVIDIA H200"]) == 0
-        and "prices in us" in capsys.readouterr().out
+        and "prices in µs" in capsys.readouterr().out
     )
     assert (
         cli.main(["chooser", "--device-name", "GTX 1"]) == 1

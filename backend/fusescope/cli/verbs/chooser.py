@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fusescope.charts.numbers import three
+from fusescope.charts.numbers import three, time
 from fusescope.cli import cases
 from fusescope.cli.output import table
 from fusescope.core import paths
@@ -134,22 +134,26 @@ def _text(data: dict) -> str:
             f"{scores['cases']} held-out cases: {scores['within_5_percent']:.0%} within 5 % of the best, "
             f"worst {scores['worst']:.2f}×"
         )
+    for p in data["predictions"]:
+        first = next(iter(p["microseconds"]), None)
+        said = "taken" if p["chosen"] == first else "taken: measured to be the fastest"
+        rows = [
+            [impl, time(us / 1e3), said if impl == p["chosen"] else ""]
+            for impl, us in p["microseconds"].items()
+        ]
+        case = ", ".join(f"{k}={v}" for k, v in p["case"].items())
+        lines += ["", case, table(["kernel", "predicted", ""], rows, "lrl")]
+    return "\n".join(lines if data["predictions"] else [*lines, *_prices(made)])
+
+
+def _prices(made: dict) -> list[str]:
+    """The prices of the cost model, a table for each kind of case and of kernel."""
+    lines = []
     for kind, prices in made["prices"].items():
         for features in (counts.FEATURES, counts.IN_PARTS):
             mine = {impl: values for impl, values in prices.items() if counts.features_of(impl) == features}
             rows = [[impl, *(three(p) for p in values)] for impl, values in mine.items()]
             if rows:
-                lines += [
-                    "",
-                    f"prices in us ({kind})",
-                    table(["kernel", *features], rows, right="l" + "r" * len(features)),
-                ]
-    for p in data["predictions"]:
-        lines += ["", ", ".join(f"{k}={v}" for k, v in p["case"].items())]
-        first = next(iter(p["microseconds"]), None)
-        said = "   taken" if p["chosen"] == first else "   taken: measured to be the fastest"
-        lines += [
-            f"  {impl:16} {us:9.2f} us{said if impl == p['chosen'] else ''}"
-            for impl, us in p["microseconds"].items()
-        ]
-    return "\n".join(lines)
+                head = ["kernel", *features]
+                lines += ["", f"prices in µs ({kind})", table(head, rows, "l" + "r" * len(features))]
+    return lines
