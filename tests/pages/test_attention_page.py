@@ -24,7 +24,7 @@ def box(at, label):
 def test_the_device_with_most_cells_comes_first_and_the_worst_cell_is_compared(draw, recorded):
     at = draw("attention")
     assert box(at, "device").value == H200 and "Geometric mean" in said(at.caption)
-    worst = min(grid.of_device(H200, "float16").cells, key=lambda c: c.ratio)
+    worst = min(grid.of_device(grid.listed(), H200, "float16").cells, key=lambda c: c.ratio)
     assert json.loads(box(at, "cell, slowest first").value) == json.loads(worst.case)
     assert worst.peer in said(at.markdown) and len(at.get("plotly_chart")) == 2
 
@@ -42,14 +42,15 @@ def test_mask_and_shape_narrow_the_cells_and_are_kept_in_the_url(draw, recorded)
 
 
 def test_a_cell_in_the_url_is_compared(draw, recorded):
-    cell = next(c for c in grid.of_device(H200, "float16").cells if c.mask == "strided")
+    cell = next(c for c in grid.of_device(grid.listed(), H200, "float16").cells if c.mask == "strided")
     at = draw("attention", cell=cell.case)
     assert json.loads(box(at, "cell, slowest first").value)["mask"] == "strided"
 
 
 def test_on_a_cpu_eager_calls_are_compared(draw, recorded):
-    cpu = next(name for name in grid.devices() if name != H200)
-    assert grid.of_device(cpu, "float32").mode == "eager" and grid.of_device(cpu, "float32").cells
+    runs = grid.listed()
+    cpu = next(name for name in grid.devices(runs) if name != H200)
+    assert grid.of_device(runs, cpu, "float32").mode == "eager" and grid.of_device(runs, cpu, "float32").cells
     assert "Geometric mean" in said(draw("attention", on=cpu).caption)
 
 

@@ -23,7 +23,7 @@ def shown(at) -> str:
     [
         ({"lengths": "padded"}, ("v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs)", "fused, 2.01 ms: 2.04× sdpa")),
         ({"about": "attention", "mask-full": "bigbird", "seq": "2048"}, ("Attention: v5_parts",)),
-        ({"about": "vit-base", "batch": "8"}, ("Whole ViT base, 16-pixel patches: fused, 872 µs",)),
+        ({"about": "vit-base", "batch": "8"}, ("Whole ViT base: fused, 872 µs",)),
         (
             {"about": "attention", "mask-full": "causal", "seq": "3000", "dtype": "bfloat16"},
             ("not recorded", "sequence 2,048 instead of 3,000", "float16 instead of bfloat16"),

@@ -105,8 +105,9 @@ def state(archs: tuple[str, ...] | None = None) -> dict[str, dict[str, dict]]:
     before = {name.rpartition("-")[0] for name in names if name.endswith(".o")}
     if archs is None:
         archs = last or tuple(sorted({m[1] for name in names if (m := _ARCH_IN_NAME.search(name))}))
-    answer: dict[str, dict[str, dict]] = {name: {} for name in families()}
-    for name, family in families().items():
+    known = families()
+    answer: dict[str, dict[str, dict]] = {name: {} for name in known}
+    for name, family in known.items():
         answer[name] = {v.name: {"status": "not built", "error": None, "archs": {}} for v in family.variants}
     for item in plan.objects(chain, ("cpu", "cuda"), archs):
         status, error = status_of(folder, item)

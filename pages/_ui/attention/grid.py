@@ -39,24 +39,29 @@ class Grid:
         return self.device_name, self.dtype, self.mode, tuple(r.id for r in self.runs), len(self.cells)
 
 
-def devices() -> list[str]:
-    """Names of the devices with a run of attention, the one with most cells first."""
-    runs = _runs()
+def listed() -> list[Run]:
+    """Runs of attention, oldest first: of several results for a kernel and case the newest counts."""
+    found, _ = library.runs(kind="bench", op="attention", limit=_MOST)
+    return sorted(found, key=lambda r: (r.created or 0, r.id))
+
+
+def devices(runs: list[Run]) -> list[str]:
+    """Names of the devices of ``runs``, the one with most cells first."""
     cells: dict[str, int] = {}
     for run in runs:
         cells[run.device_name] = cells.get(run.device_name, 0) + len(run.spec.get("cases") or ())
     return sorted(cells, key=lambda name: -cells[name])
 
 
-def dtypes(device_name: str) -> list[str]:
+def dtypes(runs: list[Run], device_name: str) -> list[str]:
     """The dtypes measured on a device, the most frequent first."""
-    found = [str(r.spec.get("dtype")) for r in _runs() if r.device_name == device_name]
+    found = [str(r.spec.get("dtype")) for r in runs if r.device_name == device_name]
     return sorted(set(found), key=lambda dtype: -found.count(dtype))
 
 
-def of_device(device_name: str, dtype: str, mode: str = "graph") -> Grid:
-    """All cells of a device; on a CPU, whose records have no graph time, of eager calls."""
-    runs = tuple(r for r in _runs() if r.device_name == device_name)
+def of_device(runs: list[Run], device_name: str, dtype: str, mode: str = "graph") -> Grid:
+    """All cells of a device in ``runs``; on a CPU, whose records have no graph time, of eager calls."""
+    runs = tuple(r for r in runs if r.device_name == device_name)
     if runs and all(str(r.spec.get("device")) == "cpu" for r in runs):
         mode = "eager"
     stamps = tuple((r.id, run_data.stamp(library.find(r.id), "results.jsonl")) for r in runs)
@@ -87,12 +92,6 @@ def _matrix_rate(grid: Grid) -> float | None:
     """The TFLOP/s of a large GEMM on the device, of the newest run that measured it."""
     rates = ((r.environment.get("ceilings") or {}).get("matrix_tflops") or {} for r in reversed(grid.runs))
     return next((rate[grid.dtype] for rate in rates if grid.dtype in rate), None)
-
-
-def _runs() -> list[Run]:
-    """Runs of attention, oldest first: of several results for a kernel and case the newest counts."""
-    listed, _ = library.runs(kind="bench", op="attention", limit=_MOST)
-    return sorted(listed, key=lambda r: (r.created or 0, r.id))
 
 
 def _cells(runs: tuple[Run, ...], dtype: str, mode: str) -> tuple[Cell, ...]:

@@ -20,7 +20,8 @@ _ANY = "all"
 
 def draw(state: url.State) -> None:
     """The whole page."""
-    known = grid.devices()
+    runs = grid.listed()
+    known = grid.devices(runs)
     if not known:
         st.markdown("**No attention was measured yet**, and no recorded run ships with this checkout.")
         st.page_link(
@@ -29,9 +30,9 @@ def draw(state: url.State) -> None:
         return
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
     name = fields.pick(state, "on", "device", known, box=row, width=180, format_func=device_text)
-    dtype = fields.pick(state, "dtype", "dtype", grid.dtypes(name), box=row, width=130)
+    dtype = fields.pick(state, "dtype", "dtype", grid.dtypes(runs, name), box=row, width=130)
     time = fields.pick(state, "time", "time", list(grid.MODES), box=row, width=150, help=_TIME)
-    found = grid.of_device(name, dtype, grid.MODES[time])
+    found = grid.of_device(runs, name, dtype, grid.MODES[time])
     mask = fields.pick(state, "mask", "mask", _names(found, "mask"), box=row, width=190)
     shape = fields.pick(state, "shape", "shape", _names(found, "shape"), box=row, width=190, help=_SHAPE)
     chart = fields.pick(

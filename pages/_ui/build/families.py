@@ -71,11 +71,11 @@ def summary(archs: tuple[str, ...]) -> str:
 
 def cards(archs: tuple[str, ...], live: bool, start) -> None:
     """The cards; ``start(family)`` is the callback of a card's button."""
-    known = figures(archs)
+    known, sources = figures(archs), {} if archs else families()
     with st.container(key="families"):
         for family, kernels in states(archs).items():
             with st.container(border=True, gap="xsmall"):
-                _card(family, kernels, known, archs)
+                _card(family, kernels, known, archs, sources)
                 done = all(s["status"] == "built" for s in kernels.values())
                 st.button(
                     "Built" if done else "Build this family",
@@ -87,14 +87,14 @@ def cards(archs: tuple[str, ...], live: bool, start) -> None:
                 )
 
 
-def _card(family: str, kernels: dict[str, dict], known: Figures, archs: tuple[str, ...]) -> None:
+def _card(family: str, kernels: dict[str, dict], known: Figures, archs: tuple[str, ...], sources) -> None:
     worst = min((s["status"] for s in kernels.values()), key=_WORST.index)
     lines = [
         f"<b>{escape(family)}</b> · {_SIGNS[worst]} {_WORDS[worst]}",
         f"<span class='fs-muted'>{plural(len(kernels), 'object')} for {' and '.join(['CPU', *archs])}</span>",
     ]
     if not archs:
-        cuda = sum(v.device == "cuda" for v in families()[family].variants)
+        cuda = sum(v.device == "cuda" for v in sources[family].variants)
         lines.append(f"<span class='fs-muted'>{plural(cuda, 'CUDA kernel')}: choose an architecture</span>")
     for name, state in kernels.items():
         text = f"{_SIGNS[state['status']]} {escape(name)}"

@@ -14,7 +14,7 @@ from fusescope.store import library
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import nearest
 from pages._ui.app import cached_chart, run_data
-from pages._ui.home.question import ATTENTION, Asked
+from pages._ui.home.question import ATTENTION, Asked, title
 from pages._ui.widgets.text import device_text, md
 
 _REFERENCES = ("sdpa", "eager")
@@ -27,7 +27,7 @@ def draw(asked: Asked) -> None:
         if asked.attention:
             _line(asked.attention, "Attention" if asked.about == ATTENTION else "Attention alone")
         if asked.model:
-            _line(asked.model, f"Whole {models.title(asked.about)}")
+            _line(asked.model, f"Whole {title(asked.about)}")
 
 
 def _line(question: Question, name: str) -> None:

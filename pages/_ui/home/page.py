@@ -58,11 +58,12 @@ def _doors() -> None:
 
 def _grid(asked: question.Asked) -> None:
     """Our best attention kernel against the best peer by mask and shape, on the device of the question."""
-    known = grid.dtypes(asked.device_name)
+    runs = grid.listed()
+    known = grid.dtypes(runs, asked.device_name)
     if not known:
         st.caption(f"No attention was measured on {md(asked.device_name)}.")
         return
-    found = grid.of_device(asked.device_name, asked.dtype if asked.dtype in known else known[0])
+    found = grid.of_device(runs, asked.device_name, asked.dtype if asked.dtype in known else known[0])
     grid.draw(found, "map", _open)
     st.page_link("pages/attention.py", label="Choose device, dtype, mask and shape →")
 

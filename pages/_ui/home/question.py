@@ -38,7 +38,7 @@ def draw(state: url.State) -> Asked:
     """One line of controls, kept in the URL."""
     names = [ATTENTION, *models.names()]
     row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="question")
-    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 170, _title)
+    about = _pick(row, state, "about", "What is fastest for", names, "bert-base", 170, title)
     batch = fields.whole(state, "batch", "batch", 1, 1 << 16, 16, box=row, width=110)
     usual, scope = _length(about)
     state.scopes.add(scope)
@@ -73,8 +73,14 @@ _LENGTHS_HELP = (
 def devices() -> list[str]:
     """Names of the devices with a comparison, this machine's chosen one first."""
     here = str(device.facts(device.current()).get("device_name") or device.current())
-    found = [r.device_name for kind in ("bench", "model") for r in library.runs(kind=kind, limit=200)[0]]
-    return list(dict.fromkeys([here, *found]))
+    return list(dict.fromkeys([here, *_measured_on()]))
+
+
+@st.cache_data(ttl=20, show_spinner=False)
+def _measured_on() -> list[str]:
+    """Devices of the runs there are, this machine's or not: reading them all takes as long as a chart."""
+    found = (r.device_name for kind in ("bench", "model") for r in library.runs(kind=kind, limit=200)[0])
+    return list(dict.fromkeys(found))
 
 
 def _length(about: str) -> tuple[int, str]:
@@ -112,8 +118,9 @@ def _pick(box, state, name, label, options, default, width, shown=str, **setting
     )
 
 
-def _title(about: str) -> str:
-    return "Attention" if about == ATTENTION else models.title(about)
+def title(about: str) -> str:
+    """What is asked about, as short as the box: "ViT large"."""
+    return "Attention" if about == ATTENTION else models.title(about).partition(",")[0]
 
 
 def _spaced(name: str) -> str:

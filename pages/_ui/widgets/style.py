@@ -31,7 +31,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-right { text-align: right; }
 .fs-table { overflow: auto; font-size: .86rem;
     border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; scrollbar-width: thin;
-    background: linear-gradient(to left, var(--paper), transparent) right / 3rem 100% no-repeat local,
+    background: linear-gradient(to left, var(--paper) 1.6rem, transparent) right / 3rem 100% no-repeat local,
         linear-gradient(to left, rgba(128,128,128,.55), transparent) right / 1.4rem 100% no-repeat scroll; }
 .fs-table table { border-collapse: collapse; width: 100%; }
 .fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap; }
