@@ -125,6 +125,20 @@ def test_nobody_at_the_address(monkeypatch):
         pass
 
 
+def test_workers_that_do_not_start_are_one_sentence(monkeypatch):
+    deploy.need()
+
+    def late(*_, **__):
+        raise AssertionError("Status.starting")  # as Dask says it
+
+    monkeypatch.setattr("distributed.deploy.spec.SpecCluster", late)
+    with (
+        pytest.raises(RuntimeError, match=r"^the 2 local workers did not start \(AssertionError\); ask"),
+        deploy.client(parse("local:2"), "cpu"),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     "text, sentence",
     [

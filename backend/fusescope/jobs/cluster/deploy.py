@@ -14,6 +14,7 @@ from fusescope.jobs.process import scratch
 from fusescope.jobs.spec.cluster import Place
 
 ANSWER_S = 10.0  # in which a scheduler has to answer
+START_S = 180.0  # in which a local worker has to start: seconds, on a busy machine minutes
 RETURN_S = 45.0  # in which a worker that was killed may come back, before another takes its place
 CORES = "FUSESCOPE_CLUSTER_CORES"
 """Set for each local worker on the CPU: the cores that are its own, with commas."""
@@ -105,18 +106,24 @@ def _local(place: Place, device: str, secured) -> Iterator[Any]:
     from distributed.deploy.spec import SpecCluster
 
     shared = {"host": "127.0.0.1", "security": secured, "protocol": "tls://"}
-    options = shared | {"nthreads": 1, "memory_limit": None, "death_timeout": 60.0} | QUIET
+    options = shared | {"nthreads": 1, "memory_limit": None, "death_timeout": START_S} | QUIET
     with scratch.folder(scratch.CLUSTER) as home:
         options |= {"local_directory": str(home)}
-        cluster = SpecCluster(
-            scheduler={"cls": Scheduler, "options": shared | QUIET | {"port": 0}},
-            workers={
-                name: {"cls": Nanny, "options": options | {"env": env}}
-                for name, env in environments(place.workers, device).items()
-            },
-            security=secured,
-            silence_logs=60,
-        )
+        each = environments(place.workers, device)
+        try:
+            cluster = SpecCluster(
+                scheduler={"cls": Scheduler, "options": shared | QUIET | {"port": 0}},
+                workers={
+                    name: {"cls": Nanny, "options": options | {"env": env}} for name, env in each.items()
+                },
+                security=secured,
+                silence_logs=60,
+            )
+        except Exception as e:  # of a worker that did not come, whatever Dask makes of it
+            raise RuntimeError(
+                f"the {len(each)} local workers did not start ({type(e).__name__}); ask for fewer, or resume "
+                f"the run when the machine is less busy: each has {START_S:g} s"
+            ) from e
         try:
             yield cluster
         finally:
