@@ -16,8 +16,9 @@ from fusescope import models
 from fusescope.core.records import DTYPES, Record
 from fusescope.measure.checking.check import Case, Outcome, compare, wrong_kind
 from fusescope.measure.subject import Subject
-from fusescope.models.describe.modes import COMPILES, REFERENCE_S
+from fusescope.models.describe.modes import COMPILES, MODES, REFERENCE_S
 from fusescope.models.run import build, modes, tolerance
+from fusescope.models.run.decoder import quantised
 from fusescope.models.run.fused_encoder import PACKABLE
 from fusescope.ops.base import Cost, Implementation, Tolerance
 
@@ -28,13 +29,39 @@ class ModelCase(Case):
     def allowed(self) -> Tolerance:
         return tolerance.tolerance(self.values["layers"], self.dtype)
 
+    def __post_init__(self):
+        self.with_quantised: dict[tuple, ModelCase] = {}  # by kind and reference without
+        super().__post_init__()
+
+    def of(self, run: Callable[[], Any]) -> ModelCase:
+        """The case as a call is checked: one with quantised weights computes another model."""
+        kind = getattr(run, "quantised", None)
+        if kind is None:
+            return self
+        key = kind, id(self.reference)
+        if key not in self.with_quantised:
+            other = self.with_quantised[key] = copy.copy(self)
+            other.reference = tolerance.reference(self.module.model, self.inputs, quantised=kind)
+        return self.with_quantised[key]
+
+    def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Outcome:
+        """As any case; of the first call with quantised weights run.figures says how far these led from the
+        model's own."""
+        case = self.of(run)
+        if case is self:
+            return super().verify(run, out, every)
+        if isinstance(out, torch.Tensor) and out.shape == self.reference.shape:
+            given, exact = self._there(out)
+            run.figures = quantised.figures(given, exact, self.values["phase"] != "prefill")
+        return Case.verify(case, run, out, every)
+
     def comparison(self) -> Callable[[Callable[[], Any], Any], str | None]:
         """Of real tokens, as ``against_reference`` has it: with the reference as it is now."""
         now = copy.copy(self)
 
         def look(run: Callable[[], Any], out: Any) -> str | None:
             fault = wrong_kind(out, now.reference.shape, now.dtype, now.device)
-            return fault or now.against_reference(out).reason
+            return fault or now.of(run).against_reference(out).reason
 
         return look
 
@@ -47,9 +74,7 @@ class ModelCase(Case):
     def against_reference(self, out: torch.Tensor) -> Outcome:
         """Padding does not count: Hugging Face leaves there what attention over padding gives, our encoder
         zeros."""
-        there, ref = tolerance.valid(self.inputs, out), self.reference
-        if there is not None:
-            out, ref = out[there], ref[there.to(ref.device)]
+        out, ref = self._there(out)
         outcome = compare(out, ref, self.tolerance, self.precision)
         if outcome.reason is None:
             norm = float((out.double() - ref.to(out.device).double()).norm() / ref.double().norm())
@@ -60,6 +85,11 @@ class ModelCase(Case):
                     f"the result as a whole is off by {norm:.3g} of its size, allowed is {limit:.2g}",
                 )
         return outcome
+
+    def _there(self, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Result and reference of the tokens that are there."""
+        there, ref = tolerance.valid(self.inputs, out), self.reference
+        return (out, ref) if there is None else (out[there], ref[there.to(ref.device)])
 
 
 class ModelSubject(Subject):
@@ -136,11 +166,13 @@ class ModelSubject(Subject):
             "valid_tokens": notes["valid_tokens"],
             "gemms_ms": trial.products(candidate),
         }
+        if found := getattr(candidate.run, "figures", None):
+            extra["quantised"] = found
         extra["generation"] = trial.generation(
             candidate, extra["percentiles_ms"][record.main], extra["memory"]
         )
         rates, padded = record.tflops, notes["valid_tokens"] != notes["tokens"]
-        if candidate.name == "fused" and padded and trial.values["mask"] in PACKABLE:
+        if MODES[candidate.name].attention is None and padded and trial.values["mask"] in PACKABLE:
             rates = replace(rates, executed=rates.effective)  # padding is removed, not computed
         backend = trial.attention(candidate) or record.backend
         return replace(record, extra=extra, tflops=rates, backend=backend)

@@ -184,8 +184,10 @@ def _generates(state: url.State, choice: Choice, look: views.Look | None) -> Non
     elements.table(data, look.name("generation"))
     elements.note(
         "First token: of prefill without the head, of generate with it. Share of memory's rate: the least "
-        "bytes of a step (weights and cache once) over its median time, of the measured copy rate. "
-        "Activations are known of a GPU."
+        "bytes of a step (weights and cache once) over its median time, of the measured rate of reads or "
+        "copies, whichever is higher. Activations are known of a GPU. Quantised weights count with their 8 "
+        "bits, although these modes, which show accuracy only, read more; error and KL divergence are of the "
+        "outputs, from those of the model's own weights in float64."
     )
 
 

@@ -14,7 +14,8 @@ _HEAD = (
 
 
 def table_of(records: Sequence[Record]) -> str:
-    """A line for each record of a generating phase, by batch; empty where there is none."""
+    """A line for each record of a generating phase, by batch, and what quantised weights change; empty where
+    there is none."""
     from fusescope.charts.numbers import NA, percent, three
 
     body = []
@@ -32,4 +33,19 @@ def table_of(records: Sequence[Record]) -> str:
                 NA if found["roof_share"] is None else percent(found["roof_share"]),
             ]
         )
-    return table(list(_HEAD), body, "llrrrrrrrrrr") if body else ""
+    found = table(list(_HEAD), body, "llrrrrrrrrrr") if body else ""
+    return "\n\n".join(filter(None, (found, _quantised(records))))
+
+
+def _quantised(records: Sequence[Record]) -> str:
+    """What quantised weights change in the outputs, a line for each record of such a mode."""
+    from fusescope.charts.models.generation import quantisation
+    from fusescope.charts.numbers import NA, three
+
+    body, head = [], []
+    for r in records:
+        if found := quantisation(r):
+            head = list(found)
+            phase, batch = r.case.get("phase"), str(r.case.get("batch"))
+            body.append([r.impl, phase, batch, *(NA if v is None else three(v) for v in found.values())])
+    return table(["quantised weights", "phase", "batch", *head], body, "llrrrrr") if body else ""

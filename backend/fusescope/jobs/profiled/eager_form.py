@@ -17,7 +17,9 @@ def of_model(model, mode: str, inputs: Mapping[str, Any]) -> Callable[[], None] 
     found = MODES[mode]
     if not found.graph or found.compile or not model.device.startswith("cuda"):
         return None
-    return _fused(model, inputs) if mode == "fused" else _hugging_face(model, found, inputs)
+    if found.attention is None:
+        return _fused(model, inputs, found.weights)
+    return _hugging_face(model, found, inputs)
 
 
 def _hugging_face(model, mode, inputs: Mapping[str, Any]) -> Callable[[], None]:
@@ -34,7 +36,7 @@ def _hugging_face(model, mode, inputs: Mapping[str, Any]) -> Callable[[], None]:
     return run
 
 
-def _fused(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
+def _fused(model, inputs: Mapping[str, Any], quantised: str | None) -> Callable[[], None]:
     """Of the encoder both forms of its attention, since which of them was captured is decided by a
     measurement; the linking takes the one that fits."""
     from fusescope.core.errors import Unsupported
@@ -42,7 +44,7 @@ def _fused(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
     from fusescope.models.run.fused_encoder import FusedEncoder
 
     if fused_run.is_decoder(model):
-        return _decoder(model, inputs)
+        return _decoder(model, inputs, quantised)
     names: dict[bool, list[str]] = {}
     plan = FusedEncoder(model, inputs["case"]).plan(inputs)
 
@@ -68,13 +70,13 @@ def _fused(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
     return run
 
 
-def _decoder(model, inputs: Mapping[str, Any]) -> Callable[[], None]:
+def _decoder(model, inputs: Mapping[str, Any], quantised: str | None) -> Callable[[], None]:
     from fusescope.models.run import fused_run
 
     names: list[str] = []
 
     def run() -> None:
-        call = fused_run.operations(model, inputs)  # made anew and let go, as the encoder
+        call = fused_run.operations(model, inputs, quantised)  # made anew and let go, as the encoder
         names[:] = names or learn(call, "FusedDecoder")
         in_ranges(call, names)
 

@@ -224,8 +224,8 @@ def _run(model, inputs, case, mode: str, taps: _Taps, inside: bool):
         watch = hooks.attention_calls(taps.attention(names)) if inside else contextlib.nullcontext()
         with hooks.module_outputs(module, taps.module, taps.names), watch:
             return call()
-    if mode == "fused":
-        call = fused_run.operations(model, inputs)
+    if MODES[mode].attention is None:
+        call = fused_run.operations(model, inputs, MODES[mode].weights)
         return call(record=lambda name, tensor: taps.add(name, "fused", "kernel", tensor))
     return modes.make(mode, model, inputs)()
 

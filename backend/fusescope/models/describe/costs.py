@@ -16,7 +16,7 @@ import numpy as np
 from fusescope import masks
 from fusescope.masks import layout
 from fusescope.models.describe import cases, catalog, tree
-from fusescope.models.describe.family import PARTS, Config
+from fusescope.models.describe.family import PARTS, Config, quantises
 from fusescope.ops.base import Cost
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -80,6 +80,18 @@ def _of_generation(name: str, config: Config, case, dtype: str) -> Cost:
     return Cost(
         sum(work["effective"].values()), sum(work["executed"].values()), read, written, "matrix", notes
     )
+
+
+def weight_bytes(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None = None) -> int:
+    """Of all weights; quantised: those of the layers in 8 bits with a float32 scale per output channel."""
+    module, config, total = catalog.family(name), catalog.config(name, case), 0
+    for weight, _ in tree.rows(module, config):
+        dims = weight.dims(config)
+        if quantised and weight.ours and quantises(weight.ours):
+            total += math.prod(dims) + 4 * dims[1 if weight.transposed else 0]
+        else:
+            total += BYTES[dtype] * math.prod(dims)
+    return total
 
 
 def cache_bytes(name: str, case: Mapping[str, Any], dtype: str) -> int | None:

@@ -141,6 +141,13 @@ class Weight:
         return self.theirs.replace("{i}", str(layer))
 
 
+def quantises(ours: str) -> bool:
+    """Whether weight-only quantisation takes the weight that we have under this name: the matrices of the
+    layers, not the embedding and the head."""
+    name = ours.rpartition(".")[0].rpartition(".")[2]
+    return ours.endswith(".weight") and name in ("qkv", "output", "gate_up", "ffn1", "ffn2")
+
+
 def dense(
     theirs: str, rows: str, cols: str, node: str, ours: str | None = None, also: tuple[str, ...] = (), **how
 ) -> list[Weight]:

@@ -14,7 +14,7 @@ from fusescope.ops.base import Implementation
 class Mode:
     """kind: "ours" or "peer"; attention: Hugging Face's attn_implementation, None for our own layers; graph:
     calls replay a CUDA graph of their own; compile: torch.compile's mode, None where it is not used; devices:
-    device types it exists on."""
+    device types it exists on; weights: "int8" or "fp8" where those of the layers are quantised."""
 
     name: str
     kind: str
@@ -23,6 +23,7 @@ class Mode:
     graph: bool = False
     compile: str | None = None
     devices: tuple[str, ...] = ("cpu", "cuda")
+    weights: str | None = None
 
 
 _CUDA = ("cuda",)
@@ -88,6 +89,18 @@ MODES = {
             None,
             True,
         ),
+        *(
+            Mode(
+                f"fused-{weights}",
+                "ours",
+                f"our decoder with weights in {words}, a scale per output channel, dequantised before each "
+                "product: shows the accuracy, not the speed",
+                None,
+                True,
+                weights=weights,
+            )
+            for weights, words in (("int8", "int8"), ("fp8", "fp8 (e4m3)"))
+        ),
     )
 }
 _DECODER = (
@@ -119,13 +132,15 @@ def modes(name: str, device: str = "cpu") -> list[Implementation]:
             reason = architecture.reason(module, mode)
         elif mode.attention is None and module.STRUCTURE is None:
             reason = f"{mode.name} has the layers of BERT, ViT, GPT-2 and Llama, not those of {name}"
+        elif mode.weights and module.STRUCTURE != "decoder":
+            reason = f"{mode.name} has the layers of GPT-2 and Llama, not those of {name}"
         elif mode.attention == "flex_attention" and module.KIND == "encoder-decoder":
             reason = f"{mode.name} does not take the position biases that {name} adds to its scores"
         found.append(
             Implementation(
                 mode.name,
                 mode.kind,
-                _DECODER if mode.attention is None and module.STRUCTURE == "decoder" else mode.idea,
+                _DECODER if mode.name == "fused" and module.STRUCTURE == "decoder" else mode.idea,
                 mode.devices,
                 "backend/fusescope/models/run/modes.py",
                 None,

@@ -22,15 +22,16 @@ def report(
     inputs: Mapping[str, Any],
     times: Mapping[str, float],
     memory: Mapping[str, int | None],
-    copy_gbps: float | None,
+    gbps: float | None,
 ) -> dict[str, Any] | None:
     """{"first_ms", "token_ms": {"p50", "p99"}, "tokens_per_s", "memory": {"weights_bytes", "cache_bytes",
     "activations_bytes"}, "roof_share"}; None for a model without phases, and what a phase does not have.
 
     first_ms: of a prefill without the head, of a generation with it; token_ms: of one decoded token of each
     sequence; tokens_per_s: of the batch, while it decodes. times: percentiles of calls in ms; memory: of
-    the record; copy_gbps: the measured rate of memory, which roof_share is a share of: the least bytes of a
-    step over its median time. activations_bytes: what a call allocates on top, known of a GPU.
+    the record; gbps: the measured rate of memory, which roof_share is a share of: the least bytes of
+    a step over its median time. activations_bytes: what a call allocates on top, known of a GPU. Quantised
+    weights count with their 8 bits, although the mode keeps and reads more (run/decoder/quantised.py).
     """
     case = inputs["case"]
     phase, first, token = case.get("phase"), None, None
@@ -46,17 +47,22 @@ def report(
         first = float(np.median(found["first_ms"]))
         p50, p99 = np.percentile(found["token_ms"], (50, 99))
         token = {"p50": float(p50), "p99": float(p99)}
-    share = None
-    if token and copy_gbps:
+    share, own, quantised = None, memory["weights_bytes"], MODES[mode].weights
+    fewer = 0  # bytes that quantised weights leave unread
+    if quantised:
+        own = costs.weight_bytes(model.name, case, model.dtype, quantised)
+        fewer = costs.weight_bytes(model.name, case, model.dtype) - own
+    if token and gbps:
         middle = case["seq"] + (case["new"] // 2 if phase == "generate" else 0)
         step = {k: v for k, v in case.items() if k != "new"} | {"phase": "decode", "seq": middle}
-        share = costs.cost(model.name, step, model.dtype).bytes / (token["p50"] / 1e3) / (copy_gbps * 1e9)
+        least = costs.cost(model.name, step, model.dtype).bytes - fewer
+        share = least / (token["p50"] / 1e3) / (gbps * 1e9)
     return {
         "first_ms": first,
         "token_ms": token,
         "tokens_per_s": case["batch"] / token["p50"] * 1e3 if token else None,
         "memory": {
-            "weights_bytes": memory["weights_bytes"],
+            "weights_bytes": own,
             "cache_bytes": costs.cache_bytes(model.name, case, model.dtype),
             "activations_bytes": memory["call_bytes"],
         },
@@ -67,6 +73,6 @@ def report(
 def _generation(mode: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[Callable[[], None]], Any]:
     """run(mark): one generation in the mode; ``mark`` is called when a token is known."""
     if MODES[mode].attention is None:
-        return decoder_mode.generation(model, inputs)
+        return decoder_mode.generation(model, inputs, MODES[mode].weights)
     module = model.view(modes.view(MODES[mode]))
     return lambda mark: generation.logits(module, inputs, mark)

@@ -28,10 +28,11 @@ def bucket(tokens: int, batch: int, seq: int) -> int:
     return min(-(-tokens // step) * step, batch * seq)
 
 
-def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
-    """run() of our layers on these inputs; see modes.make."""
+def make(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[[], Any]:
+    """run() of our layers on these inputs; see modes.make. quantised: the weights of the mode, of a decoder
+    alone."""
     if is_decoder(model):
-        return decoder_mode.make(model, inputs)
+        return decoder_mode.make(model, inputs, quantised)
     encoder = FusedEncoder(model, inputs["case"])
     plan, cuda = encoder.plan(inputs), model.device.startswith("cuda")
     if not cuda:
@@ -64,11 +65,11 @@ def is_decoder(model: Model) -> bool:
     return model.family.STRUCTURE == "decoder"
 
 
-def operations(model: Model, inputs: Mapping[str, Any]) -> Callable[..., Any]:
+def operations(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[..., Any]:
     """call(record=None, mark=None): the operations of a call launched one by one, for whoever looks inside
     (FusedEncoder, FusedDecoder); weights are packed anew."""
     if is_decoder(model):
-        return decoder_mode.FusedDecoder(model, inputs)
+        return decoder_mode.FusedDecoder(model, inputs, quantised)
     encoder = FusedEncoder(model, inputs["case"])
     plan = encoder.plan(inputs)
     encoder.by_rows = model.choices.get(choice(inputs), model.device.startswith("cuda"))

@@ -36,8 +36,8 @@ def make(name: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any
     if reason := listing.mode(model.name, name, model.device).reason:
         raise Unsupported(reason)
     mode = listing.MODES[name]
-    if name == "fused":
-        return fused_run.make(model, inputs)
+    if mode.attention is None:
+        return fused_run.make(model, inputs, mode.weights)
     if inputs["case"].get("phase") == "generate" and (mode.graph or mode.compile or name == "flex"):
         raise Unsupported(f"{name} runs one call of fixed lengths, and a generation is many: measure decode")
     call = forward(mode, model, inputs)

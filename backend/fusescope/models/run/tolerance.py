@@ -11,6 +11,7 @@ import torch
 
 from fusescope.models.run import build
 from fusescope.models.run.build import Model
+from fusescope.models.run.decoder import quantised as quantisation
 from fusescope.ops.base import Tolerance
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -44,11 +45,13 @@ def allowed_norm(layers: int, dtype: str) -> float:
     return _NORM[dtype] * UNIT_ROUNDOFF[dtype] * math.sqrt(layers)
 
 
-def reference(model: Model, inputs: Mapping[str, Any], dtype=None):
+def reference(model: Model, inputs: Mapping[str, Any], dtype=None, quantised: str | None = None):
     """The model in float64 (or another torch dtype), attention as matmul and softmax, in pieces of the
-    batch."""
+    batch. quantised: with the weights that this quantisation leaves ("int8", "fp8")."""
     dtype = dtype or torch.float64
     module, case = model.reference(dtype), inputs["case"]
+    if quantised:
+        quantisation.round_module(model.family, model.config, module, quantised)
     scores = max(1, model.config.heads) * (1 if case.get("phase") == "decode" else case["seq"]) * case["seq"]
     step = max(1, _PIECE // scores)
     with torch.no_grad():

@@ -11,6 +11,7 @@ import torch
 
 from fusescope.models.describe.family import Config
 from fusescope.models.run import weights
+from fusescope.models.run.decoder import quantised as quantisation
 from fusescope.ops.common import rope
 from fusescope.ops.dense.layernorm import layernorm
 from fusescope.ops.layer.linear import linear
@@ -29,11 +30,14 @@ class Layers:
     together is a copy, so later changes of the module's weights are not seen.
 
     A call's record(name, tensor) gets its outputs in order, by the name of the Hugging Face module that has
-    the same (the family's MODULES); mark(part) is called after each operation with its layer part."""
+    the same (the family's MODULES); mark(part) is called after each operation with its layer part.
+    quantised: "int8" or "fp8", what the matrices of the layers are kept in."""
 
-    def __init__(self, family: ModuleType, config: Config, module: Any):
+    def __init__(self, family: ModuleType, config: Config, module: Any, quantised: str | None = None):
         self.config, self.modules = config, family.MODULES
         self.weights = weights.ours(family, config, module)
+        if quantised:
+            self.weights = quantisation.layers(self.weights, quantised)
         self.rotary = next((m for n, m in module.named_modules() if n.endswith("rotary_emb")), None)
         if config.tied:
             self.weights["head.weight"] = self.weights["word"]
@@ -119,6 +123,8 @@ class Layers:
 
     def _linear(self, name: str, x, **how):
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
+        if isinstance(weight, quantisation.Quantised):
+            return linear(x, weight.dequantised(x.dtype), bias, **how)  # not settled: it was just written
         return linear(x, weight, bias, settled=True, **how)
 
 

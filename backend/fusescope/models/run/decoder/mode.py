@@ -16,10 +16,15 @@ from fusescope.ops.layer import padding
 from fusescope.ops.layer.rope_cache import rope_cache
 
 
-def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
+def make(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[[], Any]:
     """run() of the fused decoder on these inputs; see modes.make. A generation replays its graphs itself, so
-    that its whole call stands for the replay."""
-    decoder = FusedDecoder(model, inputs)
+    that its whole call stands for the replay. run.quantised: as Layers has it."""
+    run = _run(FusedDecoder(model, inputs, quantised), model, inputs)
+    run.quantised = quantised
+    return run
+
+
+def _run(decoder: FusedDecoder, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     if not model.device.startswith("cuda"):
         return capture.plain(decoder)
     if inputs["case"]["phase"] != "generate":
@@ -29,18 +34,20 @@ def make(model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     return run
 
 
-def generation(model: Model, inputs: Mapping[str, Any]) -> Callable[[Callable[[], None]], Any]:
+def generation(
+    model: Model, inputs: Mapping[str, Any], quantised: str | None = None
+) -> Callable[[Callable[[], None]], Any]:
     """run(known): one generation as the mode runs it; ``known`` is called when a token is."""
-    decoder = FusedDecoder(model, inputs)
+    decoder = FusedDecoder(model, inputs, quantised)
     return decoder.replayed() if model.device.startswith("cuda") else decoder.generate
 
 
 class FusedDecoder:
     """The layers of a built model on the inputs of one case (build.inputs), whose FixedCache they fill."""
 
-    def __init__(self, model: Model, inputs: Mapping[str, Any]):
+    def __init__(self, model: Model, inputs: Mapping[str, Any], quantised: str | None = None):
         self.inputs, self.case, self.cache = inputs, inputs["case"], inputs["cache"]
-        self.layers = Layers(model.family, model.config, model.module)
+        self.layers = Layers(model.family, model.config, model.module, quantised)
         self.device, self.phase = model.device, self.case["phase"]
         batch, seq = self.case["batch"], self.case["seq"]
         uneven = any(n != seq for n in inputs["lengths"])
