@@ -152,6 +152,25 @@ def test_a_checkpoint_s_scaled_positions_are_kept_and_what_is_unknown_of_them_is
             settings.sizes(llama, old | {"rope_scaling": wrong})
 
 
+def test_a_checkpoint_with_a_window_is_measured_within_it(tmp_path):
+    import json
+
+    from fusescope import models
+    from fusescope.models.describe import settings
+    from fusescope.models.families import mistral
+
+    own = settings.keywords(mistral, mistral.NAMES["mistral-7b"]) | {"model_type": "mistral"}
+    (tmp_path / "config.json").write_text(json.dumps(own | {"sliding_window": 64}))
+    asked = {"phase": "decode", "seq": 63}
+    config = models.config("mistral-7b", asked, str(tmp_path))
+    assert config.more["window"] == 64 and mistral.further(config)["sliding_window"] is None
+    with pytest.raises(ValueError, match="a sliding window of 64 tokens; 65 were asked for"):
+        models.config("mistral-7b", asked | {"seq": 64}, str(tmp_path))
+    with pytest.raises(ValueError, match=r"sliding_window of config\.json"):
+        settings.sizes(mistral, own | {"sliding_window": 0})
+    assert settings.sizes(mistral, {k: v for k, v in own.items() if k != "sliding_window"}).more["window"]
+
+
 class Scaled(dict):
     """Of rotary positions, hashable for the cache of models."""
 

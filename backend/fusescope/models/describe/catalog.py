@@ -145,6 +145,11 @@ def config(name: str, case: Mapping[str, Any] | None = None, checkpoint: str | N
             f"the checkpoint {checkpoint} has positions for {word} {found.positions} tokens; {needed} were "
             "asked for"
         )
+    if needed > (window := found.more.get("window", needed)):
+        raise ValueError(
+            f"the checkpoint {checkpoint} has a sliding window of {window} tokens; {needed} were asked for: "
+            "choose a shorter case, or call fusescope.generate, which has windows"
+        )
     return replace(found, name=name)
 
 

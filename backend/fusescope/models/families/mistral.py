@@ -1,10 +1,12 @@
 """Mistral 7B v0.3: Llama's layers in other sizes, without the sliding window of its first version (Jiang et
-al. 2023, arXiv 2310.06825; config.json of mistralai/Mistral-7B-v0.3)."""
+al. 2023, arXiv 2310.06825; config.json of mistralai/Mistral-7B-v0.3). A checkpoint with a window is measured
+on cases that lie within it, where it hides nothing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from fusescope.core.schema import Parameter
 from fusescope.models.describe.family import Config
 from fusescope.models.families import llama
 
@@ -17,8 +19,6 @@ PHASES = llama.PHASES
 PREFIXES = llama.PREFIXES
 STRUCTURE = llama.STRUCTURE
 WEIGHTS = llama.WEIGHTS
-further = llama.further
-more = llama.more
 NAMES = {
     "mistral-7b": Config(
         "mistral-7b",
@@ -43,5 +43,18 @@ SETTINGS = replace(
     model_type="mistral",
     config="MistralConfig",
     module="MistralForCausalLM",
-    fixed={"sliding_window": None},
+    fixed={},
 )
+_WINDOW = Parameter("sliding_window of config.json", "int", low=1)
+
+
+def further(config):
+    return llama.further(config) | {"sliding_window": None}
+
+
+def more(data):
+    window = data.get("sliding_window", 4096)  # what transformers takes where it is left out
+    if window is None:
+        return llama.more(data)
+    _WINDOW.check(window)
+    return llama.more(data) | {"window": window}
