@@ -3,15 +3,7 @@
 import pytest
 from drawn_page import calm, query, said
 
-from fusescope.core import paths
-
 H200 = "NVIDIA H200"
-
-
-@pytest.fixture
-def recorded(profiles):
-    """The runs that ship with the project."""
-    (profiles / "recorded").symlink_to(paths.ROOT / "profiles" / "recorded")
 
 
 def shown(at) -> str:
@@ -64,3 +56,11 @@ def test_a_number_out_of_bounds_is_refused_where_it_is_typed(draw, box, number):
     assert box not in query(at)
     at.number_input(key=f"app/{box}").set_value(7)
     assert query(calm(at.run()))[box] == "7" and not at.error
+
+
+def test_its_link_to_one_case_of_several_fills_the_form(draw, recorded):
+    """What is on show is then what the form says."""
+    at = draw("models", model="gpt2", run="20261122-074144-model-5b577b", case="batch=8, seq=512")
+    assert not at.info and not at.warning, [e.value for e in (*at.info, *at.warning)]
+    address = query(at)
+    assert (address["batch"], address["seq"], address["phase"]) == ("8", "512", "decode")

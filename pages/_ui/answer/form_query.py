@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fusescope import models, ops
 from fusescope.core.records import Run
 
 
-def of(run: Run) -> dict[str, str]:
-    """The controls of Kernels, or of Models, as they were for a run of one case or a sweep; of a grid its
-    first sweep, of several cases of a model none of their sizes."""
-    return _of_model(run) if run.kind == "model" else _of_bench(run)
+def of(run: Run, case: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The controls of Kernels, or of Models, as they were for ``case``, or for a run of one case or a sweep;
+    of a grid its first sweep, of several cases of a model none of their sizes."""
+    cases = [dict(case)] if case else [dict(c) for c in run.spec.get("cases") or ()]
+    return _of_model(run, cases) if run.kind == "model" else _of_bench(run, cases)
 
 
-def _of_bench(run: Run) -> dict[str, str]:
-    cases = _cases(run)
+def _of_bench(run: Run, cases: list[dict[str, Any]]) -> dict[str, str]:
     if not cases:
         return {"op": str(run.spec.get("op"))}
     wanted_params = (
@@ -40,12 +41,11 @@ def _of_bench(run: Run) -> dict[str, str]:
     return query
 
 
-def _of_model(run: Run) -> dict[str, str]:
+def _of_model(run: Run, cases: list[dict[str, Any]]) -> dict[str, str]:
     model = str(run.spec.get("op", "")).removeprefix("model:")
     query = {"model": "config.json", "config_file": model} if models.is_path(model) else {"model": model}
     query |= _settings(run, "dtype", "baseline", "cache", "checkpoint")
     query["impl"] = ",".join(run.spec.get("impls") or ())
-    cases = _cases(run)
     if len(cases) == 1:
         query |= {k: str(v) for k, v in cases[0].items() if v is not None}
     return query
@@ -56,7 +56,3 @@ def _settings(run: Run, *names: str) -> dict[str, str]:
     if run.spec.get("same_within"):
         found["within"] = str(round(100 * float(run.spec["same_within"]), 3))
     return found
-
-
-def _cases(run: Run) -> list[dict[str, Any]]:
-    return [dict(c) for c in run.spec.get("cases") or ()]

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from fusescope.charts import captions
+from fusescope.charts import captions, tables
 from fusescope.charts.colours import short
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
@@ -19,6 +19,8 @@ from pages._ui.widgets.text import md
 
 _NO_SETTINGS = {"run", "view", "case", "over", "device", "before", "shares"}
 """What a link may say besides a run without choosing settings of the form."""
+_WHOSE = {"op", "model"}
+"""What a link may say of the run itself."""
 _ELSEWHERE = ("device", "impls", "baseline", "cache")
 _NAMED = 3  # differences that are listed one by one
 Names = Mapping[str, str]
@@ -74,7 +76,8 @@ def first(title: str, page: str, kind: str, spec: Mapping | None, compared: str 
 def fill(state: url.State, kind: str, able: Callable[[Run], Iterable[str]]) -> None:
     """Take the settings of the run that a link opens into the form, where the link has none of its own.
     ``able``: the implementations of the run's operator that can run here."""
-    if not state.opened or "run" not in state.query or set(state.query) - _NO_SETTINGS:
+    own = {k: v for k, v in state.query.items() if k not in _NO_SETTINGS}
+    if not state.opened or "run" not in state.query or set(own) - _WHOSE:
         return
     try:
         run = run_data.read(state.query["run"])
@@ -82,10 +85,18 @@ def fill(state: url.State, kind: str, able: Callable[[Run], Iterable[str]]) -> N
         return  # ``shown`` says so
     if run.kind != kind:
         return
-    query = form_query.of(run)
+    query = form_query.of(run, _case(run, state.query.get("case")))
+    if any(query.get(name) != value for name, value in own.items()):
+        return
     names = {*able(run), *query.get("own", "").split()}
     query["impl"] = ",".join(i for i in query.get("impl", "").split(",") if i in names)
     state.query |= {k: v for k, v in query.items() if v}
+
+
+def _case(run: Run, name: str | None) -> Mapping | None:
+    """The case of a run that a link names."""
+    rows = tables.cases(run_data.records(run.id)).get(name) if name else None
+    return rows[0].case if rows else None
 
 
 def notice(state: url.State, kind: str, run: Run, spec: Mapping | None, names: Names) -> bool:
@@ -115,10 +126,12 @@ def notice(state: url.State, kind: str, run: Run, spec: Mapping | None, names: N
 
 def differs(run: Run, spec: Mapping | None, names: Names) -> str | None:
     """Why the run on show is not the result for the current settings; None where it is. What a recorded run
-    was measured with on its device is no difference."""
+    was measured with on its device is no difference, and neither are further cases."""
     if run.live or spec is None:
         return None
     wanted, had = _comparable(spec, names), _comparable(run.spec, names)
+    if all(case in had["cases"] for case in wanted["cases"]):
+        wanted["cases"] = had["cases"]
     changed = [key for key in names if wanted[key] != had[key] and not (run.recorded and key in _ELSEWHERE)]
     if not changed:
         return None

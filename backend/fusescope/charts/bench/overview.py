@@ -20,6 +20,7 @@ _TALL = 8  # rows above which columns are named at the top
 _ROW = 34
 _MANY = 9  # columns above which a cell of the narrowest chart has no room for sign and number side by side
 _FEW = 6  # columns that have room for names of several lines, which stand slanted
+_LONGEST, _WIDE = 26, 16  # characters of a name, and of one that a column has room for
 _NAMED = 3  # parameters that fit into the title
 _SHORT = {
     "unsupported": "–",
@@ -54,7 +55,8 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     wide = any("<br>" in n for n in names) and not (many and len(names) <= _FEW)
     down = wide or len(names) > max(8, len(impls))
     grid = [[found.get((impl, at)) for at in range(len(names))] for impl in impls]
-    labels = [f"<b>{short(i)}</b>" if i == baseline else short(i)[:22] for i in impls]
+    labels = [_label(short(i), down and len(impls) <= _MANY) for i in impls]
+    labels = [f"<b>{label}</b>" if i == baseline else label for i, label in zip(impls, labels, strict=True)]
     if down:
         grid, rows, columns = (
             [list(row[::-1]) for row in zip(*grid, strict=True)][::-1],
@@ -116,6 +118,12 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         tickfont=dict(size=11 if many else 13),
     )
     return fig
+
+
+def _label(name: str, above: bool) -> str:
+    """An implementation's name as far as there is room; over a column on several lines."""
+    name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    return name.replace("-", "-<br>") if above and len(name) > _WIDE else name
 
 
 def _values(name: str) -> str:
