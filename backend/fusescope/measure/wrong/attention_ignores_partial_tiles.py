@@ -4,18 +4,7 @@ import torch
 
 from fusescope.ops.attention import attention, prepare
 
-ON = {
-    "attention": {
-        "batch": 1,
-        "heads": 4,
-        "kv_heads": 2,
-        "seq": 70,
-        "seq_k": 70,
-        "head_dim": 32,
-        "mask": "causal",
-        "bias": "none",
-    }
-}
+ON = {"attention": {"heads": 4, "kv_heads": 2, "seq": 70, "head_dim": 32, "mask": "causal"}}
 DTYPES = ("float32", "float16")
 
 

@@ -2,18 +2,7 @@
 
 from fusescope.ops.attention import attention
 
-ON = {
-    "attention": {
-        "batch": 1,
-        "heads": 4,
-        "kv_heads": 2,
-        "seq": 70,
-        "seq_k": 70,
-        "head_dim": 32,
-        "mask": "causal",
-        "bias": "none",
-    }
-}
+ON = {"attention": {"heads": 4, "kv_heads": 2, "seq": 70, "head_dim": 32, "mask": "causal"}}
 DTYPES = ("float16",)
 
 
