@@ -37,7 +37,8 @@ def need() -> None:
 
 def settings() -> dict[str, Any]:
     """Dask's settings for clusters of ours: no limit of memory (a reference in float64 may be large), no
-    variables that would make kernels on the CPU use one thread, no wish for a dashboard."""
+    variables that would make kernels on the CPU use one thread, no wish for a dashboard, and no watching of
+    itself (a sample of each worker's stacks every 10 ms, of the GIL every ms) beside what is measured."""
     return {
         "distributed.nanny.pre-spawn-environ": {},
         "distributed.worker.memory.target": False,
@@ -46,6 +47,10 @@ def settings() -> dict[str, Any]:
         "distributed.worker.memory.terminate": False,
         "distributed.comm.timeouts.connect": f"{ANSWER_S:g}s",
         "distributed.admin.tick.limit": "60s",
+        "distributed.admin.system-monitor.interval": "10s",
+        "distributed.admin.system-monitor.disk": False,
+        "distributed.admin.system-monitor.gil.enabled": False,
+        "distributed.worker.profile.enabled": False,
         "distributed.scheduler.work-stealing": False,
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],

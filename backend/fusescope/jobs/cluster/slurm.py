@@ -71,6 +71,7 @@ def _exports(cores: int) -> list[str]:
     values = {"PYTHONPATH": paths.python_path()}
     values |= {f"DASK_DISTRIBUTED__WORKER__MEMORY__{limit}": "False" for limit in limits}
     values |= {"DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]", "DASK_LOGGING__DISTRIBUTED": "critical"}
+    values |= {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
     values |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(cores))
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
