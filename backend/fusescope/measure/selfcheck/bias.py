@@ -9,10 +9,10 @@ from collections.abc import Callable
 import torch
 
 from fusescope.core.records import BenchSpec, Record
-from fusescope.core.reporter import Collect, Reporter
+from fusescope.core.reporter import Reporter
 from fusescope.measure.bench import Bench
+from fusescope.measure.selfcheck.pairs import b_over_a
 from fusescope.measure.selfcheck.row import Row
-from fusescope.measure.subject import WithFunctions
 from fusescope.measure.timing.timer import Sampler
 from fusescope.measure.trial import Trial
 
@@ -98,15 +98,8 @@ def _compared(device: str, shape: tuple[int, int], seed: int, share: float, repo
     class PlantedBench(Bench):
         trial = Planted
 
-    reporter.check()
-    reporter.doing(f"softmax {shape}", "a and b", 120.0)
     case, dtype = {"rows": shape[0], "cols": shape[1]}, "float32" if device == "cpu" else "float16"
     band = {"same_within": SAME_WITHIN, "budget_s": _BUDGET_S, "seed": seed}
     spec = BenchSpec("softmax", ("a", "b"), (case,), "a", dtype, device, "warm", **band)
     functions = {"a": lambda x: torch.softmax(x, -1), "b": lambda x: torch.softmax(x, -1)}
-    heard = Collect()
-    PlantedBench(spec, heard, WithFunctions("softmax", functions)).run()
-    record = next(r for r in heard.records if r.impl == "b")
-    if record.status != "ok":
-        raise RuntimeError(f"the softmax of the self-check is {record.status}: {record.reason}")
-    return record
+    return b_over_a(spec, functions, reporter, PlantedBench)

@@ -82,18 +82,22 @@ def busy_loops(count: int) -> Iterator[None]:
 def _compared(
     functions: Mapping[str, Callable], device: str, shape: tuple[int, int], seed: int, reporter: Reporter
 ) -> Record:
-    """The record of function b over a, in a comparison of the two."""
+    case, settings = {"rows": shape[0], "cols": shape[1]}, {"budget_s": _BUDGET_S, "seed": seed}
+    spec = BenchSpec("softmax", tuple(functions), (case,), "a", "float32", device, "warm", **settings)
+    return b_over_a(spec, functions, reporter)
+
+
+def b_over_a(
+    spec: BenchSpec, functions: Mapping[str, Callable], reporter: Reporter, bench: type[Bench] = Bench
+) -> Record:
+    """The record of function b over a, in a comparison of the two; RuntimeError where it has no time."""
     reporter.check()
-    reporter.doing(f"softmax {shape}", "a and b", 120.0)
-    case = {"rows": shape[0], "cols": shape[1]}
-    spec = BenchSpec(
-        "softmax", tuple(functions), (case,), "a", "float32", device, "warm", budget_s=_BUDGET_S, seed=seed
-    )
+    reporter.doing(f"{spec.op} {tuple(spec.cases[0].values())}", "a and b", 120.0)
     heard = Collect()
-    Bench(spec, heard, WithFunctions("softmax", functions)).run()
+    bench(spec, heard, WithFunctions(spec.op, functions)).run()
     record = next(r for r in heard.records if r.impl == "b")
     if record.status != "ok":
-        raise RuntimeError(f"the softmax of the self-check is {record.status}: {record.reason}")
+        raise RuntimeError(f"the {spec.op} of the self-check is {record.status}: {record.reason}")
     return record
 
 
