@@ -53,6 +53,33 @@ def test_the_fused_decoder_fills_the_cache_and_says_its_parts_and_outputs(name, 
     assert all(found[part]["ms"] > 0 for part in ("embedding", "norm", "qkv", "attention", "ffn", "head"))
 
 
+def test_a_generation_by_replays_follows_its_buffers(monkeypatch):
+    """The prompt and a token as they are captured on a GPU: what they read and write stays where it was."""
+    import torch
+
+    from fusescope.models.run import build, modes
+    from fusescope.models.run.decoder import mode
+
+    def captured(call, device):
+        kept = call().clone()
+
+        def replay():
+            kept.copy_(call())
+            return kept
+
+        return replay
+
+    monkeypatch.setattr(mode.capture, "captured", captured)
+    model = built("llama-small")
+    inputs = build.inputs(model, case("llama-small", **NEW))
+    expected, known = modes.make("fused", model, inputs)(), []
+    with torch.no_grad():
+        run = mode.FusedDecoder(model, inputs).replayed()
+        assert torch.equal(run(), expected) and torch.equal(run(lambda: known.append(1)), expected)
+    inputs["forced"].copy_(inputs["forced"].roll(1, 1))
+    assert len(known) == 4 and not torch.equal(run(), expected)
+
+
 def test_a_step_that_sees_another_token_is_seen():
     """The check of a generation catches a cache that is one token short."""
     from fusescope.models.run import build, tolerance
