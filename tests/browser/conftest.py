@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -53,13 +50,7 @@ class Server:
         self.profiles = home / "profiles"
         self.profiles.mkdir(parents=True, exist_ok=True)
         self.log = home / "server.log"
-        self.runtime = home / "runtime"
-        env = (
-            os.environ
-            | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_RUNTIME": str(self.runtime)}
-            | {"FUSESCOPE_TOKEN": TOKEN}
-            | further
-        )
+        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_TOKEN": TOKEN} | further
         command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
@@ -92,11 +83,6 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        # The parent of jobs outlives a dashboard on purpose; a test's own is ended by the process id that it
-        # wrote down.
-        for state in self.runtime.glob("user-*/warm-*.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                os.kill(json.loads(state.read_text())["pid"], signal.SIGTERM)
 
 
 @pytest.fixture(scope="session")
@@ -117,17 +103,14 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture
-def server(tmp_path):
-    running = Server(tmp_path)
-    yield running
-    running.stop()
-
-
 @pytest.fixture(scope="session")
 def shared_server(tmp_path_factory):
-    """One server, and one warm parent of jobs, for all journeys that change nothing for the next."""
-    running = Server(tmp_path_factory.mktemp("journey"))
+    """One server, and one warm parent of jobs, for all journeys that change nothing for the next. Its kernels
+    are a copy, ``cuda/`` beside its profiles, that a journey may edit and put back; the build cache is the
+    common one, so that only an edit is compiled."""
+    home = tmp_path_factory.mktemp("journey")
+    shutil.copytree(ROOT / "cuda", home / "cuda")
+    running = Server(home, FUSESCOPE_CUDA=str(home / "cuda"))
     yield running
     running.stop()
 
@@ -148,13 +131,21 @@ def _forbidden(message) -> bool:
     return "Content Security Policy" in message.text and "/perfetto/" not in message.location["url"]
 
 
-@pytest.fixture
-def page(chromium):
-    """A fresh visitor who opens addresses with the token. Whatever the page asks of another machine, throws,
-    or tries against our Content-Security-Policy, fails the test at its end."""
+@pytest.fixture(scope="session")
+def regular(chromium):
+    """A browser context that has the app's JavaScript in its cache: compiling it takes a context of its own
+    some 4 CPU seconds for each server."""
     context = chromium.new_context(viewport={"width": 1440, "height": 1400}, accept_downloads=True)
     context.set_default_timeout(WAIT)
-    page = context.new_page()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(regular):
+    """A new tab of a regular visitor, who opens addresses with the token. Whatever the page asks of another
+    machine, throws, or tries against our Content-Security-Policy, fails the test at its end."""
+    page = regular.new_page()
     strange: list[str] = []
     page.on(
         "request",
@@ -169,5 +160,5 @@ def page(chromium):
     goto = page.goto
     page.goto = lambda address, **further: goto(Server.with_token(address), **further)
     yield page
-    context.close()
+    page.close()
     assert not strange, strange

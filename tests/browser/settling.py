@@ -6,5 +6,5 @@ _DRAWN = """() => document.querySelector('.stMain h1') && !document.querySelecto
 
 def settled(page) -> None:
     """The page is drawn whole, and nothing fades in."""
-    page.wait_for_function(_DRAWN)
+    page.wait_for_function(_DRAWN, polling=100)
     page.wait_for_timeout(400)

@@ -12,22 +12,46 @@ from fusescope.core.paths import ROOT
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 PAGES = ["/", *sorted(f"/{f.stem}" for f in (ROOT / "pages").glob("[!_]*.py"))]
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
+COLOURS = RULES | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_no_serious_violation_on_any_page(recorded_server, chromium, theme):
-    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=theme)
-    page, found = context.new_page(), {}
-    page.goto(recorded_server.with_token(f"{recorded_server.address}/"))
-    for path in PAGES:
-        page.goto(recorded_server.address + path)
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(recorded_server, page, path):
+    """The first one on a server that drew nothing before: the frame is there, axe is content, and with the
+    dark theme the colours too."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(recorded_server.address + path)
+    _has_frame(page, "FuseScope" if path == "/" else path.strip("/").capitalize())
+    assert not _serious(page, RULES)
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    expect(page.locator(".stApp")).to_have_css("background-color", "rgb(15, 19, 25)")
+    assert not _serious(page, COLOURS)
+
+
+def _serious(page, rules: dict) -> dict[str, list[str]]:
+    """What axe finds on the page, once it is drawn whole: rule → elements. What it finds at one look alone
+    was drawn again meanwhile, and half faded in."""
+    looks = []
+    while len(looks) < 2 and (not looks or looks[-1]):
         settled(page)
-        for violation in Axe().run(page, options=RULES).response["violations"]:
-            if violation["impact"] in ("serious", "critical"):
-                nodes = [node["html"][:120] for node in violation["nodes"][:3]]
-                found[f"{path} {violation['id']}"] = nodes
-    context.close()
-    assert not found
+        looks.append(
+            {
+                violation["id"]: [node["html"][:120] for node in violation["nodes"][:3]]
+                for violation in Axe().run(page, options=rules).response["violations"]
+                if violation["impact"] in ("serious", "critical")
+            }
+        )
+    return {rule: looks[0][rule] for rule in looks[0].keys() & looks[-1].keys()}
+
+
+def _has_frame(page, title: str) -> None:
+    page.get_by_role("heading", name=title, exact=True).wait_for()
+    side = page.get_by_test_id("stSidebar")
+    side.get_by_text("No job is running.").wait_for()
+    for other in ("Home", "Build", "Kernels", "Runs"):
+        expect(side.get_by_role("link", name=other, exact=True)).to_have_count(1)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
 def test_a_key_opens_what_home_offers(recorded_server, page):

@@ -9,6 +9,8 @@ import threading
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.conftest import WAIT
+
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
@@ -29,29 +31,38 @@ def elsewhere(tmp_path):
 
 
 @pytest.fixture
-def visitor(chromium):
-    context = chromium.new_context(viewport={"width": 1440, "height": 1000})
-    context.set_default_timeout(60_000)
+def newcomer(chromium):
+    """Somebody who was never here: no cookies."""
+    context = chromium.new_context()
+    context.set_default_timeout(WAIT)
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def visitor(regular):
+    """A tab of somebody who was here before."""
+    page = regular.new_page()
+    yield page
+    page.close()
 
 
 def heading(page, name):
     page.get_by_role("heading", name=name, exact=True).wait_for()
 
 
-def test_who_pastes_the_address_into_the_login_page_is_in_and_stays_in(shared_server, visitor):
-    visitor.goto(f"{shared_server.address}/kernels?op=add")
-    expect(visitor.get_by_text("This app needs its token.")).to_be_visible()
-    visitor.get_by_label("token").fill("wrong")
-    visitor.get_by_role("button", name="Open").click()
-    expect(visitor.get_by_role("alert")).to_contain_text("not the token")
-    visitor.get_by_label("token").fill(shared_server.with_token(shared_server.address + "/"))
-    visitor.get_by_role("button", name="Open").click()
-    heading(visitor, "Kernels")
-    assert "token" not in visitor.url and "op=add" in visitor.url
-    visitor.goto(f"{shared_server.address}/runs")
-    heading(visitor, "Runs")
+def test_who_pastes_the_address_into_the_login_page_is_in_and_stays_in(shared_server, newcomer):
+    newcomer.goto(f"{shared_server.address}/kernels?op=add")
+    expect(newcomer.get_by_text("This app needs its token.")).to_be_visible()
+    newcomer.get_by_label("token").fill("wrong")
+    newcomer.get_by_role("button", name="Open").click()
+    expect(newcomer.get_by_role("alert")).to_contain_text("not the token")
+    newcomer.get_by_label("token").fill(shared_server.with_token(shared_server.address + "/"))
+    newcomer.get_by_role("button", name="Open").click()
+    heading(newcomer, "Kernels")
+    assert "token" not in newcomer.url and "op=add" in newcomer.url
+    newcomer.goto(f"{shared_server.address}/runs")
+    heading(newcomer, "Runs")
 
 
 def test_a_link_of_another_site_opens_for_who_was_here_before(shared_server, visitor, elsewhere):

@@ -1,33 +1,25 @@
 """A kernel is edited while the page is open: the page says so, and one click gives new against old."""
 
 import re
-import shutil
 
 import pytest
 from playwright.sync_api import expect
-
-from fusescope.core.paths import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 LONG = 180_000  # milliseconds a compile or a job may take on a slow machine before the journey gives up
 
 
 @pytest.fixture
-def edited(tmp_path):
-    """A server on a copy of one family of kernels; the build cache is the common one, so that only the edit
-    is compiled."""
-    from tests.browser.conftest import Server
-
-    for part in ("common", "add"):
-        shutil.copytree(ROOT / "cuda" / part, tmp_path / "cuda" / part)
-    running = Server(tmp_path, FUSESCOPE_CUDA=str(tmp_path / "cuda"))
-    yield running, tmp_path / "cuda" / "add" / "cpu.cpp"
-    running.stop()
+def source(shared_server):
+    """A kernel of the server's own copy, put back at the end."""
+    file = shared_server.profiles.parent / "cuda" / "add" / "cpu.cpp"
+    text = file.read_text()
+    yield file
+    file.write_text(text)
 
 
-def test_an_edit_is_seen_rebuilt_and_compared_by_one_click(edited, page):
-    server, source = edited
-    page.goto(server.address + "/kernels?op=add&impl=cpu,eager&n=65536&cache=warm")
+def test_an_edit_is_seen_rebuilt_and_compared_by_one_click(shared_server, source, page):
+    page.goto(shared_server.address + "/kernels?op=add&impl=cpu,eager&n=65536&cache=warm&within=5")
     page.locator(".st-key-kernels-run button").click()
     page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for(
         timeout=LONG

@@ -9,7 +9,7 @@ from settling import settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 LONG = 180_000  # milliseconds a job may take on a slow machine before the journey gives up
-TINY = "/models?model=bert-small&layers=1&heads=1&head_dim=16&seq=16&impl=eager,sdpa"
+TINY = "/models?model=bert-small&layers=1&heads=1&head_dim=16&seq=16&impl=eager,sdpa&within=5"
 
 
 def test_a_model_is_measured_judged_and_found_again(shared_server, page):

@@ -11,8 +11,6 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "profiling"))
 
 from made_up import kernel, launch, op, trace, x
 
-from tests.browser.conftest import WAIT
-
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 EVIL = ("<img src=x onerror=alert(1)>", "<a href='javascript:alert(2)'>x</a>", "<b>bold</b>%{x}")
 
@@ -26,11 +24,9 @@ def hostile(path: Path) -> Path:
 
 
 @pytest.fixture
-def visitor(chromium):
+def visitor(regular):
     """A page whose dialogs, errors and answers from elsewhere are kept: (page, list of them)."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 1300})
-    context.set_default_timeout(WAIT)
-    page, strange = context.new_page(), []
+    page, strange = regular.new_page(), []
     page.on("dialog", lambda d: (strange.append(f"dialog {d.message}"), d.dismiss()))
     page.on("pageerror", lambda e: strange.append(str(e)))
     page.on(
@@ -38,7 +34,7 @@ def visitor(chromium):
         lambda r: None if r.url.startswith(("http://127.0.0.1", "data:", "blob:")) else strange.append(r.url),
     )
     yield page, strange
-    context.close()
+    page.close()
 
 
 def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_path):
