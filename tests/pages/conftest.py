@@ -30,6 +30,20 @@ def _fresh_caches():
     st.cache_data.clear()
 
 
+@pytest.fixture(scope="session")
+def home_of_recorded(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    (home / "recorded").symlink_to(APP.parent / "profiles" / "recorded")
+    return home
+
+
+@pytest.fixture
+def recorded(profiles, home_of_recorded, monkeypatch):
+    """The runs that ship with the project and no other, in a folder for all tests that only look: making its
+    index takes longer than a drawing."""
+    monkeypatch.setenv("FUSESCOPE_PROFILES", str(home_of_recorded))
+
+
 @pytest.fixture
 def few(profiles):
     """Run folders of several kinds; name → Run."""

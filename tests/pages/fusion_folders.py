@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 
 import folders
@@ -37,6 +38,7 @@ def record(impl: str, ms: float, base: float = 2.0) -> Record:
     )
 
 
+@cache
 def times(count: int = 80, seed: int = 1) -> dict[str, float]:
     """Fewer cuts are faster, and the attention helps."""
     draw = random.Random(seed)

@@ -6,15 +6,9 @@ import pytest
 from drawn_page import query, said
 
 from fusescope.charts.bench import attention_grid
-from fusescope.core import paths
 from pages._ui.attention import grid
 
 H200 = "NVIDIA H200"
-
-
-@pytest.fixture
-def recorded(profiles):
-    (profiles / "recorded").symlink_to(paths.ROOT / "profiles" / "recorded")
 
 
 def box(at, label):

@@ -3,6 +3,7 @@
 import colorsys
 import itertools
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -52,15 +53,15 @@ def distance(a: str, b: str, sights=tuple(_SIGHTS)) -> float:
     return min(float(np.linalg.norm(lab(a, s) - lab(b, s))) for s in sights)
 
 
+@cache
 def together():
     """What stands in one chart: the implementations of an operator, the modes of a model."""
-    for op in ops.names():
-        yield pytest.param([i.name for i in ops.implementations(op)], id=op)
-    for name in models.names():
-        yield pytest.param([m.name for m in modes.modes(name)], id=f"model:{name}")
+    charts = {op: [i.name for i in ops.implementations(op)] for op in ops.names()}
+    charts |= {f"model:{name}": [m.name for m in modes.modes(name)] for name in models.names()}
+    return [pytest.param(names, id=name) for name, names in charts.items()]
 
 
-@pytest.mark.parametrize("names", list(together()))
+@pytest.mark.parametrize("names", together())
 def test_what_appears_together_has_colours_of_its_own_and_markers_where_those_are_close(names):
     assert len(names) > 2
     for a, b in itertools.combinations(names, 2):
@@ -70,7 +71,7 @@ def test_what_appears_together_has_colours_of_its_own_and_markers_where_those_ar
         assert other or apart > CLEAR, f"{a} and {b}: {apart:.3f} apart and both {colours.marker(a)}"
 
 
-@pytest.mark.parametrize("names", list(together()))
+@pytest.mark.parametrize("names", together())
 def test_ours_and_peers_stay_apart_with_every_colour_vision(names):
     ours = [n for n in names if colours.kind(n) == "ours"]
     for a, b in itertools.product(ours, set(names) - set(ours)):

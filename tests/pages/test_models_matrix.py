@@ -3,19 +3,12 @@
 import dataclasses
 import json
 
-import pytest
 import synthetic
 from drawn_page import calm, query, said
 
 from fusescope import models
 from fusescope.charts.models import matrix
-from fusescope.core import paths
 from fusescope.core.records import Speedup
-
-
-@pytest.fixture
-def recorded(profiles):
-    (profiles / "recorded").symlink_to(paths.ROOT / "profiles" / "recorded")
 
 
 def box(at, label):
