@@ -1,4 +1,4 @@
-"""Random inputs and their awkward twins, shared by the operators. Torch is imported inside."""
+"""Random inputs and their awkward twins, and results of several tensors as one. Torch is imported inside."""
 
 from __future__ import annotations
 
@@ -48,3 +48,11 @@ def generator_for(device: str, seed: int):
     generator = torch.Generator(device=device)
     generator.manual_seed(seed)
     return generator
+
+
+def in_one(result, count: int):
+    """``count`` tensors as one vector, which is what is compared; anything else as it is."""
+    import torch
+
+    tensors = isinstance(result, tuple | list) and all(isinstance(t, torch.Tensor) for t in result)
+    return torch.cat([t.reshape(-1) for t in result]) if tensors and len(result) == count else result

@@ -10,7 +10,7 @@ from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common import rows
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, complete_rows
 from fusescope.ops.common.peers import COMPILES, compiled, vllm_operators
-from fusescope.ops.common.tensors import generator_for, random_tensor, scale_tensor
+from fusescope.ops.common.tensors import generator_for, in_one, random_tensor, scale_tensor
 
 NAME = "rmsnorm_residual"
 TITLE = "Residual + RMSNorm"
@@ -77,17 +77,7 @@ def call(inputs, impl):
 
 
 def joined(result):
-    """The norm and the sum one after the other as one vector, which is what is compared; what is no pair of
-    tensors as it is."""
-    import torch
-
-    if (
-        isinstance(result, tuple | list)
-        and len(result) == 2
-        and all(isinstance(t, torch.Tensor) for t in result)
-    ):
-        return torch.cat([t.reshape(-1) for t in result])
-    return result
+    return in_one(result, 2)
 
 
 def reference(inputs):

@@ -9,7 +9,7 @@ from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common import rope
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF
 from fusescope.ops.common.peers import COMPILES, compiled
-from fusescope.ops.common.tensors import generator_for, random_tensor
+from fusescope.ops.common.tensors import generator_for, in_one, random_tensor
 
 NAME = "rope_cache"
 TITLE = "RoPE + KV cache write"
@@ -147,17 +147,7 @@ def call(inputs, impl):
 
 
 def joined(result):
-    """q and the caches one after the other as one vector, which is what is compared; what is no triple of
-    tensors as it is."""
-    import torch
-
-    if (
-        isinstance(result, tuple | list)
-        and len(result) == 3
-        and all(isinstance(t, torch.Tensor) for t in result)
-    ):
-        return torch.cat([t.reshape(-1) for t in result])
-    return result
+    return in_one(result, 3)
 
 
 def reference(inputs):
