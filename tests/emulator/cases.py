@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any
 
 from fusescope import ops
+from fusescope.core.sources import families, source_closure
 from fusescope.measure.checking import check
 
 
@@ -61,6 +62,15 @@ def odd_sizes(op: str) -> Iterator[Case]:
             yield Case(values)
 
 
+def copied(family: str, impl: str, values: dict, sms: tuple[int, int] = (3, 3)) -> Iterator[Case]:
+    """The case with asynchronous copies that come late and, if the kernel has any, with such that come early.
+    sms: multiprocessors in the two."""
+    yield Case(values, sms=sms[0])
+    includes = {file.name for file in source_closure(families((family,))[family].variant(impl).path)}
+    if includes & {"async_copy.cuh", "hopper_tma.cuh"}:
+        yield Case(values, copies="early", sms=sms[1])
+
+
 def results(op: str, impl: str) -> Iterator[dict]:
     """What came of each case of a kernel. What it refuses is tried with the next dtype, then with contiguous
     tensors."""
@@ -69,7 +79,8 @@ def results(op: str, impl: str) -> Iterator[dict]:
     for number, case in enumerate(known.cases(impl)):
         os.environ["EMULATED_COPIES"], os.environ["EMULATED_SMS"] = case.copies, str(case.sms)
         strided = number % 3 == 0 if case.contiguous is None else not case.contiguous
-        turned = [dtypes[(number + i) % len(dtypes)] for i in range(len(dtypes))]
+        first = number + number // 3  # so that cases that are not contiguous have another dtype each
+        turned = [dtypes[(first + i) % len(dtypes)] for i in range(len(dtypes))]
         left = case.dtypes
         for contiguous, dtype in product((False, True) if strided else (True,), turned):
             result = {

@@ -2,6 +2,9 @@
 #pragma once
 #include "mma.cuh"
 
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+
 namespace async_copy {
 
 inline void copy16_partial(uint32_t shared, const void* global, int bytes) {
@@ -41,3 +44,5 @@ template <int Pending> void wait() {
 }
 
 }  // namespace async_copy
+
+#pragma GCC pop_options

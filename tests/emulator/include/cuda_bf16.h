@@ -2,6 +2,9 @@
 #pragma once
 #include "cuda_emulator.h"
 
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+
 struct __nv_bfloat16 {
   uint16_t bits;
 };
@@ -22,3 +25,5 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
   return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
 }
+
+#pragma GCC pop_options

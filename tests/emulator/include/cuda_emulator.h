@@ -22,6 +22,9 @@
 #include <memory>
 #include <vector>
 
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+
 #define __global__
 #define __device__
 #define __host__
@@ -72,8 +75,8 @@ constexpr int kMaxThreads = 1024;
 struct Warp {
   int active = 0, arrived = 0;
   unsigned generation = 0;
-  uint32_t slot[32][8];       // what each lane contributes to a warp operation
-  float a[16][16], b[8][16];  // operands of mma.m16n8k16: a by rows, b by columns
+  uint32_t slot[2][32][8];  // what each lane contributes to a warp operation: operations take turns
+  const void* operands[32][2];
 };
 
 struct Fiber {
@@ -91,9 +94,9 @@ inline Warp warps[kMaxThreads / 32];
 inline int current = 0, block_active = 0, block_arrived = 0;
 inline unsigned block_generation = 0;
 inline jmp_buf scheduler;
-inline std::function<void()> body;
+inline void (*body)(const void*);  // what a thread runs, given body_of
+inline const void* body_of;
 alignas(1024) inline unsigned char dynamic_memory[256 << 10];
-inline long bank_conflicts = 0;
 inline bool late_copies = false;
 
 [[noreturn]] inline void fail(const char* what) {
@@ -126,18 +129,30 @@ inline int lane() { return current % 32; }
 inline Warp& warp() { return warps[current / 32]; }
 inline void warp_barrier() { barrier(warp().arrived, warp().active, warp().generation); }
 
-// Every lane contributes a value, then reads those of others.
+// Every lane contributes a value, then reads those of others. Nobody writes these slots again before the operation
+// after the next one, which begins once all lanes have read.
 template <typename T, typename Read> auto together(const T& value, Read read) {
-  static_assert(sizeof(T) <= sizeof(Warp{}.slot[0]));
-  std::memcpy(warp().slot[lane()], &value, sizeof(T));
+  Warp& w = warp();
+  auto& slot = w.slot[w.generation & 1];
+  static_assert(sizeof(T) <= sizeof slot[0]);
+  std::memcpy(slot[lane()], &value, sizeof(T));
   warp_barrier();
-  auto result = read([](int from) {
+  return read([&](int from) {
     T other;
-    std::memcpy(&other, warp().slot[from], sizeof(T));
+    std::memcpy(&other, slot[from], sizeof(T));
     return other;
   });
+}
+
+// An operation of a whole warp at once: each lane names two of its own variables, and the last one to come calls
+// run(operands of each lane), which reads and writes them where they lie.
+template <typename Run> void at_once(const void* first, const void* second, Run run) {
+  Warp& w = warp();
+  if (w.active != 32) fail("an operation of a whole warp by fewer than 32 lanes");
+  w.operands[lane()][0] = first;
+  w.operands[lane()][1] = second;
+  if (w.arrived + 1 == w.active) run(w.operands);
   warp_barrier();
-  return result;
 }
 
 inline void leave() {
@@ -152,7 +167,7 @@ inline void leave() {
 // A fiber lives for the whole process and runs its thread of one block after another.
 inline void enter() {
   for (;;) {
-    body();
+    body(body_of);
     leave();
     switch_to(fibers[current].registers, scheduler);
   }
@@ -201,18 +216,24 @@ inline void run_block(int threads, size_t dynamic) {
   }
 }
 
-template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, void*, Kernel kernel) {
+inline void launch_blocks(dim3 grid, dim3 block, size_t dynamic) {
   if (grid.y * grid.z * block.y * block.z != 1) fail("only one-dimensional grids and blocks");
   if (dynamic > sizeof dynamic_memory) fail("more dynamic shared memory than is emulated");
   const char* copies = std::getenv("EMULATED_COPIES");
   late_copies = copies && !std::strcmp(copies, "late");
   gridDim = grid;
   blockDim = block;
-  body = kernel;
   for (unsigned b = 0; b < grid.x; ++b) {
     blockIdx = {b, 0, 0};
     run_block(int(block.x), dynamic);
   }
+}
+
+// Little is instantiated for each kernel: compiling is most of what an emulated kernel costs.
+template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, void*, const Kernel& kernel) {
+  body = [](const void* given) { (*static_cast<const Kernel*>(given))(); };
+  body_of = &kernel;
+  launch_blocks(grid, block, dynamic);
 }
 
 }  // namespace emulator
@@ -280,3 +301,5 @@ inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
 template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel, int, int bytes) {
   return bytes > 227 << 10 ? cudaErrorInvalidValue : cudaSuccess;  // what a block may have on Hopper
 }
+
+#pragma GCC pop_options

@@ -2,6 +2,9 @@
 #pragma once
 #include "cuda_emulator.h"
 
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+
 struct __half {
   uint16_t bits;
 };
@@ -20,3 +23,5 @@ inline __half __float2half_rn(float x) {
   return h;
 }
 inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
+
+#pragma GCC pop_options

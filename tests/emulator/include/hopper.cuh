@@ -9,6 +9,9 @@
 #include "async_copy.cuh"
 #include "mma.cuh"
 
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 
 // A tensor of 16-bit elements (batch, head, row, column), or with its rows in order of residues (batch, head, residue,
@@ -84,21 +87,25 @@ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
   --b.waiting;
 }
 
-// Calls visit(element of the tile in shared memory, offset in the tensor or -1 outside it) for the box of the tile at
-// `base` that begins at (batch, head, residue, index, column).
-template <typename Visit>
-void each_element(uint32_t base, const CUtensorMap& m, const int64_t (&from)[5], Visit visit) {
-  for (int n = 0; n < m.box[2] * m.box[3]; ++n)
-    for (int c = 0; c < 64; ++c) {
-      const int64_t at[5] = {from[0], from[1], from[2] + n / m.box[3], from[3] + n % m.box[3], from[4] + c};
-      bool inside = true;
-      int64_t offset = 0;
-      for (int i = 0; i < 5; ++i) {
-        inside = inside && at[i] >= 0 && at[i] < m.sizes[i];
-        offset += at[i] * m.strides[i];
-      }
-      visit(swizzled(base + n * 128 + c * 2), inside ? offset : -1);
+// Calls visit(eight neighbouring columns of the tile in shared memory, offset of the first in the tensor, the first
+// that lies in the tensor, the first after it that does not) for the box of the tile at `base` that begins at (batch,
+// head, residue, index, column). The swizzle moves eight columns as one.
+template <typename Visit> void each_chunk(uint32_t base, const CUtensorMap& m, const int64_t (&from)[5], Visit visit) {
+  for (int n = 0; n < m.box[2] * m.box[3]; ++n) {
+    const int64_t at[4] = {from[0], from[1], from[2] + n / m.box[3], from[3] + n % m.box[3]};
+    bool inside = true;
+    int64_t offset = 0;
+    for (int i = 0; i < 4; ++i) {
+      inside = inside && at[i] >= 0 && at[i] < m.sizes[i];
+      offset += at[i] * m.strides[i];
     }
+    for (int64_t c = 0; c < 64; c += 8) {
+      const int64_t column = from[4] + c, left = m.sizes[4] - column;
+      const int64_t begin = column < 0 ? (column < -8 ? 8 : -column) : 0, end = left < 8 ? left : 8;
+      const bool some = inside && begin < end;
+      visit(swizzled(base + uint32_t(n * 128 + c * 2)), offset + column, some ? begin : 0, some ? end : 0);
+    }
+  }
 }
 inline uint32_t tile_address(const void* tile, const CUtensorMap& m) {
   const uint32_t base = shared_address(tile);
@@ -111,9 +118,9 @@ inline void load_box(void* to, const CUtensorMap* map, uint64_t* barrier, const 
   const CUtensorMap m = *map;
   const uint32_t base = tile_address(to, m);
   auto copy = [=] {
-    each_element(base, m, from, [&](unsigned char* element, int64_t offset) {
-      const uint16_t value = offset < 0 ? 0 : m.data[offset];
-      std::memcpy(element, &value, 2);
+    each_chunk(base, m, from, [&](unsigned char* chunk, int64_t offset, int64_t begin, int64_t end) {
+      std::memset(chunk, 0, 16);
+      std::memcpy(chunk + 2 * begin, m.data + offset + begin, size_t(2 * (end - begin)));
     });
     Barrier& b = barriers.at(barrier);
     b.bytes -= m.box[2] * m.box[3] * m.box[4] * 2;
@@ -138,8 +145,8 @@ inline void store_tile(const void* from, const CUtensorMap* map, int column, int
   const uint32_t base = tile_address(from, m);
   const int64_t first[5] = {batch, head, residue, index, column};
   auto copy = [=] {
-    each_element(base, m, first, [&](unsigned char* element, int64_t offset) {
-      if (offset >= 0) std::memcpy(const_cast<uint16_t*>(m.data) + offset, element, 2);
+    each_chunk(base, m, first, [&](const unsigned char* chunk, int64_t offset, int64_t begin, int64_t end) {
+      std::memcpy(const_cast<uint16_t*>(m.data) + offset + begin, chunk + 2 * begin, size_t(2 * (end - begin)));
     });
   };
   if (emulator::late_copies)
@@ -173,69 +180,80 @@ template <typename T> float at(uint32_t address) {
   return tensor_core::to_fp32(value);
 }
 
-// B of a product: 16 elements of each of up to 128 columns, as fp32.
-using Columns = float[128][16];
+using Four = float __attribute__((vector_size(16)));  // accumulators 4j to 4j + 3: two columns of two rows
+
+// The operands of a warpgroup's product as fp32: A, for which products take turns, since a thread that is ahead writes
+// its part of the next one; B by accumulators, columns[t][k][j] those 4j to 4j + 3 of the lanes with lane % 4 = t.
+struct Product {
+  int arrived;
+  unsigned generation;
+  uint64_t a, b;
+  float rows[2][64][16];
+  Four columns[4][16][16];
+};
+inline Product products[emulator::kMaxThreads / 128];
+
+// The first of the two rows, eight apart, that a thread accumulates.
+inline int first_row() { return 16 * (emulator::current / 32 % 4) + emulator::lane() / 4; }
 
 // A product belongs to a warpgroup: one that a single warp issues hangs on a GPU. The last thread to arrive decodes B,
 // rows (n, k): rows of the tile are n (K-major), or k (MN-major), where columns from 64 on come from a second tile, as
 // far behind the first as the descriptor's leading offset says.
-template <typename T, bool RowsAreK> const Columns& arrive(uint64_t b, int columns) {
-  static struct {
-    int arrived;
-    unsigned generation;
-    uint64_t b;
-    Columns columns;
-  } groups[emulator::kMaxThreads / 128];
-  auto& group = groups[emulator::current / 128];
-  if (group.arrived == 0)
-    group.b = b;
-  else if (group.b != b)
-    emulator::fail("the warps of a warpgroup issue different products");
-  if (group.arrived == 127) {
-    const uint32_t base = uint32_t(b & 0x3fff) << 4, lead = uint32_t(b >> 16 & 0x3fff) << 4;
-    for (int n = 0; n < columns; ++n)
-      for (int k = 0; k < 16; ++k)
-        group.columns[n][k] = at<T>(RowsAreK ? base + n / 64 * lead + k * 128 + n % 64 * 2 : base + n * 128 + k * 2);
-  }
-  emulator::barrier(group.arrived, 128, group.generation);
-  return group.columns;
+template <typename T, bool RowsAreK> void decode_columns(Product& p, int columns) {
+  const uint32_t base = uint32_t(p.b & 0x3fff) << 4, lead = uint32_t(p.b >> 16 & 0x3fff) << 4;
+  for (int n = 0; n < columns; ++n)
+    for (int k = 0; k < 16; ++k) {
+      Four& four = p.columns[n % 8 / 2][k][n / 8];
+      const float value = at<T>(RowsAreK ? base + n / 64 * lead + k * 128 + n % 64 * 2 : base + n * 128 + k * 2);
+      four[n % 2] = four[n % 2 + 2] = value;
+    }
 }
 
-template <int N> void multiply(float (&d)[N], const float (&a)[2][16], const Columns& b, bool accumulate) {
-  const int t = emulator::lane() % 4;
-  for (int i = 0; i < N; ++i) {
-    const float* column = b[8 * (i / 4) + 2 * t + i % 2];
-    float sum = accumulate ? d[i] : 0.0f;
-    for (int k = 0; k < 16; ++k) sum += a[i / 2 % 2][k] * column[k];
-    d[i] = sum;
+// own, last: each thread writes its part of A into the rows that they are given, or the last one all of it.
+template <typename T, bool RowsAreK, int N, typename Own, typename Last>
+void product(float (&d)[N], uint64_t a, uint64_t b, bool accumulate, Own own, Last last) {
+  Product& p = products[emulator::current / 128];
+  auto& rows = p.rows[p.generation & 1];
+  if (p.arrived == 0)
+    p.a = a, p.b = b;
+  else if (p.a != a || p.b != b)
+    emulator::fail("the warps of a warpgroup issue different products");
+  own(rows);
+  if (p.arrived == 127) {
+    last(rows);
+    decode_columns<T, RowsAreK>(p, 2 * N);
   }
+  emulator::barrier(p.arrived, 128, p.generation);
+  static_assert(N % 4 == 0 && N <= 64);
+  Four sums[N / 4] = {};
+  if (accumulate) std::memcpy(sums, d, sizeof d);
+  const float *upper = rows[first_row()], *lower = rows[first_row() + 8];
+  for (int k = 0; k < 16; ++k) {
+    const Four both = {upper[k], upper[k], lower[k], lower[k]};
+    for (int j = 0; j < N / 4; ++j) sums[j] += both * p.columns[emulator::lane() % 4][k][j];
+  }
+  std::memcpy(d, sums, sizeof d);
 }
 
 // a (64 x 16) from registers.
 template <typename T, bool RowsAreK, int N>
 void from_registers(float (&d)[N], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
-  auto& rows = emulator::warp().a;
-  const int g = emulator::lane() / 4, t = emulator::lane() % 4;
-  for (int e = 0; e < 8; ++e)
-    rows[g + 8 * (e / 2 % 2)][2 * t + e % 2 + 8 * (e / 4)] = tensor_core::element<T>(a[e / 2], e % 2);
-  const Columns& columns = arrive<T, RowsAreK>(b, 2 * N);
-  float own[2][16];
-  std::memcpy(own[0], rows[g], sizeof own[0]);
-  std::memcpy(own[1], rows[g + 8], sizeof own[1]);
-  multiply(d, own, columns, accumulate);
-  emulator::warp_barrier();
+  const auto own = [&](auto& rows) {
+    const int t = emulator::lane() % 4;
+    for (int e = 0; e < 8; ++e)
+      rows[first_row() + 8 * (e / 2 % 2)][2 * t + e % 2 + 8 * (e / 4)] = tensor_core::element<T>(a[e / 2], e % 2);
+  };
+  product<T, RowsAreK>(d, 0, b, accumulate, own, [](auto&) {});
 }
 
 // a from shared memory, both operands K-major.
 template <typename T, int N> void from_shared(float (&d)[N], uint64_t a, uint64_t b, bool accumulate) {
-  const Columns& columns = arrive<T, false>(b, 2 * N);
-  const uint32_t base = uint32_t(a & 0x3fff) << 4;
-  float rows[2][16];
-  for (int h = 0; h < 2; ++h)
-    for (int k = 0; k < 16; ++k)
-      rows[h][k] = at<T>(base + (16 * (emulator::current / 32 % 4) + emulator::lane() / 4 + 8 * h) * 128 + k * 2);
-  multiply(d, rows, columns, accumulate);
-  emulator::warp_barrier();
+  const auto last = [&](auto& rows) {
+    const uint32_t base = uint32_t(a & 0x3fff) << 4;
+    for (int row = 0; row < 64; ++row)
+      for (int k = 0; k < 16; ++k) rows[row][k] = at<T>(base + row * 128 + k * 2);
+  };
+  product<T, false>(d, a, b, accumulate, [](auto&) {}, last);
 }
 
 template <typename T, int RowsAreK>
@@ -278,3 +296,5 @@ inline const char* make_map(CUtensorMap* map, bool bfloat16, const void* data, c
 }
 
 }  // namespace hopper
+
+#pragma GCC pop_options

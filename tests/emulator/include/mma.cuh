@@ -4,6 +4,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+
 namespace tensor_core {
 
 inline uint32_t shared_address(const void* p) {
@@ -22,48 +25,50 @@ template <typename T> float element(uint32_t word, int which) {
   return to_fp32(value);
 }
 
+using Vector = float __attribute__((vector_size(32)));  // eight columns
+
 // Element e (0 ... 7) of A lies in register e / 2 at row g + 8 (e / 2 % 2) and column 2t + e % 2 + 8 (e / 4); element e
 // (0 ... 3) of B in register e / 2 at row 2t + e % 2 + 8 (e / 2) and column g; element e of C at row g + 8 (e / 2),
 // column 2t + e % 2.
 template <typename T> void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  emulator::Warp& w = emulator::warp();
-  const int g = emulator::lane() / 4, t = emulator::lane() % 4;
-  for (int e = 0; e < 8; ++e) w.a[g + 8 * (e / 2 % 2)][2 * t + e % 2 + 8 * (e / 4)] = element<T>(a[e / 2], e % 2);
-  for (int e = 0; e < 4; ++e) w.b[g][2 * t + e % 2 + 8 * (e / 2)] = element<T>(b[e / 2], e % 2);
-  emulator::warp_barrier();
-  for (int e = 0; e < 4; ++e) {
-    const float *row = w.a[g + 8 * (e / 2)], *column = w.b[2 * t + e % 2];
-    float sum = 0.0f;
-    for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
-    d[e] += sum;
-  }
-  emulator::warp_barrier();
+  const struct {
+    const uint32_t *a, *b;
+  } given{a, b};
+  emulator::at_once(d, &given, [](auto& operands) {
+    float rows[16][16];
+    Vector columns[16], sums[16] = {};
+    for (int lane = 0; lane < 32; ++lane) {
+      const int g = lane / 4, t = lane % 4;
+      const auto& from = *static_cast<decltype(&given)>(operands[lane][1]);
+      for (int e = 0; e < 8; ++e)
+        rows[g + 8 * (e / 2 % 2)][2 * t + e % 2 + 8 * (e / 4)] = element<T>(from.a[e / 2], e % 2);
+      for (int e = 0; e < 4; ++e) columns[2 * t + e % 2 + 8 * (e / 2)][g] = element<T>(from.b[e / 2], e % 2);
+    }
+    for (int row = 0; row < 16; ++row)
+      for (int k = 0; k < 16; ++k) sums[row] += rows[row][k] * columns[k];
+    for (int lane = 0; lane < 32; ++lane) {
+      float* to = static_cast<float*>(const_cast<void*>(operands[lane][0]));
+      for (int e = 0; e < 4; ++e) to[e] += sums[lane / 4 + 8 * (e / 2)][2 * (lane % 4) + e % 2];
+    }
+  });
 }
 
-// Lane i gives the address of row i % 8 of matrix i / 8. Rows of a matrix that share a 16-byte column of the banks are
-// counted.
+// Lane i gives the address of row i % 8 of matrix i / 8.
 template <int Count> void load_matrices(uint32_t (&r)[Count], uint32_t address, bool transposed) {
   if (emulator::lane() < 8 * Count && address % 16)
     emulator::fail("ldmatrix from an address that is not a multiple of 16");
-  emulator::together(address, [&](auto of) {
-    const int row = emulator::lane() / 4, col = emulator::lane() % 4 * 2;
+  emulator::at_once(r, &address, [=](auto& operands) {
     for (int i = 0; i < Count; ++i) {
-      uint16_t pair[2];
-      for (int e = 0; e < 2; ++e) {
-        const int from_row = transposed ? col + e : row, from_col = transposed ? row : col + e;
-        std::memcpy(&pair[e], shared_pointer(of(8 * i + from_row)) + 2 * from_col, 2);
-      }
-      r[i] = pair[0] | uint32_t(pair[1]) << 16;
-      if (emulator::lane() == 0) {
-        unsigned seen = 0;
-        for (int j = 0; j < 8; ++j) {
-          const unsigned column = 1u << of(8 * i + j) / 16 % 8;
-          emulator::bank_conflicts += (seen & column) != 0;
-          seen |= column;
-        }
+      uint16_t matrix[8][8];
+      for (int row = 0; row < 8; ++row)
+        std::memcpy(matrix[row], shared_pointer(*static_cast<const uint32_t*>(operands[8 * i + row][1])), 16);
+      for (int lane = 0; lane < 32; ++lane) {
+        const int row = lane / 4, col = lane % 4 * 2;
+        const uint16_t low = transposed ? matrix[col][row] : matrix[row][col];
+        const uint16_t high = transposed ? matrix[col + 1][row] : matrix[row][col + 1];
+        static_cast<uint32_t*>(const_cast<void*>(operands[lane][0]))[i] = low | uint32_t(high) << 16;
       }
     }
-    return 0;
   });
 }
 inline void ldmatrix_x4(uint32_t (&r)[4], uint32_t address) { load_matrices<4>(r, address, false); }
@@ -71,20 +76,15 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address) { load_matrice
 inline void ldmatrix_x2(uint32_t (&r)[2], uint32_t address) { load_matrices<2>(r, address, false); }
 inline void ldmatrix_x2_trans(uint32_t (&r)[2], uint32_t address) { load_matrices<2>(r, address, true); }
 
-// The other way round, and those that lie in the same column of the banks are counted too.
+// The other way round.
 inline void store_matrices(uint32_t address, const uint32_t (&r)[4]) {
   if (address % 16) emulator::fail("stmatrix to an address that is not a multiple of 16");
-  emulator::together(address, [&](auto of) {
-    for (int i = 0; i < 4; ++i) {
-      std::memcpy(shared_pointer(of(8 * i + emulator::lane() / 4)) + 4 * (emulator::lane() % 4), &r[i], 4);
-      unsigned seen = 0;
-      for (int j = 0; j < 8 && emulator::lane() == 0; ++j) {
-        const unsigned column = 1u << of(8 * i + j) / 16 % 8;
-        emulator::bank_conflicts += (seen & column) != 0;
-        seen |= column;
+  emulator::at_once(r, &address, [](auto& operands) {
+    for (int i = 0; i < 4; ++i)
+      for (int lane = 0; lane < 32; ++lane) {
+        unsigned char* row = shared_pointer(*static_cast<const uint32_t*>(operands[8 * i + lane / 4][1]));
+        std::memcpy(row + 4 * (lane % 4), static_cast<const uint32_t*>(operands[lane][0]) + i, 4);
       }
-    }
-    return 0;
   });
 }
 
@@ -97,3 +97,5 @@ template <> inline uint32_t pack<__nv_bfloat16>(float low, float high) {
 }
 
 }  // namespace tensor_core
+
+#pragma GCC pop_options

@@ -2,6 +2,9 @@
 #pragma once
 #include "mma.cuh"
 
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+
 namespace hopper {
 
 inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
@@ -14,3 +17,5 @@ inline uint32_t count_up(uint32_t* counter) { return (*counter)++; }
 inline void fence_async_proxy() {}
 
 }  // namespace hopper
+
+#pragma GCC pop_options
