@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.emulator.cases import Case, Emulation, through_function
 from tests.ops.rope_tools import what_is_wrong
 
-ROWS = (1, 7, 250, 520, 1000, 2056, 4096, 5000, 9000)
+ROWS = (1, 7, 250, 520, 1000, 2056, 4096, 5000, 9000, 17000, 17001)
 """A length for every way a row is distributed over threads, with and without whole 16-byte packs."""
 
 
