@@ -9,16 +9,20 @@ import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_folders(tmp_path_factory):
-    """No test writes into the checkout's profiles/, the machine's locks or what its estimates learn from."""
+def runtime(tmp_path_factory):
+    """No test writes into the checkout's profiles/, the machine's locks or what its estimates learn from.
+    Gives the runtime folder of this process: with one for most tests, one warm parent imports torch."""
+    from tests.faults.processes import end_warm_parents
+
     base = tmp_path_factory.mktemp("fusescope")
     os.environ["FUSESCOPE_PROFILES"] = str(base / "profiles")
     os.environ["FUSESCOPE_RUNTIME"] = str(base / "runtime")
     os.environ["FUSESCOPE_STAGE_TIMES"] = str(base / "stage_times.json")
-    # A warm parent that a test started does not stay for hours.
-    os.environ.setdefault("FUSESCOPE_WARM_IDLE_S", "60")
+    # A warm parent that a test started does not stay for hours, should nobody end it.
+    os.environ.setdefault("FUSESCOPE_WARM_IDLE_S", "300")
     (base / "profiles").mkdir()
-    yield
+    yield base / "runtime"
+    end_warm_parents(base / "runtime")
 
 
 @pytest.fixture

@@ -20,7 +20,10 @@ def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
     until(lambda: folder.read(library.find(first)).status == "running", "the first job to run")
     second = submit.submit("steps", {"steps": ["ok"], "device": "cpu"}, title="waits")
     waiting = until(
-        lambda: [j for j in submit.queue() if j["id"] == second and j["place"]], "the second job's place"
+        lambda: [
+            j for j in submit.queue() if j["id"] == second and j["place"] and first in j["progress"].message
+        ],
+        "the second job's place, and whom it waits for",
     )[0]
     assert (waiting["place"], waiting["device"], waiting["status"], waiting["title"]) == (
         1,
@@ -28,7 +31,6 @@ def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
         "queued",
         "waits",
     )
-    assert first in waiting["progress"].message
     third = submit.submit("steps", {"steps": ["ok"], "device": "cpu"})
     until(
         lambda: [j["id"] for j in submit.queue() if j["place"] is not None] == [first, second, third],
