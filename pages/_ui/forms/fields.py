@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import streamlit as st
 
 from fusescope.charts import glossary
+from fusescope.core.records import Run
 from pages._ui.app import url
 from pages._ui.forms import linked
 
@@ -33,6 +34,17 @@ def pick(
     value = getattr(box, form)(label, options, key=key, **settings)
     state.keep(name, value, default)
     return value
+
+
+def report(
+    state: url.State, name: str, found: Sequence[Run], line: Callable[[Run], str], shown: str, box: Any = st
+) -> Run:
+    """One of the runs, the first unless the URL names another, or the session does under ``shown``: the one
+    that was just started."""
+    runs = {run.id: run for run in found}
+    if wanted := st.session_state.pop(shown, None):
+        st.session_state[state.seed(name, found[0].id)] = wanted
+    return runs[pick(state, name, "report", runs, box=box, format_func=lambda i: line(runs[i]))]
 
 
 def segments(

@@ -56,18 +56,12 @@ def draw(state: url.State, look) -> None:
             "threshold, and the error that causes."
         )
         return
-    names = {r.id: r for r in found}
-    key = state.seed("s_run", found[0].id)
-    wanted = st.session_state.pop("masks/scores_shown", None) or st.session_state[key]
-    st.session_state[key] = wanted if wanted in names else found[0].id
-    run_id = st.selectbox("report", list(names), key=key, format_func=lambda i: _line(names[i]))
-    state.keep("s_run", run_id, found[0].id)
-    run = names[run_id]
+    run = fields.report(state, "s_run", found, _line, "masks/scores_shown")
     if run.live:
-        jobs.follow(run_id)
+        jobs.follow(run.id)
         return
     answer.heading(run)
-    scores_report.draw(state, run, report(run_id))
+    scores_report.draw(state, run, report(run.id))
 
 
 @st.cache_data(max_entries=8, show_spinner=False)

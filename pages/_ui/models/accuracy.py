@@ -37,30 +37,25 @@ def draw(state: url.State, choice: Choice) -> None:
             "its own weights; every module, kernel and intermediate of attention is compared."
         )
         return
-    names = {r.id: r for r in found}
-    key = state.seed("report", found[0].id)
-    wanted = st.session_state.pop("models/judge_shown", None) or st.session_state[key]
-    st.session_state[key] = wanted if wanted in names else found[0].id
     a, b = st.columns(2)
-    run_id = a.selectbox("report", list(names), key=key, format_func=lambda i: _line(names[i]))
-    state.keep("report", run_id, found[0].id)
-    others = [_NONE, *(i for i in names if i != run_id)]
-    key = state.seed("compare", _NONE)
-    if st.session_state[key] not in others:
-        st.session_state[key] = _NONE
-    other = b.selectbox(
-        "Compare with", others, key=key, format_func=lambda i: i if i == _NONE else _line(names[i])
+    run = fields.report(state, "report", found, _line, "models/judge_shown", a)
+    names = {r.id: r for r in found}
+    other = fields.pick(
+        state,
+        "compare",
+        "Compare with",
+        [_NONE, *(i for i in names if i != run.id)],
+        box=b,
+        format_func=lambda i: i if i == _NONE else _line(names[i]),
     )
-    state.keep("compare", other, _NONE)
-    run = names[run_id]
     if run.live:
-        jobs.follow(run_id)
+        jobs.follow(run.id)
         return
     answer.heading(run)
     if run.status != "done":
         elements.note("This run has no report; see its log on the Runs page.")
         return
-    entries = report(run_id)["entries"]
+    entries = report(run.id)["entries"]
     if other != _NONE and names[other].status == "done":
         entries = [*_labelled(entries, "this"), *_labelled(report(other)["entries"], "other")]
     _report(state, run, entries, other)
