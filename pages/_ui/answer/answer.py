@@ -53,7 +53,8 @@ def heading(run: Run, before: str = "", link: bool = True, why: bool = True) -> 
             colour = {"failed": "red", "running": "green"}.get(run.status, "gray")
             st.badge(status_text(run.status), color=colour)
         opened = f" · [open run]({url.link('runs', run=run.id)})" if link else ""
-        st.caption(f"{md(run.device_name)} · {captions.when(run)}{opened}")
+        where = run.environment.get("device_name") or run.spec.get("device") or run.device_name
+        st.caption(f"{md(str(where))} · {captions.when(run)}{opened}")  # a queued run knows no name yet
     if why and run.reason and run.status in ("failed", "interrupted", "cancelled"):
         st.warning(md(reason_text(run)))
 

@@ -7,9 +7,8 @@ import json
 import streamlit as st
 
 from fusescope.charts.bench.attention_grid import Cell, mask_name
-from fusescope.store import answers
 from fusescope.store.answers import Question
-from pages._ui.answer import answer
+from pages._ui.answer import answer, nearest
 from pages._ui.app import run_data, url
 from pages._ui.attention import grid
 from pages._ui.forms import fields
@@ -81,8 +80,10 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
     )
     state.keep("cell", case, next(iter(cells)))
     question = Question("attention", json.loads(case), found.dtype, found.device_name)
-    for match in answers.find(question):
-        run, records = run_data.read(match.run), run_data.records(match.run)
-        rows = [r for r in records if dict(r.case) == dict(match.case) and r.dtype == found.dtype]
-        answer.heading(run)
-        answer.headline(answer.look(run, rows, answer.ALL, answer.compared_with(state, run, rows)))
+    match = nearest.find(question)
+    if match is None:
+        return
+    run, records = run_data.read(match.run), run_data.records(match.run)
+    rows = [r for r in records if dict(r.case) == dict(match.case) and r.dtype == found.dtype]
+    answer.heading(run)
+    answer.headline(answer.look(run, rows, answer.ALL, answer.compared_with(state, run, rows)))

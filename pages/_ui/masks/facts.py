@@ -61,6 +61,11 @@ def measured(text: str, seq_q: int, seq_k: int) -> pd.DataFrame:
     """The rows of ``achieved.of_mask`` with density, the shape to quote first; empty where nothing was
     measured on both this mask and the full one."""
     here = str(device.facts(device.current()).get("device_name") or device.current())
+    return _measured(text, seq_q, seq_k, here, mask_files.stamp(text))
+
+
+@st.cache_data(ttl=20, max_entries=64, show_spinner=False)  # the sentence and the figures ask alike
+def _measured(text: str, seq_q: int, seq_k: int, here: str, stamp) -> pd.DataFrame:
     found = achieved.of_mask(achieved.pairs(OP), text, seq_q, seq_k, [here, _RECORDED])
     return achieved.with_density(found)[0]
 
