@@ -17,10 +17,12 @@ from fusescope.jobs.cluster.worker import Unit
 SCHEDULING_MS = 50.0
 
 
+SIMULATED = {"body": bodies.simulate, "describe": bodies.who}
+
+
 def crew_of(client, reporter, device="cpu", **more):
     order = {"run": "test", "kind": "bench", "device": device}
-    body = {"body": bodies.simulate, "describe": bodies.who} | more
-    return Crew(client, order, reporter, False, **body)
+    return Crew(client, order, reporter, False, **(SIMULATED | more))
 
 
 def unit(n, ms=1.0, **more):
@@ -144,6 +146,27 @@ def test_unlike_devices_are_said(reporter):
     assert reporter.lines == [
         "the workers have unlike devices (H100, H200): compare cases of one device only"
     ]
+
+
+@pytest.mark.parametrize("ms, waiting", [(1.0, 1), (600.0, 0)])
+def test_a_worker_of_short_units_has_the_next_batch_waiting(client, reporter, ms, waiting):
+    """Long units wait here instead: another worker may be free sooner."""
+    in_hand = []
+
+    class Watched(Crew):
+        def _ended(self, worker, future, answer):
+            if self._waiting:
+                in_hand.append(len(worker.batches) - 1)
+            super()._ended(worker, future, answer)
+
+    crew = Watched(client, {"run": "t", "kind": "bench", "device": "cpu"}, reporter, False, **SIMULATED)
+    crew.wait()
+    count = 400 if ms < 10 else 5
+    crew.share([unit(n, ms=ms) for n in range(count)], cases.Bookkeeper(reporter).book, lambda *_: None)
+    crew.end()
+    assert measured(reporter) == list(range(count))
+    later = in_hand[len(crew.workers) :]  # once it is known how long a unit takes
+    assert later and set(later) == {waiting} if ms < 10 else set(in_hand) == {waiting}
 
 
 def test_scheduling_costs_little(client, reporter):
