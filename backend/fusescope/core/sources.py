@@ -18,6 +18,7 @@ import hashlib
 import itertools
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -95,11 +96,13 @@ class Family:
         )
 
 
-def families() -> dict[str, Family]:
-    """All families, by name. A folder of cuda/ with a binding.cpp is one."""
+def families(only: Iterable[str] | None = None) -> dict[str, Family]:
+    """All families, by name, or those of ``only`` that exist, without reading the others. A folder of cuda/
+    with a binding.cpp is one."""
     root = paths.cuda_sources()
     folders = sorted(p.parent for p in root.glob("*/binding.cpp"))
-    return {folder.name: _family(folder) for folder in folders}
+    wanted = None if only is None else set(only)
+    return {folder.name: _family(folder) for folder in folders if wanted is None or folder.name in wanted}
 
 
 def family(name: str) -> Family | None:

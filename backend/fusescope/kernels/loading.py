@@ -85,14 +85,14 @@ def choose(family: str, device_type: str) -> str:
     and that the GPU ("cuda" or "cuda:1") runs; of swept variants of one file the first. On the CPU "cpu", or
     the last CPU kernel."""
     kind, _, index = device_type.partition(":")
-    found = families().get(family)
+    found = families((family,)).get(family)
     if found is None:
         raise ValueError(f"there is no kernel family {family!r}; known: {', '.join(families())}")
     candidates = [v for v in found.variants if v.device == kind]
     if kind == "cuda":
         arch = _arch_of_device(int(index) if index else None)
         candidates = [v for v in candidates if plan.claims(v, arch)]
-    states = report.state().get(family, {})
+    states = report.state(only=(family,)).get(family, {})
     candidates = [v for v in candidates if states.get(v.name, {}).get("status") not in ("failed",)]
     if not candidates:
         raise Unsupported(f"{family} has no kernel for {device_type} that is built")
@@ -148,7 +148,7 @@ def _archs_by_torch() -> tuple[str, ...]:
 
 
 def _check_unchanged(unit: str, names: tuple[str, ...]) -> None:
-    changed, known = [], families()
+    changed, known = [], families(names)
     for family in names:
         if (unit, family) not in _loaded:
             continue

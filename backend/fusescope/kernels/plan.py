@@ -92,11 +92,12 @@ def objects(
     """The objects of some units ("cpu", "cuda") in a fixed order, of all families or of those named in
     ``only``. "cuda" is for the given architectures, and has none without one. ValueError for a family that
     does not exist."""
-    known, hashes, found = families(), {}, []
+    known, hashes, found = families(only), {}, []
     if unknown := set(only or ()) - set(known):
-        raise ValueError(f"there is no kernel family {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+        there = ", ".join(families())
+        raise ValueError(f"there is no kernel family {', '.join(sorted(unknown))}; known: {there}")
     for unit in units if archs else [u for u in units if u != "cuda"]:
-        for family in (f for name, f in known.items() if only is None or name in only):
+        for family in known.values():
             found.append(_binding(chain, unit, family, hashes))
             for v in (v for v in family.variants if v.device == unit):
                 if unit == "cpu":

@@ -90,14 +90,16 @@ def resources(family: str, impl: str, arch: str) -> list[KernelResources]:
     return []
 
 
-def state(archs: tuple[str, ...] | None = None) -> dict[str, dict[str, dict]]:
+def state(
+    archs: tuple[str, ...] | None = None, only: tuple[str, ...] | None = None
+) -> dict[str, dict[str, dict]]:
     """{family: {variant: {"status": "built" | "stale" | "failed" | "not built", "error": first error or None,
     "archs": {arch: status}}}}.
 
     The binding stands under "binding.cpp". Stale = an earlier text of it was built, the current one was not.
     A CUDA kernel counts for ``archs``, and has none with (); left out, for the architectures of the last
     build, or where that was for the CPU alone, for the one it fares best on. By content, so a changed time
-    stamp alone changes nothing.
+    stamp alone changes nothing. only: these families alone; nothing of the others is read then.
     """
     chain = toolchain.detect()
     folder, last = folder_of(chain), last_archs(chain) if archs is None else archs
@@ -105,11 +107,11 @@ def state(archs: tuple[str, ...] | None = None) -> dict[str, dict[str, dict]]:
     before = {name.rpartition("-")[0] for name in names if name.endswith(".o")}
     if archs is None:
         archs = last or tuple(sorted({m[1] for name in names if (m := _ARCH_IN_NAME.search(name))}))
-    known = families()
+    known = families(only)
     answer: dict[str, dict[str, dict]] = {name: {} for name in known}
     for name, family in known.items():
         answer[name] = {v.name: {"status": "not built", "error": None, "archs": {}} for v in family.variants}
-    for item in plan.objects(chain, ("cpu", "cuda"), archs):
+    for item in plan.objects(chain, ("cpu", "cuda"), archs, only):
         status, error = status_of(folder, item)
         if status == "not built" and item.file.rpartition("-")[0] in before:
             status = "stale"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from fusescope import masks
@@ -98,11 +98,17 @@ def try_once(run, what: str) -> None:
 def auto(family: str, structure: Structure, device) -> str:
     """The kernel that "auto" means: "cpu"; on CUDA the one for blocks for BSR, else the last of the ladder
     before it."""
+    if device.type == "cpu":
+        return _on_the_cpu(family)
+    return "v3_blocks" if structure.block else {"sddmm": "v2_even_split", "spmm": "v2_balanced"}[family]
+
+
+@cache
+def _on_the_cpu(family: str) -> str:
+    """Chosen once a process, which loads a library once: choosing reads the family's sources, each time."""
     from fusescope import kernels
 
-    if device.type == "cpu":
-        return kernels.choose(family, "cpu")
-    return "v3_blocks" if structure.block else {"sddmm": "v2_even_split", "spmm": "v2_balanced"}[family]
+    return kernels.choose(family, "cpu")
 
 
 class Counts(NamedTuple):
