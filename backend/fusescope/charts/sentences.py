@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from fusescope.charts import captions, numbers, verdicts
-from fusescope.charts.bench.speedup import STATUS_WORDS, compared_time, value_of, verdict
+from fusescope.charts.bench.speedup import STATUS_WORDS, value_of, verdict
 from fusescope.charts.colours import kind, short
+from fusescope.charts.verdicts import compared_time
 from fusescope.core.records import Record
 
 _FAILED = ("oom", "timeout", "crashed", "error")

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from fusescope.charts import numbers
+from fusescope.core.records import Record, Time
 
 INCONCLUSIVE = "inconclusive"
+
+
+def compared_time(record: Record) -> Time | None:
+    """The time that belongs to the speed-up: that of the mode which was compared."""
+    return record.time_of(record.speedup.of) if record.speedup else record.time
 
 
 def decided(text: str) -> bool:

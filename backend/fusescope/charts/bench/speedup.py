@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.colours import colour, short
 from fusescope.core.machine.conditions import marks
-from fusescope.core.records import Record, Time
+from fusescope.core.records import Record
 from fusescope.core.verdict import scope
 
 STATUS_WORDS = {
@@ -48,7 +48,9 @@ def verdict(record: Record, baseline: str) -> str:
 def in_order(records: Iterable[Record]) -> list[Record]:
     """Records of one case as charts and tables list them: fastest first, by the time of the mode that was
     compared; what has no time last, as it was."""
-    return sorted(records, key=lambda r: compared_time(r).median if r.status == "ok" and r.ms else math.inf)
+    return sorted(
+        records, key=lambda r: verdicts.compared_time(r).median if r.status == "ok" and r.ms else math.inf
+    )
 
 
 def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = "light") -> go.Figure:
@@ -118,7 +120,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
 def hover(record: Record, baseline: str) -> str:
     """Median, interval, n and status of a record, as lines for a hover box."""
     lines = [f"<b>{short(record.impl)}</b> {verdict(record, baseline)}", captions.case(record)]
-    t = compared_time(record)
+    t = verdicts.compared_time(record)
     if t:
         unit, factor = numbers.time_unit([t.median])
         lines.append(
@@ -157,11 +159,6 @@ def ratio_text(record: Record, baseline: str) -> str | None:
     return text if verdicts.decided(word) else f"{text} ({numbers.ratio(value)})"
 
 
-def compared_time(record: Record) -> Time | None:
-    """The time that belongs to the speed-up: that of the mode which was compared."""
-    return record.time_of(record.speedup.of) if record.speedup else record.time
-
-
 def _name(record: Record) -> str:
     """As far as a line has room for it; of a user's function the file is left out first."""
     name = short(record.impl)
@@ -180,7 +177,7 @@ def _label_right(record: Record, value: float | None, baseline: str, mode: str |
     word = verdict(record, baseline)
     if record.status != "ok":
         return f"<b>{'✗ ' if record.status == 'wrong' else ''}{word}</b>"
-    took = f"{numbers.time(compared_time(record).median)}{' †' if marks(record) else ''}"
+    took = f"{numbers.time(verdicts.compared_time(record).median)}{' †' if marks(record) else ''}"
     if record.speedup and record.speedup.of != mode:
         took += f" {record.speedup.of.replace('_', ', ')}"
     if record.impl == baseline or value is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusescope.charts.numbers import NA, percent, ratio, three, time_unit
-from fusescope.charts.verdicts import unknown
+from fusescope.charts.verdicts import compared_time, unknown
 from fusescope.cli.output import table
 from fusescope.cli.tables import roof as _roof
 from fusescope.core.machine.conditions import are_unlike, banner, device_of, marks, unlike
@@ -55,7 +55,7 @@ def _case(case) -> str:
 
 
 def _table(rows: Sequence[Record], baseline: str | None, shares: Mapping[int, float]) -> str:
-    times = {id(r): _time(r) for r in rows}
+    times = {id(r): compared_time(r) for r in rows}
     colds = {id(r): _cold(r) for r in rows}
     unit, factor = time_unit(t.median for t in times.values() if t)
     mode = next((r.main for r in rows if r.main), "time")
@@ -105,11 +105,6 @@ def _verdict(record: Record, baseline: str | None) -> str:
     if record.status != "ok":
         return _WORDS.get(record.status, record.status)
     return "baseline" if record.impl == baseline else record.speedup.words if record.speedup else ""
-
-
-def _time(record: Record):
-    """The time that belongs to the speed-up: of the mode that was compared."""
-    return record.time_of(record.speedup.of) if record.speedup else record.time
 
 
 def _cold(record: Record):
