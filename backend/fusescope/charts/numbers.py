@@ -105,3 +105,8 @@ def faster(speedup: float | None) -> str:
 def percent(value: float | None) -> str:
     """A share 0 … 1 as "37.5 %"."""
     return NA if value is None else f"{three(100 * value)} %"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 case", "12 cases"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -100,11 +100,6 @@ def sentence(text: str) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} … {shown[-_LONGEST // 2 :]}"
 
 
-def plural(count: int, noun: str) -> str:
-    """ "1 case", "12 cases"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def missing_package(what: str, error: ModuleNotFoundError) -> str:
     """The sentence that names the package to install for what was asked, with the version the project
     uses."""

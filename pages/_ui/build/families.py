@@ -7,11 +7,12 @@ from collections import Counter
 
 import streamlit as st
 
+from fusescope.charts.numbers import plural
 from fusescope.core.machine import toolchain
 from fusescope.core.sources import families
 from fusescope.kernels import report
 from fusescope.kernels.build import default_archs, seconds_missing
-from pages._ui.widgets.text import escape, plural
+from pages._ui.widgets.text import escape
 
 _WORDS = {"built": "built", "stale": "out of date", "failed": "failed", "not built": "not built"}
 _SIGNS = {"built": "✓", "stale": "↻", "failed": "✗", "not built": "○"}

@@ -11,9 +11,10 @@ from pathlib import Path
 import streamlit as st
 
 from fusescope import ops
+from fusescope.charts.numbers import plural
 from pages._ui.app import url
 from pages._ui.widgets import elements
-from pages._ui.widgets.text import md, plural
+from pages._ui.widgets.text import md
 
 _CONFIRMED = "linked/confirmed"
 _MOST = 64 * 1024  # bytes of a file that are shown

@@ -6,10 +6,10 @@ import streamlit as st
 
 from fusescope.analysis.occupancy import LIMITS, theoretical
 from fusescope.charts import numbers
+from fusescope.charts.numbers import plural
 from fusescope.charts.profile import occupancy as stairs
 from pages._ui.app import url
 from pages._ui.widgets import style
-from pages._ui.widgets.text import plural
 
 _CCS = [f"{a}.{b}" for a, b in LIMITS]
 _BLOCKS = list(range(32, 1025, 32))

@@ -10,13 +10,14 @@ import streamlit as st
 
 from fusescope.analysis import estimate
 from fusescope.charts import numbers
+from fusescope.charts.numbers import plural
 from fusescope.core.machine import environment, stage_times
 from fusescope.core.records import BenchSpec
 from fusescope.jobs import kinds
 from fusescope.kernels import build
 from pages._ui.app import device
 from pages._ui.forms import busy
-from pages._ui.widgets.text import md, plural, sentence
+from pages._ui.widgets.text import md, sentence
 
 
 @contextmanager

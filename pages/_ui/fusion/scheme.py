@@ -8,6 +8,7 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.fusion import graph
+from fusescope.charts.numbers import plural
 from fusescope.jobs import submit
 from fusescope.search import encoding
 from fusescope.search.scheme import codegen, layer
@@ -16,7 +17,7 @@ from pages._ui.app import cached_chart, callbacks, url
 from pages._ui.fusion import runs, verdict
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, html_table, style
-from pages._ui.widgets.text import md, plural, sentence
+from pages._ui.widgets.text import md, sentence
 
 START = "0001101010101010"
 _CODE, _ATTENTION, _BITS = "fusion/code", "fusion/attention", "fusion/bits"

@@ -9,6 +9,7 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.fusion import ranks
+from fusescope.charts.numbers import plural
 from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.search import encoding
@@ -18,7 +19,7 @@ from pages._ui.app import cached_chart, device, jobs, url
 from pages._ui.fusion import place, runs, scheme
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import md, plural
+from pages._ui.widgets.text import md
 
 _DEFAULTS = " ".join(f"{r.start} {r.stop - 1}" for r in encoding.DEFAULT_RANGES.values())
 _MOST_LIVE = 2000  # schemes drawn while a sweep runs

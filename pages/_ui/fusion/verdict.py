@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers, verdicts
+from fusescope.charts.numbers import plural
 from fusescope.core.records import Record, Run
 from fusescope.search import encoding
 from fusescope.search.scheme import codegen, layer
@@ -14,7 +15,7 @@ from pages._ui.app import url
 from pages._ui.fusion import runs
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements
-from pages._ui.widgets.text import device_text, md, plural
+from pages._ui.widgets.text import device_text, md
 
 BASELINES = {
     "unfused": "15 calls of PyTorch functions",

@@ -11,6 +11,7 @@ import streamlit as st
 from fusescope.analysis.accuracy.depth import AGAINST_EAGER, against_eager, first_difference, first_divergence
 from fusescope.charts import captions, numbers
 from fusescope.charts.models import depth, ulps
+from fusescope.charts.numbers import plural
 from fusescope.core.records import DTYPES, Run
 from fusescope.jobs import submit
 from fusescope.store import library, tables
@@ -19,7 +20,7 @@ from pages._ui.app import cached_chart, callbacks, device, jobs, run_data, url
 from pages._ui.forms import fields
 from pages._ui.models.form import Choice
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import md, plural
+from pages._ui.widgets.text import md
 
 _HOOKED = ("eager", "sdpa", "flex", "fusescope", "fused", "fused-int8", "fused-fp8")
 _LEVELS = {"all": None, **{word: level for level, word in depth.LEVELS.items()}}

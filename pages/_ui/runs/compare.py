@@ -8,6 +8,7 @@ from fusescope.analysis.compare import columns, conditions
 from fusescope.analysis.compare.columns import Comparison, Source
 from fusescope.charts import captions
 from fusescope.charts.bench import pairs
+from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import compare, library
@@ -15,7 +16,7 @@ from pages._ui.answer import answer
 from pages._ui.app import run_data, url
 from pages._ui.forms import fields
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import device_text, md, plural, run_name, sentence
+from pages._ui.widgets.text import device_text, md, run_name, sentence
 
 _OFFERED = 200
 _CAUTIONS = 4  # shown; the others are one click away

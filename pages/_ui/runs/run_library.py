@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from fusescope import ops
+from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import RUN_STATES
 from fusescope.jobs import kinds
@@ -16,7 +17,7 @@ from pages._ui.answer import run_table
 from pages._ui.app import callbacks, url
 from pages._ui.forms import fields
 from pages._ui.runs import saved_views, selection
-from pages._ui.widgets.text import file_name, md, plural, sentence
+from pages._ui.widgets.text import file_name, md, sentence
 
 _PAGE = 25
 _ANY = "any"

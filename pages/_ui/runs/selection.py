@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
+from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import folder, library, transfer
 from pages._ui.app import callbacks, run_data
-from pages._ui.widgets.text import md, plural, run_name
+from pages._ui.widgets.text import md, run_name
 
 _KEY = "runs/chosen"
 _NAME = 34  # characters shown of a name

@@ -10,13 +10,13 @@ import streamlit as st
 
 from fusescope import models
 from fusescope.charts import numbers
+from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import DTYPES
 from fusescope.jobs import kinds, submit
 from fusescope.models.describe import layouts
 from pages._ui.app import device, run_data, url
 from pages._ui.forms import fields, parameters, run_panel
-from pages._ui.widgets.text import plural
 
 _SHOWN = ("batch", "seq", "layers", "heads", "head_dim", "mask")  # of one length, a whole prompt
 _BUDGET_S = 5.0

@@ -45,11 +45,6 @@ def file_name(uploaded: str, default: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", os.path.basename(uploaded))[-80:].lstrip("._") or default
 
 
-def plural(count: int, noun: str) -> str:
-    """ "1 case", "12 cases"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def reason_text(run: Run) -> str:
     """Why a run ended early, as a sentence."""
     return "Cancelled by user." if run.status == "cancelled" else run.reason or ""

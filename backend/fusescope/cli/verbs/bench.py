@@ -4,8 +4,9 @@ does."""
 from __future__ import annotations
 
 from fusescope import ops
+from fusescope.charts.numbers import plural
 from fusescope.cli import case_options, cases
-from fusescope.cli.output import plural, say
+from fusescope.cli.output import say
 from fusescope.cli.tables.records import show
 from fusescope.core.records import BenchSpec, Record, Run
 

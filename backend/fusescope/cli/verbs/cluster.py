@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fusescope.charts.numbers import plural
 from fusescope.cli.actions import actions
 from fusescope.cli.numbers import integer
-from fusescope.cli.output import plural, table
+from fusescope.cli.output import table
 from fusescope.jobs.cluster import certificates, serve
 
 HELP = "a cluster of GPUs and hosts: its certificates, its scheduler, its workers (docs/cluster.md)"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from fusescope import models
+from fusescope.charts.numbers import plural
 from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
-from fusescope.cli.output import plural, say, table
+from fusescope.cli.output import say, table
 from fusescope.cli.tables import generation
 from fusescope.cli.tables.records import show
 from fusescope.core.records import Record

@@ -6,10 +6,11 @@ from functools import partial
 
 from fusescope import models
 from fusescope.analysis.scaling import measured
+from fusescope.charts.numbers import plural
 from fusescope.cli import case_options
 from fusescope.cli import cases as _cases
 from fusescope.cli.numbers import integer
-from fusescope.cli.output import plural, say, table
+from fusescope.cli.output import say, table
 from fusescope.cli.tables.records import show
 from fusescope.core.machine import environment
 from fusescope.models.describe import layouts

@@ -8,6 +8,7 @@ import streamlit as st
 from fusescope.analysis.profile.verdict import verdict
 from fusescope.analysis.roofline import attainable
 from fusescope.charts import numbers
+from fusescope.charts.numbers import plural
 from fusescope.charts.profile import steps
 from pages._ui.app import url
 from pages._ui.profiler import advice, baseline, cost, join, sentences
@@ -15,7 +16,7 @@ from pages._ui.profiler.data import Profile
 from pages._ui.profiler.views import ncu, source
 from pages._ui.routes import downloads
 from pages._ui.widgets import elements, html_table, style
-from pages._ui.widgets.text import md, plural
+from pages._ui.widgets.text import md
 
 _TOP = 12
 _NAME = 80  # characters of a kernel in a sentence

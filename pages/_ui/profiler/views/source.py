@@ -7,13 +7,14 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.escape import label
+from fusescope.charts.numbers import plural
 from fusescope.charts.profile import source_lines
 from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields
 from pages._ui.profiler import sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import md, plural
+from pages._ui.widgets.text import md
 
 _KINDS = {"line": "source", "sass": "instructions"}
 _TOP = 3  # reasons of a line that the table names
