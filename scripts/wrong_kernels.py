@@ -11,4 +11,6 @@ sys.path.insert(0, str(ROOT / "backend"))
 from fusescope.measure.selfcheck import catching  # noqa: E402
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)
     (ROOT / "docs" / "wrong-kernels.md").write_text(catching.document())

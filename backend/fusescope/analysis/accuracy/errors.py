@@ -27,7 +27,7 @@ SMALL = 1e-3
 """An element smaller than this share of the reference's root mean square is judged relative to that, so that
 the relative error of elements near zero, which says nothing about a result, does not drown the rest."""
 _TINY = 1e-300  # what an error is relative to where the reference is zero everywhere
-_CHUNK = 1 << 22  # elements at a time: bounds the float64 temporaries to some 32 MB each
+_CHUNK = 1 << 22  # elements at a time: bounds the float64 temporaries to some 32 MiB each
 
 
 @dataclass(frozen=True)

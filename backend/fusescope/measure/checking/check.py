@@ -23,7 +23,7 @@ from fusescope.measure.checking.bounds import Bounds, position
 from fusescope.measure.checking.poison import poisoned
 from fusescope.ops.base import Tolerance
 
-_CHUNK = 1 << 24  # elements compared at a time: bounds the float64 temporaries to some 128 MB each
+_CHUNK = 1 << 24  # elements compared at a time: bounds the float64 temporaries to some 128 MiB each
 
 
 NORM = {"float16": 2.5 * 2.0**-11}

@@ -112,7 +112,7 @@ def _softmax_ms(device: str, rows: int, cols: int) -> float:
 
 def _slower(share: float, device: str, rows: int, cols: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """A softmax behind a delay, the whole of it longer by ``share``. On the CPU that is of what the call
-    itself took: beside busy processes the same softmax takes 0.02 or 10 ms."""
+    itself took: with busy processes around, the same softmax takes 0.02 or 10 ms."""
     if device.startswith("cuda"):
         whole = _DELAY_MS + _softmax_ms(device, rows, cols)
         cycles = round((_DELAY_MS + share * whole) * _cycles_per_ms(device))

@@ -51,7 +51,7 @@ PARAMETERS = (
         choices=("no", "yes"),
     ),
 )
-_PIECE = 1 << 25  # scores held at once by the reference: 256 MB of float64
+_PIECE = 1 << 25  # scores held at once by the reference: 256 MiB of float64
 
 
 def validate(values):

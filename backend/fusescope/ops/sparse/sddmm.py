@@ -24,7 +24,7 @@ FAMILY = "sddmm"
 PARAMETERS = _shared.PARAMETERS
 DTYPES = ("float32", "float16", "bfloat16")
 TOLERANCE = {d: accumulation_tolerance(64, d) for d in DTYPES}
-_PIECE = 1 << 24  # scores that the reference holds at once: 128 MB of float64
+_PIECE = 1 << 24  # scores that the reference holds at once: 128 MiB of float64
 
 
 def tolerance(values, dtype):

@@ -1,7 +1,7 @@
 """What each kernel's launch allows: grid, block, theoretical and grid-limited occupancy with the limiter.
 
 Kineto's "est. achieved occupancy %" is kept as ``reported_occupancy`` and used for nothing: it is 0 for every
-kernel with more than 48 KB of shared memory, and no measurement where it is not. Measured occupancy comes
+kernel with more than 48 KiB of shared memory, and no measurement where it is not. Measured occupancy comes
 from Nsight Compute alone.
 """
 

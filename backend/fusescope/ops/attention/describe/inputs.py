@@ -10,7 +10,7 @@ from fusescope.ops.attention.plan.plan import prepare
 from fusescope.ops.attention.work import parts
 from fusescope.ops.common.tensors import awkward, generator_for, random_tensor
 
-_PIECE = 1 << 25  # scores held at once by the reference: 256 MB of float64
+_PIECE = 1 << 25  # scores held at once by the reference: 256 MiB of float64
 
 
 def inputs(values, dtype, device, seed, contiguous=True):

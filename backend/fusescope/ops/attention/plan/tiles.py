@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 TILE = 64
-_PIECE = 1 << 22  # elements evaluated at once: temporaries of int64 are then 32 MB each
-_PIECE_CUDA = 1 << 24  # on a GPU, where a piece costs two synchronisations: 128 MB each
+_PIECE = 1 << 22  # elements evaluated at once: temporaries of int64 are then 32 MiB each
+_PIECE_CUDA = 1 << 24  # on a GPU, where a piece costs two synchronisations: 128 MiB each
 _COLUMNS = 1 << 16  # columns of a piece at most, so that one tile row of 2^20 keys stays bounded too
 
 

@@ -23,7 +23,7 @@ _MERGE_LAUNCH = 3.0  # the launch that merges partial results
 _MERGE = 2.0  # of an item in a later part: merging with rows that are there
 PART = 5.0  # the launch of a further part
 _STEP_SAVED = 0.1  # of a step, saved by a KV tile that the item before left in shared memory
-# a further cut has to be predicted to leave so much of the time: partial results take memory, tens of KB each
+# a further cut must be predicted to bring the time below this share: partial results take tens of KiB each
 MAX_REMAINING_TIME = 0.98
 _CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # into how many pieces the longest list may be cut
 _SIMULATED = 1 << 14  # items up to which each is placed for itself
