@@ -9,7 +9,7 @@
 #include "rmsnorm_residual.cuh"
 
 namespace {
-template <typename T, int Threads, int Each, bool Wide>
+template <typename T, int Threads, int Each>
 __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) rmsnorm_residual_registers(RmsnormResidualArgs args) {
   wait_for_previous();
   let_next_start();
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) rmsnorm_residual_
   if (r >= args.rows) return;  // whole warps leave, and only where a row is a warp's
   const int cols = int(args.cols);
   auto weight = static_cast<const T*>(args.weight);
-  using Regs = row::Registers<T, Threads, Each, Wide>;
+  using Regs = row::Registers<T, Threads, Each, true>;
   Regs regs(threadIdx.x % Threads, cols);
   regs.load(static_cast<const T*>(args.x.data) + row_begin(args.x, r, args.inner));
   float squares = 0.0f;
@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(Threads* row::ROWS<Threads>) rmsnorm_residual_
   });
 }
 
-// Rows too long for a block's registers: two passes, as in v1_block_row, with more threads and 16-byte vectors.
+// Rows too long for a block's registers, and those that are no 16-byte vectors, which are rare: two passes, as in
+// v1_block_row, with more threads.
 constexpr int STREAM = 512;
 template <typename T, bool Wide>
 __global__ void __launch_bounds__(STREAM) rmsnorm_residual_streamed(RmsnormResidualArgs args) {
@@ -103,18 +104,19 @@ template <typename Body> const char* by_length(int64_t cols, bool few, Body body
   return body(integral_constant<int, 512>{}, integral_constant<int, 32>{});
 }
 
-template <typename T, bool Wide> const char* launch(const RmsnormResidualArgs& args, cudaStream_t stream) {
-  if (args.cols > LONGEST) {
-    if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    rmsnorm_residual_streamed<T, Wide><<<unsigned(args.rows), STREAM, 0, stream>>>(args);
-    return launch_error();
-  }
+template <typename T, bool Wide> const char* launch_streamed(const RmsnormResidualArgs& args, cudaStream_t stream) {
+  if (args.rows > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
+  rmsnorm_residual_streamed<T, Wide><<<unsigned(args.rows), STREAM, 0, stream>>>(args);
+  return launch_error();
+}
+
+template <typename T> const char* launch(const RmsnormResidualArgs& args, cudaStream_t stream) {
   const bool few = args.rows < 4 * int64_t(multiprocessors());
   return by_length(args.cols, few, [&](auto threads, auto each) -> const char* {
     constexpr int rows = row::ROWS<threads.value>;
     const int64_t blocks = (args.rows + rows - 1) / rows;
     if (blocks > row::MOST_BLOCKS) return "unsupported: more than 2^31 rows";
-    return launch_dependent(rmsnorm_residual_registers<T, threads.value, each.value, Wide>, unsigned(blocks),
+    return launch_dependent(rmsnorm_residual_registers<T, threads.value, each.value>, unsigned(blocks),
                             threads.value * rows, 0, stream, 1, args);
   });
 }
@@ -131,6 +133,7 @@ FUSESCOPE_KERNEL(const RmsnormResidualArgs* args, void* stream) {
     const bool wide = aligned(args->weight, 16) && wide_operand<T>(args->x, args->out, args->cols) &&
                       wide_operand<T>(args->residual, args->sum, args->cols);  // nullptr is aligned, and its steps 0
     auto on = static_cast<cudaStream_t>(stream);
-    return wide ? launch<T, true>(*args, on) : launch<T, false>(*args, on);
+    if (!wide) return launch_streamed<T, false>(*args, on);
+    return args->cols > LONGEST ? launch_streamed<T, true>(*args, on) : launch<T>(*args, on);
   });
 }
