@@ -69,10 +69,13 @@ def _work(asked: dict, rank: int, size: int, store: str, reporter: BodyReporter 
     from fusescope.measure.parallel.world import Stopped, World
     from fusescope.profiling.collect import torch_trace
 
-    spec, file = asked["spec"], artifact_path(Path(asked["run"]), f"{TRACES}/rank-{rank}.json.gz")
+    spec, trace = asked["spec"], None
     world = World(spec["device"], rank, size, store)
+    if spec["trace"] is not None:
+        file = artifact_path(Path(asked["run"]), f"{TRACES}/rank-{rank}.json.gz")
+        trace = partial(torch_trace.collect, path=file, device=world.device)
     with contextlib.suppress(Stopped):  # rank 0 says why
-        job.run(spec, world, reporter, partial(torch_trace.collect, path=file, device=world.device))
+        job.run(spec, world, reporter, trace)
 
 
 if __name__ == "__main__":

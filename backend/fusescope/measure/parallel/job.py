@@ -55,20 +55,18 @@ def groups(spec: Mapping[str, Any]) -> Iterator[Group]:
                 yield Group(group.case, new, group.scaling)
 
 
-def run(spec: Mapping[str, Any], world: World, reporter: Reporter | None, trace: Callable[..., Any]) -> None:
-    """Every rank's work; ``reporter`` is rank 0's. ``trace(call, wait=, warmup=, active=, before_step=)``
-    keeps a trace of this rank. Stopped elsewhere where rank 0 raises."""
+Trace = Callable[..., Any]
+"""``trace(call, wait=, warmup=, active=, before_step=)`` keeps a trace of this rank's calls."""
+
+
+def run(spec: Mapping[str, Any], world: World, reporter: Reporter | None, trace: Trace | None = None) -> None:
+    """Every rank's work; ``reporter`` is rank 0's. trace: where spec["trace"] is not None. Stopped elsewhere
+    where rank 0 raises."""
     Job(spec, world, reporter, trace).run()
 
 
 class Job:
-    def __init__(
-        self,
-        spec: Mapping[str, Any],
-        world: World,
-        reporter: Reporter | None,
-        trace: Callable[..., Any],
-    ):
+    def __init__(self, spec: Mapping[str, Any], world: World, reporter: Reporter | None, trace: Trace | None):
         self.spec, self.world, self.reporter, self.trace = spec, world, reporter, trace
         own = {k: v for k, v in spec.items() if k in BenchSpec.__dataclass_fields__}
         self.bench = BenchSpec.from_json(own)
