@@ -160,10 +160,11 @@ class Worker:
 
 def schemes(path: Path) -> int:
     """How many schemes a run of a traverse has a record of."""
+    from fusescope.search import encoding
     from fusescope.search.scheme.setting import OP
     from fusescope.store import folder
 
-    return sum(r.op == OP and set(r.impl) <= {"0", "1"} for r in folder.records(path))
+    return sum(r.op == OP and encoding.is_code(r.impl) for r in folder.records(path))
 
 
 def merged(workers: list[Worker]) -> list[str]:

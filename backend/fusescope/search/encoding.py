@@ -64,6 +64,11 @@ def value(code: str | int) -> int:
     return number
 
 
+def is_code(name: str) -> bool:
+    """Whether an implementation's name is the code of a scheme, and not that of a baseline."""
+    return bool(re.fullmatch("[01]{16}", name))
+
+
 def bits(code: str | int) -> str:
     """The code as 16 characters of 0 and 1; errors as of ``value``."""
     return f"{value(code):016b}"

@@ -10,7 +10,7 @@ import streamlit as st
 from fusescope.charts import captions
 from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
-from fusescope.search import sessions
+from fusescope.search import encoding, sessions
 from fusescope.search.learning import pairs
 from fusescope.search.scheme.setting import FINAL, OP, Setting, of_record, of_spec
 from fusescope.store import files, folder, library
@@ -129,9 +129,13 @@ def _records(path: str, stamp: tuple[int, int]) -> tuple[list[Record], list[Reco
     records = sessions.records(Path(path).name)
     layers, final = (
         [r for r in records if r.op == OP],
-        [r for r in records if r.op == FINAL and not _is_code(r.impl)],
+        [r for r in records if r.op == FINAL and not encoding.is_code(r.impl)],
     )
-    found = [r for r in layers if _is_code(r.impl)], [r for r in layers if not _is_code(r.impl)], final
+    found = (
+        [r for r in layers if encoding.is_code(r.impl)],
+        [r for r in layers if not encoding.is_code(r.impl)],
+        final,
+    )
     if len(records) > _LARGE:
         warm.settle()
     return found
@@ -211,7 +215,3 @@ def artifact(run_id: str, name_: str) -> dict | None:
     """A JSON file of the run, None where it does not exist yet; RunError where it is damaged."""
     file = library.find(run_id) / "artifacts" / name_
     return files.read_json(file) if file.is_file() else None
-
-
-def _is_code(impl: str) -> bool:
-    return len(impl) == 16 and set(impl) <= {"0", "1"}

@@ -122,7 +122,7 @@ def unfinished(spec: dict) -> str | None:
 def summary(run_id: str, records) -> dict:
     """What --json prints (traverse.json)."""
     layers = [r for r in records if r.op == OP]
-    schemes = [r for r in layers if set(r.impl) <= {"0", "1"}]
+    schemes = [r for r in layers if encoding.is_code(r.impl)]
     good = sorted((r for r in schemes if r.status == "ok"), key=lambda r: r.ms)
     return {
         "run": run_id,

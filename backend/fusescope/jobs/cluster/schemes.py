@@ -12,6 +12,7 @@ from fusescope.core.reporter import Reporter
 from fusescope.jobs.cluster.cases import Bookkeeper
 from fusescope.jobs.cluster.crew import Crew
 from fusescope.jobs.cluster.worker import Unit, Worker
+from fusescope.search import encoding
 from fusescope.search.learning.strategy import BATCH
 from fusescope.search.scheme.setting import OP, of_spec
 
@@ -87,7 +88,7 @@ class Shared:
         known = [
             [key, impl, status]
             for (key, impl), status in self.reporter.statuses().items()
-            if impl in codes or not _is_code(impl)
+            if impl in codes or not encoding.is_code(impl)
         ]
         return Unit(f"{next(self._numbers)}", {**self._spec, "work": dict(work)}, known, label)
 
@@ -99,7 +100,7 @@ class Shared:
         facts = dict(found["environment"])
         self._final = facts.pop("final", self._final)
         for record in self._book.book(unit, {**found, "environment": facts}, worker):
-            if record.op == OP and record.status == "ok" and _is_code(record.impl):
+            if record.op == OP and record.status == "ok" and encoding.is_code(record.impl):
                 self.times[record.impl] = record.ms
 
     def _crashed(self, unit: Unit, why: str) -> None:
@@ -111,10 +112,6 @@ class Shared:
             if (self.key, code) not in there:
                 about = (OP, code, setting.case(), setting.dtype, setting.device)
                 self.reporter.record(Record(*about, "crashed", why))
-
-
-def _is_code(impl: str) -> bool:
-    return set(impl) <= {"0", "1"}
 
 
 def traverse(spec: Mapping[str, Any], crew: Crew, reporter: Reporter) -> None:

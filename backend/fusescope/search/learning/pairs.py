@@ -81,7 +81,7 @@ def _ok(records: Iterable[Record]) -> dict[str, tuple[float, float | None]]:
     """{canonical code: (ms, how many times as fast as the unfused layer)}."""
     found, keys = {}, set()
     for r in records:
-        if r.op == OP and r.status == "ok" and len(r.impl) == encoding.BITS and set(r.impl) <= {"0", "1"}:
+        if r.op == OP and r.status == "ok" and encoding.is_code(r.impl):
             keys.add(r.case_key)
             ms = r.ms
             found[encoding.canonical(r.impl)] = (ms, r.speedup.median if r.speedup else None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fusescope.core.errors import RunError
 from fusescope.core.records import Record, Run
-from fusescope.search import sessions
+from fusescope.search import encoding, sessions
 from fusescope.search.scheme.setting import OP, SEGMENT, of_spec
 from fusescope.search.sweeps import exhaustive
 
@@ -115,8 +115,8 @@ def _environment(runs: list[Run], records: dict[str, list[Record]]) -> dict:
             continue
         layers = [r for r in records[run.id] if r.op == OP]
         about = {key: run.environment.get(key) for key in ("device_uuid", "git_commit", "others_on_gpu")}
-        plain = {r.impl: r.ms for r in layers if not set(r.impl) <= {"0", "1"} and r.status == "ok"}
-        schemes = sum(set(r.impl) <= {"0", "1"} for r in layers)
+        plain = {r.impl: r.ms for r in layers if not encoding.is_code(r.impl) and r.status == "ok"}
+        schemes = sum(encoding.is_code(r.impl) for r in layers)
         said.append(
             {"run": run.id, "started": run.started, "finished": run.finished, "status": run.status}
             | about

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from fusescope.core import whole_files
 from fusescope.core.records import Record
 from fusescope.core.reporter import Reporter
-from fusescope.search import sessions
+from fusescope.search import encoding, sessions
 from fusescope.search.learning import explain, explore, pairs
 from fusescope.search.measuring import baselines
 from fusescope.search.measuring.evaluate import Evaluator
@@ -135,7 +135,7 @@ def _write(
 def _result(found: Mapping, code: str, ms: float, setting: Setting) -> dict:
     """The fastest of the finalists with its paired speed-ups; the best of the search where none of them could
     be measured again."""
-    finalists = {c: v for c, v in found.items() if set(c) <= {"0", "1"}}
+    finalists = {c: v for c, v in found.items() if encoding.is_code(c)}
     if not finalists:
         return {"code": code, "ms": ms, "words": codegen.words(code, setting), "speedups": {}}
     best = min(finalists, key=lambda c: finalists[c]["ms"])
@@ -167,7 +167,7 @@ def _recorded(reporter: Reporter) -> list[Record]:
     run = reporter.artifact("search.json").parent.parent
     if not (run / "run.json").is_file():
         return []
-    return [r for r in folder.records(run) if r.op == OP and set(r.impl) <= {"0", "1"}]
+    return [r for r in folder.records(run) if r.op == OP and encoding.is_code(r.impl)]
 
 
 def _words(history: explore.History) -> str:
