@@ -12,6 +12,9 @@ from fusescope.core.sources import families
 
 OP = ops.load("attention")
 SIZES = ((1, 1), (7, 7), (33, 33), (65, 65), (130, 130), (33, 130), (130, 33), (1, 70), (64, 128))
+COMPILER = {"cpu": "aot_eager", "cuda": "inductor"}
+"""What compiles for a device where the graph is the subject and not its code. Inductor's C++ takes seconds;
+test_attention_torch and tests/ops have it once for each idea."""
 MASKS = tuple(name for name in masks.names() if name != "padding") + ("padding",)
 
 

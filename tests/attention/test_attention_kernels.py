@@ -28,16 +28,18 @@ each_kernel = pytest.mark.parametrize("impl, device", kernels())
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", MASKS)
 def test_every_mask_at_odd_sizes(impl, device, dtype, name):
+    """Each mask and size with both layouts, by turns among the dtypes; each dtype with both, by turns among
+    the sizes."""
     checked = 0
-    for seq, seq_k in SIZES:
+    for number, (seq, seq_k) in enumerate(SIZES, DTYPES.index(dtype)):
         mask = mask_text(name, 2, seq_k)
         if not fits(mask, seq, seq_k):
             continue
-        for contiguous in (True, False):
-            values = case(seq, seq_k, mask, head_dim=40, kv_heads=1)
-            assert run(impl, device, values, dtype, checked, contiguous) is None, (seq, seq_k, contiguous)
-            checked += 1
-    assert checked >= 8
+        contiguous = number % 2 == 0
+        values = case(seq, seq_k, mask, head_dim=40, kv_heads=1)
+        assert run(impl, device, values, dtype, checked, contiguous) is None, (seq, seq_k, contiguous)
+        checked += 1
+    assert checked >= 4
 
 
 @each_kernel
@@ -51,11 +53,13 @@ def test_head_sizes(impl, device, dtype, head_dim):
 @each_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bias_and_groups(impl, device, dtype):
+    """Each pair of groups, mask, dtype and layout."""
+    number = DTYPES.index(dtype)
     for heads, kv_heads in ((4, 4), (4, 2), (6, 1)):
         for mask in ("full", "causal", "random:density=0.05"):
-            for contiguous in (True, False):
-                values = case(70, 100, mask, heads=heads, kv_heads=kv_heads, bias="head")
-                assert run(impl, device, values, dtype, 3, contiguous) is None
+            values = case(70, 100, mask, heads=heads, kv_heads=kv_heads, bias="head")
+            assert run(impl, device, values, dtype, 3, number % 2 == 0) is None, (values, number)
+            number += 1
 
 
 @each_kernel

@@ -13,6 +13,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.ops.attention import attention, choose, prepare
 from fusescope.ops.attention.dispatch import planned
 from fusescope.ops.attention.work import parts
+from tests.attention.attention_tools import COMPILER
 
 DEVICES = [("cpu", "cpu"), pytest.param("cuda", "v1_rowwise", marks=pytest.mark.gpu)]
 
@@ -62,7 +63,8 @@ def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
 
     with torch.no_grad():
         expected = attention(q, k, v, plan).transpose(1, 2).reshape(2, 70, 256) * 2
-        torch.testing.assert_close(torch.compile(layer, fullgraph=True)(q, k, v), expected)
+        compiled = torch.compile(layer, fullgraph=True, backend=COMPILER[device])
+        torch.testing.assert_close(compiled(q, k, v), expected)
 
 
 def test_one_graph_for_all_masks_of_a_shape():

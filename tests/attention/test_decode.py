@@ -11,6 +11,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.measure.checking.check import Case, compare
 from fusescope.ops.attention import attention_decode
+from tests.attention.attention_tools import COMPILER
 
 OP = ops.load("attention_decode")
 KERNELS = [
@@ -117,7 +118,7 @@ def test_opcheck_and_compile(device):
         torch.ops.fusescope.attention_decode.default, (q, k, v, lengths, 0.125, OP.choose(q))
     )
     assert set(results.values()) == {"SUCCESS"}
-    compiled = torch.compile(lambda *t: attention_decode(*t) + 1, fullgraph=True)
+    compiled = torch.compile(lambda *t: attention_decode(*t) + 1, fullgraph=True, backend=COMPILER[device])
     torch.testing.assert_close(compiled(q, k, v, lengths), attention_decode(q, k, v, lengths) + 1)
 
 

@@ -8,6 +8,7 @@ from fusescope import kernels, ops
 from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import attention_varlen
+from tests.attention.attention_tools import COMPILER
 from tests.attention.varlen_tools import make, wrong
 
 OP = ops.load("attention_varlen")
@@ -153,7 +154,9 @@ def test_opcheck_and_compile(device):
         torch.ops.fusescope.attention_varlen.default, (*args, True, 0.125, OP.choose(*args[:3]))
     )
     assert set(results.values()) == {"SUCCESS"}
-    compiled = torch.compile(lambda *t: attention_varlen(*t, causal=True) + 1, fullgraph=True)
+    compiled = torch.compile(
+        lambda *t: attention_varlen(*t, causal=True) + 1, fullgraph=True, backend=COMPILER[device]
+    )
     torch.testing.assert_close(compiled(*args), attention_varlen(*args, causal=True) + 1)
     half = arguments(device, "float16")  # on Hopper another kernel is chosen
     traced = torch.compile(lambda *t: attention_varlen(*t, causal=True), fullgraph=True, backend="eager")

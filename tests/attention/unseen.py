@@ -13,7 +13,7 @@ import torch
 
 from fusescope.ops.attention.describe.inputs import dense_rows
 from tests.attention import varlen_tools
-from tests.attention.attention_tools import OP, wrong
+from tests.attention.attention_tools import OP
 
 CASES = (
     {"seq": 130, "mask": "causal"},
@@ -58,8 +58,9 @@ def _spoilt(run, name: str, values: dict, dtype: str, device: str) -> str | None
     clean, *given = (
         inputs | {name: inputs[name].masked_fill(at[:, None, :, None], to)} for to in (0, *SPOILS)
     )
+    reference = OP.reference(clean)
     for spoil, spoilt in zip(SPOILS, given):
-        if reason := _judge(run(spoilt), clean, seen, dtype):
+        if reason := _judge(run(spoilt), reference, seen, dtype):
             return f"{spoil}: {reason}"
     return None
 
@@ -67,10 +68,12 @@ def _spoilt(run, name: str, values: dict, dtype: str, device: str) -> str | None
 def bias(run, values: dict, dtype: str, device: str) -> str | None:
     """NaN and infinities in the bias at masked keys."""
     inputs = _inputs(values, dtype, device)
+    masked = ~_keep(inputs)
     for clean in _biases(inputs):
+        reference = OP.reference(inputs | {"bias": clean})
         for spoil in SPOILS:
-            given = {"bias": clean.masked_fill(~_keep(inputs), spoil)}
-            if reason := _judge(run(inputs | given), inputs | {"bias": clean}, None, dtype):
+            out = run(inputs | {"bias": clean.masked_fill(masked, spoil)})
+            if reason := _judge(out, reference, None, dtype):
                 return f"{spoil}, bias of {clean.dtype}: {reason}"
     return None
 
@@ -83,7 +86,7 @@ def masking_bias(run, values: dict, dtype: str, device: str) -> str | None:
     v, spoilt = (inputs["v"].masked_fill(masked[:, None], value) for value in (0, math.nan))
     for bias in _biases(inputs):
         clean = inputs | {"bias": bias.masked_fill(masked, -math.inf), "v": v}
-        if reason := _judge(run(clean | {"v": spoilt}), clean, None, dtype):
+        if reason := _judge(run(clean | {"v": spoilt}), OP.reference(clean), None, dtype):
             return f"bias of {bias.dtype}: {reason}"
     return None
 
@@ -96,8 +99,8 @@ def huge_bias(run, values: dict, dtype: str, device: str) -> str | None:
     rows = [torch.full((keys,), value) for value in (-2.4e38, -HUGE, lowest, HUGE)]
     rows.append(torch.where(torch.arange(keys) % 3 > 0, -HUGE, HUGE))
     for row in rows:
-        given = {"bias": row.to(device).expand(2, 1, inputs["q"].shape[2], keys)}
-        if reason := _judge(run(inputs | given), inputs | given, None, dtype):
+        given = inputs | {"bias": row.to(device).expand(2, 1, inputs["q"].shape[2], keys)}
+        if reason := _judge(run(given), OP.reference(given), None, dtype):
             return f"a bias of {sorted(set(row.tolist()))}: {reason}"
     return None
 
@@ -150,15 +153,16 @@ def _keep(inputs):
     return dense_rows(inputs["mask"], q.shape[2], k.shape[2], (0, q.shape[2]), q.device)
 
 
-def _judge(out, clean: dict, seen, dtype: str) -> str | None:
-    """Whether rows that see no spoilt key are those of the clean inputs. seen: bool (B, 1, S_q), or None."""
+def _judge(out, reference, seen, dtype: str) -> str | None:
+    """Whether rows that see no spoilt key are those of the reference, which is of clean inputs. seen: bool
+    (B, 1, S_q), or None."""
+    if out.shape != reference.shape or not out.is_contiguous():
+        return f"shape {tuple(out.shape)}, strides {out.stride()}"
     if seen is not None:
         rows = seen.expand(out.shape[:3])
         if not bool(out[rows].isfinite().logical_not().any(-1).all()):
             return "a row that sees it is finite"
         if bool(rows.all()):
             return "this case has no row that sees none"
-        out = out.masked_fill(rows[..., None], 0)
-        reference = OP.reference(clean).masked_fill(rows[..., None], 0)
-        return varlen_tools.compare(out, reference, OP.TOLERANCE[dtype]).reason
-    return wrong(out, clean, dtype)
+        out, reference = (t.masked_fill(rows[..., None], 0) for t in (out, reference))
+    return varlen_tools.compare(out, reference, OP.TOLERANCE[dtype]).reason

@@ -48,13 +48,13 @@ def test_the_compiled_peer_stays_compiled_over_many_shapes():
     unnoticed."""
     module = ops.load("softmax")
     seen = []
-    with torch._dynamo.config.patch(recompile_limit=2):
-        for cols in (3, 4, 5, 6):
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for cols in (3, 4):
             inputs = module.inputs({"rows": 2, "cols": cols}, "float32", "cpu", seed=0)
             run = ops.make("softmax", "compile", inputs)
             torch.testing.assert_close(run(), module.reference(inputs).float())
             seen.append(run.backend)
-    assert seen == ["inductor"] * 4
+    assert seen == ["inductor"] * 2
 
 
 @pytest.mark.gpu
