@@ -143,7 +143,7 @@ def arguments(inputs):
 
 
 def call(inputs, impl):
-    return rope_cache(*arguments(inputs)[0], impl=impl)
+    return rope_cache(*arguments(inputs)[0], check=False, impl=impl)  # no peer reads positions first
 
 
 def joined(result):
