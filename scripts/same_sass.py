@@ -167,7 +167,8 @@ def _functions(text: str) -> dict[str, list[str]]:
 
 
 def difference(old: dict[str, list[str]], new: dict[str, list[str]]) -> str | None:
-    """The first difference in words; None where both hold the same functions, whatever their names."""
+    """The first difference in words; None where ``new`` holds the functions of ``old``, whatever their names.
+    Functions more change none of those."""
     bodies = list(new.values())
     for name, body in old.items():
         if body in bodies:
@@ -178,7 +179,7 @@ def difference(old: dict[str, list[str]], new: dict[str, list[str]]) -> str | No
     renamed = sorted(name for name in new if name not in old and new[name] in bodies)
     for name, other in zip(sorted(gone), renamed):
         return _first_line(" → ".join(demangle([name, other])), gone[name], new[other])
-    return f"{len(old)} functions, now {len(new)}" if bodies or gone else None
+    return f"{len(old)} functions, now {len(new)}" if gone else None
 
 
 def _first_line(name: str, old: list[str], new: list[str]) -> str:
@@ -199,8 +200,9 @@ def verdict(chain: toolchain.Toolchain, old: plan.Object, new: plan.Object) -> t
         return False, f"does not compile: {error}"
     if what := difference(before, after):
         return False, f"differs: {what}"
-    lines = sum(map(len, after.values()))
-    return True, f"identical ({lines:,} lines, {len(after)} function{'s' * (len(after) != 1)})"
+    lines, more = sum(map(len, before.values())), len(after) - len(before)
+    added = f", {more} more" if more else ""
+    return True, f"identical ({lines:,} lines, {len(before)} function{'s' * (len(before) != 1)}{added})"
 
 
 def compare(

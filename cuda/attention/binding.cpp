@@ -3,11 +3,13 @@
 // Without a plan every key is live; plan.h says what plan and layout are. scale: 1/sqrt(D) where it is not given. bias:
 // up to four dimensions, broadcastable to (B, H, S_q, S_k). out_bshd: the result lies in memory as (B, S_q, H, D).
 // impl: run() of handle.h. Everything is checked here, because the operator is called without checks in Python before
-// it. Arguments that most calls leave out come last: those cost next to nothing.
+// it. Arguments that most calls leave out come last: those cost next to nothing. attention_scored is the same with
+// softcap and sinks (scored.h), an operator of its own so that they cost other calls nothing.
 #include <cmath>
 
 #include "../common/handle.h"
 #include "plan.h"
+#include "scored.h"
 
 namespace {
 using namespace fusescope;
@@ -29,7 +31,20 @@ void add_bias(AttentionArgs& args, const Handle& bias, const Handle& q) {
   STD_TORCH_CHECK(args.bias_dtype == FS_FLOAT32 || args.bias_dtype == args.dtype, "bias is of float32 or of q's dtype");
 }
 
-void attention(StableIValue* stack, uint64_t, uint64_t) {
+// sinks: float32 (H,).
+void add_scored(AttentionScored& scored, std::optional<double> softcap, const Handle& sinks, const Handle& q,
+                int64_t heads) {
+  scored.softcap = float(softcap.value_or(0.));
+  STD_TORCH_CHECK(scored.softcap >= 0 && std::isfinite(scored.softcap), "softcap is a finite number above 0");
+  if (!sinks) return;
+  STD_TORCH_CHECK(sinks.dtype() == aoti_torch_dtype_float32() && sinks.dim() == 1 && sinks.contiguous() &&
+                      sinks.numel() == heads && sinks.device_type() == q.device_type() &&
+                      sinks.device_index() == q.device_index(),
+                  "sinks are float32, one of each query head, contiguous, on q's device");
+  scored.sinks = static_cast<const float*>(sinks.data());
+}
+
+template <bool Scored> void attention(StableIValue* stack, uint64_t, uint64_t) {
   Arguments given(stack);
   const Handle q = given.tensor(), k = given.tensor(), v = given.tensor();
   const Text impl = given.text();
@@ -38,6 +53,8 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
   const std::optional<double> scale = given.optional_number();
   const Handle bias = given.optional_tensor();
   const bool out_bshd = given.truth();
+  const std::optional<double> softcap = Scored ? given.optional_number() : std::nullopt;
+  const Handle sinks = Scored ? given.optional_tensor() : Handle();
 
   STD_TORCH_CHECK(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, "q, k and v have four dimensions");
   const int64_t *q_size = q.sizes(), *k_size = k.sizes();
@@ -55,8 +72,9 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
                   " (a multiple of 8 from 32 to 256 is)");
   STD_TORCH_CHECK(Sq < (int64_t(1) << 30) && Sk < (int64_t(1) << 30), "unsupported: a sequence of 2^30 or more");
 
-  AttentionPartsArgs all{};  // its first member is what every kernel takes
-  AttentionArgs& args = all.args;
+  AttentionCallArgs call{};
+  AttentionPartsArgs& all = call.all;
+  AttentionArgs& args = all.args;  // what every kernel takes
   args.dtype = dtype_of(q);
   args.batch = int32_t(B);
   args.heads = int32_t(H);
@@ -93,7 +111,15 @@ void attention(StableIValue* stack, uint64_t, uint64_t) {
     signature.add(args.scale > 0);
     if (bias) signature.add(bias);
   };
-  run("attention", impl.view(), all, q, sign, parts.empty() ? "" : "parts");
+  bool taken = !Scored;
+  if constexpr (Scored) {
+    STD_TORCH_CHECK(parts.empty(), "unsupported: softcap or sinks with work items");
+    STD_TORCH_CHECK(impl.view().substr(0, 4) != "auto", "attention_scored takes the name of a kernel, not auto");
+    add_scored(call.scored, softcap, sinks, q, H);
+    call.taken = &taken;
+  }
+  run("attention", impl.view(), call, q, sign, parts.empty() ? "" : "parts");
+  STD_TORCH_CHECK(taken, "unsupported: softcap or sinks (the CPU kernel and v1_rowwise take them)");
   give_back(stack, std::move(out));
 }
 }  // namespace
@@ -103,6 +129,12 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, str impl, Tensor? plan=None, str layout=\"\", float? scale=None, "
       "Tensor? bias=None, bool out_bshd=False) -> Tensor");
+  m.def(
+      "attention_scored(Tensor q, Tensor k, Tensor v, str impl, Tensor? plan=None, str layout=\"\", float? scale=None, "
+      "Tensor? bias=None, bool out_bshd=False, float? softcap=None, Tensor? sinks=None) -> Tensor");
 }
 #endif
-STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) { m.impl("attention", &attention); }
+STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) {
+  m.impl("attention", &attention<false>);
+  m.impl("attention_scored", &attention<true>);
+}

@@ -10,6 +10,7 @@
 #include "attention.cuh"
 #include "cpu_order.h"
 #include "cpu_tiles.h"
+#include "scored.h"
 
 using namespace fusescope_cpu;
 using namespace cpu_tiles;
@@ -27,6 +28,7 @@ float bias_at(const AttentionArgs& a, int64_t i) {
 // The kernel for storage type T.
 template <typename T> struct Attention {
   const AttentionArgs& a;
+  const AttentionScored scored;
   const int head_dim = a.head_dim, width = int(padded(a.head_dim));
   const int q_tiles = (a.seq_q + kTile - 1) / kTile, k_tiles = (a.seq_k + kTile - 1) / kTile;
   const int64_t masks = (a.mask_stride_b ? int64_t(a.batch) * a.mask_stride_b : a.mask_stride_h ? a.heads : 1);
@@ -71,6 +73,10 @@ template <typename T> struct Attention {
       for (int j = from; j < to; ++j) s[j] = word >> j & 1 ? s[j] : kNone;
   }
 
+  void cap(float* s, int count) const {
+    for (int i = 0; i < count; ++i) s[i] = scored.softcap * std::tanh(s[i] / scored.softcap);
+  }
+
   // Single keys of a row, collected over tiles until they fill a vector.
   struct KeyList {
     int key[SIZE], count = 0;
@@ -86,6 +92,7 @@ template <typename T> struct Attention {
       for (int d = 0; d < width; d += SIZE) product += load(q + d) * load(rows + int64_t(listed.key[i]) * width + d);
       p[i] = total(product);
     }
+    if (scored.softcap > 0.f) cap(p, listed.count);
     int count = listed.count;
     if (a.bias) {
       count = 0;
@@ -112,8 +119,10 @@ template <typename T> struct Attention {
     const int rows = std::min(kTile, a.seq_q - t * kTile);
     pack_rows(rows_of(a.q, a.q_stride, b, h, t, a.seq_q), order.row_at, head_dim, width, a.scale, q);
     std::fill_n(o, kTile * width, 0.f);
-    std::fill_n(maximum, kTile, kNone);
-    std::fill_n(sum, kTile, 0.f);
+    // A sink is a key that was there before all others. One of -inf is none, one of NaN makes each row NaN.
+    const float sink = scored.sinks ? scored.sinks[h] : kNone;
+    std::fill_n(maximum, kTile, std::isnan(sink) ? kNone : sink);
+    std::fill_n(sum, kTile, sink == kNone ? 0.f : std::isnan(sink) ? sink : 1.f);
 
     // Offset of the bias of row r; a bias implies modulus 1.
     auto bias_row = [&](int r) {
@@ -149,6 +158,7 @@ template <typename T> struct Attention {
         with_blocks(keys.blocks, [&](auto blocks) {
           score_blocks<decltype(blocks)::value>(q + r * width, columns, s + from, head_dim, width);
         });
+        for (int n = 0; n < kRows && scored.softcap > 0.f; ++n) cap(s + n * kTile + from, to - from);
         for (int n = 0; n < kRows; ++n)
           mask_row(s + n * kTile, word[n], from, to, bias_row(r + n) + int64_t(kt) * kTile * a.bias_stride[3]);
         attend_tile<exp_negative>(s, from, to, values + int64_t(kt) * kTile * width, packed.finite[first + kt],
@@ -195,5 +205,6 @@ template <typename T> struct Attention {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void*) {
-  return dispatch(args->dtype, [&](auto zero) { return Attention<decltype(zero)>{*args}.run(); });
+  const AttentionScored scored = take_scored(*args);
+  return dispatch(args->dtype, [&](auto zero) { return Attention<decltype(zero)>{*args, scored}.run(); });
 }

@@ -1,5 +1,6 @@
 // One warp per query row: 8 lanes per key, four keys at once, online softmax in registers, shuffles only, no block
 // barrier.
+// takes: softcap+sinks
 // tiles: none
 //
 // Each group of 8 lanes keeps the running maximum, sum and output of its keys; the four groups merge once at the end.
@@ -7,18 +8,21 @@
 // it the kernel for very sparse rows and very short sequences.
 #include "../common/exp2.cuh"
 #include "rows.cuh"
+#include "scored.h"
 
 namespace {
 constexpr int kWarps = 4;   // rows per block
 constexpr int kGroups = 4;  // keys per warp at a time
 constexpr unsigned kAll = 0xffffffffu;
 
+struct ScoredArgs : AttentionArgs {
+  AttentionScored scored;
+};
+
 // Chunks: 8-element chunks of a row per lane, ceil(D / 64). Unroll: keys in flight per group. Vector: 16-byte loads.
-template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
-    __launch_bounds__(32 * kWarps, Chunks == 1   ? 4
-                                   : Chunks == 2 ? 3
-                                                 : 2)
-    attention_rowwise(const AttentionArgs a) {
+template <typename T, int Chunks, bool Vector, int Unroll, typename Args>
+__device__ __forceinline__ void attend_row(const Args& a) {
+  constexpr bool Scored = std::is_same_v<Args, ScoredArgs>;
   const int lane = threadIdx.x & 31, group = lane >> 3, member = lane & 7;
   const int64_t item = int64_t(blockIdx.x) * kWarps + (threadIdx.x >> 5);
   if (item >= int64_t(a.batch) * a.heads * a.seq_q) return;  // uniform per warp; there is no block barrier
@@ -66,6 +70,9 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
     for (int u = 0; u < Unroll; ++u) {
 #pragma unroll
       for (int distance = 1; distance < 8; distance <<= 1) score[u] += __shfl_xor_sync(kAll, score[u], distance);
+      if constexpr (Scored)
+        if (a.scored.softcap > 0.f)
+          score[u] = a.scored.softcap * kLog2e * tanhf(score[u] / (a.scored.softcap * kLog2e));
       if (a.bias && key[u] >= 0) score[u] += kLog2e * bias_at(a, bias_row + key[u] * a.bias_stride[3]);
       if (key[u] < 0) score[u] = -INFINITY;
     }
@@ -140,10 +147,17 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
   float top = maximum;
   top = fmaxf(top, __shfl_xor_sync(kAll, top, 8));
   top = fmaxf(top, __shfl_xor_sync(kAll, top, 16));
+  float sink = -INFINITY;
+  if constexpr (Scored) {
+    if (a.scored.sinks) sink = a.scored.sinks[head] * kLog2e;
+    top = fmaxf(top, sink);
+  }
   const float shrink = top == -INFINITY ? 0.f : exp2f(maximum - top);
   sum *= shrink;
   sum += __shfl_xor_sync(kAll, sum, 8);
   sum += __shfl_xor_sync(kAll, sum, 16);
+  if constexpr (Scored)
+    if (sink != -INFINITY) sum += exp2f(sink - top);
   const float inverse = sum == 0.f ? 0.f : 1.f / sum;  // a NaN sum stays NaN
   T* out = static_cast<T*>(a.out) + b * a.out_stride[0] + head * a.out_stride[1] + row * a.out_stride[2];
 #pragma unroll
@@ -162,6 +176,21 @@ template <typename T, int Chunks, bool Vector, int Unroll> __global__ void
   }
 }
 
+constexpr int blocks_per_sm(int chunks) { return chunks == 1 ? 4 : chunks == 2 ? 3 : 2; }
+
+template <typename T, int Chunks, bool Vector, int Unroll>
+__global__ void __launch_bounds__(32 * kWarps, blocks_per_sm(Chunks)) attention_rowwise(const AttentionArgs a) {
+  attend_row<T, Chunks, Vector, Unroll>(a);
+}
+
+// Without 16-byte loads as an instantiation of its own: the kernels would be twice as many.
+template <typename T, int Chunks>
+__global__ void __launch_bounds__(32 * kWarps, blocks_per_sm(Chunks)) attention_scored(const ScoredArgs a) {
+  attend_row<T, Chunks, false, Chunks == 1 ? 2 : 1>(a);
+}
+
+int64_t blocks_of(const AttentionArgs& a) { return (int64_t(a.batch) * a.heads * a.seq_q + kWarps - 1) / kWarps; }
+
 template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
   if (vectors_of(a, sizeof(T)) == 7) {
     attention_rowwise<T, Chunks, true, Unroll><<<grid, 32 * kWarps, 0, stream>>>(a);
@@ -173,12 +202,17 @@ template <typename T, int Chunks, int Unroll> void launch(const AttentionArgs& a
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
-  const int64_t grid = (int64_t(a.batch) * a.heads * a.seq_q + kWarps - 1) / kWarps;
+  const int64_t grid = blocks_of(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^33 query rows";
+  const AttentionScored scored = take_scored(a);
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
     return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) {
+      if (scored.given()) {
+        attention_scored<T, width / 64><<<unsigned(grid), 32 * kWarps, 0, stream>>>(ScoredArgs{a, scored});
+        return launch_error();
+      }
       launch<T, width / 64, width == 64 ? 4 : width == 128 ? 2 : 1>(a, unsigned(grid), stream);
       return launch_error();
     });

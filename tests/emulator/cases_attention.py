@@ -10,10 +10,11 @@ from unittest import mock
 import torch
 
 from fusescope import ops
+from fusescope.core.sources import families
 from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.plan import buffer, schedule
 from fusescope.ops.attention.work import items, parts
-from tests.attention import attention_tools, varlen_tools
+from tests.attention import attention_tools, scored_tools, varlen_tools
 from tests.emulator.cases import Case, Emulation, copied
 
 MASKED = (
@@ -42,23 +43,42 @@ MANY_TILES = {"seq": 65, "heads": 133, "mask": "causal"}
 """Two warpgroups a block in v3_hopper: more than 2 x 132 tiles, whatever the device."""
 
 
+SCORED = (
+    {"seq": 33, "seq_k": 70, "mask": "causal", "softcap": 2.0, "sinks": True, "heads": 2, "kv_heads": 1},
+    {"seq": 40, "seq_k": 9, "mask": "causal", "bias": "head", "softcap": 30.0},  # rows without a key
+    {"seq": 65, "mask": "random:density=0.03", "sinks": True, "head_dim": 136},
+)
+"""With soft-capped scores, sinks or both."""
+
+
 def _attention(impl):
+    takes = [v.name for v in families()["attention"].variants if v.takes.scored]
+    for values in SCORED if impl in takes else ():
+        yield Case(values)
     for values, form, workers in _IN_PARTS if impl == "v5_parts" else ():
         yield Case({"head_dim": 64} | values | {"form": form, "workers": workers})
     for values in MASKED + HOPPER + (MANY_TILES,) * (impl == "v3_hopper"):
         yield from copied("attention", impl, values)
 
 
+_APART = ("form", "workers", "softcap", "sinks")  # of a case's values, what the operator's schema has not
+
+
 def _execute_attention(op, impl, values, dtype, contiguous, seed):
-    values, form, workers = dict(values), values.get("form"), values.get("workers")
+    form, workers, softcap, sinks = (values.get(name) for name in _APART)
     case = attention_tools.case(
-        **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in ("form", "workers")}
+        **{"batch": 1, "heads": 1} | {k: v for k, v in values.items() if k not in _APART}
     )
     inputs = attention_tools.OP.inputs(case, dtype, "cpu", seed, contiguous or form is not None)
     if form:
         return _in_parts(case, inputs, dtype, form, workers, seed)
     given = operands(impl, inputs["plan"], inputs["q"], inputs["k"])
     out_bshd = seed % 4 > 1
+    if softcap or sinks:
+        sinks = torch.linspace(-1, 2, case["heads"]) if sinks else None
+        more = (*given, None, inputs["bias"], out_bshd, softcap, sinks)
+        out = torch.ops.fusescope.attention_scored(inputs["q"], inputs["k"], inputs["v"], impl, *more)
+        return scored_tools.wrong(out, inputs, dtype, softcap, sinks)
     out = torch.ops.fusescope.attention(
         inputs["q"], inputs["k"], inputs["v"], impl, *given, None, inputs["bias"], out_bshd
     )

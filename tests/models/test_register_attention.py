@@ -325,11 +325,29 @@ def test_causal_while_compiling(calls):
     assert (a - b).abs().max() < 2e-5
 
 
+@pytest.mark.parametrize("queries", (1, 20))
+def test_soft_caps_and_sinks(queries, calls):
+    """As Gemma 2 and gpt-oss give them, whose classes are refused for what they declare; in decoding too."""
+    import torch
+
+    q, k = torch.randn(1, 2, queries, 32), torch.randn(1, 2, 20, 32)
+    sinks = torch.tensor([0.5, 2.0])
+    out, _ = forward(torch.nn.Module(), q, k, k, None, s_aux=sinks, softcap=0.7, is_causal=True)
+    later = torch.ones(queries, 20, dtype=torch.bool).triu(1 + 20 - queries)
+    scores = (0.7 * torch.tanh(q @ k.transpose(2, 3) / 32**0.5 / 0.7)).masked_fill(later, -torch.inf)
+    scores = torch.cat([scores, sinks[:, None, None].expand(1, 2, queries, 1)], 3)
+    assert (out.transpose(1, 2) - scores.softmax(-1)[..., :20] @ k).abs().max() < 1e-5
+
+
 def test_what_it_cannot_do_is_said(calls):
     import torch
 
+    from fusescope.models.hugging_face.model_masks import masked
+
     module, q = torch.nn.Module(), torch.randn(1, 2, 4, 32)
-    with pytest.raises(Unsupported, match="soft-capped scores"):
+    with pytest.raises(Unsupported, match="keys chosen by an indexer"):
+        forward(module, q, q, q, None, indices=q)
+    with masked(torch.ones(1, dtype=torch.int32)), pytest.raises(Unsupported, match="which softcap exclude"):
         forward(module, q, q, q, None, softcap=30.0)
     with pytest.raises(Unsupported, match="without dropout"):
         forward(module.train(), q, q, q, None, dropout=0.1)

@@ -31,7 +31,7 @@ attention registry, which is seen in remote code too, or at the latest in its fi
 mask and never called our attention. Use "eager" there.
 
 Whatever the class, head sizes are multiples of 8 from 32 to 256, the same for keys and values, and calls are
-forward only; what a checkpoint needs beyond that (soft caps, sinks) is refused in its first forward.
+forward only. Classes with soft caps or sinks declare that they do not take masks as sdpa does.
 """
 _LEFT = (
     "These pass the checks at load, but no tiny random model of them ran here; in the words of the error "

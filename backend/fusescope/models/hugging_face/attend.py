@@ -10,9 +10,6 @@ from fusescope.ops.attention.dispatch import listed
 
 # Keywords that change what is computed; others (position_ids, sliding_window, which the mask has) do not.
 _REFUSED = {
-    "softcap": "soft-capped scores",
-    "s_aux": "attention sinks",
-    "sinks": "attention sinks",
     "indices": "keys chosen by an indexer",
     "block_indices": "blocks of keys chosen by an indexer",
     "cache": "a paged cache",
@@ -49,8 +46,9 @@ def forward(
     """Hugging Face's attention function: query (B, H, S, D), key and value (B, H_kv, T, D) -> (out (B, S, H,
     D) contiguous, None).
 
-    Raises Unsupported for soft-capped scores, attention sinks, indexed keys, paged caches, packed sequences,
-    attention weights and dropout, and whatever ``attention`` refuses.
+    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed, on a GPU by v1_rowwise.
+    Raises Unsupported for them together with lengths in the place of a plan, for indexed keys, paged caches,
+    packed sequences, attention weights and dropout, and whatever ``attention`` refuses.
     """
     import torch
 
@@ -61,11 +59,16 @@ def forward(
         if (running := scope.current()) is not None:
             running.calls += 1
     _refuse(module, dropout, kwargs)
+    scored = _scored(kwargs)
     queries, keys = query.shape[2], key.shape[2]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = bool(causal) and queries > 1 and attention_mask is None
     plan = model_masks.held() if getattr(module, "is_cross_attention", False) is not True else None
     if isinstance(plan, torch.Tensor):
+        if scored:
+            raise Unsupported(
+                f"{type(module).__name__} decodes by lengths, which {' and '.join(scored)} exclude"
+            )
         return attention_decode(query, key, value, plan, scale=scaling).transpose(1, 2), None
     bias = position_bias
     if plan is not None and (plan.seq_q, plan.seq_k) != (queries, keys):
@@ -74,12 +77,12 @@ def forward(
     elif plan is None and causal and keys > queries:  # an empty static cache: only the first keys are there
         key, value, keys = key[:, :, :queries], value[:, :, :queries], queries
         bias = None if bias is None else bias[..., :queries]
-    if queries == 1 and plan is None and bias is None and attention_mask is None:
+    if queries == 1 and plan is None and bias is None and attention_mask is None and not scored:
         out = _decode(torch, query, key, value, scaling)
         return out.transpose(1, 2), None
     if attention_mask is not None and attention_mask.shape[-1] > keys:
         attention_mask = attention_mask[..., :keys]
-    made = model_masks.tile_lists(attention_mask, queries, keys) if plan is None else None
+    made = model_masks.tile_lists(attention_mask, queries, keys) if plan is None and not scored else None
     if plan is None and made is None:
         plan, bias = model_masks.plan_and_bias(attention_mask, causal, query, keys, bias)
     if bias is not None and bias.dtype not in (query.dtype, torch.float32):
@@ -87,8 +90,16 @@ def forward(
     if made is not None:
         how = dict(bias=bias, scale=scaling, out_bshd=True)
         return listed.attend(query, key, value, made, attention_mask.shape, **how).transpose(1, 2), None
-    out = attention(query, key, value, plan, bias=bias, scale=scaling, out_bshd=True)
+    out = attention(query, key, value, plan, bias=bias, scale=scaling, out_bshd=True, **scored)
     return out.transpose(1, 2), None
+
+
+def _scored(given) -> dict:
+    """The soft-cap and the sinks among these keywords, as ``attention`` takes them; empty where there are
+    none."""
+    sinks = given.get("s_aux") if given.get("sinks") is None else given["sinks"]
+    found = {"softcap": given.get("softcap"), "sinks": sinks}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _refuse(module, dropout, given) -> None:

@@ -3,11 +3,12 @@ or built and its kernel chosen."""
 
 from __future__ import annotations
 
+from fusescope import kernels
 from fusescope.kernels import register_fakes
 from fusescope.masks import Mask
 from fusescope.ops.attention.dispatch import checks, planned, tracing
 from fusescope.ops.attention.dispatch.candidates import capability, refuse_architecture
-from fusescope.ops.attention.dispatch.choice import choose
+from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from fusescope.ops.attention.plan.plan import Plan, prepare, prepared
@@ -16,7 +17,9 @@ from fusescope.ops.attention.work import parts
 _dispatch = Dispatch("attention")
 
 
-def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bshd=False):
+def attention(
+    q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bshd=False, softcap=None, sinks=None
+):
     """softmax(scale q kᵀ + bias, where the mask keeps) v: (B, H, S_q, D) of q's dtype; rows without a live
     key are zeros.
 
@@ -27,6 +30,9 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bsh
     broadcastable to (B, H, S_q, S_k), True = keep (a plan is built at every call: prepare it to keep it).
     None: every key. bias: tensor of q's dtype or float32, broadcastable likewise, added to the scaled scores.
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention, or "auto" (see ``choose``).
+    softcap: c > 0, scaled scores become c tanh(score / c) before the bias is added (Gemma 2). sinks: floating
+    point (H,), a score of each head that takes part in the softmax and adds nothing (gpt-oss; rows without a
+    live key stay zeros). v1_rowwise and the CPU kernel take these two, other kernels refuse them.
     A masked key is unseen: whatever K and the bias hold there, NaN included, has no effect. V likewise on the
     CPU, where a bias of −inf masks its key too, and in v1_rowwise. **The other CUDA kernels multiply masked
     keys of a live 64 × 64 tile with weight 0, so that NaN or an infinity in V at a masked key makes other
@@ -38,6 +44,8 @@ def attention(q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bsh
     Raises TypeError and ValueError for arguments that break a rule, Unsupported for what the kernel does not
     take, and RuntimeError for an unprepared mask under CUDA graph capture or torch.compile.
     """
+    if softcap is not None or sinks is not None:
+        return _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks)
     if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None:
@@ -125,6 +133,27 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd):
     return out
 
 
+def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks):
+    """The call with a soft-cap or sinks, which an operator of its own takes; nothing of it is remembered."""
+    import torch
+
+    _check(q, k, v, None, bias, scale, impl)
+    checks.softcap(softcap)
+    checks.sinks(torch, sinks, q)
+    plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
+    if plan is not None:
+        checks.plan(plan, q, k)
+    chosen = choose_scored(q, bias is None and (scale is None or scale > 0)) if impl == "auto" else impl
+    given = (None, "") if plan is None else (plan.buffer, plan.layout)
+    sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
+    scale, softcap = (None if number is None else float(number) for number in (scale, softcap))
+    more = (*given, scale, bias, bool(out_bshd), softcap, sinks)
+    if torch.compiler.is_compiling():
+        tracing.load(q.device.type, "attention")
+        return torch.ops.fusescope.attention_scored.default(q, k, v, chosen, *more)
+    return kernels.call("attention_scored", q, k, v, impl=chosen, more=more)
+
+
 def _traced(chosen: str, plan: Plan | None, q):
     """The plan or work items that compiled code gives to the operator: (buffer or None, layout)."""
     if not tracing.takes_work_items(chosen):
@@ -163,9 +192,15 @@ def _fake(q, k, v, impl, plan=None, layout="", scale=None, bias=None, out_bshd=F
     return out.transpose(1, 2) if out_bshd else out
 
 
+def _scored_fake(
+    q, k, v, impl, plan=None, layout="", scale=None, bias=None, out_bshd=False, softcap=None, sinks=None
+):
+    return _fake(q, k, v, impl, plan, layout, scale, bias, out_bshd)
+
+
 def _planned_fake(q, k, v, plan, scale, bias, out_bshd):
     return _fake(q, k, v, "auto", plan, "", scale, bias, out_bshd)
 
 
-register_fakes({"attention": _fake})
+register_fakes({"attention": _fake, "attention_scored": _scored_fake})
 planned.give(attention, _planned_fake)

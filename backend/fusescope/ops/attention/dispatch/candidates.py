@@ -26,12 +26,19 @@ class Ladder(NamedTuple):
 
 
 def inputs(
-    dtype, head_dim: int, tma: bool, plain: bool, scheduled: bool = True, items: bool = True
+    dtype,
+    head_dim: int,
+    tma: bool,
+    plain: bool,
+    scheduled: bool = True,
+    items: bool = True,
+    scored: bool = False,
 ) -> Inputs:
     """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or
-    has a schedule; items: it is one mask for all sequences, of which work items can be made."""
+    has a schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
+    soft-cap or sinks."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
-    return Inputs(str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans)
+    return Inputs(str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans, scored)
 
 
 @cache

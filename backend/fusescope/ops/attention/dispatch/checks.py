@@ -163,6 +163,25 @@ def scale(given) -> None:
         raise TypeError(f"scale is a number or None, not {given!r}") from None
 
 
+def softcap(given) -> None:
+    if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
+        raise ValueError(f"softcap is a finite number above 0, or None, not {given!r}")
+
+
+def sinks(torch, given, q) -> None:
+    if given is None:
+        return
+    are_tensors(torch, sinks=given)
+    if tuple(given.shape) != (q.shape[1],) or not given.dtype.is_floating_point:
+        raise ValueError(
+            f"sinks are floating-point scores, one of each of the {q.shape[1]} query heads; these are "
+            f"{given.dtype} of shape {tuple(given.shape)}"
+        )
+    if given.device != q.device:
+        raise ValueError(f"sinks are on q's device {q.device}, not on {given.device}")
+    no_gradient(torch, "attention", given, what="sinks")
+
+
 def implementation(given) -> None:
     if not isinstance(given, str):
         raise TypeError(f'impl is the name of a kernel or "auto", not {given!r}')

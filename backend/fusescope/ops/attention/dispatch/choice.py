@@ -60,6 +60,16 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     return by_rule(ladder, q.shape[2], live, executed, gain)
 
 
+def choose_scored(q, plain: bool) -> str:
+    """The kernel that "auto" stands for where there is a soft-cap or there are sinks: the last of the ladder
+    that takes them. Raises Unsupported where none does."""
+    if q.device.type == "cpu":
+        return "cpu"
+    return tracing.last_that_takes(
+        "attention", q.device.index, q.dtype, int(q.shape[3]), False, plain, False, False, True
+    )
+
+
 def by_rule(ladder: Ladder, seq_q: int, live_keys: float, executed_keys: float, gain: float = 0.0) -> str:
     """The choice without a fit. live_keys and executed_keys: of a query row on average, the latter in whole
     tiles; gain: how many times faster the kernel on work items is predicted to be than on whole lists.

@@ -1,0 +1,115 @@
+"""Attention with soft-capped scores and sinks."""
+
+import math
+
+import pytest
+import torch
+
+from fusescope import kernels
+from fusescope.core.errors import Unsupported
+from fusescope.core.sources import families
+from fusescope.ops.attention import attention
+from tests.attention.attention_tools import OP, case
+from tests.attention.scored_tools import reference, wrong
+
+CASES = (
+    {"seq": 70},
+    {"seq": 66, "seq_k": 33, "mask": "causal", "head_dim": 40},  # rows without a key
+    {
+        "seq": 130,
+        "mask": "bigbird:window=5,global_tokens=2,block=16",
+        "bias": "head",
+        "heads": 4,
+        "kv_heads": 2,
+    },
+    {"seq": 70, "mask": "random:density=0.02", "head_dim": 96},  # keys one by one, rows without any
+    {"seq": 65, "mask": "padding:lengths=66+3", "seq_k": 70, "batch": 2},
+)
+GIVEN = ((2.0, False), (None, True), (30.0, True))
+
+
+def _sinks(heads, wanted):
+    return torch.linspace(-2, 3, heads) if wanted else None
+
+
+@pytest.mark.parametrize("softcap, with_sinks", GIVEN)
+@pytest.mark.parametrize("dtype", ("float32", "float16"))
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_it_is_what_is_specified(softcap, with_sinks, dtype, device):
+    for number, values in enumerate(CASES):
+        inputs = OP.inputs(case(**values), dtype, device, number, contiguous=number % 2 == 0)
+        sinks = _sinks(inputs["q"].shape[1], with_sinks)
+        sinks = sinks if sinks is None else sinks.to(device)
+        given = dict(bias=inputs["bias"], softcap=softcap, sinks=sinks, out_bshd=number % 2 == 1)
+        out = attention(inputs["q"] * 4, inputs["k"], inputs["v"], inputs["plan"], **given)
+        assert wrong(out, inputs | {"q": inputs["q"] * 4}, dtype, softcap, sinks) is None, values
+
+
+def test_both_change_the_result_and_none_is_the_plain_kernel():
+    inputs = OP.inputs(case(70, mask="causal"), "float32", "cpu", 0)
+    q, k, v, plan = (inputs[n] for n in ("q", "k", "v", "plan"))
+    plain, nothing = attention(q, k, v, plan), torch.full((q.shape[1],), -math.inf)
+    assert torch.equal(attention(q, k, v, plan, sinks=nothing), plain)
+    assert (attention(q, k, v, plan, softcap=0.5) - plain).abs().max() > 1e-2
+    assert (attention(q, k, v, plan, sinks=nothing.fill_(2)) - plain).abs().max() > 1e-2
+    assert attention(q, k, v, plan, sinks=nothing.fill_(math.nan)).isnan().all()
+
+
+def test_masked_keys_stay_unseen():
+    inputs = OP.inputs(case(70, mask="causal"), "float32", "cpu", 0)
+    q, k, v, plan, sinks = *(inputs[n] for n in ("q", "k", "v", "plan")), torch.ones(inputs["q"].shape[1])
+    spoilt = [t.clone() for t in (k, v)]
+    for t in spoilt:
+        t[:, :, -1] = math.nan
+    clean, out = (attention(q, *kv, plan, softcap=3.0, sinks=sinks) for kv in ((k, v), spoilt))
+    assert torch.equal(clean[:, :, :-1], out[:, :, :-1]) and out[:, :, -1].isnan().all()
+
+
+@pytest.mark.parametrize(
+    "given, error, text",
+    (
+        ({"softcap": 0.0}, ValueError, "softcap is a finite number above 0, or None, not 0.0"),
+        ({"softcap": math.inf}, ValueError, "not inf"),
+        ({"sinks": torch.zeros(3)}, ValueError, "one of each of the 2 query heads"),
+        ({"sinks": torch.zeros(2, dtype=torch.int32)}, ValueError, "floating-point scores"),
+        ({"sinks": [0.0, 0.0]}, TypeError, "sinks is a tensor, not list"),
+        ({"softcap": 1.0, "impl": "cpu_other"}, Unsupported, "no implementation 'cpu_other'"),
+    ),
+)
+def test_what_it_refuses(given, error, text):
+    q = torch.randn(1, 2, 9, 32)
+    with pytest.raises(error, match=text):
+        attention(q, q, q, **given)
+
+
+def test_compiled_and_as_an_operator():
+    torch._dynamo.reset()
+    inputs = OP.inputs(case(70, mask="causal"), "float32", "cpu", 0)
+    q, k, v, plan, sinks = *(inputs[n] for n in ("q", "k", "v", "plan")), torch.ones(inputs["q"].shape[1])
+    kernels.load("cpu", ("attention",))
+    compiled = torch.compile(
+        lambda q: attention(q, k, v, plan, softcap=2.0, sinks=sinks), fullgraph=True, backend="eager"
+    )
+    with torch.no_grad():
+        assert wrong(compiled(q), inputs, "float32", 2.0, sinks) is None
+    args = (q, k, v, "cpu", plan.buffer, plan.layout, None, None, True, 2.0, sinks)
+    done = torch.library.opcheck(torch.ops.fusescope.attention_scored.default, args)
+    assert set(done.values()) == {"SUCCESS"}
+    with pytest.raises(RuntimeError, match="takes the name of a kernel"):
+        torch.ops.fusescope.attention_scored(q, k, v, "auto", None, "", None, None, False, 2.0, None)
+
+
+def test_sources_say_which_kernels_take_them():
+    for variant in families()["attention"].variants:
+        defined = "take_scored(" in variant.path.read_text()
+        assert defined == (variant.takes.scored or variant.device == "cpu"), variant.name
+
+
+def test_the_reference_itself():
+    """Of one query and two keys, by hand."""
+    inputs = OP.inputs(case(1, 2), "float32", "cpu", 0)
+    q, v = inputs["q"][0, 0, 0].double(), inputs["v"][0, 0].double()
+    raw = (inputs["k"][0, 0].double() @ q / math.sqrt(q.numel())).tolist()
+    weights = [math.exp(1.5 * math.tanh(s / 1.5)) for s in raw]
+    expected = (weights[0] * v[0] + weights[1] * v[1]) / (sum(weights) + math.exp(0.7))
+    torch.testing.assert_close(reference(inputs, 1.5, torch.full((2,), 0.7))[0, 0, 0], expected)
