@@ -18,6 +18,7 @@ from fusescope.core import same_code
 from fusescope.core.records import Speedup, varying_values
 from fusescope.core.verdict import VERDICTS, words
 
+_AXIS = 46  # pixels of the axis on top with its title
 _MOST = 40
 """Bars drawn; the table below the chart holds every row."""
 _ROW, _ABOVE = 46, 18  # pixels: a bar with the line above it, and from the middle of the one to the other
@@ -76,8 +77,11 @@ def bars(
         named[y] = (f"{text}{tag}", strong)
     ratios = [row.cells[column].ratio for row, _, column in known]
     ends = [x for r in ratios for x in (r.low, r.high)]
-    fig.update_xaxes(
-        **axes.ratio([r.median for r in ratios], ends), title_text=f"time of {letters[0]} over time (log)"
+    fig.update_xaxes(  # on top: many bars end below the screen's edge
+        **axes.ratio([r.median for r in ratios], ends),
+        title_text=f"time of {letters[0]} over time (log)",
+        side="top",
+        title_standoff=6,
     )
     axes.named_rows(fig, places, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
@@ -85,7 +89,7 @@ def bars(
         axes.row_labels(fig, {y: (left, "") for y, (left, _) in named.items()}, _ABOVE + line, theme)
         named = {y: ("", right) for y, (_, right) in named.items()}
     axes.row_labels(fig, named, _ABOVE, theme)
-    fig.update_layout(margin=dict(l=8, r=12, b=50))
+    fig.update_layout(margin=dict(l=8, r=12, t=fig.layout.margin.t + _AXIS, b=10))
     return fig
 
 
