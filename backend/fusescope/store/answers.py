@@ -61,16 +61,18 @@ def find(question: Question, most: int = 1, recorded: bool | None = None) -> lis
 
 
 def _measured(op: str, recorded: bool | None) -> list[tuple]:
-    """(run, case, dtype, device name, implementations with a valid time, created) for each run and case."""
+    """(run, case, dtype, device name, implementations with a valid time, created) for each run and case; of
+    layouts over several devices none: they answer another question than execution modes of a model."""
     table = library.records(op=op)
     table = table[table["status"] == "ok"]
     groups = table.groupby(["run", "case", "dtype", "device_name"], sort=False)
     rows = groups.agg(count=("impl", "nunique"), created=("created", "first")).reset_index()
     kept = None if recorded is None else {r.id for r in library.runs(recorded=recorded, limit=1 << 30)[0]}
+    layouts = {r.id for r in library.runs(kind="parallel", op=op, limit=1 << 30)[0]}
     return [
         (r.run, json.loads(r.case), r.dtype, r.device_name, r.count, r.created)
         for r in rows.itertuples(index=False)
-        if kept is None or r.run in kept
+        if r.run not in layouts and (kept is None or r.run in kept)
     ]
 
 
