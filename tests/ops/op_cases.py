@@ -19,6 +19,9 @@ DIAGONAL = {
 GATHERS = ("padding", "embedding_layernorm", "rope_cache")
 """Operators that read only some rows of an operand, or none; what these are is in their own tests."""
 
+SMALL = {"rope_cache": {"seq_max": 40}}
+"""Sizes that are not swept and too large by default."""
+
 EXTRA = {
     "gemm": [{"m": 130, "n": 257, "k": 64}, {"m": 64, "n": 72, "k": 520}],
     "bmm": [
@@ -93,7 +96,7 @@ def cases(op: str, device: str = "cuda") -> list[dict]:
     module = ops.load(op)
     swept = [p for p in module.PARAMETERS if p.sweep and p.kind == "int"]
     wanted = [
-        {p.name: p.low or 1 for p in swept} | {p.name: size}
+        SMALL.get(op, {}) | {p.name: p.low or 1 for p in swept} | {p.name: size}
         for p in swept
         for size in SIZES
         if p.low <= size <= p.high
