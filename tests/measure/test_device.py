@@ -224,14 +224,18 @@ class TestGpu:
         assert float(x.sum()) == 10
         graph.CudaGraph([lambda: x + 1], "cuda:0", "graph").take(2)
 
-    def test_graphs_of_one_pool_share_their_memory(self):
+    def test_graphs_of_one_pool_share_all_but_the_results_that_are_looked_at(self):
         import torch
 
         x, pool = torch.ones(16 << 20, device="cuda"), torch.cuda.graph_pool_handle()
-        graphs = [graph.CudaGraph([lambda: (x + 1) * 2], "cuda:0", "graph", pool)]
+        graphs = [graph.CudaGraph([lambda: ((x + 1) * 2 + 3) * 4], "cuda:0", "graph", pool)]
         one = torch.cuda.memory_reserved()
-        graphs += [graph.CudaGraph([lambda: (x + 1) * 2], "cuda:0", "graph", pool) for _ in range(7)]
-        assert torch.cuda.memory_reserved() == one, f"{len(graphs)} graphs of two temporaries each"
+        graphs += [
+            graph.CudaGraph([lambda: ((x + 1) * 2 + 3) * 4], "cuda:0", "graph", pool) for _ in range(7)
+        ]
+        assert torch.cuda.memory_reserved() == one + 7 * x.nbytes, (
+            f"{len(graphs)} graphs of three temporaries"
+        )
 
     def test_rotation_calls_every_set(self):
         import torch

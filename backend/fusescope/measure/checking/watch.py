@@ -20,7 +20,7 @@ from fusescope.measure.timing.timer import Look, Sampler
 
 SHARE = 0.1  # of the time spent sampling goes into looking
 WANTED = 200  # results per mode: a callable wrong in 3 % of its calls passes one time in 440
-LEAST_S = 0.1  # that looking may take after any sampling, however short: enough for WANTED quick calls
+LEAST_S = 0.4  # that looking may take after any sampling, however short: WANTED looks of 2 ms, as on a GPU
 OVERTIME_S = 1.0  # beyond what it may take, on a machine that is so loaded
 
 

@@ -37,10 +37,10 @@ class CannotCapture(RuntimeError):
 class CudaGraph:
     """Samples of a replayed graph of ``runs`` in turn: one callable (warm), or one a set of inputs (cold).
 
-    ``pool``: of torch.cuda.graph_pool_handle(), for graphs that are replayed one at a time and whose results
-    nobody reads: their temporaries then share memory. ``expected_ms``: about what a call takes, which saves
-    the pilot graph that finds it out. Raises CannotCapture where a call synchronises, allocates outside
-    torch, or otherwise cannot be captured.
+    ``pool``: of torch.cuda.graph_pool_handle(), for graphs that are replayed one at a time: their temporaries
+    then share memory, and each keeps the result that is looked at. ``expected_ms``: about what a call takes,
+    which saves the pilot graph that finds it out. Raises CannotCapture where a call synchronises, allocates
+    outside torch, or otherwise cannot be captured.
     """
 
     def __init__(
