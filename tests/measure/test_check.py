@@ -165,7 +165,7 @@ class Steady:
         (1e-4, 0.0, 5, watch.WANTED, watch.WANTED),  # a short sampling of a quick call
         (1e-4, 0.01, 5, watch.WANTED, watch.WANTED),  # the same on a loaded machine
         (1e-4, 5.0, 5, 1, 20),  # one that hardly runs it
-        (0.06, 0.0, 5, 6, 9),  # a slow call: LEAST_S after the sampling
+        (0.06, 0.0, 5, 4, 6),  # a slow call: LEAST_S after the sampling
         (0.06, 0.0, 200, 20, 60),  # a tenth of the time, during and after it
         (20.0, 0.0, 5, 1, 4),
     ],
