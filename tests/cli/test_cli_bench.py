@@ -14,6 +14,7 @@ import pytest
 
 from fusescope.cli import main
 from fusescope.core.paths import ROOT
+from fusescope.jobs import submit
 from fusescope.store import folder, library
 
 pytestmark = pytest.mark.slow
@@ -113,7 +114,15 @@ def test_a_wrong_kernel_fails_the_command_and_has_no_latency(call, valid, place,
     assert "mine.py:nearly" in human.out and "wrong" in human.out and "baseline" in human.out
 
 
-def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, valid):
+@pytest.fixture
+def no_job_stays(place):
+    """A test that fails leaves no job, which would hold the lock of the CPU for minutes."""
+    yield
+    for job in submit.queue():
+        submit.cancel(job["id"])
+
+
+def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, valid, no_job_stays):
     """Ctrl-C in a real terminal process: the job is cancelled, its run says so, exit code 1; resumed, it goes
     on from there."""
     words = [

@@ -157,6 +157,8 @@ def test_the_mask_of_eager_is_hugging_faces(padded):
 def test_every_way_of_the_gpu_is_right_and_follows_its_inputs(name):
     """Captured or not: new values in the same tensors give new results. (Compiled ways and more of
     FlexAttention take minutes.)"""
+    from torch._inductor.exc import InductorError
+
     seq = 65 if name == "vit-base" else 72
     asked_for = [
         models.validate(name, c | {"seq": seq, "lengths": c["lengths"].replace("17", str(seq))})
@@ -176,8 +178,13 @@ def test_every_way_of_the_gpu_is_right_and_follows_its_inputs(name):
                 assert way.name == "sdpa-graph-trap", (way, asked, error)
                 continue
             for _ in range(2):
-                out, ref = run().clone(), tolerance.reference(model, inputs)
-                there = tolerance.valid(inputs, out)
+                try:
+                    out = run().clone()
+                except InductorError as error:
+                    # flex_decoding of torch 2.11 has no kernel for fewer than 128 queries of grouped heads
+                    assert way.attention == "flex_attention" and "NoValidChoicesError" in str(error)
+                    break
+                ref, there = tolerance.reference(model, inputs), tolerance.valid(inputs, out)
                 out, ref = (out, ref) if there is None else (out[there], ref[there])
                 error = float((out.double() - ref).norm() / ref.norm())
                 assert error < tolerance.allowed_norm(asked["layers"], "float16"), (way.name, asked, error)
