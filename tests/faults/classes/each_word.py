@@ -17,7 +17,7 @@ from tests.faults.processes import end_warm_parents
 
 TITLE = "Killed at each word: body, worker"
 LEAST = 150
-SHARE = 3.0
+SHARE = 1.0
 KINDS = Path(__file__).resolve().parents[1] / "kinds"
 _NO_WORD = 1 << 30
 _STRIDE = 37  # words of one run in an order that soon has some of each part
