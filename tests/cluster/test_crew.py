@@ -61,13 +61,14 @@ def test_records_name_the_device_and_the_run_its_workers(client, reporter):
 
 
 def test_a_killed_worker_loses_nothing_and_repeats_no_record(client, reporter, tmp_path):
-    """One worker is killed each time that ten more are done."""
+    """One worker is killed when ten are done. (A second kill may find the same unit in hand, which is then
+    given up, as it shall be.)"""
     pids = set()
 
     class Killing(type(reporter)):
         def record(self, record):
             super().record(record)
-            if len(self.records) in (10, 20):
+            if len(self.records) == 10:
                 pids.add(crew.able[0].facts["pid"])
                 os.kill(crew.able[0].facts["pid"], signal.SIGKILL)
 
@@ -78,8 +79,8 @@ def test_a_killed_worker_loses_nothing_and_repeats_no_record(client, reporter, t
     units = [unit(n, ms=60, ledger=str(tmp_path / "ledger")) for n in range(30)]
     crew.share(units, cases.Bookkeeper(reporter).book, lambda *about: gave_up.append(about))
     crew.end()
-    assert not gave_up and measured(reporter) == list(range(30)) and len(pids) == 2
-    assert sum("was lost" in line for line in reporter.lines) == 2
+    assert not gave_up and measured(reporter) == list(range(30)) and len(pids) == 1
+    assert sum("was lost" in line for line in reporter.lines) == 1
 
 
 def test_a_unit_that_kills_two_workers_is_given_up(client, reporter):
