@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit import config, runtime
 from streamlit.runtime import Runtime
 
-from pages._ui.guard import door, headers, hosts, sessions, slow, token
+from pages._ui.guard import door, headers, hosts, saved_files, sessions, slow, token
 from pages._ui.widgets import site
 
 _EVERYWHERE = ("0.0.0.0", "::", "")
@@ -28,6 +28,7 @@ class Entrance:
         except ValueError as error:
             raise SystemExit(str(error)) from None
         sessions.keep_few()
+        saved_files.keep()
         self.address = config.get_option("server.address") or ""
         further = config.get_option("server.allowedHosts")
         bound = None if self.address in _EVERYWHERE else self.address
