@@ -5,10 +5,11 @@ PORT ?= 8501
 # Further options of the server: make run HOSTS=gpu.example.org PREFIX=fusescope NO_TOKEN=1
 SERVE = $(addprefix --host ,$(HOSTS)) $(if $(PREFIX),--prefix $(PREFIX)) $(if $(NO_TOKEN),--no-token)
 ARGS ?=
-# Test processes. OMP_WAIT_POLICY: a waiting OpenMP thread leaves its core to the other process.
+# Test processes. OMP_WAIT_POLICY: a waiting OpenMP thread leaves its core to the other process. OPENBLAS: as many
+# threads as cores for the small matrices of NumPy cost seven times the CPU time and gain none.
 # PYTHONDONTWRITEBYTECODE, where the environment sets it, has each of some 200 processes compile the package again.
 WORKERS ?= 2
-PYTEST = OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
+PYTEST = OMP_WAIT_POLICY=passive OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 PARALLEL = -n $(WORKERS) --dist worksteal
 # Nothing selected (5) is no failure of a command that calls pytest twice.
 NONE = || [ $$? -eq 5 ]

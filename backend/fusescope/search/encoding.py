@@ -20,7 +20,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 BITS = 16
@@ -46,19 +46,27 @@ def value(code: str | int) -> int:
     bits of the wrong length, not for eleven.
     """
     if isinstance(code, str):
-        if re.fullmatch("[01]{16}", code):
-            return int(code, 2)
-        if not re.fullmatch("0|[1-9][0-9]{0,4}", code):
-            length = f" ({len(code)} characters)" if re.fullmatch("[01]*", code) else ""
-            raise ValueError(f"{RULE}, not {code[:40]!r}{length}")
-        number = int(code)
-    else:
-        try:
-            if isinstance(code, bool):
-                raise TypeError
-            number = operator.index(code)
-        except TypeError:
-            raise TypeError(f"{RULE}, not {type(code).__name__}") from None
+        return _value_of(code)
+    try:
+        if isinstance(code, bool):
+            raise TypeError
+        return _bounded(operator.index(code))
+    except TypeError:
+        raise TypeError(f"{RULE}, not {type(code).__name__}") from None
+
+
+# A sweep asks for the values of its 16,512 codes again and again: at each prediction, list and chart.
+@lru_cache(maxsize=1 << BITS)
+def _value_of(code: str) -> int:
+    if re.fullmatch("[01]{16}", code):
+        return int(code, 2)
+    if not re.fullmatch("0|[1-9][0-9]{0,4}", code):
+        length = f" ({len(code)} characters)" if re.fullmatch("[01]*", code) else ""
+        raise ValueError(f"{RULE}, not {code[:40]!r}{length}")
+    return _bounded(int(code))
+
+
+def _bounded(number: int) -> int:
     if not 0 <= number < 1 << BITS:
         raise ValueError(f"{RULE}, not {number}")
     return number
@@ -143,10 +151,15 @@ def canonical(code: str | int) -> str:
     operators 2-7 are equal, and differ from those next to them, so that ``segments`` shows the attention as
     the run 3-8 that it is.
     """
-    text = bits(code)
+    return _canonical(value(code))
+
+
+@lru_cache(maxsize=1 << BITS)
+def _canonical(number: int) -> str:
+    text = bits(number)
     if text[0] == "1":
         return _attended(text[1 : ATTENTION.start + 1], text[ATTENTION.stop + 1 :])
-    return text if text[1] == "1" else complement(text)
+    return text if text[1] == "1" else complement(number)
 
 
 @cache

@@ -57,10 +57,8 @@ class Additive:
 
 def columns(codes: Sequence[str]) -> np.ndarray:
     """One, the attention, the cuts, the parts: a row per code."""
-    whole = features.matrix(codes).astype(float)
-    return np.hstack(
-        [np.ones((len(whole), 1)), whole[:, : features.STRUCTURE], whole[:, -len(features.PART_INDEX) :]]
-    )
+    choices = features.structure(codes)
+    return np.hstack([np.ones((len(codes), 1)), choices, features.parts(choices)])
 
 
 class _Spectrum:

@@ -100,7 +100,7 @@ def segments(pairs: Mapping[str, float]) -> list[SegmentCost]:
 def _effects(truth: Mapping[str, float]) -> dict[int, tuple[float, float, float]]:
     """Main effects by least squares over the attention (-1) and the cuts, with intervals from the
     residuals."""
-    x = features.matrix(list(truth))[:, : features.STRUCTURE].astype(float)
+    x = features.structure(list(truth)).astype(float)
     y = np.array(list(truth.values()))
     varies = np.flatnonzero(x.std(0) > 0)
     design = np.hstack([np.ones((len(x), 1)), x[:, varies]])

@@ -40,6 +40,18 @@ def matrix(codes: Sequence[str]) -> np.ndarray:
     """float32 (codes, features), columns as NAMES; equivalent codes have equal rows."""
     if not len(codes):
         return np.empty((0, len(NAMES)), np.float32)
+    choices = structure(codes)
+    attention, cuts = choices[:, :1], choices[:, 1:]
+    segments = _parts(cuts)
+    alone, fused = segments & ~attention, segments & attention
+    counts = alone @ _COUNTED[False] + fused @ _COUNTED[True]
+    longest = np.maximum((alone * _LENGTH[False]).max(1), (fused * _LENGTH[True]).max(1))
+    counts[:, _COUNTS.index("longest segment")] = np.maximum(longest, 1)
+    return np.hstack([choices, counts, parts(choices, segments)]).astype(np.float32)
+
+
+def structure(codes: Sequence[str]) -> np.ndarray:
+    """The first STRUCTURE columns of ``matrix``, as bool (codes, STRUCTURE)."""
     values = np.fromiter(map(encoding.value, codes), np.int64, len(codes))
     bits = (values[:, None] >> np.arange(encoding.BITS)[::-1]) & 1 == 1
     attention, cuts = bits[:, :1], bits[:, 1:-1] != bits[:, 2:]
@@ -48,15 +60,16 @@ def matrix(codes: Sequence[str]) -> np.ndarray:
         :, first : last + 1
     ] &= ~attention  # nothing is cut within the hand-written attention, and it is at both of its ends
     cuts[:, [first, last]] |= attention
-    parts = _parts(cuts)
-    alone, fused = parts & ~attention, parts & attention
-    counts = alone @ _COUNTED[False] + fused @ _COUNTED[True]
-    longest = np.maximum((alone * _LENGTH[False]).max(1), (fused * _LENGTH[True]).max(1))
-    counts[:, _COUNTS.index("longest segment")] = np.maximum(longest, 1)
-    parts[:, PART_INDEX[encoding.ATTENTION]] &= ~attention[
-        :, 0
-    ]  # the kernel is no torch.compile of 2-7: bit 0 alone stands for it
-    return np.hstack([attention, cuts, counts, parts]).astype(np.float32)
+    return np.hstack([attention, cuts])
+
+
+def parts(choices: np.ndarray, segments: np.ndarray | None = None) -> np.ndarray:
+    """The last columns of ``matrix``, as bool (codes, 120), of what ``structure`` gives; ``segments``: what
+    _parts gives for its cuts, where that is known."""
+    found = _parts(choices[:, 1:]) if segments is None else segments.copy()
+    # the kernel is no torch.compile of 2-7: bit 0 alone stands for it
+    found[:, PART_INDEX[encoding.ATTENTION]] &= ~choices[:, 0]
+    return found
 
 
 def _parts(cuts: np.ndarray) -> np.ndarray:

@@ -109,7 +109,7 @@ class Guided:
 def _spread(codes: list[str], count: int, rng: random.Random) -> list[str]:
     """The codes with ``count`` at the front that differ from one another: of 32 drawn the one least like its
     predecessors."""
-    choices = features.matrix(codes)[:, : features.STRUCTURE].astype(bool)
+    choices = features.structure(codes)
     least = np.full(
         len(codes), features.STRUCTURE + 1
     )  # choices not in common with the most alike of the chosen; 0 of these
