@@ -113,6 +113,17 @@ def test_several_cases_name_the_winner_the_mean_and_the_worst_case():
     assert sentences.in_short(records, "sdpa") == "v5_parts fastest in 2 of 3 cases"
 
 
+def test_a_case_that_is_inconclusive_is_won_by_nobody():
+    unclear = timed("eager", 0.9, (0.9, 0.3, 2.8), seq=128)
+    noise = [timed("sdpa", 0.81, (1.0, 1.0, 1.0), seq=128), unclear]
+    twice = [*noise, *(timed(r.impl, r.ms, (r.speedup.median, 0.3, 2.8), seq=512) for r in noise)]
+    assert sentences.result(twice, "sdpa") == "None is proven faster than sdpa in any of 2 cases."
+    assert sentences.in_short(twice, "sdpa") == "none proven faster than sdpa"
+    said = sentences.result([*noise, BASE, FAST], "sdpa")
+    assert said.startswith("v5_parts is fastest in 1 of 2 cases, none is proven so in 1;")
+    assert sentences.in_short([*noise, BASE, FAST], "sdpa") == "v5_parts fastest in 1 of 2 cases"
+
+
 def test_order_follows_the_times_that_are_shown():
     """An old run's paired ratio may contradict the medians: nothing stands above what took less time."""
     slower_median = timed("v5_parts", 0.20, (5.55, 5.54, 5.61))

@@ -81,6 +81,15 @@ def proven(rows: Iterable[Record], baseline: str) -> Record | None:
     return next((r for r in rows if verdict(r, baseline) == "faster"), None)
 
 
+def winner(rows: list[Record], baseline: str) -> Record | None:
+    """Which of the ``ranked`` records of one case is the fastest; None where sampling was too noisy to say, or
+    where the first is not proven to differ from the baseline."""
+    if not rows or noisy(rows, baseline):
+        return None
+    first = rows[0]
+    return first if first.impl == baseline or not first.speedup else proven(rows[:1], baseline)
+
+
 def best(records: Iterable[Record], baseline: str) -> float | None:
     """The largest speed-up that is proven in any case."""
     found = [value_of(r, baseline) for r in records if verdict(r, baseline) == "faster"]
@@ -114,8 +123,9 @@ def in_short(records: list[Record], baseline: str) -> str:
     if not timed:
         return ""
     if len(timed) > 1:
-        impl, wins = Counter(rows[0].impl for rows in timed).most_common(1)[0]
-        text = f"{short(impl)} fastest in {wins} of {len(timed)} cases"
+        won = Counter(first.impl for rows in timed if (first := winner(rows, baseline))).most_common(1)
+        none = f"none proven faster than {short(baseline)}"
+        text = f"{short(won[0][0])} fastest in {won[0][1]} of {len(timed)} cases" if won else none
     elif first := proven(timed[0], baseline):
         text = f"{short(first.impl)} {numbers.ratio(value_of(first, baseline))} {short(baseline)}"
     else:
@@ -183,12 +193,18 @@ def _next(first: Record, others: list[Record], baseline: str) -> str:
 
 
 def _of_several(groups: list[list[Record]], baseline: str) -> str:
-    best = [rows[0] for group in groups if (rows := ranked(group, baseline))]
-    if not best:
+    ordered = [rows for group in groups if (rows := ranked(group, baseline))]
+    if not ordered:
         return "No implementation has a valid time."
-    wins = Counter(short(r.impl) for r in best).most_common(2)
+    won = [first for rows in ordered if (first := winner(rows, baseline))]
+    if not won:
+        return f"None is proven faster than {short(baseline)} in any of {len(ordered)} cases."
+    wins = Counter(short(r.impl) for r in won).most_common(2)
     text = f"{wins[0][0]} is fastest in {wins[0][1]} of {len(groups)} cases"
     text += f", {wins[1][0]} in {wins[1][1]}" if len(wins) > 1 else ""
+    if unclear := len(ordered) - len(won):
+        text += f", none is proven so in {unclear}"
+    best = [rows[0] for rows in ordered]
     values = {r.case_key: (value_of(r, baseline), r) for r in best if value_of(r, baseline)}
     if not values:
         return f"{text}."
