@@ -1,5 +1,5 @@
-"""What is asked of a kernel's machine code, and the cheapest way to have some: ``half``, each kernel with one
-of its two 16-bit dtypes and without its host code."""
+"""What is asked of a kernel's machine code, and the cheapest way to have some: ``sample``, some of a kernel's
+instantiations and no host code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from fusescope.core import paths
@@ -21,11 +23,37 @@ KERNELS = [v for f in families().values() for v in f.variants if v.device == "cu
 _FIRST = "sm_90a"
 _STORES = re.compile(r"\b(ST|STG|STL|STS|RED|ATOM|ATOMG|REDG|UTMASTG|UTMAREDG|UBLKCP)\b")
 _FLOAT16 = (
-    re.compile(r"case FS_FLOAT16:\s*return[^;]*;"),
-    re.compile(r"if \((?:\w+(?:\.|->))?dtype == FS_FLOAT16\) return[^;]*;"),
-    re.compile(r"(?:\w+(?:\.|->))?dtype == FS_FLOAT16\s*\? [^:;]+ : "),
+    (r"case FS_FLOAT16:\s*return[^;]*;", ""),
+    (r"if \((?:\w+(?:\.|->))?dtype == FS_FLOAT16\) return[^;]*;", ""),
+    (r"(?:\w+(?:\.|->))?dtype == FS_FLOAT16\s*\? [^:;]+ : ", ""),
 )
-"""How host code asks for the instantiations of float16; those of bfloat16 stay."""
+"""Of the two 16-bit dtypes bfloat16 stays."""
+_BY_DTYPE = (
+    r"\? (\w+)<T, ((?:true, |false, )*)true>(\([^;]*\))\s*: \1<T, \2false>\3;",
+    r"? \1<T, \2sizeof(T) == 2>\3 : \1<T, \2sizeof(T) == 2>\3;",
+)
+"""Of a choice that is made for each dtype (accesses of 16 bytes): one side for 16-bit types, the other for
+float32."""
+_PAIRS = (
+    # Along which side each operand of a product lies: both along one.
+    (r"\? (\w+)<T, (true|false), true>(\([^;]*\))\s*: \1<T, \2, false>\3;", r"? \1<T, \2, \2>\3 : nullptr;"),
+    # A residual with one of the activations.
+    (
+        r"\? (\w+)<T, (\w+\.value), true>(\([^;]*\))\s*: \1<T, \2, false>\3;",
+        r"? \1<T, \2, \2 == 1>\3 : \1<T, \2, \2 == 1>\3;",
+    ),
+    # Head sizes between two others.
+    *((rf"(with_width<[^>]*?), {size}(?=[,>])", r"\1") for size in (96, 160, 192)),
+    (r"case 3:\s*return with_warpgroups<T, 3>[^;]*;", ""),
+)
+"""Each value of two template parameters, not their product."""
+_OTHERS = {
+    "bias_residual_layernorm/v3_few_rows": (
+        ("  return row::by_length(cols, body);", '  return "v2_registers";'),
+        ("few ? by_length_of_few(cols, body) : row::by_length(cols, body)", "by_length_of_few(cols, body)"),
+    ),
+}
+"""Instantiations that a kernel shares with another: (text, replacement)."""
 
 
 def name(variant: Variant) -> str:
@@ -69,14 +97,14 @@ def check_registers(variant: Variant, arch: str, resources: list[figures.KernelR
     )
 
 
-def half(variant: Variant, arch: str) -> tuple[str, list[figures.KernelResources]]:
-    """SASS and the compiler's figures of the kernel without float16's instantiations. AssertionError with the
+def sample(variant: Variant, arch: str) -> tuple[str, list[figures.KernelResources]]:
+    """SASS and the compiler's figures of a sample of the kernel's instantiations. AssertionError with the
     compiler's output where it does not compile. Kept in the build cache by content."""
     (item,) = (
         i for i in plan.objects(CHAIN, ("cuda",), (arch,), (variant.family,)) if i.name == variant.name
     )
     key = hashlib.sha256(item.key.encode() + Path(__file__).read_bytes()).hexdigest()[:20]
-    kept = paths.build_cache() / "tests" / "half" / f"{variant.family}-{variant.path.stem}-{key}"
+    kept = paths.build_cache() / "tests" / "sample" / f"{variant.family}-{variant.path.stem}-{key}"
     if not kept.with_suffix(".sass").is_file():
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
@@ -91,7 +119,8 @@ def _compile(item: plan.Object, folder: Path) -> tuple[str, str]:
     for file in source_closure(item.source):
         copy = folder / file.relative_to(root.resolve())
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(_without_float16(file.read_text()))
+        others = _OTHERS.get(f"{item.family}/{item.name}", ()) if file == item.source.resolve() else ()
+        copy.write_text(_sampled(file.read_text(), others))
     source, cubin = folder / item.source.relative_to(root), folder / "out.cubin"
     flags = [f for f in item.flags if f != "-lineinfo"]
     host = ["-ccbin", CHAIN.gxx.path] if CHAIN.gxx else []
@@ -102,11 +131,21 @@ def _compile(item: plan.Object, folder: Path) -> tuple[str, str]:
     return output, demangle_text(_run([tools["cuobjdump"], "-sass", str(cubin)], PATH=path))
 
 
-def _without_float16(text: str) -> str:
-    """The source with as many lines as before."""
-    for pattern in _FLOAT16:
-        text = pattern.sub(lambda found: "\n" * found[0].count("\n"), text)
+def _sampled(text: str, others: Iterable[tuple[str, str]]) -> str:
+    """The source, with as many lines as before, whose host code asks for fewer instantiations: each value of
+    a template parameter, not the product of all. ``make test-archs`` compiles the product."""
+    for old, new in others:
+        assert old in text, f"{old!r} is no longer there: what does this kernel have of another's now?"
+        text = text.replace(old, new)
+    by_dtype = (_BY_DTYPE,) if "dispatch(" in text else ()
+    for pattern, new in (*_FLOAT16, *by_dtype, *_PAIRS):
+        text = re.sub(pattern, partial(_of_as_many_lines, new), text)
     return text
+
+
+def _of_as_many_lines(new: str, found: re.Match[str]) -> str:
+    made = found.expand(new)
+    return made + "\n" * (found[0].count("\n") - made.count("\n"))
 
 
 def _run(command: list[str], **environment: str) -> str:

@@ -1,7 +1,7 @@
 """Every CUDA kernel compiles for what it claims, and the machine code proves the claim: an instruction that
 an architecture lacks may compile into a trap, so compiling alone proves nothing.
 
-``make test`` compiles half of each kernel for one architecture, which takes a third of the time; the marker
+``make test`` compiles a sample of each kernel's instantiations for one architecture, the marker
 ``archs`` (make test-archs) the objects of the build for all architectures that the families claim.
 """
 
@@ -41,7 +41,7 @@ def compiled(arch: str) -> dict:
 @pytest.mark.parametrize("variant", KERNELS, ids=name)
 def test_compiles_without_spills_into_what_it_claims(variant):
     arch = usual_arch(variant)
-    sass, resources = machine_code.half(variant, arch)
+    sass, resources = machine_code.sample(variant, arch)
     machine_code.check_registers(variant, arch, resources)
     machine_code.check_stores_and_claims(variant, arch, sass)
 
@@ -90,15 +90,15 @@ def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
         _check("v3_early", "sm_90a")
 
 
-def test_half_a_kernel_is_its_bfloat16_and_float32(gpu_project):
+def test_a_sample_of_a_kernel_is_its_bfloat16_and_float32(gpu_project):
     add = families()["add"].variant("v1_one_element")
-    sass, resources = machine_code.half(add, "sm_80")
+    sass, resources = machine_code.sample(add, "sm_80")
     whole = report.resources("add", add.name, "sm_80")
     assert len(resources) == 2 and len(whole) == 3
     assert "<__nv_bfloat16>" in sass and "<float>" in sass and "<__half>" not in sass
     gpu_project.edit(add.path, "int64_t i = ", "int64_t i = nonsense + ")
     with pytest.raises(AssertionError, match="nonsense"):
-        machine_code.half(add, "sm_80")
+        machine_code.sample(add, "sm_80")
 
 
 def test_the_architectures_of_the_compiler_are_accepted_and_others_named(gpu_project):
