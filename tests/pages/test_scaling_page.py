@@ -198,6 +198,18 @@ def test_what_cannot_be_is_said_under_the_button(draw, words, sentence):
     assert query(at)["layouts"] == words["layouts"]
 
 
+def test_one_gpu_opens_without_an_error(draw, monkeypatch):
+    from fusescope.core.machine import environment as machine
+
+    real = machine.collect
+    monkeypatch.setattr(machine, "devices", lambda: ["cuda:0", "cpu"])
+    monkeypatch.setattr(machine, "collect", lambda d="cpu": real("cpu") | {"device": d, "arch": "sm_90a"})
+    at = draw("scaling")
+    assert not at.error and "One GPU is here" in said(at.info) and at.button(key="scaling/run").disabled
+    at = draw("scaling", layouts="tp2")
+    assert "need 2 ranks from cuda:0 on, one for each device; here is 1 GPU" in said(at.error)
+
+
 def test_charts_say_measured_and_predicted_apart():
     series = measured.series([record(i) for i in IMPLS])
     assert [(s.scheme, len(s.points)) for s in series] == [("dp", 3), ("tp", 4)]

@@ -82,8 +82,8 @@ def proven(rows: Iterable[Record], baseline: str) -> Record | None:
 
 
 def winner(rows: list[Record], baseline: str) -> Record | None:
-    """Which of the ``ranked`` records of one case is the fastest; None where sampling was too noisy to say, or
-    where the first is not proven to differ from the baseline."""
+    """Which of the ``ranked`` records of one case is the fastest; None where sampling was too noisy to say,
+    or where the first is not proven to differ from the baseline."""
     if not rows or noisy(rows, baseline):
         return None
     first = rows[0]

@@ -54,12 +54,12 @@ def draw(state: url.State) -> Choice:
     usual = "float16" if device.is_gpu() else "float32"
     choice = Choice(name, fields.pick(state, "dtype", "dtype", DTYPES, usual, name, box=right))
     attentions = _attentions(state)
-    here = max(2, sum(d != "cpu" for d in device.devices()) if device.is_gpu() else 2)
+    here = sum(d != "cpu" for d in device.devices()) if device.is_gpu() else 2
     text = fields.text(
         state,
         "layouts",
         "layouts",
-        default=",".join(f"{word}{here}" for word in ("tp", "pp", "dp")),
+        default=",".join(f"{word}{here}" for word in ("tp", "pp", "dp")) if here > 1 else "",
         help="tp: tensor parallel, pp: pipeline stages, dp: data parallel, joined by dots; several with "
         "commas: tp2,pp2,tp2.dp2. One device is always measured beside them.",
     )
@@ -90,7 +90,13 @@ def draw(state: url.State) -> Choice:
     with run_panel.collect(problems):
         fields.refuse(state)
     cost = ""
-    if choice.case and not problems:
+    if here < 2 and not text:  # nothing was chosen that is wrong
+        with top:
+            st.info(
+                "One GPU is here, and layouts need several. Choose the CPU in the sidebar, where each process "
+                "is a rank, or read the recorded run."
+            )
+    elif choice.case and not problems:
         with run_panel.collect(problems):
             choice.spec = _spec(choice, attentions, text, pieces, weak, traced)
             cost = _cost(choice.spec)

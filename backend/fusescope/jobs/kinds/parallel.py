@@ -81,14 +81,15 @@ def _check_trace(whole: dict) -> None:
 
 def _check_devices(device: str, count: int) -> None:
     if device == "cpu":
-        there, what = max(2, environment.collect("cpu")["cpu_threads"]), "CPU threads"
+        there, what = max(2, environment.collect("cpu")["cpu_threads"]), "CPU thread"
         start = 0
     else:
-        there, what = sum(d.startswith("cuda") for d in environment.devices()), "GPUs"
+        there, what = sum(d.startswith("cuda") for d in environment.devices()), "GPU"
         start = int(device.partition(":")[2])
     if start + count > there:
         raise ValueError(
-            f"the layouts need {count} ranks from {device} on, one for each device; here are {there} {what}"
+            f"the layouts need {count} ranks from {device} on, one for each device; "
+            f"here {'is' if there == 1 else 'are'} {there} {what}{'' if there == 1 else 's'}"
         )
 
 
