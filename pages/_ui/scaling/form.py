@@ -93,8 +93,8 @@ def draw(state: url.State) -> Choice:
     if here < 2 and not text:  # nothing was chosen that is wrong
         with top:
             st.info(
-                "One GPU is here, and layouts need several. Choose the CPU in the sidebar, where each process "
-                "is a rank, or read the recorded run."
+                "One GPU is here, and layouts need several. Choose the CPU in the sidebar, where each "
+                "process is a rank, or read the recorded run."
             )
     elif choice.case and not problems:
         with run_panel.collect(problems):
