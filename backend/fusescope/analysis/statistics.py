@@ -83,12 +83,16 @@ def correlation_time(series) -> float:
     independent one.
 
     The sum stops at the first non-positive pair of neighbouring lags (Geyer's initial positive sequence,
-    Statistical Science 7(4), 1992), which keeps the noise of distant lags out.
+    Statistical Science 7(4), 1992), which keeps the noise of distant lags out, and at lag min(n // 4, 100).
     """
-    rho = _autocorrelation(series)
-    total = 1.0
-    for lag in range(1, rho.size - 1, 2):
-        pair = rho[lag] + rho[lag + 1]
+    x = np.asarray(series, dtype=float)
+    x = x - x.mean() if x.size else x
+    power = float(x @ x)
+    total, last = 1.0, min(x.size // 4, 100)
+    if power == 0:
+        return total
+    for lag in range(1, last, 2):  # most series need few of the lags
+        pair = float(x[:-lag] @ x[lag:]) / power + float(x[: -lag - 1] @ x[lag + 1 :]) / power
         if pair <= 0:
             break
         total += 2 * pair
@@ -220,14 +224,3 @@ def _student(freedom: float) -> float:
 
 def _above(x: np.ndarray, median: float) -> np.ndarray:
     return np.sign(x - median)
-
-
-def _autocorrelation(series) -> np.ndarray:
-    """Autocorrelations at lags 0 ... min(n // 4, 100); a constant series is uncorrelated."""
-    x = np.asarray(series, dtype=float)
-    x = x - x.mean() if x.size else x
-    power = float(x @ x)
-    lags = min(x.size // 4, 100)
-    if power == 0 or lags < 1:
-        return np.array([1.0])
-    return np.array([1.0] + [float(x[:-k] @ x[k:]) / power for k in range(1, lags + 1)])

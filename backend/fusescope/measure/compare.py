@@ -109,7 +109,8 @@ def rounds(
     sampling = _Sampling(samplers, stop, random.Random(seed), turn_ms, baseline)
     mover = _Mover(move, samplers)
     while alive := sampling.alive():
-        mover.between_rounds({n: sampling.found[n] for n in alive}, sum(sampling.spent.values()))
+        if move:
+            mover.between_rounds({n: sampling.found[n] for n in alive}, sum(sampling.spent.values()))
         sampling.round(turn, state())
         if sampling.finished():
             break
