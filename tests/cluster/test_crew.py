@@ -143,7 +143,7 @@ def test_unlike_devices_are_said(reporter):
     book = cases.Bookkeeper(reporter)
     for name in ("H100", "H200", "H100"):
         worker = type("W", (), {"where": {"device_name": name}, "name": "w"})
-        book.book(unit(0), {"environment": {}, "log": [], "records": [], "samples": []}, worker)
+        book.book([(unit(0), {"environment": {}, "log": [], "records": [], "samples": []})], worker)
     assert reporter.lines == [
         "the workers have unlike devices (H100, H200): compare cases of one device only"
     ]

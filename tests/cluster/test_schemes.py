@@ -44,7 +44,7 @@ class Crew:
                 environment = {"final": {work["final"][0]: one}}
             records = [record(unit.spec, name).to_json() for name in names]
             found = {"environment": environment, "log": [], "records": records, "samples": []}
-            done(unit, found, self.able[0])
+            done([(unit, found)], self.able[0])
             progress(number, len(units), "at work", 1.0)
 
 

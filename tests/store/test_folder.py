@@ -80,6 +80,32 @@ def test_what_the_writer_writes_is_what_readers_read(run):
     ]
 
 
+def test_records_booked_together_lie_as_those_booked_one_by_one(run):
+    writer, other = folder.Writer(run), folder.Writer(folder.create("bench", {"op": "add"}))
+    lines = [
+        {"case_key": record(n).case_key, "impl": "eager", "mode": "graph", "milliseconds": [n, 0.25]}
+        for n in (1, 2)
+    ]
+    writer.book([(record(n), [line | {"state": None}]) for n, line in zip((1, 2), lines)])
+    for n, line in zip((1, 2), lines):
+        other.samples(**line)
+        other.record(record(n))
+    for name in ("results.jsonl", "samples.jsonl"):
+        assert (run / name).read_bytes() == (other.path / name).read_bytes()
+    assert writer.statuses() == other.statuses() and len(writer.skip()) == 2
+    writer.close()
+    other.close()
+
+
+def test_run_json_is_indented_throughout(run):
+    """Its specification is encoded once and put in as text."""
+    writer = folder.Writer(run)
+    writer.environment(lines=["a\nb"], nested={"deep": [1, {"x": None}], "none": []})
+    text = (run / "run.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=1) + "\n" and '"op": "add"' in text
+    writer.close()
+
+
 def test_only_one_writer(run):
     writer = folder.Writer(run)
     code = f"from fusescope.store import folder; from pathlib import Path; folder.Writer(Path({str(run)!r}))"

@@ -16,7 +16,7 @@ from typing import Any
 
 from fusescope.core.machine.conditions import Conditions
 from fusescope.core.schema.run_files import check_spec
-from fusescope.core.schema.typed import build
+from fusescope.core.schema.typed import build, plain
 from fusescope.core.verdict import SAME_WITHIN, of_interval, words
 
 STATUSES = ("ok", "wrong", "unsupported", "oom", "timeout", "crashed", "error")
@@ -198,7 +198,7 @@ class Record:
         return self.time.median if self.time else None
 
     def to_json(self) -> dict[str, Any]:
-        whole = dataclasses.asdict(self) | {"case": dict(self.case)}
+        whole = plain(self)
         for name in ("extra", "conditions"):  # a record without them is as earlier readers know it
             if whole[name] is None:
                 del whole[name]

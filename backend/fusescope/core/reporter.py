@@ -6,11 +6,15 @@ written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from fusescope.core.errors import Cancelled
 from fusescope.core.records import Record
+
+Found = tuple[Record, Sequence[Mapping[str, Any]]]
+"""A record and its samples, each as the arguments of ``Reporter.samples`` by name."""
 
 
 class Reporter(Protocol):
@@ -25,6 +29,10 @@ class Reporter(Protocol):
         ``state`` holds one device-state dict per round (see measure/device_state.py), same length as the
         rounds.
         """
+
+    def book(self, found: Sequence[Found]) -> None:
+        """Append several finished records, each with its samples, as ``samples`` and ``record`` do one by
+        one: what a cluster finds comes by the hundred."""
 
     def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
         """Say what is about to run and how long it may take; a crash or hang from here on is booked on it."""
@@ -68,6 +76,12 @@ class Collect:
 
     def samples(self, case_key, impl, mode, milliseconds, state=None) -> None:
         self.raw.append((case_key, impl, mode, list(milliseconds), state))
+
+    def book(self, found: Sequence[Found]) -> None:
+        for record, samples in found:
+            for line in samples:
+                self.samples(**line)
+            self.record(record)
 
     def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
         self.now = (case_key, impl, deadline_s)

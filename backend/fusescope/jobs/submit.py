@@ -21,7 +21,7 @@ from fusescope.jobs.process.launch import launch, not_started
 from fusescope.jobs.process.warm_parent import warm_up
 from fusescope.jobs.spec.cluster import local_device
 from fusescope.store import files, folder, library
-from fusescope.store.writer import silence
+from fusescope.store.live.signs import silence
 
 SPEC = Parameter("a spec", "object")
 DEADLINE = Parameter("deadline_s", "float", None, "seconds", above=0)

@@ -57,13 +57,16 @@ def clear_errors(path: Path):
 
 
 def write_json(path: Path, data: Any) -> None:
+    replace(path, f"{json.dumps(data, indent=1)}\n")
+
+
+def replace(path: Path, text: str) -> None:
     """Replace a file by rename, so that a reader sees the old or the new text and never half of one; fsync
     before, or a power cut could leave the name with nothing behind it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(temporary, "w") as f:
-            json.dump(data, f, indent=1)
-            f.write("\n")
+            f.write(text)
             f.flush()
             os.fsync(f.fileno())
         os.replace(temporary, path)

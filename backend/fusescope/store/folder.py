@@ -26,7 +26,8 @@ from fusescope.core.records import SCHEMA_VERSION, Progress, Record, Run
 from fusescope.core.schema.run_files import NOTES, Samples
 from fusescope.core.schema.typed import build
 from fusescope.store import files
-from fusescope.store.writer import Writer, silence, silent_end
+from fusescope.store.live.signs import silence, silent_end
+from fusescope.store.writer import Writer
 
 __all__ = [
     "Writer",

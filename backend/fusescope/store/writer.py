@@ -12,17 +12,18 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fusescope.core.errors import Cancelled, RunError
 from fusescope.core.records import Record
+from fusescope.core.reporter import Found
 from fusescope.store import files
+from fusescope.store.live import signs
 
 _PROGRESS_EVERY_S = 0.25
 _SYNC_EVERY_S = 1.0
-_LATE_S = 15.0  # without a sign, and readers say that the worker does not respond
 _RESERVE = 64 * 1024  # bytes kept back, so that a run on a full disk can still be marked failed
 
 
@@ -52,6 +53,7 @@ class Writer:
 
     def _open(self) -> None:
         self._data = files.read_json(self.path / "run.json")
+        self._spec_text = _encoded(self._data.get("spec"))
         self._mark = self._stamp()
         with files.clear_errors(self.path):
             for name in ("results.jsonl", "samples.jsonl", "log.txt"):
@@ -78,8 +80,14 @@ class Writer:
     def samples(
         self, case_key: str, impl: str, mode: str, milliseconds: list[float], state: list[dict] | None = None
     ) -> None:
-        line = {"case_key": case_key, "impl": impl, "mode": mode, "ms": list(milliseconds), "state": state}
-        self._append("samples.jsonl", line)
+        self._append("samples.jsonl", _sample(case_key, impl, mode, milliseconds, state))
+
+    def book(self, found: Sequence[Found]) -> None:
+        """Append several records with their samples; when this returns, they are in the files."""
+        lines = [_sample(**line) for _, samples in found for line in samples]
+        self._append("samples.jsonl", *lines)
+        self._append("results.jsonl", *(record.to_json() for record, _ in found))
+        self._pairs |= {(record.case_key, record.impl): record.status for record, _ in found}
 
     def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
         """Nothing to write: the worker books a crash or a hang itself."""
@@ -161,7 +169,7 @@ class Writer:
                 raise
             (self.path / ".reserve").unlink(missing_ok=True)
             self._write_run()
-        live = _marker(self.path)
+        live = signs.marker(self.path)
         if status in ("queued", "running"):
             live.parent.mkdir(exist_ok=True)
             live.touch()
@@ -181,7 +189,7 @@ class Writer:
         if time.monotonic() - self._beat_at >= 1.0:
             self._beat_at = time.monotonic()
             with contextlib.suppress(OSError):
-                os.utime(_marker(self.path))
+                os.utime(signs.marker(self.path))
             with files.clear_errors(self.path):
                 self._sync()
 
@@ -211,10 +219,11 @@ class Writer:
             found[name] = vars(files.contents(self.path / name))
         return found
 
-    def _append(self, name: str, data: dict) -> None:
+    def _append(self, name: str, *data: dict) -> None:
         self._still_ours()
         with files.clear_errors(self.path):
-            files.append(self._fds[name], json.dumps(data, separators=(",", ":")).encode() + b"\n")
+            text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in data)
+            files.append(self._fds[name], text.encode())
             self._unsynced |= name == "results.jsonl"
             self._sync()
 
@@ -228,9 +237,15 @@ class Writer:
     def _write_run(self) -> None:
         self._still_ours()
         with files.clear_errors(self.path):
-            files.write_json(self.path / "run.json", self._data)
+            files.replace(self.path / "run.json", self._text())
         self._mark = self._stamp()
         self._progress_at, self._progress_waits = time.monotonic(), False
+
+    def _text(self) -> str:
+        """run.json. The specification, which never changes and may have ten thousand cases, is encoded once:
+        progress is written twice a second."""
+        texts = [(key, self._spec_text if key == "spec" else _encoded(v)) for key, v in self._data.items()]
+        return "{\n" + ",\n".join(f" {json.dumps(key)}: {text}" for key, text in texts) + "\n}\n"
 
     def _still_ours(self) -> None:
         try:
@@ -248,44 +263,15 @@ class Writer:
         return s.st_ino, s.st_mtime_ns
 
 
-def silence(run: Path, worker: Any = None) -> str | None:
-    """A sentence where the worker of a live run gave no sign for a while: it is stopped, or waits for a disk.
-    worker: what run.json says of it."""
-    try:
-        silent_s = time.time() - os.stat(_marker(run)).st_mtime
-    except OSError:
-        return None
-    if silent_s < _LATE_S:
-        return None
-    who = f"its worker, process {worker.get('pid')}" if isinstance(worker, dict) else "its worker"
-    return f"not responding: no sign of {who}, for {silent_s:.0f} s; it can be cancelled"
+def _encoded(value: Any) -> str:
+    """JSON as it stands one level deep in a file that is indented."""
+    return json.dumps(value, indent=1).replace("\n", "\n ")
 
 
-def silent_end(run: Path, data: dict) -> tuple[str, str]:
-    """Status and reason of a run that nobody holds any more though it never said how it ended."""
-    if (run / "cancel").exists():
-        return "cancelled", "cancelled by user; its worker ended without a word"
-    why = "its worker ended without a word: killed, or the machine went down"
-    if "worker" not in data:
-        why = ": ".join(["its worker never started", *_last_line(run / "log.txt")])
-    return "interrupted", f"{why}; resume it to measure what is missing"
-
-
-def _last_line(log: Path) -> list[str]:
-    """The last line of a log, which says why an interpreter did not come up; nothing where it is empty."""
-    try:
-        with open(log, "rb") as f:
-            f.seek(max(0, os.fstat(f.fileno()).st_size - 4096))
-            lines = f.read().decode(errors="replace").splitlines()
-    except OSError:
-        return []
-    printable = ("".join(c if c.isprintable() else " " for c in line).strip() for line in lines)
-    return [line[-300:] for line in printable if line][-1:]
-
-
-def _marker(run: Path) -> Path:
-    """The file that names a live run to whoever lists them."""
-    return run.parent / ".live" / run.name
+def _sample(
+    case_key: str, impl: str, mode: str, milliseconds: Sequence[float], state: Sequence[dict] | None
+) -> dict:
+    return {"case_key": case_key, "impl": impl, "mode": mode, "ms": list(milliseconds), "state": state}
 
 
 def artifact_path(run: Path, name: str) -> Path:

@@ -57,6 +57,7 @@ def measure(order: Mapping[str, Any]) -> dict[str, Any]:
         return {"found": found, "error": " ".join(str(e).split()) or type(e).__name__}
     finally:
         here.end()
+        _member.rest()
     return {"found": found, "error": None}
 
 
@@ -140,7 +141,7 @@ class _Process:
 
     def measure(self, order: Mapping[str, Any], unit: Mapping[str, Any], here: _Here) -> dict[str, Any]:
         with self._lock:
-            self._rest()
+            self._wake()
             if self._run != (order["run"], order["kind"]):
                 self.end()
                 self._run = order["run"], order["kind"]
@@ -155,9 +156,6 @@ class _Process:
         self._member.reporter, self._member.progress = listener, progress
         known = {(case, impl): status for case, impl, status in unit["known"]}
         records, samples = self._member.measure(unit["spec"], known, [])
-        self._timer = threading.Timer(_IDLE_S, self.end)
-        self._timer.daemon = True
-        self._timer.start()
         return {
             "key": unit["key"],
             "records": [r.to_json() for r in records.values()],
@@ -167,14 +165,23 @@ class _Process:
             "seconds": time.monotonic() - begun,
         }
 
+    def rest(self) -> None:
+        """Have the process ended unless there is another order soon."""
+        with self._lock:
+            self._wake()
+            if self._member is not None:
+                self._timer = threading.Timer(_IDLE_S, self.end)
+                self._timer.daemon = True
+                self._timer.start()
+
     def end(self) -> None:
         with self._lock:
-            self._rest()
+            self._wake()
             if self._member is not None:
                 self._member.end()
                 self._member, self._run = None, None
 
-    def _rest(self) -> None:
+    def _wake(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

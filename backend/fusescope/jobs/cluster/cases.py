@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusescope.core.records import Record, case_key
-from fusescope.core.reporter import Reporter
+from fusescope.core.reporter import Found, Reporter
 from fusescope.jobs.cluster.crew import Crew
 from fusescope.jobs.cluster.worker import Unit, Worker
 
@@ -40,24 +40,25 @@ class Bookkeeper:
         self.reporter, self.first, self.there = reporter, True, set(reporter.skip())
         self.kinds: set[str] = set()
 
-    def book(self, unit: Unit, found: Mapping[str, Any], worker: Worker) -> list[Record]:
-        """Samples and records of a unit, written; the records."""
-        self._environment(found["environment"], worker)
-        for line in found["log"]:
-            self.reporter.log(f"{worker.name}: {line}")
-        written = []
-        for data in found["records"]:
-            record = placed(data, worker)
-            mine = record.case_key, record.impl
-            if mine in self.there:
-                continue
+    def book(self, batch: Sequence[tuple[Unit, Mapping[str, Any]]], worker: Worker) -> list[Record]:
+        """Samples and records of a batch's units, written together; the records."""
+        written: list[Found] = []
+        for _, found in batch:
+            self._environment(found["environment"], worker)
+            for line in found["log"]:
+                self.reporter.log(f"{worker.name}: {line}")
+            samples: dict[tuple[str, str], list[dict]] = {}
             for line in found["samples"]:
-                if (line["case_key"], line["impl"]) == mine:
-                    self.reporter.samples(**line)
-            self.reporter.record(record)
-            self.there.add(mine)
-            written.append(record)
-        return written
+                samples.setdefault((line["case_key"], line["impl"]), []).append(line)
+            for data in found["records"]:
+                record = placed(data, worker)
+                mine = record.case_key, record.impl
+                if mine not in self.there:
+                    self.there.add(mine)
+                    written.append((record, samples.get(mine, ())))
+        if written:
+            self.reporter.book(written)
+        return [record for record, _ in written]
 
     def _environment(self, facts: Mapping[str, Any], worker: Worker) -> None:
         """The run's device is the first worker's; another kind of device is said."""

@@ -12,7 +12,7 @@ import itertools
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fusescope.jobs.cluster import at_worker
@@ -28,7 +28,7 @@ _SAY_EVERY_S = 0.5
 _RECENT = 64
 
 
-Done = Callable[[Unit, Mapping[str, Any], Worker], None]
+Done = Callable[[Sequence[tuple[Unit, Mapping[str, Any]]], Worker], None]
 GaveUp = Callable[[Unit, str], None]
 Progress = Callable[[int, int, str, float | None], None]
 
@@ -40,7 +40,7 @@ class Crew(Roster):
         self._took: deque[float] = deque(maxlen=_RECENT)  # seconds of the last units
         self._waiting: deque[Unit] = deque()
         self._give_up: GaveUp = lambda unit, why: None
-        self._finish: Done = lambda unit, found, worker: None
+        self._finish: Done = lambda found, worker: None
         self._said_at, self._progress = 0.0, None
         super().__init__(*about, **more)
 
@@ -52,9 +52,9 @@ class Crew(Roster):
         total: int = 0,
         progress: Progress | None = None,
     ) -> None:
-        """Have every unit measured; ``done`` is called with what it found as soon as it is here, ``gave_up``
-        with the reason where workers were lost to it. total: of the progress, of which the units are the
-        rest; progress: who is told instead of the reporter.
+        """Have every unit measured; ``done`` is called with the units of a batch and what each found as soon
+        as that is here, ``gave_up`` with the reason where workers were lost to a unit. total: of the
+        progress, of which the units are the rest; progress: who is told instead of the reporter.
 
         Raises Cancelled when a stop was requested, RuntimeError where a unit could not be measured at all, no
         worker is left or the scheduler is gone.
@@ -64,10 +64,11 @@ class Crew(Roster):
         total = max(total, len(waiting))
         self._progress = progress or self.reporter.progress
 
-        def finish(unit: Unit, found: Mapping[str, Any], worker: Worker) -> None:
-            if unit.key in open_keys:
-                open_keys.discard(unit.key)
-                done(unit, found, worker)
+        def finish(batch: Sequence[tuple[Unit, Mapping[str, Any]]], worker: Worker) -> None:
+            new = [(unit, found) for unit, found in batch if unit.key in open_keys]
+            open_keys.difference_update(unit.key for unit, _ in new)
+            if new:
+                done(new, worker)
 
         self._give_up = lambda unit, why: (open_keys.discard(unit.key), gave_up(unit, why))
         self._waiting, self._finish = waiting, finish
@@ -155,9 +156,8 @@ class Crew(Roster):
         self._took.extend(found["seconds"] for found in answer["found"])
         if not answer["error"]:
             self._hand_out(self._waiting)  # before the records are written
-        for found in answer["found"]:
-            worker.done += 1
-            self._finish(units.pop(found["key"]), found, worker)
+        worker.done += len(answer["found"])
+        self._finish([(units[found["key"]], found) for found in answer["found"]], worker)
         if answer["error"]:
             raise RuntimeError(f"{worker.name}: {answer['error'].removeprefix('process 1 of 1: ')}")
 

@@ -12,7 +12,7 @@ import fusescope
 from fusescope.core.reporter import Reporter
 from fusescope.jobs.cluster import at_worker
 from fusescope.jobs.cluster.deploy import mend
-from fusescope.jobs.cluster.worker import Worker, is_lost, result, sentence
+from fusescope.jobs.cluster.worker import Call, Worker, is_lost, perform, result, sentence
 
 _TICK_S = 0.2
 _MEND_EVERY_S = 10.0
@@ -81,9 +81,8 @@ class Roster:
         """Run a function on this very worker; ``word`` is heard with the future when it has ended, and what
         it gave, None where it gave nothing."""
         key = f"fusescope-{self.order['run']}-{self.client.id}-{next(_numbers)}"
-        task = self.client.submit(
-            function, argument, key=key, workers=[worker.address], allow_other_workers=False, pure=False
-        )
+        where = {"workers": [worker.address], "allow_other_workers": False}
+        task = self.client.submit(perform, Call(function, argument), key=key, pure=False, **where)
         # fetched here, in a thread of Dask's: this one hears of it if the worker is lost meanwhile
         task.add_done_callback(lambda future: self._heard.put((word, (worker, future, result(future)))))
         return task

@@ -96,10 +96,13 @@ class Shared:
         progress = lambda done, total, text, eta: say(text)  # noqa: E731
         self.crew.share(units, self._done, self._crashed, progress=progress)
 
-    def _done(self, unit: Unit, found: Mapping[str, Any], worker: Worker) -> None:
-        facts = dict(found["environment"])
-        self._final = facts.pop("final", self._final)
-        for record in self._book.book(unit, {**found, "environment": facts}, worker):
+    def _done(self, batch: Sequence[tuple[Unit, Mapping[str, Any]]], worker: Worker) -> None:
+        kept = []
+        for unit, found in batch:
+            facts = dict(found["environment"])
+            self._final = facts.pop("final", self._final)
+            kept.append((unit, {**found, "environment": facts}))
+        for record in self._book.book(kept, worker):
             if record.op == OP and record.status == "ok" and encoding.is_code(record.impl):
                 self.times[record.impl] = record.ms
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,20 @@ class Unit:
     label: str = ""
     killed: int = 0
     tries: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and its argument as one thing, which Dask hands on as it is: a dictionary it would search
+    for futures of its own, key by key."""
+
+    function: Callable[[Any], Any]
+    argument: Any
+
+
+def perform(call: Call) -> Any:
+    """What a worker does with a call."""
+    return call.function(call.argument)
 
 
 @dataclass

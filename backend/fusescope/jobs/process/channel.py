@@ -7,11 +7,13 @@ import select
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fusescope.core.errors import Cancelled
 from fusescope.core.records import Record
+from fusescope.core.reporter import Found
 from fusescope.store.writer import artifact_path
 
 _LENGTH = struct.Struct("<I")
@@ -79,6 +81,14 @@ class BodyReporter:
             self._say("record", record.to_json())
             self._await("recorded")
             self._known[record.case_key, record.impl] = record.status
+
+    def book(self, found: Sequence[Found]) -> None:
+        """One message for all of them; returns once the worker has the last one on file."""
+        with self._lock:
+            lines = [[record.to_json(), [dict(line) for line in samples]] for record, samples in found]
+            self._say("book", {"found": lines})
+            self._await("recorded")
+            self._known |= {(record.case_key, record.impl): record.status for record, _ in found}
 
     def samples(
         self, case_key: str, impl: str, mode: str, milliseconds: list[float], state: list[dict] | None = None

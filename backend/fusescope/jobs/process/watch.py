@@ -75,6 +75,9 @@ class Watch:
             self._answer("recorded")
             if self.doing and self.doing[:2] == (record.case_key, record.impl):
                 self.until = None  # it is done; a crash from here on is still said to have come after it
+        elif do == "book":
+            self.writer.book([(Record.from_json(record), samples) for record, samples in data["found"]])
+            self._answer("recorded")
         elif do == "doing":
             self.doing = (data["case_key"], data["impl"], data["deadline_s"])
             self.until = time.monotonic() + data["deadline_s"]

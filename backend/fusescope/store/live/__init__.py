@@ -1,0 +1,1 @@
+"""What a live run shows of its worker, and what is said of one that fell silent."""

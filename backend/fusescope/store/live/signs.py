@@ -1,0 +1,50 @@
+"""The marker by which a worker shows that it is at work, and the words for one that shows nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+_LATE_S = 15.0  # without a sign, and readers say that the worker does not respond
+
+
+def silence(run: Path, worker: Any = None) -> str | None:
+    """A sentence where the worker of a live run gave no sign for a while: it is stopped, or waits for a disk.
+    worker: what run.json says of it."""
+    try:
+        silent_s = time.time() - os.stat(marker(run)).st_mtime
+    except OSError:
+        return None
+    if silent_s < _LATE_S:
+        return None
+    who = f"its worker, process {worker.get('pid')}" if isinstance(worker, dict) else "its worker"
+    return f"not responding: no sign of {who}, for {silent_s:.0f} s; it can be cancelled"
+
+
+def silent_end(run: Path, data: dict) -> tuple[str, str]:
+    """Status and reason of a run that nobody holds any more though it never said how it ended."""
+    if (run / "cancel").exists():
+        return "cancelled", "cancelled by user; its worker ended without a word"
+    why = "its worker ended without a word: killed, or the machine went down"
+    if "worker" not in data:
+        why = ": ".join(["its worker never started", *_last_line(run / "log.txt")])
+    return "interrupted", f"{why}; resume it to measure what is missing"
+
+
+def _last_line(log: Path) -> list[str]:
+    """The last line of a log, which says why an interpreter did not come up; nothing where it is empty."""
+    try:
+        with open(log, "rb") as f:
+            f.seek(max(0, os.fstat(f.fileno()).st_size - 4096))
+            lines = f.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    printable = ("".join(c if c.isprintable() else " " for c in line).strip() for line in lines)
+    return [line[-300:] for line in printable if line][-1:]
+
+
+def marker(run: Path) -> Path:
+    """The file that names a live run to whoever lists them."""
+    return run.parent / ".live" / run.name
