@@ -73,52 +73,83 @@ def room_of(module: str) -> str | None:
     return next((name for name in names if name in arrows()), None)
 
 
-def imports(file: Path):
-    """(name, at module level) of every import in the file; `from a import b` gives a.b too, b may be a
-    module."""
+@cache
+def read(file: Path) -> tuple[list[tuple[str, bool]], list[str]]:
+    """Of every import in the file (name, at module level); and what it uses of our modules' private names.
+    `from a import b` gives a.b too, b may be a module. Trees are not kept: those of all files are large."""
     tree = ast.parse(file.read_text())
-    inside = {
-        id(n)
-        for f in ast.walk(tree)
-        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)
-        for n in ast.walk(f)
-    }
-    typing_only = {
-        id(n)
-        for i in ast.walk(tree)
-        if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.unparse(i.test)
-        for n in ast.walk(i)
-    }
+    return list(_imports(tree, file, top=True)), list(_private(tree, file))
+
+
+def _imports(node: ast.AST, file: Path, top: bool):
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    if isinstance(node, ast.Import):
+        yield from ((a.name, top) for a in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"{file}: imports are absolute here"
+        yield from ((f"{node.module}.{a.name}", top) for a in node.names)
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield from _imports(
+                child, file, top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
+
+
+def _private(tree: ast.AST, file: Path):
+    """Neither `from ours import _name` nor `ours._name`."""
+    modules, attributes = {}, []
     for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
-        top = id(node) not in inside
-        if isinstance(node, ast.Import):
-            yield from ((a.name, top) for a in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: imports are absolute here"
-            yield from ((f"{node.module}.{a.name}", top) for a in node.names)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            attributes.append(node)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("fusescope", "pages"):
+            for a in node.names:
+                if a.name.startswith("_") and not a.name.startswith("__") and not a.asname:
+                    yield f"{file} imports {node.module}.{a.name}"
+                if f"{node.module}.{a.name}" in modules_of_ours():
+                    modules[a.asname or a.name] = a.name
+    for node in attributes:
+        if node.value.id in modules and node.attr.startswith("_") and not node.attr.startswith("__"):
+            yield f"{file}:{node.lineno} uses {modules[node.value.id]}.{node.attr}"
+
+
+@cache
+def modules_of_ours() -> dict[str, Path]:
+    return {module_of(f): f for f in files()}
+
+
+def by_folder() -> list:
+    """The files of the app and of each top folder, a parameter each: thousands of tests would cost more than
+    they check."""
+    found: dict[str, list[Path]] = {}
+    for file in files():
+        found.setdefault("/".join(file.relative_to(ROOT).parts[:3][:-1]) or ".", []).append(file)
+    return [pytest.param(held, id=folder) for folder, held in found.items()]
 
 
 @cache
 def graph() -> dict[str, set[str]]:
     """Every module of ours and the modules of ours that it imports anywhere."""
-    known = {module_of(f): f for f in files()}
-    found = {}
+    known, found = modules_of_ours(), {}
     for module, file in known.items():
-        names = {name if name in known else name.rpartition(".")[0] for name, _ in imports(file)}
+        names = {name if name in known else name.rpartition(".")[0] for name, _ in read(file)[0]}
         found[module] = (names & known.keys()) - {module}
     return found
 
 
-@pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(ROOT)))
-def test_imports_follow_the_arrows(file):
+@pytest.mark.parametrize("held", by_folder())
+def test_imports_follow_the_arrows(held):
+    for file in held:
+        _follows_the_arrows(file)
+
+
+def _follows_the_arrows(file: Path) -> None:
     module = module_of(file)
     room = room_of(module)
     assert room in arrows() or module == "fusescope", (
         f"{file} is in a room that ARCHITECTURE.md does not know"
     )
-    for name, top in imports(file):
+    for name, top in read(file)[0]:
         first = name.split(".")[0]
         if first == "fusescope" and room and (target := room_of(name)):
             assert target == room or target in arrows()[room], (
@@ -160,28 +191,14 @@ def test_no_import_circles():
         walk(module, ())
 
 
-@pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(ROOT)))
-def test_private_names_stay_in_their_file(file):
-    """Neither `from ours import _name` nor `ours._name`."""
-    tree, known = ast.parse(file.read_text()), graph().keys()
-    modules = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("fusescope", "pages"):
-            for a in node.names:
-                assert not a.name.startswith("_") or a.name.startswith("__") or a.asname, (
-                    f"{file} imports {node.module}.{a.name}"
-                )
-                if f"{node.module}.{a.name}" in known:
-                    modules[a.asname or a.name] = a.name
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-            private = node.attr.startswith("_") and not node.attr.startswith("__")
-            assert not private, f"{file}:{node.lineno} uses {modules[node.value.id]}.{node.attr}"
+@pytest.mark.parametrize("held", by_folder())
+def test_private_names_stay_in_their_file(held):
+    assert not [use for file in held for use in read(file)[1]]
 
 
-@pytest.mark.parametrize("file", files(), ids=lambda f: str(f.relative_to(ROOT)))
-def test_files_are_short(file):
-    assert len(file.read_text().splitlines()) <= LINES, f"{file} is longer than {LINES} lines: split it"
+def test_files_are_short():
+    lines = {file: len(file.read_text().splitlines()) for file in files()}
+    assert not {f: n for f, n in lines.items() if n > LINES}, f"longer than {LINES} lines: split them"
 
 
 def test_folders_are_small():
@@ -195,5 +212,5 @@ def test_folders_are_small():
 def test_the_check_sees_a_forbidden_arrow(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("def f():\n    from fusescope.store import folder\n    return folder\n")
-    assert ("fusescope.store.folder", False) in list(imports(bad))
+    assert ("fusescope.store.folder", False) in read(bad)[0]
     assert room_of("fusescope.store.folder") == "store" and "store" not in arrows()["measure"]

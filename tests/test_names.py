@@ -12,17 +12,20 @@ import pytest
 
 from fusescope.core.paths import ROOT
 
-FILES = sorted(f for room in ("backend", "pages", "scripts") for f in (ROOT / room).rglob("*.py"))
+FOLDERS: dict[str, list] = {}
+for _room in ("backend", "pages", "scripts"):
+    for _file in sorted((ROOT / _room).rglob("*.py")):
+        FOLDERS.setdefault("/".join(_file.relative_to(ROOT).parts[:4][:-1]), []).append(_file)
 OURS = ("fusescope", "pages", "torch")
 # Looked up by name when the extension is loaded, and what only builds with CUDA have.
 ELSEWHERE = (("torch", "ops"), ("torch", "_C"))
 
 
-def imported(tree: ast.AST):
+def imported(nodes: list[ast.AST]):
     """({name: module}, [what cannot be imported]) of all imports of ours and of torch, wherever they
     stand."""
     modules, gone = {}, []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for each in node.names:
                 if each.name.split(".")[0] in OURS:
@@ -46,15 +49,15 @@ def imported(tree: ast.AST):
     return modules, gone
 
 
-def bound(tree: ast.AST) -> set[str]:
+def bound(nodes: list[ast.AST]) -> set[str]:
     """Names that also stand for something else somewhere in the file: nothing is known of them."""
-    stores = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    return stores | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    stores = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    return stores | {n.arg for n in nodes if isinstance(n, ast.arg)}
 
 
-def chains(tree: ast.AST):
+def chains(nodes: list[ast.AST]):
     """(line, names) of every attribute chain that begins at a name."""
-    for node in ast.walk(tree):
+    for node in nodes:
         names, at = [], node
         while isinstance(at, ast.Attribute):
             names.append(at.attr)
@@ -81,18 +84,20 @@ def missing(module: types.ModuleType, names: list[str]) -> str | None:
 
 
 def wrong(text: str) -> list[str]:
-    tree = ast.parse(text)
-    modules, gone = imported(tree)
-    others = bound(tree)
+    nodes = list(ast.walk(ast.parse(text)))
+    modules, gone = imported(nodes)
+    if not modules:
+        return gone
+    others = bound(nodes)
     known = {name: module for name, module in modules.items() if name not in others or name == "torch"}
     return gone + [
-        m for _, names in chains(tree) if names[0] in known and (m := missing(known[names[0]], names))
+        m for _, names in chains(nodes) if names[0] in known and (m := missing(known[names[0]], names))
     ]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
-def test_names_exist(file):
-    assert not wrong(file.read_text())
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_names_exist(folder):
+    assert not {f.name: gone for f in FOLDERS[folder] if (gone := wrong(f.read_text()))}
 
 
 @pytest.mark.parametrize(
