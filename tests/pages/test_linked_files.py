@@ -110,3 +110,42 @@ def test_every_path_of_a_link_waits(draw, tmp_path, page, query, run):
     press(at, "Use it")
     assert not any(b.label == "Use it" for b in at.button)
     assert "confirm what the link names" not in said(at.error).lower()
+
+
+def browser(monkeypatch, name):
+    """Be the browser that has this cookie, under the mask that the server gives it each time."""
+    from pages._ui.guard import confirmed
+
+    cookies = {"_streamlit_xsrf": f"2|00000000|{name * 16}|1795454294"} if name else {}
+    monkeypatch.setattr(confirmed.st, "context", type("Context", (), {"cookies": cookies}))
+    return confirmed
+
+
+def test_a_reload_does_not_ask_again_for_the_same_content(monkeypatch, mine):
+    confirmed = browser(monkeypatch, "ab")
+    path, shown = f"{mine}:fast", confirmed.content(mine)
+    assert not confirmed.remembered(path, shown)
+    confirmed.remember(path, shown)
+    assert confirmed.remembered(path, shown) and not confirmed.remembered(f"{mine}:other", shown)
+    masked = {"_streamlit_xsrf": f"2|01010101|{'aa' * 16}|1795454294"}
+    monkeypatch.setattr(confirmed.st, "context", type("Context", (), {"cookies": masked}))
+    assert confirmed.remembered(path, shown), "the same token under another mask"
+    mine.write_text(mine.read_text() + "# changed")
+    assert not confirmed.remembered(path, confirmed.content(mine))
+    for other in ("cd", None):
+        browser(monkeypatch, other)
+        assert not confirmed.remembered(path, shown)
+        confirmed.remember(path, "")
+    assert not confirmed.content(mine.parent), "a folder is asked about each time"
+
+
+def test_what_a_browser_confirmed_is_taken_in_a_new_session(draw, mine, monkeypatch):
+    from pages._ui.guard import confirmed
+
+    monkeypatch.setattr(confirmed, "_browser", lambda: "one")
+    at = draw("kernels", op="add", own=f"{mine}:fast")
+    press(at, "Use it")
+    again = draw("kernels", op="add", own=f"{mine}:fast")
+    assert not disabled(again, "Run") and not any(b.label == "Use it" for b in again.button)
+    mine.write_text(mine.read_text().replace("this line", "another line"))
+    assert disabled(draw("kernels", op="add", own=f"{mine}:fast"), "Run")

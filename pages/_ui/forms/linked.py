@@ -13,6 +13,7 @@ import streamlit as st
 from fusescope import ops
 from fusescope.charts.numbers import plural
 from pages._ui.app import url
+from pages._ui.guard import confirmed as of_browser
 from pages._ui.widgets import elements
 from pages._ui.widgets.text import md
 
@@ -22,14 +23,20 @@ _MOST = 64 * 1024  # bytes of a file that are shown
 
 def ask(state: url.State, key: str, paths: Iterable[str]) -> None:
     """Show those of ``paths`` (file.py:function, a file, a folder) that came by the URL into the widget of
-    that key and were neither typed nor confirmed in this session; ``refuse`` then keeps Run back."""
+    that key and were neither typed nor confirmed, in this session or, with the same content, by this browser;
+    ``refuse`` then keeps Run back."""
     given = str(st.session_state.get(url.came_from_url(key), ""))
     linked = {given.strip(), *given.split()}
     confirmed = st.session_state.get(_CONFIRMED, [])
     paths = [p for p in paths if p]
     typed = [p for p in paths if p not in linked and p not in confirmed]
-    st.session_state[_CONFIRMED] = [*confirmed, *typed]
-    pending = [p for p in paths if p in linked and p not in confirmed and os.path.exists(_file(p))]
+    for path in typed:
+        of_browser.remember(path, of_browser.content(_file(path)))
+    asked = [p for p in paths if p in linked and p not in confirmed and os.path.exists(_file(p))]
+    contents = {p: of_browser.content(_file(p)) for p in asked}
+    known = [p for p, content in contents.items() if of_browser.remembered(p, content)]
+    st.session_state[_CONFIRMED] = [*confirmed, *typed, *known]
+    pending = [p for p in contents if p not in known]
     if not pending:
         return
     state.unconfirmed += pending
@@ -44,7 +51,7 @@ def ask(state: url.State, key: str, paths: Iterable[str]) -> None:
             "Use it" if len(pending) == 1 else "Use them",
             key=f"{key}/confirm",
             on_click=_confirm,
-            args=(pending,),
+            args=({p: contents[p] for p in pending},),
         )
 
 
@@ -54,8 +61,11 @@ def refuse(state: url.State) -> None:
         raise ValueError(f"confirm what the link names before Run takes it: {', '.join(state.unconfirmed)}")
 
 
-def _confirm(paths: list[str]) -> None:
-    st.session_state[_CONFIRMED] = [*st.session_state.get(_CONFIRMED, []), *paths]
+def _confirm(contents: dict[str, str]) -> None:
+    """Take these paths, with the contents that were shown."""
+    st.session_state[_CONFIRMED] = [*st.session_state.get(_CONFIRMED, []), *contents]
+    for path, content in contents.items():
+        of_browser.remember(path, content)
 
 
 def _show(path: str) -> None:
