@@ -33,10 +33,7 @@ mask and never called our attention. Use "eager" there.
 Whatever the class, head sizes are multiples of 8 from 32 to 256, the same for keys and values, and calls are
 forward only. Classes with soft caps or sinks declare that they do not take masks as sdpa does.
 """
-_LEFT = (
-    "These pass the checks at load, but no tiny random model of them ran here; in the words of the error "
-    "that kept it:"
-)
+_LEFT = "These pass the checks at load, but no tiny random model of them ran here, by the kind of error:"
 
 
 def text(verdicts: dict[str, Verdict]) -> str:
@@ -75,4 +72,14 @@ def _reason(name: str, verdict: Verdict) -> str:
     for pattern in (r'="fusescope": (.*?); use "eager"', r"asks for (.*?), which", r"(.*?);"):
         if verdict.state.startswith("refused") and (match := re.search(pattern, said)):
             return match[1]
-    return re.sub(r"[`|]", "", said.partition(" | ")[0])[:110]
+    said = said.partition(" | ")[0]
+    return re.sub(r"[`|]", "", said)[:110] if verdict.state.startswith("refused") else _error(said)
+
+
+def _error(said: str) -> str:
+    """What kept a tiny model from running, in a word or two."""
+    if re.fullmatch(r"\d+ parameters", said):
+        return "too many parameters"
+    if match := re.search(r"requires the (\w+) library", said):
+        return f"without {match[1]}"
+    return re.match(r"[\w ]+", said)[0]

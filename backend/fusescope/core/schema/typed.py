@@ -93,7 +93,7 @@ def build(cls: type, data: Mapping[str, Any], within: str = "") -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as the JSON values it is made of, like dataclasses.asdict, which takes five times as long
+    """A dataclass as the JSON values it is made of, like dataclasses.asdict, which takes six times as long
     because it looks at every value for what it might be."""
     if type(value) in _PLAIN:
         return value
