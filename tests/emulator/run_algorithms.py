@@ -1,7 +1,8 @@
 """Has fusescope.ops.common.algorithms choose among the algorithms of the stand-in for cuBLASLt, by times that
-are given, and prints what came of it; started by test_algorithms.py.
+are given; started by test_algorithms.py.
 
-python -m tests.emulator.run_algorithms LIBRARY < [milliseconds of algorithm 0, 1, 2]
+python -m tests.emulator.run_algorithms LIBRARY: for each line of input, [build folder, [milliseconds of
+algorithm 0, 1, 2]], a line of what came of it in a fork. A fork knows nothing of the choices before it.
 """
 
 import contextlib
@@ -17,8 +18,21 @@ from fusescope.ops.common import algorithms as _algorithms
 
 
 def main():
+    for line in sys.stdin:
+        if not (child := os.fork()):
+            try:
+                os.environ["FUSESCOPE_BUILD"], times = json.loads(line)
+                print(json.dumps(chosen(times)), flush=True)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                print("null", flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def chosen(times):
     torch.ops.load_library(sys.argv[1])
-    times, timed = json.load(sys.stdin), []
+    timed = []
     kernels.call = lambda op, *args, impl: getattr(torch.ops.fusescope, op)(*args, impl)
     torch.cuda.is_current_stream_capturing = lambda: False
     torch.cuda.synchronize = lambda: None
@@ -43,7 +57,7 @@ def main():
     shown = [
         {k: v for k, v in entry.items() if k not in ("problem", "algorithm")} for entry in _algorithms.known()
     ]
-    print(json.dumps({"known": shown, "taken": taken, "right": right, "timed": len(timed)}))
+    return {"known": shown, "taken": taken, "right": right, "timed": len(timed)}
 
 
 if __name__ == "__main__":

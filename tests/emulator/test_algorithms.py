@@ -14,24 +14,34 @@ from tests import emulator
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def choose(tmp_path):
-    """choose(times of the three) -> what came of it, in a new process that finds what earlier ones stored."""
+@pytest.fixture(scope="module")
+def process():
+    """One that has imported torch; each choice is made in a fork of it."""
     library = emulator.build("linear", emulator.emulated("linear"))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tests.emulator.run_algorithms", str(library)],
+        cwd=paths.CHECKOUT,
+        env=os.environ
+        | {"PYTHONPATH": paths.python_path(paths.CHECKOUT), "EMULATED_SMS": "3"}
+        | {"FUSESCOPE_CUBLASLT": str(emulator.cublaslt())},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield running
+    running.stdin.close()
+    running.wait()
+
+
+@pytest.fixture
+def choose(process, tmp_path):
+    """choose(times of the three) -> what came of it, in a new process that finds what earlier ones stored."""
 
     def run(times):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.emulator.run_algorithms", str(library)],
-            input=json.dumps(times),
-            cwd=paths.CHECKOUT,
-            env=os.environ
-            | {"PYTHONPATH": paths.python_path(paths.CHECKOUT), "EMULATED_SMS": "3"}
-            | {"FUSESCOPE_CUBLASLT": str(emulator.cublaslt()), "FUSESCOPE_BUILD": str(tmp_path)},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(done.stdout.splitlines()[-1])
+        print(json.dumps([str(tmp_path), times]), file=process.stdin, flush=True)
+        found = json.loads(process.stdout.readline())
+        assert found is not None, "it failed: its last words are above"
+        return found
 
     return run
 
