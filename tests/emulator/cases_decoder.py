@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.emulator.cases import Case, Emulation, through_function
 from tests.ops.rope_tools import what_is_wrong
+from tests.ops.weight_only_tools import every_weight_is_wrong
 
 ROWS = (1, 7, 250, 520, 1000, 2056, 4096, 5000, 9000, 17000, 17001)
 """A length for every way a row is distributed over threads, with and without whole 16-byte packs."""
@@ -52,7 +53,35 @@ def _rope_cache_run(op, impl, values, dtype, contiguous, seed):
     return what_is_wrong(impl, getattr(torch, dtype), seed=seed)
 
 
+def _linear_weight_only(impl):
+    """Both formats; tails of rows, outputs and columns, rows that are 16-byte vectors and not."""
+    for i, (rows, inputs, outputs) in enumerate(
+        ((1, 7, 1), (1, 528, 9), (2, 48, 33), (3, 100, 20), (7, 1040, 18), (16, 80, 40), (17, 32, 5))
+    ):
+        values = {
+            "rows": rows,
+            "inputs": inputs,
+            "outputs": outputs,
+            "activation": ("none", "gelu", "gelu_tanh")[i % 3],
+            "residual": ("yes", "no")[i % 2],
+        }
+        for weight in ("int8", "fp8"):
+            yield Case(values | {"weight": weight}, 2, i % 3 != 0)
+    for weight, rows in (("int8", 3), ("fp8", 12)):  # two tiles of outputs per block, several steps in flight
+        values = {"rows": rows, "inputs": 2128, "outputs": 70, "weight": weight}
+        yield Case(values, 1, True, sms=1)
+    yield Case({}, 3, True)
+
+
+def _linear_weight_only_run(op, impl, values, dtype, contiguous, seed):
+    """Without values: every number of each format comes through as it is, NaN too."""
+    if values:
+        return through_function(op, impl, values, dtype, contiguous, seed)
+    return every_weight_is_wrong(impl, dtype)
+
+
 EMULATIONS = {
+    "linear_weight_only": Emulation(_linear_weight_only, _linear_weight_only_run),
     "rmsnorm_residual": Emulation(_rmsnorm_residual, through_function),
     "swiglu": Emulation(_swiglu, through_function),
     "rope_cache": Emulation(_rope_cache, _rope_cache_run),

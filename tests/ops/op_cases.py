@@ -16,6 +16,9 @@ DIAGONAL = {
 }
 """Dimensions that are also given the odd sizes all at once."""
 
+EIGHT_BIT = ("linear_weight_only",)
+"""Operators with operands of other dtypes than the case's; what they read is in their own tests."""
+
 GATHERS = ("padding", "embedding_layernorm", "rope_cache")
 """Operators that read only some rows of an operand, or none; what these are is in their own tests."""
 
@@ -47,6 +50,23 @@ EXTRA = {
         {"rows": 300, "inputs": 384, "outputs": 768, "activation": "gelu", "residual": "yes"},
         {"rows": 2100, "inputs": 200, "outputs": 1096, "activation": "gelu"},
         {"rows": 129, "inputs": 3080, "outputs": 200, "residual": "yes"},
+    ],
+    "linear_weight_only": [
+        {
+            "rows": rows,
+            "inputs": inputs,
+            "outputs": outputs,
+            "weight": weight,
+            "activation": activation,
+            "residual": residual,
+        }
+        for weight in ("int8", "fp8")
+        for rows, inputs, outputs, activation, residual in (
+            (3, 40, 24, "none", "yes"),
+            (16, 528, 130, "gelu", "no"),
+            (17, 33, 7, "gelu_tanh", "yes"),
+            (70, 2048, 96, "none", "no"),
+        )
     ],
     "embedding_layernorm": [
         {"batch": 3, "seq": 7, "cols": cols, "vocab": vocab}

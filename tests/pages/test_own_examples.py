@@ -19,6 +19,7 @@ from pages._ui.forms import own_examples
         ("bias_residual_layernorm", {"rows": 5, "cols": 48}),
         ("embedding_layernorm", {"batch": 2, "seq": 7, "cols": 48, "vocab": 31}),
         ("linear", {"rows": 5, "inputs": 24, "outputs": 40, "activation": "gelu", "residual": "yes"}),
+        ("linear_weight_only", {"rows": 3, "inputs": 24, "outputs": 40, "weight": "fp8", "residual": "yes"}),
         ("padding", {"batch": 3, "seq": 9, "cols": 16}),
         ("padding", {"batch": 3, "seq": 9, "cols": 16, "direction": "unpack"}),
         ("split_heads", {"batch": 2, "seq": 7, "heads": 4, "kv_heads": 2, "head_dim": 8}),

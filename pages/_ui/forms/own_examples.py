@@ -51,6 +51,13 @@ def mine(x, weight, bias, activation, residual):
         out = torch.nn.functional.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")
     return out if residual is None else out + residual
 """,
+    "linear_weight_only": """\
+def mine(x, weight, scales, bias, activation, residual):
+    out = torch.nn.functional.linear(x.float(), weight.float()) * scales + bias.float()
+    if activation is not None:
+        out = torch.nn.functional.gelu(out, approximate="tanh" if activation == "gelu_tanh" else "none")
+    return (out if residual is None else out + residual).to(x.dtype)
+""",
     "padding": """\
 def mine(x, lengths, cu_seqlens, seq, total, direction):
     keep = torch.arange(seq, device=x.device) < lengths[:, None]

@@ -273,6 +273,19 @@ inline unsigned __brev(unsigned x) {
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline float __uint_as_float(unsigned bits) {
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+// Byte i of the result is that byte of y:x which nibble i of the selector names; nibbles of 8 and above replicate
+// signs, which is not emulated.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const uint64_t both = x | uint64_t(y) << 32;
+  unsigned found = 0;
+  for (int i = 0; i < 4; ++i) found |= unsigned(both >> (8 * (selector >> 4 * i & 7)) & 255) << 8 * i;
+  return found;
+}
 inline float __expf(float x) { return std::exp(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 

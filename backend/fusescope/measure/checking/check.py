@@ -273,6 +273,6 @@ def _tensors(inputs: Mapping[str, Any]):
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Bitwise equality, so that NaN equals itself and -0 differs from 0."""
     if a.dtype.is_floating_point:
-        kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+        kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
         a, b = a.contiguous().view(kind), b.contiguous().view(kind)
     return torch.equal(a, b)
