@@ -66,9 +66,7 @@ class Member:
     def _start(self) -> None:
         self._socket, its = socket.socketpair()
         self._inbox = Inbox(self._socket)
-        command = [sys.executable, "-m", "fusescope.jobs.process.member", self.kind, str(its.fileno())]
-        env = os.environ | {"PYTHONPATH": paths.python_path()}
-        self._process = subprocess.Popen(command, pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL)
+        self._process = start(self.kind, its)
         its.close()
 
     def _once(self, asked: dict) -> bool:
@@ -136,6 +134,13 @@ class Member:
         """Of the first process; that the machine was busy at any case stays."""
         if self.number == 0:
             self.reporter.environment(**{k: v for k, v in data.items() if k != "busy" or v})
+
+
+def start(kind: str, its: socket.socket) -> subprocess.Popen:
+    """A new interpreter that measures what it is asked over its end of a pair of sockets."""
+    command = [sys.executable, "-m", "fusescope.jobs.process.member", kind, str(its.fileno())]
+    env = os.environ | {"PYTHONPATH": paths.python_path()}
+    return subprocess.Popen(command, pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL)
 
 
 def _pairs(statuses: Mapping[Key, str]) -> list[list[str]]:

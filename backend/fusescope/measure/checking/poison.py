@@ -76,12 +76,10 @@ def _is_garbage(size: int) -> bool:
 def _deterministic_fill():
     import torch
 
-    was, warn = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    # use_deterministic_algorithms would import torch.compile (2.6 s), and have it compile as no user does
+    was = torch.get_deterministic_debug_mode()
     filled = torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")
     torch.utils.deterministic.fill_uninitialized_memory = True
     try:
         with warnings.catch_warnings():
@@ -89,4 +87,4 @@ def _deterministic_fill():
             yield
     finally:
         torch.utils.deterministic.fill_uninitialized_memory = filled
-        torch.use_deterministic_algorithms(was, warn_only=warn)
+        torch.set_deterministic_debug_mode(was)
