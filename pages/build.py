@@ -4,14 +4,15 @@ import streamlit as st
 
 from pages._ui.app import frame
 from pages._ui.build import occupancy, page, source
+from pages._ui.widgets import sides
 
 ORDER = 1
 
 with frame.page(__file__, __doc__) as state:
-    left, right = st.columns([1, 2.35], gap="medium", wrap=False)
-    with left.container(border=True, key="form"):
+    form_box, result_box = sides.form_and_result()
+    with form_box:
         targets = page.controls(state)
-    with right.container(key="result"):
+    with result_box:
         page.progress()
         page.verdict()
         page.cards(targets)

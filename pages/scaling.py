@@ -1,16 +1,15 @@
 """How much faster is one model on several devices, what holds it back, and which layout would be best on
 more?"""
 
-import streamlit as st
-
 from pages._ui.app import frame
 from pages._ui.scaling import form, page
+from pages._ui.widgets import sides
 
 ORDER = 4.5
 
 with frame.page(__file__, __doc__) as state:
-    left, right = st.columns([1, 2.35], gap="medium", wrap=False)
-    with left.container(border=True, key="form"):
+    form_box, result_box = sides.form_and_result()
+    with form_box:
         choice = form.draw(state)
-    with right.container(key="result"):
+    with result_box:
         page.result(state, choice)
