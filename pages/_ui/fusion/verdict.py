@@ -49,7 +49,7 @@ def sentence(asked: Layer, canonical: str) -> None:
     ms, record = tried[canonical]
     times = [t for t, _ in tried.values()]
     close = sum(t <= _CLOSE * times[0] for t in times) - 1
-    gains = ", ".join(f"{numbers.ratio(gain)} {SHORT[name]}" for name, gain, _ in _gains(run, record))
+    gains = ", ".join(f"{numbers.ratio(gain)} {SHORT[name]}" for name, _, gain, _ in _gains(run, record))
     place = f"Fastest of {len(tried):,} measured schemes" if ms == times[0] else _behind(ms, times)
     near = f" {plural(close, 'other')} within 1 %." if ms == times[0] and close else ""
     st.markdown(f"**{place}: {numbers.time(ms)}**, {gains}. {_kernels(canonical)}.{near}")
@@ -60,11 +60,11 @@ def over(run: Run, record: Record) -> None:
     rows = [
         {
             "over": SHORT[name],
-            "time": numbers.time(runs.baselines(run.id)[name]),
+            "time": numbers.time(took),
             "speed-up (×)": gain,
             "interval": interval,
         }
-        for name, gain, interval in _gains(run, record)
+        for name, took, gain, interval in _gains(run, record)
     ]
     why = "ratio of medians: not sampled together"
     elements.table(pd.DataFrame(rows), f"{run.id}-{record.impl}-over", why={"interval": why})
@@ -106,8 +106,9 @@ def why(asked: Layer, canonical: str) -> None:
         )
 
 
-def _gains(run: Run, record: Record) -> list[tuple[str, float, str | None]]:
-    """(baseline, speed-up, its interval or None) for each baseline with a time."""
+def _gains(run: Run, record: Record) -> list[tuple[str, float, float, str | None]]:
+    """(baseline, its ms, speed-up, its interval or None) for each baseline with a time. The unfused layer was
+    sampled in turn with each scheme, so that its time is the one beside this scheme."""
     found = []
     for name in BASELINES:
         ms = runs.baselines(run.id).get(name)
@@ -115,9 +116,9 @@ def _gains(run: Run, record: Record) -> list[tuple[str, float, str | None]]:
             continue
         if name == "unfused" and record.speedup:
             s = record.speedup
-            found.append((name, s.median, verdicts.interval(s.words, s.low, s.high)))
+            found.append((name, record.ms * s.median, s.median, verdicts.interval(s.words, s.low, s.high)))
         else:
-            found.append((name, ms / record.ms, None))
+            found.append((name, ms, ms / record.ms, None))
     return found
 
 
