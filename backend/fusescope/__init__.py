@@ -8,7 +8,7 @@
 
 attention           softmax(scale q kᵀ + bias, where the mask keeps) v on (B, H, S, D)
 attention_varlen    the same on packed sequences, (total, H, D)
-attention_decode    one new query per sequence against a padded KV cache
+attention_decode    1 to 8 new queries per sequence against a KV cache
 prepare             a mask's tile lists on a device, as attention takes them
 masks               full, causal, sliding_window, bigbird, …: load, parse, from_dense
 register_attention  attn_implementation="fusescope" in Hugging Face models

@@ -1,13 +1,15 @@
 // OpenMP over (sequence, KV head, 512 keys); 32 keys at a time are widened to fp32 once for all query heads that read
 // them.
 //
-// The parts of a sequence are merged in order (log-sum-exp), so results do not depend on the number of threads.
+// Rows are the query heads of a KV head times the query tokens. The parts of a sequence are merged in order
+// (log-sum-exp), so results do not depend on the number of threads.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "../common/cpu_block.h"
 #include "../common/cpu_softmax.h"
-#include "attention_decode.cuh"
+#include "general.h"
 
 using namespace fusescope_cpu;
 using namespace cpu_block;
@@ -17,10 +19,24 @@ constexpr int kPart = 512, kKeys = 32, kAtOnce = 4, kWidest = 256;
 
 template <typename T> struct Decode {
   const AttentionDecodeArgs& a;
-  const int group = a.heads / a.heads_kv, head_dim = a.head_dim, width = int(padded(a.head_dim));
-  const int64_t part_size = int64_t(group) * (width + 2);  // a part: contexts, then maximum and sum of each query head
+  const AttentionDecodeGeneral g = take_general(a);
+  const int tokens = g.tokens, rows = a.heads / a.heads_kv * tokens;  // of a KV head: token r % tokens of a head
+  const int head_dim = a.head_dim, width = int(padded(a.head_dim));
+  const int64_t part_size = int64_t(rows) * (width + 2);  // a part: contexts, then maximum and sum of each row
 
   int length(int b) const { return std::clamp(a.lengths[b], 0, a.seq_max); }
+  // The keys that token t sees are begin ... end - 1, of which some may not be in the cache.
+  int end(int b, int t) const { return length(b) - tokens + 1 + t; }
+  int begin(int b, int t) const { return g.window ? std::max(0, end(b, t) - g.window) : 0; }
+  int parts_of(int b) const { return (std::max(0, length(b) - begin(b, 0)) + kPart - 1) / kPart; }
+
+  // Where key `row` lies, with `run` its number of neighbours from there on; -1: not in the cache.
+  int64_t page_of(int b, int row, int& run) const {
+    if (!g.block_table) return b;
+    run = std::min(run, g.page - row % g.page);
+    const int page = g.block_table[b * g.table_row + row / g.page];
+    return page >= 0 && page < g.pages ? page : -1;
+  }
 
   // 32 rows of K or V from `row` on as fp32, `step` floats apart: where they lie if they are that already, else in the
   // buffer. Rows beyond `live` are not read.
@@ -72,42 +88,49 @@ template <typename T> struct Decode {
     for (int c = 0; c < Count; ++c) store(o + c * SIZE, sum[c]);
   }
 
-  // Keys [first, last) of one KV head for all query heads that read it.
+  // Keys [first, last) of one KV head for all query rows that read it.
   void part(int b, int head_kv, int first, int last, float* to) const {
     alignas(64) float keys[kKeys * kWidest], values[kKeys * kWidest], p[kKeys];
-    std::vector<float> query(size_t(group) * width, 0.f);
-    for (int r = 0; r < group; ++r) {
-      const T* q = static_cast<const T*>(a.q) + b * a.q_stride[0] + int64_t(head_kv * group + r) * a.q_stride[1];
+    std::vector<float> query(size_t(rows) * width, 0.f);
+    for (int r = 0; r < rows; ++r) {
+      const int64_t head = (int64_t(head_kv) * rows + r) / tokens;
+      const T* q = static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1] + r % tokens * g.q_token;
       for (int d = 0; d < head_dim; ++d) query[size_t(r) * width + d] = to_float(q[d * a.q_stride[2]]) * a.scale;
     }
-    float* const statistics = to + int64_t(group) * width;
+    float* const statistics = to + int64_t(rows) * width;
     std::fill_n(to, part_size, 0.f);
-    for (int r = 0; r < group; ++r) statistics[2 * r] = kNone;
-    for (int row = first; row < last; row += kKeys) {
-      const int live = std::min(kKeys, last - row);
+    for (int r = 0; r < rows; ++r) statistics[2 * r] = kNone;
+    for (int row = first, live = 0; row < last; row += live) {
+      live = std::min(kKeys, last - row);
+      const int64_t page = page_of(b, row, live), inside = g.block_table ? row % g.page : row;
+      if (page < 0) continue;
       int64_t k_step, v_step;
       const float* k =
-          widened(static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1] + row * a.k_stride[2],
+          widened(static_cast<const T*>(a.k) + page * a.k_stride[0] + head_kv * a.k_stride[1] + inside * a.k_stride[2],
                   a.k_stride, live, keys, k_step);
       const float* v =
-          widened(static_cast<const T*>(a.v) + b * a.v_stride[0] + head_kv * a.v_stride[1] + row * a.v_stride[2],
+          widened(static_cast<const T*>(a.v) + page * a.v_stride[0] + head_kv * a.v_stride[1] + inside * a.v_stride[2],
                   a.v_stride, live, values, v_step);
-      for (int r = 0; r < group; ++r) {
-        scores(query.data() + size_t(r) * width, k, k_step, live, p);
-        const float shrink = weigh<fast_exp>(p, live, statistics[2 * r], statistics[2 * r + 1]);
+      for (int r = 0; r < rows; ++r) {
+        const int from = std::max(0, begin(b, r % tokens) - row),
+                  seen = std::min(live, end(b, r % tokens) - row) - from;
+        if (seen <= 0) continue;
+        scores(query.data() + size_t(r) * width, k + from * k_step, k_step, seen, p);
+        for (int j = 0; j < seen && g.softcap > 0.f; ++j) p[j] = g.softcap * std::tanh(p[j] / g.softcap);
+        const float shrink = weigh<fast_exp>(p, seen, statistics[2 * r], statistics[2 * r + 1]);
         over_columns(width, [&](auto blocks, int64_t d) {
-          add_values<decltype(blocks)::value>(p, v + d, v_step, live, shrink, to + int64_t(r) * width + d);
+          add_values<decltype(blocks)::value>(p, v + from * v_step + d, v_step, seen, shrink,
+                                              to + int64_t(r) * width + d);
         });
       }
     }
   }
 
-  // Merges the parts of one query head.
-  void merge(int b, int head, const float* parts, int count) const {
+  // Merges the parts of row r of a KV head.
+  void merge(int b, int head_kv, int r, const float* parts, int count) const {
     alignas(64) float o[kWidest] = {};
-    const int r = head % group;
     float top = kNone, sum = 0.f;
-    auto statistics = [&](int n) { return parts + n * part_size + int64_t(group) * width + 2 * r; };
+    auto statistics = [&](int n) { return parts + n * part_size + int64_t(rows) * width + 2 * r; };
     for (int n = 0; n < count; ++n) top = std::max(top, statistics(n)[0]);
     const float base = top == kNone ? 0.f : top;
     for (int n = 0; n < count; ++n) {
@@ -116,7 +139,9 @@ template <typename T> struct Decode {
       sum += weight * statistics(n)[1];
       for (int d = 0; d < head_dim; ++d) o[d] += weight * from[d];
     }
-    T* to = static_cast<T*>(a.out) + (int64_t(b) * a.heads + head) * head_dim;
+    const int64_t row = int64_t(head_kv) * rows + r;
+    if (g.sinks && sum != 0.f) sum += std::exp(g.sinks[row / tokens] - base);
+    T* to = static_cast<T*>(a.out) + (int64_t(b) * a.heads * tokens + row) * head_dim;
     for (int d = 0; d < head_dim; ++d) to[d] = from_float<T>(sum == 0.f ? 0.f : o[d] / sum);
   }
 
@@ -130,7 +155,7 @@ template <typename T> struct Decode {
     for (int b = 0; b < a.batch; ++b) {
       first_part[b] = int64_t(parts.size());
       for (int h = 0; h < a.heads_kv; ++h)
-        for (int row = 0; row < length(b); row += kPart) parts.push_back({b, h, row});
+        for (int n = 0; n < parts_of(b); ++n) parts.push_back({b, h, begin(b, 0) + n * kPart});
     }
     const int64_t count = int64_t(parts.size());
     const Buffer results = buffer(std::max<int64_t>(1, count * part_size));
@@ -140,12 +165,12 @@ template <typename T> struct Decode {
       const Part& p = parts[i];
       part(p.b, p.head_kv, p.first, std::min(length(p.b), p.first + kPart), results.get() + i * part_size);
     }
-    const int64_t rows = int64_t(a.batch) * a.heads;
-#pragma omp parallel for schedule(static) if (rows > 64)
-    for (int64_t i = 0; i < rows; ++i) {
-      const int b = int(i / a.heads), head = int(i % a.heads), parts_of_head = (length(b) + kPart - 1) / kPart;
-      merge(b, head, results.get() + (first_part[b] + int64_t(head / group) * parts_of_head) * part_size,
-            parts_of_head);
+    const int64_t all = int64_t(a.batch) * a.heads_kv * rows;
+#pragma omp parallel for schedule(static) if (all > 64)
+    for (int64_t i = 0; i < all; ++i) {
+      const int b = int(i / (int64_t(a.heads_kv) * rows)), head_kv = int(i / rows % a.heads_kv);
+      merge(b, head_kv, int(i % rows), results.get() + (first_part[b] + int64_t(head_kv) * parts_of(b)) * part_size,
+            parts_of(b));
     }
     return nullptr;
   }

@@ -158,9 +158,9 @@ def test_it_runs_on_the_current_stream_and_waits_for_nothing():
 REFUSED = [
     (lambda q, k, v, n: (q, k, v, [7, 0]), TypeError, "lengths is a tensor, not list"),
     (
-        lambda q, k, v, n: (q.expand(2, 4, 2, 64), k, v, n),
+        lambda q, k, v, n: (q.expand(2, 4, 9, 64), k, v, n),
         ValueError,
-        r"q is \(B, H, 1, D\), one new query a sequence; its shape is",
+        r"q is \(B, H, T, D\), one to 8 new queries a sequence; its shape is",
     ),
     (
         lambda q, k, v, n: (q, k, v[:, :, :8], n),

@@ -14,7 +14,7 @@ from fusescope.core.sources import families
 from fusescope.measure.checking.check import compare
 from fusescope.ops.attention.plan import buffer, schedule
 from fusescope.ops.attention.work import items, parts
-from tests.attention import attention_tools, scored_tools, varlen_tools
+from tests.attention import attention_tools, decode_tools, scored_tools, varlen_tools
 from tests.emulator.cases import Case, Emulation, copied
 
 MASKED = (
@@ -231,9 +231,18 @@ def _decode(impl):
     for values in _CACHES:
         yield Case({"head_dim": 32} | values)
         yield Case({"head_dim": 32} | values, copies="early", sms=1)
+    if families(("attention_decode",))["attention_decode"].variant(impl).takes.scored:
+        for number in range(len(decode_tools.CASES)):
+            yield Case({"general": number}, dtypes=2, contiguous=number % 2 == 0, sms=1 + number % 4)
+            yield Case({"general": number}, contiguous=True, copies="early", sms=63)
 
 
 def _execute_decode(op, impl, values, dtype, contiguous, seed):
+    if "general" in values:
+        given = decode_tools.CASES[values["general"]]
+        case = decode_tools.make(**given, dtype=dtype, seed=seed, strided=not contiguous)
+        run = torch.ops.fusescope.attention_decode_general
+        return decode_tools.wrong(run(*case.args, None, impl, *case.more), case)
     module = ops.load(op)
     case = module.validate(values)
     inputs = module.inputs(case, dtype, "cpu", seed, contiguous)

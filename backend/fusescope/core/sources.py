@@ -6,6 +6,7 @@ optional:
 
     // archs: sm_80 sm_86 sm_89 sm_90a      architectures it is meant for (default: ARCHS, all)
     // expects: HMMA                        SASS mnemonics that prove it uses what it claims, on each of them
+    // auto: no, <why>                      "auto" takes it only where no other takes a call
     // emulated: no, <why>                  the tests on the CPU's emulator (tests/emulator) leave it out
     // sweep: TILE=64,128 STAGES=2,3        macros to sweep; every combination is an implementation
                                             "v2_x:TILE=64,STAGES=3"
@@ -29,7 +30,7 @@ ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a")
 """Architectures a kernel is built for where its source names none."""
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-_TAG = re.compile(r"^\s*//\s*(archs|expects|emulated|sweep|takes|plan|tiles):\s*(.+?)\s*$")
+_TAG = re.compile(r"^\s*//\s*(archs|auto|expects|emulated|sweep|takes|plan|tiles):\s*(.+?)\s*$")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Variant:
     device: str
     archs: tuple[str, ...] = ()
     expects: tuple[str, ...] = ()
+    not_auto: str = ""
     not_emulated: str = ""
     takes: directives.Takes = directives.EVERYTHING
     plan: str = "lists"
@@ -194,6 +196,7 @@ def _variants(family: str, file: Path) -> list[Variant]:
         device=device,
         archs=tuple(tags.get("archs", ARCHS)) if device == "cuda" else (),
         expects=tuple(tags.get("expects", ())),
+        not_auto=" ".join(tags.get("auto", [])).removeprefix("no").strip(),
         not_emulated=" ".join(tags.get("emulated", [])).removeprefix("no").strip(),
         **directed,
     )

@@ -82,8 +82,8 @@ def call(op: str, *args: Any, impl: str, more: tuple = ()) -> Any:
 
 def choose(family: str, device_type: str) -> str:
     """The kernel that "auto" stands for where nothing better is known: the last of the ladder that is built
-    and that the GPU ("cuda" or "cuda:1") runs; of swept variants of one file the first. On the CPU "cpu", or
-    the last CPU kernel."""
+    and that the GPU ("cuda" or "cuda:1") runs; one whose source says "auto: no" only where no other is left;
+    of swept variants of one file the first. On the CPU "cpu", or the last CPU kernel."""
     kind, _, index = device_type.partition(":")
     found = families((family,)).get(family)
     if found is None:
@@ -96,7 +96,7 @@ def choose(family: str, device_type: str) -> str:
     candidates = [v for v in candidates if states.get(v.name, {}).get("status") not in ("failed",)]
     if not candidates:
         raise Unsupported(f"{family} has no kernel for {device_type} that is built")
-    last = candidates[-1]
+    last = ([v for v in candidates if not v.not_auto] or candidates)[-1]
     if kind == "cpu":
         last = next((v for v in candidates if v.name == "cpu"), last)
     return next(v.name for v in candidates if v.path == last.path)

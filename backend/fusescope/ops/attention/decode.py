@@ -1,7 +1,9 @@
-"""attention_decode(): one new query a sequence over a padded KV cache, checked, a kernel chosen, called."""
+"""attention_decode(): one to eight new queries a sequence over a padded or paged KV cache, checked, a kernel
+chosen, called."""
 
 from __future__ import annotations
 
+from fusescope import kernels
 from fusescope.core.errors import Unsupported
 from fusescope.kernels import register_fakes
 from fusescope.ops.attention.dispatch import checks, tracing
@@ -11,21 +13,51 @@ _INT_RANGE = 1 << 30
 _dispatch = Dispatch("attention_decode")
 
 
-def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto", check=None):
-    """softmax(scale q kᵀ) v over the first lengths[b] keys of each sequence: contiguous (B, H, 1, D) of q's
+MOST_TOKENS = 8
+"""New queries a sequence in one call."""
+
+
+def attention_decode(
+    q,
+    k_cache,
+    v_cache,
+    lengths,
+    *,
+    scale=None,
+    impl="auto",
+    check=None,
+    block_table=None,
+    window=None,
+    softcap=None,
+    sinks=None,
+):
+    """softmax(scale q kᵀ) v over the first lengths[b] keys of each sequence: contiguous (B, H, T, D) of q's
     dtype.
 
-    q: (B, H, 1, D); k_cache, v_cache: (B, H_kv, S_max, D) with H a multiple of H_kv (query head h reads KV
-    head h // (H / H_kv)); float32, float16 or bfloat16, any strides, CPU or CUDA, forward only. D: multiples
-    of 8 from 32 to 256. lengths: int32 (B,), contiguous, on q's device. It is read there, by the kernel:
-    nothing waits for it, and a captured graph follows its values. What is in the cache from lengths[b] on
-    is never read; a length of 0 gives zeros. check: whether lengths are checked to lie in 0 … S_max first,
-    which waits for a GPU; None: on a CPU. Unchecked, one outside is taken as the nearer bound. scale:
-    1/sqrt(D) where None. impl: a kernel of cuda/attention_decode, or "auto" (see ``choose``).
+    q: (B, H, T, D), T from 1 to 8; k_cache, v_cache: (B, H_kv, S_max, D) with H a multiple of H_kv (query
+    head h reads KV head h // (H / H_kv)); float32, float16 or bfloat16, any strides, CPU or CUDA, forward
+    only. D: multiples of 8 from 32 to 256. lengths: int32 (B,), contiguous, on q's device. It is read there,
+    by the kernel: nothing waits for it, and a captured graph follows its values. What is in the cache from
+    lengths[b] on is never read; a length of 0 gives zeros. check: whether lengths are checked to lie in 0 …
+    S_max first, which waits for a GPU; None: on a CPU. Unchecked, one outside is taken as the nearer bound.
+    scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention_decode, or "auto" (see ``choose``).
+
+    T > 1 and what follows the CPU kernel and v3_one_launch take; other kernels refuse it.
+    T > 1: lengths count the new tokens, whose keys are in the cache; token t sees the first lengths[b] − T +
+    1 + t keys. block_table: int32 (B, C) on q's device, columns side by side; the caches are then (pages,
+    H_kv, page, D), page a multiple of 16 from 16 to 256, S_max = C · page, and key j of sequence b is row
+    j % page of page block_table[b, j // page]. The kernel reads it; keys of a page outside 0 … pages − 1 are
+    not seen. window: the keys that a token sees at most, the last before it and its own. softcap: c > 0,
+    scaled scores become c tanh(score / c). sinks: floating point (H,), a score of each head that takes part
+    in the softmax and adds nothing; a token without a key stays zeros. A key that no token of a sequence sees
+    has no effect. v3_one_launch multiplies one that some of them see with weight 0 for the others, so that
+    NaN or an infinity in V there makes them NaN.
 
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that
     break a rule, and Unsupported for what the kernel does not take.
     """
+    if block_table is not None or window is not None or softcap is not None or sinks is not None:
+        return _general(q, k_cache, v_cache, lengths, scale, impl, check, block_table, window, softcap, sinks)
     if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None:
@@ -42,7 +74,7 @@ def attention_decode(q, k_cache, v_cache, lengths, *, scale=None, impl="auto", c
                 return _dispatch.operator(q, k_cache, v_cache, lengths, scale, impl)
         except REFUSALS as error:
             _check(q, k_cache, v_cache, lengths, scale, impl)
-            if not is_refusal(error):
+            if not is_refusal(error) and q.shape[2] == 1:
                 raise
     return _first_call(q, k_cache, v_cache, lengths, scale, impl, check)
 
@@ -58,6 +90,8 @@ def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
     """The call with every check; remembered if it goes well."""
     import torch
 
+    if getattr(q, "ndim", 0) == 4 and q.shape[2] > 1:
+        return _general(q, k_cache, v_cache, lengths, scale, impl, check)
     _check(q, k_cache, v_cache, lengths, scale, impl)
     if checks.are_read(torch, check, lengths):
         checks.cache_lengths(lengths, k_cache.shape[2])
@@ -71,27 +105,63 @@ def _first_call(q, k_cache, v_cache, lengths, scale, impl, check):
     return out
 
 
-def choose(q) -> str:
-    """The kernel that "auto" stands for: the last one for this GPU that takes the dtype."""
+def _general(
+    q, k_cache, v_cache, lengths, scale, impl, check, block_table=None, window=None, softcap=None, sinks=None
+):
+    """The call that an operator of its own takes; nothing of it is remembered."""
+    import torch
+
+    _check(q, k_cache, v_cache, lengths, scale, impl, block_table)
+    _check_window(window)
+    checks.softcap(softcap)
+    checks.sinks(torch, sinks, q)
+    if checks.are_read(torch, check, lengths):
+        columns = 1 if block_table is None else block_table.shape[1]
+        checks.cache_lengths(lengths, k_cache.shape[2] * columns)
+    chosen = choose(q, general=True) if impl == "auto" else impl
+    sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
+    scale, softcap = (None if number is None else float(number) for number in (scale, softcap))
+    given, more = (q, k_cache, v_cache, lengths, scale), (block_table, window or 0, softcap, sinks)
+    if torch.compiler.is_compiling():
+        tracing.load(q.device.type, "attention_decode")
+        return torch.ops.fusescope.attention_decode_general.default(*given, chosen, *more)
+    return kernels.call("attention_decode_general", *given, impl=chosen, more=more)
+
+
+def choose(q, general: bool = False) -> str:
+    """The kernel that "auto" stands for: the last one for this GPU that takes the dtype; general: of those
+    that take more than one query over a padded cache."""
     if q.device.type == "cpu":
         return "cpu"
-    return tracing.last_that_takes("attention_decode", q.device.index, q.dtype, int(q.shape[3]), False, True)
+    return tracing.last_that_takes(
+        "attention_decode", q.device.index, q.dtype, int(q.shape[3]), False, True, False, False, general
+    )
 
 
 def _fake(q, k_cache, v_cache, lengths, scale, impl):
     return empty_like(q, k_cache, v_cache, lengths)
 
 
-register_fakes({"attention_decode": _fake})
+def _general_fake(
+    q, k_cache, v_cache, lengths, scale, impl, block_table=None, window=0, softcap=None, sinks=None
+):
+    return empty_like(q, k_cache, v_cache, lengths, block_table, sinks)
 
 
-def _check(q, k, v, lengths, scale, impl) -> None:
+register_fakes({"attention_decode": _fake, "attention_decode_general": _general_fake})
+
+
+def _check(q, k, v, lengths, scale, impl, block_table=None) -> None:
     import torch
 
     checks.are_tensors(torch, q=q, k_cache=k, v_cache=v, lengths=lengths)
-    if q.dim() != 4 or q.shape[2] != 1:
-        raise ValueError(f"q is (B, H, 1, D), one new query a sequence; its shape is {tuple(q.shape)}")
-    if k.dim() != 4 or k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
+    if q.dim() != 4 or q.shape[2] > MOST_TOKENS:
+        raise ValueError(
+            f"q is (B, H, T, D), one to {MOST_TOKENS} new queries a sequence; its shape is {tuple(q.shape)}"
+        )
+    if block_table is not None:
+        _check_pages(torch, q, k, v, block_table)
+    elif k.dim() != 4 or k.shape != v.shape or k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
         raise ValueError(
             "k_cache and v_cache have one shape (B, H_kv, S_max, D) with q's batch and head size; q "
             "and the caches are "
@@ -116,3 +186,27 @@ def _check(q, k, v, lengths, scale, impl) -> None:
     checks.no_gradient(torch, "attention_decode", q, k, v)
     checks.scale(scale)
     checks.implementation(impl)
+
+
+def _check_pages(torch, q, k, v, table) -> None:
+    checks.are_tensors(torch, block_table=table)
+    if k.dim() != 4 or k.shape != v.shape or k.shape[3] != q.shape[3]:
+        raise ValueError(
+            "with a block table k_cache and v_cache have one shape (pages, H_kv, page, D) with q's head "
+            f"size; q and the caches are {checks.shapes(q, k, v)}"
+        )
+    if table.dtype != torch.int32 or table.dim() != 2 or table.shape[0] != q.shape[0] or not table.shape[1]:
+        raise ValueError(
+            f"block_table is int32 (B, pages of a sequence), a row for each of the {q.shape[0]} sequences; "
+            f"this one is {table.dtype} of shape {tuple(table.shape)}"
+        )
+    if table.stride(1) != 1:
+        raise ValueError("block_table has the pages of a sequence side by side; call .contiguous()")
+    checks.one_device("q and block_table", q, table)
+    if k.shape[2] % 16 or not 16 <= k.shape[2] <= 256:
+        raise Unsupported(f"pages of {k.shape[2]} keys; multiples of 16 from 16 to 256 are supported")
+
+
+def _check_window(window) -> None:
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+        raise ValueError(f"window is a number of keys, at least 1, or None, not {window!r}")

@@ -67,9 +67,11 @@ def _built(family: str, arch: str, root: str) -> tuple[Variant, ...]:
 
 
 def last_that_takes(family: str, index: int, *facts) -> str:
-    """The last kernel of a family's ladder that takes the inputs that ``facts`` say (``inputs``)."""
+    """The last kernel of a family's ladder that takes the inputs that ``facts`` say (``inputs``); one whose
+    source says "auto: no" only where no other does."""
     known = inputs(*facts)
-    names = [v.name for v in built(family, index) if v.accepts(known)]
+    accepted = [v for v in built(family, index) if v.accepts(known)]
+    names = [v.name for v in accepted if not v.not_auto] or [v.name for v in accepted]
     if not names:
         raise Unsupported(f"{family} has no kernel for this GPU that takes {known}")
     return names[-1]
