@@ -90,14 +90,41 @@ def test_figures_of_equal_and_of_shifted_logits():
     assert figures(other, exact, False)["kl_mean"] is None
 
 
+def test_few_tokens_read_8_bits_and_more_are_dequantised(monkeypatch):
+    import torch
+
+    from fusescope.models.run.decoder import quantised
+
+    g = torch.Generator().manual_seed(2)
+    held = quantised.quantise(torch.randn(32, 24, generator=g).t(), "fp8")
+    assert held.values.is_contiguous(), "rows of another order would be copied in each call"
+    read, dequantise = [], quantised.dequantised
+
+    def seen(*given):
+        read.append("16 bits")
+        return dequantise(*given)
+
+    monkeypatch.setattr(quantised, "dequantised", seen)
+    exact = held.values.double() * held.scales.double()
+    for rows in (quantised.FEW_ROWS, quantised.FEW_ROWS + 1):
+        x, added = (torch.randn(rows, 1, n, generator=g, dtype=torch.float16) for n in (32, 24))
+        out = held.product(x, added[0, 0], "gelu", added)
+        right = torch.nn.functional.gelu(x.double() @ exact.t() + added[0, 0].double()) + added.double()
+        torch.testing.assert_close(out.double(), right, rtol=4e-3, atol=2e-2)
+        assert len(read) == (rows > quantised.FEW_ROWS)
+
+
 def test_bytes_names_and_who_has_the_modes():
+    from fusescope.models.run.decoder.quantised import FEW_ROWS
+
     whole = case("gpt2")
     full, fewer = (costs.weight_bytes("gpt2", whole, "float16", kind) for kind in (None, "int8"))
     assert full == 2 * models.total("gpt2", whole)
     matrices = 2 * (64 * 192 + 64 * 64 + 2 * 64 * 256)
     assert full - fewer == matrices - 4 * 2 * (192 + 64 + 256 + 64)
     assert models.mode("mistral-7b", "fused-fp8").reason is None
-    assert "the speed" in models.mode("gpt2", "fused-int8").idea
+    idea = models.mode("gpt2", "fused-int8").idea
+    assert f"up to {FEW_ROWS} tokens at a time" in idea and "not the speed" in idea
     for name in ("bert-base", "t5-small"):
         assert f"not those of {name}" in models.mode(name, "fused-int8").reason
 

@@ -93,8 +93,9 @@ MODES = {
             Mode(
                 f"fused-{weights}",
                 "ours",
-                f"our decoder with weights in {words}, a scale per output channel, dequantised before each "
-                "product: shows the accuracy, not the speed",
+                f"our decoder with weights in {words}, a scale per output channel: up to 16 tokens at a time "
+                "read them as they are; for more, as in a prompt, they are dequantised before each product, "
+                "which shows the accuracy, not the speed",
                 None,
                 True,
                 weights=weights,

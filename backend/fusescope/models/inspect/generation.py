@@ -31,7 +31,8 @@ def report(
     sequence; tokens_per_s: of the batch, while it decodes. times: percentiles of calls in ms; memory: of
     the record; gbps: the measured rate of memory, which roof_share is a share of: the least bytes of
     a step over its median time. activations_bytes: what a call allocates on top, known of a GPU. Quantised
-    weights count with their 8 bits, although the mode keeps and reads more (run/decoder/quantised.py).
+    weights count with their 8 bits, although the mode reads more for more than 16 sequences
+    (run/decoder/quantised.py).
     """
     case = inputs["case"]
     phase, first, token = case.get("phase"), None, None

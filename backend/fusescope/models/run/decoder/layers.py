@@ -124,7 +124,7 @@ class Layers:
     def _linear(self, name: str, x, **how):
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
         if isinstance(weight, quantisation.Quantised):
-            return linear(x, weight.dequantised(x.dtype), bias, **how)  # not settled: it was just written
+            return weight.product(x, bias, **how)
         return linear(x, weight, bias, settled=True, **how)
 
 

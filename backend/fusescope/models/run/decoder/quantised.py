@@ -1,8 +1,9 @@
 """Weight-only quantisation: the weights of a decoder's layers in 8 bits with a scale per output channel, the
 embedding and the head as they are.
 
-They are brought back to the model's dtype before each product: what that does to the outputs is exact, what
-it takes is more than without quantisation, so that its time says nothing about a kernel that reads 8 bits.
+For up to FEW_ROWS tokens at a time, as in decoding, products read them as they are (linear_weight_only). For
+more, as in a prompt, they are brought back to the model's dtype before each product, which takes longer than
+without quantisation.
 """
 
 from __future__ import annotations
@@ -16,21 +17,33 @@ import torch
 
 from fusescope.models.describe import tree
 from fusescope.models.describe.family import Config, quantises
+from fusescope.ops.layer.linear import linear
+from fusescope.ops.layer.linear_weight_only import dequantised, linear_weight_only
 
 _KINDS = {"int8": (torch.int8, 127.0), "fp8": (torch.float8_e4m3fn, 448.0)}
+FEW_ROWS = 16
+"""Tokens at a time up to which a product reads its 8-bit weight once."""
 _ROWS = 1 << 22  # logits of a piece of figures(), in float64
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """A weight (N, K) as values in 8 bits and float32 scales (N, 1): their product."""
+    """A weight (N, K) as values in 8 bits, rows side by side, and float32 scales (N, 1): their product."""
 
     values: Any
     scales: Any
 
     def dequantised(self, dtype):
         """(N, K) in a floating dtype, rounded once."""
-        return (self.values.float() * self.scales).to(dtype)
+        return dequantised(self.values, self.scales[:, 0], dtype)
+
+    def product(self, x, bias=None, activation=None, residual=None):
+        """activation(x weightᵀ + bias) + residual, as fusescope.ops.layer.linear has it."""
+        if x.numel() <= FEW_ROWS * x.shape[-1]:
+            given = self.values, self.scales[:, 0], bias, activation, residual
+            return linear_weight_only(x, *given, settled=True)
+        weight = self.dequantised(x.dtype)  # not settled: it was just written
+        return linear(x, weight, bias, activation, residual)
 
     @property
     def bytes(self) -> int:
@@ -47,7 +60,7 @@ def quantise(weight, kind: str) -> Quantised:
     values = weight / scales
     if kind == "int8":
         values = values.round()
-    return Quantised(values.clamp(-most, most).to(dtype), scales)
+    return Quantised(values.clamp(-most, most).to(dtype).contiguous(), scales)
 
 
 def layers(weights: Mapping[str, Any], kind: str) -> dict[str, Any]:
