@@ -91,8 +91,8 @@ def test_what_ships_prices_every_kernel_of_the_gpu(an_h200):
 
 
 def test_a_mask_in_parts_is_taken_so_where_that_is_predicted_to_be_faster(an_h200):
-    """A dilated mask in order of residues has half the steps; of few short lists none is worth blocks that
-    stay."""
+    """A dilated mask in strided-permuted order has half the steps; of few short lists none is worth blocks
+    that stay."""
     fit = choice._fit.__wrapped__(0)
     names = [v.name for v in candidates.built("attention", 0)]
     for mask, batch, seq, chosen in (

@@ -105,7 +105,7 @@ def test_bool_masks_of_every_broadcast_shape(impl, device):
 @each_kernel
 @pytest.mark.parametrize("stride", (2, 3, 4, 8, 16))
 def test_keys_by_a_stride(impl, device, stride):
-    """Where the kernel of the processor takes rows and keys of a tile in order of residues."""
+    """Where the kernel of the processor takes rows and keys of a tile in strided-permuted order."""
     text = f"dilated:window=30,dilation={stride}"
     assert run(impl, device, case(130, 265, text, batch=2, heads=4, kv_heads=2), "float16") is None
     inputs = OP.inputs(case(150, 70, heads=2), "float16", device, 0)

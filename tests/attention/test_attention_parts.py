@@ -37,7 +37,7 @@ def test_masks_that_say_nothing_have_no_parts():
 
 
 @pytest.mark.parametrize("modulus, size", [(1, 7), (2, 128), (16, 64), (7, 7), (3, 384)])
-def test_places_in_order_of_residues(modulus, size):
+def test_places_in_strided_permuted_order(modulus, size):
     order = tiles.ordered(np.arange(size), modulus, size)
     assert order.tolist() == sorted(range(size), key=lambda i: (i % modulus, i))
     bound = masks.load("random", density=0.3).bind(size, size)

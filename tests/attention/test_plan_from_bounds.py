@@ -142,7 +142,7 @@ ORDERED = ((128, 2), (192, 3), (256, 8), (320, 5), (96, 3), (384, 6))  # (length
     keys=st.sampled_from((*ORDERED, (101, 1))),
     by_numpy=st.booleans(),
 )
-def test_any_formula_in_order_of_residues(truth, rows, keys, by_numpy):
+def test_any_formula_in_strided_permuted_order(truth, rows, keys, by_numpy):
     """Rows, keys or both, of one modulus or of two."""
     random = np.random.default_rng(1)
     tables = {

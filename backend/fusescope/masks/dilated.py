@@ -23,6 +23,6 @@ def predicate(q, k, p, batch):
 
 
 def parts(p):
-    """All of it at once: in order of residues modulo the dilation it is a sliding window inside each
+    """All of it at once: in strided-permuted order modulo the dilation it is a sliding window inside each
     class."""
     return ((p.dilation, p.dilation, predicate),)

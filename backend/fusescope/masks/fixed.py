@@ -26,8 +26,8 @@ def predicate(q, k, p, batch):
 
 
 def parts(p):
-    """The own block, and the summaries of earlier ones, which lie side by side when keys are in order of
-    residues."""
+    """The own block, and the summaries of earlier ones, which lie side by side when keys are in
+    strided-permuted order."""
 
     def own(q, k, p, batch):
         return (k <= q) & (q // p.block == k // p.block)

@@ -26,7 +26,7 @@ def predicate(q, k, p, batch):
 
 
 def parts(p):
-    """The recent keys, a band as it is; the older ones, in order of residues a triangle inside each class."""
+    """The recent keys, a band as it is; the older ones, a triangle per class in strided-permuted order."""
 
     def recent(q, k, p, batch):
         distance = q - k

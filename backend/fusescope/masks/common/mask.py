@@ -49,8 +49,8 @@ class Part:
     """One of the disjoint sets of (query, key) pairs that make up a mask, and in which order of rows and keys
     it is dense.
 
-    rows, keys: in order of residues modulo this number (0, m, 2m, …, 1, m + 1, …) it falls into few blocks; 1
-    = as they are. bound: the pairs, in positions.
+    rows, keys: in strided-permuted order modulo this number (0, m, 2m, …, 1, m + 1, …) it falls into few
+    blocks; 1 = as they are. bound: the pairs, in positions.
     """
 
     rows: int

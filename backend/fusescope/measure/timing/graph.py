@@ -104,8 +104,8 @@ class CallGraphs:
     """Like CudaGraph, for calls of which a graph must hold one only: a graph for each of ``runs``.
 
     A sample is of graphs replayed in turn. The device waits before it until the host has queued them all, so
-    no launch from the host is inside. The gap between two graphs is: 1 to 2 us a call that CudaGraph's times
-    do not have.
+    no launch from the host is inside. The gap between two graphs is: 1 to 2 us per call that times of
+    CudaGraph do not have.
     """
 
     def __init__(self, runs: Sequence[Callable[[], Any]], device: str, mode: str):

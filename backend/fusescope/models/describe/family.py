@@ -197,7 +197,7 @@ COMMON = (
         "seq",
         "int",
         128,
-        "tokens a sequence, at most",
+        "tokens per sequence, at most",
         low=1,
         high=1 << 17,
         typical=tuple(1 << k for k in range(5, 13)),

@@ -31,7 +31,7 @@ _EVALUATED = {"numpy": 1 << 5, "torch": 1 << 12}  # tiles evaluated together; so
 def tile_lists(bound, device, by_numpy: bool | None = None, moduli: tuple[int, int] = (1, 1)):
     """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list) of
     a bound mask on a torch device: bit for bit what evaluating every element gives. by_numpy: None on a CPU.
-    moduli: of rows and of columns, whose places are in order of residues modulo them (tiles.ordered).
+    moduli: of rows and of columns, whose places are in strided-permuted order modulo them (tiles.ordered).
 
     Raises TypeError or AttributeError where its formula cannot be bounded.
     """

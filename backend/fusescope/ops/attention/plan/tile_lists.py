@@ -7,7 +7,7 @@ from fusescope.ops.attention.plan import from_bounds, tiles
 
 def of_bound(bound, device, moduli: tuple[int, int] = (1, 1)):
     """((row_ptr, tile_index, tile_code, bitmaps), live elements, full tiles, partial tiles, longest list) of
-    a bound mask on a device. moduli: of rows and columns, whose places are in order of residues modulo
+    a bound mask on a device. moduli: of rows and columns, whose places are in strided-permuted order modulo
     them."""
     try:
         return from_bounds.tile_lists(bound, device, moduli=moduli)

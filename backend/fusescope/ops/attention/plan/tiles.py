@@ -24,8 +24,8 @@ def evaluate(
     """Part of a bound mask as a bool tensor (rows, columns) on the device; rows and columns are half-open
     ranges of places.
 
-    moduli: of rows and of columns; places are in order of residues modulo them (see ``ordered``), with 1 they
-    are indices.
+    moduli: of rows and of columns; places are in strided-permuted order modulo them (see ``ordered``), with 1
+    they are indices.
     """
     import torch
 
@@ -35,8 +35,8 @@ def evaluate(
 
 
 def ordered(places, modulus: int, size: int):
-    """The indices at these places of 0 … size − 1 in order of residues: 0, m, 2m, …, 1, m + 1, …; modulus
-    divides size."""
+    """The indices at these places of 0 … size − 1 in strided-permuted order: 0, m, 2m, …, 1, m + 1, …;
+    modulus divides size."""
     length = size // modulus
     return places if modulus == 1 else places % length * modulus + places // length
 

@@ -37,7 +37,7 @@ class Lists:
 
 
 def fits(modulus: int, size: int) -> bool:
-    """Whether a box of TMA can take 64 rows in order of residues."""
+    """Whether a box of TMA can take 64 rows in strided-permuted order."""
     if modulus == 1:
         return True
     length = size // modulus
