@@ -108,12 +108,12 @@ def test_figures_and_name_of_a_plan():
 def test_masks_per_batch_and_head():
     keep = torch.rand(2, 3, 70, 130) < 0.3
     plan = prepare(keep, 70, 130)
-    assert (plan.batch, plan.heads, plan.stride_b, plan.stride_h) == (2, 3, 3, 1)
+    assert (plan.batch, plan.heads) == (2, 3)
     assert torch.equal(plan.dense(), keep)
     per_head = prepare(keep[:1], 70, 130)
-    assert (per_head.stride_b, per_head.stride_h) == (0, 1)
+    assert (per_head.batch, per_head.heads) == (1, 3)
     per_batch = prepare(keep[:, :1, :1], 70, 130)
-    assert (per_batch.stride_b, per_batch.stride_h) == (1, 0)
+    assert (per_batch.batch, per_batch.heads) == (2, 1)
     assert torch.equal(per_batch.dense(), keep[:, :1, :1].expand(-1, -1, 70, -1))
 
 

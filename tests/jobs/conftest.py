@@ -26,3 +26,12 @@ def own_runtime(home, tmp_path, monkeypatch):
     monkeypatch.setenv("FUSESCOPE_RUNTIME", str(runtime))
     yield runtime
     end_warm_parents(runtime)
+
+
+@pytest.fixture
+def light(own_runtime, tmp_path, monkeypatch):
+    """A torch that imports in no time, so that a test may start many parents."""
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake/torch.py").write_text("class cuda:\n    is_initialized = staticmethod(lambda: False)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
+    return own_runtime

@@ -28,14 +28,11 @@ def finished(**spec):
 
 
 @pytest.fixture
-def light(own_runtime, tmp_path, monkeypatch):
-    """A torch that imports in no time, and no folder but this test's for what a user has."""
-    (tmp_path / "fake").mkdir()
-    (tmp_path / "fake/torch.py").write_text("class cuda:\n    is_initialized = staticmethod(lambda: False)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
+def light(light, tmp_path, monkeypatch):
+    """And no folder but this test's for what a user has."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    return own_runtime
+    return light
 
 
 def state_files(text):

@@ -36,15 +36,6 @@ def finish(*steps, **spec):
     return run, (library.find(run.id) / "log.txt").read_text()
 
 
-@pytest.fixture
-def light(own_runtime, tmp_path, monkeypatch):
-    """A torch that imports in no time, so that these tests may start many parents."""
-    (tmp_path / "fake").mkdir()
-    (tmp_path / "fake/torch.py").write_text("class cuda:\n    is_initialized = staticmethod(lambda: False)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
-    return own_runtime
-
-
 def test_it_is_nobodys_child_and_serves_many_jobs(light):
     finish("ok")
     pid = parent(light)["pid"]

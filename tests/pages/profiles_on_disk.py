@@ -18,6 +18,11 @@ from fusescope.profiling import table
 from fusescope.profiling.chrome import importer
 from fusescope.profiling.nsight import ncu, ncu_source
 
+TRACE, OTHER, NCU = (
+    "20261120-120000-trace-aaaaaa",
+    "20261120-120200-trace-cccccc",
+    "20261120-120100-ncu-bbbbbb",
+)
 EVIL = "<img src=x onerror=alert(1)>"
 CASE = {
     "batch": 1,
@@ -220,3 +225,12 @@ def _folder(home: Path, run_id: str, kind: str, spec: dict) -> Path:
     import folders
 
     return folders.write(home, synthetic.run(run_id, kind=kind, spec=spec), [], samples=False)
+
+
+def three(profiles: Path) -> Path:
+    """A trace with telemetry, a slower one of the same work, and a report of Nsight Compute."""
+    path = trace(profiles, TRACE)
+    telemetry(path)
+    trace(profiles, OTHER, scale=2.0, names=("void a::gemm<128>(int)", "other"))
+    report(profiles, NCU)
+    return path

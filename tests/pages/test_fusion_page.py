@@ -49,10 +49,6 @@ def until(at, there):
     return at
 
 
-def spec_of(profiles) -> list[dict]:
-    return [json.loads(f.read_text()) for f in profiles.glob("*/run.json")]
-
-
 def test_a_scheme_is_translated_drawn_and_generated(draw):
     at = draw("fusion", code="0001101010101010", **SETTING)
     assert "6826 0 2 1 2 3 4" in code_shown(at)

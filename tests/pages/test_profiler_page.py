@@ -7,6 +7,7 @@ import profiles_on_disk as disk
 import pytest
 from drawn_page import calm, figures, query, said, tables
 from made_up import trace as write_trace
+from profiles_on_disk import NCU, OTHER, TRACE
 
 from fusescope.analysis.profile.diff import Difference
 from fusescope.charts import escape
@@ -16,21 +17,10 @@ from fusescope.store import library, profile
 from pages._ui.profiler import page
 from pages._ui.profiler.views import choice
 
-TRACE, OTHER, NCU = (
-    "20261120-120000-trace-aaaaaa",
-    "20261120-120200-trace-cccccc",
-    "20261120-120100-ncu-bbbbbb",
-)
-
 
 @pytest.fixture
 def there(profiles):
-    """A trace with telemetry, a slower one of the same work, and a report of Nsight Compute."""
-    path = disk.trace(profiles, TRACE)
-    disk.telemetry(path)
-    disk.trace(profiles, OTHER, scale=2.0, names=("void a::gemm<128>(int)", "other"))
-    disk.report(profiles, NCU)
-    return path
+    return disk.three(profiles)
 
 
 def everything(at) -> str:

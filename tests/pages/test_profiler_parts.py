@@ -7,6 +7,7 @@ from itertools import pairwise
 import pandas as pd
 import profiles_on_disk as disk
 import pytest
+from profiles_on_disk import NCU, TRACE
 
 from fusescope.analysis import memory_plan
 from fusescope.charts import escape
@@ -16,21 +17,10 @@ from fusescope.store import timeline as binned
 from pages._ui.profiler import importing
 from pages._ui.routes import perfetto
 
-TRACE, OTHER, NCU = (
-    "20261120-120000-trace-aaaaaa",
-    "20261120-120200-trace-cccccc",
-    "20261120-120100-ncu-bbbbbb",
-)
-
 
 @pytest.fixture
 def there(profiles):
-    """A trace with telemetry, a slower one of the same work, and a report of Nsight Compute."""
-    path = disk.trace(profiles, TRACE)
-    disk.telemetry(path)
-    disk.trace(profiles, OTHER, scale=2.0, names=("void a::gemm<128>(int)", "other"))
-    disk.report(profiles, NCU)
-    return path
+    return disk.three(profiles)
 
 
 def test_a_long_lane_is_drawn_in_bins(there):

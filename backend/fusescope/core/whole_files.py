@@ -6,7 +6,9 @@ disk.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import secrets
 from pathlib import Path
 from typing import Any
@@ -32,3 +34,14 @@ def read_object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def is_locked(fd: int) -> bool:
+    """Whether another process holds the file's lock; closes the descriptor."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

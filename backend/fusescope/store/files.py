@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fusescope.core import whole_files
 from fusescope.core.errors import RunError
 
 # Against files made to exhaust memory or time. JSON lines of runs pack 27 to 1 at most.
@@ -290,11 +291,4 @@ def take_lock(folder: Path, wait_s: float = 0.0) -> int | None:
 
 def is_locked(folder: Path) -> bool:
     """Whether some process holds the exclusive flock on the folder."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return whole_files.is_locked(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from fusescope.core import whole_files
 from fusescope.core.machine import runtime
 
 _TICKET = re.compile(
@@ -168,7 +169,7 @@ def holder(device: str) -> dict | None:
                 if ticket.state == "has" and (facts := _lives(ticket.name, queue)):
                     since = facts.st_mtime
                     return {"pid": ticket.pid, "user": _user(facts.st_uid), "run": ticket.run, "since": since}
-            if _is_locked(_open_lock(base, device)):
+            if whole_files.is_locked(_open_lock(base, device)):
                 return {"pid": None, "user": None, "run": None, "since": None}
     return None
 
@@ -204,7 +205,7 @@ def _lives(name: str, queue: int) -> os.stat_result | None:
     except OSError:
         return None
     facts = os.fstat(fd)
-    if _is_locked(os.dup(fd)):
+    if whole_files.is_locked(os.dup(fd)):
         os.close(fd)
         return facts
     left = facts.st_uid == os.getuid() and not facts.st_size and time.time() - facts.st_mtime > _YOUNG_S
@@ -213,17 +214,6 @@ def _lives(name: str, queue: int) -> os.stat_result | None:
             os.unlink(name, dir_fd=queue)
     os.close(fd)
     return None
-
-
-def _is_locked(fd: int) -> bool:
-    """Whether another process holds the file's lock; closes the descriptor."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _is_named(fd: int, name: str, folder: int) -> bool:

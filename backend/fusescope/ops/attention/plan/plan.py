@@ -68,15 +68,6 @@ class Plan:
         return self.row_ptr is None
 
     @property
-    def stride_b(self) -> int:
-        """Masks between those of neighbouring batch entries."""
-        return self.heads if self.batch > 1 else 0
-
-    @property
-    def stride_h(self) -> int:
-        return 1 if self.heads > 1 else 0
-
-    @property
     def live_keys(self) -> float:
         """Live keys per query row, on average."""
         return self.live_elements / (self.batch * self.heads * self.seq_q)
