@@ -31,7 +31,7 @@ attention registry, which is seen in remote code too, or at the latest in its fi
 mask and never called our attention. Use "eager" there.
 
 Whatever the class, head sizes are multiples of 8 from 32 to 256, the same for keys and values, and calls are
-forward only. Classes with soft caps or sinks declare that they do not take masks as sdpa does.
+forward only. Classes that deny sdpa for soft caps or sinks are served where they declare FlexAttention.
 """
 _LEFT = "These pass the checks at load, but no tiny random model of them ran here, by the kind of error:"
 

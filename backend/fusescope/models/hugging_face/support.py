@@ -1,5 +1,6 @@
 """Which Hugging Face models attn_implementation="fusescope" serves: those that declare to take masks as
-sdpa does, and whose code asks the attention registry for the function that it calls.
+sdpa does, or would but for a soft-cap or sinks, and whose code asks the attention registry for the function
+that it calls.
 
 A class that computes attention itself would be given a mask that is meant for our attention (bool, or None
 where nothing is masked but by causality) and misread it. What the class declares and what its code names
@@ -13,6 +14,8 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 
 from fusescope.core.errors import Unsupported
+
+_SCORED = frozenset({"softcap", "s_aux"})  # keywords of transformers' attention functions
 
 
 def refuse(model, name: str) -> None:
@@ -36,7 +39,7 @@ def why_not(model) -> str | None:
         return "no code of it asks the attention registry of transformers"
     if _has_table_of_attentions(cls):
         return "its code chooses among attention classes of its own"
-    if not model._supports_sdpa:
+    if not model._supports_sdpa and not (model._supports_flex_attn and _gives_scores(cls)):
         return "it does not declare that it takes masks as sdpa does (_supports_sdpa)"
     return None
 
@@ -50,6 +53,18 @@ def _asks_registry(cls) -> bool:
         isinstance(found, AttentionInterface)
         or (isinstance(found, type) and issubclass(found, _BaseAutoModelClass))
         for found in _reached(cls)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _gives_scores(cls) -> bool:
+    """Whether its code gives a soft-cap or sinks to the attention function: Gemma 2 and gpt-oss deny sdpa for
+    these alone, which our attention takes (attend.py). What denies FlexAttention too, as DeepSeek V4, may
+    compute with the mask itself."""
+    return any(
+        not _SCORED.isdisjoint(_texts(found.__code__))
+        for found in _reached(cls)
+        if isinstance(found, FunctionType) and not _of_torch(found)
     )
 
 
@@ -97,6 +112,12 @@ def _named_by(thing) -> list:
 
 def _of_torch(thing) -> bool:
     return (thing.__module__ or "").partition(".")[0] == "torch"
+
+
+def _texts(code: CodeType):
+    """The text constants of a function; names of keyword arguments are in tuples among them."""
+    for const in code.co_consts:
+        yield from const if isinstance(const, tuple) else (const,)
 
 
 def _names(code: CodeType):
