@@ -20,7 +20,7 @@ from fusescope.core.records import BenchSpec
 _START = {"cpu": 1.5, "cuda": 4.0}  # a process, the libraries, the context
 _LOAD = 0.5  # libraries of kernels
 _CEILINGS = {"cpu": 2.5, "cuda": 3.0}  # what the device can do, measured once per device and dtype
-_PROCESS = {"cpu": 3.0, "cuda": 8.0}  # each of several processes, an interpreter that imports everything anew
+_PROCESS = {"cpu": 3.0, "cuda": 8.0}  # each of several processes: it imports everything again
 _ONCE = ("start", "build", "ceilings")  # stages of the first process alone
 _CALLS = {"cpu": 0.05, "cuda": 0.1}  # checking one implementation of something tiny
 _CASE = {"cpu": 0.05, "cuda": 0.2}  # inputs and reference of something tiny; what follows the sampling

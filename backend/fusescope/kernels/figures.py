@@ -54,7 +54,7 @@ def _write(folder: Path, item: Object, seconds: float | None) -> dict:
 
 
 def read(folder: Path, item: Object) -> dict:
-    """What ``write`` kept; made anew where the builder was stopped between compiling and writing
+    """What ``write`` kept; made again where the builder was stopped between compiling and writing
     it."""
     try:
         return json.loads((folder / item.file).with_suffix(".json").read_text())

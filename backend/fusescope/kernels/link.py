@@ -17,7 +17,7 @@ from fusescope.core.machine.toolchain import Toolchain
 from fusescope.core.sources import source_closure
 from fusescope.kernels.plan import Object
 
-LINK = "3"  # of the way libraries are linked; a change here links them anew
+LINK = "3"  # of the way libraries are linked; a change here links them again
 # No symbol of the CUDA runtime inside leaves the library, and none of ours is taken by another that is
 # loaded.
 _LINK = (

@@ -1,7 +1,7 @@
 """Implementations of one case sampled in turn: shuffled rounds in one process, until the noise allows an
 answer.
 
-A round gives each implementation one turn, in an order drawn anew, so that clocks, temperature and other load
+A round gives each implementation one turn, in random order, so that clocks, temperature and other load
 drift over all of them alike and the ratios of a round are pairs. Between rounds the buffers move, so that
 where they lie is part of the noise. Sampling stops when every implementation's median is known to the wanted
 precision (measuring rule 4) and every comparison with the baseline is decided, or when the budget is spent.
@@ -156,7 +156,7 @@ class _Sampling:
                 series.states.append(state)
 
     def finished(self) -> bool:
-        """Whether the budget is spent or, looked at ever more seldom, everything is known."""
+        """Whether the budget is spent or, looked at less and less often, everything is known."""
         alive = self.alive()
         done = max((len(self.found[n].rounds) for n in alive), default=0)
         if done < FEWEST_ROUNDS:

@@ -24,7 +24,7 @@ from fusescope.ops.base import Cost, Implementation, Tolerance
 
 
 class ModelCase(Case):
-    """Inputs of a case with the model in float64 on them; token numbers are drawn anew like values."""
+    """Inputs of a case with the model in float64 on them; token numbers are redrawn like values."""
 
     def allowed(self) -> Tolerance:
         return tolerance.tolerance(self.values["layers"], self.dtype)

@@ -53,7 +53,7 @@ def generate(
 
     model: a loaded GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM or
     Qwen3ForCausalLM in float32, float16 or bfloat16, on the CPU or a CUDA device; its weights are packed at
-    the first call and kept with it (a copy), anew where they have changed. input_ids: int64 (B, prompt) on
+    the first call and kept with it (a copy), again where they have changed. input_ids: int64 (B, prompt) on
     its device; attention_mask: the same shape, 1 where a token is there (None: everywhere), padding left or
     right. A prompt that ends in padding goes on as in transformers: from the padding.
     do_sample: draw by ``seed`` from softmax(logits / temperature) (1.0 where None) among the top_k likeliest
@@ -97,7 +97,7 @@ def generate(
 class KVCache:
     """Keys and values that ``generate`` keeps from one call to the next, for a conversation that grows: empty
     at first, then of the last call's tokens but the very last. It is of no use to another model, batch or
-    changed weights, for which all is computed anew. Not for two calls at a time.
+    changed weights, for which all is computed again. Not for two calls at a time.
 
     held: what it holds, None while empty."""
 

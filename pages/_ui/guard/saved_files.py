@@ -43,7 +43,7 @@ class LastingFiles(memory_media_file_storage.MemoryMediaFileStorage):
 
     def _leave(self, file_id: str, timer: threading.Timer) -> None:
         with self._lock:
-            if self._leaving.get(file_id) is timer:  # else it was made anew meanwhile
+            if self._leaving.get(file_id) is timer:  # else it was made again meanwhile
                 del self._leaving[file_id]
                 super().delete_file(file_id)
 

@@ -176,7 +176,7 @@ def _shown(value) -> str:
 
 
 def _units(base: Source, other: Source) -> list[str]:
-    """Two GPUs of one model are seldom equally fast."""
+    """Two GPUs of one model are rarely equally fast."""
     a, b = (s.run.environment.get("device_uuid") for s in (base, other))
     if a == b or base.run.device_name != other.run.device_name:
         return []

@@ -49,7 +49,7 @@ def _fused(model, inputs: Mapping[str, Any], quantised: str | None) -> Callable[
     plan = FusedEncoder(model, inputs["case"]).plan(inputs)
 
     def run() -> None:
-        # made anew and let go: its weights must not show in the memory of the run
+        # made for this call and released: its weights must not show in the memory of the run
         encoder = FusedEncoder(model, inputs["case"])
         total = fused_run.rows(encoder, inputs)
 
@@ -76,7 +76,7 @@ def _decoder(model, inputs: Mapping[str, Any], quantised: str | None) -> Callabl
     names: list[str] = []
 
     def run() -> None:
-        call = fused_run.operations(model, inputs, quantised)  # made anew and let go, as the encoder
+        call = fused_run.operations(model, inputs, quantised)  # made and released, as the encoder
         names[:] = names or learn(call, "FusedDecoder")
         in_ranges(call, names)
 

@@ -90,7 +90,7 @@ class Case:
         return ops.joined(self.module.NAME, out)
 
     def renewed(self, name: str, tensor: torch.Tensor) -> bool:
-        """Whether an input's values are drawn anew by ``renew``."""
+        """Whether an input's values are drawn again by ``renew``."""
         return tensor.dtype.is_floating_point
 
     def _settle(self) -> None:

@@ -15,7 +15,7 @@ from fusescope.models.run import tolerance
 
 
 def fresh(inputs: Mapping[str, Any], vocab: int, seed: int) -> None:
-    """Token ids drawn anew, in place; the same on every rank. Results of earlier calls are wrong from
+    """Token ids redrawn, in place; the same on every rank. Results of earlier calls are wrong from
     here."""
     ids = inputs["input_ids"]
     drawn = torch.randint(1, vocab, tuple(ids.shape), generator=torch.Generator().manual_seed(seed + 7919))

@@ -22,7 +22,7 @@ _CAPTURE_S = 0.05
 
 
 class Placement:
-    """Moves the tensors of ``inputs`` in place: each gets a new buffer at an offset drawn anew, with the same
+    """Moves the tensors of ``inputs`` in place: each gets a new buffer at a random offset, with the same
     values, so that every implementation that was given the tensor uses the new one in its next call.
 
     Tensors that are not dense in the usual order stay where they are. ``cost_s``: about what the first move

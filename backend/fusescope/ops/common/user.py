@@ -29,7 +29,7 @@ def described(impl: str) -> Implementation:
 
 
 def function(impl: str) -> Callable:
-    """The function itself, its file imported anew; ValueError as in ``described``, and whatever the file
+    """The function itself, its file imported again; ValueError as in ``described``, and whatever the file
     raises."""
     described(impl)
     path, _, name = impl.rpartition(":")

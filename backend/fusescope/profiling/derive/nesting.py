@@ -13,7 +13,7 @@ from fusescope.profiling.table import Coded, Texts
 OPERATOR, FRAME, LAUNCH = range(3)
 _MODULE = re.compile(r"nn\.Module: (.+)")
 _LONG = (
-    2000  # letters of a module's path, after which it begins anew: frames may lie in frames a million deep
+    2000  # letters of a module's path, after which it begins again: frames may lie in frames a million deep
 )
 _DOTTED = "module: "  # written by our own hooks (torch_trace): the module's full dotted name
 

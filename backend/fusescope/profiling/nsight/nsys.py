@@ -269,7 +269,7 @@ def _memory(export: Export) -> dict:
 
 
 def _scope(tables: dict[str, dict]) -> None:
-    """Correlation ids are counted per process: with several, (process, id) pairs are numbered anew."""
+    """Correlation ids are counted per process: with several, (process, id) pairs are numbered again."""
     parts = [tables[name] for name in ("kernels", "copies", "launches")]
     process = np.concatenate([t.pop("process") for t in parts])
     if len(np.unique(process)) > 1:

@@ -74,7 +74,7 @@ class Guided:
         return [int(left[i]) for i in picks]
 
     def _sums(self) -> Additive:
-        """Segment costs; the prior is weighed anew when a third more is known."""
+        """Segment costs; the prior is weighed again when a third more is known."""
         if self._prior is None or len(self._known) >= _WEIGH_AGAIN * self._weighed:
             self._weighed, found = len(self._known), Additive(self._known)
             self._prior = found.prior

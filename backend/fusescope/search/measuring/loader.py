@@ -27,7 +27,7 @@ class Loader:
     def kernels(self, say: Callable[[str], None]) -> None:
         """Load the kernels that segments use; where they cannot be built, those segments fail with the
         reason."""
-        say("loading our kernels (building what is not built)")
+        say("loading kernels (compiled in the first run)")
         families = tuple(dict.fromkeys(ops.load(t.name).FAMILY for t in templates.TEMPLATES))
         self.unbuilt = machine.load_kernels(self.setting.device, self.reporter, only=families)
 

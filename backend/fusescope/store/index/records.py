@@ -60,7 +60,7 @@ _LIVE = (
 
 
 def forget() -> None:
-    """Start anew: a file of the index turned out to be damaged."""
+    """Start again: a file of the index turned out to be damaged."""
     where = disk.place()
     if where:
         for file in where.glob("*.parquet"):

@@ -83,7 +83,7 @@ class Decoder:
 
     def _cache(self, given: Prompt, held: Held | None):
         """(the cache, int64 (B,) of the tokens of each prompt that it holds, None where there are none). A
-        ring has forgotten what a shorter sequence would need: then all is computed anew."""
+        ring has forgotten what a shorter sequence would need: then all is computed again."""
         fits = held is not None and held.decoder is self and held.cache.windows == self.windows
         if fits and given.slots is None and len(held.tokens) == len(given.tokens):
             starts = given.common(held.tokens, held.cache.lengths)
