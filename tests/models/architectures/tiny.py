@@ -109,7 +109,7 @@ def config(cls):
         kept = sorted(kept) if len(kept) > 1 else kept * 2
         given |= {name: [value[number] for number in kept] for name, value in lists.items()}
         given["num_hidden_layers"] = len(kept)
-    return cls(**given | OVERRIDES.get(cls.model_type, {}))
+    return cls(**given | OVERRIDES.get(cls.model_type or cls.__name__, {}))
 
 
 def _parameters(cls) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 
 import torch
 
 from fusescope.core.errors import Unsupported
 from fusescope.models import register_attention
-from tests.models.architectures import tiny
+from tests.models.architectures import batches, tiny
 
 MOST_PARAMETERS = 40_000_000
 TOLERANCE = 1e-4  # of the largest value, in float32
@@ -44,7 +43,7 @@ def of(name: str) -> Verdict:
     _fill(eager)
     ours.load_state_dict(eager.state_dict())
     errors = []
-    for given in _inputs(eager):
+    for given in batches.of(eager):
         before = calls.count
         try:
             expected = _outputs(eager, given)
@@ -96,50 +95,6 @@ def _fill(model) -> None:
                 if p.dim() > 1 and p.numel() and p.is_floating_point():
                     fan_in = 1 if isinstance(module, torch.nn.Embedding) else p[0].numel()
                     p.normal_(0, fan_in**-0.5)
-
-
-def _inputs(model):
-    """Batches to try, until one suits the model."""
-    names = inspect.signature(model.forward).parameters
-    g = torch.Generator().manual_seed(1)
-    tokens = tiny.TOKENS
-    ids = torch.randint(3, 97, (2, tokens), generator=g)
-    there = torch.ones(2, tokens, dtype=torch.long)
-    kind = tiny.classes()[type(model).__name__][0]
-    there[0, slice(0, 4) if kind == "causal" else slice(9, tokens)] = 0
-    padded = {"attention_mask": there} if "attention_mask" in names else {}
-    decoder = {"decoder_input_ids": ids[:, :7]} if "decoder_input_ids" in names else {}
-    size, channels = _of(model.config, "image_size") or 32, _of(model.config, "num_channels") or 3
-    frames = _of(model.config, "num_frames") or 4
-    size = size if isinstance(size, (tuple, list)) else (size, size)
-    pixels = {"pixel_values": torch.randn(2, channels, *size, generator=g)}
-    if "input_ids" in names:
-        yield {"input_ids": ids} | padded | decoder
-        if "pixel_values" in names:
-            yield {"input_ids": ids} | padded | decoder | pixels
-    if "pixel_values" in names:
-        yield pixels
-        yield pixels | decoder
-        yield {"pixel_values": torch.randn(2, frames, channels, *size, generator=g)}
-    if "grid_thw" in names:
-        elements = (_of(model.config, "in_channels") or channels) * _of(model.config, "patch_size") ** 2
-        patches = torch.randn(32, elements * (_of(model.config, "temporal_patch_size") or 1), generator=g)
-        yield {next(iter(names)): patches, "grid_thw": torch.tensor([[1, 4, 4], [1, 4, 4]])}
-    if "input_features" in names:
-        bins = _of(model.config, "num_mel_bins") or _of(model.config, "feature_size")
-        bins = _of(model.config, "feature_projection_input_dim") or bins or 80
-        for shape in ((2, bins, 32), (2, 32, bins)):
-            yield {"input_features": torch.randn(shape, generator=g)} | decoder
-    if "input_values" in names:
-        yield {"input_values": torch.randn(2, 4000, generator=g)} | decoder
-        yield {"input_values": torch.randn(2, 1, 4000, generator=g)} | decoder
-
-
-def _of(config, name: str):
-    for part in (config, *(getattr(config, sub) for sub in config.sub_configs)):
-        if part is not None and getattr(part, name, None):
-            return getattr(part, name)
-    return None
 
 
 def _outputs(model, given) -> list:
