@@ -1,9 +1,10 @@
-"""One of two ranks that call every divided family in every layout and compare it with one device in float64.
+"""Two ranks that call every divided family in every layout and compare it with one device in float64.
 
-python two_ranks.py RANK STORE        rank 0 prints {"model impl": [error of an element, weights by rank]}
+python two_ranks.py STORE        rank 0 prints {"model impl": [error of an element, weights by rank]}
 """
 
 import json
+import os
 import sys
 
 import torch
@@ -18,16 +19,38 @@ MASKS = {"bert-small": "sliding_window:left=4,right=4", "llama-small": "sliding_
 IMPLS = ("sdpa", "sdpa-tp2", "fusescope-tp2", "sdpa-pp2", "fusescope-pp2", "fusescope-dp2")
 
 
-def main(rank: int, store: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+def prepared() -> dict:
+    """{family: (its case, model, inputs, result in float64)}"""
     found = {}
     for name in ("gpt2", "bert-small", "llama-small"):
         sizes = {"batch": 4, "seq": 20, "layers": 2, "heads": 6, "head_dim": 32}
         case = models.validate(name, sizes | ({"mask": MASKS[name]} if name in MASKS else {}))
         model = build.build(name, case, "float32")
         inputs = build.inputs(model, case)
-        expected = placed.reference(model, inputs)
+        found[name] = case, model, inputs, placed.reference(model, inputs)
+    return found
+
+
+def main(store: str) -> int:
+    """Importing transformers and the references are most of the work: done once, before the fork. One thread:
+    no pool is there that the child would miss."""
+    torch.set_num_threads(1)
+    families = prepared()
+    if other := os.fork():
+        compare(families, 0, store)
+        return os.waitstatus_to_exitcode(os.waitpid(other, 0)[1])
+    code = 1
+    try:
+        compare(families, 1, store)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def compare(families: dict, rank: int, store: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    found = {}
+    for name, (case, model, inputs, expected) in families.items():
         for impl in IMPLS:
             layouts.check(name, case, layouts.named(impl)[1], 2)
             own = placed.Placed(impl, model, inputs, rank, 2)
@@ -46,4 +69,4 @@ def main(rank: int, store: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    sys.exit(main(sys.argv[1]))
