@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 
 import bodies
 import pytest
 
 from fusescope.core.errors import Cancelled
-from fusescope.core.records import case_key
+from fusescope.core.records import Record, Time, Times, case_key
 from fusescope.jobs.cluster import cases
 from fusescope.jobs.cluster.crew import Crew
 from fusescope.jobs.cluster.worker import Unit
+from fusescope.jobs.process.channel import BodyReporter, Inbox, send
 
 SCHEDULING_MS = 50.0
 
@@ -177,3 +180,26 @@ def test_scheduling_costs_little(client, reporter):
     begun = time.process_time()
     share(client, reporter, [unit(n, ms=0) for n in range(1000)])
     assert (time.process_time() - begun) * 1e3 / 1000 < SCHEDULING_MS
+
+
+def test_a_batch_is_booked_in_one_message(tmp_path):
+    """A message and an answer per record were half of what a short unit cost the submitter."""
+    ours, its = socket.socketpair()
+    worker = type("W", (), {"where": {"device_name": "a CPU", "host": "here"}, "name": "w"})
+    batch = []
+    for n in range(3):
+        times = Times(eager=Time(1.0, 1.0, 1.0, 10, True))
+        record = Record("add", "eager", {"n": n}, "float32", "cpu", "ok", time_ms=times)
+        line = {"case_key": record.case_key, "impl": "eager", "mode": "eager", "milliseconds": [1.0]}
+        found = {"environment": {}, "log": [], "records": [record.to_json()], "samples": [line]}
+        batch.append((unit(n), found))
+    body = threading.Thread(
+        target=cases.Bookkeeper(BodyReporter(its, tmp_path, {})).book, args=(batch, worker)
+    )
+    body.start()
+    (message,) = Inbox(ours).wait(10)
+    send(ours, {"do": "recorded"})
+    body.join(10)
+    assert message["do"] == "book" and not body.is_alive()
+    told = [(record["case"]["n"], len(lines)) for record, lines in message["data"]["found"]]
+    assert told == [(0, 1), (1, 1), (2, 1)]
