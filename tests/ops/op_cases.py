@@ -22,7 +22,7 @@ EIGHT_BIT = ("linear_weight_only",)
 GATHERS = ("padding", "embedding_layernorm", "rope_cache")
 """Operators that read only some rows of an operand, or none; what these are is in their own tests."""
 
-SMALL = {"rope_cache": {"seq_max": 40}}
+SMALL = {"rope_cache": {"seq_max": 40}, "embedding_layernorm": {"vocab": 997}}
 """Sizes that are not swept and too large by default."""
 
 EXTRA = {
