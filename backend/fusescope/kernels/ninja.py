@@ -19,6 +19,7 @@ from pathlib import Path
 from fusescope.core.doctor.diagnosis import diagnose
 from fusescope.core.errors import BuildError, Cancelled
 from fusescope.core.machine.toolchain import Toolchain, compilers
+from fusescope.kernels import precompiled
 from fusescope.kernels.plan import Object
 
 _FULL_BYTES = 1_000_000
@@ -46,16 +47,21 @@ def compile_missing(
         for suffix in (".o", ".log", ".failed"):
             (folder / item.file).with_suffix(suffix).unlink(missing_ok=True)
     lines = ["rule compile", "  command = $run", "  description = $title", "builddir = ninja", ""]
+    headers = precompiled.headers(folder, missing)
+    for header in sorted(set(headers.values())):
+        first = next(i for i in missing if headers.get(i.file) == header)
+        lines += _edge(f"{header}.done", precompiled.command(chain, first, header), "headers of torch")
     for item in missing:
-        lines += [
-            f"build {item.file}: compile",
-            f"  run = {_escape(_command(chain, item))}",
-            f"  title = {item.title}",
-        ]
+        header = headers.get(item.file)
+        needs = f" | {header}.done" if header else ""
+        lines += _edge(item.file, _command(chain, item, header), item.title, needs)
     (folder / "build.ninja").write_text("\n".join(lines) + "\n")
     (folder / "ninja" / ".ninja_log").unlink(missing_ok=True)
     arguments = [chain.ninja, "-k", "0", *(["-j", str(most)] if (most := compilers()) else [])]
-    output = _run(arguments, folder, missing, log, cancelled, progress)
+    try:
+        output = _run(arguments, folder, missing, log, cancelled, progress)
+    finally:
+        precompiled.remove(folder)
     for item in missing:
         log_file = (folder / item.file).with_suffix(".log")
         if (folder / item.file).is_file():
@@ -89,7 +95,11 @@ def seconds(folder: Path) -> dict[str, float]:
     return {row[3]: (int(row[1]) - int(row[0])) / 1000 for row in rows if len(row) >= 5}
 
 
-def _command(chain: Toolchain, item: Object) -> str:
+def _edge(target: str, command: str, title: str, needs: str = "") -> list[str]:
+    return [f"build {target}: compile{needs}", f"  run = {command.replace('$', '$$')}", f"  title = {title}"]
+
+
+def _command(chain: Toolchain, item: Object, header: str | None) -> str:
     """Compile, then make every symbol but the entry point local: two kernels, or two bindings, may use the
     same names (templates instantiated for several tile sizes, a header built for several architectures) and
     the linker neither merges nor refuses."""
@@ -98,7 +108,8 @@ def _command(chain: Toolchain, item: Object) -> str:
         words = [chain.nvcc.path, *(["-ccbin", chain.gxx.path] if chain.gxx else [])]
     else:
         words = [chain.gxx.path]
-    compile_ = shlex.join([*words, *item.flags, "-c", str(item.source)]) + f" -o {out}.part"
+    begin = ("-include", header) if header else ()
+    compile_ = shlex.join([*words, *item.flags, *begin, "-c", str(item.source)]) + f" -o {out}.part"
     compile_ += f" && ld -r --force-group-allocation -o {out}.whole {out}.part"
     compile_ += (
         f" && objcopy --keep-global-symbol={item.keep or 'nothing'} {out}.whole {out}.part && rm {out}.whole"
@@ -106,10 +117,6 @@ def _command(chain: Toolchain, item: Object) -> str:
     log = Path(out).with_suffix(".log")
     failed = f"cat {log}; rm -f {out}.*; exit 1"
     return f"if {{ {compile_}; }} > {log} 2>&1; then mv {out}.part {out}; else {failed}; fi"
-
-
-def _escape(text: str) -> str:
-    return text.replace("$", "$$")
 
 
 def _run(arguments, folder, missing, log, cancelled, progress) -> str:
