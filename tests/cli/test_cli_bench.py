@@ -135,7 +135,9 @@ def test_interrupting_keeps_what_is_measured_and_it_can_be_resumed(place, call, 
         "--device",
         "cpu",
         "--budget",
-        "2",
+        "0.3",
+        "--cache",
+        "warm",
     ]
     command = [sys.executable, "-m", "fusescope", *words]
     process = subprocess.Popen(
