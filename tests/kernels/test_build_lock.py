@@ -61,7 +61,6 @@ def test_two_builders_at_once_compile_everything_once(project):
         "from fusescope.kernels.build import build; r = build(units=('cpu',)); assert r.ok\n"
         "print('compiled', r.compiled)"
     )
-    build(units=("cpu",), clean=True, log=project.log)
     (report.folder_of(toolchain.detect()) / "report.json").unlink()
     for file in report.folder_of(toolchain.detect()).glob("*.o"):
         file.unlink()
