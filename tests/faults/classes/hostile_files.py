@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import seed as fixed
+from hypothesis import given
 from hypothesis import strategies as st
 from made_up import kernel, launch, op, x
 from test_ncu import LONG, long
@@ -29,7 +28,7 @@ from fusescope.models.scores import input as tokens
 from fusescope.profiling import forms, importing
 from fusescope.store import folder, library
 from tests.faults.case import TryOne, folders, hold, one_sentence, refused_or_read
-from tests.faults.classes.json_types import ANY
+from tests.faults.classes.json_types import ANY, drawn
 from tests.faults.classes.torn_bytes import damage
 from tests.faults.commands import call
 from tests.faults.processes import end_warm_parents
@@ -225,14 +224,7 @@ def _drawn(seed: int, at: Path) -> int:
     )
     changes = st.lists(st.tuples(st.integers(0, 99), keys, ANY | inner), max_size=4)
 
-    @fixed(seed)
-    @settings(
-        max_examples=_DRAWN,
-        database=None,
-        deadline=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
+    @drawn(seed, _DRAWN)
     @given(changes, st.booleans())
     def each(changed, bare):
         events = [dict(e) for e in EVENTS]

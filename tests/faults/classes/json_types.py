@@ -7,7 +7,7 @@ import contextlib
 import copy
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import wrong_types
@@ -38,6 +38,18 @@ ANY = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
     max_leaves=8,
 )
+
+
+def drawn(seed: int, count: int) -> Callable:
+    """So many examples of hypothesis, the same for a seed."""
+    how = settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    return lambda test: fixed(seed)(how(test))
 
 
 @contextlib.contextmanager
@@ -86,14 +98,7 @@ def _drawn(seed: int, apart: Path) -> int:
         "samples.jsonl": (wrong_types.LINE, "\n"),
     }
 
-    @fixed(seed)
-    @settings(
-        max_examples=_DRAWN,
-        database=None,
-        deadline=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
+    @drawn(seed, _DRAWN)
     @given(st.data())
     def each(data):
         shutil.rmtree(apart, ignore_errors=True)
