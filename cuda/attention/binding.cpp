@@ -119,7 +119,9 @@ template <bool Scored> void attention(StableIValue* stack, uint64_t, uint64_t) {
     call.taken = &taken;
   }
   run("attention", impl.view(), call, q, sign, parts.empty() ? "" : "parts");
-  STD_TORCH_CHECK(taken, "unsupported: softcap or sinks (the CPU kernel and v1_rowwise take them)");
+  STD_TORCH_CHECK(
+      taken,
+      "unsupported: softcap or sinks (the CPU kernel, v1_rowwise, v2_blockwise and v2_blockwise_fp32 take them)");
   give_back(stack, std::move(out));
 }
 }  // namespace

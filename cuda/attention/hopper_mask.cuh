@@ -54,7 +54,7 @@ __device__ __forceinline__ void mask_scores(float (&x)[32], const AttentionArgs&
   }
 }
 
-// x = scaled scores plus bias, in powers of two.
+// x = scaled scores plus bias, in natural units.
 template <typename T> __device__ __forceinline__ void add_bias(float (&x)[32], const AttentionArgs& args, int b, int h,
                                                                int first_row, int tile, int first_column) {
 #pragma unroll
@@ -67,7 +67,7 @@ template <typename T> __device__ __forceinline__ void add_bias(float (&x)[32], c
       extra = args.bias_dtype == FS_FLOAT32 ? static_cast<const float*>(args.bias)[at]
                                             : to_float(static_cast<const T*>(args.bias)[at]);
     }
-    x[i] = x[i] * (args.scale * kLog2e) + extra * kLog2e;
+    x[i] = x[i] * args.scale + extra;
   }
 }
 

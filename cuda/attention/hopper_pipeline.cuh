@@ -9,10 +9,10 @@ namespace hopper {
 //   Tile look(step)          what of the step the mask depends on; read(tile) then reads the mask from global memory
 //   apply(tile)              bias and mask of the scores in x
 //   before_last(step)        runs before the product with the last tile of values
-template <typename T, int Panels, typename Look, typename Read, typename StartScores, typename Apply,
+template <typename T, int Panels, typename Softmax, typename Look, typename Read, typename StartScores, typename Apply,
           typename StartContext, typename FinishContext, typename BeforeLast>
-__device__ __forceinline__ void overlap(Context<T, Panels>& context, OnlineSoftmax& softmax, float (&x)[32],
-                                        float factor, int begin, int end, Look look, const Read& read,
+__device__ __forceinline__ void overlap(Context<T, Panels>& context, Softmax& softmax, float (&x)[32], float factor,
+                                        int begin, int end, Look look, const Read& read,
                                         const StartScores& start_scores, const Apply& apply,
                                         const StartContext& start_context, const FinishContext& finish_context,
                                         const BeforeLast& before_last) {

@@ -17,18 +17,23 @@ __device__ __forceinline__ float row_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-struct OnlineSoftmax {
+// Natural: see follow.
+template <bool Natural = false> struct OnlineSoftmax {
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
 
   // Row r's maximum follows that of a step, top, only when it exceeds it by a factor of 2^8: sums and context may be
   // that much larger without harm to fp32 sums or 16-bit weights, and most steps then leave the context alone. factor:
   // scores x factor are powers of two; weights are 2^(score factor - shift), and sums and context so far are to be
-  // multiplied by shrink. Whether that is not 1.
+  // multiplied by shrink. Whether that is not 1. Natural: weights are 2^((score - shift) factor) instead, because a
+  // score near the end of the range of fp32 times log2 e is beyond it.
   __device__ __forceinline__ bool follow(int r, float top, float factor, float& shift, float& shrink) {
-    const bool follows = top * factor > maximum[r] * factor + 8.f || maximum[r] == -INFINITY;
+    const bool follows = (Natural ? (top - maximum[r]) * factor > 8.f : top * factor > maximum[r] * factor + 8.f) ||
+                         maximum[r] == -INFINITY;
     const float next = follows ? top : maximum[r];
-    shift = next == -INFINITY ? 0.f : next * factor;  // no live key so far: every weight is exp2(-inf) = 0
-    shrink = follows ? exp2_approx(maximum[r] * factor - shift) : 1.f;
+    shift = next == -INFINITY ? 0.f
+            : Natural         ? next
+                              : next * factor;  // no live key so far: every weight is exp2(-inf) = 0
+    shrink = follows ? exp2_approx(Natural ? (maximum[r] - shift) * factor : maximum[r] * factor - shift) : 1.f;
     maximum[r] = next;
     return follows;
   }
@@ -51,7 +56,8 @@ struct OnlineSoftmax {
       for (int j = 0; j < 8; ++j) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const float weight = exp2_approx(x[4 * j + 2 * r + c] * factor - shift[r]);
+          const float score = x[4 * j + 2 * r + c];
+          const float weight = exp2_approx(Natural ? (score - shift[r]) * factor : score * factor - shift[r]);
           x[4 * j + 2 * r + c] = weight;
           part[c] += weight;
         }

@@ -1,19 +1,30 @@
 // Tensor cores on 64 x 64 tiles: only live tiles of the list are loaded, with cp.async one tile ahead of the products.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
-// takes: fp16 bf16
+// takes: fp16 bf16 softcap+sinks
 // tiles: 1 per block, 3 blocks per SM
 //
 // warp_tiles.cuh has the warp's part: loads, products, softmax, stores.
-#include "rows.cuh"
+#include "row_loop.cuh"
 #include "warp_tiles.cuh"
 
 namespace {
 using namespace warp_tiles;
 
-template <typename T, int Width>
+struct PlainArgs : AttentionArgs {
+  static constexpr bool given = false;
+  __device__ __forceinline__ AttentionScored scored() const { return {}; }
+};
+// With a bias, softcap or sinks: scores are in natural units then (row_loop.cuh says why).
+struct ScoredArgs : AttentionArgs {
+  static constexpr bool given = true;
+  AttentionScored more;
+  __device__ __forceinline__ AttentionScored scored() const { return more; }
+};
+
+template <typename T, int Width, typename Args>
 __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attention_blockwise(
-    const __grid_constant__ AttentionArgs a, int vectors) {
+    const __grid_constant__ Args a, int vectors) {
   constexpr bool Double = !Shape<Width>::wide;  // two stages
   constexpr int Bytes = Shape<Width>::tile_bytes;
   extern __shared__ __align__(128) char shared[];
@@ -33,7 +44,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
 
   Warp<T, Width> mine;
   const int r0 = warp * 16 + lane / 4, r1 = r0 + 8;  // this thread's rows of the tile
-  const float scale = a.scale * kLog2e;
+  const float scale = Args::given ? a.scale : a.scale * kLog2e;
 
   int tile = tile_at(begin), code = code_at(begin), next_tile = tile_at(begin + 1), next_code = code_at(begin + 1);
   if (begin < end) {
@@ -75,7 +86,8 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
     for (int n = 0; n < 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e) score[n][e] *= scale;
-    if (a.bias) {
+    if constexpr (Args::given) {
+      const float softcap = a.more.softcap;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int row = row0 + (e < 2 ? r0 : r1);
@@ -83,7 +95,8 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
           const int column = first + 8 * n + 2 * pair + (e & 1);
-          if (row < a.seq_q && column < a.seq_k) score[n][e] += kLog2e * bias_at(a, bias + column * a.bias_stride[3]);
+          if (softcap > 0.f) score[n][e] = capped(score[n][e], softcap);
+          if (a.bias && row < a.seq_q && column < a.seq_k) score[n][e] += bias_at(a, bias + column * a.bias_stride[3]);
         }
       }
     }
@@ -97,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
           if (!((e < 2 ? word0 : word1) >> (8 * n + (e & 1)) & 1)) score[n][e] = -INFINITY;
     }
 
-    mine.weigh(score);
+    mine.template weigh<Args::given>(score);
     if constexpr (!Double) {
       async_copy::wait<0>();
       __syncthreads();  // V has arrived, and all threads are done with K
@@ -109,13 +122,18 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
     if constexpr (Double) stage ^= 1;
   }
 
+  if constexpr (Args::given)
+    if (a.more.sinks) mine.add_sink(a.more.sinks[at.head]);
   mine.store(q_tile, at.out<T>(a), a.out_stride[2], a.seq_q - row0, a.head_dim);
+  if (const unsigned rows = row_loop::united(mine.broken()))
+    row_loop::attend_again<T, (Width + 63) / 64>(a, a.scored(), at.b, at.head, row0 + warp * 16, rows,
+                                                 row_loop::kEveryKey);
 }
 
-template <typename T, int Width> const char* launch(const AttentionArgs& a, unsigned grid, cudaStream_t stream) {
+template <typename T, int Width, typename Args> const char* launch(const Args& a, unsigned grid, cudaStream_t stream) {
   constexpr int bytes = Shape<Width>::bytes;
-  if (const char* why = allow_shared<attention_blockwise<T, Width>>(bytes)) return why;
-  attention_blockwise<T, Width><<<grid, kThreads, bytes, stream>>>(a, vectors_of(a, 2));
+  if (const char* why = allow_shared<attention_blockwise<T, Width, Args>>(bytes)) return why;
+  attention_blockwise<T, Width, Args><<<grid, kThreads, bytes, stream>>>(a, vectors_of(a, 2));
   return launch_error();
 }
 }  // namespace
@@ -124,13 +142,17 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   const AttentionArgs& a = *args;
   const int64_t grid = QueryTile::blocks(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
+  const AttentionScored scored = take_scored(a);
   return dispatch_16bit(
       a.dtype,
       "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v2_blockwise_fp32 and "
       "v1_rowwise take float32)",
       [&](auto zero) {
         return with_width<32, 64, 96, 128, 160, 192, 256>(a.head_dim, [&](auto width) {
-          return launch<decltype(zero), width>(a, unsigned(grid), static_cast<cudaStream_t>(stream));
+          using T = decltype(zero);
+          const auto on = static_cast<cudaStream_t>(stream);
+          if (a.bias || scored.given()) return launch<T, width>(ScoredArgs{a, scored}, unsigned(grid), on);
+          return launch<T, width>(PlainArgs{a}, unsigned(grid), on);
         });
       });
 }

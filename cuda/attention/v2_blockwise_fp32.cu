@@ -1,4 +1,5 @@
 // fp32 products on 64 x 64 tiles: every architecture and dtype, a live tile of K and V read once for 64 rows.
+// takes: softcap+sinks
 // tiles: 1 per block, 2 blocks per SM
 //
 // 256 threads as 16 x 16; thread (y, x) has rows 4 y + i and keys x + 16 j of the scores, and rows 4 y + i and columns
@@ -6,8 +7,7 @@
 // four floats, so that eight lanes that read 16 bytes each hit different banks. Scores are summed over 32 columns of
 // head size at a time, so any head size fits. Without tensor cores for the dtype (fp32, and 16 bits before sm_80) this
 // is the tiled kernel, and v1 the one for few live keys.
-#include "../common/exp2.cuh"
-#include "rows.cuh"
+#include "row_loop.cuh"
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kThreads = 256, kDepth = 32;
@@ -44,10 +44,22 @@ __device__ __forceinline__ float dot(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
+struct PlainArgs : AttentionArgs {
+  static constexpr bool given = false;
+  __device__ __forceinline__ AttentionScored scored() const { return {}; }
+};
+// With a bias, softcap or sinks: scores are in natural units then (row_loop.cuh says why).
+struct ScoredArgs : AttentionArgs {
+  static constexpr bool given = true;
+  AttentionScored more;
+  __device__ __forceinline__ AttentionScored scored() const { return more; }
+};
+
 // Panels: 64-column panels of the head, ceil(D / 64).
-template <typename T, int Panels>
+template <typename T, int Panels, typename Args>
 __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_blockwise_fp32(
-    const __grid_constant__ AttentionArgs a, int vectors) {
+    const __grid_constant__ Args a, int vectors) {
+  auto power = [](float x) { return exp2f(Args::given ? x * kLog2e : x); };
   __shared__ __align__(16) float operands[2 * kTile * kNarrow];  // 32 columns of q and of k; later 64 of v
   __shared__ __align__(16) float weights[kTile * kWide];
   float* const q_part = operands;
@@ -59,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
   const Rows<T> q{at.query<T>(a), a.q_stride[2], a.q_stride[3], bool(vectors & 1)};
   const Rows<T> k{at.keys<T>(a), a.k_stride[2], a.k_stride[3], bool(vectors & 2)};
   const Rows<T> v{at.values<T>(a), a.v_stride[2], a.v_stride[3], bool(vectors & 4)};
-  const float scale = a.scale * kLog2e;
+  const float scale = Args::given ? a.scale : a.scale * kLog2e;
   float maximum[4], sum[4], out[Panels][4][4] = {};  // sum: this thread's keys only
 #pragma unroll
   for (int i = 0; i < 4; ++i) maximum[i] = -INFINITY, sum[i] = 0.f;
@@ -98,23 +110,27 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int column = first + x + 16 * j;
-        float extra = 0.f;
-        if (a.bias && row < a.seq_q && column < a.seq_k)
-          extra = kLog2e * bias_at(a, at.b * a.bias_stride[0] + at.head * a.bias_stride[1] + row * a.bias_stride[2] +
+        score[i][j] *= scale;
+        if constexpr (Args::given) {
+          const float softcap = a.more.softcap;
+          if (softcap > 0.f) score[i][j] = softcap * tanhf(score[i][j] / softcap);
+          if (a.bias && row < a.seq_q && column < a.seq_k)
+            score[i][j] += bias_at(a, at.b * a.bias_stride[0] + at.head * a.bias_stride[1] + row * a.bias_stride[2] +
                                           column * a.bias_stride[3]);
-        score[i][j] = word >> (16 * j) & 1 ? score[i][j] * scale + extra : -INFINITY;
+        }
+        if (!(word >> (16 * j) & 1)) score[i][j] = -INFINITY;
         top = fmaxf(top, score[i][j]);
       }
 #pragma unroll
       for (int distance = 1; distance < 16; distance <<= 1)
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, distance));
       const float base = top == -INFINITY ? 0.f : top;  // -inf minus -inf would be NaN
-      const float shrink = exp2f(maximum[i] - base);
+      const float shrink = power(maximum[i] - base);
       maximum[i] = top;
       sum[i] *= shrink;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float weight = exp2f(score[i][j] - base);
+        const float weight = power(score[i][j] - base);
         sum[i] += weight;
         weights[(4 * y + i) * kWide + x + 16 * j] = weight;
       }
@@ -155,23 +171,39 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
   }
 
   T* const to = at.out<T>(a);
+  unsigned broken = 0;  // of the warp's eight rows, those of which this thread has a NaN
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
+    if constexpr (Args::given) {
+      const float sink = a.more.sinks ? a.more.sinks[at.head] : -INFINITY;
+      if (sink != -INFINITY) {  // a key more, of value zero
+        const float top = fmaxf(maximum[i], sink), shrink = power(maximum[i] - top);
+        sum[i] = sum[i] * shrink + (x == 0 ? power(sink - top) : 0.f);
+#pragma unroll
+        for (int p = 0; p < Panels; ++p)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) out[p][i][j] *= shrink;
+      }
+    }
     float total = sum[i];
 #pragma unroll
     for (int distance = 1; distance < 16; distance <<= 1) total += __shfl_xor_sync(0xffffffffu, total, distance);
     const float inverse = total == 0.f ? 0.f : 1.f / total;  // rows without a live key are zeros
     if (row0 + 4 * y + i >= a.seq_q) continue;
+    float all = 0.f;
 #pragma unroll
     for (int p = 0; p < Panels; ++p) {
       const int column = p * kTile + 4 * x;
       if (column >= a.head_dim) continue;
       Four<T> four;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) four.value[j] = from_float<T>(out[p][i][j] * inverse);
+      for (int j = 0; j < 4; ++j) all += out[p][i][j], four.value[j] = from_float<T>(out[p][i][j] * inverse);
       *reinterpret_cast<Four<T>*>(to + (4 * y + i) * a.out_stride[2] + column) = four;
     }
+    if (all != all) broken |= 1u << (4 * (y & 1) + i);
   }
+  if (const unsigned rows = row_loop::united(broken))
+    row_loop::attend_again<T, Panels>(a, a.scored(), at.b, at.head, row0 + 4 * (y & ~1), rows, row_loop::kEveryKey);
 }
 
 }  // namespace
@@ -180,11 +212,19 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
   const int64_t grid = QueryTile::blocks(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
+  const AttentionScored scored = take_scored(a);
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
     return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) {
-      attention_blockwise_fp32<T, width / 64><<<unsigned(grid), kThreads, 0, stream>>>(a, vectors_of(a, sizeof(T)));
+      const int vectors = vectors_of(a, sizeof(T));
+      if (a.bias || scored.given()) {
+        const ScoredArgs with{a, scored};
+        attention_blockwise_fp32<T, width / 64, ScoredArgs><<<unsigned(grid), kThreads, 0, stream>>>(with, vectors);
+      } else {
+        const PlainArgs plain{a};
+        attention_blockwise_fp32<T, width / 64, PlainArgs><<<unsigned(grid), kThreads, 0, stream>>>(plain, vectors);
+      }
       return launch_error();
     });
   });

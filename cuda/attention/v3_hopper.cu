@@ -60,10 +60,10 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG, Bias>::bloc
   if constexpr (S::q_in_registers) read_fragments(q_fragments, q_tile, warp, lane);
   const int column = 2 * (lane % 4), row = 16 * (warp % 4) + lane / 4;  // the thread's first accumulator
   const int q_row = (q_block * WG + wg) * 64 + row;
-  const float factor = Bias ? 1.f : args.scale * kLog2e;  // of the scores in x, to powers of two
+  const float factor = Bias ? kLog2e : args.scale * kLog2e;  // of the scores in x, to powers of two
   Context<T, Panels> context;
   float x[32];
-  OnlineSoftmax softmax;
+  OnlineSoftmax<Bias> softmax;
 
   auto release = [&](int step) {
     __syncwarp();

@@ -60,13 +60,18 @@ __device__ __forceinline__ void load_tile(char* tile, const Rows<T>& from, int r
   }
 }
 
+// softcap tanh(score / softcap), as 1 - 2 / (1 + e^2x): within some 3e-7 of softcap, and a tenth of the code of tanhf.
+__device__ __forceinline__ float capped(float score, float softcap) {
+  return softcap - __fdividef(2.f * softcap, 1.f + exp2_approx(score * (2.f * kLog2e / softcap)));
+}
+
 // A warp's 16 rows of a query tile. A thread has rows 16 warp + lane / 4 and 8 further on, every fourth pair of
 // columns.
 template <typename T, int Width> struct Warp {
   static constexpr bool wide = Shape<Width>::wide;
   static constexpr int steps = Width / 16;  // of 16 head columns
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f},
-        out[Width / 8][4] = {};  // maximum in units of log2; sum: this thread's columns only
+        out[Width / 8][4] = {};  // sum: this thread's columns only
   uint32_t query[wide ? 1 : steps][4];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 
@@ -97,8 +102,10 @@ template <typename T, int Width> struct Warp {
     }
   }
 
-  // Online softmax over the four lanes that share a row: scores (in units of log2, dead ones -inf) become weights.
-  __device__ __forceinline__ void weigh(float (&score)[8][4]) {
+  // Online softmax over the four lanes that share a row: scores (dead ones -inf) become weights. Natural: scores and
+  // maxima are in natural units, else in units of log2.
+  template <bool Natural = false> __device__ __forceinline__ void weigh(float (&score)[8][4]) {
+    auto power = [](float x) { return exp2_approx(Natural ? x * kLog2e : x); };
     float shrink[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -108,13 +115,13 @@ template <typename T, int Width> struct Warp {
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
       const float base = top == -INFINITY ? 0.f : top;  // -inf minus -inf would be NaN
-      shrink[h] = exp2_approx(maximum[h] - base);
+      shrink[h] = power(maximum[h] - base);
       maximum[h] = top;
       float total = 0.f;
 #pragma unroll
       for (int n = 0; n < 8; ++n)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) total += score[n][2 * h + e] = exp2_approx(score[n][2 * h + e] - base);
+        for (int e = 0; e < 2; ++e) total += score[n][2 * h + e] = power(score[n][2 * h + e] - base);
       sum[h] = sum[h] * shrink[h] + total;
     }
 #pragma unroll
@@ -138,6 +145,33 @@ template <typename T, int Width> struct Warp {
         mma_m16n8k16<T>(out[2 * n + 1], weights, {value[2], value[3]});
       }
     }
+  }
+
+  // A key more, of value zero and of this score (natural units, as the others).
+  __device__ __forceinline__ void add_sink(float sink) {
+    if (sink == -INFINITY) return;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float top = fmaxf(maximum[h], sink), shrink = exp2_approx((maximum[h] - top) * kLog2e);
+      sum[h] = sum[h] * shrink + ((lane & 3) == 0 ? exp2_approx((sink - top) * kLog2e) : 0.f);
+#pragma unroll
+      for (int n = 0; n < Width / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) out[n][2 * h + e] *= shrink;
+    }
+  }
+
+  // Which of this thread's two rows of the warp's 16 hold a NaN, as bits. (Infinities of both signs count too.)
+  __device__ __forceinline__ unsigned broken() const {
+    unsigned rows = 0;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float all = 0.f;
+#pragma unroll
+      for (int n = 0; n < Width / 8; ++n) all += out[n][2 * h] + out[n][2 * h + 1];
+      if (all != all) rows |= 1u << (lane / 4 + 8 * h);
+    }
+    return rows;
   }
 
   // Stores the rows divided by their sums, as 16-byte stores through the warp's rows of the query tile; rows without a

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
   const int all_see = uniform(varlen::keys_of_row(args, w, w.row + 64 * wg));  // the first row sees fewest
   Context<T, Panels> context;
   float x[32];
-  OnlineSoftmax softmax;
+  OnlineSoftmax<> softmax;
 
   auto release = [&](int step) {
     __syncwarp();

@@ -46,7 +46,7 @@ def forward(
     """Hugging Face's attention function: query (B, H, S, D), key and value (B, H_kv, T, D) -> (out (B, S, H,
     D) contiguous, None).
 
-    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed, on a GPU by v1_rowwise.
+    Soft-capped scores (softcap) and attention sinks (s_aux, sinks) are computed, on a GPU by v1 and v2.
     Raises Unsupported for them together with lengths in the place of a plan, for indexed keys, paged caches,
     packed sequences, attention weights and dropout, and whatever ``attention`` refuses.
     """

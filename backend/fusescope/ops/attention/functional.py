@@ -11,6 +11,7 @@ from fusescope.ops.attention.dispatch.candidates import capability, refuse_archi
 from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
+from fusescope.ops.attention.plan import padding
 from fusescope.ops.attention.plan.plan import Plan, prepare, prepared
 from fusescope.ops.attention.work import parts
 
@@ -18,7 +19,18 @@ _dispatch = Dispatch("attention")
 
 
 def attention(
-    q, k, v, mask=None, *, bias=None, scale=None, impl="auto", out_bshd=False, softcap=None, sinks=None
+    q,
+    k,
+    v,
+    mask=None,
+    *,
+    bias=None,
+    scale=None,
+    impl="auto",
+    out_bshd=False,
+    softcap=None,
+    sinks=None,
+    clear_padding=False,
 ):
     """softmax(scale q kᵀ + bias, where the mask keeps) v: (B, H, S_q, D) of q's dtype; rows without a live
     key are zeros.
@@ -32,18 +44,22 @@ def attention(
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention, or "auto" (see ``choose``).
     softcap: c > 0, scaled scores become c tanh(score / c) before the bias is added (Gemma 2). sinks: floating
     point (H,), a score of each head that takes part in the softmax and adds nothing (gpt-oss; rows without a
-    live key stay zeros). v1_rowwise and the CPU kernel take these two, other kernels refuse them.
-    A masked key is unseen: whatever K and the bias hold there, NaN included, has no effect. V likewise on the
-    CPU, where a bias of −inf masks its key too, and in v1_rowwise. **The other CUDA kernels multiply masked
-    keys of a live 64 × 64 tile with weight 0, so that NaN or an infinity in V at a masked key makes other
-    rows of that tile NaN**: fill padded rows of V with finite numbers there. Biases beyond ±2.3e38 overflow
-    on CUDA (zeros or NaN); on the CPU equal ones give the mean.
+    live key stay zeros). v1_rowwise, v2_blockwise, v2_blockwise_fp32 and the CPU kernel take these two, other
+    kernels refuse them.
+    A masked key is unseen: whatever K, V and the bias hold there, NaN included, has no effect, and a bias of
+    −inf masks its key. **Not so in v3_hopper, v4_scheduled and v5_parts for V**: they multiply masked keys of
+    a live 64 × 64 tile with weight 0, so that NaN or an infinity in V there makes other rows of that tile
+    NaN. clear_padding: True sets K and V to zero, in copies, at keys that no query of their sequence sees,
+    before the kernel runs: exact for padding on every kernel, for 4 B H_kv S_k D elements moved and 2 B H_kv
+    S_k D held more (``padding.clear``; not in compiled code).
     out_bshd: the result is laid out as (B, S_q, H, D), so that ``.transpose(1, 2).reshape(B, S_q, H *
     D)``, what the next projection reads, copies nothing; else it is contiguous.
 
     Raises TypeError and ValueError for arguments that break a rule, Unsupported for what the kernel does not
     take, and RuntimeError for an unprepared mask under CUDA graph capture or torch.compile.
     """
+    if clear_padding:
+        k, v, mask = _cleared(q, k, v, mask)
     if softcap is not None or sinks is not None:
         return _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks)
     if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
@@ -133,6 +149,20 @@ def _first_call(q, k, v, mask, bias, scale, impl, out_bshd):
     return out
 
 
+def _cleared(q, k, v, mask):
+    """k and v as ``padding.clear`` gives them, and the plan that it took; as they are without a mask."""
+    import torch
+
+    _check(q, k, v, None, None, None, "auto")
+    if torch.compiler.is_compiling():
+        raise RuntimeError("clear_padding is not for compiled code: clear K and V before it")
+    plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
+    if plan is None:
+        return k, v, mask
+    checks.plan(plan, q, k)
+    return (*padding.clear(k, v, plan), plan)
+
+
 def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks):
     """The call with a soft-cap or sinks, which an operator of its own takes; nothing of it is remembered."""
     import torch
@@ -143,7 +173,8 @@ def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks):
     plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
     if plan is not None:
         checks.plan(plan, q, k)
-    chosen = choose_scored(q, bias is None and (scale is None or scale > 0)) if impl == "auto" else impl
+    plain = bias is None and (scale is None or scale > 0)
+    chosen = choose_scored(q, k, plan, plain) if impl == "auto" else impl
     given = (None, "") if plan is None else (plan.buffer, plan.layout)
     sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
     scale, softcap = (None if number is None else float(number) for number in (scale, softcap))

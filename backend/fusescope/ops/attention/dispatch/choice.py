@@ -60,14 +60,16 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     return by_rule(ladder, q.shape[2], live, executed, gain)
 
 
-def choose_scored(q, plain: bool) -> str:
-    """The kernel that "auto" stands for where there is a soft-cap or there are sinks: the last of the ladder
-    that takes them. Raises Unsupported where none does."""
+def choose_scored(q, k, plan: Plan | None, plain: bool) -> str:
+    """The kernel that "auto" stands for where there is a soft-cap or there are sinks: by the rule, of those
+    that take them. Raises Unsupported where none does."""
     if q.device.type == "cpu":
         return "cpu"
-    return tracing.last_that_takes(
-        "attention", q.device.index, q.dtype, int(q.shape[3]), False, plain, False, False, True
-    )
+    facts = (q.dtype, int(q.shape[3]), False, plain, False, False, True)
+    live = executed = k.shape[2]
+    if plan is not None:
+        live, executed = plan.live_keys, plan.executed_keys
+    return by_rule(Ladder(*tracing.ladder(q.device.index, *facts)), q.shape[2], live, executed)
 
 
 def by_rule(ladder: Ladder, seq_q: int, live_keys: float, executed_keys: float, gain: float = 0.0) -> str:

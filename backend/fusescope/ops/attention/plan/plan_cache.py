@@ -28,3 +28,7 @@ class PlanCache(Generic[T]):
     def known(self, plan) -> T | None:
         """The value where it is made already."""
         return self._values.get(plan)
+
+    def made(self, plan) -> bool:
+        """Whether the value is made already, whatever it is."""
+        return plan in self._values
