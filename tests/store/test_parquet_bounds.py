@@ -53,7 +53,7 @@ def lists(rows):
 
 BOMBS = {
     "texts": lambda: ({"name": repeated(20_000, "x" * 400_000)}, {}),
-    "plain texts": lambda: ({"name": repeated(5_000, "x" * 400_000).cast(pa.string())}, {}),
+    "plain texts": lambda: ({"name": repeated(1_000, "x" * 400_000).cast(pa.string())}, {}),
     "rows": lambda: ({"ts_ns": zeros(20_000_000)}, {}),
     "packed": lambda: ({"name": pa.array(["x" * 100_000_000])}, {"use_dictionary": False}),
     "lists": lambda: ({"name": lists(20_000_000)}, {}),
