@@ -186,7 +186,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const std::optional<Tensor>
   Tensor out = result_of(x, args.outputs);
   if (out.numel() == 0) return out;
   args.out = out.mutable_data_ptr();
-  args.settled = settled;
+  // A copy was written by the kernel before this one.
+  args.settled = settled && call.weight.const_data_ptr() == weight.const_data_ptr() &&
+                 (!bias || call.bias->const_data_ptr() == bias->const_data_ptr());
   const Plan plan = plan_of(args, impl, x);
   args.first = plan.own ? nullptr : &plan.first;
   args.measured = plan.has_measured ? &plan.measured : nullptr;

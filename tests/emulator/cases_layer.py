@@ -36,6 +36,10 @@ def _linear(impl):
         for activation, residual in product(("none", "gelu", "gelu_tanh"), ("no", "yes")):
             values = {"rows": count, "inputs": inputs, "outputs": outputs}
             yield Case(values | {"activation": activation, "residual": residual}, contiguous=i % 2 == 0)
+    for count, inputs, outputs, sms in ((1, 1104, 24, 3), (7, 2120, 72, 1), (16, 552, 72, 1), (12, 40, 8, 3)):
+        values = {"rows": count, "inputs": inputs, "outputs": outputs}
+        values |= {"activation": "gelu", "residual": "yes"}
+        yield Case(values, contiguous=True, sms=sms)  # some kernels take few rows alone
 
 
 def _padding(impl):
