@@ -16,6 +16,8 @@ from pages._ui.widgets import elements
 
 _MOST = 200_000
 """Characters shown of a listing; the download has all of it."""
+_COLOURED = 40_000
+"""Characters up to which a listing is coloured: a browser makes an element of each word."""
 _WHAT = ("Source", "PTX", "SASS")
 
 
@@ -65,7 +67,8 @@ def draw(state: url.State, kernel: Kernel) -> None:
         st.error(str(error))
         return
     suffix = {"Source": "cu" if kernel.arch else "cpp", "PTX": "ptx", "SASS": "sass"}[what]
-    elements.listing(text[:_MOST], "cpp" if what == "Source" else "nasm", 480, line_numbers=True)
+    language = ("cpp" if what == "Source" else "nasm") if len(text) <= _COLOURED else None
+    elements.listing(text[:_MOST], language, 480, line_numbers=True)
     if len(text) > _MOST:
         st.caption(f"The first {_MOST:,} of {len(text):,} characters; the download has all.")
     st.download_button(
