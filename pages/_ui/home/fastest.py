@@ -64,7 +64,7 @@ def _rate(question: Question, rows: list[Record], baseline: str) -> str:
     if question.case.get("phase") != "decode":
         return ""
     best = sentences.ranked(rows, baseline)
-    return f" {_tokens(best[0].ms, question.case['batch'])}" if best else ""
+    return f". Fastest: {_tokens(best[0].ms, question.case['batch'])}" if best else ""
 
 
 def _tokens(ms: float, batch: int) -> str:
