@@ -82,4 +82,4 @@ def _error(said: str) -> str:
         return "too many parameters"
     if match := re.search(r"requires the (\w+) library", said):
         return f"without {match[1]}"
-    return re.match(r"[\w ]+", said)[0]
+    return re.match(r"[\w ]*", said)[0] or "no reason given"
