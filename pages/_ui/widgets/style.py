@@ -74,6 +74,7 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
+    .stElementContainer[class*="-case-"] { min-width: 100%; }
     .stMain:has(.fs-settings:not([open])) .stColumn:has(.st-key-form) { display: none; }
 }
 </style>
