@@ -17,7 +17,8 @@ from fusescope.core.errors import RunError
 from fusescope.core.machine import runtime
 from fusescope.jobs import submit
 from fusescope.jobs.process import warm_parent
-from fusescope.store import folder, library, writer
+from fusescope.store import folder, library
+from fusescope.store.live import signs
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +133,7 @@ def test_jobs_run_in_the_order_in_which_they_were_submitted(light):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_stopped_worker_is_not_responding_and_can_be_cancelled(light, monkeypatch, deaf):
-    monkeypatch.setattr(writer, "_LATE_S", 0.5)
+    monkeypatch.setattr(signs, "_LATE_S", 0.5)
     run_id = submit.submit("steps", {"steps": ["ok", "hang"]})
     path = library.find(run_id)
     until(lambda: folder.records(path), "the first record")

@@ -20,7 +20,8 @@ from jobs_tools import ended
 from fusescope.core import paths
 from fusescope.jobs import submit
 from fusescope.jobs.process import warm_parent
-from fusescope.store import folder, library, writer
+from fusescope.store import folder, library
+from fusescope.store.live import signs
 from tests.faults import left
 from tests.faults.case import TryOne, folders, hold
 from tests.faults.jobs import NEVER_S, OPTIONS, SPECS, inputs
@@ -49,7 +50,7 @@ WAYS = (
 @contextlib.contextmanager
 def prepared(at: Path) -> Iterator[TryOne]:
     inputs(at)
-    late, writer._LATE_S = writer._LATE_S, _LATE_S
+    late, signs._LATE_S = signs._LATE_S, _LATE_S
     try:
         with folders(at, **OPTIONS):
             undisturbed = cache(lambda kind: _undisturbed(kind, SPECS[kind](at)))
@@ -60,7 +61,7 @@ def prepared(at: Path) -> Iterator[TryOne]:
 
             yield try_one
     finally:
-        writer._LATE_S = late
+        signs._LATE_S = late
         end_warm_parents(at / "runtime")
 
 
