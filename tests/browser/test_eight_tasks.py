@@ -1,13 +1,18 @@
-"""Questions that a new user comes with, by what is on the screen alone: from Home, no address with
+"""Eight questions that a new user comes with, by what is on the screen alone: from Home, no address with
 parameters. Each answer is compared with what the recorded runs hold, and the actions (a click or a filled
 field) are counted."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 from settling import settled
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "profiling"))
+
+from made_up import kernel, launch, trace, x
 
 from fusescope import masks, models
 from fusescope.analysis import roofline
@@ -43,6 +48,18 @@ class Visitor:
         box.press("Enter")
         self.actions += 1
         settled(self.page)
+
+    def tick(self, *titles: str) -> None:
+        """Select runs of the list: its rows are painted, and told by the table that screen readers get."""
+        table = self.page.get_by_test_id("stDataFrame")
+        for count, title in enumerate(titles, 1):
+            settled(self.page)
+            row = table.locator("table tr").filter(has_text=title).first
+            line = int(row.get_attribute("aria-rowindex"))  # from 1, the header's
+            corner = table.locator("canvas").first.bounding_box()
+            self.page.mouse.click(corner["x"] + 16, corner["y"] + 36 + 32 * (line - 2) + 16)
+            self.actions += 1
+            self.wait(re.compile(f"^{count} selected"))
 
     def wait(self, text, **how):
         found = self.page.get_by_text(text).first
@@ -158,6 +175,23 @@ def test_what_limits_a_profile_and_what_to_do(recorded_server, visitor):
     assert v.actions == 3
 
 
+def test_which_of_two_similar_runs_is_better_and_may_they_be_compared(recorded_server, visitor):
+    v = visitor(recorded_server)
+    v.click("link", "Runs")
+    v.fill("Search", "attention whole blocks", "textbox")
+    v.page.get_by_test_id("stDataFrame").wait_for()
+    v.tick(
+        "Attention fp16: masks of whole 64 × 64 blocks, (16, 512)",
+        "Attention fp16: masks of whole 64 × 64 blocksv5",
+    )
+    v.click("button", "Compare", exact=True)
+    said = v.sees(re.compile("May B be compared with A?"))
+    alike = [(run, path) for run, path in runs("bench") if "masks of whole 64 × 64 blocks" in run.title]
+    timed = [{(r.case_key, r.impl) for r in folder.records(p) if r.status == "ok"} for _, p in alike]
+    assert len(timed) == 2 and ("A? Yes" in said) == bool(timed[0] & timed[1])
+    assert v.actions == 5
+
+
 def test_how_much_bigbird_can_save_at_4096_and_how_much_is_achieved(recorded_server, visitor):
     kept = masks.load("bigbird").bind(4096, 4096).dense().mean()
     case = {"batch": 8, "heads": 12, "seq": 4096, "head_dim": 64}
@@ -172,6 +206,21 @@ def test_how_much_bigbird_can_save_at_4096_and_how_much_is_achieved(recorded_ser
     v.sees(re.compile(rf"Achieved {numbers.ratio(gain)}, .* of it: {best}"))
     assert f"skipping the rest allows {numbers.ratio(1 / kept)}" in ideal
     assert v.actions == 2
+
+
+def test_the_dearest_kernel_and_the_idle_share_of_a_foreign_trace(shared_server, visitor, tmp_path):
+    events = [x("user_annotation", "ProfilerStep#0", 0, 1000)]
+    for n, (name, length) in enumerate((("short_one", 50), ("their_dearest", 300), ("short_one", 50))):
+        events += [launch(n + 1, 10 + 300 * n), kernel(n + 1, 20 + 320 * n, length, name)]
+    v = visitor(shared_server)
+    v.click("link", "Open a trace")
+    v.page.set_input_files("input[type=file]", str(trace(tmp_path / "theirs.json", events)))
+    v.actions += 1
+    expect(v.page.get_by_role("button", name="Import", exact=True)).to_be_enabled()
+    v.click("button", "Import", exact=True)
+    v.sees(re.compile(r"Longest kernel: their_dearest, 75.0\W?% of the kernel time: 1 call"))
+    v.sees(re.compile(rf"The device was idle {100 * (1 - 400 / 690):.3g}\W?% of 690\W?µs"))
+    assert v.actions == 3
 
 
 def test_the_fastest_fusion_scheme_and_its_gain_over_torch_compile(recorded_server, visitor):
