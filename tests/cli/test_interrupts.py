@@ -17,7 +17,8 @@ from tests.faults import interrupt, jobs
 
 pytestmark = pytest.mark.slow
 
-BENCH = "bench add --impl eager --case n=64 --device cpu --cache warm --budget 0.02".split()
+_OPTIONS = "--impl eager --case n=64 --device cpu --cache warm --budget 0.02"
+BENCH = ["bench", "add", *_OPTIONS.split()]
 STREAMS = [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full", "| true"]
 VARIABLES = ["FUSESCOPE_PROFILES", "FUSESCOPE_RUNTIME", "FUSESCOPE_BUILD", "XDG_RUNTIME_DIR"]
 SEEDS = [random.randrange(2**32) for _ in range(int(os.environ.get("FUSESCOPE_INTERRUPTS", 5)))]
