@@ -13,7 +13,7 @@ if get_script_run_ctx(suppress_warning=True) is None:
     app = st.App(
         __file__,
         routes=[*front.routes(), *downloads.routes(), *perfetto.routes()],
-        middleware=[*entrance.middleware(), *front.middleware()],
+        middleware=entrance.middleware(),
         exception_handlers=entrance.failures(),
         lifespan=entrance.lifespan(warm.lifespan),
     )

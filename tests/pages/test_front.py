@@ -2,9 +2,6 @@
 
 import re
 
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
-
 from fusescope.core.paths import ROOT
 from pages._ui.guard import headers, opening
 from pages._ui.routes import front
@@ -13,15 +10,6 @@ from pages._ui.routes import front
 def test_every_page_opens_with_our_html():
     paths = {route.path for route in front.routes()}
     assert paths == {"/", *(f"/{f.stem}" for f in (ROOT / "pages").glob("[!_]*.py"))}
-
-
-def test_plotly_is_streamlits_own_after_the_line_that_has_it_compiled_while_it_loads():
-    (chunk,) = opening.chunks("PlotlyChart")
-    answer = TestClient(Starlette(middleware=front.middleware())).get(f"/{chunk}")
-    hint, _, rest = answer.content.partition(b"\n")
-    assert hint == b"//# allFunctionsCalledOnLoad" and rest == (opening.STATIC / chunk).read_bytes()
-    assert answer.headers["content-type"].startswith("text/javascript")  # modules of another type are refused
-    assert "immutable" in answer.headers["cache-control"]
 
 
 def test_the_browser_is_told_where_to_connect_by_a_script_that_may_run():

@@ -40,14 +40,6 @@ def scripts() -> list[str]:
     return re.findall(r"<script>(.*?)</script>", html(), re.DOTALL)
 
 
-def chunks(part: str) -> list[str]:
-    """The addresses of Streamlit's chunk of an element, "static/js/PlotlyChart.….js": one, none where this
-    version has no chunk of that name."""
-    return [
-        f.relative_to(STATIC).as_posix() for f in sorted((STATIC / "static" / "js").glob(f"{part}.*.js"))[:1]
-    ]
-
-
 def _told() -> str:
     """Nobody may frame the app from elsewhere, so the one origin whose messages count is its own; Streamlit
     takes no empty list here."""
@@ -62,7 +54,7 @@ def _told() -> str:
 def _parts(page: str) -> list[str]:
     """The chunks of _PARTS and what they import that ``page`` does not name already."""
     home, wanted = STATIC / "static" / "js", []
-    waiting = [Path(chunk).name for part in _PARTS for chunk in chunks(part)]
+    waiting = [f.name for part in _PARTS for f in sorted(home.glob(f"{part}.*.js"))[:1]]
     while waiting:
         name = waiting.pop(0)
         if name in wanted or name in page or not (home / name).is_file():
