@@ -8,3 +8,14 @@ def settled(page) -> None:
     """The page is drawn whole, and nothing fades in."""
     page.wait_for_function(_DRAWN, polling=100)
     page.wait_for_timeout(400)
+
+
+def choose(page, name: str, value) -> None:
+    """Another value of a select box, and the page drawn with it: it keeps what was chosen in its address.
+    Waiting for a settled page alone may end before the server has begun to draw."""
+    settled(page)
+    before = page.url
+    page.get_by_role("combobox", name=name, exact=True).first.click()
+    page.get_by_role("option", name=value, exact=isinstance(value, str)).first.click()
+    page.wait_for_function("before => location.href !== before", arg=before, polling=100)
+    settled(page)

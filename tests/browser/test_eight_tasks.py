@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from settling import settled
+from settling import choose, settled
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "profiling"))
 
@@ -38,8 +38,8 @@ class Visitor:
         self._act(self.page.get_by_role(role, name=name, exact=exact).first)
 
     def pick(self, label: str, value) -> None:
-        self._act(self.page.get_by_role("combobox", name=label, exact=True).first, counts=False)
-        self._act(self.page.get_by_role("option", name=value, exact=isinstance(value, str)).first)
+        choose(self.page, label, value)
+        self.actions += 1
 
     def fill(self, label: str, value, role: str = "spinbutton") -> None:
         settled(self.page)
@@ -73,10 +73,10 @@ class Visitor:
         expect(found).to_be_in_viewport()
         return found.evaluate("e => (e.closest('p') || e).innerText")
 
-    def _act(self, place, counts: bool = True) -> None:
+    def _act(self, place) -> None:
         settled(self.page)
         place.click()
-        self.actions += counts
+        self.actions += 1
         settled(self.page)
 
 

@@ -4,24 +4,15 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from settling import settled
+from settling import choose
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
-
-
-def pick(page, name: str, value: str) -> None:
-    """Choose from a select box."""
-    settled(page)
-    box = page.get_by_role("combobox", name=name, exact=True)
-    box.click()
-    page.get_by_role("option", name=value, exact=True).click()
-    settled(page)
 
 
 def test_which_attention_for_packed_bert_and_how_much_faster_than_sdpa(recorded_server, page):
     """BERT base at (16, 512) is what Home opens with: one action, padded."""
     page.goto(recorded_server.address + "/")
-    pick(page, "lengths", "padded")
+    choose(page, "lengths", "padded")
     alone = page.get_by_text(re.compile(r"Attention alone: \w+, [\d.]+ µs: [\d.]+× sdpa \("))
     alone.wait_for()
     page.get_by_text(re.compile(r"Whole BERT base: \w+, [\d.]+ ms: [\d.]+× sdpa \(")).wait_for()
@@ -42,9 +33,9 @@ def test_tokens_per_second_of_a_model_that_nobody_measured(recorded_server, page
 def test_how_much_faster_bigbird_is_at_4096(recorded_server, page):
     """From the Attention page: the mask, the shape, and every implementation against the chosen peer."""
     page.goto(recorded_server.address + "/attention")
-    pick(page, "mask", "bigbird")
-    pick(page, "shape", "8×12×4096×64")
+    choose(page, "mask", "bigbird")
+    choose(page, "shape", "8×12×4096×64")
     page.get_by_text(re.compile(r"Geometric mean [\d.]+× over 1 cell")).wait_for()
-    pick(page, "compared with", "flex")
+    choose(page, "compared with", "flex")
     page.get_by_text(re.compile(r"is correct and fastest: [\d.]+× flex \[")).wait_for()
     expect(page).to_have_url(re.compile("mask=bigbird.*shape=8"))
