@@ -35,7 +35,7 @@ test-journeys: env-dev ## users' ways through the app in a real browser
 	cat $$log; rm -f $$log; exit $$status
 
 test-archs: env-dev ## every kernel for every GPU architecture, every class of transformers: minutes
-	$(PYTEST) -m archs $(ARGS)
+	$(PYTEST) -m archs $(PARALLEL) $(ARGS)
 
 # ARGS="--only kills:71" tries one case again; ARGS="--document FILE" puts a printed output into the document.
 test-faults: env-dev ## faults on purpose: kills, full disks, damaged and hostile files, strangers: 15 minutes
