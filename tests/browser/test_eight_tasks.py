@@ -50,7 +50,7 @@ class Visitor:
         settled(self.page)
 
     def tick(self, *titles: str) -> None:
-        """Select runs of the list: its rows are painted, and told by the table that screen readers get."""
+        """Select runs of the list: its rows are painted; the table for screen readers has their text."""
         table = self.page.get_by_test_id("stDataFrame")
         for count, title in enumerate(titles, 1):
             settled(self.page)

@@ -264,7 +264,7 @@ class Writer:
 
 
 def _encoded(value: Any) -> str:
-    """JSON as it stands one level deep in a file that is indented."""
+    """JSON with the indentation of a value one level deep in an indented file."""
     return json.dumps(value, indent=1).replace("\n", "\n ")
 
 
