@@ -13,6 +13,7 @@ from make_runs import record as record_json
 from fusescope.core import paths
 from fusescope.core.errors import Cancelled, RunError
 from fusescope.core.records import Record
+from fusescope.core.schema.lines import Lines, of_record, of_sample
 from fusescope.store import files, folder
 
 
@@ -86,7 +87,8 @@ def test_records_booked_together_lie_as_those_booked_one_by_one(run):
         {"case_key": record(n).case_key, "impl": "eager", "mode": "graph", "milliseconds": [n, 0.25]}
         for n in (1, 2)
     ]
-    writer.book([(record(n), [line | {"state": None}]) for n, line in zip((1, 2), lines)])
+    found = [(record(n), [of_sample(**line)]) for n, line in zip((1, 2), lines)]
+    writer.book([Lines(r.case_key, r.impl, r.status, of_record(r), samples) for r, samples in found])
     for n, line in zip((1, 2), lines):
         other.samples(**line)
         other.record(record(n))

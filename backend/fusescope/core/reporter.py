@@ -6,15 +6,14 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from fusescope.core.errors import Cancelled
 from fusescope.core.records import Record
-
-Found = tuple[Record, Sequence[Mapping[str, Any]]]
-"""A record and its samples, each as the arguments of ``Reporter.samples`` by name."""
+from fusescope.core.schema.lines import Lines
 
 
 class Reporter(Protocol):
@@ -30,9 +29,9 @@ class Reporter(Protocol):
         rounds.
         """
 
-    def book(self, found: Sequence[Found]) -> None:
+    def book(self, found: Sequence[Lines]) -> None:
         """Append several finished records, each with its samples, as ``samples`` and ``record`` do one by
-        one: what a cluster finds comes by the hundred."""
+        one: what a cluster finds comes by the hundred, as the lines to write."""
 
     def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
         """Say what is about to run and how long it may take; a crash or hang from here on is booked on it."""
@@ -77,11 +76,11 @@ class Collect:
     def samples(self, case_key, impl, mode, milliseconds, state=None) -> None:
         self.raw.append((case_key, impl, mode, list(milliseconds), state))
 
-    def book(self, found: Sequence[Found]) -> None:
-        for record, samples in found:
-            for line in samples:
-                self.samples(**line)
-            self.record(record)
+    def book(self, found: Sequence[Lines]) -> None:
+        for lines in found:
+            for line in map(json.loads, lines.samples):
+                self.samples(line["case_key"], line["impl"], line["mode"], line["ms"], line["state"])
+            self.record(Record.from_json(json.loads(lines.record)))
 
     def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
         self.now = (case_key, impl, deadline_s)

@@ -18,7 +18,8 @@ from typing import Any
 
 from fusescope.core.errors import Cancelled, RunError
 from fusescope.core.records import Record
-from fusescope.core.reporter import Found
+from fusescope.core.schema import lines
+from fusescope.core.schema.lines import Lines
 from fusescope.store import files
 from fusescope.store.live import signs
 
@@ -74,20 +75,19 @@ class Writer:
 
     def record(self, record: Record) -> None:
         """Append a record; when this returns, it is in the file."""
-        self._append("results.jsonl", record.to_json())
+        self._append("results.jsonl", lines.of_record(record))
         self._pairs[record.case_key, record.impl] = record.status
 
     def samples(
         self, case_key: str, impl: str, mode: str, milliseconds: list[float], state: list[dict] | None = None
     ) -> None:
-        self._append("samples.jsonl", _sample(case_key, impl, mode, milliseconds, state))
+        self._append("samples.jsonl", lines.of_sample(case_key, impl, mode, milliseconds, state))
 
-    def book(self, found: Sequence[Found]) -> None:
+    def book(self, found: Sequence[Lines]) -> None:
         """Append several records with their samples; when this returns, they are in the files."""
-        lines = [_sample(**line) for _, samples in found for line in samples]
-        self._append("samples.jsonl", *lines)
-        self._append("results.jsonl", *(record.to_json() for record, _ in found))
-        self._pairs |= {(record.case_key, record.impl): record.status for record, _ in found}
+        self._append("samples.jsonl", *(line for one in found for line in one.samples))
+        self._append("results.jsonl", *(one.record for one in found))
+        self._pairs |= {(one.case_key, one.impl): one.status for one in found}
 
     def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
         """Nothing to write: the worker books a crash or a hang itself."""
@@ -219,11 +219,10 @@ class Writer:
             found[name] = vars(files.contents(self.path / name))
         return found
 
-    def _append(self, name: str, *data: dict) -> None:
+    def _append(self, name: str, *new: str) -> None:
         self._still_ours()
         with files.clear_errors(self.path):
-            text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in data)
-            files.append(self._fds[name], text.encode())
+            files.append(self._fds[name], "".join(f"{line}\n" for line in new).encode())
             self._unsynced |= name == "results.jsonl"
             self._sync()
 
@@ -266,12 +265,6 @@ class Writer:
 def _encoded(value: Any) -> str:
     """JSON with the indentation of a value one level deep in an indented file."""
     return json.dumps(value, indent=1).replace("\n", "\n ")
-
-
-def _sample(
-    case_key: str, impl: str, mode: str, milliseconds: Sequence[float], state: Sequence[dict] | None
-) -> dict:
-    return {"case_key": case_key, "impl": impl, "mode": mode, "ms": list(milliseconds), "state": state}
 
 
 def artifact_path(run: Path, name: str) -> Path:

@@ -92,6 +92,45 @@ def build(cls: type, data: Mapping[str, Any], within: str = "") -> Any:
     return cls(**known)
 
 
+def decode(cls: type, text: str) -> Any:
+    """What ``build`` gives of the JSON object in a text, several times as fast; None where msgspec is not
+    there or does not take it (NaN, a lone surrogate, whatever is wrong), which ``build`` then decides."""
+    try:
+        made = _decoder(cls).decode(text)
+    except (ImportError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
+    return made if _is_within(made) else None
+
+
+@cache
+def _decoder(cls: type) -> Any:
+    import msgspec
+
+    return msgspec.json.Decoder(cls)
+
+
+def _is_within(made: Any) -> bool:
+    """Whether bounded numbers are within their bounds and choices among theirs, which msgspec does not
+    know."""
+    for name, bounds, choices, nested in _limited(type(made)):
+        value = getattr(made, name)
+        if value is None:
+            continue
+        if nested:
+            if not _is_within(value):
+                return False
+        elif (bounds and not bounds[0] <= value <= bounds[1]) or (choices and value not in choices):
+            return False
+    return True
+
+
+@cache
+def _limited(cls: type) -> list[tuple[str, tuple[float, float] | None, tuple, type | None]]:
+    """The fields that ``_is_within`` looks at."""
+    every = [(name, f.bounds, f.parameter.choices, f.nested) for name, f in fields(cls).items()]
+    return [one for one in every if one[1] or one[2] or (one[3] and _limited(one[3]))]
+
+
 def plain(value: Any) -> Any:
     """A dataclass as the JSON values it is made of, like dataclasses.asdict, which takes six times as long
     because it looks at every value for what it might be."""

@@ -16,6 +16,7 @@ from typing import Any
 import fusescope
 from fusescope.core.errors import Cancelled
 from fusescope.core.machine import environment
+from fusescope.jobs.cluster import answers
 from fusescope.jobs.cluster.deploy import CORES
 from fusescope.jobs.process.gpu_lock import Ticket
 from fusescope.jobs.process.members import Member
@@ -38,8 +39,8 @@ def measure(order: Mapping[str, Any]) -> dict[str, Any]:
     of the one that could not be measured, or None}.
 
     order: run, kind, topic (of Dask's events, to which is said what begins), lock (the device's, or None
-    where the submitting job holds it) and units, each {"key", "spec", "known": [[case_key, impl, status],
-    …]}. What a unit found: {"key", "records", "samples", "log", "environment", "seconds"}, JSON values.
+    where the submitting job holds it), where (of this worker, for its records) and units, each {"key",
+    "spec", "known": [[case_key, impl, status], …]}. What a unit found: ``answers.make``.
     Raises Cancelled when nobody waits for it any more.
     """
     here = _Here(order)
@@ -156,14 +157,9 @@ class _Process:
         self._member.reporter, self._member.progress = listener, progress
         known = {(case, impl): status for case, impl, status in unit["known"]}
         records, samples = self._member.measure(unit["spec"], known, [])
-        return {
-            "key": unit["key"],
-            "records": [r.to_json() for r in records.values()],
-            "samples": samples,
-            "log": listener.lines,
-            "environment": listener.facts,
-            "seconds": time.monotonic() - begun,
-        }
+        seconds = time.monotonic() - begun
+        about = listener.lines, listener.facts, seconds
+        return answers.make(order, unit["key"], records.values(), samples, *about)
 
     def rest(self) -> None:
         """Have the process ended unless there is another order soon."""

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusescope.core.records import Record, case_key
-from fusescope.core.reporter import Found, Reporter
+from fusescope.core.reporter import Reporter
+from fusescope.core.schema.lines import Lines
+from fusescope.jobs.cluster import answers
 from fusescope.jobs.cluster.crew import Crew
 from fusescope.jobs.cluster.worker import Unit, Worker
 
@@ -41,23 +43,22 @@ class Bookkeeper:
         self.kinds: set[str] = set()
 
     def book(self, batch: Sequence[tuple[Unit, Mapping[str, Any]]], worker: Worker) -> list[Record]:
-        """Samples and records of a batch's units, written together; the records."""
-        written: list[Found] = []
+        """Samples and records of a batch's units, written together; the records. RuntimeError where one is
+        refused: none of the batch is written then."""
+        written: list[tuple[Record, Lines]] = []
+        where = worker.where
         for _, found in batch:
             self._environment(found["environment"], worker)
             for line in found["log"]:
                 self.reporter.log(f"{worker.name}: {line}")
-            samples: dict[tuple[str, str], list[dict]] = {}
-            for line in found["samples"]:
-                samples.setdefault((line["case_key"], line["impl"]), []).append(line)
-            for data in found["records"]:
-                record = placed(data, worker)
-                mine = record.case_key, record.impl
+            for answer in found["records"]:
+                record, lines = _checked(answer, worker.name, where)
+                mine = lines.case_key, lines.impl
                 if mine not in self.there:
                     self.there.add(mine)
-                    written.append((record, samples.get(mine, ())))
+                    written.append((record, lines))
         if written:
-            self.reporter.book(written)
+            self.reporter.book([lines for _, lines in written])
         return [record for record, _ in written]
 
     def _environment(self, facts: Mapping[str, Any], worker: Worker) -> None:
@@ -75,9 +76,11 @@ class Bookkeeper:
                 )
 
 
-def placed(data: Mapping[str, Any], worker: Worker) -> Record:
-    """The record of its JSON form, with the device and host that measured it."""
-    return Record.from_json({**data, "conditions": {**(data.get("conditions") or {}), **worker.where}})
+def _checked(answer: Any, name: str, where: Mapping[str, Any]) -> tuple[Record, Lines]:
+    try:
+        return answers.check(answer, where)
+    except ValueError as error:
+        raise RuntimeError(f"{name} sent a line that is not written: {error!s:.300}") from None
 
 
 def crashed(unit: Unit, why: str, reporter: Reporter) -> None:

@@ -124,7 +124,7 @@ class Crew(Roster):
             unit.tries += 1
         units = [{"key": u.key, "spec": dict(u.spec), "known": u.known} for u in batch]
         lock = (worker.where["device_uuid"] or "cpu") if self.locks else None
-        order = self.order | {"units": units, "lock": lock}
+        order = self.order | {"units": units, "lock": lock, "where": worker.where}
         worker.batches.append(Batch(self._submit(worker, self._body, order, "done"), batch))
 
     def _drop(self, worker: Worker) -> list[Unit]:

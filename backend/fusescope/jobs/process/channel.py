@@ -13,7 +13,7 @@ from typing import Any
 
 from fusescope.core.errors import Cancelled
 from fusescope.core.records import Record
-from fusescope.core.reporter import Found
+from fusescope.core.schema.lines import Lines
 from fusescope.store.writer import artifact_path
 
 _LENGTH = struct.Struct("<I")
@@ -82,13 +82,12 @@ class BodyReporter:
             self._await("recorded")
             self._known[record.case_key, record.impl] = record.status
 
-    def book(self, found: Sequence[Found]) -> None:
+    def book(self, found: Sequence[Lines]) -> None:
         """One message for all of them; returns once the worker has the last one on file."""
         with self._lock:
-            lines = [[record.to_json(), [dict(line) for line in samples]] for record, samples in found]
-            self._say("book", {"found": lines})
+            self._say("book", {"found": found})
             self._await("recorded")
-            self._known |= {(record.case_key, record.impl): record.status for record, _ in found}
+            self._known |= {(one.case_key, one.impl): one.status for one in found}
 
     def samples(
         self, case_key: str, impl: str, mode: str, milliseconds: list[float], state: list[dict] | None = None

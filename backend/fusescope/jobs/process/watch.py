@@ -11,6 +11,7 @@ import time
 
 from fusescope.core.machine import runtime
 from fusescope.core.records import Record
+from fusescope.core.schema.lines import Lines
 from fusescope.jobs.process import body
 from fusescope.jobs.process.channel import Inbox, send
 
@@ -76,7 +77,7 @@ class Watch:
             if self.doing and self.doing[:2] == (record.case_key, record.impl):
                 self.until = None  # it is done; a crash from here on is still said to have come after it
         elif do == "book":
-            self.writer.book([(Record.from_json(record), samples) for record, samples in data["found"]])
+            self.writer.book([Lines(*one) for one in data["found"]])
             self._answer("recorded")
         elif do == "doing":
             self.doing = (data["case_key"], data["impl"], data["deadline_s"])
