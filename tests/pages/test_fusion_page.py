@@ -102,7 +102,7 @@ def test_traverse_shows_the_schemes_and_submits(draw, some, profiles, monkeypatc
     at = draw("fusion", part="Sweep", **SETTING)
     best = min(fusion_folders.times(), key=fusion_folders.times().get)
     rows = tables(at)[0]
-    assert rows[0]["scheme"] == best and {r["scheme"] for r in rows} >= {"unfused", "hand_fused"}
+    assert rows[0]["scheme"] == best and {r["scheme"] for r in rows} >= {"unfused", "hand-fused"}
     assert query(at)["traverse"] == some["traverse"].id
     failed = next(m.value for m in at.markdown if "compile" in m.value)
     assert "<b>" not in failed and "not" in failed
@@ -302,7 +302,7 @@ def test_the_page_opens_at_the_recorded_winner_and_says_what_it_gains(draw, prof
     assert at.session_state["fusion/layer/seq"] == 64 and at.session_state["fusion/layer/dtype"] == "float16"
     assert not any(b.label == "Check and time" for b in at.button), "this machine is not that device"
     sweep_shown = draw("fusion", part="Sweep")
-    assert query(sweep_shown)["traverse"] == run.id and "over compile (×)" in tables(sweep_shown)[0][0]
+    assert query(sweep_shown)["traverse"] == run.id and "over torch.compile (×)" in tables(sweep_shown)[0][0]
 
 
 def test_one_checked_scheme_hides_no_recorded_sweep(draw, profiles):

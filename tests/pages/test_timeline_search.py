@@ -30,7 +30,7 @@ def test_matches_are_of_any_case_and_by_start(path):
 
 def test_the_next_match_is_gone_to_and_the_search_is_in_the_url(draw, path):
     at = draw("profiler", run=RUN, view="Timeline", find="gemm")
-    assert "3 matches, 90.0 µs in all, the longest 30.0 µs." in said(at.caption)
+    assert "3 matches, 90.0 µs total, the longest 30.0 µs." in said(at.caption)
     at.button(key="profiler/find/longest match").click()
     first = query(calm(at.run()))
     assert first["find"] == "gemm" and "span" in first

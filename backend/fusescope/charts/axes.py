@@ -49,11 +49,16 @@ def row_labels(
 
 
 def end_labels(
-    fig: go.Figure, ends: list[tuple[float, str]], low: float, high: float, mark: str = ""
+    fig: go.Figure,
+    ends: list[tuple[float, str]],
+    low: float,
+    high: float,
+    mark: str = "",
+    names: Mapping[str, str] | None = None,
 ) -> None:
     """Names at the right edge, each (value, implementation) at the height of its value on a logarithmic axis
     from low to high, pushed apart where they meet: direct labels instead of a legend. Before each stands
-    ``mark``, or the implementation's marker."""
+    ``mark``, or the implementation's marker. names: what an implementation is called instead."""
     gap = max(math.log10(high / low) or 0.1, 0.19) * 0.052  # the height of a line of text
     order = sorted(ends)
     places: list[float] = []
@@ -65,7 +70,7 @@ def end_labels(
         ceiling = places[n] - gap
     for (_, impl), y in zip(order, places, strict=True):
         sign = f"<span style='color:{colour(impl)}'>{mark or glyph(impl)}</span>"
-        at_right(fig, f"{sign} {short(impl)[:20]}", y, 10, yref="y")
+        at_right(fig, f"{sign} {(names or {}).get(impl) or short(impl)[:20]}", y, 10, yref="y")
 
 
 def within(middles: Iterable[float | None], bounds: Iterable[float | None] = ()) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, reason_text, run_name, status_text
 
 ALL = "all cases"
+_WIDE = 9  # implementations; with more, the table of cells scrolls on a narrow screen
 
 
 def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True, first: str = ALL) -> None:
@@ -153,7 +154,8 @@ def headline(look: views.Look) -> None:
     if look.baseline != baseline_of(look.run, look.records):
         st.caption("Ratios of the medians, with intervals made of those of the two times: not paired.")
     fig = cached_chart.once(("headline", *look.key), lambda: _headline(look))
-    elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
+    with st.container(key=f"wide-chart-{look.run.id}" if _wide(look) else None):
+        elements.chart(fig, f"{look.run.id}-speedup", look.tidy, says=_says(look))
 
 
 def _missing(look: views.Look) -> None:
@@ -180,6 +182,12 @@ def _says(look: views.Look) -> str:
         text = f"One cell per implementation and case: ▲ times faster than {base}, ▼ times slower, ≈ the "
         text += "same, ? inconclusive. Colour only where the difference is decided."
     return "\n\n".join([text, *(f"**{term}**: {glossary.of(term)}" for term in terms)])
+
+
+def _wide(look: views.Look) -> bool:
+    """Whether the chart has more columns than a narrow screen has room for."""
+    cells = not look.one_case and not sweep.swept_key(look.records)
+    return cells and len({r.impl for r in look.records}) > _WIDE
 
 
 def _headline(look: views.Look) -> go.Figure:

@@ -29,7 +29,7 @@ def draw(run: Run) -> None:
     order = {False: 0, None: 1, True: 2}
     rows = sorted(report["rows"], key=lambda r: order[r["passed"]])
     columns = {"part": "part", "check": "check", "figure": "found", "limit": "wanted", "note": "note"}
-    data = pd.DataFrame([{columns[k]: r[k] for k in columns} | {"": _WORDS[r["passed"]]} for r in rows])
+    data = pd.DataFrame([{columns[k]: r[k] for k in columns} | {"result": _WORDS[r["passed"]]} for r in rows])
     elements.table(data, f"{run.id}-selfcheck")
 
 

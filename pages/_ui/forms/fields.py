@@ -50,7 +50,8 @@ def report(
 def segments(
     state: url.State, name: str, label: str, options: Iterable, default: Any = None, **settings
 ) -> Any:
-    """The same as a row of buttons."""
+    """The same as a row of buttons, which wraps where the screen is narrow."""
+    settings.setdefault("wrap", True)
     return pick(state, name, label, options, default, form="segmented_control", required=True, **settings)
 
 

@@ -139,12 +139,12 @@ def schemes(run: Run, here: bool = True) -> None:
     )
     table = pd.DataFrame(
         {
-            "scheme": [r.impl for r in rows],
+            "scheme": [ranks.named(r.impl) for r in rows],
             f"time ({unit})": [r.ms * factor for r in rows],
             "over unfused (×)": [r.speedup.median if r.speedup else None for r in rows],
         }
         | {
-            f"over {name} (×)": [ms / r.ms for r in rows]
+            f"over {ranks.named(name)} (×)": [ms / r.ms for r in rows]
             for name, ms in baselines_ms.items()
             if name != "unfused"
         }

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope.charts import captions, numbers, verdicts
+from fusescope.charts.fusion import ranks
 from fusescope.charts.numbers import plural
 from fusescope.core.records import Record, Run
 from fusescope.search import encoding
@@ -23,12 +24,7 @@ BASELINES = {
     "compile_sdpa": "torch.compile of a layer with scaled_dot_product_attention",
     "hand_fused": "our kernels, fused by hand",
 }
-SHORT = {
-    "unfused": "unfused",
-    "compile": "torch.compile",
-    "compile_sdpa": "torch.compile + SDPA",
-    "hand_fused": "hand-fused",
-}
+SHORT = {name: ranks.named(name) for name in BASELINES}
 _CLOSE = 1.01
 """Schemes up to this many times the fastest one's time count as close to it."""
 

@@ -14,6 +14,21 @@ from pages._ui.masks import achieved, facts
 from pages._ui.widgets import elements
 from pages._ui.widgets.text import device_text
 
+_SHOWN = {
+    "impl": "implementation",
+    "ms": "time (ms)",
+    "full_impl": "on the full mask",
+    "full_ms": "full mask (ms)",
+    "gain": "speed-up (×)",
+    "ideal": "ideal (×)",
+    "share": "of the ideal (%)",
+    "kv_heads": "KV heads",
+    "seq": "sequence",
+    "seq_k": "keys",
+    "head_dim": "head size",
+    "full_run": "run of the full mask",
+}
+"""Columns of the file whose heading in the table is another."""
 _FIRST = ("mask", "impl", "ms", "full_impl", "full_ms", "gain", "ideal", "share")
 _LAST = ("dtype", "mode", "older", "run", "full_run")
 
@@ -56,7 +71,8 @@ def draw(state: url.State, look) -> None:
     shape = [c for c in achieved.SHAPE if c in points and points[c].notna().any()]
     data = points[[*_FIRST, *shape, *_LAST]].sort_values(["mask", "seq", "ms"])
     elements.chart(fig, f"mask-gain-{op}", data)
-    elements.table(data, f"mask-gain-{op}-table", height=260)
+    shown = data.assign(share=100 * data["share"]).rename(columns=_SHOWN)
+    elements.table(shown, f"mask-gain-{op}-table", data, height=260)
     elements.note(
         f"{len(points)} results of {points.run.nunique()} runs. {_why(missing)} Both times are of the same "
         f"shape, dtype, device and timing mode ({captions.mode(points['mode'].mode()[0])}), from the newest "

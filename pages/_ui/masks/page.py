@@ -135,7 +135,11 @@ def result(state: url.State, choice: Choice) -> None:
 
 def title(text: str) -> str:
     """A mask as a short heading."""
-    name = text.removeprefix("file:").rpartition("/")[2] if text.startswith("file:") else text
+    if text.startswith("file:"):
+        name = text.removeprefix("file:").rpartition("/")[2]
+    else:
+        kind, colon, values = text.partition(":")
+        name = f"{kind.replace('_', ' ')}{colon}{values}"
     return name if len(name) <= 44 else name[:43] + "…"
 
 

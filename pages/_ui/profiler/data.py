@@ -65,7 +65,8 @@ def opened(run_id: str) -> None:
 
 
 def offered() -> list[str]:
-    """Ids of the runs that can be shown, this machine's newest first, recorded ones last."""
+    """Ids of the runs that can be shown, this machine's newest first; recorded ones last, traces before
+    reports and before runs on many ranks: the page opens on the first."""
     home = paths.profiles()
     stamps = [p.stat().st_mtime_ns if p.is_dir() else 0 for p in (home, home / ".live", home / "recorded")]
     return _offered(str(home), tuple(stamps))
@@ -75,7 +76,7 @@ def offered() -> list[str]:
 def _offered(home: str, stamps: tuple) -> list[str]:
     found = [r for kind in KINDS for r in library.runs(kind=kind, limit=_EACH)[0]]
     found = [r for r in found if r.live or r.status in ("done", "failed", "interrupted", "cancelled")]
-    found.sort(key=lambda r: (r.recorded, -(r.created or 0)))
+    found.sort(key=lambda r: (r.recorded, r.recorded and r.kind != "trace", -(r.created or 0)))
     return [r.id for r in found if r.live or has_profile(library.find(r.id))]
 
 

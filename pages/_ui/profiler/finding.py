@@ -64,7 +64,7 @@ def controls(found: Found, begin: int, end: int, go: Callable[[tuple[int, int]],
             st.button(word, key=f"profiler/find/{word}", on_click=go, args=span, disabled=not span)
         st.caption(
             f"{count:,} {'match' if count == 1 else 'matches'}, {numbers.time(float(lengths.sum()) / 1e6)} "
-            f"in all, the longest {numbers.time(float(lengths[longest]) / 1e6)}."
+            f"total, the longest {numbers.time(float(lengths[longest]) / 1e6)}."
         )
 
 

@@ -60,21 +60,24 @@ kbd { color: inherit !important; opacity: 1 !important; }
 .stMain .stHorizontalBlock { overflow: visible !important; }
 .st-key-families { display: grid !important; gap: .8rem; align-items: start;
     grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); }
-.st-key-wide-chart { overflow-x: auto; }
-.st-key-wide-chart > :has([data-testid="stPlotlyChart"]),
-.st-key-wide-chart [data-testid="stFullScreenFrame"] { min-width: 760px; max-width: none; }
+[class*="st-key-wide-chart"] { overflow-x: auto; }
+[class*="st-key-wide-chart"] > :has([data-testid="stPlotlyChart"]),
+[class*="st-key-wide-chart"] [data-testid="stFullScreenFrame"] { min-width: 760px; max-width: none; }
 .fs-settings summary { cursor: pointer; font-weight: 600; padding: .5rem .8rem; border-radius: .5rem;
     border: 1px solid rgba(128,128,128,.35); }
 @media (min-width: 641px) { .stElementContainer:has(.fs-settings) { display: none; } }
 @media (max-width: 1200px) {
-    .stHorizontalBlock:has(> .stColumn .st-key-wide-chart) { flex-wrap: wrap; }
-    .stColumn:has(.st-key-wide-chart), .stColumn:has(.st-key-wide-chart) ~ .stColumn { min-width: 100%; }
+    .stHorizontalBlock:has(> .stColumn [class*="st-key-wide-chart"]) { flex-wrap: wrap; }
+    .stColumn:has([class*="st-key-wide-chart"]),
+    .stColumn:has([class*="st-key-wide-chart"]) ~ .stColumn { min-width: 100%; }
 }
 @media (max-width: 640px) {
     .stMainBlockContainer { padding: 3.6rem 1rem 3rem 1rem; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
     .stElementContainer[class*="-case-"] { min-width: 100%; }
+    .stColumn:has(> .stVerticalBlock > .stElementContainer > .stMetric:only-child) {
+        min-width: calc(50% - 1rem); }
     .stMain:has(.fs-settings:not([open])) .stColumn:has(.st-key-form) { display: none; }
 }
 </style>

@@ -246,7 +246,12 @@ def _kernel(name: str | None) -> str:
 
 
 def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """At most so many characters; a sentence ends with a whole word."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    words = cut.rpartition(" ")[0]
+    return f"{words if len(words) > most // 2 else cut}…"
 
 
 def _known(value: Any) -> bool:

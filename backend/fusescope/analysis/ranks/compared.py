@@ -110,5 +110,5 @@ def sentence(times: Sequence[Mapping[str, Any]]) -> str:
         )
     return (
         f"Rank {worst['rank']} holds the others up: it came last to {worst['last']:,} of {shared:,} "
-        f"collectives and alone delayed them for {share:.1%} of the time."
+        f"collectives and alone delayed them for {100 * share:.3g} % of the time."
     )

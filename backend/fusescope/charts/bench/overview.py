@@ -20,8 +20,10 @@ _TALL = 8  # rows above which columns are named at the top
 _ROW = 34
 _MANY = 9  # columns above which a cell of the narrowest chart has no room for sign and number side by side
 _FEW = 6  # columns that have room for names of several lines, which stand slanted
+_LINE, _COLUMN = 18, 12  # characters of a line of a case's values, as a row and as a column
 _LONGEST, _WIDE = 26, 16  # characters of a name, and of one that a column has room for
 _NAMED = 3  # parameters that fit into the title
+_BRIEF = 16  # cases above which they are grouped by mask, and named by their values
 _SHORT = {
     "unsupported": "–",
     "out of memory": "oom",
@@ -41,10 +43,12 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         return template.empty("No record yet.", theme)
     c = template.THEMES[theme]
     keys, groups = varying(records), cases(records)
+    if brief := len(groups) > _BRIEF:
+        groups = dict(sorted(groups.items(), key=lambda group: str(group[1][0].case.get("mask"))))
     names = [re.sub(r"file:\S*/", "", name) for name in groups]  # of a mask's file the name is enough
     many = len({r.impl for r in records}) > _MANY
-    if many and len(keys) <= _NAMED:  # the title names them, and cells need the width
-        names = [_values(name) for name in names]
+    if brief or (many and len(keys) <= _NAMED):  # the text above names them, and cells need the room
+        names = [_values(name, _LINE if brief else _COLUMN) for name in names]
     else:
         names = [
             name.removeprefix(f"{keys[0]}=") if len(keys) == 1 else name.replace(", ", "<br>")
@@ -72,6 +76,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     lines = [
         first,
         _same(records, keys),
+        f"cases: {', '.join(keys)}" if brief and len(keys) > _NAMED else "",
         f"▲ times faster, ▼ times slower, ≈ {same}, ? inconclusive (too noisy), ✗ wrong, – unsupported",
     ]
     by = f" by {', '.join(keys) if len(keys) <= _NAMED else 'case'}" if keys else ""
@@ -126,12 +131,12 @@ def _label(name: str, above: bool) -> str:
     return name.replace("-", "-<br>") if above and len(name) > _WIDE else name
 
 
-def _values(name: str) -> str:
+def _values(name: str, most: int) -> str:
     """A case's name without its parameters' names, long values on lines of their own: "16,
-    2048<br>sliding_window<br>right=0"."""
+    2048<br>sliding_window<br>right=0"; most: characters of a line."""
     lines = [""]
-    for text in (part.partition("=")[2] for part in name.split(", ")):
-        lines += [""] * bool(lines[-1] and len(lines[-1] + text) > 12)
+    for text in (part.partition("=")[2] or part for part in name.split(", ")):
+        lines += [""] * bool(lines[-1] and len(lines[-1] + text) > most)
         lines[-1] += ", " * bool(lines[-1]) + text.replace(":", "<br>")
     return "<br>".join(lines)
 

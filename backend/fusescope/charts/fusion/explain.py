@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from fusescope.charts import axes, numbers, template, verdicts
 from fusescope.charts.colours import colour
+from fusescope.charts.fusion.ranks import named as called
 from fusescope.core.records import Speedup
 
 _COSTS, _SAVES = template.SLOWER, template.FASTER
@@ -68,14 +69,14 @@ def gains(
             (s["low"], s["high"]),
             c["ink"],
             marker_color=colour(name),
-            hovertext=f"over {name}: {meanings.get(name, '')}",
+            hovertext=f"over {called(name)}: {meanings.get(name, '')}",
             hoverinfo="text",
         )
         verdict = Speedup.from_json({"of": ""} | s).words
         ends = verdicts.interval(verdict, s["low"], s["high"])
         headline = verdicts.headline(s["median"], verdict)
         headline = f"<b>{headline}</b>" if verdicts.decided(verdict) else headline
-        named[name] = f"over {name}", f"{headline} {ends}"
+        named[name] = f"over {called(name)}", f"{headline} {ends}"
     axes.row_labels(fig, named, 18, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]
     fig.update_xaxes(**axes.ratio([known[n]["median"] for n in names], ends), title_text="speed-up (log)")

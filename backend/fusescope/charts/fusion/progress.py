@@ -68,7 +68,7 @@ def best_so_far(
     fig.update_xaxes(title_text="measured schemes", rangemode="tozero")
     fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"layer time ({unit}), log")
     fig.update_layout(
-        margin=dict(l=8, r=130, b=50),
+        margin=dict(l=8, r=150, b=50),
         showlegend=not single,
         legend=dict(x=0.98, y=0.98, xanchor="right", bgcolor="rgba(0,0,0,0)"),
     )

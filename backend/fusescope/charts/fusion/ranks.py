@@ -14,6 +14,8 @@ PLAIN = SERIES[0]
 """Schemes with the hand-written attention, and without."""
 _FAR = 5  # times beyond the schemes
 MANY = 2000  # schemes
+NAMES = {"compile": "torch.compile", "compile_sdpa": "torch.compile + SDPA", "hand_fused": "hand-fused"}
+"""Baselines whose name in the records is not the one that people read."""
 BITS = "%{customdata:016b}"
 """In a hover text, the code of a mark whose customdata is of ``as_numbers``."""
 
@@ -54,9 +56,9 @@ def ranks(
     fig.update_xaxes(title_text="rank, fastest first", range=[0, len(order) * 1.02 + 1])
     fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"layer time ({unit}), log")
     fig.update_layout(
-        margin=dict(l=8, r=130, b=50),
+        margin=dict(l=8, r=150, b=80),
         showlegend=True,
-        legend=dict(x=0.02, y=0.98, bgcolor=template.THEMES[theme]["paper"]),
+        legend=dict(orientation="h", x=0, yanchor="top", y=-0.16),
     )
     return fig
 
@@ -73,7 +75,7 @@ def near(schemes: Iterable[float], baselines: Mapping[str, float]) -> tuple[dict
     known = list(schemes)
     low, high = min(known) / _FAR, max(known) * _FAR
     shown = {name: ms for name, ms in baselines.items() if low <= ms <= high}
-    rest = [f"{name} {numbers.time(ms)}" for name, ms in baselines.items() if name not in shown]
+    rest = [f"{named(name)} {numbers.time(ms)}" for name, ms in baselines.items() if name not in shown]
     return shown, f"; off the chart: {', '.join(rest)}" if rest else ""
 
 
@@ -82,4 +84,9 @@ def baseline_lines(fig: go.Figure, values: Mapping[str, float], low: float, high
     for name, value in values.items():
         fig.add_hline(y=value, line=dict(color=colour(name), width=1.6, dash="dash"))
     if values and high > low:
-        axes.end_labels(fig, [(v, name) for name, v in values.items()], low, high, mark="┅")
+        axes.end_labels(fig, [(v, name) for name, v in values.items()], low, high, mark="┅", names=NAMES)
+
+
+def named(impl: str) -> str:
+    """A scheme's code, or a baseline's name as people read it."""
+    return NAMES.get(impl, impl)

@@ -21,46 +21,52 @@ MARK = {"faster": "▲", "gone": "−", "slower": "▼", "new": "+", "same": "="
 MOST = 25
 
 
+def shown(rows: Sequence[Difference], relative: bool) -> list[Difference]:
+    """What ``bars`` draws."""
+    return [r for r in rows if r.state != "same" and (not relative or r.speedup)][:MOST]
+
+
+def nothing(rows: Sequence[Difference], by: str) -> str:
+    """Why ``bars`` has nothing to draw."""
+    if any(r.state != "same" for r in rows):
+        return f"No {by} is in both profiles: what is new or gone has no speed-up."
+    return "No change above the tolerance."
+
+
 def bars(
     rows: Sequence[Difference], by: str, relative: bool = False, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
     """The largest changes, in time per step or (``relative``) as speed-up of b over a; new and gone
     have none and are left out there."""
-    shown = [r for r in rows if r.state != "same" and (not relative or r.speedup)][:MOST]
-    if not shown:
-        changed = any(r.state != "same" for r in rows)
-        text = (
-            f"No {by} is in both profiles: what is new or gone has no speed-up."
-            if changed
-            else "No change above the tolerance."
-        )
-        return template.empty(text, theme)
+    drawn = shown(rows, relative)
+    if not drawn:
+        return template.empty(nothing(rows, by), theme)
     c = template.THEMES[theme]
-    fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + 30 * len(shown))
-    unit, factor = numbers.time_unit([abs(r.delta_ns) / 1e6 for r in shown])
-    y = list(range(len(shown)))
-    ratio = [r.speedup or 1.0 for r in shown]
+    fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + 30 * len(drawn))
+    unit, factor = numbers.time_unit([abs(r.delta_ns) / 1e6 for r in drawn])
+    y = list(range(len(drawn)))
+    ratio = [r.speedup or 1.0 for r in drawn]
     # on the axis of ratios a bar begins at 1: its length is what is beyond
-    x = [v - 1 for v in ratio] if relative else [r.delta_ns / 1e6 * factor for r in shown]
+    x = [v - 1 for v in ratio] if relative else [r.delta_ns / 1e6 * factor for r in drawn]
     hover = [
         f"<b>{plain(r.name, 160)}</b>{'<br>' + plain(r.detail, 160) if r.detail else ''}<br>"
         f"{r.state}: {numbers.time(r.a_ns / 1e6)} → {numbers.time(r.b_ns / 1e6)} per step "
         f"({numbers.faster(r.speedup)})<br>"
         f"{numbers.three(r.a_calls)} → {numbers.three(r.b_calls)} calls per step"
-        for r in shown
+        for r in drawn
     ]
     fig.add_bar(
         orientation="h",
         x=x,
         y=y,
         base=1 if relative else 0,
-        marker=dict(color=[COLOURS[r.state] for r in shown]),
+        marker=dict(color=[COLOURS[r.state] for r in drawn]),
         width=0.44,
         customdata=hover,
         hovertemplate="%{customdata}<extra></extra>",
     )
     labels = {}
-    for n, r in enumerate(shown):
+    for n, r in enumerate(drawn):
         value = (
             numbers.faster(r.speedup)
             if relative
@@ -80,6 +86,6 @@ def bars(
     else:
         fig.update_xaxes(title_text=f"time of b − time of a, per step ({unit})")
         fig.add_vline(x=0, line=dict(color=c["line"], width=1))
-    fig.update_yaxes(range=[len(shown) - 0.6, -0.85], visible=False)
+    fig.update_yaxes(range=[len(drawn) - 0.6, -0.85], visible=False)
     axes.row_labels(fig, labels, 17, theme)
     return fig

@@ -46,7 +46,7 @@ def stairs(
         showarrow=False,
         text=f"<b>{numbers.percent(shares[at])}</b>",
     )
-    fig.update_yaxes(range=[0, 114], tickvals=[0, 25, 50, 75, 100], ticksuffix=" %")
+    fig.update_yaxes(range=[0, 114], tickvals=[0, 25, 50, 75, 100], title_text="occupancy (%)")
     fig.update_xaxes(title_text=label)
     fig.update_layout(margin=dict(l=8, r=16, b=44))
     return fig

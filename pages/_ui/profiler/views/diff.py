@@ -62,7 +62,10 @@ def draw(state: url.State, found: Profile) -> None:
         ("changes", a.id, a.stamp, b.id, b.stamp, by, how, both, style.theme()),
         lambda: changes.bars(rows, by, _AS[how], subtitle, style.theme()),
     )
-    elements.chart(fig, b.name("changes"), table)
+    if changes.shown(rows, _AS[how]):
+        elements.chart(fig, b.name("changes"), table)
+    else:
+        elements.note(changes.nothing(rows, by))
     if len(table):
         shown = sentences.units(table).rename(columns={"state": "change", "speedup": "speed-up of b"})
         for column in ("a calls", "b calls"):
@@ -114,6 +117,15 @@ def _step(a: Profile, b: Profile) -> None:
     st.caption(f"a: {md(run_name(a.run))}. b: {md(run_name(b.run))}. On the device, idle time included.")
 
 
+def _change(before: float, after: float) -> str:
+    """A total against another, by the rule of the step's time: "same", "1.84× faster"."""
+    if not before or not after:
+        return numbers.NA
+    if abs(after - before) <= profile_metrics.TOLERANCE * max(before, after):
+        return "same"
+    return numbers.faster(before / after)
+
+
 def _totals(rows: list[profile_diff.Difference], by: str) -> None:
     """Kernels, operators or modules alone, without idle time."""
     totals = profile_diff.totals(rows)
@@ -123,8 +135,9 @@ def _totals(rows: list[profile_diff.Difference], by: str) -> None:
     figures = [
         (
             f"{by}s alone",
-            numbers.faster(before / after) if before and after else numbers.NA,
-            f"{numbers.time(before / 1e6)} → {numbers.time(after / 1e6)} per step, without idle time",
+            _change(before, after),
+            f"{numbers.time(before / 1e6)} → {numbers.time(after / 1e6)} per step, without idle time; "
+            f"differences up to {100 * profile_metrics.TOLERANCE:.0f} % count as the same",
         )
     ]
     for state, t in totals.items():

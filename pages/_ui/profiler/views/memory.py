@@ -43,6 +43,19 @@ def draw(state: url.State, found: Profile) -> None:
         chosen = st.multiselect("series", list(series), key=key, label_visibility="collapsed")
         state.keep("series", "|".join(chosen), "|".join(usual))
         shown = {n: series[n] for n in chosen}
+    if shown:
+        _chart(found, series, shown, predicted)
+    else:
+        elements.note("No memory sample in this profile: what its operands need is predicted below.")
+    _peaks(found, series, predicted)
+    if found.has("segments"):
+        st.markdown("**Segments at the end of the snapshot**")
+        elements.table(
+            sentences.units(sentences.frame(found, "segments")), found.name("segments"), height=300
+        )
+
+
+def _chart(found: Profile, series: dict, shown: dict, predicted: dict) -> None:
     fig = cached_chart.once(
         ("memory", found.id, found.stamp, *shown, style.theme()), lambda: _lines(found, shown, predicted)
     )
@@ -54,12 +67,6 @@ def draw(state: url.State, found: Profile) -> None:
         ]
     )
     elements.chart(fig, found.name("memory"), data)
-    _peaks(found, series, predicted)
-    if found.has("segments"):
-        st.markdown("**Segments at the end of the snapshot**")
-        elements.table(
-            sentences.units(sentences.frame(found, "segments")), found.name("segments"), height=300
-        )
 
 
 def _lines(found: Profile, shown: dict, predicted: dict) -> go.Figure:

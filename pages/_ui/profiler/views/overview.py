@@ -111,7 +111,7 @@ def _longest(found: Profile) -> str:
     name = first["name"] if len(first["name"]) <= _NAME else f"{first['name'][: _NAME - 1]}…"
     return (
         f"  \nLongest kernel: **{md(name)}**, {numbers.percent(first['share'])} of the kernel time: "
-        f"{plural(first['calls'], 'call')}, {numbers.time(first['total_ns'] / 1e6)} in all."
+        f"{plural(first['calls'], 'call')}, {numbers.time(first['total_ns'] / 1e6)} total."
     )
 
 

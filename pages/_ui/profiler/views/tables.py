@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from fusescope.charts.numbers import plural
 from pages._ui.app import url
 from pages._ui.forms import fields
 from pages._ui.profiler import data, sentences
@@ -118,7 +119,7 @@ def draw(state: url.State, found: Profile) -> None:
             key="profiler/next",
             help="next page",
         )
-        st.caption(f"{total:,} rows, page {st.session_state[number]:,} of {last:,}", width="stretch")
+        st.caption(f"{plural(total, 'row')}, page {st.session_state[number]:,} of {last:,}", width="stretch")
         st.link_button(
             "CSV of the whole table",
             perfetto.csv_address(found.id, table, found.rank),
@@ -146,7 +147,11 @@ def _readable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(column: str) -> str:
-    return column.replace("_", " ")
+    """A column's name as the table heads it, without its unit."""
+    if column == "ts_ns":
+        return "start"
+    name = column.removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+    return "time" if name == "dur" else name
 
 
 def _turn(key: str, step: int) -> None:
