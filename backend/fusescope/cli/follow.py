@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 import time
@@ -16,9 +15,11 @@ from fusescope.core.foreign.text import printable
 from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.store import folder, library
+from fusescope.store.bounded import plain
 
 _EVERY_S = 0.15
 _ASK_EVERY_S = 1.0  # a worker that does not respond is woken up, then killed
+_MOST_LOG = 1 << 20  # bytes of a log that are shown at a time
 _STOP_S = 60.0  # what a cancelled job gets to end by itself
 
 
@@ -118,14 +119,20 @@ class _Line:
         self.last = fixed
 
     def log(self, file: Path) -> None:
-        with contextlib.suppress(FileNotFoundError), file.open("rb") as f:
-            f.seek(self.read)
-            new = f.read()
-            new = new[: new.rfind(b"\n") + 1]
+        while new := self._next(file):
             self.read += len(new)
-            if new:
-                self.end()
-                draw(printable(new.decode(errors="replace")))
+            self.end()
+            draw(printable(new.decode(errors="replace")))
+
+    def _next(self, file: Path) -> bytes:
+        """Whole lines of the log that were not shown yet; of what is no plain file none."""
+        try:
+            with plain.opened(file) as f:
+                f.seek(self.read)
+                new = f.read(_MOST_LOG)
+        except OSError:
+            return b""
+        return new[: new.rfind(b"\n") + 1] or (new if len(new) == _MOST_LOG else b"")
 
     def end(self) -> None:
         if self.terminal and self.last:

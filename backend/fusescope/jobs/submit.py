@@ -21,7 +21,7 @@ from fusescope.jobs.process.launch import launch, not_started
 from fusescope.jobs.process.warm_parent import warm_up
 from fusescope.jobs.spec.cluster import local_device
 from fusescope.store import files, folder, library
-from fusescope.store.live.signs import silence
+from fusescope.store.live import signs
 
 SPEC = Parameter("a spec", "object")
 DEADLINE = Parameter("deadline_s", "float", None, "seconds", above=0)
@@ -130,7 +130,7 @@ def cancel(run_id: str) -> None:
     since = asked.stat().st_mtime if asked.exists() else None
     if since is None:
         folder.request_cancel(path)
-    if silence(path):
+    if signs.silence(path):
         stopped.end(path) if since and time.time() - since > _KILL_AFTER_S else stopped.wake(path)
 
 
@@ -171,18 +171,17 @@ def queue() -> list[dict]:
     UUID.
     """
     found = []
-    live = paths.profiles() / ".live"
-    for marker in sorted(live.iterdir()) if live.is_dir() else ():
+    for marker in signs.markers(paths.profiles()):
         path = paths.profiles() / marker.name
         try:
             run = folder.read(path)
             place = files.read_json(path / "run.json").get("queue") or {}
         except RunError:
             if not path.is_dir():
-                marker.unlink(missing_ok=True)
+                _forget(marker)
             continue
         if not run.live:
-            marker.unlink(missing_ok=True)
+            _forget(marker)
             continue
         facts = {
             "id": run.id,
@@ -200,3 +199,9 @@ def queue() -> list[dict]:
             }
         )
     return sorted(found, key=lambda j: (j["place"] is None, j["place"] or 0, j["id"]))
+
+
+def _forget(marker: Path) -> None:
+    """Remove a marker of a run that is not live; an odd one, or one that may only be read, does no harm."""
+    with contextlib.suppress(OSError):
+        marker.unlink(missing_ok=True)

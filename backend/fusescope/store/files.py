@@ -20,9 +20,10 @@ from typing import Any, BinaryIO
 
 from fusescope.core import whole_files
 from fusescope.core.errors import RunError
+from fusescope.store.bounded import plain
 
 # Against files made to exhaust memory or time. JSON lines of runs pack 27 to 1 at most.
-_LONGEST_LINE, _MOST_UNPACKED = 16 << 20, 1 << 30
+_LONGEST_LINE, _MOST_UNPACKED, _MOST_LINES = 16 << 20, 1 << 30, 4 << 30
 _MOST_RATIO, _MOST_PACKED_LINES = 100, 1_000_000
 _MOST_JSON = 64 << 20
 _DEEPEST = 64
@@ -66,10 +67,9 @@ def replace(path: Path, text: str) -> None:
     before, or a power cut could leave the name with nothing behind it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(temporary, "w") as f:
-            f.write(text)
-            f.flush()
-            os.fsync(f.fileno())
+        with plain.made(temporary) as fd:
+            append(fd, text.encode())
+            os.fsync(fd)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -104,11 +104,7 @@ def _encodable(data: Any) -> Any:
 def read_json(path: Path) -> dict:
     """The JSON object in a file; RunError where it is missing, torn or something else."""
     try:
-        if path.exists() and not path.is_file():
-            raise RunError(f"{path} is no plain file; this is not a run's file")
-        if path.stat().st_size > _MOST_JSON:
-            raise RunError(f"{path} is larger than {_MOST_JSON >> 20} MiB; this is not a run's file")
-        data = parse(path.read_bytes())
+        data = parse(plain.read(path, _MOST_JSON))
     except FileNotFoundError:
         raise RunError(f"{path.parent} is not a run folder: it has no {path.name}") from None
     except (ValueError, RecursionError):
@@ -134,14 +130,15 @@ class Contents:
 def contents(path: Path, text: bool = False) -> Contents:
     """What a .jsonl file, or the same file as .jsonl.gz, holds; nothing where neither exists. RunError where
     it cannot be read, or should be ``text`` and is no UTF-8."""
-    count = size = crc = 0
+    count = size = crc = since = 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _clear_reading(path), _opened(path) as (f, most):
         while chunk := f.read(_CHUNK):
             if text:
                 decoder.decode(chunk)
             count, size, crc = count + chunk.count(b"\n"), size + len(chunk), zlib.crc32(chunk, crc)
-            if size > most:
+            since = len(chunk) - end if (end := chunk.rfind(b"\n")) >= 0 else since + len(chunk)
+            if size > most or since > _LONGEST_LINE:
                 raise _too_large(path)
     return Contents(count, size, crc)
 
@@ -151,10 +148,10 @@ def has_size(path: Path, size: int) -> bool:
     bytes; one that does not exist has none."""
     packed = path.with_name(path.name + ".gz")
     try:
-        if path.exists():
-            return path.stat().st_size == size
-        if packed.exists():
-            with open(packed, "rb") as f:
+        if os.path.lexists(path):
+            return plain.is_file(path) and path.stat().st_size == size
+        if os.path.lexists(packed):
+            with plain.opened(packed) as f:
                 f.seek(-4, os.SEEK_END)
                 return int.from_bytes(f.read(4), "little") == size % (1 << 32)
     except OSError:
@@ -197,11 +194,11 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     """A .jsonl file or its .jsonl.gz, and how many bytes may be read of it; an empty one where neither
     exists."""
     packed = path.with_name(path.name + ".gz")
-    if path.exists():
-        with open(path, "rb") as f:
-            yield f, os.fstat(f.fileno()).st_size + _MOST_UNPACKED  # it may grow meanwhile
-    elif packed.exists():
-        with gzip.open(packed, "rb") as f:
+    if os.path.lexists(path):
+        with plain.opened(path) as f:
+            yield f, _MOST_LINES
+    elif os.path.lexists(packed):
+        with plain.opened(packed) as whole, gzip.open(whole, "rb") as f:
             yield f, unpacked_limit(packed)
     else:
         yield io.BytesIO(), 0
@@ -226,7 +223,8 @@ def _clear_reading(path: Path):
 
 def _too_large(path: Path) -> RunError:
     return RunError(
-        f"{path} is larger than any run's: a line over {_LONGEST_LINE >> 20} MiB, or packed more than "
+        f"{path} is larger than any run's: a line over {_LONGEST_LINE >> 20} MiB, "
+        f"{_MOST_LINES >> 30} GiB of lines, or packed more than "
         f"{_MOST_UNPACKED >> 30} GiB, {_MOST_PACKED_LINES:,} lines or {_MOST_RATIO} times its size"
     )
 

@@ -26,10 +26,12 @@ from fusescope.core.records import SCHEMA_VERSION, Progress, Record, Run
 from fusescope.core.schema.run_files import NOTES, Samples
 from fusescope.core.schema.typed import build
 from fusescope.store import files
+from fusescope.store.bounded.plain import ID, make_folder, touch
 from fusescope.store.live.signs import silence, silent_end
 from fusescope.store.writer import Writer
 
 __all__ = [
+    "ID",
     "Writer",
     "alive",
     "cancelling",
@@ -43,7 +45,6 @@ __all__ = [
     "write_notes",
 ]
 
-ID = re.compile(r"\d{8}-\d{6}-[a-z][a-z0-9_]*-[0-9a-f]{6}")
 _KEPT = {"results.jsonl": "records", "samples.jsonl": "lines of raw samples"}
 CANCELLING = "cancelling; finished results are kept"
 _START_GRACE_S = 15.0  # how long a queued run may be without a worker that was started by hand
@@ -70,8 +71,8 @@ def create(kind: str, spec: dict, title: str = "") -> Path:
             run = Run(run_id, kind, spec, "queued", created=time.time(), progress=first)
             files.write_json(hidden / "run.json", own_part(run))
             files.write_json(hidden / "notes.json", {"title": title, "tags": [], "notes": ""})
-            (home / ".live").mkdir(exist_ok=True)
-            (home / ".live" / run_id).touch()
+            make_folder(home / ".live")
+            touch(home / ".live" / run_id)
             os.replace(hidden, home / run_id)
     except BaseException:
         shutil.rmtree(hidden, ignore_errors=True)
@@ -233,7 +234,7 @@ def request_cancel(path: Path) -> None:
     if is_recorded(path):
         raise RunError(f"{Path(path).name} is a recorded run; there is nothing to stop")
     with files.clear_errors(Path(path)):
-        (Path(path) / "cancel").touch()
+        touch(Path(path) / "cancel")
 
 
 def write_notes(

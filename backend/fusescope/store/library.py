@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import folder
+from fusescope.store.bounded import plain
 from fusescope.store.index import database
 from fusescope.store.index import records as index_records
 from fusescope.store.index import runs as index_runs
@@ -36,10 +38,11 @@ def find(run_id: str) -> Path:
     """The folder of a run by its id, or by a beginning that only one run has; recorded runs included.
     RunError else."""
     homes = (paths.profiles(), paths.profiles() / "recorded")
-    if not run_id or "/" in run_id or "\0" in run_id or run_id.startswith("."):
+    named = run_id and not run_id.startswith(".") and plain.is_text(run_id)
+    if not named or "/" in run_id or "\0" in run_id:
         raise RunError(f"{run_id!r} is not a run id; one looks like 20260131-235959-bench-1a2b3c")
     for home in homes:
-        if (home / run_id / "run.json").is_file():
+        if os.path.isfile(home / run_id / "run.json"):  # never raises, as Path.is_file may
             return home / run_id
     there = index_runs.folders()
     if run_id in there:  # what is left of a run: it can be looked at and deleted
@@ -150,6 +153,8 @@ def _of_all(conditions: str, values: dict):
 
 def _of_one(path: Path, op: str | None, impl: str | None, device_name: str | None):
     about = folder.read(path)
+    for name in index_runs.RESULTS:
+        plain.refuse_odd(path / name)
     results = index_runs.results_file(path)
     sources = [str(results)] if results else []
     conditions, values = _matching(op, impl, device_name)

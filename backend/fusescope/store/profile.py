@@ -4,12 +4,13 @@ line."""
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 from fusescope.core.errors import RunError
 from fusescope.core.foreign.text import cell
 from fusescope.store import files
-from fusescope.store.bounded import parquet, shape
+from fusescope.store.bounded import parquet, plain, shape
 from fusescope.store.index import database
 
 SCHEMA = 1
@@ -23,7 +24,7 @@ def summary(run: Path) -> dict | None:
     """artifacts/summary.json of a run folder; None where it has no profile. RunError: torn, or from a newer
     version."""
     file = Path(run) / "artifacts" / "summary.json"
-    if not file.is_file():
+    if not os.path.lexists(file):
         return None
     data = files.read_json(file)
     if not isinstance(data.get("schema"), int) or data["schema"] > SCHEMA:
@@ -48,7 +49,7 @@ def facts(run: Path, name: str) -> dict | None:
     """artifacts/NAME.json, one of ``shape.FACTS``: kernels, telemetry, memory; None where it is not there.
     RunError: torn, or of other types."""
     file = Path(run) / "artifacts" / f"{name}.json"
-    if not file.is_file():
+    if not os.path.lexists(file):
         return None
     data = files.read_json(file)
     why = shape.problem(data, shape.FACTS[name])
@@ -68,7 +69,8 @@ def _longest_gaps(run: Path) -> list[dict]:
 
 def names(run: Path) -> list[str]:
     """The tables there are: kernels, kernel_summary, steps …"""
-    return sorted(p.stem for p in (Path(run) / "artifacts").glob("*.parquet"))
+    there = (Path(run) / "artifacts").glob("[!.]*.parquet")
+    return sorted(p.stem for p in there if plain.is_text(p.name) and not p.is_dir())
 
 
 def rank_folder(run: Path, rank: int) -> Path:

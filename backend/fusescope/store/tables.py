@@ -4,12 +4,14 @@ read here."""
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from pathlib import Path
 from typing import Any
 
 from fusescope.core.errors import RunError
 from fusescope.store import files
+from fusescope.store.bounded import plain
 
 SCHEMA = 1
 _MOST = 1 << 28
@@ -19,11 +21,11 @@ _MOST = 1 << 28
 def read(run: str | Path, name: str) -> dict[str, Any]:
     """The report of that name in a run folder. RunError: it is not there, torn, or from a newer version."""
     file = Path(run) / "artifacts" / f"{name}.json.gz"
-    if not file.is_file():
+    if not os.path.lexists(file):
         raise RunError(f"{Path(run).name} has no {name} report; its log says how far it came")
-    most = min(_MOST, files.unpacked_limit(file))
     try:
-        with gzip.open(file) as packed:
+        with plain.opened(file) as whole, gzip.open(whole) as packed:
+            most = min(_MOST, files.unpacked_limit(file))
             text = packed.read(most + 1)
         data = files.parse(text) if len(text) <= most else None
     except (RecursionError, OSError, EOFError, ValueError, zlib.error) as error:

@@ -25,6 +25,7 @@ from typing import BinaryIO
 from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.store import files, folder, library
+from fusescope.store.bounded import plain
 
 SUFFIX = ".fsrun.tar.gz"
 MAX_BYTES = 8 << 30  # unpacked, all files
@@ -56,11 +57,7 @@ def export(run_id: str, target: str | Path) -> Path:
     target = Path(target)
     if target.is_dir():
         target = target / f"{source.name}{SUFFIX}"
-    members = [
-        p
-        for p in sorted(source.rglob("*"))
-        if p.is_file() and not p.is_symlink() and _is_ours(p.relative_to(source))
-    ]
+    members = [p for p in plain.files(source) if _is_ours(p.relative_to(source))]
     with files.clear_errors(target):
         fd, name = tempfile.mkstemp(prefix=".export-", dir=target.parent)
         try:
@@ -104,7 +101,12 @@ def delete(run_id: str) -> None:
     path = library.find(run_id)
     if folder.is_recorded(path):
         raise RunError(f"{path.name} is a recorded run and read-only; it is part of the project")
-    lock = files.take_lock(path, wait_s=0.5)
+    if path.is_symlink():  # the link goes, not what it leads to
+        with files.clear_errors(path):
+            path.unlink()
+        return
+    with files.clear_errors(path):
+        lock = files.take_lock(path, wait_s=0.5)
     if lock is None:
         raise ValueError(f"{path.name} is held by its worker: cancel it first, then delete it")
     try:

@@ -21,6 +21,7 @@ from fusescope.core.records import Record
 from fusescope.core.schema import lines
 from fusescope.core.schema.lines import Lines
 from fusescope.store import files
+from fusescope.store.bounded import plain
 from fusescope.store.live import signs
 
 _PROGRESS_EVERY_S = 0.25
@@ -58,10 +59,12 @@ class Writer:
         self._mark = self._stamp()
         with files.clear_errors(self.path):
             for name in ("results.jsonl", "samples.jsonl", "log.txt"):
-                self._fds[name] = os.open(self.path / name, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+                self._fds[name] = plain.descriptor(self.path / name, flags, 0o644)
             for name in ("results.jsonl", "samples.jsonl"):
                 files.mend(self._fds[name])
-            (self.path / ".reserve").write_bytes(b"\1" * _RESERVE)
+            with plain.made(self.path / ".reserve") as reserve:
+                files.append(reserve, b"\1" * _RESERVE)
         for data in files.lines(self.path / "results.jsonl"):
             try:
                 record = Record.from_json(data)
@@ -167,14 +170,16 @@ class Writer:
         except RunError as e:
             if not (isinstance(e.__cause__, OSError) and files.is_full(e.__cause__)):
                 raise
-            (self.path / ".reserve").unlink(missing_ok=True)
+            self._free()
             self._write_run()
         live = signs.marker(self.path)
         if status in ("queued", "running"):
-            live.parent.mkdir(exist_ok=True)
-            live.touch()
+            with files.clear_errors(live):
+                plain.make_folder(live.parent)
+                plain.touch(live)
         else:
-            live.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                live.unlink()
 
     def queued(self, device: str, lock: str, place: int, message: str) -> None:
         """Where the run stands in the queue of a device ("cuda:0") that is known to all by its lock; place 0
@@ -198,8 +203,13 @@ class Writer:
         for fd in self._fds.values():
             os.close(fd)
         self._fds = {}
-        (self.path / ".reserve").unlink(missing_ok=True)
+        self._free()
         os.close(self.lock)
+
+    def _free(self) -> None:
+        """Give the reserve back, where there is one."""
+        with contextlib.suppress(OSError):
+            (self.path / ".reserve").unlink()
 
     def descriptors(self) -> list[int]:
         """Every descriptor held, so that a forked child can close its copies (the lock must end with this
@@ -268,10 +278,13 @@ def _encoded(value: Any) -> str:
 
 
 def artifact_path(run: Path, name: str) -> Path:
-    """artifacts/<name> of a run, its parent folders made; ValueError for a name that leads out of it."""
-    home = (run / "artifacts").resolve()
-    path = (home / name).resolve()
+    """artifacts/<name> of a run, its parent folders made; ValueError for a name that leads out of it,
+    RunError where a pipe, a device or the like lies there."""
+    home = Path(os.path.realpath(run)) / "artifacts"
+    path = Path(os.path.realpath(home / name))  # Path.resolve raises RuntimeError for a link to itself
     if path == home or home not in path.parents:
         raise ValueError(f"an artifact must be under artifacts/, not {name!r}")
+    if path.exists() and not path.is_dir() and not plain.is_file(path):
+        raise RunError(f"{path} is no plain file; delete it to go on")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -3,6 +3,7 @@ at once."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import streamlit as st
@@ -10,6 +11,7 @@ import streamlit as st
 from fusescope.core.errors import RunError
 from fusescope.core.records import Record, Run
 from fusescope.store import folder, library
+from fusescope.store.bounded import plain
 
 
 def read(run_id: str) -> Run:
@@ -30,24 +32,22 @@ def samples(run_id: str, case_key: str) -> list[dict]:
 
 
 def log(run_id: str, last_bytes: int = 20_000) -> str:
-    """The end of its log."""
+    """The end of its log; of what is no plain file, why it cannot be read."""
     file = library.find(run_id) / "log.txt"
-    if not file.is_file():
+    try:
+        with plain.opened(file) as f:
+            f.seek(max(0, os.fstat(f.fileno()).st_size - last_bytes))
+            return f.read(last_bytes).decode(errors="replace")
+    except FileNotFoundError:
         return ""
-    with open(file, "rb") as f:
-        f.seek(max(0, file.stat().st_size - last_bytes))
-        return f.read().decode(errors="replace")
+    except OSError as error:
+        return f"{file.name} cannot be read: {error.strerror}"
 
 
 def artifacts(run_id: str) -> list[tuple[str, int]]:
     """(path within the run folder, bytes) of everything a person may want to download."""
     home = library.find(run_id)
-    files = [
-        p
-        for p in sorted(home.rglob("*"))
-        if p.is_file() and not any(x.startswith(".") for x in p.relative_to(home).parts)
-    ]
-    return [(str(p.relative_to(home)), p.stat().st_size) for p in files]
+    return [(str(p.relative_to(home)), p.stat().st_size) for p in plain.files(home)]
 
 
 def newest(kind: str, op: str | None = None, recorded: bool | None = None) -> Run | None:

@@ -7,11 +7,13 @@ run folder.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
 from fusescope.core.errors import RunError
 from fusescope.store import library
+from fusescope.store.bounded import plain
 from pages._ui.guard import headers
 from pages._ui.widgets import site
 
@@ -31,10 +33,11 @@ def address(run_id: str, path: str) -> str:
 def resolve(run_id: str, path: str) -> Path:
     """The file on disk; RunError for an unknown run, FileNotFoundError for anything but a file inside its
     folder."""
-    home = library.find(run_id).resolve()
-    file = (home / path).resolve()
-    inside = home in file.parents and not any(part.startswith(".") for part in file.relative_to(home).parts)
-    if not inside or not file.is_file():
+    home = library.find(run_id)
+    real = Path(os.path.realpath(home))  # Path.resolve raises RuntimeError for a link to itself
+    file = Path(os.path.realpath(real / path))
+    inside = real in file.parents and not any(part.startswith(".") for part in file.relative_to(real).parts)
+    if not inside or not plain.is_file(file) or home.is_symlink():
         raise FileNotFoundError(f"{run_id} has no file {path}")
     return file
 

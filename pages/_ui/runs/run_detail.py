@@ -24,6 +24,7 @@ from pages._ui.widgets import elements, html_table
 from pages._ui.widgets.text import md, run_name, sentence
 
 _TRACE = "artifacts/trace.json.gz"
+_MOST_FILES = 500  # of one run with a link each; an import may have 5,000
 
 
 def wanted(state: url.State) -> str | None:
@@ -173,8 +174,11 @@ def _facts(run: Run) -> None:
 
 def _files(run: Run) -> None:
     with st.expander("Files", expanded=run.kind in ("trace", "sanitize")):
-        for path, size in run_data.artifacts(run.id):
+        there = run_data.artifacts(run.id)
+        for path, size in there[:_MOST_FILES]:
             st.markdown(f"[{md(path)}]({downloads.address(run.id, path)}) · {numbers.size(size)}")
+        if len(there) > _MOST_FILES:
+            st.caption(f"and {len(there) - _MOST_FILES:,} more files")
 
 
 def _bundle(run_id: str) -> bytes:

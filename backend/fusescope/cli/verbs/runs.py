@@ -110,15 +110,13 @@ def list_runs(args, out) -> int:
 
 def show(args, out) -> int:
     from fusescope.store import folder
+    from fusescope.store.bounded import plain
 
     path = _find(args.run)
     found, records = folder.read(path), folder.records(path)
-    files = (
-        sorted(p for p in (path / "artifacts").rglob("*") if p.is_file())
-        if (path / "artifacts").is_dir()
-        else []
-    )
-    artifacts = [{"name": str(p.relative_to(path / "artifacts")), "bytes": p.stat().st_size} for p in files]
+    home = path / "artifacts"
+    files = [p for p in plain.files(path) if home in p.parents]
+    artifacts = [{"name": str(p.relative_to(home)), "bytes": p.stat().st_size} for p in files]
     data = {
         "run": found.to_json(),
         "path": str(path),

@@ -14,6 +14,7 @@ from fusescope.core.errors import RunError
 from fusescope.jobs.process import warm_parent
 from fusescope.jobs.process.gpu_lock import Ticket
 from fusescope.store import folder
+from fusescope.store.bounded import plain
 
 
 def launch(run: Path, lock: int, ticket: Ticket | None) -> None:
@@ -68,7 +69,7 @@ def start_cold(run: Path, descriptors: list[int], arguments: list[str], why: str
     names = ("--lock-fd", "--ticket-fd")
     words = [word for name, fd in zip(names, descriptors) for word in (name, str(fd))]
     env = os.environ | {"PYTHONPATH": paths.python_path()}
-    with open(run / "log.txt", "ab") as log:
+    with open(plain.descriptor(run / "log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
         subprocess.Popen(
             [sys.executable, "-m", "fusescope.jobs.worker", str(run), *words, *arguments, *note],
             env=env,

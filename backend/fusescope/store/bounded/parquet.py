@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fusescope.core.errors import RunError
+from fusescope.store.bounded import plain
 from fusescope.store.bounded.pages import pages
 
 _RATIO = 200  # of a table in memory to its file: tables of traces reach some 20
@@ -25,7 +26,8 @@ _BATCH = 1 << 16
 def checked(file: Path) -> Path:
     """The file, where it can be read as one of our tables; RunError in one sentence else."""
     with clear(file):
-        stat = os.stat(file)
+        with plain.opened(file) as opened:
+            stat = os.fstat(opened.fileno())
         why = _why_not(str(file), stat.st_size, stat.st_mtime_ns)
     if why:
         raise RunError(f"{file} is refused: {why}")
@@ -39,6 +41,8 @@ def clear(file: Path) -> Iterator[None]:
 
     try:
         yield
+    except UnicodeEncodeError:
+        raise RunError(f"{str(file)!a} cannot be read: its name is no UTF-8") from None
     except (pa.ArrowException, OSError) as error:
         why = getattr(error, "strerror", None) or "it is cut short or damaged"
         raise RunError(f"{file} cannot be read: {why}") from None

@@ -78,7 +78,9 @@ def connect(file: str = ""):
         connection = _database["root"].cursor()
     try:
         yield connection
-    except (duckdb.Error, pyarrow.ArrowException) as e:
+    except (UnicodeEncodeError, duckdb.Error, pyarrow.ArrowException) as e:
+        if isinstance(e, UnicodeEncodeError) or "cannot encode str as UTF-8" in str(e):
+            raise RunError("a folder above the runs has a name that is no UTF-8: rename it") from None
         if file:
             raise RunError(f"{file} cannot be read: it is cut short or damaged") from e
         first = " ".join((str(e) or type(e).__name__).splitlines()[:1])

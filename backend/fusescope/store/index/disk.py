@@ -14,6 +14,7 @@ from pathlib import Path
 from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.core.machine import runtime
+from fusescope.store.bounded import plain
 
 VERSION = 3  # another schema, another folder
 _PATIENCE_S = 20.0  # for a process that brings the index up to date; one that was stopped never ends
@@ -25,11 +26,13 @@ def place() -> Path | None:
     home = paths.profiles()
     with contextlib.suppress(OSError, RunError):
         if not os.access(home if home.is_dir() else home.parent, os.W_OK):
-            name = hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:12]
+            name = hashlib.sha256(os.path.realpath(home).encode(errors="surrogateescape")).hexdigest()[:12]
             home = runtime.private() / f"index-{name}"
+        home.mkdir(parents=True, exist_ok=True)
         where = home / ".index" / f"v{VERSION}"
-        where.mkdir(parents=True, exist_ok=True)
-        return where
+        plain.make_folder(where.parent)
+        plain.make_folder(where)
+        return where if plain.is_text(str(where)) else None  # Arrow and DuckDB take no other path
     return None
 
 
@@ -39,7 +42,7 @@ def locked(where: Path | None) -> Iterator[bool]:
     fd = None
     if where is not None:
         with contextlib.suppress(OSError):
-            fd = os.open(where / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = plain.descriptor(where / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield fd is not None and _taken(fd)
     finally:
@@ -65,7 +68,7 @@ def lease(files: list[Path], stack: contextlib.ExitStack) -> bool:
     """Keep files from being dropped until the stack is closed; False where one is gone already."""
     for file in files:
         try:
-            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            fd = plain.descriptor(file)
         except OSError:
             return False
         stack.callback(os.close, fd)
@@ -77,7 +80,7 @@ def lease(files: list[Path], stack: contextlib.ExitStack) -> bool:
 def drop(file: Path) -> None:
     """Delete a file unless somebody reads it. To be called under the lock, as ``lease`` is."""
     with contextlib.suppress(OSError):
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        fd = plain.descriptor(file)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.unlink()
@@ -90,7 +93,11 @@ def read(file: Path, schema):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with contextlib.suppress(OSError, pa.ArrowException), pq.ParquetFile(file) as parquet:
+    with (
+        contextlib.suppress(OSError, pa.ArrowException),
+        plain.opened(file) as opened,
+        pq.ParquetFile(opened) as parquet,
+    ):
         if parquet.schema_arrow.equals(schema):
             return parquet.read()
     return schema.empty_table()

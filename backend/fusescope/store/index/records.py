@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fusescope.core import paths
 from fusescope.store import folder
+from fusescope.store.bounded import plain
 from fusescope.store.index import database, disk, runs
 
 BATCHES = 24
@@ -73,7 +74,7 @@ def _refreshed(where: Path, there: dict[str, runs.Found], connection):
     import pyarrow as pa
 
     old = {r["run"]: r for r in disk.read(where / _FILE, _schema()).to_pylist()}
-    whole = {name for name in {r["batch"] for r in old.values()} if (where / name).is_file()}
+    whole = {name for name in {r["batch"] for r in old.values()} if plain.is_file(where / name)}
     live = set(os.listdir(paths.profiles() / ".live")) if (paths.profiles() / ".live").is_dir() else set()
     keep, fresh = [], {}
     for run_id, found in there.items():

@@ -19,11 +19,12 @@ from fusescope.core import paths
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.store import folder
+from fusescope.store.bounded import plain
 from fusescope.store.index import disk
 
 SETTLED_NS = 100_000_000
 """A folder changed less than this ago may change again within its clock's tick."""
-_RESULTS = ("results.jsonl", "results.jsonl.gz")
+RESULTS = ("results.jsonl", "results.jsonl.gz")
 _SAMPLES = ("samples.jsonl", "samples.jsonl.gz")
 _FILE = "runs.parquet"
 _WORDS = 100_000  # characters of a run that a search looks through
@@ -56,19 +57,25 @@ def folders() -> dict[str, Found]:
     """Every run folder there is, by id. Of two with one id the one outside recorded/ counts."""
     found, now = {}, time.time_ns()
     for home in (paths.profiles() / "recorded", paths.profiles()):
-        if home.exists() and not home.is_dir():
-            raise RunError(f"{home} cannot be read: Not a directory; set FUSESCOPE_PROFILES to a folder")
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(home) as entries:
-            for entry in entries:
-                if folder.ID.fullmatch(entry.name) and entry.is_dir():
-                    with contextlib.suppress(OSError):  # it was deleted meanwhile
-                        found[entry.name] = Found(Path(entry.path), _stamp(entry.path, entry.stat(), now))
+        try:
+            with os.scandir(home) as entries:
+                for entry in entries:
+                    if folder.ID.fullmatch(entry.name) and (entry.is_dir() or entry.is_symlink()):
+                        with contextlib.suppress(OSError):  # it was deleted meanwhile
+                            at = entry.stat(follow_symlinks=False)
+                            found[entry.name] = Found(Path(entry.path), _stamp(entry.path, at, now))
+        except FileNotFoundError:
+            continue
+        except OSError as e:
+            if home == paths.profiles():  # else the one odd file hides no run but those in it
+                why = f"{home} cannot be read: {e.strerror}"
+                raise RunError(f"{why}; set FUSESCOPE_PROFILES to a folder") from None
     return found
 
 
 def results_file(path: Path) -> Path | None:
-    """A run's results file, packed or not; None where it has none."""
-    return next((path / name for name in _RESULTS if (path / name).exists()), None)
+    """A run's results file, packed or not; None where it has none that is a plain file."""
+    return next((path / name for name in RESULTS if plain.is_file(path / name)), None)
 
 
 def table(there: dict[str, Found] | None = None):
@@ -110,7 +117,7 @@ def table(there: dict[str, Found] | None = None):
 def _stamp(path: str, stat: os.stat_result, now: int) -> str:
     if now - stat.st_mtime_ns < SETTLED_NS:
         return f"{stat.st_mtime_ns} at {now}"
-    return f"{stat.st_mtime_ns} {_size(path, _RESULTS)} {_size(path, _SAMPLES)}"
+    return f"{stat.st_mtime_ns} {_size(path, RESULTS)} {_size(path, _SAMPLES)}"
 
 
 def _size(path: str, names: tuple[str, ...]) -> int:

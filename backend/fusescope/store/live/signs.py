@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fusescope.store.bounded import plain
+
 _LATE_S = 15.0  # without a sign, and readers say that the worker does not respond
 
 
@@ -36,7 +38,7 @@ def silent_end(run: Path, data: dict) -> tuple[str, str]:
 def _last_line(log: Path) -> list[str]:
     """The last line of a log, which says why an interpreter did not come up; nothing where it is empty."""
     try:
-        with open(log, "rb") as f:
+        with plain.opened(log) as f:
             f.seek(max(0, os.fstat(f.fileno()).st_size - 4096))
             lines = f.read().decode(errors="replace").splitlines()
     except OSError:
@@ -48,3 +50,12 @@ def _last_line(log: Path) -> list[str]:
 def marker(run: Path) -> Path:
     """The file that names a live run to whoever lists them."""
     return run.parent / ".live" / run.name
+
+
+def markers(profiles: Path) -> list[Path]:
+    """Those of all runs that may be live, by name; none of what lies elsewhere or is named otherwise: who
+    finds that a run has ended deletes its marker."""
+    home = profiles / ".live"
+    if home.is_symlink() or not home.is_dir():
+        return []
+    return sorted(marker for marker in home.iterdir() if plain.ID.fullmatch(marker.name))
