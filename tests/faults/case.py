@@ -7,6 +7,7 @@ A file of ``classes/`` has
                    table says so
     SHARE          its share of the command's time, relative to the others'
     PARTS          how many processes try it at a time, with seeds of their own (optional)
+    FIRST          True where one case follows the other for long: it begins with the command (optional)
     NEEDS_GPU      True where its cases need one (optional)
     missing()      why it cannot be tried on this machine, or None (optional)
     prepared(at)   a context manager, all of whose files are under the folder ``at``; gives try_one(seed),

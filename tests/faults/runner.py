@@ -118,7 +118,7 @@ def _parts(name: str) -> int:
 
 class _Time:
     """The seconds that each process gets when it begins: its class's share of what is left then. The shortest
-    go first."""
+    go first, but for a class that is to begin with the whole."""
 
     def __init__(self, chosen: Iterable[str], budget_s: float, processes: int):
         self.end, self.processes = time.monotonic() + budget_s, processes
@@ -126,7 +126,8 @@ class _Time:
         for name in chosen:
             tried = not getattr(load(name), "missing", lambda: None)()
             self.left[name] = load(name).SHARE / _parts(name) if tried else 0.0
-        self.order = sorted(self.left, key=lambda n: (_parts(n), self.left[n]))
+        later = {name: not getattr(load(name), "FIRST", False) for name in self.left}
+        self.order = sorted(self.left, key=lambda n: (later[n], _parts(n), self.left[n]))
         self.waiting = {name: _parts(name) for name in self.order}
         self.running: dict[int, float] = {}  # process → when it ends
 

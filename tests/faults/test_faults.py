@@ -84,6 +84,11 @@ def test_parts_of_a_class_have_seeds_and_time_of_their_own(monkeypatch):
     assert whole["short"].cases == 2
 
 
+def test_the_longest_begins_first():
+    order = runner._Time(runner.names(), 60.0, 2).order
+    assert order[0] == "soak" and order[-1] == "kills"
+
+
 def test_the_figures_are_those_of_an_output(tmp_path, monkeypatch):
     output, target = tmp_path / "output", tmp_path / "reliability.md"
     output.write_text(

@@ -12,6 +12,11 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from tests.faults.case import hold
 
+_GOES_ON = (  # a fragment of the page before has ended, or the script wants to be run again, and is
+    ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY,
+    ForwardMsg.FINISHED_EARLY_FOR_RERUN,
+)
+
 
 @contextlib.contextmanager
 def visit(live: Live) -> Iterator[websockets.sync.client.ClientConnection]:
@@ -30,22 +35,27 @@ def visit(live: Live) -> Iterator[websockets.sync.client.ClientConnection]:
 def draw(
     socket: websockets.sync.client.ClientConnection, page: str, query: str = "", press: str | None = None
 ) -> dict[str, str]:
-    """Go to a page, or press the button of this id on it, and wait until it is drawn; the ids of its enabled
-    buttons by their keys. A page that shows an exception is a Fault."""
+    """Go to a page, or press the button of this id on it, and wait until the run of the script that was asked
+    for has drawn all of it; the ids of its enabled buttons by their keys. A page that shows an exception is a
+    Fault."""
     message = BackMsg()
     message.rerun_script.query_string = query
     message.rerun_script.page_name = page
     if press:
         message.rerun_script.widget_states.widgets.add(id=press, trigger_value=True)
     socket.send(message.SerializeToString())
-    got, buttons = ForwardMsg(), {}
-    while got.WhichOneof("type") != "script_finished":
+    got, buttons, begun = ForwardMsg(), {}, False
+    while True:
         got.ParseFromString(socket.recv(timeout=120))
-        if got.WhichOneof("type") != "delta" or got.delta.WhichOneof("type") != "new_element":
-            continue
-        element = got.delta.new_element
-        shown = element.WhichOneof("type") == "exception"
-        hold(not shown, "raw", f"page {page}?{query} shows {shown and element.exception.message}")
-        if element.WhichOneof("type") == "button" and not element.button.disabled:
-            buttons[element.button.id.split("-", 2)[-1]] = element.button.id
-    return buttons
+        kind = got.WhichOneof("type")
+        if kind == "new_session":
+            buttons, begun = {}, True
+        elif kind == "script_finished" and begun and got.script_finished not in _GOES_ON:
+            hold(got.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY, "raw", f"page {page}: no script")
+            return buttons
+        elif kind == "delta" and got.delta.WhichOneof("type") == "new_element":
+            element = got.delta.new_element
+            shown = element.WhichOneof("type") == "exception"
+            hold(not shown, "raw", f"page {page}?{query} shows {shown and element.exception.message}")
+            if element.WhichOneof("type") == "button" and not element.button.disabled:
+                buttons[element.button.id.split("-", 2)[-1]] = element.button.id

@@ -1,5 +1,6 @@
-"""Real bench, model, traverse, search and import runs whose body or worker is killed at one word of the body:
-each from the first to the last, so that no step of a start is left out, as it is at random moments."""
+"""Real bench, model, traverse, search and import runs whose body or worker is killed at one word of the body,
+and at further ones when it goes on: each from the first to the last, so that no step of a start is left out,
+as it is at random moments."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from tests.faults.processes import end_warm_parents
 
 TITLE = "Killed at each word: body, worker"
 LEAST = 150
-SHARE = 1.0
+SHARE = 2.0
 KINDS = Path(__file__).resolve().parents[1] / "kinds"
-_NO_WORD = 1 << 30
+_KILLS = 4  # of one run
 _STRIDE = 37  # words of one run in an order that soon has some of each part
 
 
@@ -29,32 +30,35 @@ def prepared(at: Path) -> Iterator[TryOne]:
     try:
         with folders(at, **OPTIONS, FUSESCOPE_KINDS=str(KINDS)):
 
-            def start(kind: str, word: int, who: str) -> str:
-                spec = {"kind": kind, "spec": SPECS[kind](at), "word": word, "who": who}
+            def start(kind: str, words: list[int], who: str) -> str:
+                spec = {"kind": kind, "spec": SPECS[kind](at), "words": words, "who": who}
                 return submit.submit("dying", spec)
 
             @cache
             def undisturbed(kind: str) -> tuple[left.Left, int]:
-                run = submit.wait(start(kind, _NO_WORD, "body"), NEVER_S)
+                run = submit.wait(start(kind, [], "body"), NEVER_S)
                 hold(left.finished(run), "state", f"undisturbed, a {kind} is {run.status}: {run.reason}")
                 words = library.find(run.id) / "artifacts" / "words"
                 return left.of(run.id, kind), int(words.read_text())
 
             def try_one(seed: int) -> int:
                 kind, number = list(SPECS)[seed % len(SPECS)], seed // len(SPECS)
-                whole, words = undisturbed(kind)
-                who, word = ("body", "worker")[number % 2], number // 2 * _STRIDE % words
-                what = f"{kind}: SIGKILL of the {who} at word {word} of {words}"
-                run = submit.wait(start(kind, word, who), NEVER_S)
-                if who == "worker":
-                    hold(run.status == "interrupted" and run.reason, "state", f"{what}: {run.status}")
-                else:
-                    hold(run.status in ("done", "failed"), "state", f"{what}: {run.status}, {run.reason}")
-                if run.status != "done":
+                whole, count = undisturbed(kind)
+                who, first = ("body", "worker")[number % 2], number // 2 * _STRIDE % count
+                words = [first, *((first + n * _STRIDE) % count // (n + 1) for n in range(1, _KILLS))]
+                what = f"{kind}: SIGKILL of the {who} at words {words} of {count}"
+                run = submit.wait(start(kind, words, who), NEVER_S)
+                ended = "interrupted" if who == "worker" else "failed"
+                for _ in words:
+                    if left.finished(run):
+                        break
+                    hold(run.status == ended and run.reason, "state", f"{what}: {run.status}, {run.reason}")
                     run = submit.wait(submit.resume(run.id), NEVER_S)
                 hold(left.finished(run), "state", f"{what}: {run.status}, {run.reason}")
-                left.compare(what, left.of(run.id, kind), whole, int(who == "body"), kind != "search")
-                return 1
+                deaths = (library.find(run.id) / "artifacts" / "died").stat().st_size
+                crashes = deaths if who == "body" else 0
+                left.compare(what, left.of(run.id, kind), whole, crashes, kind != "search")
+                return deaths
 
             yield try_one
     finally:

@@ -30,7 +30,7 @@ from tests.faults.processes import children, end_warm_parents
 TITLE = "Killed, told to end or stopped: worker, body, warm parent, submitter"
 LEAST = 300
 SHARE = 20.0
-PARTS = 4
+PARTS = 3
 _LATE_S = 1.6  # how long a stopped worker is waited for here, instead of 15 s
 _KILLS = 5  # of one run
 _LONGEST_S = 4.0  # of waiting for the next kill

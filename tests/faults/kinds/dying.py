@@ -1,4 +1,4 @@
-"""A job of another kind that kills its body, or its worker, at one word: a call of the reporter."""
+"""A job of another kind that kills its body, or its worker, at some words: calls of the reporter."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def device(spec):
 
 
 def run(spec, reporter):
-    counting = _Counting(reporter, spec["word"], spec["who"])
+    counting = _Counting(reporter, spec["words"], spec["who"])
     try:
         kinds.load(spec["kind"]).run(spec["spec"], counting)
     finally:
@@ -30,10 +30,14 @@ def run(spec, reporter):
 
 
 class _Counting:
-    """The reporter; at the word of that number, from 0, the process is killed. Once in the life of a run."""
+    """The reporter; the first body of a run, or its worker, is killed at the word of the first number (from
+    0), the next at that of the second, and so on."""
 
-    def __init__(self, reporter, word, who):
-        self._reporter, self._word, self._who, self.words = reporter, word, who, 0
+    def __init__(self, reporter, words, who):
+        self._reporter, self._who, self.words = reporter, who, 0
+        self._died = reporter.artifact("died")
+        deaths = len(self._died.read_bytes()) if self._died.exists() else 0
+        self._word = words[deaths] if deaths < len(words) else None
 
     def __getattr__(self, name):
         method = getattr(self._reporter, name)
@@ -47,9 +51,7 @@ class _Counting:
         return said
 
     def _die(self):
-        died = self._reporter.artifact("died")
-        if died.exists():
-            return
-        died.touch()
+        with open(self._died, "ab") as died:
+            died.write(b"x")
         os.kill(os.getpid() if self._who == "body" else os.getppid(), signal.SIGKILL)
         time.sleep(60)
