@@ -10,7 +10,6 @@ import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.core.machine import environment, nvml, usage
-from fusescope.jobs import submit
 from pages._ui.app import url
 from pages._ui.widgets import style
 from pages._ui.widgets.text import escape, md
@@ -39,7 +38,7 @@ def is_gpu() -> bool:
 
 
 def panel(state: url.State) -> None:
-    """The device in the frame: a picker where there are several, its name, and its state now."""
+    """The device in the frame: a picker where there are several."""
     known = devices()
     if "device" in state.query and state.opened:
         try:
@@ -56,8 +55,6 @@ def panel(state: url.State) -> None:
             on_change=_picked,
             format_func=lambda d: f"{d} · {_short(facts(d))}",
         )
-    status()
-    live()
 
 
 def keep(state: url.State) -> None:
@@ -65,11 +62,10 @@ def keep(state: url.State) -> None:
     state.keep("device", current(), devices()[0])
 
 
-@st.fragment(run_every=3.0)
-def status() -> None:
-    """Name and dot, renewed on their own."""
+def status(queue: list[dict]) -> None:
+    """Name and dot; ``queue``: the live jobs."""
     device = current()
-    busy = [job for job in submit.queue() if job["device"] == device and job["place"] == 0]
+    busy = [job for job in queue if job["device"] == device and job["place"] == 0]
     faults = throttled(facts(device).get("device_uuid"))
     if faults:
         text = style.dot("throttled", f"throttled: {', '.join(faults)}")
@@ -84,20 +80,23 @@ def status() -> None:
     )
 
 
-@st.fragment(run_every=2.0)
 def live() -> None:
-    """What the device and the machine do now, in a popover; nothing is read while it is closed."""
+    """What the device and the machine do now, in a popover; nothing is read or renewed while it is closed."""
     panel = st.popover("Live utilisation", key="device/live", on_change="rerun", type="tertiary")
-    if not panel.open:
-        return
+    if panel.open:
+        with panel:
+            _usage()
+
+
+@st.fragment(run_every=2.0)
+def _usage() -> None:
     where = current()
     found = usage.gpu(uuid) if (uuid := facts(where).get("device_uuid")) else {}
     rows = _cpu_rows() if isinstance(found, str) else gpu_rows(found) + _cpu_rows()
-    with panel:
-        if isinstance(found, str):
-            st.caption(md(found))
-        cells = "".join(f'<tr><td>{name}</td><td class="fs-right">{value}</td></tr>' for name, value in rows)
-        st.html(f'<div class="fs-table"><table><tbody>{cells}</tbody></table></div>')
+    if isinstance(found, str):
+        st.caption(md(found))
+    cells = "".join(f'<tr><td>{name}</td><td class="fs-right">{value}</td></tr>' for name, value in rows)
+    st.html(f'<div class="fs-table"><table><tbody>{cells}</tbody></table></div>')
 
 
 def gpu_rows(found: dict) -> list[tuple[str, str]]:

@@ -67,6 +67,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
             )
         device.panel(state)
         jobs.panel()
+        device.live()
     corner = right.container(horizontal_alignment="right")
     problems = st.container()
     for text in callbacks.refused():

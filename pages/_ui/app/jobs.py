@@ -12,7 +12,7 @@ from fusescope.charts import progress
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
 from fusescope.jobs import submit
-from pages._ui.app import redraw, run_data, trust, url
+from pages._ui.app import device, redraw, run_data, trust, url
 from pages._ui.widgets.text import escape, md, run_name, status_text
 
 _TOASTS = "jobs/toasts"
@@ -39,9 +39,10 @@ def announce() -> None:
 
 @st.fragment(run_every=2.0)
 def panel() -> None:
-    """The queue, renewed on its own; the whole page is drawn again once when a job has ended or a new one has
+    """The device's state and the queue, renewed on their own; the whole page is drawn again once when a job has ended or a new one has
     appeared."""
     live = submit.queue()
+    device.status(live)
     known = [job["id"] for job in live]
     before = st.session_state.get(_LIVE)
     st.session_state[_LIVE] = known

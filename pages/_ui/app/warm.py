@@ -81,8 +81,8 @@ def _library() -> None:
 
 
 def settle() -> None:
-    """Take all that is there now out of the search for garbage. Streamlit collects after every drawing, and
-    looking through all imports takes it 0.1 s each time, through the records of a large run 0.2 s."""
+    """Take all that is there now out of the search for garbage: looking through all imports takes 0.1 s each
+    time, through the records of a large run 0.2 s."""
     gc.collect()
     gc.freeze()
 
