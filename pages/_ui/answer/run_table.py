@@ -15,6 +15,7 @@ from fusescope.core.records import Run
 from fusescope.store import library, profile
 from pages._ui.answer import run_facts
 from pages._ui.app import run_data, url
+from pages._ui.widgets import elements
 from pages._ui.widgets.text import device_text, run_name, status_text
 
 _UNREADABLE = "unreadable: open it to see why"
@@ -64,6 +65,10 @@ def select(
         height="content",
         placeholder="",
     )
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        elements.csv(
+            lambda: frame(found, columns).drop(columns="open").assign(id=[r.id for r in found]), "runs"
+        )
     return [found[i].id for i in event.selection.rows if i < len(found)]
 
 

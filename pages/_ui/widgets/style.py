@@ -7,6 +7,7 @@ import streamlit as st
 
 # Whole pixels for charts: plotly redraws one whose width is given in fractions after it measured hundredths.
 # Rows of a slider and its box are 8 pixels too tall: a box that scrolls so little swallows the wheel.
+# A grid's own CSV, made in the browser, has texts that a spreadsheet takes for formulas; ours is below it.
 # A chart's buttons stand under it, beside its CSV, where they cover no text.
 _CSS = """
 <style>
@@ -53,6 +54,7 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 [data-testid="stSliderThumbValue"], button[data-variant="pills"],
 button[data-variant="segmented_control"][aria-checked="true"] { color: inherit !important; }
 [data-testid="stCaptionContainer"] { opacity: 1; color: color-mix(in srgb, currentColor 74%, transparent); }
+[data-testid="stElementToolbarButton"]:has(button[aria-label^="Download as CSV"]) { display: none; }
 kbd { color: inherit !important; opacity: 1 !important; }
 .stElementContainer:has(.js-plotly-plot), .js-plotly-plot { overflow: visible !important; }
 .js-plotly-plot .modebar-container { top: 100% !important; }
