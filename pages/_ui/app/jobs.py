@@ -39,8 +39,8 @@ def announce() -> None:
 
 @st.fragment(run_every=2.0)
 def panel() -> None:
-    """The device's state and the queue, renewed on their own; the whole page is drawn again once when a job has ended or a new one has
-    appeared."""
+    """The device's state and the queue, renewed on their own; the whole page is drawn again once when a job
+    has ended or a new one has appeared."""
     live = submit.queue()
     device.status(live)
     known = [job["id"] for job in live]

@@ -17,7 +17,7 @@ from fusescope.core.records import Record
 
 PEER = "sdpa"
 """What cells are compared with: Hugging Face's model with PyTorch's own attention."""
-_ROW = 64
+_ROW, _LINES, _LINE = 64, 3, 15  # pixels of a row, the line breaks that it has room for, pixels of one more
 _LONG = 12  # characters of a mode that stand in one line of a cell
 _DOUBLINGS = 2  # to full colour: 4 times as fast, or as slow
 _USUAL_MASKS = ("full", "causal")  # a model's own, which its name says
@@ -62,12 +62,13 @@ def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Fig
         return template.empty("No model was measured so yet.", theme)
     rows, columns = sorted({c.row for c in some}), list(dict.fromkeys(c.column for c in some))
     at = {(c.row, c.column): c for c in some}
-    grid = [[at.get((row, column)) for column in columns] for row in rows]
+    grid = [[at.get((name, column)) for column in columns] for name in rows]
+    row = _ROW + _LINE * max(0, max(_text(c).count("<br>") for c in at.values()) - _LINES)
     fig = template.figure(
         f"Execution mode, time and speed-up over {PEER}",
         template.join(subtitle, "batch × sequence"),
         theme,
-        height=template.TOP + 50 + _ROW * len(rows),
+        height=template.TOP + 50 + row * len(rows),
     )
     fig.add_heatmap(
         x=columns,
@@ -137,7 +138,7 @@ def _colour(cell: Cell) -> float:
 def _text(cell: Cell) -> str:
     word, ratio = verdict(cell.record, PEER), cell.ratio
     name = short(cell.record.impl)
-    name = name.replace("-", "-<br>", 1) if len(name) > _LONG else name
+    name = name.replace("-", "-<br>") if len(name) > _LONG else name
     lines = [f"<b>{name}</b>", numbers.time(cell.record.ms)]
     if cell.record.impl != PEER:
         lines.append(_against(word, ratio))
