@@ -1,10 +1,12 @@
 """Calls of which a CUDA graph may hold one only: a graph for each, replayed in turn behind a wait."""
 
 import contextlib
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
 
+from fusescope.measure import failures
 from fusescope.measure.timing import graph
 
 
@@ -58,7 +60,7 @@ class Device:
         self.now += 1000
 
     def current_stream(self):
-        return None
+        return SimpleNamespace(synchronize=lambda: None)
 
     def synchronize(self, *device):
         pass
@@ -66,8 +68,9 @@ class Device:
     stream = device = staticmethod(lambda which: contextlib.nullcontext())
 
 
+@pytest.mark.parametrize("harsh", [False, True])
 @pytest.mark.parametrize("sets, launches", [(1, 4), (3, 6)])
-def test_each_graph_holds_one_call_and_times_are_of_one(sets, launches, monkeypatch):
+def test_each_graph_holds_one_call_and_times_are_of_one(sets, launches, harsh, monkeypatch):
     device = Device()
     monkeypatch.setattr(graph, "torch", SimpleNamespace(cuda=device))
     monkeypatch.setattr(graph, "_stream", device.Stream)
@@ -80,11 +83,35 @@ def test_each_graph_holds_one_call_and_times_are_of_one(sets, launches, monkeypa
     assert isinstance(sampler, graph.CallGraphs) and [g.calls for g in device.captured] == [1] * sets
     device.replayed.clear()
     looked = []
-    assert sampler.take(2, looked.append) == [0.25, 0.25] and looked == ["result of graph 0"]
+
+    class Look:
+        __call__ = staticmethod(looked.append)
+
+        @staticmethod
+        def prepared(call):
+            assert call() == "result of graph 0"
+            return harsh
+
+    assert sampler.take(2, Look()) == [0.25, 0.25] and looked == ["result of graph 0"]
     turn = [sets - 1, *(list(range(sets)) * (launches // sets))]  # an untimed one before
-    assert device.replayed == 2 * turn
+    assert device.replayed == 2 * turn + harsh * turn[1:]  # what is looked at is written after it was spoilt
     sampler.moved(0)
     assert len(device.captured) == 2 * sets and sampler.take(1) == [0.25]
+
+
+def test_work_that_nothing_waits_for_is_wrong(monkeypatch):
+    device = Device()
+    monkeypatch.setattr(graph, "torch", SimpleNamespace(cuda=device))
+    monkeypatch.setattr(graph, "_stream", cache(device.Stream))
+
+    def run():
+        if device.inside is not None:
+            raise RuntimeError("CUDA error: capturing stream has unjoined work")
+
+    run.one_call_per_graph = True
+    with pytest.raises(failures.Failed, match="which nothing waits for") as found:
+        graph.of_calls([run], "cuda:0", "graph")
+    assert found.value.status == "wrong"
 
 
 def test_others_share_a_graph(monkeypatch):

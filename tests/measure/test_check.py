@@ -2,6 +2,7 @@
 passes."""
 
 import signal
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -137,8 +138,8 @@ def test_what_goes_wrong_while_it_is_timed_has_no_time(quick, wrong, function, s
 
 
 class Steady:
-    """A sampler whose calls, and the comparison of a result, take ``call_s`` on a clock of its own; each
-    third call ``interrupted_s`` more, as where another process gets the CPU."""
+    """A sampler, and what compares its results, whose calls and comparisons take ``call_s`` on a clock of its
+    own; each third call ``interrupted_s`` more, as where another process gets the CPU."""
 
     def __init__(self, call_s: float, interrupted_s: float = 0.0):
         self.mode, self.cost_ms = "eager", 1e3 * call_s
@@ -147,7 +148,13 @@ class Steady:
     def monotonic(self) -> float:
         return self.now
 
-    def compare(self, out):
+    compares, changed = True, {}
+
+    @staticmethod
+    def around(look, last=False):
+        return nullcontext()
+
+    def wrong(self, out):
         self.now += self._call_s
 
     def take(self, count, look=None):
@@ -175,7 +182,7 @@ def test_results_are_compared_however_short_the_sampling(
 ):
     sampler = Steady(call_s, interrupted_s)
     monkeypatch.setattr(watch, "time", sampler)
-    watched = watch.Watched(sampler, sampler.compare, "seed")
+    watched = watch.Watched(sampler, sampler, "seed")
     for _ in range(rounds):
         watched.take(2)
     watched.finish()

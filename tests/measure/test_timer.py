@@ -180,7 +180,8 @@ def test_the_alarm_names_both_numbers():
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_the_last_result_is_looked_at_outside_the_time(monkeypatch, flushed):
-    """Looking takes 9 ms here and is in no sample; releasing the result takes 1 ms and is in the last one."""
+    """Looking takes 9 ms here, what precedes it 5 ms, and neither is in a sample; releasing the result takes
+    1 ms and is in the last one."""
     now, looked = [0], []
     monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
 
@@ -192,9 +193,14 @@ def test_the_last_result_is_looked_at_outside_the_time(monkeypatch, flushed):
         now[0] += 2_000_000
         return Result()
 
-    def look(out):
-        looked.append(type(out))
-        now[0] += 9_000_000
+    class Look:
+        def __call__(self, out):
+            looked.append(type(out))
+            now[0] += 9_000_000
+
+        def prepared(self, call):
+            now[0] += 5_000_000
+            return False
 
     sampler = timer.CpuEager(run, flush=(lambda: None) if flushed else None)
-    assert sampler.take(3, look) == [3.0, 3.0, 3.0] and looked == [Result]
+    assert sampler.take(3, Look()) == [3.0, 3.0, 3.0] and looked == [Result]

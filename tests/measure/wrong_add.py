@@ -162,3 +162,9 @@ def interrupts_itself(a, b):
     """As the user's Ctrl-C does."""
     signal.raise_signal(signal.SIGINT)
     return a + b
+
+
+def sets_threads(a, b):
+    """Right, and changes the threads of all that follow."""
+    torch.set_num_threads(2 if torch.get_num_threads() == 1 else 1)
+    return a + b

@@ -36,6 +36,7 @@ from fusescope.core.reporter import Reporter
 from fusescope.kernels import build
 from fusescope.measure import failures, machine, result
 from fusescope.measure.candidate import Candidate, candidates
+from fusescope.measure.checking import settings
 from fusescope.measure.checking.alarm import Alarm
 from fusescope.measure.pace import Pace
 from fusescope.measure.subject import Operator
@@ -205,6 +206,8 @@ class Bench:
         for c in several:
             if c.name not in due:
                 continue
+            if changed := settings.sentence(c.changed):
+                self.reporter.log(f"{c.name} {changed}")
             for mode, series in c.series.items():
                 # seven digits: beyond any clock's resolution, at half the size on disk
                 digits = [float(f"{ms:.7g}") for ms in series.flat]

@@ -9,6 +9,7 @@ from typing import Any
 
 from fusescope.core.records import Accuracy, Time
 from fusescope.measure import failures
+from fusescope.measure.checking import settings
 from fusescope.measure.compare import Series
 from fusescope.measure.timing.launches import Launch
 from fusescope.ops.base import Implementation
@@ -27,6 +28,8 @@ class Candidate:
     series: dict[str, Series] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     clocks: dict[str, list[float | None]] = field(default_factory=dict)  # SM clock, MHz by mode, one per turn
+    # settings of the process that it changed, with "before → after" (checking/settings.py)
+    changed: dict[str, str] = field(default_factory=dict)
     compared: int = 0  # results of timed calls that were compared and right
 
     @property
@@ -44,7 +47,7 @@ class Candidate:
     def attempt(self, work: Callable[[], Any]) -> Any:
         """What ``work`` returns; None where it raised, which is then the status (see failures.cause)."""
         try:
-            with failures.contained():
+            with failures.contained(), settings.kept(self.changed):
                 return work()
         except Exception as e:
             self.fail(*failures.cause(e))

@@ -4,12 +4,14 @@ ran."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import HEADLINE, BenchSpec, Rate, Record, Resources, Speedup, Times
 from fusescope.measure import compare
 from fusescope.measure.candidate import Candidate
+from fusescope.measure.checking import settings
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import launches
 from fusescope.ops.base import Cost
@@ -46,11 +48,12 @@ def record(
 
 
 def conditions(c: Candidate, baseline: Candidate | None) -> Conditions:
-    """The device over all of its modes, and its clock in the main one beside the baseline's."""
+    """The device over all of its modes, clocks in the main one, and settings that it changed."""
     mode = main_mode(c)
     states = [state for series in c.series.values() for state in series.states]
     base = baseline.clocks.get(mode, ()) if baseline is not None else ()
-    return device_state.conditions(states, c.clocks.get(mode, ()), base, c.compared)
+    found = device_state.conditions(states, c.clocks.get(mode, ()), base, c.compared)
+    return replace(found, settings=settings.sentence(c.changed))
 
 
 def main_mode(c: Candidate) -> str:

@@ -31,6 +31,7 @@ class Subject:
     families: tuple[str, ...] | None = None  # what our implementations are built and loaded from; None: all
     strided = False  # implementations are checked on non-contiguous inputs, too
     movable = False  # inputs may move between rounds; where False, placement is part of what is compared
+    alters = False  # between timed calls inputs get other values, and earlier results are overwritten
     poisoned = True  # … and once more on memory that was filled with NaN
     reference_s = 0.0  # prior of making a case's reference, besides its arithmetic (analysis/estimate.py)
 
@@ -57,7 +58,7 @@ class Subject:
 class Operator(Subject):
     """One operator of backend/fusescope/ops."""
 
-    strided = movable = True
+    strided = movable = alters = True
 
     def __init__(self, name: str):
         self.name, self.module = name, ops.load(name)

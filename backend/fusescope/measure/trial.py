@@ -5,6 +5,7 @@ What is measured is a ``Subject`` (subject.py): an operator, a model, a fusion s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import time
@@ -21,7 +22,8 @@ from fusescope.core.records import BenchSpec, case_key
 from fusescope.core.reporter import Reporter
 from fusescope.measure import compare, failures
 from fusescope.measure.candidate import Candidate, alive
-from fusescope.measure.checking.check import Case, Kept
+from fusescope.measure.checking.check import Case
+from fusescope.measure.checking.timed import Timed, Values
 from fusescope.measure.checking.watch import Watched
 from fusescope.measure.device import device_state
 from fusescope.measure.timing import graph, launches, timer
@@ -60,9 +62,9 @@ class Trial:
         self._state: Callable[[], dict | None] | None = None  # reads the device's state, once per round
         self.cpus: load.Load | None = None  # the CPUs' load since the job began
         self._clock: Callable[[], float | None] | None = None  # reads a GPU's clock, once a turn
-        self._kept: Kept | None = None  # the inputs as they were when the candidates were made
-        # what is wrong with the result of a timed call; None where results are not compared (segments)
-        self._compare: Callable[[Callable[[], Any], Any], str | None] | None = None
+        # of the inputs when candidates were made, None where results are not compared (segments); and others
+        self._values: Values | None = None
+        self._others: Values | None = None
 
     def check(self, candidates: list[Candidate], step: Callable[[str], None]) -> None:
         """Set ``run``, ``first_ms`` and ``accuracy`` of every candidate that is correct, ``status`` and
@@ -84,9 +86,9 @@ class Trial:
                 self._begin(c, step, f"{'compiling' if first else 'checking'} {c.name}{what}")
                 c.attempt(partial(self._first if contiguous else self._strided, c, case))
             if contiguous:
-                self.inputs, self._kept, self._compare = case.inputs, case.kept(), case.comparison()
+                self.inputs, self._values, self._others = case.inputs, Values(case), None
                 self._renewed(candidates, case, step)
-                self._kept.restore()  # what peers have prepared belongs to the first values
+                self._values.kept.restore()  # what peers have prepared belongs to the first values
             del case  # its reference and copies go before the next are made
 
     def _renewed(self, candidates: list[Candidate], case: Case, step: Callable[[str], None]) -> None:
@@ -98,6 +100,9 @@ class Trial:
         for c in tried:
             self._begin(c, step, f"checking {c.name} on fresh values")
             c.attempt(partial(self._verify, c, case, None, prefix, every=c.info.kind != "peer"))
+        if self.subject.alters and any(c.status is None for c in tried):
+            with contextlib.suppress(torch.OutOfMemoryError, MemoryError):
+                self._others = Values(case)
 
     def sample(
         self, candidates: list[Candidate], mode: str, flush: Callable[[], None] | None, l2_bytes: int | None
@@ -110,8 +115,7 @@ class Trial:
             self._doing(c)
             if sampler := c.attempt(partial(self._sampler, c, mode, flush, l2_bytes)):
                 seed = f"{self.spec.seed} {c.name} {mode}"
-                look = self._compare and partial(self._wrong, c)
-                samplers[c.name] = Watched(sampler, look, seed, self._clock_of(c, mode))
+                samplers[c.name] = Watched(sampler, self._timed(c, seed), seed, self._clock_of(c, mode))
         if not samplers:
             return
 
@@ -129,7 +133,8 @@ class Trial:
         sampled = compare.rounds(
             samplers, stop, self.spec.seed, turn, state, self.turn_ms, self.spec.baseline, move
         )
-        if self._kept and (changed := self._kept.restore()):
+        changed = [name for s in samplers.values() for name in s.timed.found_changed]
+        if self._values and (changed := sorted({*changed, *self._values.kept.restore()})):
             self.reporter.log(f"an implementation changed {', '.join(changed)} while it was timed")
         for name, series in sampled.items():
             c = by_name[name]
@@ -143,20 +148,14 @@ class Trial:
         """After the timing: the results of further calls compared, and the inputs."""
         self._doing(c)
         sampler.finish()
-        if self._kept and (changed := self._kept.restore()):
+        if self._values and (changed := self._values.kept.restore()):
             raise failures.Failed(f"unstable: a timed call changed its input {', '.join(changed)}", "wrong")
         c.compared += sampler.compared
 
-    def _wrong(self, c: Candidate, out: Any) -> str | None:
-        """What is wrong with the result of a timed call, else None. Raises Failed where the inputs are not
-        what they were, which says nothing about this implementation."""
-        wrong = self._compare(c.run, out)
-        if wrong and (changed := self._kept.restore()):
-            raise failures.Failed(
-                f"the input {', '.join(changed)} changed during the timing, by this implementation or "
-                "another of the comparison"
-            )
-        return wrong
+    def _timed(self, c: Candidate, seed: str) -> Timed:
+        """The checks around its timed calls."""
+        other = self._others if self.subject.renews(c.info) else None
+        return Timed(c.run, self._values, other, self.subject.alters, c.changed, seed)
 
     def inspect(self, c: Candidate) -> None:
         """On a GPU: what one call launches, into ``launches``; where that cannot be seen, the log says so."""

@@ -135,7 +135,8 @@ def hover(record: Record, baseline: str) -> str:
             f"{scope(s.processes)}, of {s.of}"
         )
     if record.conditions:
-        lines += [record.conditions.clock, record.conditions.clock_note, record.conditions.busy]
+        found = record.conditions
+        lines += [found.clock, found.clock_note, found.busy, found.settings]
     if record.reason:
         lines.append(record.reason)
     return "<br>".join(line for line in lines if line)

@@ -15,8 +15,9 @@ class Conditions:
     the most CPUs that other processes kept busy, and the largest shares of the time that a hypervisor took
     and that this process waited for a CPU. ``busy``: the sentence that marks samples taken while others used
     the device, and busy_rounds the share of such rounds. None: not known here. ``compared``: results of timed
-    calls that were compared with the reference. device_name,
-    device_uuid and host: of the worker of a cluster that measured it; None: the run's own.
+    calls that were compared with the reference. ``settings``: those of the whole process that the
+    implementation changed, and that were put back. device_name, device_uuid and host: of the worker of a
+    cluster that measured it; None: the run's own.
     """
 
     sm_mhz: float | None = None
@@ -29,6 +30,7 @@ class Conditions:
     busy: str | None = None
     busy_rounds: float | None = None
     compared: int | None = None
+    settings: str | None = None
     device_name: str | None = None
     device_uuid: str | None = None
     host: str | None = None
@@ -52,11 +54,14 @@ class Conditions:
 
 def marks(record) -> list[str]:
     """What marks a record (core.records.Record) in tables and charts: a clock that differed, a device that
-    was shared. One from before conditions were kept has none: its "throttled" was the power cap as a rule."""
+    was shared, settings that were changed. One from before conditions were kept has none: its "throttled" was
+    the power cap as a rule."""
     found = record.conditions
     if found is None:
         return []
-    return [mark for mark in (found.clock_note, "busy machine" if found.busy else None) if mark]
+    busy = "busy machine" if found.busy else None
+    settings = "changed settings" if found.settings else None
+    return [mark for mark in (found.clock_note, busy, settings) if mark]
 
 
 def banner(records) -> str | None:

@@ -20,6 +20,7 @@ from fusescope import ops
 from fusescope.analysis.accuracy.sums import cosine
 from fusescope.core.records import Accuracy
 from fusescope.measure.checking.bounds import Bounds, position
+from fusescope.measure.checking.outputs import copies, deferred, plain
 from fusescope.measure.checking.poison import poisoned
 from fusescope.ops.base import Tolerance
 
@@ -101,16 +102,27 @@ class Case:
     def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Outcome:
         """Check ``out``, the result of a call already made on these inputs, or else one made now on poisoned
         memory (``every``: also what the call allocates a second time, see poison.py)."""
+        early = []
         if out is None:
             size = self.reference.numel() * getattr(torch, self.dtype).itemsize
             with poisoned(self.device, size, every):
                 out = run()
+                early = copies(out)
         if self.device.startswith("cuda"):
             torch.cuda.synchronize(self.device)
+        if fault := deferred(out):
+            return Outcome(None, fault)
+        late = not all(_same(copy, tensor) for tensor, copy in early)
         out = self._finished(run, out)
         if fault := wrong_kind(out, self.reference.shape, self.dtype, self.device):
             return Outcome(None, fault)
         outcome = self.against_reference(out)
+        if late:
+            return Outcome(
+                outcome.accuracy,
+                "its result changed after the call had returned: work in another thread or on another stream "
+                "that nothing waits for",
+            )
         if changed := self.kept().restore():
             return Outcome(outcome.accuracy, f"it changed its input {', '.join(changed)}")
         return outcome
@@ -132,6 +144,8 @@ class Case:
         bounds, finished = self._bounds, self._finished
 
         def look(run: Callable[[], Any], out: Any) -> str | None:
+            if fault := deferred(out):
+                return fault
             out = finished(run, out)
             return wrong_kind(out, shape, dtype, device) or bounds.broken_by(out)
 
@@ -139,8 +153,8 @@ class Case:
 
     def _finished(self, run: Callable[[], Any], out: Any) -> Any:
         """A call's result in the reference's form."""
-        finish = getattr(run, "finish", None)
-        return self.joined(finish(out) if finish else out)
+        finish, out = getattr(run, "finish", None), plain(out)
+        return plain(self.joined(finish(out) if finish else out))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from fusescope.measure.failures import first_line
+from fusescope.measure.failures import Failed, first_line
 from fusescope.measure.timing.timer import CYCLES_PER_MS, Look, quiet
 
 SPAN_MS = 1.0
@@ -79,6 +79,9 @@ class CudaGraph:
                 self._graph.replay()
                 event.record()
             events[-1].synchronize()
+            if look and look.prepared(lambda: self._out):  # and what it leaves unwritten is seen
+                self._graph.replay()
+                self._stream.synchronize()
         if look:
             look(self._out)
         return [a.elapsed_time(b) / self._launches for a, b in itertools.pairwise(events)]
@@ -133,6 +136,9 @@ class CallGraphs:
                 end.record()
                 end.synchronize()
                 found.append(start.elapsed_time(end) / self._launches)
+            if look and look.prepared(lambda: self._out):
+                self._replay()
+                torch.cuda.current_stream().synchronize()
         if look:
             look(self._out)
         return found
@@ -188,6 +194,10 @@ def _captured(runs: Sequence[Callable[[], Any]], launches: int, device: str, str
                 kept.append(runs[i % sets]())
     except Exception as e:
         _stream.cache_clear()  # the next graph does not depend on what this one left of its stream
+        if "unjoined" in str(e):
+            raise Failed(
+                "it returns before its work on another stream, which nothing waits for", "wrong"
+            ) from e
         raise CannotCapture(f"it cannot be captured in a CUDA graph: {first_line(e)}") from e
     del spacer
     return graph, kept

@@ -35,7 +35,14 @@ LONG_MS = (
 CYCLES_PER_MS = 2_000_000  # of torch.cuda._sleep at about 2 GHz; slower clocks only wait longer
 
 
-Look = Callable[[Any], None]
+class Look(Protocol):
+    """Looks at the result of a timed call."""
+
+    def __call__(self, out: Any) -> None: ...
+
+    def prepared(self, call: Callable[[], Any]) -> bool:
+        """Right before the call that is looked at, outside every timed span: the result of ``call`` may be
+        overwritten, and inputs may get other values. Whether that was done."""
 
 
 class Sampler(Protocol):
@@ -90,13 +97,16 @@ class CpuEager(Sampler):
         """One sample in ns whose last result is looked at before it is released; its release, a part of the
         call, is timed apart."""
         run, clock = self._run, time.perf_counter_ns
-        if self._flush:
-            self._flush()
         start = clock()
         for _ in range(self._inner - 1):
             run()
-        out = run()
         took = clock() - start
+        look.prepared(run)
+        if self._flush:
+            self._flush()
+        start = clock()
+        out = run()
+        took += clock() - start
         look(out)
         start = clock()
         del out
@@ -121,6 +131,8 @@ class CudaEager(Sampler):
         with quiet(), torch.cuda.device(self._device):
             run()
             for left in reversed(range(count)):
+                if look and not left:
+                    look.prepared(run)
                 if self._flush:
                     self._flush()
                 torch.cuda.synchronize()
