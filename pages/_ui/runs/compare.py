@@ -150,7 +150,9 @@ def _result(comparison: Comparison, sources: list[Source], box) -> None:
         for n, s in enumerate(sources)
     )
     name = "compare-" + "-".join(s.run.id for s in sources)[:120] + f"-{comparison.by}"
-    elements.chart(pairs.bars(comparison, names, called, style.theme()), name, lambda: pairs.tidy(comparison))
+    if any(cell.ratio for row in comparison.rows for cell in row.cells[1:]):  # else the sentences say so
+        fig = pairs.bars(comparison, names, called, style.theme())
+        elements.chart(fig, name, lambda: pairs.tidy(comparison))
     elements.table(
         pairs.table(comparison, names),
         f"{name}-table",

@@ -128,10 +128,10 @@ def _actions(run: Run) -> None:
 
 
 def _other(run: Run) -> None:
-    """A run that is not a benchmark: its progress or last message."""
+    """A run that is not a benchmark: its progress; of one that ended before it was done, its last message."""
     if run.live:
         jobs.follow(run.id)
-    elif run.progress.message:
+    elif run.progress.message and run.status != "done":
         st.caption(md(run.progress.message))
 
 
