@@ -3,6 +3,7 @@ written elsewhere, and every other run is served."""
 
 import os
 import shutil
+import tracemalloc
 
 import odd_files
 import pytest
@@ -179,3 +180,15 @@ def test_an_artifact_is_written_to_plain_files_in_the_run_alone(two, away, kind)
                 writer.artifact("odd")
     finally:
         writer.close()
+
+
+def test_json_of_very_many_values_is_refused_before_it_takes_memory(two):
+    odd, sound = two
+    odd.joinpath("run.json").write_bytes(b'{"a":[' + b"[]," * 5_000_000 + b"0]}")
+    tracemalloc.start()
+    try:
+        ((name, _),) = library.broken()
+        assert name == odd.name and tracemalloc.get_traced_memory()[1] < 64 << 20  # of a file of 14 MiB
+    finally:
+        tracemalloc.stop()
+    assert [run.id for run in library.runs()[0]] == [sound.name]

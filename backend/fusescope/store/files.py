@@ -26,7 +26,7 @@ from fusescope.store.bounded import plain
 _LONGEST_LINE, _MOST_UNPACKED, _MOST_LINES = 16 << 20, 1 << 30, 4 << 30
 _MOST_RATIO, _MOST_PACKED_LINES = 100, 1_000_000
 _MOST_JSON = 64 << 20
-_DEEPEST = 64
+_DEEPEST, _MOST_VALUES = 64, 4_000_000
 _CHUNK = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -78,7 +78,9 @@ def replace(path: Path, text: str) -> None:
 
 def parse(text: bytes) -> Any:
     """JSON from a file, UTF-8: lone surrogates, which nothing can write, become U+FFFD. ValueError for what
-    is no JSON, or nested deeper than any run's."""
+    is no JSON, nested deeper than any run's, or of so many values that small ones take much memory."""
+    if len(text) > _MOST_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise ValueError(f"more than {_MOST_VALUES:,} values")
     data = json.loads(text.decode())
     if text.count(b"{") + text.count(b"[") > _DEEPEST and _depth(data) > _DEEPEST:
         raise ValueError(f"nested deeper than {_DEEPEST}")

@@ -58,7 +58,10 @@ def opened(file: str | Path) -> BinaryIO:
 def read(file: str | Path, most: int) -> bytes:
     """All of a plain file. RunError where it has more than ``most`` bytes, OSError as ``descriptor``."""
     with opened(file) as f:
-        data = f.read(most + 1)
+        size = os.fstat(f.fileno()).st_size
+        data = f.read(min(size, most) + 1)  # a buffer of that length is made first
+        if len(data) > size:  # it grew
+            data += f.read(most + 1 - len(data))
     if len(data) > most:
         raise RunError(f"{file} is larger than {most >> 20} MiB; this is not a run's file")
     return data
