@@ -190,3 +190,24 @@ def test_the_lists_of_a_mask_are_built_once_a_forward(monkeypatch):
         for number in (1, 2):
             model(ids, attention_mask=there)
             assert len(made) == number
+
+
+SMALL = {
+    "BertModel": WIDTH,
+    "LlamaModel": WIDTH,
+    "GPT2Model": dict(n_embd=64, n_layer=1, n_head=2, vocab_size=99, bos_token_id=0, eos_token_id=0),
+}
+
+
+@pytest.mark.parametrize("by", ["call", "config"])
+@pytest.mark.parametrize("name", SMALL)
+def test_attention_weights_are_refused_by_the_models_name(name, by):
+    cls = getattr(transformers, name)
+    config = cls.config_class(**SMALL[name], **({"output_attentions": True} if by == "config" else {}))
+    model = cls._from_config(config, attn_implementation="fusescope").eval()
+    given = {"output_attentions": True} if by == "call" else {}
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        with pytest.raises(Unsupported, match=f'{name}: .*no attention weights .*use "eager"'):
+            model(ids, **given)
+        assert model(ids, output_attentions=False).last_hidden_state.shape == (1, 3, 64)

@@ -37,19 +37,21 @@ def current() -> Scope | None:
 def watch(model, name: str) -> None:
     """Makes every forward of the model a scope while its attn_implementation is ``name``.
 
-    A forward in which masks were made and attention was never called raises Unsupported. Nothing is looked
+    A forward in which masks were made and attention was never called, or of which attention weights are
+    wanted, raises Unsupported. Nothing is looked
     at while torch.compile traces.
     """
     if "_fusescope_name" not in vars(model):
-        model.register_forward_pre_hook(_begin)
+        model.register_forward_pre_hook(_begin, with_kwargs=True)
         model.register_forward_hook(_end, always_call=True)
     model._fusescope_name = name
 
 
-def _begin(model, _args) -> None:
+def _begin(model, _args, given) -> None:
     import torch
 
     if not torch.compiler.is_compiling() and _is_ours(model):
+        _refuse_weights(model, given)
         _leave(model)
         _running.scopes.append(Scope(model))
 
@@ -70,6 +72,17 @@ def _end(model, _args, output) -> None:
         raise Unsupported(
             f'{type(model).__name__} does not support attn_implementation="{model._fusescope_name}": it took '
             'a mask meant for our attention and computed attention by itself; use "eager"'
+        )
+
+
+def _refuse_weights(model, given) -> None:
+    """Hugging Face collects the attention weights that attention functions return, and says nothing where
+    these return none."""
+    asked = given.get("output_attentions")
+    if asked or (asked is None and getattr(model.config, "output_attentions", False)):
+        raise Unsupported(
+            f'{type(model).__name__}: attn_implementation="{model._fusescope_name}" gives no attention '
+            'weights (output_attentions=True); use "eager" for them'
         )
 
 
