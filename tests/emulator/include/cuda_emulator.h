@@ -1,10 +1,11 @@
 // Runs CUDA kernels on the CPU, thread by thread, so that their index arithmetic is tested on machines without a GPU.
 //
-// The threads of a block are fibers of one OS thread; blocks run one after another. A fiber runs until it waits for
-// others: at a block barrier, or at a warp operation (shuffle, ldmatrix, mma), which all active lanes of a warp reach
-// together. So a missing barrier shows as a wrong result, and one that some threads never reach is reported as a
-// deadlock. Dynamic shared memory is filled with NaN before each block. Nothing here says how fast a kernel is, or
-// whether nvcc accepts it.
+// The threads of a block are fibers of one OS thread; blocks run one after another, those of a cluster at the same
+// time. A fiber runs until it waits for others: at a block barrier, or at a warp operation (shuffle, ldmatrix, mma),
+// which all active lanes of a warp reach together. So a missing barrier shows as a wrong result, and one that some
+// threads never reach is reported as a deadlock. Dynamic shared memory is filled with NaN before each block; what is
+// __shared__ otherwise is one for all blocks, so a kernel with clusters has none. Nothing here says how fast a kernel
+// is, or whether nvcc accepts it.
 //
 // EMULATED_SMS: the number of multiprocessors that the device reports (132; at most 63 otherwise).
 // EMULATED_COPIES=late: asynchronous copies complete only when a thread waits for them (a kernel that reads too early
@@ -70,13 +71,19 @@ inline dim3 blockDim, gridDim;
 
 namespace emulator {
 
-constexpr int kMaxThreads = 1024;
+constexpr int kMaxThreads = 1024, kMaxCluster = 16, kSharedBytes = 256 << 10;
 
 struct Warp {
   int active = 0, arrived = 0;
   unsigned generation = 0;
   uint32_t slot[2][32][8];  // what each lane contributes to a warp operation: operations take turns
   const void* operands[32][2];
+};
+
+struct Block {  // of the cluster that runs
+  unsigned index = 0;
+  int active = 0, arrived = 0;
+  unsigned generation = 0;
 };
 
 struct Fiber {
@@ -89,14 +96,16 @@ struct Fiber {
   std::vector<std::function<void()>> open;                 // copies not yet committed
 };
 
-inline Fiber fibers[kMaxThreads];
-inline Warp warps[kMaxThreads / 32];
-inline int current = 0, block_active = 0, block_arrived = 0;
-inline unsigned block_generation = 0;
+// Thread t of block r of a cluster is number r kMaxThreads + t.
+inline Fiber fibers[kMaxCluster * kMaxThreads];
+inline Warp warps[kMaxCluster * kMaxThreads / 32];
+inline Block blocks[kMaxCluster];
+inline int current = 0;
 inline jmp_buf scheduler;
 inline void (*body)(const void*);  // what a thread runs, given body_of
 inline const void* body_of;
-alignas(1024) inline unsigned char dynamic_memory[256 << 10];
+alignas(1024) inline unsigned char shared_memory[kMaxCluster][kSharedBytes];
+inline unsigned char* dynamic_memory = shared_memory[0];  // that of the running block
 inline bool late_copies = false;
 
 [[noreturn]] inline void fail(const char* what) {
@@ -127,6 +136,7 @@ inline void barrier(int& arrived, int active, unsigned& generation) {
 
 inline int lane() { return current % 32; }
 inline Warp& warp() { return warps[current / 32]; }
+inline Block& block() { return blocks[current / kMaxThreads]; }
 inline void warp_barrier() { barrier(warp().arrived, warp().active, warp().generation); }
 
 // Every lane contributes a value, then reads those of others. Nobody writes these slots again before the operation
@@ -159,9 +169,10 @@ inline void leave() {
   fibers[current].done = true;
   Warp& w = warp();
   --w.active;
-  --block_active;
   if (w.active && w.arrived == w.active) w.arrived = 0, ++w.generation;
-  if (block_active && block_arrived == block_active) block_arrived = 0, ++block_generation;
+  Block& b = block();
+  --b.active;
+  if (b.active && b.arrived == b.active) b.arrived = 0, ++b.generation;
 }
 
 // A fiber lives for the whole process and runs its thread of one block after another.
@@ -185,48 +196,70 @@ inline void enter() {
   if (!_setjmp(scheduler)) setcontext(&context);
 }
 
-inline void run_block(int threads, size_t dynamic) {
-  if (threads > kMaxThreads) fail("more threads than a block may have");
-  for (int w = 0; w < (threads + 31) / 32; ++w) warps[w].active = warps[w].arrived = 0;
-  block_active = threads;
-  block_arrived = 0;
-  std::memset(dynamic_memory, 0xff, dynamic);
-  for (int t = 0; t < threads; ++t) {
-    fibers[t].done = false;
-    fibers[t].waits_on = nullptr;
-    fibers[t].copies.clear();
-    fibers[t].open.clear();
-    ++warps[t / 32].active;
-  }
-  while (block_active) {
-    bool moved = false;
-    for (int t = 0; t < threads; ++t) {
-      Fiber& f = fibers[t];
-      if (f.done || (f.waits_on && *f.waits_on == f.seen)) continue;
-      f.waits_on = nullptr;
-      current = t;
-      threadIdx = {unsigned(t), 0, 0};
-      moved = true;
-      if (f.stack)
-        switch_to(scheduler, f.registers);
-      else
-        start_fiber(f);
-    }
-    if (!moved) fail("deadlock: some threads of the block never reach a barrier that others wait at");
+inline void set_up(Block& b, int rank, int threads, size_t dynamic) {
+  b.active = threads;
+  b.arrived = 0;
+  std::memset(shared_memory[rank], 0xff, dynamic);
+  for (int t = 0; t < (threads + 31) / 32 * 32; ++t) {
+    const int number = rank * kMaxThreads + t;
+    if (t % 32 == 0) warps[number / 32].active = warps[number / 32].arrived = 0;
+    if (t >= threads) break;
+    Fiber& f = fibers[number];
+    f.done = false;
+    f.waits_on = nullptr;
+    f.copies.clear();
+    f.open.clear();
+    ++warps[number / 32].active;
   }
 }
 
+// Runs the thread until it waits or ends; whether it could run.
+inline bool run_thread(int rank, int t) {
+  Fiber& f = fibers[rank * kMaxThreads + t];
+  if (f.done || (f.waits_on && *f.waits_on == f.seen)) return false;
+  f.waits_on = nullptr;
+  current = rank * kMaxThreads + t;
+  threadIdx = {unsigned(t), 0, 0};
+  blockIdx = {blocks[rank].index, 0, 0};
+  dynamic_memory = shared_memory[rank];
+  if (f.stack)
+    switch_to(scheduler, f.registers);
+  else
+    start_fiber(f);
+  return true;
+}
+
+// Blocks first ... first + count - 1, at the same time.
+inline void run_cluster(unsigned first, int count, int threads, size_t dynamic) {
+  for (int rank = 0; rank < count; ++rank) {
+    blocks[rank].index = first + unsigned(rank);
+    set_up(blocks[rank], rank, threads, dynamic);
+  }
+  for (bool active = true; active;) {
+    bool moved = false;
+    active = false;
+    for (int rank = 0; rank < count; ++rank) {
+      if (blocks[rank].active == 0) continue;
+      for (int t = 0; t < threads; ++t) moved = run_thread(rank, t) || moved;
+      active = active || blocks[rank].active > 0;
+    }
+    if (active && !moved) fail("deadlock: some threads never reach a barrier that others wait at");
+  }
+}
+
+inline unsigned cluster_blocks = 1;  // blocks per cluster of the launch
+
 inline void launch_blocks(dim3 grid, dim3 block, size_t dynamic) {
   if (grid.y * grid.z * block.y * block.z != 1) fail("only one-dimensional grids and blocks");
-  if (dynamic > sizeof dynamic_memory) fail("more dynamic shared memory than is emulated");
+  if (dynamic > kSharedBytes) fail("more dynamic shared memory than is emulated");
+  if (block.x > kMaxThreads) fail("more threads than a block may have");
+  if (cluster_blocks < 1 || cluster_blocks > kMaxCluster || grid.x % cluster_blocks)
+    fail("a grid that is not made of such clusters");
   const char* copies = std::getenv("EMULATED_COPIES");
   late_copies = copies && !std::strcmp(copies, "late");
   gridDim = grid;
   blockDim = block;
-  for (unsigned b = 0; b < grid.x; ++b) {
-    blockIdx = {b, 0, 0};
-    run_block(int(block.x), dynamic);
-  }
+  for (unsigned b = 0; b < grid.x; b += cluster_blocks) run_cluster(b, int(cluster_blocks), int(block.x), dynamic);
 }
 
 // Little is instantiated for each kernel: compiling is most of what an emulated kernel costs.
@@ -239,7 +272,8 @@ template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, vo
 }  // namespace emulator
 
 inline void __syncthreads() {
-  emulator::barrier(emulator::block_arrived, emulator::block_active, emulator::block_generation);
+  emulator::Block& b = emulator::block();
+  emulator::barrier(b.arrived, b.active, b.generation);
 }
 inline void __syncwarp(unsigned = ~0u) { emulator::warp_barrier(); }
 inline float __int_as_float(int bits) {
@@ -264,6 +298,15 @@ template <typename T> T __shfl_down_sync(unsigned, T v, int distance) {
   const int from = emulator::lane() + distance < 32 ? emulator::lane() + distance : emulator::lane();
   return emulator::together(v, [=](auto of) { return of(from); });
 }
+
+inline unsigned __ballot_sync(unsigned, int mine) {
+  return emulator::together(mine, [](auto of) {
+    unsigned all = 0;
+    for (int i = 0; i < 32; ++i) all |= unsigned(of(i) != 0) << i;
+    return all;
+  });
+}
+inline int __any_sync(unsigned lanes, int mine) { return __ballot_sync(lanes, mine) != 0; }
 
 inline unsigned __brev(unsigned x) {
   unsigned turned = 0;

@@ -21,15 +21,6 @@ struct CUtensorMap {
   int64_t sizes[5], strides[5], box[5];
 };
 
-inline unsigned __ballot_sync(unsigned, int mine) {
-  return emulator::together(mine, [](auto of) {
-    unsigned all = 0;
-    for (int i = 0; i < 32; ++i) all |= unsigned(of(i) != 0) << i;
-    return all;
-  });
-}
-inline int __any_sync(unsigned lanes, int mine) { return __ballot_sync(lanes, mine) != 0; }
-
 namespace hopper {
 
 constexpr int kTileBytes = 64 * 64 * 2;
