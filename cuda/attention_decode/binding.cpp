@@ -123,8 +123,8 @@ template <bool General> void attention_decode(StableIValue* stack, uint64_t, uin
   };
   run("attention_decode", impl.view(), call, q, sign);
   STD_TORCH_CHECK(taken,
-                  "unsupported: several query tokens, a block table, a window, softcap or sinks (the CPU kernel "
-                  "and v3_one_launch take them)");
+                  "unsupported: several query tokens, a block table, a window, softcap or sinks (the CPU kernel, "
+                  "v3_one_launch and v4_cluster take them)");
   if (floats > 0) {  // it has only said how much scratch it needs
     const Handle workspace = empty(q, aoti_torch_dtype_float32(), {floats});
     args.workspace = static_cast<float*>(workspace.mutable_data());

@@ -17,6 +17,15 @@ template <int Width> struct Ring {
   static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(MergeStorage<Width>));
 };
 
+// Two neighbouring columns of a query row as mma takes them; zeros outside.
+template <typename T> __device__ __forceinline__ uint32_t query_pair(const T* row, int64_t column_stride, int column,
+                                                                     bool inside, bool pairs) {
+  if (!inside) return 0;
+  if (pairs) return *reinterpret_cast<const uint32_t*>(row + column);
+  alignas(4) T two[2] = {row[column * column_stride], row[(column + 1) * column_stride]};
+  return *reinterpret_cast<uint32_t*>(two);
+}
+
 // Starts loading rows [begin, end) of 16 from `from` on; zeros for the others, where nothing is read.
 template <typename T, int Width>
 __device__ __forceinline__ void load_rows(char* unit, const T* from, int64_t row_stride, int64_t column_stride,
@@ -24,11 +33,22 @@ __device__ __forceinline__ void load_rows(char* unit, const T* from, int64_t row
   constexpr int chunks = Width / 8;
   const int lane = threadIdx.x % 32;
   if (vectors) {
+    if constexpr (32 % chunks == 0) {  // a lane stays in its column
+      constexpr int rows = 32 / chunks;
+      const int row = lane / chunks, c = lane % chunks;
+      const unsigned live = 8 * c < head_dim && end > begin ? unsigned(end - begin) : 0;
+      const T* source = from + row * row_stride + 8 * c;
+      const uint32_t to = tensor_core::shared_address(unit);
 #pragma unroll
-    for (int i = 0; i < kUnitKeys * chunks / 32; ++i) {
-      const int index = lane + 32 * i, r = index / chunks, c = index % chunks;
-      async_copy::copy16(tensor_core::shared_address(unit + place<Width>(r, c)), from + r * row_stride + 8 * c,
-                         r >= begin && r < end && 8 * c < head_dim);
+      for (int r = 0; r < kUnitKeys; r += rows, source += rows * row_stride)
+        async_copy::copy16(to + place<Width>(r + row, c), source, unsigned(r + row - begin) < live);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kUnitKeys * chunks / 32; ++i) {
+        const int index = lane + 32 * i, r = index / chunks, c = index % chunks;
+        async_copy::copy16(tensor_core::shared_address(unit + place<Width>(r, c)), from + r * row_stride + 8 * c,
+                           r >= begin && r < end && 8 * c < head_dim);
+      }
     }
   } else {
 #pragma unroll 1

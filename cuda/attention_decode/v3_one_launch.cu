@@ -17,15 +17,6 @@ namespace {
 using namespace tensor_core;
 using namespace decode;
 
-// Two neighbouring columns of a query row as mma takes them; zeros outside.
-template <typename T> __device__ __forceinline__ uint32_t query_pair(const T* row, int64_t column_stride, int column,
-                                                                     bool inside, bool pairs) {
-  if (!inside) return 0;
-  if (pairs) return *reinterpret_cast<const uint32_t*>(row + column);
-  alignas(4) T two[2] = {row[column * column_stride], row[(column + 1) * column_stride]};
-  return *reinterpret_cast<uint32_t*>(two);
-}
-
 // What a lane holds of an item: rows quad and quad + 8 of 16, in the layout of mma.
 template <typename T, int Width> struct Rows {
   static constexpr int Steps = Width / 16;

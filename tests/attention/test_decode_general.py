@@ -18,6 +18,7 @@ KERNELS = [
     for v in VARIANTS
     if v.device == "cpu" or v.takes.scored
 ]
+JOINING = [p.values[0] for p in KERNELS if p.values[1] == "cuda"]
 PAGED = CASES[8]  # with lost pages
 
 
@@ -54,9 +55,10 @@ def test_each_token_is_a_step_of_its_own():
 
 
 @pytest.mark.gpu
-def test_a_captured_graph_repeats_the_join():
+@pytest.mark.parametrize("impl", JOINING)
+def test_a_captured_graph_repeats_the_join(impl):
     case = make((3000, 70, 0, 900), (8, 1), tokens=2, page=64, device="cuda")
-    run = dict(impl="v3_one_launch", **case.options)
+    run = dict(impl=impl, **case.options)
     expected = attention_decode(*case.args, **run)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -68,15 +70,16 @@ def test_a_captured_graph_repeats_the_join():
 
 
 @pytest.mark.gpu
-def test_two_streams_join_apart():
+@pytest.mark.parametrize("impl", JOINING)
+def test_two_streams_join_apart(impl):
     cases = [make((5000, 40), (8, 2), device="cuda", seed=seed) for seed in range(2)]
-    expected = [attention_decode(*case.args, impl="v3_one_launch") for case in cases]
+    expected = [attention_decode(*case.args, impl=impl) for case in cases]
     streams = [torch.cuda.Stream() for _ in cases]
     torch.cuda.synchronize()
     for _ in range(50):
         for case, stream, want in zip(cases, streams, expected):
             with torch.cuda.stream(stream):
-                assert torch.equal(attention_decode(*case.args, impl="v3_one_launch"), want)
+                assert torch.equal(attention_decode(*case.args, impl=impl), want)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_what_was_not_measured_is_chosen_where_nothing_else_takes_the_call(monke
     cuda = tuple(v for v in VARIANTS if v.device == "cuda")
     monkeypatch.setattr(candidates, "built", lambda family, index: cuda)
     facts = ("attention_decode", 0, torch.float16, 64, False, True, False, False)
-    assert next(v for v in cuda if v.not_auto).name == candidates.last_that_takes(*facts, True)
+    assert [v for v in cuda if v.not_auto][-1].name == candidates.last_that_takes(*facts, True)
     chosen = candidates.last_that_takes(*facts, False)
     assert not next(v for v in cuda if v.name == chosen).not_auto
 

@@ -224,6 +224,10 @@ _CACHES = (
     {"batch": 2, "heads": 2, "kv_heads": 1, "seq_max": 66, "head_dim": 256, "lengths": "0+66"},
     {"batch": 2, "heads": 1, "seq_max": 9, "lengths": "0+0"},
 )
+_LONG = (
+    {"batch": 1, "heads": 2, "kv_heads": 1, "seq_max": 1100, "head_dim": 40},
+    {"batch": 2, "heads": 9, "kv_heads": 1, "seq_max": 2100, "head_dim": 32, "lengths": "2100+3"},
+)
 
 
 def _decode(impl):
@@ -231,6 +235,9 @@ def _decode(impl):
     for values in _CACHES:
         yield Case({"head_dim": 32} | values)
         yield Case({"head_dim": 32} | values, copies="early", sms=1)
+    for values in _LONG:  # many multiprocessors: the large blocks and clusters of v4
+        for copies in ("late", "early"):
+            yield Case(values, copies=copies, sms=0)
     if families(("attention_decode",))["attention_decode"].variant(impl).takes.scored:
         for number in range(len(decode_tools.CASES)):
             yield Case({"general": number}, dtypes=2, contiguous=number % 2 == 0, sms=1 + number % 4)

@@ -42,7 +42,7 @@ def attention_decode(
     S_max first, which waits for a GPU; None: on a CPU. Unchecked, one outside is taken as the nearer bound.
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention_decode, or "auto" (see ``choose``).
 
-    T > 1 and what follows the CPU kernel and v3_one_launch take; other kernels refuse it.
+    T > 1 and what follows the CPU kernel, v3_one_launch and v4_cluster take; other kernels refuse it.
     T > 1: lengths count the new tokens, whose keys are in the cache; token t sees the first lengths[b] − T +
     1 + t keys. block_table: int32 (B, C) on q's device, columns side by side; the caches are then (pages,
     H_kv, page, D), page a multiple of 16 from 16 to 256, S_max = C · page, and key j of sequence b is row
@@ -50,8 +50,8 @@ def attention_decode(
     not seen. window: the keys that a token sees at most, the last before it and its own. softcap: c > 0,
     scaled scores become c tanh(score / c). sinks: floating point (H,), a score of each head that takes part
     in the softmax and adds nothing; a token without a key stays zeros. A key that no token of a sequence sees
-    has no effect. v3_one_launch multiplies one that some of them see with weight 0 for the others, so that
-    NaN or an infinity in V there makes them NaN.
+    has no effect. v3 and v4 multiply one that some of them see with weight 0 for the others, so that NaN or
+    an infinity in V there makes them NaN.
 
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that
     break a rule, and Unsupported for what the kernel does not take.

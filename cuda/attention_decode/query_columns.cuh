@@ -1,0 +1,153 @@
+// Scores and contexts of one warp with keys as the rows of a product and queries as its columns: S^T = K Q^T and
+// O^T = V^T P^T.
+//
+// mma has 16 rows and 8 columns. Decoding has few queries per KV head, so queries as rows leave most of a product idle;
+// as columns, up to 8 of them take half the products, accumulators and exponentials that 16 rows do. The weights leave
+// the first product as rows of keys and enter the second as rows of keys too, but with a lane's elements side by side
+// along the keys: one movmatrix per 8 keys and 8 queries turns them.
+#pragma once
+#include "../common/exp2.cuh"
+#include "../common/movmatrix.cuh"
+#include "stream.cuh"
+
+namespace decode {
+// What a lane holds of an item; columns 8 n + 2 (lane % 4) and the next of its 8 Eights.
+template <typename T, int Width, int Eights> struct QueryColumns {
+  static constexpr int Steps = Width / 16;
+  uint32_t query[Steps][Eights][2];
+  float out[Steps][Eights][4];  // [s][n][i]: column of V 16 s + lane / 4 + 8 (i / 2), query column + i % 2
+  float maximum[Eights][2], sum[Eights][2];
+  int low[Eights][2], high[Eights][2];  // keys that a query sees: low <= key < high
+
+  // Loads the queries of the item. pairs: whether two neighbouring elements are one aligned word.
+  __device__ __forceinline__ void load(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, int b,
+                                       int head_kv, int first_row, bool pairs) {
+    const int quad = threadIdx.x % 32 / 4, pair = threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < Eights; ++n) {
+      const int row = first_row + 8 * n + quad, head = head_kv * group_of(a) + (g.tokens == 1 ? row : row / g.tokens);
+      const bool inside = row < all_rows(a, g);
+      const T* from = static_cast<const T*>(a.q) + b * a.q_stride[0] + head * a.q_stride[1];
+      if (g.tokens > 1) from += row % g.tokens * g.q_token;
+#pragma unroll
+      for (int s = 0; s < Steps; ++s)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int column = 16 * s + 8 * e + 2 * pair;
+          query[s][n][e] = query_pair(from, a.q_stride[2], column, inside && column < a.head_dim, pairs);
+        }
+    }
+  }
+
+  __device__ __forceinline__ void begin(const AttentionDecodeGeneral& g, int first_row, int length) {
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const int row = first_row + 8 * n + 2 * int(threadIdx.x % 4) + c, token = g.tokens == 1 ? 0 : row % g.tokens;
+        high[n][c] = length - g.tokens + 1 + token;
+        low[n][c] = g.window ? high[n][c] - g.window : 0;
+        maximum[n][c] = -INFINITY, sum[n][c] = 0.f;
+      }
+#pragma unroll
+    for (int s = 0; s < Steps; ++s)
+#pragma unroll
+      for (int n = 0; n < Eights; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[s][n][i] = 0.f;
+  }
+
+  // score[n][i]: key first + lane / 4 + 8 (i / 2), query column + i % 2, as a power of 2; -inf where it is not seen.
+  __device__ __forceinline__ void scores(float (&score)[Eights][4], const char* keys, const AttentionDecodeArgs& a,
+                                         const AttentionDecodeGeneral& g, int first, bool present) const {
+    const int lane = threadIdx.x % 32;
+    float part[2][Eights][4] = {};  // even and odd steps apart, so that products wait less for one another
+#pragma unroll
+    for (int s = 0; s < Steps; ++s) {
+      uint32_t key[4];
+      tensor_core::ldmatrix_x4(key, tensor_core::shared_address(keys + place<Width>(lane % 16, 2 * s + lane / 16)));
+#pragma unroll
+      for (int n = 0; n < Eights; ++n) tensor_core::mma_m16n8k16<T>(part[s % 2][n], key, query[s][n]);
+    }
+    const float scale = g.softcap > 0.f ? a.scale / g.softcap : a.scale * kLog2e;
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[n][i] = (part[0][n][i] + part[1][n][i]) * scale;
+    if (g.softcap > 0.f) {
+#pragma unroll
+      for (int n = 0; n < Eights; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) score[n][i] = g.softcap * kLog2e * tanhf(score[n][i]);
+    }
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = first + lane / 4 + 8 * (i / 2);
+        if (!present || key < low[n][i % 2] || key >= high[n][i % 2]) score[n][i] = -INFINITY;
+      }
+  }
+
+  // Scores become weights. The maximum follows only jumps above 2^8, so sums and contexts stay in range and most steps
+  // find by one vote that there is nothing to rescale. A lane sums its own keys; total() adds the lanes.
+  __device__ __forceinline__ void weigh(float (&score)[Eights][4]) {
+    bool above = false;
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) above = above || score[n][i] > maximum[n][i % 2] + 8.f;
+    if (__any_sync(kAll, above)) raise(score);
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float base = maximum[n][i % 2] == -INFINITY ? 0.f : maximum[n][i % 2];  // -inf minus -inf would be NaN
+        sum[n][i % 2] += score[n][i] = exp2_approx(score[n][i] - base);
+      }
+  }
+
+  __device__ __forceinline__ void raise(const float (&score)[Eights][4]) {
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float top = fmaxf(score[n][c], score[n][2 + c]);
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, d));  // the lanes of a column
+        if (!(top > maximum[n][c] + 8.f)) continue;
+        const float shrink = exp2_approx(maximum[n][c] - top);
+        maximum[n][c] = top;
+        sum[n][c] *= shrink;
+#pragma unroll
+        for (int s = 0; s < Steps; ++s) out[s][n][c] *= shrink, out[s][n][2 + c] *= shrink;
+      }
+  }
+
+  __device__ __forceinline__ void add(const float (&weight)[Eights][4], const char* values) {
+    const int lane = threadIdx.x % 32;
+    uint32_t turned[Eights][2];
+#pragma unroll
+    for (int n = 0; n < Eights; ++n)
+#pragma unroll
+      for (int k = 0; k < 2; ++k)
+        turned[n][k] = tensor_core::transposed(tensor_core::pack<T>(weight[n][2 * k], weight[n][2 * k + 1]));
+#pragma unroll
+    for (int s = 0; s < Steps; ++s) {
+      uint32_t value[4];
+      tensor_core::ldmatrix_x4_trans(
+          value, tensor_core::shared_address(values + place<Width>(lane % 8 + 8 * (lane / 16), 2 * s + lane / 8 % 2)));
+#pragma unroll
+      for (int n = 0; n < Eights; ++n) tensor_core::mma_m16n8k16<T>(out[s][n], value, turned[n]);
+    }
+  }
+
+  // The sum of a column over all lanes' keys.
+  __device__ __forceinline__ float total(int n, int c) const {
+    float all = sum[n][c];
+#pragma unroll
+    for (int d = 4; d < 32; d *= 2) all += __shfl_xor_sync(kAll, all, d);
+    return all;
+  }
+};
+}  // namespace decode

@@ -1,0 +1,292 @@
+// A cluster of blocks per (sequence, KV head), whose pieces are joined through shared memory; queries are the columns
+// of a product.
+// archs: sm_90a
+// expects: HMMA
+// takes: fp16 bf16, d<=128, softcap+sinks
+// auto: no, compute-sanitizer has not run on it
+//
+// v3's join goes through global memory: fences, a ticket and a read of pieces cost more than a small cache takes to
+// read. Blocks of a cluster send their pieces straight to the shared memory of the block that adds them (cluster.cuh).
+// Items are not cut at equal shares of all keys, as in v1 to v3, but each into as many equal parts as its cluster has
+// blocks, so a block has one item and its ring's memory is free for the merge.
+#include "../common/cluster.cuh"
+#include "../common/dependent.cuh"
+#include "../common/eight.cuh"
+#include "query_columns.cuh"
+
+namespace {
+using namespace tensor_core;
+using namespace decode;
+constexpr int kMostBlocks = 16;  // of a cluster
+
+// Eights: query columns over 8. Accumulators of 8 leave registers for 16 warps per SM, of 16 for 8.
+template <int Width, int Eights> struct Shape {
+  static constexpr int blocks_per_sm = 4 / Eights;
+  static constexpr int rows = 8 * Eights;
+  static constexpr int unit_bytes = kUnitKeys * Width * 2;
+  static constexpr int stages = 12 * 1024 * Eights / unit_bytes;  // some 190 KB in flight per SM
+  static constexpr int row_floats = Width + 4;                    // against bank conflicts
+  static constexpr int inbox_floats = rows * Width + 4 * kMostBlocks, statistics = 2 * rows * kMostBlocks;
+  static constexpr int bytes =
+      kWarps * stages * unit_bytes + (inbox_floats + statistics) * int(sizeof(float)) + int(sizeof(uint64_t));
+  // What the warps merge in lies where their rings were.
+  static_assert((rows * row_floats + 2 * rows) * int(sizeof(float)) <= stages * unit_bytes);
+};
+
+// What a warp reads of its block's units of 16 keys: every fourth one, keys and values in turn, through its ring.
+template <typename T, int Width, int Eights> struct UnitStream {
+  using S = Shape<Width, Eights>;
+  const AttentionDecodeArgs& a;
+  const AttentionDecodeGeneral& g;
+  char* ring;
+  const T *keys, *values;      // of the KV head, in page 0
+  const int32_t* block_table;  // the sequence's row, or nullptr
+  int b, low, length, how;
+  int unit, end;         // the next unit to load, and where the block's end
+  int page;              // of that unit; read one unit before it is needed. -1: not in the cache
+  int fill_at, read_at;  // stages
+  unsigned present;      // whether a unit is in the cache: bit 0 the one loaded last, bit 1 the one before
+  int loaded;
+
+  __device__ __forceinline__ void find_page() {
+    page = b;
+    if (block_table) page = unit < end ? block_table[unit * kUnitKeys / g.page] : -1;
+  }
+
+  // Starts loading the next keys or values in order.
+  template <bool Values> __device__ __forceinline__ void fill() {
+    if (unit < end) {
+      const int key = unit * kUnitKeys, row = block_table ? key % g.page : key;
+      const bool inside = page >= 0 && page < g.pages;
+      const int64_t* stride = Values ? a.v_stride : a.k_stride;
+      load_rows<T, Width>(ring + fill_at * S::unit_bytes,
+                          (Values ? values : keys) + (inside ? page : 0) * stride[0] + row * stride[2], stride[2],
+                          stride[3], inside ? low - key : 0, inside ? length - key : 0, a.head_dim,
+                          how & (Values ? kValueVectors : kKeyVectors));
+      if constexpr (Values) {
+        unit += kWarps;
+        find_page();
+      } else {
+        present = present << 1 | unsigned(inside);
+        ++loaded;
+      }
+      fill_at = fill_at + 1 == S::stages ? 0 : fill_at + 1;
+    }
+    async_copy::commit();
+  }
+
+  __device__ __forceinline__ void start() {
+    find_page();
+#pragma unroll 1
+    for (int i = 0; i < S::stages - 1; ++i) {
+      if (i % 2)
+        fill<kValueUnit>();
+      else
+        fill<kKeyUnit>();
+    }
+  }
+
+  // Waits for the next keys or values in order and refills the stage of those before, which all lanes have read.
+  template <bool Values> __device__ __forceinline__ const char* next() {
+    async_copy::wait<S::stages - 2>();
+    __syncwarp();
+    fill<Values == (S::stages % 2 == 1)>();
+    const char* const at = ring + read_at * S::unit_bytes;
+    read_at = read_at + 1 == S::stages ? 0 : read_at + 1;
+    return at;
+  }
+};
+
+// Four columns of a query row: contexts and sum relative to 2^top.
+struct Part {
+  float top, sum, context[4];
+  __device__ __forceinline__ Part() : top(-INFINITY), sum(0.f), context{} {}
+
+  // Adds another part, `own` of it being its sum; called in a fixed order.
+  __device__ __forceinline__ void add(float weight, float own, const float4& more) {
+    sum += weight * own;
+    context[0] += weight * more.x, context[1] += weight * more.y;
+    context[2] += weight * more.z, context[3] += weight * more.w;
+  }
+  __device__ __forceinline__ float base() const { return top == -INFINITY ? 0.f : top; }
+};
+
+// A cluster of 2^log_blocks blocks per item: rows of one KV head of one sequence.
+template <typename T, int Width, int Eights>
+__global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm) decode_cluster(
+    const __grid_constant__ AttentionDecodeArgs a, const __grid_constant__ AttentionDecodeGeneral g, int how,
+    int log_blocks) {
+  using S = Shape<Width, Eights>;
+  extern __shared__ __align__(128) char shared[];  // all of it dynamic: four small blocks just fit an SM
+  float* const inbox = reinterpret_cast<float*>(shared + kWarps * S::stages * S::unit_bytes);
+  float2* const inbox_statistics = reinterpret_cast<float2*>(inbox + S::inbox_floats);
+  uint64_t* const received = reinterpret_cast<uint64_t*>(inbox_statistics + S::statistics / 2);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, blocks = 1 << log_blocks;
+  const int rank = blockIdx.x & (blocks - 1), cell = blockIdx.x >> log_blocks;
+  const int row_cell = Eights == 1 ? cell : cell / row_blocks(a, g), b = row_cell / a.heads_kv;
+  const int head_kv = row_cell - b * a.heads_kv;
+  const int first_row = Eights == 1 ? 0 : (cell - row_cell * row_blocks(a, g)) * S::rows;
+  const int rows = all_rows(a, g) - first_row < S::rows ? all_rows(a, g) - first_row : S::rows;
+
+  // Four columns of a row are a chunk; block r of the cluster adds chunks r, r + blocks, r + 2 blocks, ...
+  const int per_row = a.head_dim / 4, chunks = rows * per_row;
+  const int own = (chunks - rank + blocks - 1) >> log_blocks, each = (chunks + blocks - 1) >> log_blocks;
+  if (blocks > 1) {
+    if (threadIdx.x == 0) cluster::open(received, unsigned(blocks * (own * sizeof(float4) + rows * sizeof(float2))));
+    cluster::arrive();
+  }
+  wait_for_previous();
+  let_next_start();
+
+  QueryColumns<T, Width, Eights> columns;
+  columns.load(a, g, b, head_kv, first_row, how & kQueryPairs);
+  const Span span = span_of(a, g, b);
+  const int first = span.low / kUnitKeys, units = (span.length + kUnitKeys - 1) / kUnitKeys - first;
+  const int begin = first + int(int64_t(units) * rank >> log_blocks),
+            end = first + int(int64_t(units) * (rank + 1) >> log_blocks);
+  UnitStream<T, Width, Eights> stream{a,
+                                      g,
+                                      shared + warp * S::stages * S::unit_bytes,
+                                      static_cast<const T*>(a.k) + head_kv * a.k_stride[1],
+                                      static_cast<const T*>(a.v) + head_kv * a.v_stride[1],
+                                      g.block_table ? g.block_table + b * g.table_row : nullptr,
+                                      b,
+                                      span.low,
+                                      span.length,
+                                      how,
+                                      begin + warp,
+                                      end,
+                                      0,
+                                      0,
+                                      0,
+                                      0,
+                                      0};
+  stream.start();
+  columns.begin(g, first_row, span.length);
+  int done = 0;
+  for (int unit = begin + warp; unit < end; unit += kWarps) {
+    float score[Eights][4];
+    const char* const keys = stream.template next<kKeyUnit>();
+    columns.scores(score, keys, a, g, unit * kUnitKeys, stream.present >> (stream.loaded - 1 - done++) & 1);
+    columns.weigh(score);
+    columns.add(score, stream.template next<kValueUnit>());
+  }
+
+  // The warps' columns, as rows, into the memory of the rings.
+  async_copy::wait<0>();
+  __syncthreads();
+  float* const contexts = reinterpret_cast<float*>(shared);  // (kWarps, rows, row_floats)
+  float2* const statistics = reinterpret_cast<float2*>(contexts + kWarps * S::rows * S::row_floats);  // (kWarps, rows)
+#pragma unroll
+  for (int n = 0; n < Eights; ++n)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const int row = 8 * n + 2 * (lane % 4) + c;
+      const float total = columns.total(n, c);
+      if (lane < 4) statistics[warp * S::rows + row] = make_float2(columns.maximum[n][c], total);
+      float* const to = contexts + (warp * S::rows + row) * S::row_floats + lane / 4;
+#pragma unroll
+      for (int s = 0; s < Width / 16; ++s) to[16 * s] = columns.out[s][n][c], to[16 * s + 8] = columns.out[s][n][2 + c];
+    }
+  __syncthreads();
+
+  const auto store = [&](int row, int column, const Part& part) {
+    const int in_group = g.tokens == 1 ? first_row + row : (first_row + row) / g.tokens;
+    const float by = divisor(g, head_kv * group_of(a) + in_group, part.base(), part.sum);
+    const float inverse = by == 0.f ? 0.f : 1.f / by;
+    const int64_t at = int64_t(b) * a.heads * g.tokens + head_kv * all_rows(a, g) + first_row + row;
+    *reinterpret_cast<uint2*>(static_cast<T*>(a.out) + at * a.head_dim + column) =
+        uint2{pack<T>(part.context[0] * inverse, part.context[1] * inverse),
+              pack<T>(part.context[2] * inverse, part.context[3] * inverse)};
+  };
+  if (blocks > 1) cluster::wait();
+  for (int row = warp; row < rows; row += kWarps) {
+    if (lane >= per_row) break;
+    Part part;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) part.top = fmaxf(part.top, statistics[w * S::rows + row].x);
+    const float base = part.base();
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float2 of = statistics[w * S::rows + row];
+      part.add(exp2_approx(of.x - base), of.y,
+               *reinterpret_cast<const float4*>(contexts + (w * S::rows + row) * S::row_floats + 4 * lane));
+    }
+    if (blocks == 1) {
+      store(row, 4 * lane, part);
+      continue;
+    }
+    const int chunk = row * per_row + lane;
+    cluster::send(reinterpret_cast<float4*>(inbox) + rank * each + (chunk >> log_blocks),
+                  make_float4(part.context[0], part.context[1], part.context[2], part.context[3]), chunk & (blocks - 1),
+                  received);
+    for (int other = lane; other < blocks; other += per_row)
+      cluster::send(inbox_statistics + rank * S::rows + row, make_float2(part.top, part.sum), other, received);
+  }
+  if (blocks == 1) return;
+
+  cluster::await(received);
+  for (int i = threadIdx.x; i < own; i += kThreads) {
+    const int chunk = rank + (i << log_blocks), row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
+    Part part;
+#pragma unroll 4
+    for (int other = 0; other < blocks; ++other) part.top = fmaxf(part.top, inbox_statistics[other * S::rows + row].x);
+    const float base = part.base();
+#pragma unroll 4
+    for (int other = 0; other < blocks; ++other) {
+      const float2 of = inbox_statistics[other * S::rows + row];
+      part.add(exp2_approx(of.x - base), of.y, reinterpret_cast<const float4*>(inbox)[other * each + i]);
+    }
+    store(row, (chunk - row * per_row) * 4, part);
+  }
+}
+
+// How many blocks a cluster has, as power of 2: what gives two blocks to each SM, or two where whole items are more
+// than that and long; at most one unit per warp; at least a block per 256 units, so that the longest of unequal
+// sequences is not left to one block. `sixteen` says whether the device runs clusters of 16 for all items at a time.
+template <typename Sixteen> int plan(int64_t items, int64_t units, Sixteen sixteen) {
+  const int64_t slots = 2 * int64_t(multiprocessors());
+  int blocks = 0;
+  while (blocks < 4 && items << (blocks + 1) <= slots && int64_t(kWarps) << (blocks + 1) <= units) ++blocks;
+  if (items > slots && units >= 64) blocks = 1;
+  while (blocks < 3 && int64_t(256) << blocks < units) ++blocks;
+  return blocks == 4 && !sixteen() ? 3 : blocks;
+}
+
+template <typename T, int Width, int Eights>
+const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream) {
+  using S = Shape<Width, Eights>;
+  const int64_t items = int64_t(a.batch) * a.heads_kv * row_blocks(a, g);
+  const int64_t longest = (a.seq_max + kUnitKeys - 1) / kUnitKeys,
+                seen = g.window ? (g.window + g.tokens) / kUnitKeys + 2 : longest;
+  if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
+  const int how =
+      (has_vectors(a.k, a.k_stride, 2) ? kKeyVectors : 0) | (has_vectors(a.v, a.v_stride, 2) ? kValueVectors : 0) |
+      (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 && g.q_token % 2 == 0
+           ? kQueryPairs
+           : 0);
+  constexpr auto kernel = decode_cluster<T, Width, Eights>;
+  if (const char* why = allow_shared<kernel>(S::bytes)) return why;
+  const int blocks = plan(items, seen < longest ? seen : longest,
+                          [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
+  return launch_dependent(kernel, unsigned(items << blocks), kThreads, S::bytes, stream, 1u << blocks, a, g, how,
+                          blocks);
+}
+}  // namespace
+
+FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
+  const AttentionDecodeGeneral general = take_general(*args);
+  if (args->head_dim > 128) return "unsupported: head_dim above 128 in a cluster (v2_tensor_core takes up to 256)";
+  return dispatch_16bit(
+      args->dtype,
+      "unsupported: float32 on the tensor-core path, which multiplies float16 and bfloat16 (v1_warp_keys takes "
+      "float32)",
+      [&](auto zero) {
+        return with_width<64, 128>(args->head_dim, [&](auto width) {
+          using T = decltype(zero);
+          const auto to = static_cast<cudaStream_t>(stream);
+          return all_rows(*args, general) <= 8 ? launch<T, width, 1>(*args, general, to)
+                                               : launch<T, width, 2>(*args, general, to);
+        });
+      });
+}
