@@ -4,6 +4,7 @@ import pytest
 
 from fusescope.analysis import hardware, roofline
 from fusescope.analysis.accuracy import sums
+from fusescope.analysis.compare import columns
 from fusescope.core.records import Accuracy, Rate, Record, Time, Times
 
 
@@ -90,3 +91,10 @@ def test_the_worse_of_two_judgements():
     a, b = Accuracy(1e-3, 0.5, 0.9, "float64"), Accuracy(2e-3, 0.1, 0.99, "float32")
     assert sums.worse(a, b) == Accuracy(2e-3, 0.5, 0.9, "float32")
     assert sums.worse(a, None) == a == sums.worse(None, a) and sums.worse(None, None) is None
+
+
+@pytest.mark.parametrize("unsure", ["base", "other", None])
+def test_a_ratio_of_a_time_that_did_not_converge_is_inconclusive(unsure):
+    base = Time(2.0, 1.99, 2.01, 100, unsure != "base")
+    other = Time(1.0, 0.99, 1.01, 100, unsure != "other")
+    assert columns.ratio(base, other, "eager").verdict == ("inconclusive" if unsure else "faster")

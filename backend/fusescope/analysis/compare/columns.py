@@ -118,11 +118,13 @@ def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[s
 
 def ratio(base: Time, other: Time, mode: str, within: float = SAME_WITHIN) -> Speedup | None:
     """base / other of two times that were not sampled in turn, with the widest interval that their 95 %
-    intervals allow: it holds at least as often as one of paired samples."""
+    intervals allow: it holds at least as often as one of paired samples. Inconclusive where one of them did
+    not converge."""
     if min(base.low, other.low, other.median) <= 0:
         return None
     value, low, high = base.median / other.median, base.low / other.high, base.high / other.low
-    return Speedup(mode, value, low, high, same_within=within)
+    converged = base.converged and other.converged
+    return Speedup(mode, value, low, high, same_within=within, converged=converged)
 
 
 def _check(sources, by: str, left_out: Collection[str], columns: Sequence[str]) -> None:
