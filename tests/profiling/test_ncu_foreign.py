@@ -194,3 +194,31 @@ def test_more_traffic_than_any_memory_has_is_left_out(tmp_path):
     assert rows["ncu_kernels"][0]["read_bytes"] is None and any(
         "bytes of DRAM" in n for n in summary["notes"]
     )
+
+
+@pytest.mark.parametrize("unit", ["", "minute", "cycle", "%"])
+def test_a_duration_of_another_unit_is_not_read_and_noted(unit, tmp_path):
+    text = LONG + long(SOL, "Duration", unit, "5.25") + long(SOL, "Memory Throughput", "%", "61.8")
+    (tmp_path / "a.csv").write_text(text)
+    summary, rows = load(tmp_path / "a.csv", tmp_path / "out")
+    row = rows["ncu_kernels"][0]
+    assert row["duration_ns"] is None and row["memory_percent"] == 61.8
+    said = f"its unit is {unit!r}" if unit else "it has no unit"
+    assert f"gpu__time_duration.sum is not read in 1 launch: {said}" in summary["notes"]
+
+
+def test_sizes_and_times_of_a_wide_table_without_its_line_of_units_are_not_read(tmp_path):
+    wide = WIDE + '"gpu__time_duration.sum","dram__bytes_read.sum","launch__registers_per_thread"\n'
+    row = '"0","9","p","h","k<1>(int)","1","7","(128, 1, 1)","(10, 1, 1)","0","9.0","5.25","1.5","32"\n'
+    (tmp_path / "a.csv").write_text(wide + row)
+    summary, rows = load(tmp_path / "a.csv", tmp_path / "out")
+    found = rows["ncu_kernels"][0]
+    assert found["duration_ns"] is None and found["read_bytes"] is None and found["registers"] == 32
+    assert sum("it has no unit" in note for note in summary["notes"]) == 2
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason=f"no real report at {REAL}")
+def test_every_unit_of_a_real_report_is_read(tmp_path):
+    for path in sorted((DATA / "nsight").glob("ncu_*.csv*")):
+        summary, _ = load(path, tmp_path / path.name)
+        assert [note for note in summary["notes"] if "is not read in" in note] == [], path.name

@@ -51,6 +51,9 @@ COLUMNS: dict[str, tuple[str, tuple[str, str]]] = {
 }
 """Column → its metric in the raw page, and (section, label) in the details page. Percent of peak; occupancies
 become 0 … 1."""
+_UNITS = {"ns": ("ns",), "bytes": ("byte", "byte/block"), "percent": ("%", ""), "occupancy": ("%", "")}
+"""Last word of a column → the units (ncu_numbers) in which a number is read: a time or a size without one may
+be of any scale. Counts are read in every unit."""
 
 _STALLS = (
     (re.compile(r"smsp__average_warps_issue_stalled_(\w+?)_per_issue_active\.ratio"), "warps per issue"),
@@ -86,6 +89,7 @@ def load(
             launch.metrics |= page.metrics
             launch.rules += page.rules
     rows = [kernel(launch) for launch in report.launches]
+    notes += _unread(report)
     notes += report.notes + ncu_bounds.keep(rows, path.name)
     progress(0.6, f"{len(rows)} launches")
     stalls = [
@@ -139,11 +143,9 @@ def kernel(launch: Launch) -> dict:
     }
     for name in ("grid", "block"):
         row |= dict(zip((f"{name}_{axis}" for axis in "xyz"), getattr(launch, name) or (None,) * 3))
-    for column, (raw, label) in COLUMNS.items():
-        value = launch.metrics.get(("", raw), launch.metrics.get(label, (None, "")))[0]
-        if value is None:  # asked for by --metrics, a raw metric stands in a section of the long form
-            value = next((v for (_, m), (v, _) in launch.metrics.items() if m == raw), None)
-        row[column] = value if isinstance(value, float) else None
+    for column in COLUMNS:
+        value, unit = _cell(launch, column)
+        row[column] = value if _is_read(column, unit) else None
     for column in ("measured_occupancy", "ncu_occupancy"):
         row[column] = None if row[column] is None else row[column] / 100
     threads = np.prod(launch.block) if launch.block else None
@@ -161,6 +163,34 @@ def kernel(launch: Launch) -> dict:
         except ValueError:
             pass  # a compute capability without a table: ncu's own figure stands next to it
     return row
+
+
+def _cell(launch: Launch, column: str) -> tuple[float | None, str]:
+    """The number of a column and its unit, read or not."""
+    raw, label = COLUMNS[column]
+    value, unit = launch.metrics.get(("", raw), launch.metrics.get(label, (None, "")))
+    if value is None:  # a metric that --metrics names is in a section of the long form
+        value, unit = next((cell for (_, m), cell in launch.metrics.items() if m == raw), (None, ""))
+    return (value, unit) if isinstance(value, float) else (None, unit)
+
+
+def _is_read(column: str, unit: str) -> bool:
+    return unit in _UNITS.get(column.rsplit("_", 1)[-1], (unit,))
+
+
+def _unread(report: Report) -> list[str]:
+    """A sentence on each column whose numbers have units in which they are not read."""
+    found: dict[tuple[str, str], int] = {}
+    for launch in report.launches:
+        for column in COLUMNS:
+            value, unit = _cell(launch, column)
+            if value is not None and not _is_read(column, unit):
+                found[column, unit] = found.get((column, unit), 0) + 1
+    return [
+        f"{COLUMNS[column][0]} is not read in {count} launch{'es' if count > 1 else ''}: "
+        + (f"its unit is {unit!r}" if unit else "it has no unit")
+        for (column, unit), count in found.items()
+    ]
 
 
 def stall_reasons(launch: Launch, sign: str = ".") -> list[dict]:
