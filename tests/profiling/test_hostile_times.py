@@ -84,6 +84,22 @@ def test_a_tpu_has_its_ops(tmp_path):
     assert [k["name"] for k in rows["kernels"]] == ["fusion"] and rows["ranges"][0]["name"] == "Steps"
 
 
+def test_a_device_without_a_known_thread_of_kernels_is_named(tmp_path):
+    events = [*XPROF, named("process_name", 2, "/device:GPU:5"), named("thread_name", 2, "Framework Ops", 9)]
+    events += [xla(2, 9, "fusion", 1), xla(2, 9, "fusion", 4)]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    summary, rows = load(tmp_path / "t.json", tmp_path / "out")
+    assert [d["device"] for d in summary["devices"]] == [3]
+    assert any("3 events of 1 device " in n for n in summary["notes"])
+    assert any(
+        "device 5 has 2 events and no thread known to hold kernels ('Framework Ops')" in n
+        for n in summary["notes"]
+    )
+    (tmp_path / "u.json").write_text(json.dumps(events[len(XPROF) :]))
+    summary, rows = load(tmp_path / "u.json", tmp_path / "out2")
+    assert not rows.get("kernels") and any(n.startswith("device 5 has 2 events") for n in summary["notes"])
+
+
 def test_names_of_processes_alone_move_nothing(tmp_path):
     names = [named("process_name", 1, "python"), named("thread_name", 1, "stream 7", 7)]
     summary, rows = load(trace(tmp_path / "t.json", [*names, *WHOLE]), tmp_path / "out")

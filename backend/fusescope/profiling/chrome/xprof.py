@@ -32,23 +32,46 @@ def separate(tables: dict[str, dict], names: dict[tuple, str]) -> list[str]:
     if not devices or not len(ranges["ts_ns"]):
         return []
     device, stream = (np.full(len(ranges["ts_ns"]), ABSENT, np.int64) for _ in range(2))
-    for (pid, tid), number in _lanes(names, devices).items():
+    lanes = _lanes(names, devices)
+    notes = _without_lanes(ranges, names, devices, {pid for pid, _ in lanes})
+    for (pid, tid), number in lanes.items():
         rows = ranges["pid"].mask(lambda text, pid=pid: text == pid)
         rows &= ranges["tid"].mask(lambda text, tid=tid: text == tid) & (ranges["cat"].codes < 0)
         device[rows], stream[rows] = devices[pid], number
     there = device != ABSENT
     if not there.any():
-        return []
+        return notes
     moves = ranges["name"].mask(lambda name: name.lower().startswith(("memcpy", "memset")))
     for table, rows in (("kernels", there & ~moves), ("copies", there & moves)):
         if rows.any():
             tables[table] = stack([tables[table], _rows(table, ranges, rows, device, stream)])
     tables["ranges"] = {c: v[~there] for c, v in ranges.items()}
+    count = len(np.unique(device[there]))
     return [
-        f"XLA's profiler: {int(there.sum()):,} events of {len(devices)} device"
-        f"{'s' if len(devices) > 1 else ''} are read as kernels and copies by the names of their threads; "
-        "such traces link no kernel to its launch"
+        f"XLA's profiler: {int(there.sum()):,} events of {count} device{'s' if count > 1 else ''} are read "
+        "as kernels and copies by the names of their threads; such traces link no kernel to its launch",
+        *notes,
     ]
+
+
+def _without_lanes(
+    ranges: dict, names: dict[tuple, str], devices: dict[str, int], known: set[str]
+) -> list[str]:
+    """A sentence on each device that has events and no thread of which kernels are known: no figure counts
+    it, as one that ran nothing would be counted."""
+    found = []
+    for pid, number in sorted(devices.items(), key=lambda device: device[1]):
+        count = int(ranges["pid"].mask(lambda text, pid=pid: text == pid).sum())
+        if pid in known or not count:
+            continue
+        threads = sorted({name for key, name in names.items() if len(key) == 2 and key[0] == pid})
+        said = ", ".join(repr(name) for name in threads[:4]) + (", …" if len(threads) > 4 else "")
+        found.append(
+            f"device {number} has {count:,} events and no thread known to hold kernels "
+            f"({said or 'no thread has a name'}): they stay ranges, and nothing is said of its kernels or "
+            "idle time"
+        )
+    return found
 
 
 def _lanes(names: dict[tuple, str], devices: dict[str, int]) -> dict[tuple[str, str], int]:
