@@ -209,6 +209,15 @@ def test_folders_are_small():
         )
 
 
+def test_files_of_tests_have_names_of_their_own():
+    """Two of one name in folders that are no packages cannot be collected together."""
+    places: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        if not (file.parent / "__init__.py").exists() and file.name != "conftest.py":
+            places.setdefault(file.name, []).append(str(file.relative_to(ROOT)))
+    assert [found for found in places.values() if len(found) > 1] == []
+
+
 def test_the_check_sees_a_forbidden_arrow(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("def f():\n    from fusescope.store import folder\n    return folder\n")
