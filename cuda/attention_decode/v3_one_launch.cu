@@ -3,7 +3,7 @@
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
 // takes: fp16 bf16, d<=128, softcap+sinks
-// auto: no, no GPU has run it
+// auto: no, slower than v2_tensor_core wherever it was timed
 //
 // Rows of a product are the query heads of a KV head times the query tokens, 16 at a time, so that K and V are read
 // once for all of them; each warp streams its own 16 keys of every tile (stream.cuh) as in v2. What is new: tiles are
