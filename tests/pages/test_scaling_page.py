@@ -22,10 +22,10 @@ IMPLS = ("sdpa", "sdpa-tp2", "sdpa-tp3", "sdpa-tp4", "sdpa-dp2", "sdpa-dp4")
 SERIAL = 0.5
 
 
-def record(impl: str, scaling: str = "strong") -> Record:
+def record(impl: str, scaling: str = "strong", ms: float | None = None) -> Record:
     attention, layout = layouts.named(impl)
     n = layout.ranks
-    ms = 8.0 * (SERIAL + (1 - SERIAL) / n if layout.tp > 1 else 1 / n)
+    ms = ms or 8.0 * (SERIAL + (1 - SERIAL) / n if layout.tp > 1 else 1 / n)
     share = {"span_ms": ms, "communication_ms": ms / 4, "compute_ms": ms / 2, "exposed_ms": ms / 8}
     share |= {"share": 0.25, "hidden": 0.5}
     case = CASE
@@ -135,6 +135,11 @@ def test_every_view_of_a_run(draw, run, view):
         predicted = tables(at)[1]
         assert predicted[0]["devices"] == "2" and predicted[0]["layout"] == "dp2"
         assert "Fastest predicted" in text
+
+
+def test_more_devices_that_took_longer_are_said(draw, run):
+    at = draw("scaling", run=run([record("sdpa"), record("sdpa-tp2", ms=12.0)]), view="efficiency")
+    assert "above 100 % says that more devices took longer" in said(at.caption)
 
 
 def test_the_runs_page_opens_it_with_its_command(draw, run):

@@ -86,6 +86,8 @@ def laws(series: Sequence[Series]) -> None:
     if rows:
         st.caption("Fitted laws; residuals are measured minus fitted speed-ups by number of devices.")
         html_table.draw(pd.DataFrame(rows), {"serial share %": "no time on more than one device"}, "laws")
+    if any((s.fit().serial or 0) > 1 for s in series):
+        st.caption("A serial share above 100 % says that more devices took longer than one.")
     for note in dict.fromkeys(note for s in series if (note := s.fit().note)):
         st.caption(f"{note[0].upper()}{note[1:]}.")
 
