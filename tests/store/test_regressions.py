@@ -12,7 +12,7 @@ from fusescope.store import compare
 CASE = {"n": 1000}
 
 
-def write(home, number, times, commit="c0ffee", spread=0.005, torch="2.11.0"):
+def write(home, number, times, commit="c0ffee", spread=0.005, torch="2.11.0", converged=True):
     """A run of ``add``: {implementation: (ms, source hash or None)}."""
     run_id = f"202611{number:02d}-120000-bench-{number:06x}"
     path = home / run_id
@@ -31,7 +31,8 @@ def write(home, number, times, commit="c0ffee", spread=0.005, torch="2.11.0"):
     (path / "run.json").write_text(json.dumps(run))
     lines = []
     for impl, (ms, source) in times.items():
-        t = {"median": ms, "low": ms * (1 - spread), "high": ms * (1 + spread), "n": 50, "converged": True}
+        t = {"median": ms, "low": ms * (1 - spread), "high": ms * (1 + spread), "n": 50}
+        t |= {"converged": converged}
         line = {"op": "add", "impl": impl, "case": CASE, "dtype": "float16", "device": "cuda:0"}
         line |= {"status": "ok", "reason": None, "time_ms": {"first": 1.0, "graph": t}, "source_hash": source}
         lines.append(json.dumps(line))
@@ -74,6 +75,15 @@ def test_noise_small_changes_and_improvements_raise_none(profiles):
     assert regressions.followed(found) == 2
     assert history.alarm_sentence(found, []).startswith("No regression: none of 2 ")
     assert history.alarm_sentence([], []) == "Nothing was measured twice on one case yet."
+
+
+def test_an_unsteady_faster_run_hides_no_regression(profiles):
+    """A time that did not converge is no best, so the newest is compared with one that did."""
+    steady = write(profiles, 1, {"v1_x": (1.0, "a")})
+    write(profiles, 2, {"v1_x": (0.9, "a")}, converged=False)
+    write(profiles, 3, {"v1_x": (1.2, "b")})
+    (alarm,) = alarms()
+    assert alarm.series.best.run == steady and alarm.ratio.median == pytest.approx(1 / 1.2)
 
 
 def test_a_peer_of_another_torch_is_no_control(profiles):

@@ -41,8 +41,8 @@ class Series:
 
     @property
     def best(self) -> Point:
-        """The fastest before the newest."""
-        return min(self.points[:-1], key=lambda p: p.time.median)
+        """The fastest before the newest, of those that converged where one did."""
+        return min(self.points[:-1], key=lambda p: (not p.time.converged, p.time.median))
 
     @property
     def last(self) -> Point:
