@@ -176,6 +176,14 @@ def test_the_surrogate_is_trained_and_says_high_or_low(draw, some):
     assert "Low (0)" in said(calm(at).markdown)
 
 
+def test_without_a_code_the_surrogate_predicts_the_fastest_measured(draw, some, monkeypatch):
+    pytest.importorskip("xgboost")
+    monkeypatch.setattr(runs, "FEWEST", 0)
+    at = draw("fusion", part="Cost model", data=some["traverse"].id, **SETTING)
+    until(at, lambda at: any(m.label == "rank correlation" for m in at.metric))
+    assert f"`{next(iter(runs.fastest(some['traverse'].id)))}`:" in said(at.markdown)
+
+
 def test_a_search_shows_what_it_found_and_why(draw, some, monkeypatch):
     at = draw("fusion", part="Search", search=some["search"].id, **SETTING)
     titles = " ".join(

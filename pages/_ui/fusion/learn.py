@@ -110,7 +110,7 @@ def _learned(state: url.State, model: cost_model.CostModel, mark: str, caption: 
         for name, value, meaning in figures:
             st.metric(name, value, help=meaning, width=175)
     threshold = _threshold(state, model, times, unit, factor)
-    _predicted(state, model, threshold)
+    _predicted(model, threshold)
     theme = style.theme()
     row = st.container(horizontal=True, gap="medium")
     with row, st.container(width=385):
@@ -160,9 +160,9 @@ def _threshold(
     return value / factor
 
 
-def _predicted(state: url.State, model: cost_model.CostModel, threshold: float) -> None:
+def _predicted(model: cost_model.CostModel, threshold: float) -> None:
     """The prediction for the code of the page."""
-    code = scheme.code_of(state, None)
+    code = scheme.drawn()
     predicted = model.predict([code], threshold)[0]
     word = "High (1)" if predicted.performance else "Low (0)"
     text = (

@@ -90,6 +90,11 @@ def code_of(state: url.State, asked: Layer | None) -> str:
     return code
 
 
+def drawn() -> str:
+    """The code that ``code_of`` gave for this page."""
+    return st.session_state[_VALID]
+
+
 def _fastest(asked: Layer | None) -> str | None:
     run = runs.sweep_of(asked) if asked else None
     return next(iter(runs.fastest(run.id)), None) if run else None
