@@ -10,7 +10,7 @@ import torch
 
 _KERNELS = (
     (
-        r"\b(attention|varlen|decode)_(rowwise|scored|blockwise|hopper|scheduled|items|warp_keys|tensor_core)\w*",
+        r"\b(attention|varlen|decode)_(rowwise|scored|blockwise|hopper|scheduled|items|warp_keys|tensor_core|cluster)\w*",
         "fusescope",
     ),
     (r"flex_attention", "flex_attention"),
