@@ -137,10 +137,11 @@ def _read() -> list[Any]:
 
 
 def _value(setting: Setting) -> Any:
-    """_UNREADABLE where torch refuses it: its older and newer names of one setting contradict each other."""
+    """_UNREADABLE where torch refuses it, since its older and newer names of one setting contradict each
+    other, or does not have it."""
     try:
         return setting.get()
-    except RuntimeError:
+    except (RuntimeError, AttributeError):
         return _UNREADABLE
 
 
