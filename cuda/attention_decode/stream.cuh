@@ -1,6 +1,8 @@
 // The keys and values of v3's warps: each warp streams 16 keys of every tile of its block's share through a ring of
 // units (K of 16 keys, then their V), from a contiguous cache or from pages.
 #pragma once
+#include "../common/device.cuh"
+#include "../common/eight.cuh"
 #include "join.cuh"
 #include "units.cuh"
 
@@ -16,6 +18,14 @@ template <int Width> struct Ring {
   static constexpr int unit_bytes = kUnitKeys * Width * 2;
   static constexpr int bytes = kWarps * units * unit_bytes + int(sizeof(MergeStorage<Width>));
 };
+
+// How keys, values and queries can be loaded, of the three above.
+inline int loads_of(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g) {
+  const bool pairs =
+      aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 && g.q_token % 2 == 0;
+  return (has_vectors(a.k, a.k_stride, 2) ? kKeyVectors : 0) | (has_vectors(a.v, a.v_stride, 2) ? kValueVectors : 0) |
+         (pairs ? kQueryPairs : 0);
+}
 
 // Two neighbouring columns of a query row as mma takes them; zeros outside.
 template <typename T> __device__ __forceinline__ uint32_t query_pair(const T* row, int64_t column_stride, int column,

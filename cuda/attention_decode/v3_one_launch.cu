@@ -10,7 +10,6 @@
 // shared among no more blocks than help (shares.cuh), and the pieces of an item are joined in this launch (join.cuh),
 // where v2 launches a second kernel.
 #include "../common/device.cuh"
-#include "../common/eight.cuh"
 #include "stream.cuh"
 
 namespace {
@@ -239,11 +238,7 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
     return nullptr;
   }
   if (const char* why = allow_shared<decode_tensor_core_one_launch<T, Width>>(R::bytes)) return why;
-  const int how =
-      (has_vectors(a.k, a.k_stride, 2) ? kKeyVectors : 0) | (has_vectors(a.v, a.v_stride, 2) ? kValueVectors : 0) |
-      (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 && g.q_token % 2 == 0
-           ? kQueryPairs
-           : 0);
+  const int how = loads_of(a, g);
   return launch_dependent(decode_tensor_core_one_launch<T, Width>, blocks, kThreads, R::bytes, stream, 1, a, g, how,
                           next_tag());
 }

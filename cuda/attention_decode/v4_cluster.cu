@@ -11,7 +11,6 @@
 // blocks, so a block has one item and its ring's memory is free for the merge.
 #include "../common/cluster.cuh"
 #include "../common/dependent.cuh"
-#include "../common/eight.cuh"
 #include "query_columns.cuh"
 
 namespace {
@@ -260,11 +259,7 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   const int64_t longest = (a.seq_max + kUnitKeys - 1) / kUnitKeys,
                 seen = g.window ? (g.window + g.tokens) / kUnitKeys + 2 : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
-  const int how =
-      (has_vectors(a.k, a.k_stride, 2) ? kKeyVectors : 0) | (has_vectors(a.v, a.v_stride, 2) ? kValueVectors : 0) |
-      (aligned(a.q, 4) && a.q_stride[2] == 1 && a.q_stride[0] % 2 == 0 && a.q_stride[1] % 2 == 0 && g.q_token % 2 == 0
-           ? kQueryPairs
-           : 0);
+  const int how = loads_of(a, g);
   constexpr auto kernel = decode_cluster<T, Width, Eights>;
   if (const char* why = allow_shared<kernel>(S::bytes)) return why;
   const int blocks = plan(items, seen < longest ? seen : longest,
