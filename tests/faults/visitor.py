@@ -35,9 +35,8 @@ def visit(live: Live) -> Iterator[websockets.sync.client.ClientConnection]:
 def draw(
     socket: websockets.sync.client.ClientConnection, page: str, query: str = "", press: str | None = None
 ) -> dict[str, str]:
-    """Go to a page, or press the button of this id on it, and wait until the run of the script that was asked
-    for has drawn all of it; the ids of its enabled buttons by their keys. A page that shows an exception is a
-    Fault."""
+    """Go to a page, or press the button of this id on it, and wait until that run of the script has drawn all
+    of it; the ids of its enabled buttons by their keys. A page that shows an exception is a Fault."""
     message = BackMsg()
     message.rerun_script.query_string = query
     message.rerun_script.page_name = page

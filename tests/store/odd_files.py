@@ -38,7 +38,7 @@ _SECRET = b'{"schema": 1, "op": "secret of elsewhere", "kind": "bench"}\n'
 
 
 def outside(at: Path) -> Path:
-    """A folder that no run may lead to: its files are to stay as they are, and unread."""
+    """A folder that no run may lead to: its files stay as they are, and nobody reads them."""
     away = at / "outside"
     (away / "folder").mkdir(parents=True, exist_ok=True)
     for name in ("file", "folder/summary.json", "folder/run.json", "folder/runs.parquet"):
