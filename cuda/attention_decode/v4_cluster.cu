@@ -3,7 +3,6 @@
 // archs: sm_90a
 // expects: HMMA
 // takes: fp16 bf16, d<=128, softcap+sinks
-// auto: no, compute-sanitizer has not run on it
 //
 // v3's join goes through global memory: fences, a ticket and a read of pieces cost more than a small cache takes to
 // read. Blocks of a cluster send their pieces straight to the shared memory of the block that adds them (cluster.cuh).
@@ -16,7 +15,8 @@
 namespace {
 using namespace tensor_core;
 using namespace decode;
-constexpr int kMostBlocks = 16;  // of a cluster
+constexpr int kMostBlocks = 16;           // of a cluster
+constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, and no four
 
 // Eights: query columns over 8. Accumulators of 8 leave registers for 16 warps per SM, of 16 for 8.
 template <int Width, int Eights> struct Shape {
@@ -240,16 +240,27 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
   }
 }
 
-// How many blocks a cluster has, as power of 2: what gives two blocks to each SM, or two where whole items are more
-// than that and long; at most one unit per warp; at least a block per 256 units, so that the longest of unequal
-// sequences is not left to one block. `sixteen` says whether the device runs clusters of 16 for all items at a time.
-template <typename Sixteen> int plan(int64_t items, int64_t units, Sixteen sixteen) {
-  const int64_t slots = 2 * int64_t(multiprocessors());
+// How many blocks a cluster has, as power of 2: what gives at most two blocks to each SM; at most one unit per warp; at
+// least a block per 256 units, so that the longest of unequal sequences is not left to one block. `sixteen` says
+// whether the device runs clusters of 16 for all items at a time.
+template <typename Sixteen> int cluster_of(int64_t items, int64_t units, Sixteen sixteen) {
   int blocks = 0;
-  while (blocks < 4 && items << (blocks + 1) <= slots && int64_t(kWarps) << (blocks + 1) <= units) ++blocks;
-  if (items > slots && units >= 64) blocks = 1;
+  while (blocks < 4 && items << (blocks + 1) <= 2 * multiprocessors() && int64_t(kWarps) << (blocks + 1) <= units)
+    ++blocks;
   while (blocks < 3 && int64_t(256) << blocks < units) ++blocks;
   return blocks == 4 && !sixteen() ? 3 : blocks;
+}
+
+// Bytes of shared memory, which decide how many blocks an SM holds: one less than it could where the blocks, each an
+// item, then fill whole rounds of the SMs better. Where the next launch's blocks get the places that are left over,
+// some SMs read for four blocks and others for two.
+template <typename S> int shared_bytes(int64_t blocks) {
+  if (S::blocks_per_sm != 4 || blocks <= 2 * multiprocessors()) return S::bytes;
+  const auto filled = [&](int per_sm) {
+    const int64_t places = per_sm * int64_t(multiprocessors());
+    return double(blocks) / double((blocks + places - 1) / places * places);
+  };
+  return filled(3) > filled(4) ? kBytesOfThree : S::bytes;
 }
 
 template <typename T, int Width, int Eights>
@@ -261,11 +272,11 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
   const int how = loads_of(a, g);
   constexpr auto kernel = decode_cluster<T, Width, Eights>;
-  if (const char* why = allow_shared<kernel>(S::bytes)) return why;
-  const int blocks = plan(items, seen < longest ? seen : longest,
-                          [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
-  return launch_dependent(kernel, unsigned(items << blocks), kThreads, S::bytes, stream, 1u << blocks, a, g, how,
-                          blocks);
+  if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
+  const int blocks = cluster_of(items, seen < longest ? seen : longest,
+                                [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
+  const int bytes = blocks ? S::bytes : shared_bytes<S>(items);
+  return launch_dependent(kernel, unsigned(items << blocks), kThreads, bytes, stream, 1u << blocks, a, g, how, blocks);
 }
 }  // namespace
 

@@ -127,13 +127,16 @@ def test_compiled_and_as_an_operator():
         torch.ops.fusescope.attention_decode_general(*case.args, None, "auto", *case.more)
 
 
-def test_what_was_not_measured_is_chosen_where_nothing_else_takes_the_call(monkeypatch):
-    cuda = tuple(v for v in VARIANTS if v.device == "cuda")
-    monkeypatch.setattr(candidates, "built", lambda family, index: cuda)
-    facts = ("attention_decode", 0, torch.float16, 64, False, True, False, False)
-    assert [v for v in cuda if v.not_auto][-1].name == candidates.last_that_takes(*facts, True)
-    chosen = candidates.last_that_takes(*facts, False)
-    assert not next(v for v in cuda if v.name == chosen).not_auto
+def test_a_kernel_that_auto_leaves_out_is_chosen_where_nothing_else_takes_the_call(monkeypatch):
+    def chosen(variants, general):
+        monkeypatch.setattr(candidates, "built", lambda family, index: variants)
+        facts = ("attention_decode", 0, torch.float16, 64, False, True, False, False)
+        return next(v for v in VARIANTS if v.name == candidates.last_that_takes(*facts, general))
+
+    hopper = tuple(v for v in VARIANTS if v.device == "cuda")
+    older = tuple(v for v in hopper if "sm_80" in v.archs)
+    assert chosen(older, True).not_auto and not chosen(older, False).not_auto
+    assert chosen(hopper, True) == chosen(hopper, False) == hopper[-1]
 
 
 def test_sources_say_which_kernels_take_it():

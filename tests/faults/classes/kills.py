@@ -80,6 +80,8 @@ def _campaign(kind: str, spec: dict, whole: left.Left, took: float, rng: random.
         run_id = _submitted_by_another(kind, spec, rng)
         if run_id is None:
             return 1
+        if folder.read(library.find(run_id)).status == "interrupted":
+            submit.resume(run_id)  # it says that it never started: killed between the queue and the worker
     else:
         run_id = submit.submit(kind, spec)
     path, kills = library.find(run_id), int(who == "submitter")
