@@ -6,40 +6,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 
 import pytest
+from cluster_tools import WAIT_S, member
 
 from fusescope.cli import main
 from fusescope.core import paths
 from fusescope.jobs import submit
 from fusescope.jobs.cluster import certificates, job, serve
-
-WAIT_S = 120
-
-
-@contextlib.contextmanager
-def member(*words):
-    """A command of ``cluster`` that runs until the block ends: (its process, its answer)."""
-    command = [sys.executable, "-m", "fusescope", "cluster", *words, "--json"]
-    env = os.environ | {"PYTHONPATH": paths.python_path()}
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-    try:
-        text = ""
-        while not text.endswith("}\n") and (line := process.stdout.readline()):
-            text += line
-        yield process, json.loads(text)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        try:
-            process.wait(WAIT_S)
-        finally:
-            process.kill()
-            process.stdout.close()
 
 
 @pytest.mark.slow

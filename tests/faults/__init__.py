@@ -11,4 +11,4 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 # Helpers of other tests import each other by name, as pytest lets them.
-sys.path += [str(TESTS / room) for room in ("store", "jobs", "guard", "profiling")]
+sys.path += [str(TESTS / room) for room in ("store", "jobs", "guard", "profiling", "cluster")]

@@ -1,5 +1,5 @@
-"""Five browser sessions, three command lines and a worker on one profiles folder; in every fourth round the
-server is killed and started again on its port."""
+"""Five browser sessions, three command lines, one of which measures on a worker of a cluster, and a job's
+worker on one profiles folder; in every fourth round the server is killed and started again on its port."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from cluster_tools import member
 from live_server import Live
 from websockets.exceptions import WebSocketException
 
@@ -25,9 +26,9 @@ from tests.faults.case import TryOne, folders, hold
 from tests.faults.processes import end_warm_parents
 from tests.faults.visitor import draw, visit
 
-TITLE = "Five browsers, three command lines and a worker at once; a killed server"
-LEAST = 60
-SHARE = 2.0
+TITLE = "Five browsers, three command lines, a job and a cluster's worker at once; a killed server"
+LEAST = 270  # some five minutes
+SHARE = 4.5
 SESSIONS, COMMANDS = 5, 3
 
 BENCH = ["add", "--impl", "eager", "--case", "n=64", "--device", "cpu", "--budget", "0.01", "--json"]
@@ -45,7 +46,11 @@ PAGES = ("", "kernels", "masks", "models", "runs", "profiler", "attention", "fus
 def prepared(at: Path) -> Iterator[TryOne]:
     home = at / "live"
     home.mkdir()
-    with folders(home, OMP_NUM_THREADS="1") as profiles:
+    with (
+        folders(home, OMP_NUM_THREADS="1") as profiles,
+        member("scheduler", "--port", "0") as (_, scheduler),
+        member("worker", scheduler["address"], "--device", "cpu"),
+    ):
         for run in sorted((paths.ROOT / "profiles" / "recorded").glob("2*-bench-*"))[:3]:
             shutil.copytree(run, profiles / "recorded" / run.name)
         server = [Live(home)]
@@ -68,7 +73,8 @@ def prepared(at: Path) -> Iterator[TryOne]:
                 },
             )
             visits = [[rng.choice(pages) for _ in range(2)] for _ in range(SESSIONS)]
-            words = [rng.choice(VERBS) for _ in range(COMMANDS)]
+            words = [["bench", *BENCH, "--cluster", scheduler["address"]]]
+            words += [rng.choice(VERBS) for _ in range(COMMANDS - 1)]
             with ThreadPoolExecutor(SESSIONS + COMMANDS) as pool:
                 tabs = [pool.submit(_visited, server[0], v, killed) for v in visits]
                 typed = [pool.submit(_typed, w) for w in words]
