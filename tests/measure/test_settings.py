@@ -1,12 +1,21 @@
 """Settings of the whole process that an implementation changes: put back before others run, and said."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from fusescope.core.machine import conditions
 from fusescope.measure.checking import settings
+
+
+def sums():
+    """Whether 16-bit products may be summed in fewer bits."""
+    matmul = torch.backends.cuda.matmul
+    return matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction
+
 
 CHANGES = {
     "threads of torch": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
@@ -75,3 +84,25 @@ def test_one_that_changes_settings_does_not_reach_the_others(untouched, quick, w
     assert "put back after each of its turns" in changer.conditions.settings
     assert "changed settings" in conditions.marks(changer) and eager.conditions.settings is None
     assert any(changer.conditions.settings in text for text in reporter.lines)
+
+
+def test_products_are_summed_in_fp32_while_anything_is_timed(quick, monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch, "add", lambda a, b: seen.append(sums()) or a + b)
+    quick(["eager"])
+    assert seen and set(seen) == {(False, False)}
+
+
+@pytest.mark.gpu
+def test_sdpa_chooses_as_it_would_alone():
+    """Its order of backends is torch's own decision at the first choice, and stays."""
+    q = torch.randn(1, 4, 64, 64, dtype=torch.float16, device="cuda")
+    changed, chosen = {}, []
+    for _ in range(3):
+        with settings.kept(changed):
+            torch.nn.functional.scaled_dot_product_attention(q, q, q)
+            chosen.append(torch._fused_sdp_choice(q, q, q))
+    alone = "import torch; q = torch.randn(1, 4, 64, 64, dtype=torch.float16, device='cuda')\n"
+    alone += "print([torch._fused_sdp_choice(q, q, q) for _ in range(3)])"
+    said = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True).stdout
+    assert changed == {} and str(chosen) == said.strip()

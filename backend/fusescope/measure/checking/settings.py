@@ -9,10 +9,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
+
+from fusescope.ops.common.peers import sum_in_fp32
 
 _VARIABLES = ("CUBLAS_", "CUDA_", "CUDNN_", "GOMP_", "KMP_", "MKL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_")
 """Environment variables that libraries of kernels read begin so."""
@@ -118,9 +120,21 @@ SETTINGS = (
 )
 
 
+@cache
+def _decided(on_cuda: bool) -> None:
+    """Settings that all implementations have in common, and what torch decides at the first use of a GPU:
+    done before an implementation runs, so that it is nobody's change and is not put back. (On Hopper torch
+    places cuDNN first among SDPA's backends when it first chooses one, once in a process.)"""
+    sum_in_fp32()
+    if on_cuda:
+        q = torch.empty(1, 1, 8, 64, dtype=torch.float16, device="cuda")
+        torch._fused_sdp_choice(q, q, q)
+
+
 @contextmanager
 def kept(changed: MutableMapping[str, str]) -> Iterator[None]:
     """What is changed inside is put back behind it; ``changed`` gets its names with "before → after"."""
+    _decided(torch.cuda.is_initialized())
     before = _read()
     try:
         yield

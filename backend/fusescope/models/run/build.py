@@ -19,6 +19,7 @@ from fusescope.models.describe import checkpoint as checkpoints
 from fusescope.models.describe.family import Config
 from fusescope.models.run import generation, masking, weights
 from fusescope.models.run.kv_cache import FixedCache
+from fusescope.ops.common import peers
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is built here; a look-up that fails would take 23 s
 
@@ -113,12 +114,11 @@ def build(
 
 
 def _sum_in_fp32() -> None:
-    """fp32 is fp32 and products of 16-bit types are summed in fp32, for every mode: as our kernels do (see
-    ops/_peers.plain), and so that eager itself keeps the tolerance. cuDNN's convolution (ViT's patches) would
-    else round fp32 to TF32. It holds for the process."""
+    """fp32 is fp32 and products of 16-bit types are summed in fp32, for every mode: as our kernels do, and so
+    that eager itself keeps the tolerance. cuDNN's convolution (ViT's patches) would else round fp32 to TF32.
+    It holds for the process."""
     torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    peers.sum_in_fp32()
 
 
 def _module(family, config: Config):

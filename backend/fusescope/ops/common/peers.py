@@ -18,18 +18,22 @@ def late(module: str, name: str, *args: Any) -> Callable[[Any], Callable]:
     return make
 
 
-def plain(function: Callable, *args: Any) -> Callable[[], Any]:
-    """``function(*args)`` with products summed in fp32 throughout, as ours are.
+def sum_in_fp32() -> None:
+    """Products of 16-bit types are summed in fp32 throughout, as ours are, for the whole process.
 
     By default torch lets cuBLAS split the sum of a 16-bit product and add the parts in 16 bits. On an H200 a
     fifth of the elements of a 1024³ fp16 product then missed the tolerance, which is another computation, not
-    a faster one. The setting is the process's: it holds for all peers of a comparison, and every job is a
-    process of its own.
+    a faster one.
     """
     import torch
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def plain(function: Callable, *args: Any) -> Callable[[], Any]:
+    """``function(*args)`` with products summed in fp32."""
+    sum_in_fp32()
     return lambda: function(*args)
 
 
