@@ -28,7 +28,7 @@ from tests.faults.visitor import draw, visit
 
 TITLE = "Five browsers, three command lines, a job and a cluster's worker at once; a killed server"
 LEAST = 270  # some five minutes
-SHARE = 4.5
+SHARE = 5.5
 SESSIONS, COMMANDS = 5, 3
 
 BENCH = ["add", "--impl", "eager", "--case", "n=64", "--device", "cpu", "--budget", "0.01", "--json"]

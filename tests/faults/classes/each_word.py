@@ -18,7 +18,7 @@ from tests.faults.processes import end_warm_parents
 
 TITLE = "Killed at each word: body, worker"
 LEAST = 150
-SHARE = 4.5
+SHARE = 8.0
 KINDS = Path(__file__).resolve().parents[1] / "kinds"
 _KILLS = 4  # of one run
 _STRIDE = 37  # words of one run in an order that soon has some of each part

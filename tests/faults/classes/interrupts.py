@@ -14,7 +14,7 @@ from tests.faults.processes import end_warm_parents
 
 TITLE = "Ctrl-C at random moments: bench, model, traverse, search, import"
 LEAST = 40
-SHARE = 2.0
+SHARE = 3.0
 
 
 @contextlib.contextmanager
