@@ -11,6 +11,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.measure.checking.check import Case, compare
 from fusescope.ops.attention import attention_decode
+from fusescope.ops.attention.describe.decode import lengths as lengths_of
 from tests.attention.attention_tools import COMPILER
 
 OP = ops.load("attention_decode")
@@ -235,7 +236,7 @@ def test_peers_compute_the_same(impl, lengths):
 
 
 def test_lengths_of_a_case():
-    drawn = OP._lengths(OP.validate({"batch": 16, "seq_max": 1000, "lengths": "drawn"}))
+    drawn = lengths_of(OP.validate({"batch": 16, "seq_max": 1000, "lengths": "drawn"}))
     assert max(drawn) == 1000 and min(drawn) == 200 and abs(sum(drawn) / 16 - 600) < 1
     for text, said in (
         ("3+5", "one length for each of 16"),

@@ -19,7 +19,7 @@ DIAGONAL = {
 EIGHT_BIT = ("linear_weight_only",)
 """Operators with operands of other dtypes than the case's; what they read is in their own tests."""
 
-GATHERS = ("padding", "embedding_layernorm", "rope_cache")
+GATHERS = ("padding", "embedding_layernorm", "rope_cache", "attention_decode")
 """Operators that read only some rows of an operand, or none; what these are is in their own tests."""
 
 SMALL = {"rope_cache": {"seq_max": 40}, "embedding_layernorm": {"vocab": 997}}
@@ -66,6 +66,16 @@ EXTRA = {
             (16, 528, 130, "gelu", "no"),
             (17, 33, 7, "gelu_tanh", "yes"),
             (70, 2048, 96, "none", "no"),
+        )
+    ],
+    "attention_decode": [
+        {"batch": 3, "heads": 4, "kv_heads": 2, "seq_max": 96, "head_dim": 40, "lengths": lengths} | options
+        for lengths, options in (
+            ("40+96+1", {"tokens": 3}),
+            ("0+5+96", {"tokens": 8, "sinks": "yes"}),
+            ("full", {"page": "32"}),
+            ("drawn", {"window": 7, "tokens": 2, "page": "16"}),
+            ("96+1+64", {"softcap": 3.0, "page": "16", "window": 20, "sinks": "yes", "tokens": 4}),
         )
     ],
     "embedding_layernorm": [

@@ -34,12 +34,14 @@ def add(parser, words, whole_models: bool = False) -> None:
             f"parameters of {named}", "lists make the cross product; a --case overrides them"
         )
         for p in subject(named)[0]:
-            text = f"{p.help} (default {'from the others' if p.default is None else p.default})".replace(
-                "%", "%%"
-            )
+            text = f"{p.help} (default {_default(p)})".replace("%", "%%")
             group.add_argument(
                 f"--{_cases.option(p)}", dest=f"axis_{p.name}", action="append", metavar="V,V", help=text
             )
+
+
+def _default(p) -> str:
+    return "from the others" if p.default is None and not p.default_help else p.default_help or str(p.default)
 
 
 def _config_file(word: str) -> bool:

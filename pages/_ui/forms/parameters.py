@@ -50,7 +50,7 @@ def draw(
     one that is left empty is absent. ``picture`` is given the place of a mask's picture."""
     values: dict[str, list[Any]] = {}
     derived = [p for p in parameters if p.kind == "int" and p.default is None and p.name != swept]
-    rare = derived + [p for p in parameters if p.kind in ("choice", "text") and p.name != swept]
+    rare = derived + [p for p in parameters if p.kind in ("choice", "text", "float") and p.name != swept]
     for p in sorted((p for p in parameters if p not in rare), key=lambda p: p.kind != "mask"):
         values |= _one(state, op, p, p.name == swept, picture)
     if rare:
@@ -113,6 +113,7 @@ def _several(state: url.State, op: str, p: Parameter) -> list[int]:
 
 def _derived(state: url.State, op: str, p: Parameter) -> dict[str, list[Any]]:
     key = state.seed(p.name, None, url.whole(p.low, p.high), op)
-    value = st.number_input(label(p), value=None, step=1, key=key, help=p.help, placeholder="derived")
+    absent = p.default_help or "derived"
+    value = st.number_input(label(p), value=None, step=1, key=key, help=p.help, placeholder=absent)
     state.keep(p.name, value)
     return {} if value is None else {p.name: [value]}

@@ -24,7 +24,8 @@ class Parameter:
     a mask also a function of the number of keys, and default_help says what that gives.
     low, high, above: bounds of each number, ``above`` itself excluded. typical: what a slider offers.
     sweep: whether it makes sense to sweep over it. further: a last check, which gives the value to use or
-    raises ValueError.
+    raises ValueError. omitted: left out of a complete mapping where it has its default, as in the cases of
+    runs that are older than the key, which so stay the same cases.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Parameter:
     above: float | None = None
     default_help: str = ""
     further: Callable[[Any], Any] | None = None
+    omitted: bool = False
 
     @property
     def default_text(self) -> str:
@@ -127,7 +129,8 @@ def size(
 def complete(
     who: str, parameters: Iterable[Parameter], values: Mapping[str, Any], text: bool = False
 ) -> dict[str, Any]:
-    """The value of every parameter, checked; what is absent or None takes its default.
+    """The value of every parameter, checked; what is absent or None takes its default, or stays absent where
+    it is omitted then.
 
     text: values may be written as text. ValueError in one sentence: an unknown key, one that is missing, a
     value of another kind or out of bounds.
@@ -144,10 +147,9 @@ def complete(
     if missing:
         names = ", ".join(f"{p.name} ({p.help})" if p.help else p.name for p in missing)
         raise ValueError(f"{who} needs {names}")
-    return {
-        name: p.default if name not in given else p.read(given[name]) if text else p.check(given[name])
-        for name, p in known.items()
-    }
+    whole = {name: p.default for name, p in known.items()}
+    whole |= {k: known[k].read(v) if text else known[k].check(v) for k, v in given.items()}
+    return {k: v for k, v in whole.items() if not known[k].omitted or v != known[k].default}
 
 
 def check_int(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:

@@ -6,15 +6,12 @@ from __future__ import annotations
 from fusescope import kernels
 from fusescope.core.errors import Unsupported
 from fusescope.kernels import register_fakes
+from fusescope.ops.attention.describe.decode import MOST_TOKENS
 from fusescope.ops.attention.dispatch import checks, tracing
 from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_like, is_refusal
 
 _INT_RANGE = 1 << 30
 _dispatch = Dispatch("attention_decode")
-
-
-MOST_TOKENS = 8
-"""New queries a sequence in one call."""
 
 
 def attention_decode(

@@ -1,81 +1,48 @@
-"""Attention of one new query a sequence over a padded KV cache (decoding), bound by memory: what a case is,
-costs and competes with."""
+"""Attention of one to eight new queries a sequence over a padded or paged KV cache (decoding), bound by
+memory: its inputs, its specification and its peers."""
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, size
 from fusescope.ops.attention.decode import attention_decode, choose
-from fusescope.ops.attention.describe import lengths as length_texts
-from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
-from fusescope.ops.base import Cost, Peer
+from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE
+from fusescope.ops.attention.describe.decode import PARAMETERS, cost, lengths, tolerance, validate
+from fusescope.ops.base import Peer
 from fusescope.ops.common.peers import late
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
-__all__ = ["DTYPES", "TOLERANCE", "attention_decode"]
+__all__ = ["DTYPES", "PARAMETERS", "TOLERANCE", "attention_decode", "cost", "tolerance", "validate"]
 
 NAME = "attention_decode"
 TITLE = "Attention, decoding"
 SUMMARY = (
-    "out = softmax(q kᵀ / √D) v over the first lengths[b] keys of a padded cache, one new query a sequence."
+    "out = softmax(q kᵀ / √D) v over the first lengths[b] keys of a padded or paged cache, for one to eight "
+    "new queries a sequence."
 )
 FAMILY = "attention_decode"
-_KEYS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
-PARAMETERS = (
-    size("batch", 16, "sequences", 1 << 16, (1, 4, 16, 32, 64, 128)),
-    size("heads", 32, "query heads", 1 << 12, (8, 12, 16, 32, 64)),
-    size(
-        "kv_heads",
-        None,
-        "KV heads, a divisor of heads; as many as heads where left out",
-        1 << 12,
-        sweep=False,
-    ),
-    size("seq_max", 4096, "keys the cache has room for", 1 << 24, _KEYS),
-    Parameter(
-        "head_dim",
-        "int",
-        128,
-        "head size, a multiple of 8",
-        low=32,
-        high=256,
-        typical=(64, 96, 128, 256),
-        sweep=True,
-    ),
-    Parameter("lengths", "text", "full", length_texts.HELP, typical=("full", "drawn")),
-)
-
-
-def validate(values):
-    """The complete case, kv_heads filled in. ValueError for unknown keys, sizes out of bounds, and what does
-    not fit together."""
-    case = complete_heads(NAME, PARAMETERS, values)
-    _lengths(case)
-    return case
-
-
-def _lengths(values) -> tuple[int, ...]:
-    return length_texts.of(values["lengths"], values["batch"], values["seq_max"])
-
-
-def tolerance(values, dtype):
-    """It shrinks with the outputs, which average over the keys: the fewest of a sequence that has any
-    count."""
-    return length_texts.tolerance(min((n for n in _lengths(values) if n), default=1), dtype)
 
 
 def inputs(values, dtype, device, seed, contiguous=True):
-    """q (B, H, 1, D), k and v (B, H_kv, S_max, D), lengths int32 (B,). contiguous=False: caches as (B, S_max,
-    H_kv, D) turned, from an odd address on, and q with its columns apart."""
+    """q (B, H, T, D), k and v (B, H_kv, S_max, D), lengths int32 (B,), and of the options those that the case
+    has: block_table int32 (B, S_max / page) with k and v (B · S_max / page, H_kv, page, D), window, softcap,
+    sinks (H,). contiguous=False: the dimensions 1 and 2 of a cache turned in memory, from an odd address on,
+    and q with its columns apart."""
     import torch
 
     g = generator_for(device, seed)
     b, h, kv, s, d = (values[n] for n in ("batch", "heads", "kv_heads", "seq_max", "head_dim"))
-    q = random_tensor((b, h, 1, d), dtype, device, g, contiguous)
-    k, v = (random_tensor((b, kv, s, d), dtype, device, g) for _ in "kv")
+    q = random_tensor((b, h, values.get("tokens", 1), d), dtype, device, g, contiguous)
+    page = int(values.get("page", s))
+    k, v = (random_tensor((b * s // page, kv, page, d), dtype, device, g) for _ in "kv")
     if not contiguous:
         k, v = _turned(k), _turned(v)
-    lengths = torch.tensor(_lengths(values), dtype=torch.int32, device=device)
-    return {"q": q, "k": k, "v": v, "lengths": lengths}
+    counts = torch.tensor(lengths(values), dtype=torch.int32, device=device)
+    found = {"q": q, "k": k, "v": v, "lengths": counts}
+    if "page" in values:
+        order = torch.randperm(b * s // page, generator=g, device=device)
+        found["block_table"] = order.to(torch.int32).view(b, s // page)
+    if "sinks" in values:
+        found["sinks"] = torch.randn(h, generator=g, device=device)
+    return found | {name: values[name] for name in ("window", "softcap") if name in values}
 
 
 def _turned(cache):
@@ -86,49 +53,61 @@ def _turned(cache):
     return view
 
 
+_OPTIONS = ("block_table", "window", "softcap", "sinks")
+
+
 def arguments(inputs):
-    return (inputs["q"], inputs["k"], inputs["v"], inputs["lengths"]), {}
+    options = {name: inputs[name] for name in _OPTIONS if name in inputs}
+    return (inputs["q"], inputs["k"], inputs["v"], inputs["lengths"]), options
 
 
 def call(inputs, impl):
-    return attention_decode(*arguments(inputs)[0], impl=impl)
+    given, options = arguments(inputs)
+    return attention_decode(*given, impl=impl, **options)
 
 
 def auto(inputs):
-    return choose(inputs["q"])
+    return choose(inputs["q"], general=inputs["q"].shape[2] > 1 or any(name in inputs for name in _OPTIONS))
 
 
 def reference(inputs):
-    """The specification in float64, sequence by sequence; (B, H, 1, D)."""
+    """The specification in float64, sequence by sequence; (B, H, T, D). A token without a key is zeros."""
     import torch
 
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
-    b, h, _, d = q.shape
-    kv = k.shape[1]
-    out = torch.zeros(b, h, 1, d, dtype=torch.float64, device=q.device)
+    q, cap, window = inputs["q"], inputs.get("softcap"), inputs.get("window")
+    b, h, tokens, d = q.shape
+    kv = inputs["k"].shape[1]
+    out = torch.zeros(b, h, tokens, d, dtype=torch.float64, device=q.device)
     for i, n in enumerate(inputs["lengths"].tolist()):
-        if n:
-            rows = q[i].double().view(kv, h // kv, d)
-            weights = torch.softmax(rows @ k[i, :, :n].double().transpose(1, 2) * d**-0.5, -1)
-            out[i] = (weights @ v[i, :, :n].double()).view(h, 1, d)
+        if not n:
+            continue
+        k, v = (_of_sequence(inputs, name, i, n).double() for name in "kv")
+        rows = q[i].double().view(kv, h // kv * tokens, d)
+        scores = (rows @ k.transpose(1, 2) * d**-0.5).view(h, tokens, n)
+        scores = scores if cap is None else cap * torch.tanh(scores / cap)
+        key, own = torch.arange(n, device=q.device), torch.arange(n - tokens, n, device=q.device)[:, None]
+        sees = key <= own if window is None else (key <= own) & (key > own - window)
+        scores = scores.masked_fill(~sees, -torch.inf)
+        if "sinks" in inputs:
+            scores = torch.cat([scores, inputs["sinks"].double()[:, None, None].expand(h, tokens, 1)], 2)
+        weights = torch.softmax(scores, -1)[..., :n].masked_fill(~sees.any(1)[:, None], 0)
+        out[i] = (weights.view(kv, -1, n) @ v).view(h, tokens, d)
     return out
 
 
-def cost(values, dtype):
-    """Two products of 2·D operations per key and query head, executed for whole tiles of 64 keys; live keys,
-    values and queries once."""
-    size = 4 if dtype == "float32" else 2
-    h, kv, d, lengths = values["heads"], values["kv_heads"], values["head_dim"], _lengths(values)
-    live, executed = sum(lengths), sum(-(-n // 64) * 64 for n in lengths)
-    q = size * d * values["batch"] * h
-    notes = {"live_keys": live, "mean_length": live / len(lengths)}
-    return Cost(4.0 * d * h * live, 4.0 * d * h * executed, q + 2 * size * d * kv * live, q, "matrix", notes)
+def _of_sequence(inputs, name: str, i: int, n: int):
+    """The first n keys, or values, of a sequence, (H_kv, n, D)."""
+    if "block_table" not in inputs:
+        return inputs[name][i, :, :n]
+    pages = inputs[name][inputs["block_table"][i].long()].transpose(0, 1)  # (H_kv, pages, page, D)
+    return pages.flatten(1, 2)[:, :n]
 
 
 PEERS = {
     "eager": Peer(
         late("attention.peers.decode", "eager"),
-        "matmul + mask + softmax + matmul, the heads of a KV head as rows",
+        "matmul + mask + softmax + matmul, the heads of a KV head as rows; pages are gathered in "
+        "the call, as in all peers",
     ),
     "sdpa": Peer(
         late("attention.peers.decode", "by_sdpa", None, False),

@@ -1,34 +1,60 @@
-"""Peers of decoding: PyTorch over the padded cache with the lengths as a mask."""
+"""Peers of decoding: PyTorch over the padded cache with a mask of what each token sees; pages are gathered
+into such a cache in every call."""
 
 from __future__ import annotations
 
 import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
+from fusescope.core.errors import Unsupported
 from fusescope.ops.attention.peers import sdpa
 from fusescope.ops.common.peers import plain
 
 
 def _mask(inputs):
-    """(additive mask (B, 1, 1, S_max) or None where every key is live, empty sequences (B, 1, 1, 1) or
-    None)."""
-    lengths, k = inputs["lengths"], inputs["k"]
-    dead = torch.arange(k.shape[2], device=k.device) >= lengths[:, None]
+    """(additive mask (B, 1, T, S_max) or None where every key is live, empty tokens (B, 1, T, 1) or None)."""
+    lengths, k, window = inputs["lengths"], inputs["k"], inputs.get("window")
+    tokens, table = inputs["q"].shape[2], inputs.get("block_table")
+    own = lengths[:, None, None] - tokens + torch.arange(tokens, device=k.device)[:, None]
+    key = torch.arange(k.shape[2] * (1 if table is None else table.shape[1]), device=k.device)
+    dead = key > own
+    if window is not None:
+        dead |= key <= own - window
     if not bool(dead.any()):
         return None, None
-    mask = sdpa.dead_scores(dead, k.dtype)[:, None, None]
-    empty = (lengths == 0)[:, None, None, None]
-    return mask, empty if bool(empty.any()) else None
+    empty = dead.all(2)[:, None, :, None]
+    return sdpa.dead_scores(dead, k.dtype)[:, None], empty if bool(empty.any()) else None
+
+
+def _cache(inputs):
+    """A function that gives k and v as (B, H_kv, S_max, D)."""
+    k, v, table = inputs["k"], inputs["v"], inputs.get("block_table")
+    if table is None:
+        return lambda: (k, v)
+    pages = table.long()
+
+    def gathered():
+        return (t[pages].transpose(1, 2).flatten(2, 3) for t in (k, v))
+
+    return gathered
 
 
 def _grouped(inputs):
-    """q as (B, H_kv, H / H_kv, D): the heads of a KV head as rows of one product."""
+    """q as (B, H_kv, H / H_kv · T, D): the heads of a KV head as rows of one product."""
     q, kv = inputs["q"], inputs["k"].shape[1]
-    return q.reshape(q.shape[0], kv, q.shape[1] // kv, q.shape[3])
+    return q.reshape(q.shape[0], kv, -1, q.shape[3])
+
+
+def _for_rows(mask, inputs):
+    """The mask (B, 1, T, S_max) for grouped rows."""
+    q = inputs["q"]
+    return (
+        mask if mask is None or q.shape[2] == 1 else mask.repeat(1, 1, q.shape[1] // inputs["k"].shape[1], 1)
+    )
 
 
 def _finished(run, inputs, empty, backend=None):
-    """run with its result as (B, H, 1, D), and zeros for the empty sequences, as their user would have to set
+    """run with its result as (B, H, T, D), and zeros for the empty tokens, as their user would have to set
     them."""
     shape = inputs["q"].shape
 
@@ -43,52 +69,90 @@ def _finished(run, inputs, empty, backend=None):
 
 def eager(inputs):
     mask, empty = _mask(inputs)
-    k, v, scale = inputs["k"], inputs["v"], inputs["q"].shape[3] ** -0.5
+    mask, cache, cap, sinks = (
+        _for_rows(mask, inputs),
+        _cache(inputs),
+        inputs.get("softcap"),
+        inputs.get("sinks"),
+    )
+    (b, h, tokens, d), kv = inputs["q"].shape, inputs["k"].shape[1]
+    if sinks is not None:
+        sinks = sinks.to(inputs["q"].dtype).view(1, kv, h // kv, 1, 1).expand(b, kv, h // kv, tokens, 1)
+        sinks = sinks.reshape(b, kv, -1, 1)
 
     def run():
-        scores = (_grouped(inputs) @ k.transpose(2, 3)) * scale
-        return torch.softmax(scores if mask is None else scores + mask, -1) @ v
+        k, v = cache()
+        scores = (_grouped(inputs) @ k.transpose(2, 3)) * d**-0.5
+        if cap is not None:
+            scores = cap * torch.tanh(scores / cap)
+        if mask is not None:
+            scores = scores + mask
+        if sinks is None:
+            return torch.softmax(scores, -1) @ v
+        return torch.softmax(torch.cat([scores, sinks], 3), -1)[..., :-1] @ v
 
     return _finished(plain(run), inputs, empty)
 
 
 def by_sdpa(backend, grouped, inputs):
-    """SDPA over the padded cache with the lengths as a mask: heads as they are (enable_gqa), or those of a KV
-    head as its rows."""
+    """SDPA over the padded cache with a mask: heads as they are (enable_gqa), or those of a KV head as its
+    rows."""
+    for name, what in (("softcap", "soft-capped scores"), ("sinks", "attention sinks")):
+        if name in inputs:
+            raise Unsupported(f"scaled_dot_product_attention has no {what}")
     mask, empty = _mask(inputs)
-    k, v = inputs["k"], inputs["v"]
-    gqa = not grouped and inputs["q"].shape[1] != k.shape[1]
+    cache = _cache(inputs)
+    if grouped:
+        mask = _for_rows(mask, inputs)
+    gqa = not grouped and inputs["q"].shape[1] != inputs["k"].shape[1]
     function = torch.nn.functional.scaled_dot_product_attention
 
     def q():
         return _grouped(inputs) if grouped else inputs["q"]
 
     def call():
-        return function(q(), k, v, attn_mask=mask, enable_gqa=gqa)
+        return function(q(), *cache(), attn_mask=mask, enable_gqa=gqa)
 
     def chosen():
-        return sdpa.backend_of(q(), k, v, mask, gqa=gqa)
+        return sdpa.backend_of(q(), *cache(), mask, gqa=gqa)
 
-    run, name = sdpa.on_backend(backend, call, chosen, inputs["q"], k, v)
+    run, name = sdpa.on_backend(backend, call, chosen, inputs["q"], *cache())
     return _finished(run, inputs, empty, name)
 
 
 def flex(inputs):
-    """FlexAttention's decoding kernel, compiled, with a BlockMask of the lengths made outside the call."""
-    q, k, v, lengths = inputs["q"], inputs["k"], inputs["v"], inputs["lengths"]
-    compiled, (_, empty) = sdpa.compiled_flex(), _mask(inputs)
+    """FlexAttention's decoding kernel, compiled, with a BlockMask of what each token sees made outside the
+    call."""
+    q, lengths, window, cap = inputs["q"], inputs["lengths"], inputs.get("window"), inputs.get("softcap")
+    sinks, tokens, kv = inputs.get("sinks"), q.shape[2], inputs["k"].shape[1]
+    compiled, cache, (mask, empty) = sdpa.compiled_flex(), _cache(inputs), _mask(inputs)
+    keys = mask.shape[3] if mask is not None else 0
     block_mask = None
+
+    def sees(b, h, i, j):
+        own = lengths[b] - tokens + i
+        return j <= own if window is None else (j <= own) & (j > own - window)
+
+    def capped(score, b, h, i, j):
+        return cap * torch.tanh(score / cap)
 
     def make_block_mask():
         nonlocal block_mask
-        block_mask = create_block_mask(
-            lambda b, h, i, j: j < lengths[b], q.shape[0], None, 1, k.shape[2], device=q.device
-        )
+        block_mask = create_block_mask(sees, q.shape[0], None, tokens, keys, device=q.device)
 
-    if bool((lengths < k.shape[2]).any()):
+    if mask is not None:
         sdpa.tried("FlexAttention", make_block_mask)
+    options = dict(
+        block_mask=block_mask,
+        enable_gqa=q.shape[1] != kv,
+        score_mod=None if cap is None else capped,
+        return_lse=sinks is not None,
+    )
 
     def run():
-        return compiled(q, k, v, block_mask=block_mask, enable_gqa=q.shape[1] != k.shape[1])
+        if sinks is None:
+            return compiled(q, *cache(), **options)
+        out, lse = compiled(q, *cache(), **options)
+        return out * torch.sigmoid(lse - sinks[:, None]).to(out.dtype)[..., None]
 
     return _finished(sdpa.tried("FlexAttention", run), inputs, empty, "flex_attention (inductor)")
