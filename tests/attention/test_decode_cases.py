@@ -9,8 +9,13 @@ import pytest
 import torch
 
 from fusescope import ops
+from fusescope.charts import tables
+from fusescope.charts.bench import sweep
+from fusescope.cli.tables.records import show
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
+from fusescope.core.records import Record
+from fusescope.core.schema.cases import ABSENT, varying_values, whole
 
 OP = ops.load("attention_decode")
 SMALL = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_max": 64, "head_dim": 32, "lengths": "64+20"}
@@ -88,3 +93,21 @@ def test_sdpa_refuses_what_it_lacks():
         for peer in ("sdpa", "sdpa_grouped"):
             with pytest.raises(Unsupported, match=f"has no {what}"):
                 ops.make(OP.NAME, peer, inputs)
+
+
+def test_what_a_case_leaves_out_is_named_by_its_default():
+    omitted = {p.name: p.default for p in OP.PARAMETERS if p.omitted}
+    assert {k: None if v == "none" and omitted[k] is None else v for k, v in ABSENT.items()} == omitted
+    plain, other = (OP.validate(SMALL | given) for given in ({}, {"tokens": 4, "page": "16"}))
+    assert varying_values([plain, other]) == {"tokens": [1, 4], "page": ["none", "16"]}
+    assert varying_values([plain, plain]) == {} and whole([plain, plain]) == [plain, plain]
+    records = [
+        Record(OP.NAME, impl, case, "float32", "cpu", "oom", "no room")
+        for case in (plain, other)
+        for impl in ("cpu", "eager")
+    ]
+    assert list(tables.cases(records)) == ["tokens=1, page=none", "tokens=4, page=16"]
+    assert "tokens 1, page none" in show(records, "eager", {})
+    more = OP.validate(SMALL | {"tokens": 2})
+    both = [Record(OP.NAME, "cpu", case, "float32", "cpu", "oom", "no room") for case in (plain, more)]
+    assert sweep.swept_key(both) == "tokens"

@@ -11,6 +11,7 @@ from fusescope.charts.bench.speedup import STATUS_WORDS, value_of, verdict
 from fusescope.charts.colours import kind, short
 from fusescope.charts.verdicts import compared_time
 from fusescope.core.records import Record
+from fusescope.core.schema.cases import whole
 
 _FAILED = ("oom", "timeout", "crashed", "error")
 
@@ -210,8 +211,9 @@ def _of_several(groups: list[list[Record]], baseline: str) -> str:
         return f"{text}."
     mean = math.exp(sum(math.log(v) for v, _ in values.values()) / len(values))
     low, worst = min(values.values(), key=lambda pair: pair[0])
-    keys = {k for k in worst.case if len({str(r.case.get(k)) for r in best}) > 1}
-    where = captions.case_of({k: v for k, v in worst.case.items() if k in keys})
+    cases = whole(r.case for r in best)
+    keys = {k for k in cases[0] if len({str(case.get(k)) for case in cases}) > 1}
+    where = captions.case_of({k: v for k, v in cases[best.index(worst)].items() if k in keys})
     return (
         f"{text}; the fastest is {numbers.ratio(mean)} {short(baseline)} in the geometric mean, "
         f"{numbers.ratio(low)} in the worst case" + (f" ({where})." if where else ".")

@@ -11,7 +11,8 @@ from fusescope.charts import numbers, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, in_order, ratio_text, verdict
 from fusescope.charts.colours import short
 from fusescope.core.machine.conditions import are_unlike, device_of, marks
-from fusescope.core.records import MODES, Record, varying_values
+from fusescope.core.records import MODES, Record
+from fusescope.core.schema.cases import value, varying_values
 
 
 def tidy(records: list[Record], baseline: str | None = None) -> pd.DataFrame:
@@ -78,7 +79,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
         s = r.speedup if r.impl != baseline else None
         lines.append(
             {"check": check(r), "implementation": short(r.impl)}
-            | {k: r.case.get(k) for k in keys}
+            | {k: value(r.case, k) for k in keys}
             | {
                 "verdict": ratio_text(r, baseline),
                 "95 % interval (×)": s and verdicts.interval(s.words, s.low, s.high),
@@ -156,6 +157,6 @@ def cases(records: list[Record]) -> dict[str, list[Record]]:
     keys, unlike = varying(records), are_unlike(records)
     groups: dict[str, list[Record]] = {}
     for r in records:
-        name = ", ".join(f"{k}={r.case.get(k)}" for k in keys) or "the case"
+        name = ", ".join(f"{k}={value(r.case, k)}" for k in keys) or "the case"
         groups.setdefault(f"{name}, {device_of(r)}" if unlike and device_of(r) else name, []).append(r)
     return groups

@@ -37,22 +37,6 @@ def case_key(op: str, case: Mapping[str, Any], dtype: str, device: str) -> str:
     return json.dumps([op, dict(sorted(case.items())), dtype, device], separators=(",", ":"))
 
 
-def varying_values(cases: list[dict]) -> dict[str, list]:
-    """{key: its distinct values, in the order met} for the keys that differ among cases; a key that changes
-    with another, as seq_k that follows seq, is left out."""
-    values: dict[str, list] = {}
-    for case in cases:
-        for key, value in case.items():
-            if value not in values.setdefault(key, []):
-                values[key].append(value)
-    changing: dict[str, list] = {}
-    for key, seen in values.items():
-        follows = any(all(case.get(key) == case.get(other) for case in cases) for other in changing)
-        if len(seen) > 1 and not follows:
-            changing[key] = seen
-    return changing
-
-
 def short(impl: str) -> str:
     """An implementation's name as a label: a user's file without its folders."""
     path, colon, function = impl.rpartition(":")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import streamlit as st
 
-from fusescope import ops
 from fusescope.charts import tables
 from fusescope.core.errors import RunError
+from fusescope.core.schema.cases import ABSENT
 from fusescope.store import answers, library
 from fusescope.store.answers import Found, Question
 from pages._ui.app import run_data
@@ -61,14 +60,8 @@ def caption(found: Found) -> str:
 def difference(key: str, asked: Any, had: Any) -> str:
     """ "sequence 4,096 instead of 3,000"."""
     name = "" if key in ("dtype", "device") else f"{_PLAIN.get(key, key.replace('_', ' '))} "
-    asked, had = (_omitted().get(key) if value is None else value for value in (asked, had))
+    asked, had = (ABSENT.get(key) if value is None else value for value in (asked, had))
     return f"{name}{_value(had)} instead of {_value(asked)}"
-
-
-@cache
-def _omitted() -> dict[str, Any]:
-    """The value of each parameter that a case leaves out where it has its default."""
-    return {p.name: p.default for op in ops.names() for p in ops.load(op).PARAMETERS if p.omitted}
 
 
 def _value(value: Any) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fusescope.charts import captions
-from fusescope.core.records import Run, varying_values
+from fusescope.core.records import Run
+from fusescope.core.schema.cases import varying_values, whole
 
 _FIRST = ("batch", "seq", "seq_max", "rows", "cols", "m", "n", "k")
 """Parameters that say most of a shape, in this order."""
@@ -25,7 +26,8 @@ def cases(run: Run) -> list[dict]:
 def shapes(run: Run) -> str:
     """Batch and sequence length as "(16, 2048)", else named sizes, "rows 8,192, cols 768"; of several cases
     as ranges, "7 × (1–16, 128–4,096)"."""
-    sizes = [{k: v for k, v in captions.told(case).items() if k not in _NO_SHAPE} for case in cases(run)]
+    told = whole(captions.told(case) for case in cases(run))
+    sizes = [{k: v for k, v in case.items() if k not in _NO_SHAPE} for case in told]
     if not sizes:
         return ""
     count = len({tuple(sorted((k, str(v)) for k, v in one.items())) for one in sizes})

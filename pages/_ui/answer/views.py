@@ -14,6 +14,7 @@ from fusescope.charts.bench import accuracy, distribution, history, roofline, sw
 from fusescope.charts.colours import kind, short
 from fusescope.core import command, same_code
 from fusescope.core.records import Record, Run
+from fusescope.core.schema.cases import value
 from pages._ui.answer import case_actions
 from pages._ui.answer.edit_loop import earlier
 from pages._ui.app import cached_chart, run_data
@@ -202,7 +203,7 @@ def _trace(look: Look) -> None:
 
 def _case(look: Look) -> str:
     keys = tables.varying(look.records)
-    return " (" + ", ".join(f"{k}={look.case[0].case.get(k)}" for k in keys) + ")"
+    return " (" + ", ".join(f"{k}={value(look.case[0].case, k)}" for k in keys) + ")"
 
 
 @st.cache_data(max_entries=256, show_spinner=False)

@@ -15,7 +15,8 @@ from fusescope.charts import axes, captions, numbers, template, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS
 from fusescope.charts.colours import colour, short
 from fusescope.core import same_code
-from fusescope.core.records import Speedup, varying_values
+from fusescope.core.records import Speedup
+from fusescope.core.schema.cases import varying_values, whole
 from fusescope.core.verdict import VERDICTS, words
 
 _AXIS = 46  # pixels of the axis on top with its title
@@ -153,7 +154,7 @@ def cases(comparison: Comparison, values_only: bool = False) -> list[str]:
     keys = _changing(comparison)
     return [
         ", ".join(str(v) if values_only else f"{k}={v}" for k in keys if (v := one.get(k)) is not None)
-        for one in map(_parts, comparison.rows)
+        for one in whole(map(_parts, comparison.rows))
     ]
 
 

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.bench.speedup import STATUS_WORDS, hover
 from fusescope.charts.colours import colour, kind, marker, short
-from fusescope.charts.tables import varying_values
 from fusescope.core.machine.conditions import are_unlike, device_of
 from fusescope.core.records import Record
+from fusescope.core.schema.cases import value, varying_values
 
 QUANTITIES = {
     "speed-up": "speed-up over {baseline} (log)",
@@ -55,14 +55,14 @@ def curves(
     ends, middles, bounds = [], [], []
     for impl, device in lines:
         own = (r for r in records if r.impl == impl and (not unlike or device_of(r) == device))
-        rows = sorted(own, key=lambda r: r.case[key])
+        rows = sorted(own, key=lambda r: value(r.case, key))
         points = [(r, _value(r, quantity, baseline, factor)) for r in rows]
         drawn = [(r, v) for r, v in points if v]
         middles += [v[1] for _, v in drawn]
         bounds += [x for _, v in drawn for x in (v[0], v[2])]
         if not drawn:
             continue
-        x = [r.case[key] for r, _ in points]
+        x = [value(r.case, key) for r, _ in points]
         fig.add_scatter(
             x=x,
             y=[v[1] if v else None for _, v in points],
@@ -87,7 +87,7 @@ def curves(
         return template.empty(f"No {quantity} to draw: the records are {', '.join(states)}.", theme)
     low, high = axes.within(middles, bounds)
     axes.end_labels(fig, ends, *((min(low, 0.8), max(high, 1.25)) if quantity == "speed-up" else (low, high)))
-    fig.update_xaxes(**axes.ticks_at([r.case[key] for r in records]), title_text=f"{key} (log)")
+    fig.update_xaxes(**axes.ticks_at([value(r.case, key) for r in records]), title_text=f"{key} (log)")
     y = axes.ratio(middles, bounds) if quantity == "speed-up" else axes.log(low, high)
     fig.update_yaxes(**y, title_text=QUANTITIES[quantity].format(baseline=short(baseline), unit=unit))
     if quantity == "speed-up":

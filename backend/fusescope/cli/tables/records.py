@@ -11,6 +11,7 @@ from fusescope.cli.output import table
 from fusescope.cli.tables import roof as _roof
 from fusescope.core.machine.conditions import are_unlike, banner, device_of, marks, unlike
 from fusescope.core.records import Record, short
+from fusescope.core.schema.cases import whole
 from fusescope.core.verdict import scope
 
 _WORDS = {"oom": "out of memory", "timeout": "timed out"}
@@ -27,14 +28,15 @@ def show(records: Sequence[Record], baseline: str | None, environment: Mapping[s
     shares = _roof.shares(records, environment)
     cases = list(dict.fromkeys(r.case_key for r in records))
     first = records[0]
-    shared = {k: v for k, v in first.case.items() if all(r.case.get(k) == v for r in records)}
+    told = {r.case_key: case for r, case in zip(records, whole(r.case for r in records))}
+    shared = {k: v for k, v in told[cases[0]].items() if all(c.get(k) == v for c in told.values())}
     lines = [
         f"{first.op}  {first.dtype} on {first.device}" + (f"  baseline {baseline}" if baseline else ""),
         _case(shared) if shared else "",
     ]
     for key in cases:
         rows = [r for r in records if r.case_key == key]
-        own = {k: v for k, v in rows[0].case.items() if k not in shared}
+        own = {k: v for k, v in told[key].items() if k not in shared}
         where = f"on {device_of(rows[0])}" if are_unlike(records) and device_of(rows[0]) else ""
         head = " ".join(filter(None, [_case(own), where]))
         lines += ["", *([head] if head else []), _table(rows, baseline, shares)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fusescope.core import schema
-from fusescope.core.records import BenchSpec, varying_values
+from fusescope.core.records import BenchSpec
 from fusescope.core.schema import Parameter
+from fusescope.core.schema.cases import varying_values
 from fusescope.jobs.spec.cluster import CLUSTER
 from fusescope.jobs.spec.common import SEED, check_device_of
 
