@@ -1,6 +1,7 @@
 """The verbs predict and search."""
 
 import json
+import os
 import random
 
 import pytest
@@ -67,6 +68,13 @@ def test_predict_refuses(capsys, words, says):
     assert main(["predict", *words]) in (1, 2)
     captured = capsys.readouterr()
     assert says in captured.err and captured.out == ""
+
+
+def test_a_pipe_is_refused_and_not_waited_for(capsys, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name, says in (("pipe", "is no plain file"), ("", "is no plain file"), ("none", "No such file")):
+        assert main(["predict", "0", "--data", str(tmp_path / name)]) in (1, 2)
+        assert says in capsys.readouterr().err
 
 
 def test_the_answer_of_a_search():

@@ -204,8 +204,9 @@ def predict(code: str | int, data: str | Path, threshold_ms: float | None = None
     """What the verb ``predict`` prints: the prediction for a code from a file, either pairs
     ``bits<TAB>milliseconds`` (a cost model is trained on them) or a saved cost model. "measured_ms" is the
     pair's own time where the file holds that scheme."""
-    text = Path(data).open("rb").read(1)
-    model = load(data) if text == b"{" else train(pairs.read(data))
+    with pairs.plain(data).open("rb") as f:
+        begin = f.read(1)
+    model = load(data) if begin == b"{" else train(pairs.read(data))
     found = model.predict([code], threshold_ms)[0]
     limit = model.threshold_ms if threshold_ms is None else threshold_ms
     summary = {k: v for k, v in model.validation.items() if k != "points"}

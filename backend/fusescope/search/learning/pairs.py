@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import stat
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,16 +19,22 @@ _MOST_BYTES = 64 << 20  # 2^16 codes are 2 MB; a file is a stranger's
 def read(path: str | Path) -> dict[str, float]:
     """{canonical code: ms} of a text file, the median where a scheme is there several times. ValueError
     naming the file and line for what is no pair, OSError where it cannot be read."""
-    path = Path(path)
-    size = path.stat().st_size
-    if not path.is_file():
-        raise ValueError(f"{path} is no plain file")
-    if size > _MOST_BYTES:
+    path = plain(path)
+    if path.stat().st_size > _MOST_BYTES:
         raise ValueError(
             f"{path} is larger than {_MOST_BYTES >> 20} MiB; a file of pairs has a line of some 25 "
             "characters for each code"
         )
     return parse(path.read_text(errors="replace"), str(path))
+
+
+def plain(path: str | Path) -> Path:
+    """The path. ValueError for what is no plain file: opening a pipe waits for a writer. OSError where there
+    is nothing."""
+    path = Path(path)
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path} is no plain file")
+    return path
 
 
 def parse(text: str, name: str = "the text") -> dict[str, float]:
