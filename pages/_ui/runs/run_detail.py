@@ -128,10 +128,12 @@ def _actions(run: Run) -> None:
 
 
 def _other(run: Run) -> None:
-    """A run that is not a benchmark: its progress; of one that ended before it was done, its last message."""
+    """A run that is not a benchmark: its progress; the last message of one that ended before it was done, or
+    whose last message is the result.
+    """
     if run.live:
         jobs.follow(run.id)
-    elif run.progress.message and run.status != "done":
+    elif run.progress.message and (run.status != "done" or run.kind == "sanitize"):
         st.caption(md(run.progress.message))
 
 
