@@ -17,6 +17,7 @@ using namespace tensor_core;
 using namespace decode;
 constexpr int kMostBlocks = 16;           // of a cluster
 constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, and no four
+constexpr int kNextMayStart = 8;          // a flag of `how`, as those of loads_of()
 
 // Eights: query columns over 8. Accumulators of 8 leave registers for 16 warps per SM, of 16 for 8.
 template <int Width, int Eights> struct Shape {
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
     cluster::arrive();
   }
   wait_for_previous();
-  let_next_start();
+  if (how & kNextMayStart) let_next_start();
 
   QueryColumns<T, Width, Eights> columns;
   columns.load(a, g, b, head_kv, first_row, how & kQueryPairs);
@@ -263,6 +264,13 @@ template <typename S> int shared_bytes(int64_t blocks) {
   return filled(3) > filled(4) ? kBytesOfThree : S::bytes;
 }
 
+// Whether the next launch's blocks may start while these run. Those that take places which this launch still needs
+// cost more than an earlier start gains; clusters of four and more need places in one GPC and find them only where half
+// of all are free.
+template <typename S> bool next_may_start(int64_t items, int blocks) {
+  return (items << blocks) * (blocks < 2 ? 2 : 4) <= S::blocks_per_sm * int64_t(multiprocessors());
+}
+
 template <typename T, int Width, int Eights>
 const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream) {
   using S = Shape<Width, Eights>;
@@ -270,12 +278,12 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   const int64_t longest = (a.seq_max + kUnitKeys - 1) / kUnitKeys,
                 seen = g.window ? (g.window + g.tokens) / kUnitKeys + 2 : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
-  const int how = loads_of(a, g);
   constexpr auto kernel = decode_cluster<T, Width, Eights>;
   if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
   const int blocks = cluster_of(items, seen < longest ? seen : longest,
                                 [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
   const int bytes = blocks ? S::bytes : shared_bytes<S>(items);
+  const int how = loads_of(a, g) | (next_may_start<S>(items, blocks) ? kNextMayStart : 0);
   return launch_dependent(kernel, unsigned(items << blocks), kThreads, bytes, stream, 1u << blocks, a, g, how, blocks);
 }
 }  // namespace
