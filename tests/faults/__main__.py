@@ -3,7 +3,8 @@ was found.
 
 --only kills,torn_bytes   these classes        --only kills:71   one case again, by its seed, in this process
 --seed N                  the first seed       --budget S        seconds for all (780)
---document FILE           put the output of a whole run, kept in FILE, into docs/reliability.md
+--document FILE [FILE …]  put the output of a whole run, kept in FILE, into docs/reliability.md; rows of
+                          classes that it skipped come from outputs of other machines
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=_PROCESSES)
     parser.add_argument("--most", type=int, help="cases of each class at most")
     parser.add_argument("--list", action="store_true", help="the classes")
-    parser.add_argument("--document", type=Path, metavar="FILE", help="an output, for docs/reliability.md")
+    outputs = "outputs, for docs/reliability.md"
+    parser.add_argument("--document", type=Path, metavar="FILE", nargs="+", help=outputs)
     parser.add_argument("--cases", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--at", type=Path, help=argparse.SUPPRESS)
@@ -40,7 +42,7 @@ def main() -> int:
         print(runner.to_json(_one(given)))
         return 0
     if given.document:
-        document.write(given.document)
+        document.write(*given.document)
         return 0
     if given.list:
         print("\n".join(f"{name:16} {runner.load(name).TITLE}" for name in runner.names()))

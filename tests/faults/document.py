@@ -14,20 +14,42 @@ FILE = ROOT / "docs" / "reliability.md"
 _BEGIN, _END = "<!-- figures of make test-faults -->", "<!-- end of figures -->"
 
 
-def write(output: Path) -> None:
-    """Put the table that a whole run of the command printed to a file between the marks."""
+def write(output: Path, *elsewhere: Path) -> None:
+    """Put the table that a whole run of the command printed to a file between the marks; rows of classes that
+    it skipped come from ``elsewhere``, outputs of the command on other machines.
+    """
     said = output.read_text().splitlines()
-    table = [line for line in said if line.startswith("|")]
+    table = _rows(said)
     seeds = next(line for line in said if line.startswith("seeds from"))
-    when = time.strftime("%Y-%m-%d", time.gmtime(output.stat().st_mtime))
     cases, lost, wrong, other = (sum(_numbers(table, column)) for column in range(2, 6))
-    first = (
-        f"Measured on {when}, {os.cpu_count()} cores, {seeds}:\n{cases:,} cases; {lost} finished records "
-        f"lost, {wrong} wrong states, {other} other faults."
-    )
+    figures = [
+        f"Measured on {_day(output)}, {os.cpu_count()} cores, {seeds}:\n{cases:,} cases; {lost} finished "
+        f"records lost, {wrong} wrong states, {other} other faults."
+    ]
+    for file in elsewhere:
+        found = {_title(row): row for row in _rows(file.read_text().splitlines())[2:] if "skipped" not in row}
+        new = {title: row for title, row in found.items() if any(_skipped(old, title) for old in table)}
+        table = [new.get(_title(row), row) for row in table]
+        figures += [f"On another machine, {_day(file)}: {title}." for title in new]
     before, _, rest = FILE.read_text().partition(_BEGIN)
-    figures = "\n".join([first, "", *table])
-    FILE.write_text(f"{before}{_BEGIN}\n{figures}\n{_END}{rest.partition(_END)[2]}")
+    inside = "\n".join([*figures, "", *table])
+    FILE.write_text(f"{before}{_BEGIN}\n{inside}\n{_END}{rest.partition(_END)[2]}")
+
+
+def _rows(said: list[str]) -> list[str]:
+    return [line for line in said if line.startswith("|")]
+
+
+def _title(row: str) -> str:
+    return row.split("|")[1].strip()
+
+
+def _skipped(row: str, title: str) -> bool:
+    return _title(row) == title and "skipped" in row
+
+
+def _day(output: Path) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(output.stat().st_mtime))
 
 
 def _numbers(table: list[str], column: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -103,3 +104,13 @@ def test_the_figures_are_those_of_an_output(tmp_path, monkeypatch):
     assert "1,070 cases; 2 finished records lost, 0 wrong states, 1 other faults" in said
     assert "| A | 1,070 (of 3,000) | 2 | 0 | 1 | 3 |" in said and "## What holds" in said
     assert any("no figures of" in problem for problem in document.problems())
+
+    other = tmp_path / "other"
+    other.write_text(
+        "| class | cases |\n|---|---:|\n| A | 9 | 9 | 9 | 9 | 9 |\n| B | 8 | 0 | 0 | 0 | 120 |\n"
+    )
+    document.write(output, other)
+    said = target.read_text()
+    assert "1,070 cases; 2 finished" in said and "| A | 1,070 (of 3,000) | 2 | 0 | 1 | 3 |" in said
+    assert "| B | 8 | 0 | 0 | 0 | 120 |" in said and "skipped: no GPU" not in said
+    assert re.search(r"On another machine, \d{4}-\d\d-\d\d: B\.", said) and " A." not in said
