@@ -16,6 +16,8 @@
 // count of its own; calls on other streams have workspaces of their own. Scratch that holds the tag of a later call by
 // chance: 2^-48 per ticket.
 #pragma once
+#include <atomic>
+
 #include "../common/mma.cuh"
 #include "merge.cuh"
 #include "shares.cuh"
@@ -51,6 +53,14 @@ __device__ __forceinline__ bool arrives_last(uint64_t* ticket, uint64_t tag, uns
     if (old == seen) return count == pieces;
     seen = old;
   }
+}
+
+// A tag that the next 2^48 calls of the process do not repeat (join.cuh), from another number on in each process.
+inline uint64_t next_tag() {
+  static std::atomic<uint64_t> calls{reinterpret_cast<uintptr_t>(&calls) * 0x9e3779b97f4a7c15ull >> 16};
+  uint64_t tag = 0;
+  while (tag == 0) tag = ++calls << 16;
+  return tag;
 }
 
 // The workspace: a ticket per share, that of an item being its first share's; then two pieces per share of rows x D

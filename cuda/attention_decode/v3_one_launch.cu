@@ -217,14 +217,6 @@ __global__ void __launch_bounds__(kThreads, Ring<Width>::blocks_per_sm) decode_t
   }
 }
 
-// A tag that the next 2^48 calls of the process do not repeat (join.cuh), from another number on in each process.
-inline uint64_t next_tag() {
-  static std::atomic<uint64_t> calls{reinterpret_cast<uintptr_t>(&calls) * 0x9e3779b97f4a7c15ull >> 16};
-  uint64_t tag = 0;
-  while (tag == 0) tag = ++calls << 16;
-  return tag;
-}
-
 template <typename T, int Width>
 const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream) {
   using R = Ring<Width>;

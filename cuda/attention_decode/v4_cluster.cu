@@ -7,9 +7,11 @@
 // v3's join goes through global memory: fences, a ticket and a read of pieces cost more than a small cache takes to
 // read. Blocks of a cluster send their pieces straight to the shared memory of the block that adds them (cluster.cuh).
 // Items are not cut at equal shares of all keys, as in v1 to v3, but each into as many equal parts as its cluster has
-// blocks, so a block has one item and its ring's memory is free for the merge.
+// blocks, so a block has one item and its ring's memory is free for the merge. Where items of many keys are so few that
+// clusters of the largest size leave SMs idle, an item has several clusters, whose results are joined as in v3.
 #include "../common/cluster.cuh"
 #include "../common/dependent.cuh"
+#include "cluster_parts.cuh"
 #include "query_columns.cuh"
 
 namespace {
@@ -17,6 +19,7 @@ using namespace tensor_core;
 using namespace decode;
 constexpr int kMostBlocks = 16;           // of a cluster
 constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, and no four
+constexpr int kFewestUnits = 8;           // of a warp, where an item has several clusters
 constexpr int kNextMayStart = 8;          // a flag of `how`, as those of loads_of()
 
 // Eights: query columns over 8. Accumulators of 8 leave registers for 16 warps per SM, of 16 for 8.
@@ -26,6 +29,7 @@ template <int Width, int Eights> struct Shape {
   static constexpr int unit_bytes = kUnitKeys * Width * 2;
   static constexpr int stages = 12 * 1024 * Eights / unit_bytes;  // some 190 KB in flight per SM
   static constexpr int row_floats = Width + 4;                    // against bank conflicts
+  static constexpr int chunks = rows * Width / 4;                 // of four columns
   static constexpr int inbox_floats = rows * Width + 4 * kMostBlocks, statistics = 2 * rows * kMostBlocks;
   static constexpr int bytes =
       kWarps * stages * unit_bytes + (inbox_floats + statistics) * int(sizeof(float)) + int(sizeof(uint64_t));
@@ -97,32 +101,19 @@ template <typename T, int Width, int Eights> struct UnitStream {
   }
 };
 
-// Four columns of a query row: contexts and sum relative to 2^top.
-struct Part {
-  float top, sum, context[4];
-  __device__ __forceinline__ Part() : top(-INFINITY), sum(0.f), context{} {}
-
-  // Adds another part, `own` of it being its sum; called in a fixed order.
-  __device__ __forceinline__ void add(float weight, float own, const float4& more) {
-    sum += weight * own;
-    context[0] += weight * more.x, context[1] += weight * more.y;
-    context[2] += weight * more.z, context[3] += weight * more.w;
-  }
-  __device__ __forceinline__ float base() const { return top == -INFINITY ? 0.f : top; }
-};
-
-// A cluster of 2^log_blocks blocks per item: rows of one KV head of one sequence.
+// 2^log_clusters clusters of 2^log_blocks blocks per item: rows of one KV head of one sequence.
 template <typename T, int Width, int Eights>
 __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm) decode_cluster(
     const __grid_constant__ AttentionDecodeArgs a, const __grid_constant__ AttentionDecodeGeneral g, int how,
-    int log_blocks) {
+    int log_blocks, int log_clusters, uint64_t tag) {
   using S = Shape<Width, Eights>;
   extern __shared__ __align__(128) char shared[];  // all of it dynamic: four small blocks just fit an SM
   float* const inbox = reinterpret_cast<float*>(shared + kWarps * S::stages * S::unit_bytes);
   float2* const inbox_statistics = reinterpret_cast<float2*>(inbox + S::inbox_floats);
   uint64_t* const received = reinterpret_cast<uint64_t*>(inbox_statistics + S::statistics / 2);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, blocks = 1 << log_blocks;
-  const int rank = blockIdx.x & (blocks - 1), cell = blockIdx.x >> log_blocks;
+  const int log_parts = log_blocks + log_clusters, part_of_item = blockIdx.x & ((1 << log_parts) - 1);
+  const int rank = blockIdx.x & (blocks - 1), cell = blockIdx.x >> log_parts;
   const int row_cell = Eights == 1 ? cell : cell / row_blocks(a, g), b = row_cell / a.heads_kv;
   const int head_kv = row_cell - b * a.heads_kv;
   const int first_row = Eights == 1 ? 0 : (cell - row_cell * row_blocks(a, g)) * S::rows;
@@ -142,8 +133,8 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
   columns.load(a, g, b, head_kv, first_row, how & kQueryPairs);
   const Span span = span_of(a, g, b);
   const int first = span.low / kUnitKeys, units = (span.length + kUnitKeys - 1) / kUnitKeys - first;
-  const int begin = first + int(int64_t(units) * rank >> log_blocks),
-            end = first + int(int64_t(units) * (rank + 1) >> log_blocks);
+  const int begin = first + int(int64_t(units) * part_of_item >> log_parts),
+            end = first + int(int64_t(units) * (part_of_item + 1) >> log_parts);
   UnitStream<T, Width, Eights> stream{a,
                                       g,
                                       shared + warp * S::stages * S::unit_bytes,
@@ -225,6 +216,13 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
   }
   if (blocks == 1) return;
 
+  const int clusters = 1 << log_clusters, cluster = part_of_item >> log_blocks, place = (cell << log_blocks) + rank;
+  const Joint joint(a.workspace, int64_t(gridDim.x) >> log_clusters, clusters, S::chunks >> log_blocks);
+  const int64_t own_pieces = int64_t(place) * clusters * joint.most;
+  const auto store_chunk = [&](int chunk, const Part& part) {
+    const int row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
+    store(row, (chunk - row * per_row) * 4, part);
+  };
   cluster::await(received);
   for (int i = threadIdx.x; i < own; i += kThreads) {
     const int chunk = rank + (i << log_blocks), row = a.head_dim == Width ? chunk / (Width / 4) : chunk / per_row;
@@ -237,8 +235,23 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
       const float2 of = inbox_statistics[other * S::rows + row];
       part.add(exp2_approx(of.x - base), of.y, reinterpret_cast<const float4*>(inbox)[other * each + i]);
     }
-    store(row, (chunk - row * per_row) * 4, part);
+    if (clusters == 1)
+      store_chunk(chunk, part);
+    else
+      joint.put(own_pieces + cluster * joint.most + i, part);
   }
+  if (clusters == 1) return;
+
+  __syncthreads();  // (1) of join.cuh
+  bool last = false;
+  if (threadIdx.x == 0) {
+    fence_gpu();  // (2)
+    last = arrives_last(joint.tickets + place, tag, clusters);
+    fence_gpu();  // (3)
+  }
+  if (!__syncthreads_or(last)) return;  // (4)
+  for (int i = threadIdx.x; i < own; i += kThreads)
+    store_chunk(rank + (i << log_blocks), joint.sum(own_pieces + i, clusters));
 }
 
 // How many blocks a cluster has, as power of 2: what gives at most two blocks to each SM; at most one unit per warp; at
@@ -250,6 +263,16 @@ template <typename Sixteen> int cluster_of(int64_t items, int64_t units, Sixteen
     ++blocks;
   while (blocks < 3 && int64_t(256) << blocks < units) ++blocks;
   return blocks == 4 && !sixteen() ? 3 : blocks;
+}
+
+// How many clusters an item has, as power of 2: what gives at most one block to each SM, where every warp still reads
+// kFewestUnits, which take longer than the join.
+int clusters_of(int64_t items, int64_t units, int blocks) {
+  int clusters = 0;
+  while (blocks > 0 && items << (blocks + clusters + 1) <= multiprocessors() &&
+         int64_t(kFewestUnits * kWarps) << (blocks + clusters + 1) <= units)
+    ++clusters;
+  return clusters;
 }
 
 // Bytes of shared memory, which decide how many blocks an SM holds: one less than it could where the blocks, each an
@@ -277,14 +300,21 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   const int64_t items = int64_t(a.batch) * a.heads_kv * row_blocks(a, g);
   const int64_t longest = (a.seq_max + kUnitKeys - 1) / kUnitKeys,
                 seen = g.window ? (g.window + g.tokens) / kUnitKeys + 2 : longest;
+  const int64_t units = seen < longest ? seen : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
   constexpr auto kernel = decode_cluster<T, Width, Eights>;
   if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
-  const int blocks = cluster_of(items, seen < longest ? seen : longest,
-                                [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
+  const int blocks =
+      cluster_of(items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
+  const int clusters = clusters_of(items, units, blocks);
+  if (clusters && !a.workspace) {
+    *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
+    return nullptr;
+  }
   const int bytes = blocks ? S::bytes : shared_bytes<S>(items);
-  const int how = loads_of(a, g) | (next_may_start<S>(items, blocks) ? kNextMayStart : 0);
-  return launch_dependent(kernel, unsigned(items << blocks), kThreads, bytes, stream, 1u << blocks, a, g, how, blocks);
+  const int how = loads_of(a, g) | (next_may_start<S>(items << clusters, blocks) ? kNextMayStart : 0);
+  return launch_dependent(kernel, unsigned(items << blocks << clusters), kThreads, bytes, stream, 1u << blocks, a, g,
+                          how, blocks, clusters, clusters ? next_tag() : 0);
 }
 }  // namespace
 

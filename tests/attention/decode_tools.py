@@ -21,9 +21,12 @@ CASES = (
     {"lengths": (300, 31, 33), "heads": (24, 1), "dim": 40, "page": 32, "softcap": 5.0, "sinks": True},
     {"lengths": (520, 64), "heads": (6, 2), "dim": 64, "tokens": 5, "window": 200, "page": 64, "sinks": True},
     {"lengths": (200, 90), "heads": (4, 2), "dim": 128, "page": 64, "lost": True, "tokens": 2},
+    {"lengths": (18000, 3), "heads": (8, 1), "dim": 96, "tokens": 2, "sinks": True},
+    {"lengths": (17000,), "heads": (6, 1), "dim": 128, "page": 64, "window": 16500, "softcap": 9.0},
 )
 """Lengths of 0, 1, a page and one more or less; 1, 4, 8 and 24 heads on a KV head; more rows than 16; a
-window of one key, within a tile and across tiles; a page that is not in the cache (lost)."""
+window of one key, within a tile and across tiles; a page that is not in the cache (lost); so
+many keys of so few heads that they take more blocks than a cluster has."""
 
 
 @dataclass

@@ -56,8 +56,10 @@ def test_each_token_is_a_step_of_its_own():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("impl", JOINING)
-def test_a_captured_graph_repeats_the_join(impl):
-    case = make((3000, 70, 0, 900), (8, 1), tokens=2, page=64, device="cuda")
+@pytest.mark.parametrize("few", (True, False))
+def test_a_captured_graph_repeats_the_join(impl, few):
+    lengths = (3000, 70, 0, 900) if few else (18000,)
+    case = make(lengths, (8, 1), tokens=2, page=64, device="cuda")
     run = dict(impl=impl, **case.options)
     expected = attention_decode(*case.args, **run)
     graph = torch.cuda.CUDAGraph()
@@ -71,8 +73,9 @@ def test_a_captured_graph_repeats_the_join(impl):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("impl", JOINING)
-def test_two_streams_join_apart(impl):
-    cases = [make((5000, 40), (8, 2), device="cuda", seed=seed) for seed in range(2)]
+@pytest.mark.parametrize(("lengths", "heads"), [((5000, 40), (8, 2)), ((18000,), (8, 1))])
+def test_two_streams_join_apart(impl, lengths, heads):
+    cases = [make(lengths, heads, device="cuda", seed=seed) for seed in range(2)]
     expected = [attention_decode(*case.args, impl=impl) for case in cases]
     streams = [torch.cuda.Stream() for _ in cases]
     torch.cuda.synchronize()

@@ -84,6 +84,7 @@ struct Block {  // of the cluster that runs
   unsigned index = 0;
   int active = 0, arrived = 0;
   unsigned generation = 0;
+  int any = 0;  // of __syncthreads_or
 };
 
 struct Fiber {
@@ -274,6 +275,16 @@ template <typename Kernel> void launch(dim3 grid, dim3 block, size_t dynamic, vo
 inline void __syncthreads() {
   emulator::Block& b = emulator::block();
   emulator::barrier(b.arrived, b.active, b.generation);
+}
+inline int __syncthreads_or(int predicate) {
+  int& any = emulator::block().any;
+  if (predicate) any = 1;
+  __syncthreads();
+  const int found = any;
+  __syncthreads();
+  any = 0;
+  __syncthreads();
+  return found;
 }
 inline void __syncwarp(unsigned = ~0u) { emulator::warp_barrier(); }
 inline float __int_as_float(int bits) {
