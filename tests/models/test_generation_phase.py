@@ -7,11 +7,11 @@ import pytest
 from fusescope import models
 from fusescope.charts.models import generation as chart
 from fusescope.core.errors import Unsupported
-from fusescope.core.records import Record, Times
+from fusescope.core.records import Record, Time, Times
 from fusescope.models.describe import costs
 from tests.models.tiny_models import built, case
 
-TIMES = Times(1.0, None, None, None, None)
+TIMES = Times(1.0, Time(1.0, 0.9, 1.1, 9, True))
 NEW = {"phase": "generate", "new": 4}
 
 

@@ -143,7 +143,7 @@ def test_accuracy_by_module_is_against_the_model_s_own_weights():
 def test_what_quantised_weights_change_is_shown_for_their_modes_alone():
     from fusescope.charts.models import generation as chart
     from fusescope.cli.tables import generation as text
-    from fusescope.core.records import Record, Times
+    from fusescope.core.records import Record, Time, Times
 
     how = {
         "first_ms": 1.0,
@@ -155,7 +155,7 @@ def test_what_quantised_weights_change_is_shown_for_their_modes_alone():
     figures = {"relative_l2": 0.0125, "kl_mean": 0.003, "kl_most": 0.5, "same_token": None}
 
     def record(impl, **more):
-        times = Times(1.0, None, None, None, None)
+        times = Times(1.0, Time(1.0, 0.9, 1.1, 9, True))
         asked = case("gpt2", phase="decode")
         extra = {"generation": how} | more
         return Record("model:gpt2", impl, asked, "float32", "cpu", "ok", time_ms=times, extra=extra)

@@ -1,7 +1,9 @@
 """One run with a value of a wrong type is one row that says so; all others are listed, read and deleted."""
 
 import json
+import re
 
+import make_runs
 import pytest
 import wrong_types
 
@@ -9,6 +11,7 @@ from fusescope.core.errors import RunError
 from fusescope.core.foreign.text import printable
 from fusescope.core.records import Record, Run
 from fusescope.jobs import kinds
+from fusescope.search import sessions
 from fusescope.store import folder, library, transfer
 
 
@@ -95,3 +98,71 @@ def test_what_cannot_be_read_can_be_deleted(profiles):
     for run_id, _ in library.broken():
         transfer.delete(run_id)
     assert library.broken() == [] and library.runs()[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({"memory": "much"}, "extra.memory must be an object of keys and values"),
+        ({"memory": {"peak_bytes": -1}}, "extra.memory.peak_bytes must be an integer from 0"),
+        ({"throughput": {"tokens_per_s": float("inf")}}, "extra.throughput.tokens_per_s must be a number"),
+        ({"percentiles_ms": [1.0]}, "extra.percentiles_ms must be an object"),
+        ({"percentiles_ms": {"graph": {"p50": "fast"}}}, "extra.percentiles_ms.graph.p50 must be a number"),
+        ({"percentiles_ms": {"graph": None}}, "extra.percentiles_ms.graph is null"),
+        ({"parts": {"attention": {"ms": 1.0}}}, "extra.parts.attention.share is missing"),
+        ({"parallel": {"layout": "tp2"}}, "extra.parallel.tp is missing"),
+        ({"generation": {"memory": {}, "token_ms": {"p50": []}}}, "extra.generation.token_ms.p50 must be"),
+    ],
+)
+def test_what_a_record_says_besides_its_times_is_typed(extra, says):
+    data = make_runs.record("add", 1, "eager") | {"extra": extra}
+    with pytest.raises(ValueError, match=re.escape(says)):
+        Record.from_json(data)
+
+
+def test_unknown_keys_and_absent_values_of_extra_are_kept():
+    extra = {"memory": None, "parts": {"other": None}, "percentiles_ms": {"graph": {"p50": 1}}, "new": [1]}
+    data = make_runs.record("add", 1, "eager") | {"extra": extra}
+    assert Record.from_json(data).to_json()["extra"] == extra
+
+
+@pytest.mark.parametrize("times", [{}, {"first": 1.0}])
+def test_an_ok_record_has_a_time(times):
+    with pytest.raises(ValueError, match="an ok record carries its times"):
+        Record.from_json(make_runs.record("add", 1, "eager") | {"time_ms": times})
+
+
+def test_ranks_have_a_number_each():
+    share = {"span_ms": 1.0, "compute_ms": 1.0, "communication_ms": 0.0, "exposed_ms": 0}
+    parallel = {"layout": "tp2", "tp": 2, "pp": 1, "dp": 1, "ranks": 2, "scaling": "strong"}
+    parallel |= {"attention": "sdpa", "communication": {"ranks": [share, None]}}
+    data = make_runs.record("add", 1, "eager")
+    whole = parallel | {"weights_bytes": [1, 2], "peak_bytes": [None, 3]}
+    assert Record.from_json(data | {"extra": {"parallel": whole}}).extra["parallel"] == whole
+    with pytest.raises(ValueError, match="weights_bytes has a number for each of 2 ranks"):
+        Record.from_json(data | {"extra": {"parallel": whole | {"weights_bytes": [1]}}})
+    with pytest.raises(ValueError, match=r"communication.ranks.0.span_ms is missing"):
+        Record.from_json(data | {"extra": {"parallel": whole | {"communication": {"ranks": [{}]}}}})
+
+
+def test_search_json_is_typed(profiles):
+    path = profiles / "20260101-000000-search-000000"
+    (path / "artifacts").mkdir(parents=True)
+    (path / "run.json").write_text(json.dumps(wrong_types.RUN | {"id": path.name, "kind": "search"}))
+    file = path / "artifacts" / "search.json"
+    assert sessions.found(path.name) is None
+    file.write_text('{"history": [], "result": {"code": "0", "ms": 1}}')
+    assert sessions.found(path.name)["result"]["speedups"] == {}
+    for wrong, says in (
+        ({"history": 1}, "history must be"),
+        ({"history": [], "result": {"code": "0", "ms": 1.0, "speedups": [1]}}, "result.speedups must be"),
+        ({"history": [], "result": {"code": "0"}}, "result.ms is missing"),
+        (
+            {"history": [], "segments": [{"operators": [], "ms": 1.0, "count": 1}]},
+            "a segment has an operator",
+        ),
+        ([], "not a JSON object"),
+    ):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(RunError, match=says):
+            sessions.found(path.name)

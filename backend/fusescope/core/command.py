@@ -18,6 +18,15 @@ _FLAGS = {
 }
 
 
+def again(kind: str, spec: Mapping[str, Any]) -> str:
+    """The command line for a run's kind and spec; empty for other kinds, and where a comparison's spec lacks
+    what it compared."""
+    if kind in _COMPARISONS:
+        complete = all(spec.get(key) for key in ("op", "impls", "cases", "baseline"))
+        return _COMPARISONS[kind](spec) if complete else ""
+    return layer(kind, spec) if kind in ("traverse", "search") else ""
+
+
 def bench(spec: Mapping[str, Any]) -> str:
     """``fusescope bench …`` for a benchmark's spec."""
     words = ["fusescope", "bench", str(spec["op"])]
@@ -118,3 +127,6 @@ def _as_flags(cases: list[dict]) -> list[str] | None:
         if values[key] and key not in derived
         for word in (flag, ",".join(values[key]))
     ]
+
+
+_COMPARISONS = {"bench": bench, "model": model, "parallel": parallel}

@@ -15,6 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 from fusescope.core.machine.conditions import Conditions
+from fusescope.core.schema.extra import Extra
 from fusescope.core.schema.run_files import check_spec
 from fusescope.core.schema.typed import build, plain
 from fusescope.core.verdict import SAME_WITHIN, of_interval, words
@@ -145,18 +146,20 @@ class Record:
     resources: Resources | None = None
     backend: str | None = None
     source_hash: str | None = None
-    extra: Mapping[str, Any] | None = None  # what a whole model's record says besides
+    extra: Mapping[str, Any] | None = None  # the keys of Extra that there are
     conditions: Conditions | None = None  # None: written before records had them
 
     def __post_init__(self):
         if self.status not in STATUSES:
             raise ValueError(f"status is one of {', '.join(STATUSES)}, not {self.status!r}")
-        if self.status == "ok" and self.time_ms is None:
+        if self.status == "ok" and self.time is None:
             raise ValueError("an ok record carries its times")
         if self.status != "ok" and (self.time_ms or self.speedup or self.tflops or self.gbps):
             raise ValueError(f"a record that is {self.status} carries no latency")
         if self.status != "ok" and not self.reason:
             raise ValueError(f"a record that is {self.status} says why")
+        if self.extra:
+            build(Extra, self.extra, "extra")
 
     @property
     def case_key(self) -> str:

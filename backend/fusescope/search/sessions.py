@@ -4,10 +4,13 @@ together are one."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from fusescope.core.errors import RunError
 from fusescope.core.records import Record
+from fusescope.core.schema.typed import build, plain
 from fusescope.search.learning import pairs
+from fusescope.search.learning.found import NAME, Found
 from fusescope.search.scheme.setting import OP, Setting, of_spec
 
 
@@ -121,3 +124,17 @@ def records(run_id: str) -> list[Record]:
 
     add(run_id, frozenset({run_id}))
     return list(found.values())
+
+
+def found(run_id: str) -> dict[str, Any] | None:
+    """The JSON values of Found that a search has left so far, None where nothing yet. RunError for no such
+    run, and where the file is damaged or holds something else."""
+    from fusescope.store import files, library
+
+    file = library.find(run_id) / "artifacts" / NAME
+    if not file.is_file():
+        return None
+    try:
+        return plain(build(Found, files.read_json(file)))
+    except ValueError as error:
+        raise RunError(f"{file} is not what a search leaves: {error}") from None

@@ -192,7 +192,8 @@ def _history(look: Look) -> None:
 
 
 def _reproduce(look: Look) -> None:
-    st.code(command.bench(look.run.spec), language="bash", wrap_lines=True)
+    if line := command.again("bench", look.run.spec):
+        st.code(line, language="bash", wrap_lines=True)
     with st.expander("Full configuration and environment"):
         st.json({"spec": dict(look.run.spec), "environment": dict(look.run.environment)}, expanded=1)
 

@@ -13,7 +13,7 @@ from fusescope.jobs import submit
 from fusescope.search import encoding, sessions
 from fusescope.search.learning import pairs
 from fusescope.search.scheme.setting import FINAL, OP, Setting, of_record, of_spec
-from fusescope.store import files, folder, library
+from fusescope.store import folder, library
 from pages._ui.app import run_data, url, warm
 from pages._ui.widgets.text import run_name
 
@@ -209,9 +209,3 @@ def caption(run: Run) -> str:
 def layer_text(setting: Setting) -> str:
     """The layer as a short text."""
     return f"batch {setting.batch}, seq {setting.seq}, {setting.heads} × {setting.head_dim}, {setting.mask}"
-
-
-def artifact(run_id: str, name_: str) -> dict | None:
-    """A JSON file of the run, None where it does not exist yet; RunError where it is damaged."""
-    file = library.find(run_id) / "artifacts" / name_
-    return files.read_json(file) if file.is_file() else None

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import pandas as pd
 import streamlit as st
 
 from fusescope.charts import numbers
 from fusescope.charts.fusion import explain, progress
-from fusescope.core.records import Run, Speedup
+from fusescope.core.records import Run
 from fusescope.jobs import submit
+from fusescope.search import sessions
 from fusescope.search.learning import explore
 from fusescope.search.scheme.setting import Setting
 from pages._ui.answer import answer, workers
@@ -98,8 +98,8 @@ def result(run: Run) -> None:
 def found(run: Run, here: bool = True) -> None:
     """The scheme, its speed-ups, how it was found, and why it is fast. ``here``: on the Fusion page, which
     can show the scheme itself."""
-    left = runs.artifact(run.id, "search.json")
-    if left and left.get("result"):
+    left = sessions.found(run.id)
+    if left and left["result"]:
         _result(run, left, here)
     _track(run, left)
     if left:
@@ -156,8 +156,7 @@ def _result(run: Run, found: dict, here: bool) -> None:
         count = len(found["history"])
         st.caption(f"{count:,} schemes measured by {md(str(run.spec.get('strategy')))} search.")
     with row, st.container(width=520):
-        stored = (best.get("speedups") or {}).items()
-        gains = {n: s and asdict(Speedup.from_json({"of": ""} | s)) for n, s in stored}
+        gains = best["speedups"]
         fig = cached_chart.once(
             ("gains", run.id, str(gains), style.theme()),
             lambda: explain.gains(gains, _GAINS, runs.caption(run), style.theme()),
@@ -168,7 +167,7 @@ def _result(run: Run, found: dict, here: bool) -> None:
 
 
 def _explained(run: Run, found: dict) -> None:
-    rows = found.get("boundaries") or []
+    rows = found["boundaries"]
     if len(found["history"]) < _FEWEST:
         st.caption(
             f"Which boundaries matter needs at least {_FEWEST} measured schemes (this search has "
@@ -184,7 +183,7 @@ def _explained(run: Run, found: dict) -> None:
             lambda: explain.boundaries(rows, caption, style.theme()),
         )
         elements.chart(fig, f"{run.id}-boundaries", lambda: pd.DataFrame(rows))
-    costs = found.get("segments") or []
+    costs = found["segments"]
     if costs:
         with st.expander("Cost of each segment, fitted to all measured schemes"):
             unit, factor = numbers.time_unit([c["ms"] for c in costs if c["ms"] > 0])
@@ -201,7 +200,7 @@ def _explained(run: Run, found: dict) -> None:
 def _span(cost: dict) -> str:
     first, last = cost["operators"][0], cost["operators"][-1]
     return (f"{first}" if first == last else f"{first}–{last}") + (
-        ", hand-written attention" if cost.get("attention") else ""
+        ", hand-written attention" if cost["attention"] else ""
     )
 
 

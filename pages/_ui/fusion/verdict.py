@@ -9,7 +9,7 @@ from fusescope.charts import captions, numbers, verdicts
 from fusescope.charts.fusion import ranks
 from fusescope.charts.numbers import plural
 from fusescope.core.records import Record, Run
-from fusescope.search import encoding
+from fusescope.search import encoding, sessions
 from fusescope.search.scheme import codegen, layer
 from fusescope.search.scheme.setting import Setting
 from pages._ui.app import url
@@ -154,14 +154,14 @@ def _effects(asked: Layer) -> dict[int | None, float | None]:
     hand-written attention."""
     mine = [r for r in runs.listed() if r.kind == "search" and runs.same(r, asked)]
     run = runs.largest(mine)
-    found = runs.artifact(run.id, "search.json") if run else None
-    return {b["after"]: b["effect_ms"] for b in (found or {}).get("boundaries") or () if _sure(b)}
+    found = sessions.found(run.id) if run else None
+    return {b["after"]: b["effect_ms"] for b in (found or {}).get("boundaries", ()) if _sure(b)}
 
 
 def _sure(boundary: dict) -> bool:
     """Whether an effect is known and its interval excludes zero."""
-    low, high = boundary.get("low"), boundary.get("high")
-    known = boundary.get("effect_ms") is not None and low is not None and high is not None
+    low, high = boundary["low"], boundary["high"]
+    known = boundary["effect_ms"] is not None and low is not None and high is not None
     return known and not low <= 0 <= high
 
 

@@ -163,12 +163,8 @@ def _facts(run: Run) -> None:
         if nested:
             st.json(nested, expanded=1)
     with st.expander("Configuration"):
-        if run.kind == "bench":
-            st.code(command.bench(run.spec), language="bash", wrap_lines=True)
-        elif run.kind == "model":
-            st.code(command.model(run.spec), language="bash", wrap_lines=True)
-        elif run.kind == "parallel":
-            st.code(command.parallel(run.spec), language="bash", wrap_lines=True)
+        if line := command.again(run.kind, run.spec):
+            st.code(line, language="bash", wrap_lines=True)
         st.json(dict(run.spec), expanded=2)
     took = (run.finished or 0) - (run.started or 0) if run.finished and run.started else None
     st.caption(f"Created {captions.date(run.created) or numbers.NA}; took {numbers.seconds(took)}.")
@@ -193,11 +189,10 @@ def _report(run_id: str) -> str:
     run, samples = run_data.read(run_id), folder.samples(library.find(run_id))
     if run.kind in fusion_detail.KINDS:
         records, samples, unit = fusion_detail.records(run), (), "matrix"
-        again = command.layer(run.kind, run.spec)
     else:
         records = run_data.records(run_id)
         unit = _unit(run, records)
-        again = command.model(run.spec) if run.kind == "model" else command.bench(run.spec)
+    again = command.again(run.kind, run.spec)
     return report.page(run, records, samples, again, unit, run_name(run))
 
 

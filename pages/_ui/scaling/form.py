@@ -115,6 +115,7 @@ def fill(state: url.State) -> None:
             return
         known = [layouts.named(i) for i in run.spec["impls"]]
         case, name = dict(run.spec["cases"][0]), models.named(run.spec["op"])
+        traced = str(layouts.named(run.spec["trace"])[1]) if run.spec.get("trace") else ""
     except (RunError, ValueError, KeyError, IndexError, TypeError):
         return  # what cannot be shown is said elsewhere
     query = {
@@ -124,7 +125,7 @@ def fill(state: url.State) -> None:
         "layouts": ",".join(dict.fromkeys(str(w) for _, w in known if w.ranks > 1)),
         "micro_batches": run.spec.get("micro_batches"),
         "weak": "yes" if run.spec.get("weak") else "",
-        "trace": str(layouts.named(run.spec["trace"])[1]) if run.spec.get("trace") else "",
+        "trace": traced,
     }
     query |= {p.name: case.get(p.name) for p in models.parameters(name) if p.name in _SHOWN}
     state.query |= {k: str(v) for k, v in query.items() if v not in (None, "")}

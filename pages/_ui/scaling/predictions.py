@@ -97,6 +97,8 @@ def draw(state: url.State, run: Run) -> None:
 
 
 def _basis(run: Run, attention: str | None, batch: int | None = None) -> predicted.Basis:
+    if lacking := [key for key in ("op", "cases", "baseline", "dtype") if not run.spec.get(key)]:
+        raise ValueError(f"the run's configuration lacks {lacking[0]}")
     name = models.named(run.spec["op"])
     case = dict(run.spec["cases"][0]) | ({"batch": batch} if batch else {})
     chosen = attention or layouts.named(run.spec["baseline"])[0]

@@ -44,6 +44,7 @@ def layouts(records: Sequence[Record], baseline: str, key: str) -> None:
     for number, r in enumerate(records):
         own = (r.extra or {}).get("parallel") or {}
         sent = own.get("communication") or {}
+        rate = (r.extra or {}).get("throughput") or {}
         rows.append(
             {
                 "layout": r.impl,
@@ -53,7 +54,7 @@ def layouts(records: Sequence[Record], baseline: str, key: str) -> None:
                 "95 % interval": _interval(r),
                 "speed-up": r.speedup.median if r.speedup else None,
                 "verdict": r.speedup.verdict if r.speedup and r.impl != baseline else "",
-                "tokens/s": r.extra["throughput"]["tokens_per_s"] if r.extra else None,
+                "tokens/s": rate.get("tokens_per_s"),
                 "communication %": 100 * sent["share"] if sent.get("share") is not None else None,
                 "hidden %": 100 * sent["hidden"] if sent.get("hidden") is not None else None,
             }

@@ -163,12 +163,12 @@ def report(args, out) -> int:
 
     path = _find(args.run)
     found = folder.read(path)
+    again = command.again(found.kind, found.spec)
     if found.kind in fusion_report.KINDS:
         records = sessions.records(path.name)
-        page = charts_report.page(found, records, (), command.layer(found.kind, found.spec))
+        page = charts_report.page(found, records, (), again)
     else:
         records = folder.records(path)
-        again = command.bench(found.spec) if found.kind == "bench" else ""
         page = charts_report.page(
             found, records, folder.samples(path), again, unit(records[0]) if records else "matrix"
         )

@@ -43,14 +43,12 @@ def arguments(parser, words) -> None:
 
 def run(args, out) -> int:
     from fusescope.cli.follow import done, follow, submitted
-    from fusescope.store import files, library
+    from fusescope.search import sessions
 
     run_id = submitted("search", specify(args), args.title)
     say(f"{run_id}: {args.strategy} search, at most {args.evaluations} schemes")
     ended = follow(run_id)
-    file = library.find(run_id) / "artifacts" / "search.json"
-    found = files.read_json(file) if file.is_file() else None
-    data = answer(run_id, ended.status, ended.reason, found)
+    data = answer(run_id, ended.status, ended.reason, sessions.found(run_id))
     out.answer(data, text(data))
     return 0 if done(ended) and data["result"] else 1
 
@@ -92,7 +90,7 @@ def text(data: dict) -> str:
             f"over {name}",
             numbers.ratio(s["median"]),
             f"[{numbers.three(s['low'])}, {numbers.three(s['high'])}]",
-            Speedup.from_json({"of": ""} | s).words,
+            Speedup.from_json(s).words,
         ]
         for name, s in (best.get("speedups") or {}).items()
         if s

@@ -11,6 +11,7 @@ from fusescope.core.schema.parameters import Parameter
 
 SPEC = (
     *(Parameter(name, "text", None) for name in ("op", "impl", "baseline", "dtype", "device", "model")),
+    *(Parameter(name, "text", None) for name in ("trace", "after")),
     Parameter("impls", "names", None),
     Parameter("cases", "objects", None),
     Parameter("case", "object", None),

@@ -33,42 +33,51 @@ _KINDS: dict[Any, tuple[str, type]] = {
 @dataclasses.dataclass(frozen=True)
 class Field:
     """A field as JSON may have it. exact: the type whose values need no further look, within ``bounds`` where
-    there are any; nested: the dataclass that an object becomes; null: whether null stands for the default."""
+    there are any; nested: the dataclass that an object becomes; null: whether null stands for the default;
+    item: of each value of a mapping or a list."""
 
     parameter: Parameter
     exact: type | None
     bounds: tuple[float, float] | None
     nested: type | None
     null: bool
+    item: Field | None = None
 
 
 @cache
 def fields(cls: type) -> dict[str, Field]:
     """The fields that are given to a dataclass, by name. A field's metadata may hold ``low``, ``high`` and
-    ``choices`` of a Parameter; a number with ``low`` is finite, too."""
-    hints, found = typing.get_type_hints(cls), {}
-    for field in filter(lambda field: field.init, dataclasses.fields(cls)):
-        hint, null = _without_none(hints[field.name])
-        default = REQUIRED if _is_required(field) else None
-        if dataclasses.is_dataclass(hint):
-            parameter = Parameter(field.name, "object", default)
-            found[field.name] = Field(parameter, None, None, hint, default is None)
-            continue
-        kind, exact = _KINDS[hint]
-        limits = dict(field.metadata)
-        if kind == "int":
-            limits = {"low": -_WHOLE, "high": _WHOLE - 1} | limits
-        if "choices" in limits:
-            kind, exact = "choice", None
-        parameter = Parameter(field.name, kind, default, **limits)
-        bounds = (limits["low"], limits.get("high", sys.float_info.max)) if "low" in limits else None
-        found[field.name] = Field(parameter, exact, bounds, None, null or default is None)
-    return found
+    ``choices`` of a Parameter, of a mapping or a list those of its values; a number with ``low`` is finite,
+    too."""
+    hints, given = typing.get_type_hints(cls), filter(lambda field: field.init, dataclasses.fields(cls))
+    return {
+        f.name: _field(f.name, hints[f.name], REQUIRED if _is_required(f) else None, dict(f.metadata))
+        for f in given
+    }
+
+
+def _field(name: str, hint: Any, default: Any, limits: dict[str, Any]) -> Field:
+    hint, null = _without_none(hint)
+    null = null or default is None
+    if dataclasses.is_dataclass(hint):
+        return Field(Parameter(name, "object", default), None, None, hint, null)
+    if hint not in _KINDS:  # Mapping[str, X] or tuple[X, ...]
+        one = next(arg for arg in typing.get_args(hint) if arg not in (str, ...))
+        kind = "list" if typing.get_origin(hint) is tuple else "object"
+        item = _field(name, one, REQUIRED, limits)
+        return Field(Parameter(name, kind, default), None, None, None, null, item)
+    kind, exact = _KINDS[hint]
+    if kind == "int":
+        limits = {"low": -_WHOLE, "high": _WHOLE - 1} | limits
+    if "choices" in limits:
+        kind, exact = "choice", None
+    bounds = (limits["low"], limits.get("high", sys.float_info.max)) if "low" in limits else None
+    return Field(Parameter(name, kind, default, **limits), exact, bounds, None, null)
 
 
 def build(cls: type, data: Mapping[str, Any], within: str = "") -> Any:
     """The dataclass from a JSON object: nested records built, lists made tuples, unknown keys ignored, null
-    taken for the default.
+    taken for the default, or for itself where there is none and it may be null.
 
     within: where the object is, for the message. ValueError in one sentence: a field that is missing, of
     another type, or out of its bounds.
@@ -85,11 +94,32 @@ def build(cls: type, data: Mapping[str, Any], within: str = "") -> Any:
             if not field.null:
                 said = "is null" if name in data else "is missing"
                 raise ValueError(f"{_path(within, name)} {said}")
-        elif field.nested:
-            known[name] = build(field.nested, value, _path(within, name))
+            if field.parameter.default is REQUIRED:
+                known[name] = None
         else:
-            known[name] = _checked(field.parameter, value, within)
+            known[name] = _value(field, value, within, name)
     return cls(**known)
+
+
+def _value(field: Field, value: Any, within: str, name: str) -> Any:
+    """The value of a field, or of one of its items, by its name."""
+    if field.nested:
+        return build(field.nested, value, _path(within, name))
+    if field.item is None:
+        named = field.parameter
+        return _checked(named if named.name == name else dataclasses.replace(named, name=name), value, within)
+    whole, at = _checked(field.parameter, value, within), _path(within, name)
+    if isinstance(whole, Mapping):
+        return {key: _item(field.item, one, at, key) for key, one in whole.items()}
+    return tuple(_item(field.item, one, at, str(place)) for place, one in enumerate(whole))
+
+
+def _item(field: Field, value: Any, within: str, name: str) -> Any:
+    if value is None:
+        if not field.null:
+            raise ValueError(f"{_path(within, name)} is null")
+        return None
+    return _value(field, value, within, name)
 
 
 def decode(cls: type, text: str) -> Any:
@@ -112,23 +142,30 @@ def _decoder(cls: type) -> Any:
 def _is_within(made: Any) -> bool:
     """Whether bounded numbers are within their bounds and choices among theirs, which msgspec does not
     know."""
-    for name, bounds, choices, nested in _limited(type(made)):
-        value = getattr(made, name)
-        if value is None:
-            continue
-        if nested:
-            if not _is_within(value):
-                return False
-        elif (bounds and not bounds[0] <= value <= bounds[1]) or (choices and value not in choices):
-            return False
-    return True
+    return all(_fits(getattr(made, name), field) for name, field in _limited(type(made)))
+
+
+def _fits(value: Any, field: Field) -> bool:
+    if value is None:
+        return True
+    if field.nested:
+        return _is_within(value)
+    if field.item:
+        values = value.values() if isinstance(value, Mapping) else value
+        return all(_fits(one, field.item) for one in values)
+    bounds, choices = field.bounds, field.parameter.choices
+    return (not bounds or bounds[0] <= value <= bounds[1]) and (not choices or value in choices)
 
 
 @cache
-def _limited(cls: type) -> list[tuple[str, tuple[float, float] | None, tuple, type | None]]:
+def _limited(cls: type) -> list[tuple[str, Field]]:
     """The fields that ``_is_within`` looks at."""
-    every = [(name, f.bounds, f.parameter.choices, f.nested) for name, f in fields(cls).items()]
-    return [one for one in every if one[1] or one[2] or (one[3] and _limited(one[3]))]
+    return [(name, field) for name, field in fields(cls).items() if _is_limited(field)]
+
+
+def _is_limited(field: Field) -> bool:
+    inner = (field.item and _is_limited(field.item)) or (field.nested and _limited(field.nested))
+    return bool(field.bounds or field.parameter.choices or inner)
 
 
 def plain(value: Any) -> Any:

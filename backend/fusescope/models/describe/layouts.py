@@ -153,7 +153,9 @@ def weights(name: str, case: Mapping[str, Any]) -> dict[str, int]:
 
 
 def work(name: str, case: Mapping[str, Any], dtype: str) -> Work:
-    """What a prediction knows of the model on a complete case."""
+    """What a prediction knows of the model on a complete case. ValueError for a dtype that models lack."""
+    if dtype not in BYTES:
+        raise ValueError(f"dtype is one of {', '.join(BYTES)}, not {dtype!r}")
     config = catalog.config(name, case)
     gated = 2 if config.activation == "silu" else 1
     wide = max(config.qkv_inner + config.inner, (gated + 1) * config.ffn)

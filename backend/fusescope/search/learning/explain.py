@@ -23,13 +23,17 @@ class Boundary:
     cannot be turned alone, or nothing is known of the other way."""
 
     after: int | None
-    names: tuple[str, str]
+    names: tuple[str, ...]
     effect_ms: float | None
     low: float | None
     high: float | None
-    flipped_code: str | None
-    flipped_ms: float | None
-    measured: bool
+    flipped_code: str | None = None
+    flipped_ms: float | None = None
+    measured: bool = False
+
+    def __post_init__(self):
+        if len(self.names) != 2:
+            raise ValueError(f"a boundary has two names, not {len(self.names)}")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,10 @@ class SegmentCost:
     ms: float
     count: int
     attention: bool = False
+
+    def __post_init__(self):
+        if not self.operators:
+            raise ValueError("a segment has an operator at least")
 
 
 def boundaries(pairs: Mapping[str, float], best: str | None = None) -> list[Boundary]:

@@ -3,7 +3,6 @@ sweep."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from fusescope.core import whole_files
 from fusescope.core.records import Record
 from fusescope.core.reporter import Reporter
+from fusescope.core.schema.typed import build, plain
 from fusescope.search import encoding, sessions
-from fusescope.search.learning import explain, explore, pairs
+from fusescope.search.learning import explain, explore, found, pairs
 from fusescope.search.measuring import baselines
 from fusescope.search.measuring.evaluate import Evaluator
 from fusescope.search.scheme import codegen
@@ -74,10 +74,10 @@ def run(spec: Mapping, reporter: Reporter, evaluator=None) -> None:
     final = evaluator.final([c for _, c in best[:FINALISTS]], say)
     result = _result(final, best[0][1], best[0][0], setting)
     _write(reporter, spec, setting, len(candidates), history, result, asked)
-    module = reporter.artifact(f"generated/{result['code']}.py")
-    module.write_text(codegen.generate(result["code"], setting))
+    module = reporter.artifact(f"generated/{result.code}.py")
+    module.write_text(codegen.generate(result.code, setting))
     done = len(history.steps)
-    reporter.progress(done, done, f"fastest: {result['code']} with {result['ms']:.4g} ms")
+    reporter.progress(done, done, f"fastest: {result.code} with {result.ms:.4g} ms")
 
 
 def _offline(spec: Mapping, setting: Setting, reporter: Reporter) -> None:
@@ -89,11 +89,9 @@ def _offline(spec: Mapping, setting: Setting, reporter: Reporter) -> None:
         reporter.check()
         history.steps.append(step)
     code, ms = history.best
-    result = {"code": code, "ms": ms, "words": codegen.words(code, setting), "speedups": {}}
-    result |= {
-        "best_of_all_ms": min(truth.values()),
-        "to_3_percent": explore.evaluations_to(history.steps, min(truth.values())),
-    }
+    to_it = explore.evaluations_to(history.steps, min(truth.values()))
+    words = codegen.words(code, setting)
+    result = found.Best(code, ms, words, best_of_all_ms=min(truth.values()), to_3_percent=to_it)
     _write(reporter, spec, setting, len(truth), history, result)
     reporter.progress(
         limit, limit, f"fastest: {code} with {ms:.4g} ms; the best of all takes {min(truth.values()):.4g} ms"
@@ -106,56 +104,47 @@ def _write(
     setting: Setting,
     candidates: int,
     history: explore.History,
-    result,
+    result: found.Best | None,
     asked: Sequence[int] = (),
 ) -> None:
-    """search.json as it stands; ``result`` None while the search goes on. ``asked``: how many codes the
-    strategy was to give each time: with them and the seed the same times lead to the same search."""
+    """search.json as it stands."""
     known = {s.code: s.ms for s in history.steps if s.ms is not None}
     explained = result is not None and len(known) >= 3
-    data = {
-        "strategy": spec["strategy"],
-        "seed": spec["seed"],
-        "replay": spec["replay"],
-        "setting": setting.spec(),
-        "candidates": candidates,
-        "asked": list(asked),
-        "history": [dataclasses.asdict(s) for s in history.steps],
-        "result": result,
-        "boundaries": [dataclasses.asdict(b) for b in explain.boundaries(known, result["code"])]
-        if explained
-        else [],
-        "segments": [dataclasses.asdict(s) for s in explain.segments(known)] if explained else [],
-    }
-    whole_files.replace(reporter.artifact("search.json"), json.dumps(data, allow_nan=False))
+    whole = found.Found(
+        history=tuple(history.steps),
+        strategy=spec["strategy"],
+        seed=spec["seed"],
+        replay=spec["replay"],
+        setting=setting.spec(),
+        candidates=candidates,
+        asked=tuple(asked),
+        result=result,
+        boundaries=tuple(explain.boundaries(known, result.code)) if explained else (),
+        segments=tuple(explain.segments(known)) if explained else (),
+    )
+    whole_files.replace(reporter.artifact(found.NAME), json.dumps(plain(whole), allow_nan=False))
     if result is not None and known:
         reporter.artifact("pairs.tsv").write_text(pairs.text(known))
 
 
-def _result(found: Mapping, code: str, ms: float, setting: Setting) -> dict:
+def _result(timed: Mapping, code: str, ms: float, setting: Setting) -> found.Best:
     """The fastest of the finalists with its paired speed-ups; the best of the search where none of them could
     be measured again."""
-    finalists = {c: v for c, v in found.items() if encoding.is_code(c)}
+    finalists = {c: v for c, v in timed.items() if encoding.is_code(c)}
     if not finalists:
-        return {"code": code, "ms": ms, "words": codegen.words(code, setting), "speedups": {}}
+        return found.Best(code, ms, codegen.words(code, setting))
     best = min(finalists, key=lambda c: finalists[c]["ms"])
-    speedups = {b: dataclasses.asdict(s) for b, s in finalists[best]["speedups"].items()}
-    return {
-        "code": best,
-        "ms": finalists[best]["ms"],
-        "words": codegen.words(best, setting),
-        "speedups": speedups,
-    }
+    return found.Best(best, finalists[best]["ms"], codegen.words(best, setting), finalists[best]["speedups"])
 
 
-def _asked(reporter: Reporter) -> list[int]:
+def _asked(reporter: Reporter) -> tuple[int, ...]:
     """For how many codes an earlier start of this run asked each time: asked again, the strategy gives the
     same codes."""
     try:
-        found = json.loads(reporter.artifact("search.json").read_text()).get("asked") or []
+        before = build(found.Found, json.loads(reporter.artifact(found.NAME).read_text())).asked
     except (OSError, ValueError):
-        return []
-    return found if reporter.skip() else []
+        return ()
+    return before if reporter.skip() else ()
 
 
 def _recorded(reporter: Reporter) -> list[Record]:
@@ -164,7 +153,7 @@ def _recorded(reporter: Reporter) -> list[Record]:
 
     if not reporter.skip():
         return []
-    run = reporter.artifact("search.json").parent.parent
+    run = reporter.artifact(found.NAME).parent.parent
     if not (run / "run.json").is_file():
         return []
     return [r for r in folder.records(run) if r.op == OP and encoding.is_code(r.impl)]
