@@ -11,6 +11,7 @@ from typing import Any
 from make_runs import make, record
 
 from fusescope.core.records import Record, Run
+from fusescope.core.schema.extra import Extra
 from fusescope.core.schema.run_files import NOTES, SPEC, Samples
 from fusescope.core.schema.typed import fields
 
@@ -90,7 +91,7 @@ def notes() -> Iterator[tuple[str, dict]]:
 
 def records() -> Iterator[tuple[str, dict]]:
     """A record with one wrong value."""
-    yield from variants(record("add", 1, "eager"), list(paths(Record)))
+    yield from variants(record("add", 1, "eager"), [*paths(Record), *paths(Extra, ("extra",))])
 
 
 def samples() -> Iterator[tuple[str, dict]]:
