@@ -44,8 +44,8 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     """Draw the frame and hand out the page's URL state; the first paragraph of the page's docstring is
     the sentence under the title.
 
-    A ValueError, TypeError, RunError, BuildError or OSError from inside is shown as its one sentence, not as
-    a stack trace (that goes to the server's log).
+    A ValueError, TypeError, RunError, BuildError or OSError from inside is shown as its one sentence above
+    what was drawn until then, not as a stack trace (that goes to the server's log).
     """
     name = Path(file).stem
     st.set_page_config(page_title=jobs.tab_title(title_of(name)), layout="wide")
@@ -76,7 +76,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
         yield state
     except callbacks.REFUSALS as error:
         _LOG.warning("page %s: %s", name, error, exc_info=True)
-        st.error(md(sentence(error)))
+        problems.error(md(sentence(error)))
     state.unread()
     for problem in state.problems:
         problems.warning(md(problem))
