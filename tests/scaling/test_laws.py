@@ -63,6 +63,26 @@ def test_a_link_is_found_again(collective):
     assert links.of_json([found.to_json()]) == {collective: found}
 
 
+def test_a_link_gives_what_was_measured_and_between_a_scaled_fit():
+    """A protocol that changes with the size: no line goes through its times."""
+    took = {4096: 0.02, 1 << 20: 0.05, 1 << 24: 0.09, 1 << 28: 0.9}
+    points = [{"collective": "all_reduce", "ranks": 2, "bytes": s, "ms": ms} for s, ms in took.items()]
+    line = links.fit("all_reduce", [(2, size, ms / 1e3) for size, ms in took.items()])
+    assert line.worst > 0.2
+    found = links.of_json([line.to_json()], points)["all_reduce"]
+    for size, ms in took.items():
+        assert found.seconds(2, size) == pytest.approx(ms / 1e3)
+        near = found.seconds(2, size * 1.001)
+        assert near == pytest.approx(ms / 1e3, rel=0.01), "no jump beside a measured size"
+    far = found.seconds(16, 1 << 24) / line.seconds(16, 1 << 24)
+    assert far == pytest.approx(0.09e-3 / line.seconds(2, 1 << 24)), "other ranks: the same factor"
+    assert found.to_json() == line.to_json()
+    assert links.of_json([line.to_json()])["all_reduce"].seconds(2, 4096) == line.seconds(2, 4096)
+    for wrong in ({"ranks": 1}, {"ms": 0.0}, {"ms": math.nan}, {"bytes": None}):
+        with pytest.raises(ValueError, match=r"collective|positive"):
+            links.of_json([line.to_json()], [points[0] | wrong])
+
+
 def test_bad_links_are_refused():
     with pytest.raises(ValueError, match="two sizes or more"):
         links.fit("all_reduce", [(2, 64, 1e-6), (4, 64, 1e-6)])

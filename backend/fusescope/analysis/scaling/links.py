@@ -5,12 +5,15 @@ Over n ranks in a ring a tensor of S bytes takes
     all-gather     (n − 1) α +   (n − 1)/n S/β   (S: the gathered tensor)
     send/recv              α +             S/β
 (Thakur, Rabenseifner and Gropp 2005; the bandwidth terms are nccl-tests' bus bandwidth.)
+NCCL changes its protocol with the size, so a line through all sizes is off in their middle: at and between
+measured sizes the model is scaled to what was measured there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -28,16 +31,27 @@ class Link:
     worst: float
     points: int
     ranks: int
+    scale: tuple[tuple[int, float, float], ...] = ()
+    """(ranks, bytes, measured over fitted) at the measured sizes; none: the fit alone."""
 
     def seconds(self, ranks: int, size: float) -> float:
         """Of one call on a tensor of ``size`` bytes over so many ranks; 0 for one rank."""
         if ranks < 2:
             return 0.0
         steps, volume = coefficients(self.collective, ranks)
-        return steps * self.alpha_s + volume * size / self.beta_bytes_per_s
+        return (steps * self.alpha_s + volume * size / self.beta_bytes_per_s) * self._scaled(ranks, size)
+
+    def _scaled(self, ranks: int, size: float) -> float:
+        """Between measured sizes by the logarithm of the size, beyond them as at the nearest; of the measured
+        number of ranks that is nearest."""
+        if not self.scale:
+            return 1.0
+        near = min({n for n, *_ in self.scale}, key=lambda n: abs(np.log(n / ranks)))
+        rows = sorted((size, ratio) for n, size, ratio in self.scale if n == near)
+        return float(np.interp(np.log(size), np.log([s for s, _ in rows]), [r for _, r in rows]))
 
     def to_json(self) -> dict:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "scale"}
 
 
 def coefficients(collective: str, ranks: int) -> tuple[float, float]:
@@ -75,19 +89,34 @@ def given(latency_s: float, bytes_per_s: float) -> dict[str, Link]:
     return {c: Link(c, latency_s, bytes_per_s, 0.0, 0, 0) for c in COLLECTIVES}
 
 
-def of_json(data: Iterable[Mapping]) -> dict[str, Link]:
-    """The links that ``to_json`` wrote; ValueError for what is no such thing."""
-    found = {}
+def of_json(data: Iterable[Mapping], points: Iterable[Mapping] = ()) -> dict[str, Link]:
+    """The links that ``to_json`` wrote, scaled to the measured ``points`` ({"collective", "ranks", "bytes",
+    "ms"}); ValueError for what is no such thing."""
+    found, names = {}, [name for name in Link.__dataclass_fields__ if name != "scale"]
+    measured = [_point(p) for p in points]
     for entry in data:
         try:
-            link = Link(**{name: entry[name] for name in Link.__dataclass_fields__})
+            link = Link(**{name: entry[name] for name in names})
             coefficients(link.collective, 2)
             good = link.alpha_s >= 0 and link.beta_bytes_per_s > 0
         except (KeyError, TypeError) as error:
             raise ValueError(f"a run's link is not readable: {error}") from None
         if not good:
             raise ValueError("a link has a latency of at least 0 and a bandwidth above 0")
-        found[link.collective] = link
+        own = [about for collective, *about in measured if collective == link.collective]
+        scale = tuple((n, size, seconds / link.seconds(n, size)) for n, size, seconds in own)
+        found[link.collective] = replace(link, scale=scale)
+    return found
+
+
+def _point(data: Mapping) -> tuple[str, int, float, float]:
+    """(collective, ranks, bytes, seconds)"""
+    try:
+        found = str(data["collective"]), int(data["ranks"]), float(data["bytes"]), float(data["ms"]) / 1e3
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"a run's time of a collective is not readable: {error}") from None
+    if found[1] < 2 or not all(math.isfinite(x) and x > 0 for x in found[2:]):
+        raise ValueError("sizes and times of a collective over two ranks or more are positive numbers")
     return found
 
 

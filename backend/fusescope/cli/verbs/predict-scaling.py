@@ -37,7 +37,8 @@ def arguments(parser, words) -> None:
 def run(args, out) -> int:
     from fusescope.store import folder, library
 
-    found = folder.read(library.find(args.run))
+    path = library.find(args.run)
+    found = folder.read(path)
     if found.kind != "parallel" or not found.spec.get("cases"):
         raise ValueError(f"{found.id} is a run of {found.kind}, not of parallel")
     name = models.named(found.spec["op"])
@@ -61,6 +62,7 @@ def run(args, out) -> int:
         "compute_worst_error": base.compute.worst,
         "layouts": [p.to_json() | {"speedup": single / p.ms} for _, best in rows for p in best],
         "helps": [{"what": h.what, "ms": h.ms} for h in helps],
+        "compared": [c.to_json() for c in predicted.compared(folder.records(path), found.environment)],
     }
     out.answer(data, _text(data, rows, first))
     return 0
@@ -114,4 +116,22 @@ def _text(data: dict, rows, first) -> str:
             f"What would help {layouts.Layout(first.tp, first.pp, first.dp)} most ({time(first.ms)}):\n"
             + "\n".join(lines)
         )
+    if data["compared"]:
+        text.append(_compared(data["compared"]))
     return "\n\n".join(text)
+
+
+def _compared(rows: list[dict]) -> str:
+    body = [
+        [
+            row["impl"],
+            row["scaling"],
+            str(row["case"]["batch"]),
+            time(row["measured_ms"]),
+            time(row["predicted_ms"]),
+            f"{100 * row['error']:+.1f} %",
+        ]
+        for row in rows
+    ]
+    head = ["layout", "scaling", "batch", "measured", "predicted", "off by"]
+    return "What the run measured, and what is predicted for it:\n" + table(head, body, "llrrrr")

@@ -125,6 +125,7 @@ class _surroundings:
             "GLOO_SOCKET_IFNAME": "lo",
             "NCCL_SOCKET_IFNAME": "lo",
             "NCCL_NVLS_ENABLE": "0",
+            "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
             "KINETO_LOG_LEVEL": "99",
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),

@@ -12,8 +12,14 @@ import torch.distributed as dist
 
 from fusescope.analysis.scaling import links
 from fusescope.measure.parallel.world import World
+from fusescope.models.parallel import groups as process_groups
 
-SIZES = tuple(4096 << k for k in range(0, 13, 3))  # 4 KiB … 16 MiB
+SIZES = {
+    "gloo": tuple(4096 << k for k in range(0, 13, 3)),  # 4 KiB … 16 MiB
+    "nccl": tuple(4096 << k for k in range(0, 17, 2)),  # 4 KiB … 256 MiB: hidden states of a large batch
+}
+TRAIN = {"gloo": 1, "nccl": 8}
+"""Calls between two waits: within a model the host is ahead of a GPU, and does not wait for each call."""
 _SAMPLES, _WARM_UP = 15, 3
 _BUDGET_S = 0.3  # for one collective and size
 
@@ -23,11 +29,11 @@ def measure(world: World, check: Callable[[], None]) -> dict[str, Any]:
     rounds of the slowest rank, over all ranks and, of more than two, over the first two. Equal at all
     ranks."""
     counts = sorted({2, world.size})
-    groups = {n: dist.new_group(list(range(n))) for n in counts}
+    groups = {n: process_groups.of(tuple(range(n))) for n in counts}
     points = []
     for collective in links.COLLECTIVES:
         for ranks in counts if collective != "send_recv" else (2,):
-            for size in SIZES:
+            for size in SIZES[world.backend]:
                 world.decide(check)
                 ms = _one(world, groups[ranks], collective, ranks, size)
                 points.append({"collective": collective, "ranks": ranks, "bytes": size, "ms": ms})
@@ -47,14 +53,15 @@ def _one(world: World, group: Any, collective: str, ranks: int, size: int) -> fl
     """Median ms of one collective on ``size`` bytes of float32."""
     member = world.rank < ranks
     work = _call(world, group, collective, ranks, size) if member else None
-    took, begun = [], time.perf_counter()
+    took, begun, train = [], time.perf_counter(), TRAIN[world.backend]
     for number in range(_WARM_UP + _SAMPLES):
         world.barrier()
         start = time.perf_counter()
         if work:
-            work()
+            for _ in range(train):
+                work()
             world.wait()
-        own = (time.perf_counter() - start) * 1e3 if member else 0.0
+        own = (time.perf_counter() - start) * 1e3 / train if member else 0.0
         slowest = world.gather(own)
         if number >= _WARM_UP and world.first:
             took.append(max(slowest))

@@ -23,6 +23,7 @@ from fusescope.measure.device import device_state
 from fusescope.measure.parallel import checks, collectives, probes, results, sampling, shares
 from fusescope.measure.parallel.world import World
 from fusescope.models.describe import layouts
+from fusescope.models.parallel import groups as process_groups
 from fusescope.models.parallel.placed import Placed
 from fusescope.models.run import build
 
@@ -274,10 +275,13 @@ class Job:
     def _probe(self, model, inputs, case) -> None:
         """At rank 0, while the others wait: the share of a rank, for predictions."""
 
+        alone = process_groups.mesh((0,), model.device)  # of all ranks' making
+        attentions = dict.fromkeys(layouts.named(i)[0] for i in self.spec["impls"])
+
         def work() -> None:
             found = []
-            for attention in dict.fromkeys(layouts.named(i)[0] for i in self.spec["impls"]):
-                found += probes.measure(attention, model, inputs, self.world.wait, self.check)
+            for attention in attentions:
+                found += probes.measure(attention, model, inputs, alone, self.world.wait, self.check)
             self.probed.append({"case": dict(case), "points": found})
             self.reporter.environment(probes=self.probed)
 

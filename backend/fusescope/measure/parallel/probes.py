@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh
 
 from fusescope.models.describe import layouts
 from fusescope.models.parallel import split as splitting
@@ -26,17 +24,20 @@ def measure(
     attention: str,
     model: Model,
     inputs: Mapping[str, Any],
+    alone: Any,
     wait: Callable[[], None],
     check: Callable[[], None],
 ) -> list[dict[str, Any]]:
-    """[{"attention", "tp", "batch", "ms"}]: the median time of the layers of a rank on that batch."""
+    """[{"attention", "tp", "batch", "ms"}]: the median time of the layers of a rank on that batch. alone: a
+    mesh of this rank, so that what tensor parallel costs a call besides arithmetic and collectives is in
+    it."""
     found, split, batch = [], layouts.split_of(model.name), inputs["input_ids"].shape[0]
     call = caller(attention, model, inputs)
     for degree in _degrees(model):
         base = base_of(model, attention)
         if degree > 1:
             splitting.cut(base, split, degree)
-            splitting.parallelize(base, split, _alone(model.device))
+            splitting.parallelize(base, split, alone)
         for size in _batches(batch):
             check()
             ids = inputs["input_ids"][:size]
@@ -45,12 +46,6 @@ def measure(
         del base
         gc.collect()
     return found
-
-
-def _alone(device: str) -> Any:
-    """A mesh of this rank: what tensor parallel costs a call besides arithmetic and collectives is in it."""
-    group = dist.new_group([dist.get_rank()], use_local_synchronization=True)
-    return DeviceMesh.from_group(group, device.split(":")[0])
 
 
 def _degrees(model: Model) -> Iterator[int]:

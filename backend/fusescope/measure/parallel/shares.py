@@ -57,7 +57,8 @@ def _intervals(events: Any, cuda: bool) -> tuple[list, list]:
             continue
         kernel = event.device_type == torch.autograd.DeviceType.CUDA
         if cuda:
-            if kernel and event.name != _MARK and not event.name.startswith(_SENT):
+            # annotations, ours and those of c10d and of the pipeline's schedule, span the gaps, too
+            if kernel and not event.is_user_annotation:
                 (sent if event.name.startswith(_KERNELS) else worked).append(at)
         elif event.name.startswith(_SENT):
             sent.append(at)

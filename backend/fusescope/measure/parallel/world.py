@@ -30,8 +30,8 @@ class World:
         self.backend = "nccl" if self.cuda else "gloo"
         if self.cuda:
             torch.cuda.set_device(self.device)
-        else:
-            torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // size))
+        # drawing weights and comparing results are work of the CPU also where the model runs on a GPU
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // size))
         patience = timedelta(seconds=PATIENCE_S)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if self.cuda else "gloo",

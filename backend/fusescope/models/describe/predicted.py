@@ -4,12 +4,13 @@ ranks. No torch."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fusescope.analysis.scaling import compute, links, predict
 from fusescope.analysis.scaling.predict import Prediction, Work
-from fusescope.models.describe import layouts
+from fusescope.core.records import Record
+from fusescope.models.describe import catalog, layouts
 
 COUNTS = tuple(2**k for k in range(1, 11))
 """2 … 1,024 devices."""
@@ -84,12 +85,50 @@ def basis(
                 "a prediction needs the latency and bandwidth of collectives: a run of two ranks or more "
                 "that measured them, or both as given numbers"
             )
-        found = links.of_json(measured["links"])
+        sizes = measured.get("points")
+        found = links.of_json(measured["links"], sizes if isinstance(sizes, list) else ())
     if missing := [c for c in ("all_reduce", "send_recv") if c not in found]:
         raise ValueError(f"the run did not measure {' and '.join(missing)}")
     return Basis(
         name, dict(case), dtype, attention, layouts.work(name, case, dtype), compute.fit(points), found
     )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A layout that the run measured, and what is predicted for it from one device and the collectives."""
+
+    impl: str
+    scaling: str
+    case: Mapping[str, Any]
+    measured_ms: float
+    predicted_ms: float
+
+    @property
+    def error(self) -> float:
+        """Of the prediction: 0.05 where it is 5 % above what was measured."""
+        return self.predicted_ms / self.measured_ms - 1
+
+    def to_json(self) -> dict:
+        return asdict(self) | {"case": dict(self.case), "error": self.error}
+
+
+def compared(records: Iterable[Record], environment: Mapping[str, Any]) -> list[Compared]:
+    """Every time of several devices in a run of the kind ``parallel`` beside its prediction; none of a case
+    and attention of which the run lacks what a prediction needs."""
+    found = []
+    for r in records:
+        own = (r.extra or {}).get("parallel")
+        if r.status != "ok" or not own or own["ranks"] == 1:
+            continue
+        layout = layouts.Layout(own["tp"], own["pp"], own["dp"])
+        try:
+            base = basis(catalog.named(r.op), r.case, r.dtype, own["attention"], environment)
+        except ValueError:
+            continue
+        predicted = base.at(layout, own["micro_batches"]).ms
+        found.append(Compared(r.impl, own["scaling"], r.case, r.ms, predicted))
+    return found
 
 
 def _points(case, attention: str, environment: Mapping[str, Any]) -> list[tuple[int, int, float]]:

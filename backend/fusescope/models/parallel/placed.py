@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from fusescope.models.describe import layouts
-from fusescope.models.describe.layouts import Layout
 from fusescope.models.hugging_face import model_masks, peers
 from fusescope.models.parallel import split as splitting
+from fusescope.models.parallel.groups import Groups
 from fusescope.models.parallel.stages import Pipeline, Stage
 from fusescope.models.register import register_attention
 from fusescope.models.run import masking
@@ -31,7 +31,7 @@ class Placed:
         self.name = impl
         self.attention, self.layout = layouts.named(impl)
         self.member = rank < self.layout.ranks
-        groups = _Groups(self.layout, model.device)
+        groups = Groups(self.layout, model.device)
         if not self.member:
             return
         layout, split = self.layout, layouts.split_of(model.name)
@@ -100,31 +100,6 @@ def reference(model: Model, inputs: Mapping[str, Any]) -> torch.Tensor:
             ids = inputs["input_ids"][b : b + 1]
             rows.append(base(input_ids=ids, attention_mask=own, **settings).last_hidden_state.cpu())
     return torch.cat(rows)
-
-
-class _Groups:
-    """The process groups of a layout: ``tensor`` a mesh, ``stages`` a group; of the ranks that it does not
-    use, none."""
-
-    def __init__(self, layout: Layout, device: str):
-        import torch.distributed as dist
-        from torch.distributed.device_mesh import DeviceMesh
-
-        self.tensor = self.stages = None
-        if layout.ranks == 1:
-            return
-        ranks = torch.arange(layout.ranks).view(layout.dp, layout.pp, layout.tp)
-        me, kind = dist.get_rank(), device.split(":")[0]
-        lines = [line for replica in ranks for line in replica.unbind(0)] if layout.tp > 1 else []
-        for line in lines:
-            group = dist.new_group(line.tolist())
-            if me in line.tolist():
-                self.tensor = DeviceMesh.from_group(group, kind)
-        lines = [line for replica in ranks for line in replica.unbind(1)] if layout.pp > 1 else []
-        for line in lines:
-            group = dist.new_group(line.tolist())
-            if me in line.tolist():
-                self.stages = group
 
 
 def _local(parameter: torch.Tensor) -> torch.Tensor:
