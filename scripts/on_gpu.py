@@ -13,6 +13,12 @@ sessions that lie in --resume's folder (profiles/recorded/, where each archive i
 
     python3 scripts/on_gpu.py --out DIR --steps build,record --missing --budget-s 560 [--gpus 8]
 
+    python3 scripts/on_gpu.py --out DIR --families attention --steps build,parallel,cluster,killed --total-s
+    520
+
+is the call for a box of two GPUs: models over both, the attention grid on a cluster of one and of two
+workers, a worker killed in the middle. Its runs are packed likewise.
+
 With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its
 order, which is drawn by chance, and the parts that come back are merged into one run that says which scheme
 was measured on which GPU.
@@ -30,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "backend"), str(ROOT / "scripts")]
 
 import record_step  # noqa: E402  next to this file
+import several_gpus  # noqa: E402
 from record_step import environ, run  # noqa: E402
 
 from fusescope.core import paths  # noqa: E402
@@ -39,7 +46,9 @@ os.environ["PYTHONPATH"] = paths.python_path()  # the box has no installed packa
 
 
 def build(options) -> str:
-    done = run([sys.executable, "-m", "fusescope", "build", "--json"], options.out / "build.log", 550)
+    words = [w for w in options.families.split(",") if w]
+    command = [sys.executable, "-m", "fusescope", "build", *words, "--json"]
+    done = run(command, options.out / "build.log", min(550, options.budget_s))
     return f"build: exit {done.returncode}"
 
 
@@ -108,6 +117,11 @@ def sanitize(options) -> str:
 
 
 STEPS = {"build": build, "test": test, "sanitize": sanitize, "record": record_step.record}
+SEVERAL = {
+    "parallel": several_gpus.parallel,
+    "cluster": several_gpus.cluster,
+    "killed": several_gpus.killed,
+}
 
 
 def main() -> int:
@@ -140,7 +154,9 @@ def main() -> int:
     parser.add_argument(
         "--device", default="cuda:0", help="cpu: entries for the processor, and trials of all others"
     )
-    parser.add_argument("--steps", default=",".join(STEPS))
+    steps = (*STEPS, *SEVERAL)
+    parser.add_argument("--steps", default=",".join(STEPS), help=f"of {', '.join(steps)}")
+    parser.add_argument("--families", default="", help="what the step build builds (default all)")
     parser.add_argument(
         "--only", default="", help="words with commas between: tests and recordings whose name holds one"
     )
@@ -148,11 +164,15 @@ def main() -> int:
     parser.add_argument(
         "--case-budget-s", type=float, default=5.0, help="seconds a case and mode may take (bench --budget)"
     )
+    parser.add_argument(
+        "--cell-budget-s", type=float, default=0.25, help="the same of the steps cluster and killed"
+    )
+    parser.add_argument("--total-s", type=float, default=1e9, help="seconds that all steps may take together")
     parser.add_argument("--first-failure", action="store_true", help="stop the tests at the first failure")
     options = parser.parse_args()
-    steps = options.steps.split(",")
-    if unknown := set(steps) - set(STEPS):
-        parser.error(f"steps are {', '.join(STEPS)}, not {', '.join(sorted(unknown))}")
+    known, steps = STEPS | SEVERAL, options.steps.split(",")
+    if unknown := set(steps) - set(known):
+        parser.error(f"steps are {', '.join(known)}, not {', '.join(sorted(unknown))}")
     if options.gpus < 1:
         parser.error(f"--gpus is a number from 1, not {options.gpus}")
     options.resume = options.resume.resolve()
@@ -161,14 +181,26 @@ def main() -> int:
         return 0
     if options.out is None:
         parser.error("--out names the folder of what comes out")
-    if options.device != "cpu" and "record" in steps and len(there := environment.devices()) <= options.gpus:
-        parser.error(f"--gpus {options.gpus} are asked for; there is {', '.join(there)}")
+    needed = max(
+        options.gpus if "record" in steps else 0, several_gpus.RANKS if set(steps) & set(SEVERAL) else 0
+    )
+    if options.device != "cpu" and len(there := environment.devices()) <= needed:
+        parser.error(f"{needed} GPUs are needed; there is {', '.join(there)}")
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
-    reports = []
+    begun, budget, reports = time.monotonic(), options.budget_s, []
     for step in steps:
         started = time.monotonic()
-        reports.append(f"{STEPS[step](options)}\n[{step}: {time.monotonic() - started:.0f} s]")
+        options.budget_s = min(budget, options.total_s - (started - begun))
+        try:
+            said = known[step](options)
+        except Exception as e:  # the next step goes on
+            said = f"{step}: {type(e).__name__}: {e}"
+        reports.append(f"{said}\n[{step}: {time.monotonic() - started:.0f} s]")
+        (options.out / "table.txt").write_text("\n\n".join(reports) + "\n")
+    if set(steps) & set(SEVERAL):
+        file = record_step.pack(options.out, options.out)
+        reports.append(f"{file.name}: {file.stat().st_size / 2**20:.2f} MiB")
     print("\n\n".join(reports))
     return 0
 

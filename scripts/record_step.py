@@ -84,16 +84,21 @@ def record(options) -> str:
         for worker in workers:
             if worker.log.is_file():
                 log.write(worker.log.read_bytes())
-    with tarfile.open(
-        options.out / "recorded.tar.gz", "w:gz", compresslevel=1
-    ) as archive:  # what it holds is compressed
+    pack(work, options.out)
+    shutil.rmtree(work, ignore_errors=True)  # a run that did not stop may still write there
+    return "\n".join(table)
+
+
+def pack(work: Path, out: Path) -> Path:
+    """The runs in the folders of ``work``, compressed, as out/recorded.tar.gz."""
+    file = out / "recorded.tar.gz"
+    with tarfile.open(file, "w:gz", compresslevel=1) as archive:  # what it holds is compressed
         for folder in sorted(work.glob("*/2*"), key=lambda folder: folder.name):
             if (folder / "run.json").is_file():
                 folder = whole(folder)
                 compress(folder)
                 archive.add(folder, folder.name)
-    shutil.rmtree(work, ignore_errors=True)  # a run that did not stop may still write there
-    return "\n".join(table)
+    return file
 
 
 class Worker:
