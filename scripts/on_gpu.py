@@ -13,11 +13,11 @@ sessions that lie in --resume's folder (profiles/recorded/, where each archive i
 
     python3 scripts/on_gpu.py --out DIR --steps build,record --missing --budget-s 560 [--gpus 8]
 
-    python3 scripts/on_gpu.py --out DIR --families attention --steps build,parallel,cluster,killed --total-s
-    520
+    python3 scripts/on_gpu.py --out DIR --families attention --steps build,parallel --total-s 530
+    python3 scripts/on_gpu.py --out DIR --steps cluster,killed --cell-budget-s 0.5 --total-s 530
 
-is the call for a box of two GPUs: models over both, the attention grid on a cluster of one and of two
-workers, a worker killed in the middle. Its runs are packed likewise.
+are for a box of two GPUs: models over both, the attention grid on a cluster of one and of two workers, a
+worker killed in the middle. Their runs are packed likewise.
 
 With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its
 order, which is drawn by chance, and the parts that come back are merged into one run that says which scheme
@@ -164,9 +164,7 @@ def main() -> int:
     parser.add_argument(
         "--case-budget-s", type=float, default=5.0, help="seconds a case and mode may take (bench --budget)"
     )
-    parser.add_argument(
-        "--cell-budget-s", type=float, default=0.25, help="the same of the steps cluster and killed"
-    )
+    parser.add_argument("--cell-budget-s", type=float, default=0.25, help="the same of the step cluster")
     parser.add_argument("--total-s", type=float, default=1e9, help="seconds that all steps may take together")
     parser.add_argument("--first-failure", action="store_true", help="stop the tests at the first failure")
     options = parser.parse_args()
@@ -189,9 +187,12 @@ def main() -> int:
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     begun, budget, reports = time.monotonic(), options.budget_s, []
-    for step in steps:
+    for number, step in enumerate(steps):
         started = time.monotonic()
-        options.budget_s = min(budget, options.total_s - (started - begun))
+        left = options.total_s - (started - begun)
+        later = sum(several_gpus.SHARE.get(s, 0.0) for s in steps[number:])
+        share = several_gpus.SHARE.get(step, 1.0) / later if later and step in SEVERAL else 1.0
+        options.budget_s = min(budget, share * left)
         try:
             said = known[step](options)
         except Exception as e:  # the next step goes on

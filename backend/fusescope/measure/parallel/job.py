@@ -75,6 +75,7 @@ class Job:
         self.groups = list(groups(spec))
         self.state: Callable[[], dict] = dict
         self.probed: list[dict] = []
+        self._kept: tuple[dict, build.Model] | None = None
 
     def run(self) -> None:
         if self.world.cuda:
@@ -111,7 +112,7 @@ class Job:
         together = self._with_partners(group, due, known)
         where = f"{group.scaling} scaling, case {number + 1} of {len(self.groups)}: "
         self.say(number, f"{where}building the model")
-        model = build.build(self.name, group.case, spec["dtype"], world.device)
+        model = self._model(group)
         inputs = build.inputs(model, group.case, spec["seed"])
         own = self._own(group, model, inputs)
         measured: dict[str, results.Found] = {}
@@ -125,26 +126,35 @@ class Job:
         if placed:
             self._sample(number, where, key, group, placed, measured)
             self._checked(asked, model, inputs, spec["seed"] + 1)
-            for impl, found in asked.items():
-                if found.status is None:
-                    self.doing(key, impl)
-                    self._inspect(found)
-        if group.scaling == "strong" and (found := asked.get(spec["trace"])) and found.status is None:
-            self.say(number + 0.85, f"{where}tracing {found.name} on every rank")
-            self._trace(found)
         if group.scaling == "strong" and spec["probes"]:
-            self.say(number + 0.9, f"{where}timing a rank's share on one device")
+            self.say(number + 0.8, f"{where}timing a rank's share on one device")
             self._probe(model, inputs, group.case)
+        for impl, found in asked.items():  # after all that is timed: a profiler leaves traces of its own
+            if found.status is None:
+                self.doing(key, impl)
+                self._inspect(found)
+        if group.scaling == "strong" and (found := asked.get(spec["trace"])) and found.status is None:
+            self.say(number + 0.9, f"{where}tracing {found.name} on every rank")
+            self._trace(found)
         if self.reporter:
             for impl in due:
                 results.emit(self.reporter, self.bench, spec, group, measured, impl)
         measured.clear()
         asked.clear()
         placed.clear()
-        del model
         gc.collect()
         if world.cuda:
             torch.cuda.empty_cache()
+
+    def _model(self, group: Group) -> build.Model:
+        """The group's model, kept for the next one: groups of a case differ by their batch alone."""
+        about = {**group.case, "batch": None}
+        if self._kept is None or self._kept[0] != about:
+            self._kept = None  # before the next one takes its memory
+            gc.collect()
+            model = build.build(self.name, group.case, self.spec["dtype"], self.world.device)
+            self._kept = about, model
+        return self._kept[1]
 
     def _with_partners(self, group: Group, due: list[str], known: Mapping[str, str]) -> list[str]:
         """What is sampled for the sake of those due: with them the single devices that they are compared
