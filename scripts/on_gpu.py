@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -201,6 +202,8 @@ def main() -> int:
         (options.out / "table.txt").write_text("\n\n".join(reports) + "\n")
     if set(steps) & set(SEVERAL):
         file = record_step.pack(options.out, options.out)
+        for folder in ("runs", "killed"):
+            shutil.rmtree(options.out / folder, ignore_errors=True)
         reports.append(f"{file.name}: {file.stat().st_size / 2**20:.2f} MiB")
     print("\n\n".join(reports))
     return 0
