@@ -5,7 +5,7 @@
 //   bias (B, H, S_q, S_k) or nullptr; a stride of 0 broadcasts. Rows without any live key give zeros.
 //
 // A masked key is unseen: what k, v and bias hold there, NaN and infinities included, does not reach rows that do
-// not see it. CUDA kernels that do not meet this yet for v: NOTES.md, "Masked keys".
+// not see it (row_again.cuh).
 //
 // The mask is a tile list: the live 64 x 64 tiles of each query tile. Where it differs by batch entry or head there are
 // several; entry (b, h) uses mask m = b mask_stride_b + h mask_stride_h. The tiles of query tile t are

@@ -20,6 +20,7 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
   uint32_t shift = 0;  // stage of a step's tiles, relative to the step (hopper_producer.cuh)
   Rows<T, Panels> rows;
   bool has_context = false;  // rows.o holds a product
+  unsigned broken = 0;       // not 0: this thread stored a NaN
   float before[2];           // log-sum-exp of earlier parts, loaded early
   for (uint32_t round = 0;; ++round) {
     const uint64_t q = moved_descriptor(first_q, (round % S::q_stages * 2 + half) * kTile);
@@ -139,10 +140,11 @@ __device__ __forceinline__ void consume_work_items(const AttentionArgs& args, co
     if (slot >= 0)
       work.template store_partial<T, Panels>(slot, half, rows);
     else
-      work.template store_by_tma<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half, smem.out,
-                                            stored++, rows, before);
+      broken |= work.template store_by_tma<T, Panels>(args, out_map, uniform(item.y), uniform(item.z), 2 * pair + half,
+                                                      smem.out, stored++, rows, before);
   }
   await_tma_reads<0>();  // the TMA stores read shared memory until then
+  if (__any_sync(row_again::kAll, broken)) work.repair<T>(args, wg / 2 * gridDim.x + blockIdx.x, half);
 }
 
 }  // namespace hopper

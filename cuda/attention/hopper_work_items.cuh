@@ -5,9 +5,11 @@
 // are prefetched by TMA like queries and keys (hopper_producer.cuh).
 #pragma once
 #include "../common/launch.cuh"
+#include "../common/nan_watch.cuh"
 #include "../common/warpgroup.cuh"
 #include "hopper_step.cuh"
 #include "parts.h"
+#include "row_again.cuh"
 
 namespace hopper {
 
@@ -101,13 +103,15 @@ struct WorkItems {
   }
 
   // Stores a warp's 16 rows of fragments to the tile, from first_row and block first_sixteen on, Sixteens blocks of 16
-  // columns. HasPrevious: merges them with the rows of earlier parts that the tile holds.
+  // columns. HasPrevious: merges them with the rows of earlier parts that the tile holds. Gives the thread's rows that
+  // hold a NaN, as bits.
   template <bool HasPrevious, typename T, int Sixteens>
-  __device__ __forceinline__ void store_fragments(uint8_t* tile, int first_row, int first_sixteen, const float* o,
-                                                  const float (&mine)[2], const float (&previous)[2]) const {
+  __device__ __forceinline__ unsigned store_fragments(uint8_t* tile, int first_row, int first_sixteen, const float* o,
+                                                      const float (&mine)[2], const float (&previous)[2]) const {
     // Lane i addresses row i % 8 of 8 x 8 matrix i / 8, so that matrix m holds register m of each thread.
     const int lane = threadIdx.x % 32, row = first_row + lane % 16;
     const uint32_t first = shared_address(tile) + row * 128 + ((lane / 16 ^ lane % 8) << 4);
+    NanWatch<T> watch[2];
 #pragma unroll
     for (int n = 0; n < Sixteens; ++n) {
       const int j = first_sixteen + n;
@@ -125,9 +129,18 @@ struct WorkItems {
           x[1] += to_float(two[1]) * previous[r];
         }
         out[i] = tensor_core::pack<T>(x[0], x[1]);
+        watch[r].add(out[i]);
       }
       stmatrix_x4(at, out);
     }
+    return (watch[0].found() ? 1u << lane / 4 : 0) | (watch[1].found() ? 256u << lane / 4 : 0);
+  }
+
+  // Rows that came out as NaN are computed again over the whole mask, so later parts have nothing to add.
+  template <typename T> __device__ __forceinline__ void attend_broken(const AttentionArgs& args, int head, int position,
+                                                                      unsigned broken) const {
+    row_again::attend_broken<T>(args, {}, head / args.heads, head % args.heads, position, broken, row_again::kEveryKey,
+                                {q_modulus, q_length, has_next ? lse : nullptr});
   }
 
   // Stores 16 rows of the result to out, by a block of four warps that hold a quarter of the columns each. o: this
@@ -151,20 +164,23 @@ struct WorkItems {
     if (has_previous) each_chunk([](uint4& here, const uint4& there) { here = there; });
     __syncthreads();  // the earlier parts' rows are in the tile
     merge_weights(args, head, position, sum, reference, before, mine, previous);
-    if (has_previous)
-      store_fragments<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous);
-    else
-      store_fragments<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous);
-    __syncthreads();
+    const unsigned broken =
+        has_previous ? store_fragments<true, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous)
+                     : store_fragments<false, T, Panels>(tile, 0, threadIdx.x / 32 * Panels, o, mine, previous);
+    const bool any = __syncthreads_or(broken);
     each_chunk([](const uint4& here, uint4& there) { there = here; });
+    if (!any) return;
+    __syncthreads();  // all rows are stored; each warp computes a quarter of them again
+    attend_broken<T>(args, head, position + 4 * (threadIdx.x / 32), 0xf);
   }
 
   // Stores a warpgroup's query tile to out by TMA, each warp its own rows so that none waits for another. n: number of
   // the fill of the ring out, filled by the producer warp where there are earlier parts; before: from previous_lse().
+  // Gives what store_fragments does.
   template <typename T, int Panels, typename Ring>
-  __device__ __forceinline__ void store_by_tma(const AttentionArgs& args, const CUtensorMap* out_map, int head,
-                                               int batch, int q_tile, const Ring& out, uint32_t n,
-                                               const Rows<T, Panels>& rows, const float (&before)[2]) const {
+  __device__ __forceinline__ unsigned store_by_tma(const AttentionArgs& args, const CUtensorMap* out_map, int head,
+                                                   int batch, int q_tile, const Ring& out, uint32_t n,
+                                                   const Rows<T, Panels>& rows, const float (&before)[2]) const {
     uint8_t* const tile = out.at(n) + q_tile % 2 * (Panels * kTileBytes);
     const bool leader = threadIdx.x % 32 == 0;
     const int first = warp_rows(), position = q_tile * 64 + first;
@@ -177,20 +193,43 @@ struct WorkItems {
       if (leader) await_tma_reads<0>();  // the store of the result before has read the ring
       __syncwarp();
     }
-    if (has_previous)
-      store_fragments<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous);
-    else
-      store_fragments<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous);
+    const unsigned broken = has_previous
+                                ? store_fragments<true, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous)
+                                : store_fragments<false, T, 4 * Panels>(tile, first, 0, rows.o, mine, previous);
     fence_async_proxy();
     __syncwarp();
-    if (!leader) return;
+    if (!leader) return broken;
     const int2 at = strided_index(position);
     for (int p = 0; p < Panels; ++p)
       store_tile(tile + p * kTileBytes + first * 128, out_map, 64 * p, at.x, at.y, head - batch * args.heads, batch);
     commit_tma_stores();
-    if (!has_previous) return;
+    if (!has_previous) return broken;
     await_tma_reads<0>();
     barrier_arrive(out.empty, 1);
+    return broken;
+  }
+
+  // By each warp of a warpgroup when all items of its column are stored: computes those of its rows again that came out
+  // as NaN. At the end, since a call between items would cost the consumers registers; so the rows are read back.
+  template <typename T> __device__ __forceinline__ void repair(const AttentionArgs& args, int worker, int half) const {
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) await_tma_stores();
+    __syncwarp();
+    for (int round = 0;; ++round) {
+      const int4 work = item(round, worker);
+      if (work.x < 0) return;
+      if (slot(work.w) >= 0) continue;
+      const int position = (2 * pair(work.x) + half) * 64 + warp_rows();
+      const T* const out =
+          static_cast<const T*>(args.out) + work.y / args.heads * out_stride[0] + work.y % args.heads * out_stride[1];
+      unsigned broken = 0;
+      for (int i = 0; i < kWarpRows && position + i < args.seq_q; ++i)
+        for (int c = lane; c < args.head_dim; c += 32) {
+          const float x = to_float(out[row_of(position + i) * out_stride[2] + c]);
+          if (x != x) broken |= 1u << i;
+        }
+      attend_broken<T>(args, work.y, position, broken);
+    }
   }
 };
 

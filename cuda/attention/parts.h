@@ -29,7 +29,7 @@ struct AttentionPart {
 };
 
 struct AttentionPartsArgs {
-  AttentionArgs args;          // schedule and fragments of the parts; no tile lists
+  AttentionArgs args;          // schedule and fragments of the parts; tile lists and bitmaps of the whole mask
   const AttentionPart* parts;  // in host memory
   int64_t part_count;
   const int32_t* items;

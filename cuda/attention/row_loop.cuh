@@ -2,7 +2,7 @@
 //
 // Each group of 8 lanes keeps the running maximum, sum and output of its keys; the four groups merge once at the end.
 // Of a partial tile only the keys whose bit is set are loaded, so whatever lies at other keys is unseen by
-// construction: v1 is this loop, and tile kernels compute rows again with it that came out as NaN (attend_again).
+// construction.
 #pragma once
 #include "../common/exp2.cuh"
 #include "rows.cuh"
@@ -174,29 +174,4 @@ __device__ __forceinline__ void attend_row(const AttentionArgs& a, const Attenti
       *reinterpret_cast<Eight<T>*>(out + 8 * chunk) = eight;  // out is aligned (binding.cpp)
   }
 }
-
-// The rows of a warp whose bit is set in any lane, on every lane.
-__device__ __forceinline__ unsigned united(unsigned rows) {
-#pragma unroll
-  for (int distance = 1; distance < 32; distance <<= 1) rows |= __shfl_xor_sync(kAll, rows, distance);
-  return rows;
-}
-
-// Computes rows row0 + i again, for each bit i of `rows` (the same on every lane): a tile kernel multiplies masked keys
-// with weight 0, and 0 times a NaN or an infinity of v is NaN, so rows that came out as NaN are suspects, and only
-// they. A row that sees such a key is NaN again. Not inlined, so that it costs the tile kernel no registers. diagonal:
-// of a mask without lists, row r sees the first r + diagonal keys.
-template <typename T, int Chunks>
-__device__ __attribute__((noinline)) void attend_again(const AttentionArgs& a, AttentionScored scored, int b, int head,
-                                                       int row0, unsigned rows, int64_t diagonal) {
-  __syncwarp();  // what other lanes stored to these rows comes first
-  for (; rows; rows &= rows - 1) {
-    const int row = row0 + __ffsll(rows) - 1;
-    if (row >= a.seq_q) return;
-    const int64_t keys = row + diagonal;
-    attend_row<T, Chunks, Chunks == 1 ? 2 : 1, true>(a, scored, b, head, row, keys < a.seq_k ? int(keys) : a.seq_k,
-                                                     false);
-  }
-}
-constexpr int64_t kEveryKey = int64_t(1) << 32;  // a diagonal
 }  // namespace row_loop

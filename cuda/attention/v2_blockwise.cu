@@ -5,7 +5,7 @@
 // tiles: 1 per block, 3 blocks per SM
 //
 // warp_tiles.cuh has the warp's part: loads, products, softmax, stores.
-#include "row_loop.cuh"
+#include "row_again.cuh"
 #include "warp_tiles.cuh"
 
 namespace {
@@ -125,9 +125,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
   if constexpr (Args::given)
     if (a.more.sinks) mine.add_sink(a.more.sinks[at.head]);
   mine.store(q_tile, at.out<T>(a), a.out_stride[2], a.seq_q - row0, a.head_dim);
-  if (const unsigned rows = row_loop::united(mine.broken()))
-    row_loop::attend_again<T, (Width + 63) / 64>(a, a.scored(), at.b, at.head, row0 + warp * 16, rows,
-                                                 row_loop::kEveryKey);
+  row_again::attend_broken<T>(a, a.scored(), at.b, at.head, row0 + warp * 16, mine.broken());
 }
 
 template <typename T, int Width, typename Args> const char* launch(const Args& a, unsigned grid, cudaStream_t stream) {

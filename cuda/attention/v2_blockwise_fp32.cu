@@ -7,7 +7,7 @@
 // four floats, so that eight lanes that read 16 bytes each hit different banks. Scores are summed over 32 columns of
 // head size at a time, so any head size fits. Without tensor cores for the dtype (fp32, and 16 bits before sm_80) this
 // is the tiled kernel, and v1 the one for few live keys.
-#include "row_loop.cuh"
+#include "row_again.cuh"
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kThreads = 256, kDepth = 32;
@@ -202,8 +202,7 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
     }
     if (all != all) broken |= 1u << (4 * (y & 1) + i);
   }
-  if (const unsigned rows = row_loop::united(broken))
-    row_loop::attend_again<T, Panels>(a, a.scored(), at.b, at.head, row0 + 4 * (y & ~1), rows, row_loop::kEveryKey);
+  row_again::attend_broken<T>(a, a.scored(), at.b, at.head, row0 + 4 * (y & ~1), broken);
 }
 
 }  // namespace

@@ -7,33 +7,12 @@
 // Attention's v2 without lists: what a warp does with a tile is in ../attention/warp_tiles.cuh. Only the tiles at the
 // end of the keys and, under causal, on the diagonal are masked. Keys and values beyond the sequence's end are never
 // read: they are the next sequence's, and its infinities would come through a weight of zero.
-#include "../attention/row_loop.cuh"
 #include "../attention/warp_tiles.cuh"
 #include "../common/eight.cuh"
-#include "sequences.cuh"
+#include "sequence_again.cuh"
 
 namespace {
 using namespace warp_tiles;
-
-// attend_again for rows of a sequence, as attention on that sequence alone.
-template <typename T, int Chunks>
-__device__ __attribute__((noinline)) void attend_again(const AttentionVarlenArgs& a, const varlen::Work& w, int head,
-                                                       int row0, unsigned rows) {
-  AttentionArgs one{};
-  one.q = static_cast<const T*>(a.q) + w.q_first * a.q_stride[0];
-  one.k = static_cast<const T*>(a.k) + w.k_first * a.k_stride[0];
-  one.v = static_cast<const T*>(a.v) + w.k_first * a.v_stride[0];
-  one.out = static_cast<T*>(a.out) + int64_t(w.q_first) * a.heads * a.head_dim;
-  for (int i = 0; i < 3; ++i) {  // row, head, column of head, row, column
-    const int to = i == 2 ? 3 : 2 - i;
-    one.q_stride[to] = a.q_stride[i], one.k_stride[to] = a.k_stride[i], one.v_stride[to] = a.v_stride[i];
-  }
-  one.out_stride[1] = a.head_dim, one.out_stride[2] = int64_t(a.heads) * a.head_dim;
-  one.batch = 1, one.heads = a.heads, one.heads_kv = a.heads_kv, one.head_dim = a.head_dim, one.scale = a.scale;
-  one.seq_q = w.queries, one.seq_k = w.keys;
-  const int64_t diagonal = a.causal ? int64_t(w.keys) - w.queries + 1 : row_loop::kEveryKey;
-  row_loop::attend_again<T, Chunks>(one, {}, 0, head, row0, rows, diagonal);
-}
 
 template <typename T, int Width>
 __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_blockwise(
@@ -106,8 +85,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) varlen_
   }
   T* const to = static_cast<T*>(a.out) + (int64_t(w.q_first + w.row) * a.heads + head) * a.head_dim;
   mine.store(q_tile, to, int64_t(a.heads) * a.head_dim, w.queries - w.row, a.head_dim);
-  if (const unsigned rows = row_loop::united(mine.broken()))
-    attend_again<T, (Width + 63) / 64>(a, w, head, w.row + warp * 16, rows);
+  varlen::attend_broken<T>(a, w, head, w.row + warp * 16, mine.broken());
 }
 
 template <typename T, int Width> const char* launch(const AttentionVarlenArgs& a, cudaStream_t stream) {

@@ -13,7 +13,7 @@
 #include "../attention/hopper_store.cuh"
 #include "../common/dependent.cuh"
 #include "../common/device.cuh"
-#include "sequences.cuh"
+#include "sequence_again.cuh"
 
 namespace {
 using namespace hopper;
@@ -112,9 +112,10 @@ __global__ void __launch_bounds__(128 * WG, ForwardShape<Panels, WG>::blocks_per
   float inverse[2];
   softmax.invert_sums(inverse);
   T* out = static_cast<T*>(args.out) + (int64_t(w.q_first + w.row + 64 * wg) * args.heads + head) * args.head_dim;
-  store_tile<T, Panels>(q_tile, wg, out, int64_t(args.heads) * args.head_dim, w.queries - w.row - 64 * wg,
-                        args.head_dim,
-                        [&](int i, int r) { return end == 0 ? 0.f : context.o[i / 32][i % 32] * inverse[r]; });
+  const unsigned broken = store_tile<T, Panels>(
+      q_tile, wg, out, int64_t(args.heads) * args.head_dim, w.queries - w.row - 64 * wg, args.head_dim,
+      [&](int i, int r) { return end == 0 ? 0.f : context.o[i / 32][i % 32] * inverse[r]; });
+  varlen::attend_broken<T>(args, w, head, w.row + 64 * wg + 16 * (warp % 4), broken);
 #endif
 }
 

@@ -16,6 +16,22 @@ __device__ __forceinline__ void warpgroup_barrier(int wg) {
     asm volatile("bar.sync 2, 128;" ::: "memory");
 }
 
+// The same, and whether `mine` holds for any of them.
+__device__ __forceinline__ bool warpgroup_any(int wg, bool mine) {
+  uint32_t any;
+  if (wg == 0)
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; bar.red.or.pred q, 1, 128, p; selp.u32 %0, 1, 0, q; }"
+                 : "=r"(any)
+                 : "r"(uint32_t(mine))
+                 : "memory");
+  else
+    asm volatile("{ .reg .pred p, q; setp.ne.u32 p, %1, 0; bar.red.or.pred q, 2, 128, p; selp.u32 %0, 1, 0, q; }"
+                 : "=r"(any)
+                 : "r"(uint32_t(mine))
+                 : "memory");
+  return any;
+}
+
 // Increments a counter in shared memory and returns its old value, with acquire-release order.
 __device__ __forceinline__ uint32_t count_up(uint32_t* counter) {
   uint32_t before;

@@ -14,13 +14,11 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 
 def kernels(family: str, checks) -> list:
-    """(implementation, device, check): CUDA kernels are marked gpu, and what is known not to hold, xfail."""
+    """(implementation, device, check): CUDA kernels are marked gpu."""
     found = []
     for v in families()[family].variants:
         for check in checks:
             marks = [pytest.mark.gpu] if v.device == "cuda" else []
-            if reason := unseen.LEAKS.get((family, v.name, check)):
-                marks.append(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
             found.append(pytest.param(v.name, v.device, check, marks=marks, id=f"{v.name}-{check}"))
     return found
 

@@ -28,14 +28,6 @@ CASES = (
 SPOILS = (math.nan, math.inf, -math.inf)
 HUGE = 3e38  # near the largest number of fp32 and bf16: times log2 e it is beyond it
 
-_WEIGHT_0 = "masked keys of a tile are multiplied with weight 0, and 0 times NaN is NaN"
-LEAKS = (
-    {("attention", impl, "values"): _WEIGHT_0 for impl in ("v3_hopper", "v4_scheduled", "v5_parts")}
-    | {("attention", "v3_hopper", "masking_bias"): _WEIGHT_0}
-    | {("attention_varlen", "v3_hopper", "packed_causal"): _WEIGHT_0}
-)
-"""(family, kernel, check) of CUDA kernels that do not meet a check yet: why (cuda/attention/NOTES.md)."""
-
 
 def keys(run, values: dict, dtype: str, device: str) -> str | None:
     """NaN and infinities in K at some keys of each sequence."""

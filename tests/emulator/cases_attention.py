@@ -145,7 +145,7 @@ def _in_parts(case, inputs, dtype, form, workers, seed):
     if seed % 3 == 0:  # later tiles raise the maximum by more than 2^8, and in some by more than fp32's range
         inputs["q"] *= (30, 300)[seed % 2]
     q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
-    work = _work(plan, case, form, workers)
+    work = work_items(plan, case, form, workers)
     if (got := _form(work)) != form:
         return f"the work is {got!r}, not {form!r}"
     outs = []
@@ -159,7 +159,7 @@ def _in_parts(case, inputs, dtype, form, workers, seed):
     return attention_tools.wrong(outs[0], inputs, dtype)
 
 
-def _work(plan, case, form: str, workers: int):
+def work_items(plan, case, form: str, workers: int):
     """The work items of a call where whole or parts is not left to the prediction, and pieces, where they are
     wanted, cost nothing."""
     made = parts.PlanItems(plan)

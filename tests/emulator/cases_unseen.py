@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
 from fusescope.core.errors import Unsupported
 from tests.attention import unseen
-from tests.emulator.cases_attention import operands
+from tests.emulator.cases_attention import operands, work_items
 
 CHECKS = {"attention": tuple(unseen.DENSE), "attention_varlen": tuple(unseen.PACKED)}
 """By family."""
 
 # Rows without a key; padding; few keys of a tile; parts in strided-permuted order.
 _DENSE = tuple(unseen.CASES[i] for i in (1, 2, 3, 5))
+
+# Of v5: a row's results from several parts of the mask, from several pieces of a list, and from both.
+_FORMS = (
+    ({"seq": 256, "mask": "strided:window=16,stride=8", "head_dim": 64}, "parts", 1),
+    ({"seq": 200, "seq_k": 330, "mask": "longformer:window=5,global_tokens=3", "head_dim": 64}, "pieces", 64),
+    ({"seq": 512, "mask": "fixed:block=32,summary=10", "head_dim": 96}, "parts and pieces", 64),
+)
 
 
 def results(op: str, impl: str, check: str) -> Iterator[dict]:
@@ -32,8 +40,8 @@ def results(op: str, impl: str, check: str) -> Iterator[dict]:
                 if check in unseen.PACKED:
                     result["wrong"] = unseen.packed(lambda packed: _packed(packed, impl), case, dtype, "cpu")
                 else:
-                    run = unseen.DENSE[check]
-                    result["wrong"] = run(lambda inputs: _dense(inputs, impl), case, dtype, "cpu")
+                    run = partial(_dense, impl=impl)
+                    result["wrong"] = unseen.DENSE[check](run, case, dtype, "cpu")
             except (RuntimeError, Unsupported) as error:
                 if "unsupported: " not in str(error):
                     raise
@@ -41,12 +49,25 @@ def results(op: str, impl: str, check: str) -> Iterator[dict]:
             yield result | {"seconds": time.perf_counter() - begin}
             if result["refused"] is None:
                 break
+    for case, form, workers in _FORMS if (impl, check) == ("v5_parts", "values") else ():
+        begin = time.perf_counter()
+        run = partial(_formed, form=form, workers=workers)
+        wrong = unseen.values(run, case, "float16", "cpu")
+        result = {"case": f"{case}, {form}", "dtype": "float16", "contiguous": True, "wrong": wrong}
+        yield result | {"refused": None, "seconds": time.perf_counter() - begin}
 
 
 def _dense(inputs, impl):
     plan = operands(impl, inputs["plan"], inputs["q"], inputs["k"])
     q, k, v, bias = (inputs[name] for name in ("q", "k", "v", "bias"))
     return torch.ops.fusescope.attention(q, k, v, impl, *plan, None, bias, False)
+
+
+def _formed(inputs, form, workers):
+    q, k, v, plan = (inputs[name] for name in ("q", "k", "v", "plan"))
+    sizes = {"batch": q.shape[0], "heads": q.shape[1], "head_dim": q.shape[3]}
+    work = work_items(plan, sizes, form, workers)
+    return torch.ops.fusescope.attention(q, k, v, "v5_parts", work.buffer, work.layout, None, None, False)
 
 
 def _packed(packed, impl):

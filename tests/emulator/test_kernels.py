@@ -10,7 +10,6 @@ import pytest
 from fusescope import ops
 from fusescope.core.sources import families
 from tests import emulator
-from tests.attention.unseen import LEAKS
 from tests.emulator.cases_unseen import CHECKS
 from tests.emulator.run import Server
 
@@ -46,14 +45,13 @@ def test_kernel(server, variant):
 
 
 def _unseen() -> list:
-    """(kernel, check of a masked key); what is known not to hold is marked."""
-    found = []
-    for v in KERNELS:
-        for check in CHECKS.get(v.family, ()) if not v.not_emulated else ():
-            reason = LEAKS.get((v.family, v.name, check))
-            marks = [pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError)] if reason else []
-            found.append(pytest.param(v, check, marks=marks, id=f"{v.family}-{v.name}-{check}"))
-    return found
+    """(kernel, check of a masked key)."""
+    return [
+        pytest.param(v, check, id=f"{v.family}-{v.name}-{check}")
+        for v in KERNELS
+        if not v.not_emulated
+        for check in CHECKS.get(v.family, ())
+    ]
 
 
 @pytest.mark.parametrize("variant, check", _unseen())

@@ -25,5 +25,9 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
   return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
 }
+inline __nv_bfloat162 __hadd2(__nv_bfloat162 a, __nv_bfloat162 b) {
+  return __floats2bfloat162_rn(__bfloat162float(a.x) + __bfloat162float(b.x),
+                               __bfloat162float(a.y) + __bfloat162float(b.y));
+}
 
 #pragma GCC pop_options

@@ -23,6 +23,9 @@ inline __half __float2half_rn(float x) {
   return h;
 }
 inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
+inline __half2 __hadd2(__half2 a, __half2 b) {
+  return __floats2half2_rn(__half2float(a.x) + __half2float(b.x), __half2float(a.y) + __half2float(b.y));
+}
 inline __half2 __hsub2(__half2 a, __half2 b) {
   return __floats2half2_rn(__half2float(a.x) - __half2float(b.x), __half2float(a.y) - __half2float(b.y));
 }

@@ -13,6 +13,15 @@ inline void warpgroup_barrier(int wg) {
   static unsigned generation[2];
   emulator::barrier(arrived[wg], 128, generation[wg]);
 }
+inline bool warpgroup_any(int wg, bool mine) {
+  static bool any[2];
+  any[wg] |= mine;
+  warpgroup_barrier(wg);
+  const bool found = any[wg];
+  warpgroup_barrier(wg);
+  any[wg] = false;
+  return found;
+}
 inline uint32_t count_up(uint32_t* counter) { return (*counter)++; }
 inline void fence_async_proxy() {}
 

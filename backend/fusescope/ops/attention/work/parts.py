@@ -66,6 +66,8 @@ class PlanItems:
     def __init__(self, plan: Plan):
         begin = time.perf_counter()
         self.sizes, self.device = (plan.seq_q, plan.seq_k, plan.batch, plan.heads), plan.device
+        # For rows that are computed again (cuda/attention/row_again.cuh).
+        self.lists = {name: getattr(plan, name) for name in ("bitmaps", "row_ptr", "tile_index", "tile_code")}
         self.splits = [[lists.whole(plan)], lists.parts(plan)]
         self.build_ms = (time.perf_counter() - begin) * 1e3
         self.made: dict[tuple[int, int, int], WorkItems] = {}
@@ -90,7 +92,7 @@ class PlanItems:
         ]
         predicted, described, rows, figures, split = min(made, key=lambda m: m[0])
         entries, fragments = lists.concatenated(split)
-        arrays = {
+        arrays = self.lists | {
             "schedule": entries,
             "fragments": fragments,
             "items": torch.from_numpy(rows).to(self.device),
@@ -100,7 +102,8 @@ class PlanItems:
             torch.cuda.current_stream(self.device).synchronize()
         took = self.build_ms + (time.perf_counter() - begin) * 1e3
         gain = items.uncut(self.splits[0][0], copies, workers, per_sm) / predicted
-        return WorkItems(torch.from_numpy(described), predicted, gain, figures, took, data, layout, **views)
+        own = {name: views[name] for name in ("schedule", "fragments", "items")}
+        return WorkItems(torch.from_numpy(described), predicted, gain, figures, took, data, layout, **own)
 
 
 def _plan_items(plan: Plan) -> PlanItems:
