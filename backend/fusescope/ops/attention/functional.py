@@ -47,11 +47,10 @@ def attention(
     live key stay zeros). v1_rowwise, v2_blockwise, v2_blockwise_fp32 and the CPU kernel take these two, other
     kernels refuse them.
     A masked key is unseen: whatever K, V and the bias hold there, NaN included, has no effect, and a bias of
-    −inf masks its key. **Not so in v3_hopper, v4_scheduled and v5_parts for V**: they multiply masked keys of
-    a live 64 × 64 tile with weight 0, so that NaN or an infinity in V there makes other rows of that tile
-    NaN. clear_padding: True sets K and V to zero, in copies, at keys that no query of their sequence sees,
-    before the kernel runs: exact for padding on every kernel, for 4 B H_kv S_k D elements moved and 2 B H_kv
-    S_k D held more (``padding.clear``; not in compiled code).
+    −inf masks its key. Tile kernels compute rows that came out as NaN a second time, row by row, which is
+    slow where many rows are. clear_padding: True sets K and V to zero, in copies, at keys that no query of
+    their sequence sees, before the kernel runs, so that NaN in padding costs no such rows, for 4 B H_kv S_k D
+    elements moved and 2 B H_kv S_k D held more (``padding.clear``; not in compiled code).
     out_bshd: the result is laid out as (B, S_q, H, D), so that ``.transpose(1, 2).reshape(B, S_q, H *
     D)``, what the next projection reads, copies nothing; else it is contiguous.
 

@@ -27,9 +27,8 @@ def attention_varlen(
     (aligned at the end). Rows that see no key, and rows after the last sequence, are zeros. scale: 1/sqrt(D)
     where None. impl: a kernel of cuda/attention_varlen, or "auto".
 
-    What other sequences hold has no effect, NaN included. Under causal, NaN or an infinity in V at a later
-    key of the same sequence has none on the CPU and in v1_rowwise; v2 and v3 multiply such keys of a tile of
-    64 with weight 0, which makes rows before them NaN.
+    What other sequences hold has no effect, NaN included, and neither has, under causal, a later key of the
+    same sequence.
 
     Raises TypeError and ValueError for arguments that break a rule, and Unsupported for what the kernel does
     not take.
