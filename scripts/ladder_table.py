@@ -83,7 +83,7 @@ def ladder(records: list, options: dict[str, str], ceilings: dict) -> list[str]:
     cases, rows = {}, {}
     for r in records:
         if impls is None or r.impl in impls:
-            column = " × ".join(named(r.case[key]) for key in options["columns"].split(","))
+            column = "×".join(named(r.case[key]) for key in options["columns"].split(","))
             cases[column] = None
             rows.setdefault(r.impl, {})[column] = cell(r, options.get("share"), ceilings)
     return table("µs" + (" (% of ceiling)" if "share" in options else ""), cases, rows)
