@@ -137,12 +137,7 @@ def microseconds(ms: float) -> str:
 
 def source(records: list, runs: list[str], facts: dict) -> str:
     dtypes = ", ".join(dict.fromkeys(r.dtype for r in records))
-    versions = (
-        f"driver {facts['driver']}, torch {facts['torch']}"
-        if facts.get("driver")
-        else f"torch {facts['torch']}"
-    )
-    return f"{facts['device_name']}, {dtypes}, {versions}; run{'s' if runs[1:] else ''} {', '.join(runs)}."
+    return f"{facts['device_name']}, {dtypes}, torch {facts['torch']}; {', '.join(runs)}."
 
 
 if __name__ == "__main__":
