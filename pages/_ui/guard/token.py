@@ -26,7 +26,7 @@ _FORM = re.compile(r"[A-Za-z0-9_-]{16,128}")
 
 @dataclass(frozen=True)
 class Secret:
-    """What opens the door; ``token`` is None where nothing is asked for."""
+    """What lets a request in; ``token`` is None where none is required."""
 
     token: str | None = field(repr=False)
     where: str = ""
@@ -39,7 +39,7 @@ class Secret:
         return hmac.new((self.token or "").encode(), b"fusescope cookie", hashlib.sha256).hexdigest()
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token, or an address that ends in it, as somebody may paste it."""
+        """Whether this is the token, or a pasted address that ends in it."""
         return self._equal(self.token, given.strip().rpartition("token=")[2])
 
     def is_cookie(self, given: str) -> bool:
