@@ -84,7 +84,7 @@ def add_certainty(parser) -> None:
         "--wait-idle",
         type=seconds(),
         metavar="S",
-        help="wait up to S seconds until nobody else uses the CPUs (measurements on the CPU; default 0)",
+        help="wait up to S seconds for idle CPUs (measurements on the CPU; default 0)",
     )
 
 

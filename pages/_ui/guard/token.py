@@ -79,7 +79,7 @@ def _kept() -> Secret:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = file.parent.stat()
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise PermissionError(f"{file.parent} must belong to you and be writable by nobody else")
+            raise PermissionError(f"{file.parent} must belong to you and not be writable by others")
         with _alone(file.parent):
             return Secret(_read(file) or _make(file), str(file))
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder

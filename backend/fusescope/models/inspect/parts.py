@@ -64,7 +64,7 @@ def measure(
     config.json is divided by its modules. Unsupported where its parts cannot be distinguished."""
     mode, by_module = MODES[mode_name], model.family.SETTINGS is None
     if by_module and mode.compile:
-        raise Unsupported(f"compiled, the modules of {model.family.ROOT} cannot be told apart")
+        raise Unsupported(f"compiled, the modules of {model.family.ROOT} cannot be distinguished")
     if mode.compile or (
         mode.name == "sdpa-graph-trap" and not by_module
     ):  # whose masks, and so its attention, a capture decides
