@@ -83,7 +83,7 @@ def ladder(records: list, options: dict[str, str], ceilings: dict) -> list[str]:
     cases, rows = {}, {}
     for r in records:
         if impls is None or r.impl in impls:
-            column = " × ".join(named(r.case[key]) for key in options["columns"].split(","))
+            column = "×".join(named(r.case[key]) for key in options["columns"].split(","))
             cases[column] = None
             rows.setdefault(r.impl, {})[column] = cell(r, options.get("share"), ceilings)
     return table("µs" + (" (% of ceiling)" if "share" in options else ""), cases, rows)
@@ -137,12 +137,7 @@ def microseconds(ms: float) -> str:
 
 def source(records: list, runs: list[str], facts: dict) -> str:
     dtypes = ", ".join(dict.fromkeys(r.dtype for r in records))
-    versions = (
-        f"driver {facts['driver']}, torch {facts['torch']}"
-        if facts.get("driver")
-        else f"torch {facts['torch']}"
-    )
-    return f"{facts['device_name']}, {dtypes}, {versions}; run{'s' if runs[1:] else ''} {', '.join(runs)}."
+    return f"{facts['device_name']}, {dtypes}, torch {facts['torch']}; {', '.join(runs)}."
 
 
 if __name__ == "__main__":

@@ -12,15 +12,13 @@
 #include "../common/cluster.cuh"
 #include "../common/dependent.cuh"
 #include "cluster_parts.cuh"
+#include "cluster_sizes.cuh"
 #include "query_columns.cuh"
 
 namespace {
 using namespace tensor_core;
 using namespace decode;
-constexpr int kMostBlocks = 16;           // of a cluster
-constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, and no four
-constexpr int kFewestUnits = 8;           // of a warp, where an item has several clusters
-constexpr int kNextMayStart = 8;          // a flag of `how`, as those of loads_of()
+constexpr int kNextMayStart = 8;  // a flag of `how`, as those of loads_of()
 
 // Eights: query columns over 8. Accumulators of 8 leave registers for 16 warps per SM, of 16 for 8.
 template <int Width, int Eights> struct Shape {
@@ -254,46 +252,6 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
     store_chunk(rank + (i << log_blocks), joint.sum(own_pieces + i, clusters));
 }
 
-// How many blocks a cluster has, as power of 2: what gives at most two blocks to each SM; at most one unit per warp; at
-// least a block per 256 units, so that the longest of unequal sequences is not left to one block. `sixteen` says
-// whether the device runs clusters of 16 for all items at a time.
-template <typename Sixteen> int cluster_of(int64_t items, int64_t units, Sixteen sixteen) {
-  int blocks = 0;
-  while (blocks < 4 && items << (blocks + 1) <= 2 * multiprocessors() && int64_t(kWarps) << (blocks + 1) <= units)
-    ++blocks;
-  while (blocks < 3 && int64_t(256) << blocks < units) ++blocks;
-  return blocks == 4 && !sixteen() ? 3 : blocks;
-}
-
-// How many clusters an item has, as power of 2: what gives at most one block to each SM, where every warp still reads
-// kFewestUnits, which take longer than the join.
-int clusters_of(int64_t items, int64_t units, int blocks) {
-  int clusters = 0;
-  while (blocks > 0 && items << (blocks + clusters + 1) <= multiprocessors() &&
-         int64_t(kFewestUnits * kWarps) << (blocks + clusters + 1) <= units)
-    ++clusters;
-  return clusters;
-}
-
-// Bytes of shared memory, which decide how many blocks an SM holds: one less than it could where the blocks, each an
-// item, then fill whole rounds of the SMs better. Where the next launch's blocks get the places that are left over,
-// some SMs read for four blocks and others for two.
-template <typename S> int shared_bytes(int64_t blocks) {
-  if (S::blocks_per_sm != 4 || blocks <= 2 * multiprocessors()) return S::bytes;
-  const auto filled = [&](int per_sm) {
-    const int64_t places = per_sm * int64_t(multiprocessors());
-    return double(blocks) / double((blocks + places - 1) / places * places);
-  };
-  return filled(3) > filled(4) ? kBytesOfThree : S::bytes;
-}
-
-// Whether the next launch's blocks may start while these run. Those that take places which this launch still needs
-// cost more than an earlier start gains; clusters of four and more need places in one GPC and find them only where half
-// of all are free.
-template <typename S> bool next_may_start(int64_t items, int blocks) {
-  return (items << blocks) * (blocks < 2 ? 2 : 4) <= S::blocks_per_sm * int64_t(multiprocessors());
-}
-
 template <typename T, int Width, int Eights>
 const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream) {
   using S = Shape<Width, Eights>;
@@ -304,9 +262,9 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
   constexpr auto kernel = decode_cluster<T, Width, Eights>;
   if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
-  const int blocks =
-      cluster_of(items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
-  const int clusters = clusters_of(items, units, blocks);
+  const int blocks = blocks_per_cluster(
+      items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
+  const int clusters = clusters_per_item(items, units, blocks);
   if (clusters && !a.workspace) {
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);
     return nullptr;

@@ -40,7 +40,7 @@ _SHARE = {"cpu": 0.9, "cuda": 0.5}  # of the time from the fewest rounds to the 
 _MODE = {"cpu": 0.1, "cuda": 0.15}  # warm-up or capture, and the comparison of results, per implementation
 
 _STEPS_A_DECADE = 2  # size classes
-_NEAREST = 6  # classes away that are still asked
+_NEAREST = 6  # classes away that still count
 _LEAST = 0.3  # of what a larger one took
 
 Past = Mapping[str, float]

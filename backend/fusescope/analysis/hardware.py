@@ -48,7 +48,7 @@ _GA102 = "NVIDIA Ampere GA102 GPU Architecture whitepaper, appendix A"
 _ADA = "NVIDIA Ada GPU Architecture whitepaper, appendix A"
 _HOPPER = "NVIDIA H100 Tensor Core GPU data sheet, dense = half of the figure with sparsity"
 
-# (pattern of the name that NVML gives, peaks); the first that fits is taken.
+# (pattern of the name that NVML gives, peaks); the first match counts.
 _KNOWN: tuple[tuple[str, Peaks], ...] = (
     (
         r"RTX 2060(?! SUPER)",

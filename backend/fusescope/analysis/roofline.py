@@ -1,4 +1,4 @@
-"""The roofline: what a device allows at an arithmetic intensity, and where a result stands under that.
+"""The roofline: what a device allows at an arithmetic intensity, and where a result lies under that.
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52 (4), 2009.
 """

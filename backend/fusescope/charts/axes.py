@@ -29,7 +29,7 @@ def row_labels(
     beside: int | None = None,
 ) -> None:
     """Two texts, {y: (left, right)}, in a line ``shift`` pixels above each row: rows so named keep the whole
-    width for what is drawn in them. The second stands at the right edge, or ``beside`` pixels from the
+    width for what is drawn in them. The second is at the right edge, or ``beside`` pixels from the
     left."""
     place = dict(x=1, xanchor="right") if beside is None else dict(x=0, xanchor="left", xshift=beside)
     common = dict(

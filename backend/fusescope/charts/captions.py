@@ -49,7 +49,7 @@ def case(record: Record) -> str:
 
 
 def case_of(case: Mapping) -> str:
-    """The same for a case, or a part of one, by itself."""
+    """The same for a case, or a part of one, on its own."""
     return ", ".join(f"{k}={v}" for k, v in told(case).items())
 
 

@@ -16,7 +16,7 @@ import zlib
 from fusescope.core.records import short as short
 
 OURS = "#D1610A"
-"""Kernels of ours as a group, where single ones are not told apart."""
+"""Kernels of ours as a group, where single ones are not distinguished."""
 SERIES = ("#0072B2", "#8A7A00", "#B75A92", "#56A0C9", "#5B6FB5", "#C9A227", "#7D8590", "#C58FB0")
 """Parts, causes, units and masks, in the order of use: neighbours stay apart with every colour vision."""
 

@@ -1,4 +1,4 @@
-"""Names that strangers gave, as text on a chart: plotly reads a small HTML in every text, and a kernel's name
+"""Untrusted names, as text on a chart: plotly reads a small HTML in every text, and a kernel's name
 is full of < and >."""
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _LABELS = {
     "achieved occupancy": "occupancy",
     "theoretical occupancy": "occupancy",
 }
-"""Labels under which a term stands on a page by another name."""
+"""Labels of pages that are another name of a term."""
 
 
 def about(label: str) -> str | None:

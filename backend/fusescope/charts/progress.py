@@ -1,4 +1,4 @@
-"""How far a running job is, in words and as a share, at any moment between two of its own words."""
+"""Progress of a running job as text and as a share, also between two of its own reports."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def page(
     title: str = "",
 ) -> str:
     """The whole file as text. ``samples``: lines of samples.jsonl; ``command``: what measures it again;
-    ``unit``: see roofline; ``title``: what to call the run where nobody gave it a title.
+    ``unit``: see roofline; ``title``: the run's name where it has no title.
 
     About 5 MB, because plotly's library is inside. Everything of the run is escaped: a run may come from
     anywhere.

@@ -1,4 +1,4 @@
-"""What a comparison found: as one sentence that stands above its chart, and in a few words for a list."""
+"""What a comparison found: as one sentence above its chart, and in a few words for a list."""
 
 from __future__ import annotations
 

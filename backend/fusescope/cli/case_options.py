@@ -84,7 +84,7 @@ def add_certainty(parser) -> None:
         "--wait-idle",
         type=seconds(),
         metavar="S",
-        help="wait up to S seconds until nobody else uses the CPUs (measurements on the CPU; default 0)",
+        help="wait up to S seconds for idle CPUs (measurements on the CPU; default 0)",
     )
 
 
@@ -99,14 +99,14 @@ def add_cluster(parser) -> None:
 
 
 def certainty(args) -> dict[str, float | int]:
-    """What was asked for of these, as keys of a BenchSpec."""
+    """The options that were given, as keys of a BenchSpec."""
     within = None if args.same_within is None else args.same_within / 100
     found = {"same_within": within, "processes": args.processes, "wait_idle_s": args.wait_idle}
     return {k: v for k, v in found.items() if v is not None}
 
 
 def device(args) -> tuple[str, str | None]:
-    """(device, architecture of the GPU, None on the CPU): the one asked for, else the first GPU, else the
+    """(device, architecture of the GPU, None on the CPU): the requested one, else the first GPU, else the
     CPU."""
     chosen = "cuda:0" if args.device == "cuda" else args.device or environment.devices()[0]
     if cluster.is_elsewhere(vars(args)):
@@ -116,7 +116,7 @@ def device(args) -> tuple[str, str | None]:
 
 
 def dtype(args, on: str) -> str:
-    """The one asked for; half precision on a GPU, single on the CPU."""
+    """The requested one; half precision on a GPU, single on the CPU."""
     return args.dtype or ("float32" if on == "cpu" else "float16")
 
 

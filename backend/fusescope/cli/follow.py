@@ -20,7 +20,7 @@ from fusescope.store.bounded import plain
 _EVERY_S = 0.15
 _ASK_EVERY_S = 1.0  # a worker that does not respond is woken up, then killed
 _MOST_LOG = 1 << 20  # bytes of a log that are shown at a time
-_STOP_S = 60.0  # what a cancelled job gets to end by itself
+_STOP_S = 60.0  # time for a cancelled job to end on its own
 
 
 def submitted(kind: str, spec: dict, title: str = "") -> str:
@@ -91,7 +91,7 @@ def _words(run: Run, place: int | None) -> str:
 
 
 def _fixed(run: Run) -> tuple:
-    """What of the words does not change by itself as time passes."""
+    """The part of the text that does not change merely because time passes."""
     return run.status, run.reason, run.progress.done, run.progress.message
 
 

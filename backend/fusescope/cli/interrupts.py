@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: one sentence that says what became of the job, never a traceback.
+"""Ctrl-C at any moment: one sentence on the state of the job, never a traceback.
 
 While a job is being submitted and followed it is only counted: an exception could come anywhere, also between
 the making of a run and the start of its worker, or where Python drops it (in a finaliser). Elsewhere it is

@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Output:
-    """Where a verb's answer goes. ``json``: whether it was asked for."""
+    """Where a verb's result goes. ``json``: whether JSON was requested."""
 
     def __init__(self, as_json: bool):
         self.json = as_json
@@ -64,7 +64,7 @@ def say(text: str) -> None:
 
 
 def draw(text: str) -> None:
-    """Write to standard error as it is; that nobody reads it any more must not end a job."""
+    """Write to standard error as it is; a closed reader must not end a job."""
     try:
         if sys.stderr:
             print(text, end="", file=sys.stderr, flush=True)
@@ -101,7 +101,7 @@ def sentence(text: str) -> str:
 
 
 def missing_package(what: str, error: ModuleNotFoundError) -> str:
-    """The sentence that names the package to install for what was asked, with the version the project
+    """The sentence that names the package to install for the request, with the version the project
     uses."""
     name = (error.name or "").partition(".")[0]
     if name in ("", "fusescope"):

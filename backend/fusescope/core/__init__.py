@@ -1,1 +1,1 @@
-"""Records, errors, discovery, paths, environment and doctor: what every other room stands on."""
+"""Records, errors, discovery, paths, environment and doctor: the basis of every other room."""

@@ -104,7 +104,7 @@ def _product(spec: Mapping[str, Any], **usual: str) -> list[str]:
 
 
 def _as_flags(cases: list[dict]) -> list[str] | None:
-    """Attention's own options, where the cases are the product they stand for; None where --case has to spell
+    """Attention's own options, where the cases are their product; None where --case has to spell
     them out."""
     values = {
         key: list(dict.fromkeys(str(c[key]) for c in cases if c.get(key) is not None)) for key in _FLAGS

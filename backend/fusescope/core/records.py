@@ -47,7 +47,7 @@ def short(impl: str) -> str:
 @dataclass(frozen=True)
 class Time:
     """Median latency in ms with its 95 % interval over n samples; converged = the interval is narrower than
-    the precision asked for, or than a third of the difference from the baseline."""
+    the requested precision, or than a third of the difference from the baseline."""
 
     median: float = field(metadata=_NOT_NEGATIVE)
     low: float = field(metadata=_NOT_NEGATIVE)
@@ -205,7 +205,7 @@ class BenchSpec:
     parameters. cache: "warm", "cold" or "both". budget_s, min_samples, min_s and precision are measuring rule
     4 (seconds, count, seconds, relative half-width). same_within: half-width of the band of speed-ups that
     count as the same. case_deadline_s bounds one implementation on one case, its first call included.
-    wait_idle_s: the most seconds to wait for CPUs that nobody else uses.
+    wait_idle_s: the most seconds to wait for idle CPUs.
     """
 
     op: str

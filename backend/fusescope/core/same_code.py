@@ -20,7 +20,7 @@ FILE = "same_code.json"
 
 
 def same(family: str, impl: str, old: str | None, new: str | None) -> bool:
-    """Whether two source hashes stand for the same machine code; False where one is None."""
+    """Whether two source hashes have the same machine code; False where one is None."""
     return old is not None and new is not None and (old == new or new in lineage(family, impl, old))
 
 

@@ -25,7 +25,7 @@ from fusescope.store.live import signs
 
 SPEC = Parameter("a spec", "object")
 DEADLINE = Parameter("deadline_s", "float", None, "seconds", above=0)
-_KILL_AFTER_S = 10.0  # what a stopped worker that was woken up gets to end by itself
+_KILL_AFTER_S = 10.0  # time for a stopped worker that was resumed to end on its own
 
 __all__ = ["begun", "cancel", "cancelling", "queue", "resume", "submit", "validate", "wait", "warm_up"]
 
@@ -42,7 +42,7 @@ def validate(kind: str, spec: dict) -> dict:
 
 
 def submit(kind: str, spec: dict, title: str = "") -> str:
-    """Start a job and return its run id at once; the job outlives whoever submitted it.
+    """Start a job and return its run id at once; the job outlives its submitter.
 
     ValueError for a bad spec, RunError where the run folder cannot be made or no process can be started.
     """

@@ -98,7 +98,7 @@ class Worker:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the job of a run folder; 0 done, 1 not done, 2 no such run or somebody else runs it."""
+    """Run the job of a run folder; 0 done, 1 not done, 2 no such run, or another worker has it."""
     parser = argparse.ArgumentParser(
         prog="python -m fusescope.jobs.worker", description="Run the job of one run folder."
     )
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
         writer.sign()
         writer.state("queued")
         writer.progress(0, 0, "starting")
-        cancel_grace_s()  # refused now, not when somebody wants to cancel
+        cancel_grace_s()  # refused now, not at the first cancel
         if a.inline:
             return _inline(writer)
         _output_to(writer.log_descriptor())

@@ -40,7 +40,7 @@ def sweep(folder: Path) -> None:
 
 
 def prune(folder: Path, keep: list[Object], log: Callable[[str], None] = lambda text: None) -> None:
-    """Bring the folder under the limit, and remove folders of other toolchains that nobody used for a month.
+    """Bring the folder under the limit, and remove folders of other toolchains unused for a month.
 
     A library that some process has loaded stays usable for it: its file goes, its pages do not.
     """

@@ -1,4 +1,4 @@
-"""PTX and SASS of a kernel, made when asked for and kept next to its object under the same content hash."""
+"""PTX and SASS of a kernel, made on demand and kept next to its object under the same content hash."""
 
 from __future__ import annotations
 

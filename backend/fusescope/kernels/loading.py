@@ -81,7 +81,7 @@ def call(op: str, *args: Any, impl: str, more: tuple = ()) -> Any:
 
 
 def choose(family: str, device_type: str) -> str:
-    """The kernel that "auto" stands for where nothing better is known: the last of the ladder that is built
+    """The kernel that "auto" means where nothing better is known: the last of the ladder that is built
     and that the GPU ("cuda" or "cuda:1") runs; one whose source says "auto: no" only where no other is left;
     of swept variants of one file the first. On the CPU "cpu", or the last CPU kernel."""
     kind, _, index = device_type.partition(":")

@@ -15,7 +15,7 @@ from fusescope.core.errors import Cancelled
 @contextlib.contextmanager
 def builder(folder: Path, log: Callable[[str], None], cancelled: Callable[[], bool]) -> Iterator[None]:
     """Hold the build folder. The kernel drops an flock with its holder, so a file left by a dead process
-    blocks nobody.
+    blocks no one.
 
     Raises Cancelled while waiting. The file holds the builder's process id as long as it works.
     """

@@ -6,7 +6,7 @@ k, p, batch)``; ``p`` holds the resolved parameters as plain numbers and, where 
 ``tables(values, seq_q, seq_k)``, what that gives: arrays (of the same library and device as q and k) and
 further numbers. A file whose masks may differ per sequence also defines ``sequences(values)``: how many
 sequences they are written for, or None where all are alike. EVERY_ROW_LIVE = True says that each query sees
-a key whatever the size. A predicate in the operators of common/bounds.py is also asked about whole tiles.
+a key whatever the size. A predicate in the operators of common/bounds.py is also evaluated on whole tiles.
 A file may say how its mask falls apart,
 ``parts(p)``: tuples (modulus of the rows' order, of the keys', predicate), disjoint and together the mask
 (see Mask.parts).

@@ -53,7 +53,7 @@ What it may define besides:
 tolerance(values, dtype) -> Tolerance   where the allowed error depends on the case (a sum over k terms);
                                         TOLERANCE is then that of a typical case. Callers ask
                                         ops.tolerance(op, values, dtype), which takes both into account
-joined(result) -> Tensor                where the function returns several tensors: the one that is compared,
+joined(result) -> Tensor                where the function returns several tensors: the one to compare,
                                         which is also what reference gives; what is no such result it returns
                                         as it is
 WRITES                                  names of inputs that a call writes in place (a KV cache); joined then

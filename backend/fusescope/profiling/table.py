@@ -64,7 +64,7 @@ class Coded:
         return None if code < 0 else self.values[code]
 
     def mask(self, wanted) -> np.ndarray:
-        """Rows whose text satisfies ``wanted(text)``, which is asked once a text."""
+        """Rows whose text satisfies ``wanted(text)``, which is called once per text."""
         hits = np.array([bool(wanted(v)) for v in self.values] + [False])
         return hits[self.codes]
 

@@ -21,7 +21,7 @@ _ENOUGH = 0.5
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: an operator or a whole model ("model:bert-base") on one case.
+    """The question: an operator or a whole model ("model:bert-base") on one case.
 
     case: the parameters that matter; those left out may have any value, and one that the measured case lacks
     differs. dtype, device_name: None for any.
@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Found:
-    """A measured case. differs: {setting: (asked, measured)}, empty where it is the very case asked for."""
+    """A measured case. differs: {setting: (asked, measured)}, empty where it is the requested case."""
 
     run: str
     case: Mapping[str, Any]
@@ -102,7 +102,7 @@ def _apart(asked: Any, measured: Any) -> float:
 
 
 def _asked(question: Question, measured: Mapping) -> dict[str, Any]:
-    """The parameters to compare: those asked for, and those of the measured case that follow them."""
+    """The parameters to compare: the requested ones, and those of the measured case that follow them."""
     asked = dict(question.case)
     for key, source in _FOLLOWS.items():
         if key in measured and key not in asked and source in asked:

@@ -269,7 +269,7 @@ def _run_json(path: Path) -> dict:
 
 
 def _settle(path: Path) -> dict:
-    """run.json of a live-looking run that nobody holds: marked interrupted, under the lock, if it can be
+    """run.json of a live-looking run that no process holds: marked interrupted, under the lock, if it can be
     had."""
     lock = files.take_lock(path)
     try:

@@ -68,7 +68,7 @@ def _check(first: Run, other: Run) -> None:
 
 
 def _owners(paths: Sequence[Path], first: Run) -> dict[str, Path]:
-    """{case key: the run whose records of it are taken}, complete cases alone."""
+    """{case key: the run whose records of it count}, complete cases alone."""
     wanted = {*first.spec.get("impls", ()), *filter(None, [first.spec.get("baseline")])}
     owner: dict[str, Path] = {}
     for path in paths:

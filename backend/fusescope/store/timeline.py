@@ -12,7 +12,7 @@ from fusescope.store.bounded import parquet
 from fusescope.store.index import database
 
 FEW = 2000
-"""Events in view up to which each is given by itself."""
+"""Events in view up to which each is returned on its own."""
 _LEVELS = ("module", "operator_name", "name")
 
 

@@ -53,7 +53,7 @@ def export(run_id: str, target: str | Path) -> Path:
     never has its name).
     """
     source = library.find(run_id)
-    folder.read(source)  # an unreadable run is said here, not by whoever imports it
+    folder.read(source)  # an unreadable run is refused here, not at the import
     target = Path(target)
     if target.is_dir():
         target = target / f"{source.name}{SUFFIX}"

@@ -32,8 +32,8 @@ _RESERVE = 64 * 1024  # bytes kept back, so that a run on a full disk can still 
 class Writer:
     """Implements ``core.reporter.Reporter``; beyond it ``state`` and ``queued`` (run.json) and ``close``.
 
-    lock: a descriptor that already holds the folder's flock, else it is taken here (RunError where a worker
-    has it).
+    lock: a descriptor that already holds the folder's flock, else it is acquired here (RunError where a
+    worker has it).
     """
 
     def __init__(self, path: Path, lock: int | None = None):
@@ -182,7 +182,7 @@ class Writer:
                 live.unlink()
 
     def queued(self, device: str, lock: str, place: int, message: str) -> None:
-        """Where the run stands in the queue of a device ("cuda:0") that is known to all by its lock; place 0
+        """The run's place in the queue of a device ("cuda:0") that is known to all by its lock; place 0
         = it has it."""
         self._data["queue"] = {"device": device, "lock": lock, "place": place}
         self.progress(0, 0, message)

@@ -12,7 +12,7 @@ Made = TypeVar("Made")
 
 
 def once(key: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-    """What ``make`` returns, made once for each key (shared by all visitors, so nobody may change it). The
+    """What ``make`` returns, made once for each key (shared by all visitors, so it must not be changed). The
     key names what is made and everything that it depends on, the theme included."""
     return _kept(key, make)
 

@@ -1,4 +1,4 @@
-"""Buttons that execute a run of somebody else's again: what it names is shown, and asked about, first."""
+"""Buttons that repeat an imported run: what it names is shown, and must be confirmed, first."""
 
 from __future__ import annotations
 

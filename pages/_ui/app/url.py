@@ -25,7 +25,7 @@ not a navigation."""
 
 
 class _Query(dict[str, str]):
-    """The parameters of the URL; ``read`` are those that somebody asked for."""
+    """The parameters of the URL; ``read`` are those that the page asked for."""
 
     def __init__(self, given: dict[str, str]):
         super().__init__(given)
@@ -55,7 +55,7 @@ class State:
         self.refused: list[str] = []
         """What boxes show and nothing may use: one sentence each (``forms.fields.refuse``)."""
         self.unconfirmed: list[str] = []
-        """Files that the URL named and nobody has confirmed yet (``forms.linked``)."""
+        """Files that the URL named and that are not confirmed yet (``forms.linked``)."""
         self.scopes = {""}
         """What the URL's parameters belong to, where a page has several sets of them (one per operator)."""
         history = st.session_state.get(f"url/{page}", [])
@@ -150,7 +150,7 @@ def of_list(page: str) -> dict[str, str]:
 
 
 def here(state: State) -> str:
-    """The full address of the page as it stands, for somebody else's browser."""
+    """The full address of the page as it is, for another browser."""
     base = (st.context.url or "").partition("?")[0]
     return base + (f"?{urlencode(state.out)}" if state.out else "")
 

@@ -11,7 +11,7 @@ from pages._ui.app import callbacks, device
 from pages._ui.widgets.text import md
 
 WAIT_S = 300.0
-"""How long a job waits for idle CPUs where that was asked for; then it measures all the same, and says so."""
+"""How long a job waits for idle CPUs if requested; then it measures anyway, and says so."""
 KINDS = ("bench", "model")
 _WAIT = "busy/wait"
 

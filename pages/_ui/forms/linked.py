@@ -85,7 +85,7 @@ def _show(path: str) -> None:
 
 
 def _file(path: str) -> Path:
-    """The file or folder; one that does not exist is refused by whatever reads it."""
+    """The file or folder; reading it refuses one that does not exist."""
     return Path(os.path.expanduser(path.rpartition(":")[0] if ops.is_user(path) else path))
 
 

@@ -169,7 +169,7 @@ def write(op: str, title: str) -> str:
         with open(file, "x") as new:
             new.write(_HEAD.format(title=title.lower()) + _BODIES[op])
     except FileExistsError:
-        pass  # what somebody has changed stays
+        pass  # an edited file stays
     return f"{file}:{NAME}"
 
 

@@ -65,7 +65,7 @@ def swept(values: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def _other_processes() -> None:
-    """Somebody else's process on the chosen GPU, by name and PID, before Run is pressed."""
+    """Another user's process on the chosen GPU, by name and PID, before Run is pressed."""
     if not device.is_gpu():
         return
     uuid = device.facts(device.current()).get("device_uuid")

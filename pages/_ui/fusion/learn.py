@@ -19,7 +19,7 @@ from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
 
 _AT_ONCE = 2000
-"""Pairs up to which the cost model is trained without being asked, unless a job measures meanwhile."""
+"""Pairs up to which the cost model is trained automatically, unless a job measures meanwhile."""
 _RUN, _FILE = "a run", "a file"
 
 
@@ -176,7 +176,7 @@ def _predicted(model: cost_model.CostModel, threshold: float) -> None:
 
 
 def _share(probability: float) -> str:
-    """In caption where the normal distribution's tails would give figures that nobody can know."""
+    """In a caption where the normal distribution's tails would give figures beyond what is known."""
     if probability < 0.001:
         return "below 0.1 %"
     return "above 99.9 %" if probability > 0.999 else numbers.percent(probability)

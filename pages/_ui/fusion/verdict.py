@@ -1,4 +1,4 @@
-"""What one scheme gains, over what, and why: its times beside those of the same sweep, and its traffic."""
+"""What one scheme gains, over what, and why: its times next to those of the same sweep, and its traffic."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Entrance:
         return [Middleware(door.Door, secret=self.secret, names=self.names, path=site.root() or "/")]
 
     def failures(self) -> dict:
-        """The answer to an error nobody caught, which passes no middleware."""
+        """The answer to an uncaught error, which passes no middleware."""
         from starlette.responses import PlainTextResponse
 
         async def failed(_request, _error):

@@ -1,4 +1,4 @@
-"""What every answer says to the browser: nobody frames it, nothing of it is guessed, and only our own files
+"""Headers of every answer: no framing, no guessing of types, and only our own files
 run in it."""
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _FORM = re.compile(r"[A-Za-z0-9_-]{16,128}")
 
 @dataclass(frozen=True)
 class Secret:
-    """What opens the door; ``token`` is None where nothing is asked for."""
+    """What lets a request in; ``token`` is None where none is required."""
 
     token: str | None = field(repr=False)
     where: str = ""
@@ -39,7 +39,7 @@ class Secret:
         return hmac.new((self.token or "").encode(), b"fusescope cookie", hashlib.sha256).hexdigest()
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token, or an address that ends in it, as somebody may paste it."""
+        """Whether this is the token, or a pasted address that ends in it."""
         return self._equal(self.token, given.strip().rpartition("token=")[2])
 
     def is_cookie(self, given: str) -> bool:
@@ -79,7 +79,7 @@ def _kept() -> Secret:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = file.parent.stat()
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise PermissionError(f"{file.parent} must belong to you and be writable by nobody else")
+            raise PermissionError(f"{file.parent} must belong to you and not be writable by others")
         with _alone(file.parent):
             return Secret(_read(file) or _make(file), str(file))
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder

@@ -132,5 +132,5 @@ def _links(question: Question, found: Found | None = None, where: str = "") -> N
 
 
 def _of_model(question: Question) -> Mapping | tuple:
-    """Sizes that a whole model has by itself."""
+    """Sizes that a whole model sets itself."""
     return ("heads", "head_dim", "layers") if question.op.startswith("model:") else ()

@@ -25,7 +25,7 @@ _PREFERRED = "NVIDIA H200"
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked, as questions to the records: of the model, and of the attention in it."""
+    """The question as queries of the records: for the model, and for the attention in it."""
 
     about: str
     dtype: str
@@ -119,7 +119,7 @@ def _pick(box, state, name, label, options, default, width, shown=str, **setting
 
 
 def title(about: str) -> str:
-    """What is asked about, as short as the box: "ViT large"."""
+    """The subject of the question, as short as the box: "ViT large"."""
     return "Attention" if about == ATTENTION else models.title(about).partition(",")[0]
 
 

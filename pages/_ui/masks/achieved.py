@@ -20,7 +20,7 @@ SHAPE = ("batch", "heads", "kv_heads", "seq", "seq_k", "head_dim", "bias", "form
 FULL = "full"
 _MODES = ("graph", "eager", "graph_cold", "eager_cold")
 _USUAL = {"heads": 12, "head_dim": 64}
-"""BERT-base's heads: of several shapes measured at a length, the largest batch with these is taken."""
+"""BERT-base's heads: of several shapes measured at a length, the largest batch with these counts."""
 _ENOUGH = 0.5
 """Share of the most implementations measured on a case that a newer run needs in order to be preferred."""
 
@@ -89,7 +89,7 @@ def _by_run(group: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _pair(here: dict[str, pd.DataFrame], full: dict[str, pd.DataFrame]) -> tuple[str, str]:
-    """The runs that the times on the mask and on the full mask are taken from."""
+    """The runs with the times on the mask and on the full mask."""
     both = {run: here[run] for run in here if run in full}
     if both:
         run = _preferred(both)

@@ -13,7 +13,7 @@ from fusescope.core.records import Run
 from fusescope.store import folder, library, profile, timeline
 
 KINDS = ("trace", "import", "ncu", "nsys", "parallel")
-"""Job kinds that leave a profile, "parallel" where it was asked for."""
+"""Job kinds that leave a profile, "parallel" where it was requested."""
 LOOK = "Open a profile"
 """The page's mode that shows a profile."""
 TRACE = "artifacts/trace.json.gz"

@@ -1,4 +1,4 @@
-"""Named views of the list of runs: a name for the filters, order and columns of an address, kept beside
+"""Named views of the list of runs: a name for the filters, order and columns of an address, kept next to
 the runs for every visitor of this server."""
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> N
 
 
 def facts(rows: Iterable[tuple]) -> None:
-    """Short lines of (name, value) or (name, value, remark) without borders."""
+    """Short lines of (name, value) or (name, value, note) without borders."""
     columns, nowrap = ("fs-muted", "", "fs-muted"), "; white-space:nowrap"
     lines = (
         "".join(

@@ -61,7 +61,7 @@ def device_text(name: str) -> str:
 
 
 def run_name(run: Run) -> str:
-    """The title somebody gave, else what the run did."""
+    """The run's title, else what it did."""
     return kinds.name(run)
 
 

@@ -13,7 +13,7 @@ from fusescope.core.records import HEADLINE, Record, Run, Speedup, Time
 from fusescope.core.verdict import SAME_WITHIN
 
 BY = ("run", "GPU", "commit", "dtype", "mask", "implementation")
-"""What a column may stand for."""
+"""What a column may show."""
 MISSING, SEVERAL = "missing", "several"
 """States of a cell besides those of a record: nothing was measured, or several cases of one run match."""
 _FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
@@ -35,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One implementation on one case; None for what the columns stand for, or what was left out. mode: that
+    """One implementation on one case; None for what the columns vary, or what was left out. mode: that
     of the times which are compared."""
 
     op: str

@@ -97,7 +97,7 @@ def judge(base: Source, other: Source, left_out: Collection[str] = ()) -> Answer
 
 
 def differences(base: Source, other: Source, left_out: Collection[str] = ()) -> list[str]:
-    """What differs about how two runs were taken, besides device and sources, a sentence each."""
+    """What differs about how two runs were measured, besides device and sources: one sentence each."""
     left, right = base.run, other.run
     found = _units(base, other)
     for key, name in _FACTS.items():

@@ -1,5 +1,5 @@
 """What limits a profiled program: its launches, memory or arithmetic; every verdict cites the numbers it
-stands on."""
+is based on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the clocks of hosts are apart, told from collectives: no rank leaves an all-reduce before all
+"""Offsets between the clocks of hosts, from collectives: no rank leaves an all-reduce before all
 have come, so that all leave it at nearly the same time."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LEAST_NS = 20_000
-"""Ends of one collective differ by about this much on one host; a smaller offset is not told from none."""
+"""Ends of one collective differ by about this much on one host; a smaller offset counts as none."""
 FEWEST = 5  # collectives that an offset is estimated from
 _ROUNDS = 100
 _SETTLED_NS = 50

@@ -1,5 +1,5 @@
 """Figures of many ranks that pages and the command line show alike: kinds of collectives, kernels that
-differ, the rank that holds the others up."""
+differ, the rank that delays the others."""
 
 from __future__ import annotations
 

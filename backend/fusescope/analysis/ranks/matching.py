@@ -2,7 +2,7 @@
 
 Ranks of a group issue its collectives in one order. Events of the same group and name are therefore matched
 by the number that the profiler recorded, else by order, where each rank has equally many; else by step and
-order within it. What is left over is told, not guessed.
+order within it. What is left over is reported, not guessed.
 """
 
 from __future__ import annotations

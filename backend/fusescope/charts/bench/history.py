@@ -21,7 +21,7 @@ from fusescope.core.records import Record, Run, Time
 
 @dataclass(frozen=True)
 class Edit:
-    """One record of the kernel with the run it stands in; two edits are the same source when their hashes are
+    """One record of the kernel with its run; two edits are the same source when their hashes are
     equal."""
 
     run: Run

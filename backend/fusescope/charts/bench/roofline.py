@@ -1,4 +1,4 @@
-"""Where each result stands under the device's measured ceilings: arithmetic intensity against effective rate,
+"""Each result under the device's measured ceilings: arithmetic intensity against effective rate,
 log-log."""
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _label_right(record: Record, value: float | None, baseline: str, mode: str |
         return f"<b>{word}</b> · {took}"
     s = record.speedup
     headline = verdicts.headline(value, word)
-    if word.startswith(verdicts.INCONCLUSIVE):  # why it is stands in the hover: on a phone the time was cut
+    if word.startswith(verdicts.INCONCLUSIVE):  # the reason is in the hover: on a phone the time was cut
         headline = headline.partition(" (")[0]
     headline = f"<b>{headline}</b>" if verdicts.decided(word) else headline
     return f"{headline} {verdicts.interval(word, s.low, s.high)} · {took}"

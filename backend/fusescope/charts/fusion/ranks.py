@@ -1,4 +1,4 @@
-"""All measured fusion schemes from fastest to slowest, and where the baselines stand among them."""
+"""All measured fusion schemes from fastest to slowest, with the baselines among them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from fusescope.core.records import Record
 PEER = "sdpa"
 """What cells are compared with: Hugging Face's model with PyTorch's own attention."""
 _ROW, _LINES, _LINE = 64, 3, 15  # pixels of a row, the line breaks that it has room for, pixels of one more
-_LONG = 12  # characters of a mode that stand in one line of a cell
+_LONG = 12  # characters of a mode that fit into one line of a cell
 _DOUBLINGS = 2  # to full colour: 4 times as fast, or as slow
 _USUAL_MASKS = ("full", "causal")  # a model's own, which its name says
 

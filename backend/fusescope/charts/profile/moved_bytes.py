@@ -106,18 +106,7 @@ def plot(
             f"{numbers.three(p.intensity)} FLOP/B, {numbers.three(p.bytes / p.ns)} "
             f"GB/s{share}<extra></extra>",
         )
-    fig.update_xaxes(
-        type="log",
-        dtick=1,
-        exponentformat="none",
-        range=[np.log10(low), np.log10(high)],
-        title_text="FLOP per byte, log",
-    )
-    fig.update_yaxes(
-        type="log",
-        dtick=1,
-        exponentformat="none",
-        range=[np.log10(bottom), np.log10(top)],
-        title_text="TFLOP/s, log",
-    )
+    decades = dict(type="log", dtick=1, exponentformat="none")
+    fig.update_xaxes(**decades, range=[np.log10(low), np.log10(high)], title_text="FLOP per byte, log")
+    fig.update_yaxes(**decades, range=[np.log10(bottom), np.log10(top)], title_text="TFLOP/s, log")
     return fig

@@ -20,7 +20,7 @@ def stairs(
     subtitle: str = "",
     theme: str = "light",
 ) -> go.Figure:
-    """Occupancy (0 … 1) over the values of one input; ``chosen`` is the value the sliders stand on."""
+    """Occupancy (0 … 1) over the values of one input; ``chosen`` is the value of the sliders."""
     c = template.THEMES[theme]
     fig = template.figure(f"Occupancy by {name}", subtitle, theme, height=270)
     label = f"{name} ({unit})" if unit else name

@@ -1,8 +1,8 @@
-"""Collectives over ranks: arrival skew over time, who holds whom up, and how much of each kind is hidden."""
+"""Collectives over ranks: arrival skew over time, which rank delays which, and how much of each is hidden."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -55,21 +55,13 @@ def waits(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light", mos
         "Who waits for whom", template.join(subtitle, more), theme, height=200 + 30 * len(shown)
     )
     unit, factor = numbers.time_unit([max(r["held_up_ns"], r["wait_ns"]) / 1e6 for r in shown])
-    for column, name, colour in (
-        ("held_up_ns", "held the others up, alone", SERIES[0]),
-        ("wait_ns", "waited for others", "#B0B7BF"),
-    ):
-        fig.add_bar(
-            orientation="h",
-            y=[f"rank {r['rank']}" for r in shown],
-            x=[r[column] / 1e6 * factor for r in shown],
-            name=name,
-            marker=dict(color=colour),
-            hovertemplate=f"%{{y}}<br>{name}: %{{x:.4g}} {unit}<extra></extra>",
-        )
-    fig.update_layout(barmode="group", showlegend=True, legend=legend(fig.layout.height))
-    fig.update_yaxes(autorange="reversed")
-    fig.update_xaxes(title_text=f"time over all collectives ({unit})", rangemode="tozero")
+    series = (
+        ("held the others up, alone", SERIES[0], [r["held_up_ns"] for r in shown]),
+        ("waited for others", "#B0B7BF", [r["wait_ns"] for r in shown]),
+    )
+    _bars(fig, [f"rank {r['rank']}" for r in shown], series, unit, factor)
+    fig.update_layout(barmode="group")
+    fig.update_xaxes(title_text=f"time over all collectives ({unit})")
     return fig
 
 
@@ -82,20 +74,33 @@ def overlap(rows: Sequence[Mapping], subtitle: str = "", theme: str = "light", m
         "Overlap with compute, by collective", subtitle, theme, height=190 + 30 * len(shown)
     )
     unit, factor = numbers.time_unit([r["total_ns"] / 1e6 for r in shown])
-    for part, value in (
-        ("overlapped_ns", lambda r: r["total_ns"] - r["exposed_ns"]),
-        ("exposed_ns", lambda r: r["exposed_ns"]),
-    ):
-        name, colour = PARTS[part]
+    series = (
+        (*PARTS["overlapped_ns"], [r["total_ns"] - r["exposed_ns"] for r in shown]),
+        (*PARTS["exposed_ns"], [r["exposed_ns"] for r in shown]),
+    )
+    _bars(fig, [label(r["name"], 24) for r in shown], series, unit, factor)
+    fig.update_layout(barmode="stack")
+    fig.update_xaxes(title_text=f"time over all ranks ({unit})")
+    return fig
+
+
+def _bars(
+    fig: go.Figure,
+    rows: Sequence[str],
+    series: Iterable[tuple[str, str, Sequence[int]]],
+    unit: str,
+    factor: float,
+) -> None:
+    """A horizontal bar per row and series (name, colour, ns per row), with a legend; the first row on top."""
+    for name, colour, values in series:
         fig.add_bar(
             orientation="h",
-            y=[label(r["name"], 24) for r in shown],
-            x=[value(r) / 1e6 * factor for r in shown],
+            y=rows,
+            x=[ns / 1e6 * factor for ns in values],
             name=name,
             marker=dict(color=colour),
             hovertemplate=f"%{{y}}<br>{name}: %{{x:.4g}} {unit}<extra></extra>",
         )
-    fig.update_layout(barmode="stack", showlegend=True, legend=legend(fig.layout.height))
+    fig.update_layout(showlegend=True, legend=legend(fig.layout.height))
     fig.update_yaxes(autorange="reversed")
-    fig.update_xaxes(title_text=f"time over all ranks ({unit})", rangemode="tozero")
-    return fig
+    fig.update_xaxes(rangemode="tozero")

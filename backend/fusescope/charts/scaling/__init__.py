@@ -1,1 +1,1 @@
-"""A model over several devices: measured points, predictions dashed beside them, laws, and what ranks do."""
+"""A model over several devices: measured points, predictions dashed, laws, and what ranks do."""

@@ -37,7 +37,7 @@ def whole(run: Run, path: Path, records: Sequence[Record], artifacts: Sequence[d
     lines.append(f"on {run.device_name}" + (f" ({versions})" if versions else ""))
     took = f", took {seconds(run.finished - run.started)}" if run.finished and run.started else ""
     lines.append(f"made {when(run.created)}{took}")
-    lines += ["imported: whoever made it chose what it says and names"] if run.imported else []
+    lines += ["imported: its creator chose its content and the files it names"] if run.imported else []
     lines += [f"tags {', '.join(run.tags)}"] if run.tags else []
     lines += [run.notes] if run.notes else []
     lines += ["", record_table(records, run.spec.get("baseline"), env)] if records else []

@@ -1,4 +1,4 @@
-"""What stands in the way of building and running here, each with the exact fix: checked before
+"""What prevents building and running here, each with the exact fix: checked before
 (``examine``) and after a failure (``diagnose``). A machine without a GPU is no failure: its CUDA kernels
 compile, and the CPU kernels run."""
 

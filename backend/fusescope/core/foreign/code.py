@@ -17,7 +17,7 @@ class Untrusted(ValueError):
     def __init__(self, run_id: str, files: list[str]):
         self.files = files
         super().__init__(
-            f"{run_id} was imported and names files of this machine, which whoever made it chose: "
+            f"{run_id} was imported and names files of this machine, chosen by its creator: "
             f"{', '.join(files)}; look at them, then give --trust"
         )
 

@@ -1,6 +1,6 @@
 """The folders for locks, sockets and process state: one for all users of the machine, one of this user alone.
 
-Any user may have made the shared folder first, and whoever made it can put anything into it at any moment. So
+Any user may have made the shared folder first, and its owner can put anything into it at any moment. So
 it is opened by descriptor without following links, owner, type and mode are checked at each step, nothing in
 it is ever truncated, and what is not as it must be is left alone: locks are then in the user's own folder,
 and a warning says that other users are not waited for.

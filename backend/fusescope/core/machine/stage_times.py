@@ -1,6 +1,6 @@
 """How long the stages of earlier jobs took on this machine: what estimates learn from.
 
-One small JSON file beside the built kernels, or where FUSESCOPE_STAGE_TIMES says: {key: seconds}, the key
+One small JSON file next to the built kernels, or where FUSESCOPE_STAGE_TIMES says: {key: seconds}, the key
 used last at the end. Two jobs that end in the same moment may lose one's figures; the next job writes them
 again.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fusescope.core import paths, whole_files
 
-_started: list[float] = []  # when the job of this process began, until somebody asks
+_started: list[float] = []  # when the job of this process began, until it is read
 _MOST = 5000  # keys; the ones that were not used for longest are dropped
 _NEWEST = 0.6  # weight of the newest figure: caches warm up, kernels change
 

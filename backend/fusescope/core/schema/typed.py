@@ -33,7 +33,7 @@ _KINDS: dict[Any, tuple[str, type]] = {
 @dataclasses.dataclass(frozen=True)
 class Field:
     """A field as JSON may have it. exact: the type whose values need no further look, within ``bounds`` where
-    there are any; nested: the dataclass that an object becomes; null: whether null stands for the default;
+    there are any; nested: the dataclass that an object becomes; null: whether null means the default;
     item: of each value of a mapping or a list."""
 
     parameter: Parameter

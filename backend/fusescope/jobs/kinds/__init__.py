@@ -39,7 +39,7 @@ def load(kind: str) -> ModuleType:
 
 
 def name(run: Run) -> str:
-    """The title somebody gave the run, else what it did, as its kind says: "attention, 5 implementations, seq
+    """The run's title, else what it did, as its kind says: "attention, 5 implementations, seq
     512 to 4096, float16"; the kind itself where the specification is not one of its own."""
     if run.title or run.kind not in names():
         return run.title or run.kind

@@ -35,7 +35,7 @@ SETS = {
     "detailed": ["--set", "detailed", "--metrics", ",".join(METRICS)],
     "full": ["--set", "full"],
 }
-"""Chosen by name in ``metrics``; a list of metric names separated by commas is taken as it stands."""
+"""Chosen by name in ``metrics``; a list of metric names separated by commas is used unchanged."""
 
 
 def _metrics(text: str) -> str:

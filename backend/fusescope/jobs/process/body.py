@@ -53,7 +53,7 @@ def fork(
             _bind_to(parent)
             code = _main(its, run, recorded, kind, spec, first, known)
         except BrokenPipeError:
-            pass  # the worker was killed: nobody is left to tell
+            pass  # the worker was killed: no reader is left
         except BaseException:
             traceback.print_exc()
         finally:
@@ -148,7 +148,7 @@ def perform(kind: str, spec: dict, reporter, first: bool, known: dict) -> None:
 
 
 def _say_others(reporter, uuid: str | None) -> None:
-    """Mark the run where somebody else's process is on the GPU: its times may be disturbed."""
+    """Mark the run where another process is on the GPU: its times may be disturbed."""
     from fusescope.core.machine import environment
 
     gpu = next((g for g in environment.gpus() if g.get("uuid") == uuid), None)

@@ -78,7 +78,7 @@ class Ticket:
             return 0
         try:
             return self._try()
-        except OSError:  # somebody changed the folder meanwhile
+        except OSError:  # the folder changed meanwhile
             self._drop_ticket()
             self._queue_up()
             return self._try()
@@ -115,7 +115,7 @@ class Ticket:
     def _put_ticket(self, queue: int) -> None:
         self._ticket_fd = runtime.new_file(self.name, queue)
         for _attempt in range(100):
-            with contextlib.suppress(BlockingIOError):  # somebody looks at it in this very moment
+            with contextlib.suppress(BlockingIOError):  # another process is looking at it right now
                 return fcntl.flock(self._ticket_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             time.sleep(0.001)
         os.close(self._ticket_fd)
@@ -124,7 +124,7 @@ class Ticket:
 
     def _try(self) -> int:
         with runtime.opened(self.home) as base, _queue(self.home, self.device) as queue:
-            if not _is_named(self._ticket_fd, self.name, queue):  # somebody tidied the folder
+            if not _is_named(self._ticket_fd, self.name, queue):  # the folder was cleaned up
                 os.close(self._ticket_fd)
                 self._put_ticket(queue)
             others = (t for t in _tickets(queue) if t.name != self.name and _lives(t.name, queue))

@@ -30,7 +30,7 @@ def launch(run: Path, lock: int, ticket: Ticket | None) -> None:
     request = {"root": str(paths.IMPORT_ROOT), "run": str(run), "cwd": _here(), "env": dict(os.environ)}
     try:
         asked = warm_parent.ask(request | {"arguments": arguments}, descriptors)
-    except Exception as e:  # a parent only saves time: whatever keeps it from working, the job starts
+    except Exception as e:  # a parent only saves time: the job starts without it too
         start_cold(run, descriptors, arguments, " ".join(str(e).split()) or type(e).__name__)
         return
     if asked:

@@ -36,7 +36,7 @@ def main(kind: str, descriptor: str) -> int:
 
 
 def _measure(kind: str, asked: Mapping[str, Any], sock: socket.socket) -> bool:
-    """One case; False where this process must not be asked again."""
+    """One case; False where this process must not be used again."""
     from fusescope.jobs import kinds
     from fusescope.measure.device import device_state
 

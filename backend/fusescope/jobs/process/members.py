@@ -137,7 +137,7 @@ class Member:
 
 
 def start(kind: str, its: socket.socket) -> subprocess.Popen:
-    """A new interpreter that measures what it is asked over its end of a pair of sockets."""
+    """A new interpreter that measures what it receives over its end of a socket pair."""
     command = [sys.executable, "-m", "fusescope.jobs.process.member", kind, str(its.fileno())]
     env = os.environ | {"PYTHONPATH": paths.python_path()}
     return subprocess.Popen(command, pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL)

@@ -12,7 +12,7 @@ from fusescope.store import files
 
 
 def wake(run: Path) -> None:
-    """Let a stopped worker go on, so that it sees what was asked of it."""
+    """Resume a stopped worker, so that it sees the request."""
     _signal(run, signal.SIGCONT)
 
 

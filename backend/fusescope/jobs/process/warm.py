@@ -126,14 +126,14 @@ def become_worker(request, fds, error):
             signal.signal(number, signal.SIG_DFL)
         right, *handed = fds
         if not os.read(right, 1):
-            os._exit(0)  # whoever asked had waited too long, and started it from a cold interpreter
+            os._exit(0)  # the submitter waited too long and started it from a cold interpreter
         os.close(right)
         os.environ.clear()
         os.environ.update(request["env"])
         try:
             os.chdir(request["cwd"])
         except OSError:
-            os.chdir(request["root"])  # the folder of whoever submitted is gone
+            os.chdir(request["root"])  # the submitter's folder is gone
         sys.path.insert(0, request["root"])
         arguments = [request["run"], *request["arguments"]]
         for name, fd in zip(("--lock-fd", "--ticket-fd"), handed):

@@ -1,8 +1,8 @@
-"""The one warm parent of this user and interpreter, seen from outside: found, started, asked, replaced.
+"""The one warm parent of this user and interpreter, from outside: finding, starting, using, replacing it.
 
-Its variables are those of whoever started it. A worker gets its submitter's environment with the request, so
-only the variables that libraries read while they are loaded count: where those differ from the parent's, the
-parent is replaced; it serves what it was asked before and ends.
+Its environment is that of the process that started it. A worker gets its submitter's environment with the
+request, so only variables that libraries read while they are loaded count: where those differ from the
+parent's, the parent is replaced; it serves its pending requests and ends.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Door:
             self._forget()
 
     def _retire(self, said: dict) -> None:
-        """Let a parent answer what it was asked already, and end."""
+        """Let a parent serve pending requests, and end."""
         _signal(said, signal.SIGTERM)
         self._forget()
 
@@ -165,7 +165,7 @@ class Door:
         return sock
 
     def _start(self) -> None:
-        """The parent gets a socket that already listens, so nobody waits for it to come up."""
+        """The parent gets a socket that already listens, so no caller waits for it to start."""
         times = [
             runtime.seconds("FUSESCOPE_WARM_IDLE_S", 3600),
             runtime.seconds("FUSESCOPE_WARM_CHECK_S", 20),

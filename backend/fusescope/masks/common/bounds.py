@@ -1,4 +1,4 @@
-"""A formula asked about whole tiles: the same ``predicate``, evaluated on bounds instead of positions.
+"""A mask's formula on whole tiles: the same ``predicate``, evaluated on bounds instead of positions.
 
 ``Spans`` stand for the integers of each tile by their least and greatest value, ``Flags`` for its truth
 values by whether any may and whether all must be true. They have the operators that predicates are made of,
@@ -6,7 +6,7 @@ so a mask's file says nothing besides its predicate: + − · // % >> & with who
 & | ^ ~, and tables indexed by such values. Anything else (another function, a float, ``if`` on a position)
 raises, mostly ``Unbounded``. Bounds may be too wide, never too narrow.
 
-Where keys are asked for, both also have what the values of a tile depend on besides the formula: tiles with
+Where keys are requested, both also have what the values of a tile depend on besides the formula: tiles with
 equal keys hold equal values, place by place. All arrays are NumPy's or all are torch's, int32 (keys also
 int64) or bool; they have an entry for each tile and broadcast.
 """
@@ -87,7 +87,7 @@ class Spans(_Opaque):
     """Integers of tiles, low ≤ each ≤ high; most: no size exceeds it, whatever the tile.
 
     Each value is base + f, where f depends on the element's place in the tile, the tile's size and the arrays
-    of ``shape`` only; base is None where keys are not asked for.
+    of ``shape`` only; base is None where keys are not requested.
     """
 
     low: Any
@@ -197,7 +197,7 @@ class Spans(_Opaque):
         return Flags(may, must, (first, *(where(unclear, each, 0) for each in difference.shape)))
 
     def _with(self, low, high, most: int, base: Callable, more: Callable = tuple) -> Spans:
-        """Of these bounds; base and what the shape has more are made only where keys are asked for."""
+        """Of these bounds; base and what the shape has more are made only where keys are requested."""
         if most >= _MOST:
             _refuse("numbers beyond 32 bits")
         if self.base is None:

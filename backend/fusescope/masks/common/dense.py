@@ -82,8 +82,8 @@ def from_file(path: str) -> DenseMask:
     """A mask from a file with such an array: .npy, .npz (the only array, or the one named mask), .csv of 0
     and 1, .mtx.
 
-    Pickled objects are refused, sizes checked before memory is taken. ValueError says what is wrong with the
-    file.
+    Pickled objects are refused; sizes are checked before memory is allocated. ValueError says what is wrong
+    with the file.
     """
     file = Path(path).expanduser()
     if not path or not file.is_file():

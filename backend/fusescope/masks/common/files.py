@@ -1,5 +1,5 @@
 """Boolean matrices from files: .npy, .npz, .csv and .mtx, none of them trusted: sizes are checked before
-memory is taken."""
+memory is allocated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(file: Path) -> np.ndarray:
 
 def _npy(file: Path) -> np.ndarray:
     try:
-        # open_memmap compares the file's length with its header before any memory is taken, and refuses
+        # open_memmap compares the file's length with its header before any memory is allocated, and refuses
         # objects.
         return np.lib.format.open_memmap(file, mode="r")
     except (ValueError, *_UNREADABLE) as error:

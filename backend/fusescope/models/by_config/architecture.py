@@ -121,7 +121,9 @@ class Architecture:
         if layers > own.layers:
             raise ValueError(f"{title} has {own.layers} layers; {layers} were asked for")
         if layers < own.layers and not self.found["stacks"]:
-            raise ValueError(f"the layers of {self.ROOT} cannot be told apart: it runs with all {own.layers}")
+            raise ValueError(
+                f"the layers of {self.ROOT} cannot be distinguished: it runs with all {own.layers}"
+            )
         if self.tokens is not None and case.get("seq") not in (None, self.tokens):
             raise ValueError(f"an image of {title} is {self.tokens} tokens, not {case['seq']}")
         if self.tokens is None and own.positions and (case.get("seq") or 1) > own.positions:

@@ -44,7 +44,7 @@ def names() -> list[str]:
 
 
 def family(name: str) -> ModuleType:
-    """The family's module, or for the path of a config.json the Architecture that stands for it; ValueError
+    """The family's module, or for the path of a config.json its Architecture; ValueError
     for an unknown name."""
     if config_file.is_path(name):
         return architecture.family(name)

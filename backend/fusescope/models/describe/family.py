@@ -210,35 +210,22 @@ COMMON = (
         "tokens of each sequence: fixed (all seq), uniform[:low=0.2,seed=0] (even steps from low·seq to "
         "seq), or 100+37+…",
     ),
-    Parameter(
-        "layers",
-        "int",
-        None,
-        "layers; as many as the model has where left out",
-        low=1,
-        high=256,
-        typical=(1, 2, 4, 6, 12, 24),
-        sweep=True,
-    ),
-    Parameter(
-        "heads",
-        "int",
-        None,
-        "attention heads; the model's where left out",
-        low=1,
-        high=256,
-        typical=(2, 4, 8, 12, 16, 32),
-        sweep=True,
-    ),
-    Parameter(
-        "head_dim",
-        "int",
-        None,
-        "head size, a multiple of 8; the model's where left out",
-        low=8,
-        high=256,
-        typical=(32, 64, 96, 128),
-        sweep=True,
+    *(
+        Parameter(
+            name,
+            "int",
+            None,
+            f"{help}; the model's where left out",
+            low=low,
+            high=256,
+            typical=typical,
+            sweep=True,
+        )
+        for name, help, low, typical in (
+            ("layers", "layers", 1, (1, 2, 4, 6, 12, 24)),
+            ("heads", "attention heads", 1, (2, 4, 8, 12, 16, 32)),
+            ("head_dim", "head size, a multiple of 8", 8, (32, 64, 96, 128)),
+        )
     ),
     Parameter("mask", "mask", "full", "which tokens a token sees: name[:key=value,…]"),
 )

@@ -91,7 +91,7 @@ def _room(device: str) -> tuple[int | None, str]:
         return free, text
     try:
         gpu = environment.gpu_of(device)
-    except ValueError:  # whoever opens the device says so
+    except ValueError:  # opening the device reports it
         gpu = None
     total = gpu and gpu["memory_bytes"]
     return total, f"it has {total / _GIB:.3g} GiB" if total else ""

@@ -18,7 +18,7 @@ COUNTS = tuple(2**k for k in range(1, 11))
 
 @dataclass(frozen=True)
 class Basis:
-    """What predictions of one model, case and attention stand on."""
+    """What predictions of one model, case and attention are based on."""
 
     name: str
     case: Mapping[str, Any]

@@ -9,16 +9,18 @@ from dataclasses import replace
 from fusescope.core.schema import Parameter
 from fusescope.models.describe.family import Config
 from fusescope.models.families import llama
+from fusescope.models.families.llama import (  # noqa: F401 (the tables of a family)
+    IGNORED,
+    KIND,
+    MASK,
+    MODULES,
+    PARALLEL,
+    PHASES,
+    PREFIXES,
+    STRUCTURE,
+    WEIGHTS,
+)
 
-IGNORED = llama.IGNORED
-KIND = llama.KIND
-MASK = llama.MASK
-MODULES = llama.MODULES
-PARALLEL = llama.PARALLEL
-PHASES = llama.PHASES
-PREFIXES = llama.PREFIXES
-STRUCTURE = llama.STRUCTURE
-WEIGHTS = llama.WEIGHTS
 NAMES = {
     "mistral-7b": Config(
         "mistral-7b",

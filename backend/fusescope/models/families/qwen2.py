@@ -7,16 +7,18 @@ from dataclasses import replace
 
 from fusescope.models.describe.family import Config, Weight
 from fusescope.models.families import llama
+from fusescope.models.families.llama import (  # noqa: F401 (the tables of a family)
+    IGNORED,
+    KIND,
+    MASK,
+    MODULES,
+    PHASES,
+    PREFIXES,
+    STRUCTURE,
+    further,
+    more,
+)
 
-IGNORED = llama.IGNORED
-KIND = llama.KIND
-MASK = llama.MASK
-MODULES = llama.MODULES
-PHASES = llama.PHASES
-PREFIXES = llama.PREFIXES
-STRUCTURE = llama.STRUCTURE
-further = llama.further
-more = llama.more
 NAMES = {
     "qwen2.5-7b": Config(
         "qwen2.5-7b",

@@ -110,9 +110,7 @@ def _refuse(module, dropout, given) -> None:
                 'does not support; use "eager"'
             )
     if dropout and module.training:
-        raise Unsupported(
-            f"attn_implementation fusescope is forward only, without dropout; {dropout} was asked for"
-        )
+        raise Unsupported(f"attn_implementation fusescope is forward only, without dropout; got {dropout}")
 
 
 def _decode(torch, query, key, value, scaling):

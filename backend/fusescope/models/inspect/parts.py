@@ -61,10 +61,10 @@ def measure(
     mode_name: str, model: Model, inputs: Mapping[str, Any], run: Callable[[], Any]
 ) -> dict[str, dict[str, float]]:
     """{part: {"ms", "share"}} of one pass of the mode; run: one call of it, as made. A model by its
-    config.json is divided by its modules. Unsupported where its parts cannot be told apart."""
+    config.json is divided by its modules. Unsupported where its parts cannot be distinguished."""
     mode, by_module = MODES[mode_name], model.family.SETTINGS is None
     if by_module and mode.compile:
-        raise Unsupported(f"compiled, the modules of {model.family.ROOT} cannot be told apart")
+        raise Unsupported(f"compiled, the modules of {model.family.ROOT} cannot be distinguished")
     if mode.compile or (
         mode.name == "sdpa-graph-trap" and not by_module
     ):  # whose masks, and so its attention, a capture decides

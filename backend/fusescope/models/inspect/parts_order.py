@@ -103,7 +103,7 @@ def _steps(run: Callable[[], Any], device: str) -> Iterable[Step]:
 
 
 def kernels(events: list[tuple[str, float, float]]) -> Iterable[Step]:
-    """Steps of a GPU's kernels, (name, start, end) in ms. The gaps between them are nobody's."""
+    """Steps of a GPU's kernels, (name, start, end) in ms. The gaps between them belong to none."""
     for name, start, end in sorted(events, key=lambda e: e[1]):
         kinds = (
             ("attention", _fused(name)),

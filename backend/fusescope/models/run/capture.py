@@ -24,7 +24,7 @@ def plain(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
-    """``call`` in a CUDA graph on its own tensors: whoever writes new values into them gets new results.
+    """``call`` in a CUDA graph on its own tensors: write new values into them to get new results.
 
     ``run.replay`` is the replay alone, ``run.result`` gives what the last one computed. Raises Unsupported
     with the first line of the reason where it cannot be captured.
@@ -49,7 +49,7 @@ def captured(call: Callable[[], Any], device: str) -> Callable[[], Any]:
             line = next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)
             raise Unsupported(f"it cannot be captured in a CUDA graph: {line}") from error
         finally:
-            torch._C._cuda_clearCublasWorkspaces()  # nobody else is to use the pool's
+            torch._C._cuda_clearCublasWorkspaces()  # nothing else is to use the pool's
 
     def run():
         graph.replay()

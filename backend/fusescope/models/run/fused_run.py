@@ -66,7 +66,7 @@ def is_decoder(model: Model) -> bool:
 
 
 def operations(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[..., Any]:
-    """call(record=None, mark=None): the operations of a call launched one by one, for whoever looks inside
+    """call(record=None, mark=None): the operations of a call launched one by one, to look inside
     (FusedEncoder, FusedDecoder); weights are packed again."""
     if is_decoder(model):
         return decoder_mode.FusedDecoder(model, inputs, quantised)

@@ -94,7 +94,7 @@ def _trap(module, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     own = "causal" if model.family.KIND == "decoder" else "full"
     if inputs["mask"].name != own:
         raise Unsupported(
-            f"Hugging Face builds no mask {inputs['mask']} by itself for {model.name}; the trap is shown "
+            f"Hugging Face does not build the mask {inputs['mask']} for {model.name}; the trap is shown "
             f"with {own}"
         )
     if inputs["keep"] is not None:

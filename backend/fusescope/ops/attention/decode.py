@@ -36,7 +36,7 @@ def attention_decode(
     only. D: multiples of 8 from 32 to 256. lengths: int32 (B,), contiguous, on q's device. It is read there,
     by the kernel: nothing waits for it, and a captured graph follows its values. What is in the cache from
     lengths[b] on is never read; a length of 0 gives zeros. check: whether lengths are checked to lie in 0 …
-    S_max first, which waits for a GPU; None: on a CPU. Unchecked, one outside is taken as the nearer bound.
+    S_max first, which waits for a GPU; None: on a CPU. Unchecked, one outside counts as the nearer bound.
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention_decode, or "auto" (see ``choose``).
 
     T > 1 and what follows the CPU kernel, v3_one_launch and v4_cluster take; other kernels refuse it.
@@ -126,7 +126,7 @@ def _general(
 
 
 def choose(q, general: bool = False) -> str:
-    """The kernel that "auto" stands for: the last one for this GPU that takes the dtype; general: of those
+    """The kernel that "auto" means: the last one for this GPU that takes the dtype; general: of those
     that take more than one query over a padded cache."""
     if q.device.type == "cpu":
         return "cpu"

@@ -37,7 +37,7 @@ def attention(
 
     q: (B, H, S_q, D); k, v: (B, H_kv, S_k, D) with H a multiple of H_kv (query head h reads KV head h // (H /
     H_kv)); float32, float16 or bfloat16, any strides, CPU or CUDA, forward only. D: multiples of 8 from 32 to
-    256. Where S_q ≠ S_k query row i stands at position i + S_k − S_q.
+    256. Where S_q ≠ S_k query row i has position i + S_k − S_q.
     mask: a Mask (its plan is built on first use and cached), a Plan from ``prepare``, or a bool tensor
     broadcastable to (B, H, S_q, S_k), True = keep (a plan is built at every call: prepare it to keep it).
     None: every key. bias: tensor of q's dtype or float32, broadcastable likewise, added to the scaled scores.

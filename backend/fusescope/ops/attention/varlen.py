@@ -83,7 +83,7 @@ def _first_call(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, impl, check)
 
 
 def choose(q, k, v, scale: float = 1.0) -> str:
-    """The kernel that "auto" stands for: the last one for this GPU that takes dtype, strides and scale."""
+    """The kernel that "auto" means: the last one for this GPU that takes dtype, strides and scale."""
     if q.device.type == "cpu":
         return "cpu"
     tma = all(map(candidates.tma_takes, (q, k, v)))

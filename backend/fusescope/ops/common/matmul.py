@@ -1,13 +1,28 @@
-"""What GEMM and batched GEMM share: the error model, the specification, the peers, and which kernel "auto"
-means."""
+"""What GEMM, batched GEMM and linear layers share: the error model; for products the specification, the peers
+and the kernel that "auto" means; for linear layers the check of operands."""
 
 from __future__ import annotations
 
+from fusescope.core.schema import Parameter
 from fusescope.ops.base import Peer, Tolerance
 from fusescope.ops.common.cases import UNIT_ROUNDOFF
 from fusescope.ops.common.peers import AUTOTUNES, COMPILES, compiled, plain, with_blas
 
 LARGEST = 1 << 16
+DTYPES = ("float32", "float16", "bfloat16")
+ACTIVATION_CODES = {None: 0, "gelu": 1, "gelu_tanh": 2}
+"""Activation of a linear layer: its number in the kernels."""
+EPILOGUE = (
+    Parameter(
+        "activation",
+        "choice",
+        "none",
+        "none, gelu (with erf) or gelu_tanh",
+        choices=("none", "gelu", "gelu_tanh"),
+    ),
+    Parameter("residual", "choice", "no", "whether a tensor is added to the result", choices=("no", "yes")),
+)
+"""Parameters of a linear layer besides sizes."""
 
 
 def accumulation_tolerance(k: int, dtype: str) -> Tolerance:
@@ -29,6 +44,37 @@ def accumulation_tolerance(k: int, dtype: str) -> Tolerance:
     return Tolerance(
         absolute, relative, f"fp32 accumulation over k = {k} terms, then one rounding to {dtype}"
     )
+
+
+def tolerance(values, dtype):
+    """Of a product over values["k"] terms."""
+    return accumulation_tolerance(values["k"], dtype)
+
+
+TOLERANCE = {d: accumulation_tolerance(1024, d) for d in DTYPES}
+
+
+def check_linear(op: str, x, weight, bias, activation, residual) -> int:
+    """The kernels' number of the activation. ValueError unless x (..., K), weight (N, K), bias (N,) and
+    residual (..., N) fit one another; bias and residual may be None."""
+    if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or weight.shape[1] < 1:
+        raise ValueError(
+            f"{op} takes x (..., K) and weight (N, K), K at least 1; not {tuple(x.shape)} and "
+            f"{tuple(weight.shape)}"
+        )
+    outputs = weight.shape[0]
+    if bias is not None and bias.shape != (outputs,):
+        raise ValueError(
+            f"{op} takes bias of shape ({outputs},), one element for each output; not {tuple(bias.shape)}"
+        )
+    if residual is not None and residual.shape != (*x.shape[:-1], outputs):
+        raise ValueError(
+            f"{op} takes residual of the result's shape, {(*x.shape[:-1], outputs)}; not "
+            f"{tuple(residual.shape)}"
+        )
+    if activation not in ACTIVATION_CODES:
+        raise ValueError(f"activation is None, 'gelu' or 'gelu_tanh', not {activation!r}")
+    return ACTIVATION_CODES[activation]
 
 
 _chosen: dict[tuple, str] = {}  # what a process found once holds for it: kernels are loaded once

@@ -1,4 +1,4 @@
-"""Peers that several operators share: the eager expression, as it is and through torch.compile."""
+"""Peers that several operators share: a torch expression, as it is and through torch.compile."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
+
+from fusescope.ops.base import Peer
 
 
 def late(module: str, name: str, *args: Any) -> Callable[[Any], Callable]:
@@ -72,6 +74,19 @@ def compiled(function: Callable, *args: Any, mode: str | None = None) -> Callabl
 
     run.backend = "inductor" if mode is None else f"inductor, {mode}"
     return run
+
+
+def torch_peers(
+    function: Callable, arguments: Callable, idea: str, compiled_idea: str = "torch.compile of the same"
+) -> dict[str, Peer]:
+    """ "eager" and "compile": ``function`` on an operator's ``arguments``, as it is and through
+    torch.compile."""
+    return {
+        "eager": Peer(lambda inputs: lambda: function(*arguments(inputs)[0]), idea),
+        "compile": Peer(
+            lambda inputs: compiled(function, *arguments(inputs)[0]), compiled_idea, compiles=COMPILES
+        ),
+    }
 
 
 def with_blas(library: str, function: Callable, *args: Any) -> Callable[[], Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Peer, Tolerance
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.base import Cost, Tolerance
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "add"
@@ -54,12 +54,7 @@ def _add(a, b):
     return torch.add(a, b)
 
 
-PEERS = {
-    "eager": Peer(lambda i: lambda: _add(i["a"], i["b"]), "torch.add"),
-    "compile": Peer(
-        lambda i: compiled(_add, i["a"], i["b"]), "torch.compile of torch.add", compiles=COMPILES
-    ),
-}
+PEERS = torch_peers(_add, arguments, "torch.add")
 
 
 def add(a, b, *, impl="auto"):

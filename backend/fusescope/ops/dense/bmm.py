@@ -10,7 +10,7 @@ from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost
 from fusescope.ops.common import matmul
 from fusescope.ops.common.cases import BYTES, check_tensors
-from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance, chosen
+from fusescope.ops.common.matmul import LARGEST, chosen
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "bmm"
@@ -39,13 +39,8 @@ PARAMETERS = (
     size("n", 512, "columns of each B", LARGEST, _TYPICAL),
     size("k", 64, "columns of each A, rows of each B", LARGEST, _TYPICAL),
 )
-DTYPES = ("float32", "float16", "bfloat16")
-TOLERANCE = {d: accumulation_tolerance(1024, d) for d in DTYPES}
+DTYPES, TOLERANCE, tolerance = matmul.DTYPES, matmul.TOLERANCE, matmul.tolerance
 PEERS, arguments, reference = matmul.PEERS, matmul.arguments, matmul.reference
-
-
-def tolerance(values, dtype):
-    return accumulation_tolerance(values["k"], dtype)
 
 
 def batch_shape(text) -> tuple[int, ...]:

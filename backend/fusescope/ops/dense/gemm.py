@@ -7,7 +7,7 @@ from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost
 from fusescope.ops.common import matmul
 from fusescope.ops.common.cases import BYTES, check_tensors
-from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance, chosen
+from fusescope.ops.common.matmul import LARGEST, chosen
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "gemm"
@@ -20,13 +20,8 @@ PARAMETERS = (
     size("n", 1024, "columns of B and C", LARGEST, _TYPICAL),
     size("k", 1024, "columns of A, rows of B", LARGEST, _TYPICAL),
 )
-DTYPES = ("float32", "float16", "bfloat16")
-TOLERANCE = {d: accumulation_tolerance(1024, d) for d in DTYPES}
+DTYPES, TOLERANCE, tolerance = matmul.DTYPES, matmul.TOLERANCE, matmul.tolerance
 PEERS, arguments, reference = matmul.PEERS, matmul.arguments, matmul.reference
-
-
-def tolerance(values, dtype):
-    return accumulation_tolerance(values["k"], dtype)
 
 
 def validate(values):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fusescope.core.schema import size
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete_rows
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "layernorm"
@@ -61,10 +61,8 @@ def call(inputs, impl):
 
 
 def reference(inputs):
-    import torch
-
     x, weight, bias = (inputs[name].double() for name in ("x", "weight", "bias"))
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, EPS)
+    return _layer_norm(x, weight, bias, EPS)
 
 
 def cost(values, dtype):
@@ -73,22 +71,13 @@ def cost(values, dtype):
     return Cost(flop, flop, (n + 2 * values["cols"]) * BYTES[dtype], n * BYTES[dtype])
 
 
-def _layer_norm(x, weight, bias):
+def _layer_norm(x, weight, bias, eps):
     import torch
 
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, EPS)
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
-PEERS = {
-    "eager": Peer(
-        lambda i: lambda: _layer_norm(i["x"], i["weight"], i["bias"]), "torch.nn.functional.layer_norm"
-    ),
-    "compile": Peer(
-        lambda i: compiled(_layer_norm, i["x"], i["weight"], i["bias"]),
-        "torch.compile of layer_norm",
-        compiles=COMPILES,
-    ),
-}
+PEERS = torch_peers(_layer_norm, arguments, "torch.nn.functional.layer_norm")
 
 
 def layernorm(x, weight=None, bias=None, eps=EPS, *, impl="auto"):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fusescope.core.schema import size
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Peer
 from fusescope.ops.common import softmax_rows
 from fusescope.ops.common.cases import check_tensors, complete_rows
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "softmax"
@@ -57,12 +56,7 @@ def _softmax(x):
     return torch.softmax(x, -1)
 
 
-PEERS = {
-    "eager": Peer(lambda i: lambda: _softmax(i["x"]), "torch.softmax"),
-    "compile": Peer(
-        lambda i: compiled(_softmax, i["x"]), "torch.compile of torch.softmax", compiles=COMPILES
-    ),
-}
+PEERS = torch_peers(_softmax, arguments, "torch.softmax")
 
 
 def softmax(x, *, impl="auto"):

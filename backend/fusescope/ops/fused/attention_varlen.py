@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from fusescope.core.schema import Parameter, size
 from fusescope.ops.attention.describe import lengths as length_texts
-from fusescope.ops.attention.describe.cases import DTYPES, TOLERANCE, complete_heads
+from fusescope.ops.attention.describe.cases import DTYPES, KV_HEADS, TOLERANCE, complete_heads, head_dim
 from fusescope.ops.attention.varlen import attention_varlen, choose
 from fusescope.ops.base import Cost, Peer
 from fusescope.ops.common.peers import late
@@ -24,24 +24,9 @@ FAMILY = "attention_varlen"
 PARAMETERS = (
     size("batch", 16, "sequences", 1 << 16, (1, 4, 16, 32, 64)),
     size("heads", 12, "query heads", 1 << 12, (8, 12, 16, 32)),
-    size(
-        "kv_heads",
-        None,
-        "KV heads, a divisor of heads; as many as heads where left out",
-        1 << 12,
-        sweep=False,
-    ),
+    KV_HEADS,
     size("seq", 512, "queries and keys of the longest", 1 << 20, (128, 512, 2048, 4096)),
-    Parameter(
-        "head_dim",
-        "int",
-        64,
-        "head size, a multiple of 8",
-        low=32,
-        high=256,
-        typical=(64, 80, 96, 128, 256),
-        sweep=True,
-    ),
+    head_dim(64, (64, 80, 96, 128, 256)),
     Parameter("lengths", "text", "drawn", length_texts.HELP, typical=("full", "drawn")),
     Parameter(
         "causal",

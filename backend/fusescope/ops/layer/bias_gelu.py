@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fusescope.core.schema import Parameter
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common import rows
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, complete_rows
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "bias_gelu"
@@ -89,14 +89,7 @@ def _separate(x, bias, approximate):
     return torch.nn.functional.gelu(x + bias, approximate=approximate)
 
 
-PEERS = {
-    "eager": Peer(lambda i: lambda: _separate(*arguments(i)[0]), "an addition and torch.nn.functional.gelu"),
-    "compile": Peer(
-        lambda i: compiled(_separate, *arguments(i)[0]),
-        "torch.compile of the same: one fused kernel",
-        compiles=COMPILES,
-    ),
-}
+PEERS = torch_peers(_separate, arguments, "an addition and torch.nn.functional.gelu")
 
 
 def bias_gelu(x, bias, approximate="none", *, impl="auto"):

@@ -4,10 +4,10 @@ layer."""
 from __future__ import annotations
 
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common import rows
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, complete_rows
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, random_tensor, scale_tensor
 
 NAME = "bias_residual_layernorm"
@@ -78,7 +78,8 @@ def call(inputs, impl):
 
 
 def reference(inputs):
-    return _separate(*(t.double() for t in arguments(inputs)[0][:5]))
+    *tensors, eps = arguments(inputs)[0]
+    return _separate(*(t.double() for t in tensors), eps)
 
 
 def cost(values, dtype):
@@ -87,22 +88,13 @@ def cost(values, dtype):
     return Cost(flop, flop, (2 * n + 3 * cols) * BYTES[dtype], n * BYTES[dtype])
 
 
-def _separate(x, bias, residual, weight, shift):
+def _separate(x, bias, residual, weight, shift, eps):
     import torch
 
-    return torch.nn.functional.layer_norm(x + bias + residual, x.shape[-1:], weight, shift, EPS)
+    return torch.nn.functional.layer_norm(x + bias + residual, x.shape[-1:], weight, shift, eps)
 
 
-PEERS = {
-    "eager": Peer(
-        lambda i: lambda: _separate(*arguments(i)[0][:5]), "two additions and torch.nn.functional.layer_norm"
-    ),
-    "compile": Peer(
-        lambda i: compiled(_separate, *arguments(i)[0][:5]),
-        "torch.compile of the same: one fused kernel",
-        compiles=COMPILES,
-    ),
-}
+PEERS = torch_peers(_separate, arguments, "two additions and torch.nn.functional.layer_norm")
 
 
 def bias_residual_layernorm(x, bias, residual, weight, shift, eps=EPS, *, impl="auto"):

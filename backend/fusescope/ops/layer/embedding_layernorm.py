@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import awkward, generator_for, random_tensor, scale_tensor
 
 NAME = "embedding_layernorm"
@@ -87,7 +87,8 @@ def call(inputs, impl):
 
 def reference(inputs):
     args = (inputs[name] for name in _ORDER)
-    return _separate(*(t.double() if t is not None and t.is_floating_point() else t for t in args))
+    wide = (t.double() if t is not None and t.is_floating_point() else t for t in args)
+    return _separate(*wide, EPS)
 
 
 def cost(values, dtype):
@@ -100,26 +101,16 @@ def cost(values, dtype):
     return Cost(10.0 * tokens * cols, 10.0 * tokens * cols, read, tokens * cols * BYTES[dtype])
 
 
-def _separate(word_ids, position_ids, type_ids, word, position, type_, weight, shift):
+def _separate(word_ids, position_ids, type_ids, word, position, type_, weight, shift, eps):
     import torch
 
     embed = torch.nn.functional.embedding
     positions = position[: word_ids.shape[-1]] if position_ids is None else embed(position_ids, position)
     s = embed(word_ids, word) + embed(type_ids, type_) + positions
-    return torch.nn.functional.layer_norm(s, s.shape[-1:], weight, shift, EPS)
+    return torch.nn.functional.layer_norm(s, s.shape[-1:], weight, shift, eps)
 
 
-PEERS = {
-    "eager": Peer(
-        lambda i: lambda: _separate(*arguments(i)[0][:8]),
-        "torch.nn.functional.embedding, additions and layer_norm",
-    ),
-    "compile": Peer(
-        lambda i: compiled(_separate, *arguments(i)[0][:8]),
-        "torch.compile of the same: one fused kernel",
-        compiles=COMPILES,
-    ),
-}
+PEERS = torch_peers(_separate, arguments, "torch.nn.functional.embedding, additions and layer_norm")
 
 
 def embedding_layernorm(

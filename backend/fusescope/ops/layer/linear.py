@@ -3,11 +3,17 @@ measurement."""
 
 from __future__ import annotations
 
-from fusescope.core.schema import Parameter, complete, size
+from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
-from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance
+from fusescope.ops.common.matmul import (
+    ACTIVATION_CODES,
+    EPILOGUE,
+    LARGEST,
+    accumulation_tolerance,
+    check_linear,
+)
 from fusescope.ops.common.peers import AUTOTUNES, COMPILES, compiled, plain
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
@@ -18,14 +24,12 @@ SUMMARY = (
     "accumulated in fp32."
 )
 FAMILY = "linear"
-ACTIVATIONS = ("none", "gelu", "gelu_tanh")
 _SIZES = (64, 256, 512, 768, 1024, 3072, 4096)
 PARAMETERS = (
     size("rows", 4096, "rows of x (tokens)", 1 << 22, (1, 128, 1024, 4096, 8192, 32768)),
     size("inputs", 768, "elements of a row of x", LARGEST, _SIZES),
     size("outputs", 768, "elements of a row of the result", LARGEST, _SIZES),
-    Parameter("activation", "choice", "none", "none, gelu (with erf) or gelu_tanh", choices=ACTIVATIONS),
-    Parameter("residual", "choice", "no", "whether a tensor is added to the result", choices=("no", "yes")),
+    *EPILOGUE,
 )
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -98,11 +102,11 @@ def call(inputs, impl):
 
 def auto(inputs):
     x, weight, bias, activation, residual = arguments(inputs)[0]
-    return choose(x, weight, bias, residual, _CODES[activation])
+    return choose(x, weight, bias, residual, ACTIVATION_CODES[activation])
 
 
 def choose(x, weight, bias, residual, activation: int) -> str:
-    """The kernel that "auto" stands for: on a GPU what is fastest for the problem
+    """The kernel that "auto" means: on a GPU the fastest for the case
     (fusescope.ops.common.algorithms)."""
     if x.device.type != "cuda":
         from fusescope import kernels
@@ -161,7 +165,6 @@ PEERS = {
         compiles=AUTOTUNES,
     ),
 }
-_CODES = {None: 0, "gelu": 1, "gelu_tanh": 2}
 
 
 def linear(x, weight, bias=None, activation=None, residual=None, *, settled=False, impl="auto"):
@@ -176,7 +179,7 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, settled=Fals
     weights never are): on Hopper they may then be read while that kernel still runs.
     impl: a kernel of cuda/linear, or "auto" for the fastest. v2_measured times what cuBLASLt offers when it
     meets a problem for the first time, and "auto" our own products as well, outside stream capture and
-    torch.compile; there what is known already is taken, else cuBLASLt's first guess. What was found is kept
+    torch.compile; there a known result is used, else cuBLASLt's first guess. What was found is kept
     on disk for the device and library: fusescope.ops.common.algorithms. Raises TypeError and ValueError for
     operands that do not fit, and core.errors.Unsupported where cuBLASLt has no algorithm.
     """
@@ -186,24 +189,8 @@ def linear(x, weight, bias=None, activation=None, residual=None, *, settled=Fals
         k: t for k, t in (("bias", bias), ("residual", residual)) if t is not None
     }
     check_tensors(NAME, DTYPES, **given)
-    if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or weight.shape[1] < 1:
-        raise ValueError(
-            f"linear takes x (..., K) and weight (N, K), K at least 1; not {tuple(x.shape)} and "
-            f"{tuple(weight.shape)}"
-        )
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(
-            f"linear takes bias of shape ({weight.shape[0]},), one element for each output; not "
-            f"{tuple(bias.shape)}"
-        )
-    if residual is not None and residual.shape != (*x.shape[:-1], weight.shape[0]):
-        raise ValueError(
-            f"linear takes residual of the result's shape, {(*x.shape[:-1], weight.shape[0])}; not "
-            f"{tuple(residual.shape)}"
-        )
-    if activation not in _CODES:
-        raise ValueError(f"activation is None, 'gelu' or 'gelu_tanh', not {activation!r}")
-    operands = (x, weight, bias, residual, _CODES[activation])
+    code = check_linear(NAME, x, weight, bias, activation, residual)
+    operands = (x, weight, bias, residual, code)
     if x.device.type == "cuda" and x.numel():
         from fusescope.ops.common import algorithms
 

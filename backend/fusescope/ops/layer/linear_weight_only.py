@@ -7,7 +7,7 @@ from fusescope.core.schema import Parameter, complete, size
 from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
-from fusescope.ops.common.matmul import LARGEST, accumulation_tolerance
+from fusescope.ops.common.matmul import EPILOGUE, LARGEST, accumulation_tolerance, check_linear
 from fusescope.ops.common.peers import COMPILES, compiled, plain
 from fusescope.ops.common.tensors import awkward, generator_for, random_tensor
 
@@ -18,20 +18,17 @@ SUMMARY = (
     "output, accumulated in fp32."
 )
 FAMILY = "linear_weight_only"
-ACTIVATIONS = ("none", "gelu", "gelu_tanh")
 FORMATS = ("int8", "fp8")
 PARAMETERS = (
     size("rows", 1, "rows of x (tokens)", 1 << 16, (1, 2, 4, 8, 16)),
     size("inputs", 4096, "elements of a row of x", LARGEST, (768, 3072, 4096, 14336)),
     size("outputs", 4096, "elements of a row of the result", LARGEST, (768, 2304, 4096, 6144, 28672)),
     Parameter("weight", "choice", "int8", "what the weight is kept in: int8 or fp8 (e4m3)", choices=FORMATS),
-    Parameter("activation", "choice", "none", "none, gelu (with erf) or gelu_tanh", choices=ACTIVATIONS),
-    Parameter("residual", "choice", "no", "whether a tensor is added to the result", choices=("no", "yes")),
+    *EPILOGUE,
 )
 DTYPES = ("float32", "float16", "bfloat16")
 _DTYPE = {"int8": "int8", "fp8": "float8_e4m3fn"}
 _MOST = {"int8": 127.0, "fp8": 448.0}
-_CODES = {None: 0, "gelu": 1, "gelu_tanh": 2}
 
 
 def tolerance(values, dtype):
@@ -103,7 +100,7 @@ def auto(inputs):
 
 
 def choose(x) -> str:
-    """The kernel that "auto" stands for: the last of the ladder, on a GPU v2_dot for float32."""
+    """The kernel that "auto" means: the last of the ladder, on a GPU v2_dot for float32."""
     from fusescope import kernels
 
     if x.device.type == "cuda" and x.element_size() == 4:
@@ -214,11 +211,7 @@ def linear_weight_only(
     check_tensors(NAME, DTYPES, **given)
     if weight.dtype not in (torch.int8, torch.float8_e4m3fn):
         raise TypeError(f"{NAME} takes a weight of int8 or float8_e4m3fn, not {weight.dtype}")
-    if x.dim() < 1 or weight.dim() != 2 or x.shape[-1] != weight.shape[1] or weight.shape[1] < 1:
-        raise ValueError(
-            f"{NAME} takes x (..., K) and weight (N, K), K at least 1; not {tuple(x.shape)} and "
-            f"{tuple(weight.shape)}"
-        )
+    code = check_linear(NAME, x, weight, bias, activation, residual)
     if scales.dtype != torch.float32 or scales.shape != weight.shape[:1]:
         raise ValueError(
             f"{NAME} takes float32 scales of shape ({weight.shape[0]},), one for each output; not "
@@ -229,19 +222,7 @@ def linear_weight_only(
             f"{NAME} takes tensors of one device; x is on {x.device}, weight on {weight.device}, scales on "
             f"{scales.device}"
         )
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(
-            f"{NAME} takes bias of shape ({weight.shape[0]},), one element for each output; not "
-            f"{tuple(bias.shape)}"
-        )
-    if residual is not None and residual.shape != (*x.shape[:-1], weight.shape[0]):
-        raise ValueError(
-            f"{NAME} takes residual of the result's shape, {(*x.shape[:-1], weight.shape[0])}; not "
-            f"{tuple(residual.shape)}"
-        )
-    if activation not in _CODES:
-        raise ValueError(f"activation is None, 'gelu' or 'gelu_tanh', not {activation!r}")
-    operands = (x, weight, scales, bias, residual, _CODES[activation], bool(settled))
+    operands = (x, weight, scales, bias, residual, code, bool(settled))
     return kernels.call(NAME, *operands, impl=choose(x) if impl == "auto" else impl)
 
 

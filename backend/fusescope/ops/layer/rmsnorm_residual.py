@@ -1,4 +1,4 @@
-"""RMSNorm of x + residual, which gives the sum too, bound by memory: what stands before every product of a
+"""RMSNorm of x + residual, which gives the sum too, memory-bound: the step before every product of a
 decoder's layer."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common import rows
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, complete_rows
-from fusescope.ops.common.peers import COMPILES, compiled, vllm_operators
+from fusescope.ops.common.peers import torch_peers, vllm_operators
 from fusescope.ops.common.tensors import generator_for, in_one, random_tensor, scale_tensor
 
 NAME = "rmsnorm_residual"
@@ -139,16 +139,9 @@ def _refuse_in_place(residual, name: str) -> None:
 
 
 PEERS = {
-    "eager": Peer(
-        lambda i: lambda: _separate(*arguments(i)[0]), "an addition and the six operators of LlamaRMSNorm"
-    ),
+    **torch_peers(_separate, arguments, "an addition and the six operators of LlamaRMSNorm"),
     "rms_norm": Peer(
         lambda i: lambda: _by_torch(*arguments(i)[0]), "an addition and torch.nn.functional.rms_norm"
-    ),
-    "compile": Peer(
-        lambda i: compiled(_separate, *arguments(i)[0]),
-        "torch.compile of LlamaRMSNorm: one fused kernel",
-        compiles=COMPILES,
     ),
     "flashinfer": Peer(
         _flashinfer, "FlashInfer's rmsnorm, without a residual", ("cuda",), package="flashinfer-python"

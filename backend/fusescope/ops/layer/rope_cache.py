@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from fusescope.core.schema import Parameter, complete
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common import rope
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, in_one, random_tensor
 
 NAME = "rope_cache"
@@ -179,15 +179,9 @@ def _separate(q, k, v, cos_sin, positions, k_cache, v_cache, block_table):
     return rope.turned(q, row), k_cache, v_cache
 
 
-PEERS = {
-    "eager": Peer(
-        lambda i: lambda: _separate(*arguments(i)[0]),
-        "gathered cosines and sines, products, sums, and two scattered writes",
-    ),
-    "compile": Peer(
-        lambda i: compiled(_separate, *arguments(i)[0]), "torch.compile of the same", compiles=COMPILES
-    ),
-}
+PEERS = torch_peers(
+    _separate, arguments, "gathered cosines and sines, products, sums, and two scattered writes"
+)
 
 
 def rope_cache(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fusescope.core.schema import complete, size
 from fusescope.kernels import register_fakes
-from fusescope.ops.base import Cost, Peer, Tolerance
+from fusescope.ops.base import Cost, Tolerance
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors
-from fusescope.ops.common.peers import COMPILES, compiled
+from fusescope.ops.common.peers import torch_peers
 from fusescope.ops.common.tensors import generator_for, in_one, random_tensor
 
 NAME = "split_heads"
@@ -83,14 +83,7 @@ def _separate(qkv, bias, heads, kv_heads):
     return tuple(t.contiguous() for t in split.split((heads, kv_heads, kv_heads), 1))
 
 
-PEERS = {
-    "eager": Peer(
-        lambda i: lambda: _separate(*arguments(i)[0]), "an addition and three copies of transposed views"
-    ),
-    "compile": Peer(
-        lambda i: compiled(_separate, *arguments(i)[0]), "torch.compile of the same", compiles=COMPILES
-    ),
-}
+PEERS = torch_peers(_separate, arguments, "an addition and three copies of transposed views")
 
 
 def split_heads(qkv, bias, heads, kv_heads=None, *, impl="auto"):

@@ -8,7 +8,7 @@ from fusescope.kernels import register_fakes
 from fusescope.ops.base import Cost, Peer, Tolerance
 from fusescope.ops.common import rows
 from fusescope.ops.common.cases import BYTES, UNIT_ROUNDOFF, check_tensors, complete_rows
-from fusescope.ops.common.peers import COMPILES, compiled, vllm_operators
+from fusescope.ops.common.peers import torch_peers, vllm_operators
 from fusescope.ops.common.tensors import generator_for, random_tensor
 
 NAME = "swiglu"
@@ -109,12 +109,7 @@ def _packed(inputs, name: str):
 
 
 PEERS = {
-    "eager": Peer(lambda i: lambda: _separate(*arguments(i)[0]), "torch.nn.functional.silu and a product"),
-    "compile": Peer(
-        lambda i: compiled(_separate, *arguments(i)[0]),
-        "torch.compile of the same: one fused kernel",
-        compiles=COMPILES,
-    ),
+    **torch_peers(_separate, arguments, "torch.nn.functional.silu and a product"),
     "flashinfer": Peer(
         _flashinfer, "FlashInfer's silu_and_mul of one tensor", ("cuda",), package="flashinfer-python"
     ),

@@ -39,7 +39,7 @@ def nanoseconds(value) -> int | None:
 def column(values: list, absent: int) -> tuple[np.ndarray, bool]:
     """(int64 ns of a column of µs, whether one of the numbers is a float too large to hold its nanoseconds).
 
-    ``absent`` stands for what is no number, BEYOND for what is out of range.
+    ``absent`` marks what is no number, BEYOND what is out of range.
     """
     kinds = set(map(type, values))
     if float in kinds and kinds <= {float, type(None)}:

@@ -1,4 +1,4 @@
-"""Import of a Chrome trace, whoever wrote it."""
+"""Import of any program's Chrome trace."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def _closes(tail: bytes, bare: bool) -> bool:
 
 
 def _is_event(text: bytes) -> bool:
-    """Whether an object with a phase stands at the beginning, and not in the middle of another one's text."""
+    """Whether an object with a phase is at the beginning, and not in the middle of another one's text."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text.decode("latin-1"))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Traces of XLA's profiler (JAX, TensorFlow): events without categories, told apart by the names that
+"""Traces of XLA's profiler (JAX, TensorFlow): events without categories, distinguished by the names that
 metadata events give to processes and threads.
 
 A device is a process "/device:GPU:0"; its threads "Stream #13(Compute)" hold kernels and copies. A TPU has no

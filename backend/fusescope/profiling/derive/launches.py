@@ -44,7 +44,7 @@ def describe(kernels: dict, launches: dict, gpus: list[dict]) -> list[str]:
     """Add to the kernels: grid_x … block_z, threads, active_blocks, occupancy, grid_occupancy (0 … 1, NaN
     where unknown), limiter. Gives sentences on what could not be computed.
 
-    What an AMD trace says of a launch stands next to the call and is taken from there.
+    An AMD trace has the facts of a launch next to the call; they are read from there.
     """
     for name in ("grid", "block"):
         _from_launch(kernels, launches, name)

@@ -1,4 +1,4 @@
-"""Numbers as Nsight Compute writes them in the locale of whoever ran it: 1,234.5 or 1.234,5 or 1 234,5.
+"""Numbers as Nsight Compute writes them in the locale of its host: 1,234.5 or 1.234,5 or 1 234,5.
 
 ncu follows the environment (LC_ALL=C avoids it), and the file does not say which locale that was: the cells
 do, all together.

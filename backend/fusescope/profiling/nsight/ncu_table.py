@@ -6,7 +6,7 @@
               over its launches
 
 Program output and ==PROF== lines come before the header and between rows, and another table with a header of
-its own may follow. "n/a" is missing and never 0. The same label stands in two sections with two units, so a
+its own may follow. "n/a" is missing and never 0. The same label is in two sections with two units, so a
 metric is known by section and name.
 """
 

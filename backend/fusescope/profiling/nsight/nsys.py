@@ -206,7 +206,7 @@ def _nvtx(export: Export) -> tuple[dict, dict]:
     """(push/pop ranges as operators, start/end ranges)."""
     found = export.read("NVTX_EVENTS", "start", "end", "eventType", "globalTid", "textId")
     names = export.text(found["textId"])
-    if "NVTX_EVENTS" in export.tables:  # the text stands in the row or among the strings
+    if "NVTX_EVENTS" in export.tables:  # the text is in the row or among the strings
         rows = export.rows("NVTX_EVENTS", "text")
         known = {value: code for code, value in enumerate(names.values)}
         own = np.array(
@@ -248,7 +248,7 @@ def _others(export: Export) -> list[dict]:
 
 
 def _memory(export: Export) -> dict:
-    """Allocations (+) and releases (−) of device memory, where nsys was asked for them."""
+    """Allocations (+) and releases (−) of device memory, where nsys recorded them."""
     found = export.read(
         "CUDA_GPU_MEMORY_USAGE_EVENTS", "start", "memoryOperationType", "bytes", "address", "deviceId"
     )

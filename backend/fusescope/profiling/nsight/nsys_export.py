@@ -84,7 +84,7 @@ class Export:
             self.left_out[table] = self.left_out.get(table, 0) + count
 
     def rows(self, table: str, *columns: str) -> list[tuple]:
-        """The same as they stand in the file; of a table of events those that say when they began."""
+        """The same in the file's order; of a table of events those that say when they began."""
         self._stored(table)
         if table not in self.tables:
             return []
@@ -105,7 +105,7 @@ class Export:
         return found
 
     def text(self, ids: np.ndarray) -> Coded:
-        """The strings that ids stand for."""
+        """The strings of ids."""
         distinct, codes = np.unique(ids, return_inverse=True)
         values = [str(self.strings.get(i, f"string {i}")) for i in distinct.tolist()]
         return Coded(np.where(ids == ABSENT, -1, codes.reshape(-1)).astype(np.int32), values)

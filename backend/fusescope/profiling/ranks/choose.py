@@ -68,7 +68,7 @@ def ranks(paths: Sequence[Path], named: bool) -> tuple[dict[int, Path], list[Pat
     if len(found) < 2:
         raise ValueError(
             f"a profile of many ranks needs two traces that name their rank, not {len(found)}; "
-            "a single trace is imported by itself"
+            "import a single trace on its own"
         )
     size = sum(p.stat().st_size for p in found.values())
     if size > MOST_BYTES:

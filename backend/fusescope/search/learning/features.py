@@ -67,7 +67,7 @@ def parts(choices: np.ndarray, segments: np.ndarray | None = None) -> np.ndarray
     """The last columns of ``matrix``, as bool (codes, 120), of what ``structure`` gives; ``segments``: what
     _parts gives for its cuts, where that is known."""
     found = _parts(choices[:, 1:]) if segments is None else segments.copy()
-    # the kernel is no torch.compile of 2-7: bit 0 alone stands for it
+    # the kernel is no torch.compile of 2-7: bit 0 alone represents it
     found[:, PART_INDEX[encoding.ATTENTION]] &= ~choices[:, 0]
     return found
 

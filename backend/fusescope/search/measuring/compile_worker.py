@@ -26,7 +26,7 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what compilers print is no answer
     import torch
-    import torch._inductor.compile_fx  # seconds, which nobody shall wait for
+    import torch._inductor.compile_fx  # takes seconds; no caller should wait for it
 
     from fusescope.search.scheme import setting as settings
 

@@ -1,4 +1,4 @@
-"""Every segment timed on its own: what the additive prior of the search stands on, and what the page shows of
+"""Every segment timed on its own: the basis of the search's additive prior, and what the page shows of
 each."""
 
 from __future__ import annotations

@@ -153,5 +153,5 @@ def _first(name: str, value, count: int):
 
 
 def _finite(ref):
-    """The finite part, from which the scale is taken: masked scores hold minus infinity."""
+    """The finite part, which sets the scale: masked scores hold minus infinity."""
     return ref if bool(ref.isfinite().all()) else ref[ref.isfinite()]

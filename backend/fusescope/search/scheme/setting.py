@@ -126,7 +126,7 @@ def of_spec(spec: Mapping[str, Any]) -> Setting:
 
 
 def of_record(record: Record) -> Setting:
-    """The setting in which a record of a layer was taken; ValueError for a record of something else."""
+    """The setting in which a record of a layer was measured; ValueError for a record of something else."""
     if record.op not in (OP, FINAL, SEGMENT):
         raise ValueError(f"a record of a layer has op {OP}, {FINAL} or {SEGMENT}, not {record.op!r}")
     return of_spec({**record.case, "dtype": record.dtype, "device": record.device})

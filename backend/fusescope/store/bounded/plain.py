@@ -1,7 +1,7 @@
 """Opening the files of runs: plain files in plain folders, from the run's own on, and nothing else.
 
-A named pipe put in a file's place blocks whoever opens it, a device has no end, a link leads elsewhere. Hard
-links are plain files: backups are made of them, and only who may read a file can have made one.
+A named pipe in a file's place blocks the process that opens it, a device has no end, a link leads elsewhere.
+Hard links are plain files: backups use them, and only a user who may read a file can make one.
 """
 
 from __future__ import annotations

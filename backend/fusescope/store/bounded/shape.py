@@ -48,7 +48,7 @@ FACTS = {
     "telemetry": {"count": int, "source": str, "throttled?": (float,)},
     "memory": {"note?": (str,)},
 }
-"""kernels.json, telemetry.json and memory.json beside it."""
+"""kernels.json, telemetry.json and memory.json next to it."""
 
 
 def problem(value: Any, shape: Any, where: str = "") -> str | None:

@@ -78,7 +78,7 @@ def lease(files: list[Path], stack: contextlib.ExitStack) -> bool:
 
 
 def drop(file: Path) -> None:
-    """Delete a file unless somebody reads it. To be called under the lock, as ``lease`` is."""
+    """Delete a file unless a process reads it. To be called under the lock, as ``lease`` is."""
     with contextlib.suppress(OSError):
         fd = plain.descriptor(file)
         try:

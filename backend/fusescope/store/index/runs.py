@@ -79,7 +79,7 @@ def results_file(path: Path) -> Path | None:
 
 
 def table(there: dict[str, Found] | None = None):
-    """The table as the folders stand now, or as they stood in ``there``."""
+    """The table of the folders as they are now, or as they were in ``there``."""
     import pyarrow as pa
 
     with _updating:

@@ -26,7 +26,7 @@ def silence(run: Path, worker: Any = None) -> str | None:
 
 
 def silent_end(run: Path, data: dict) -> tuple[str, str]:
-    """Status and reason of a run that nobody holds any more though it never said how it ended."""
+    """Status and reason of a run that no process holds and that never recorded its end."""
     if (run / "cancel").exists():
         return "cancelled", "cancelled by user; its worker ended without a word"
     why = "its worker ended without a word: killed, or the machine went down"
@@ -48,7 +48,7 @@ def _last_line(log: Path) -> list[str]:
 
 
 def marker(run: Path) -> Path:
-    """The file that names a live run to whoever lists them."""
+    """The file that marks a run as live in lists."""
     return run.parent / ".live" / run.name
 
 

@@ -29,7 +29,7 @@ class Cache:
 
     def reserve(self, tokens: int, most: int) -> bool:
         """Room for so many tokens of a sequence, for ``most`` at most; whether there are new tensors. Must be
-        asked for before a token is added."""
+        requested before a token is added."""
         grown = False
         for i, window in enumerate(self.windows):
             old = self.keys[i].shape[2]

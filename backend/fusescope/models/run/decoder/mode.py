@@ -18,7 +18,7 @@ from fusescope.ops.layer.rope_cache import rope_cache
 
 def make(model: Model, inputs: Mapping[str, Any], quantised: str | None = None) -> Callable[[], Any]:
     """run() of the fused decoder on these inputs; see modes.make. A generation replays its graphs itself, so
-    that its whole call stands for the replay. run.quantised: as Layers has it."""
+    that its whole call represents the replay. run.quantised: as Layers has it."""
     run = _run(FusedDecoder(model, inputs, quantised), model, inputs)
     run.quantised = quantised
     return run

@@ -49,7 +49,7 @@ class Prompt:
 
     def followed(self, fed: list[Any], cache: Cache):
         """int64 (B, …): the tokens that the cache holds after it was fed these, each int64 (B,). Of a
-        sequence that ended in padding only the prompt counts: what follows stands at other positions."""
+        sequence that ended in padding only the prompt counts: what follows has other positions."""
         found = torch.nn.functional.pad(self.tokens, (0, len(fed)))
         if fed:
             at = self.counts[:, None] + torch.arange(len(fed), device=found.device)

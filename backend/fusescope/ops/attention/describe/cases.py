@@ -12,24 +12,25 @@ from fusescope.core.schema import Parameter, complete, size
 from fusescope.masks import layout
 from fusescope.ops.base import Cost, Tolerance
 
-_DIMS = (32, 40, 64, 80, 96, 128, 160, 192, 256)
 _SEQS = tuple(1 << k for k in range(7, 15))
+KV_HEADS = size(
+    "kv_heads", None, "KV heads, a divisor of heads; as many as heads where left out", 1 << 12, sweep=False
+)
+
+
+def head_dim(default: int, typical: tuple[int, ...]) -> Parameter:
+    """The parameter of an attention operator's head size."""
+    help = "head size, a multiple of 8"
+    return Parameter("head_dim", "int", default, help, low=32, high=256, typical=typical, sweep=True)
+
 
 PARAMETERS = (
     size("batch", 1, "sequences", 1 << 16, (1, 2, 4, 8, 16, 32, 64)),
     size("heads", 12, "query heads", 1 << 12, (1, 2, 4, 8, 12, 16, 24, 32, 64)),
-    size(
-        "kv_heads",
-        None,
-        "KV heads, a divisor of heads; as many as heads where left out",
-        1 << 12,
-        sweep=False,
-    ),
+    KV_HEADS,
     size("seq", 512, "queries per sequence", 1 << 20, _SEQS),
     size("seq_k", None, "keys per sequence; as many as queries where left out", 1 << 20, _SEQS, sweep=False),
-    Parameter(
-        "head_dim", "int", 64, "head size, a multiple of 8", low=32, high=256, typical=_DIMS, sweep=True
-    ),
+    head_dim(64, (32, 40, 64, 80, 96, 128, 160, 192, 256)),
     Parameter(
         "mask", "mask", "full", "which keys a query sees: name[:key=value,…]; defaults depend on the length"
     ),

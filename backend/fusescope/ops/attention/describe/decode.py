@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fusescope.core.schema import Parameter, size
 from fusescope.ops.attention.describe import lengths as length_texts
-from fusescope.ops.attention.describe.cases import complete_heads
+from fusescope.ops.attention.describe.cases import KV_HEADS, complete_heads, head_dim
 from fusescope.ops.base import Cost
 
 PAGES = (16, 32, 64, 128, 256)
@@ -15,24 +15,9 @@ _KEYS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 PARAMETERS = (
     size("batch", 16, "sequences", 1 << 16, (1, 4, 16, 32, 64, 128)),
     size("heads", 32, "query heads", 1 << 12, (8, 12, 16, 32, 64)),
-    size(
-        "kv_heads",
-        None,
-        "KV heads, a divisor of heads; as many as heads where left out",
-        1 << 12,
-        sweep=False,
-    ),
+    KV_HEADS,
     size("seq_max", 4096, "keys the cache has room for", 1 << 24, _KEYS),
-    Parameter(
-        "head_dim",
-        "int",
-        128,
-        "head size, a multiple of 8",
-        low=32,
-        high=256,
-        typical=(64, 96, 128, 256),
-        sweep=True,
-    ),
+    head_dim(128, (64, 96, 128, 256)),
     Parameter("lengths", "text", "full", length_texts.HELP, typical=("full", "drawn")),
     Parameter(
         "tokens",

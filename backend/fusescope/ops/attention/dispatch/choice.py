@@ -1,4 +1,4 @@
-"""Which kernel impl="auto" stands for."""
+"""Which kernel impl="auto" means."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEW_ROWS = 16  # query rows below which most of a 64-row tile would be idle
 
 
 def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
-    """The kernel that "auto" stands for, from shape, strides, mask, dtype and device. plain: no bias, and a
+    """The kernel that "auto" means, from shape, strides, mask, dtype and device. plain: no bias, and a
     positive scale.
 
     On a GPU for which there is a fit (cost_model.py): of the kernels that it has prices of, are built and
@@ -61,7 +61,7 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
 
 
 def choose_scored(q, k, plan: Plan | None, plain: bool) -> str:
-    """The kernel that "auto" stands for where there is a soft-cap or there are sinks: by the rule, of those
+    """The kernel that "auto" means where there is a soft-cap or there are sinks: by the rule, of those
     that take them. Raises Unsupported where none does."""
     if q.device.type == "cpu":
         return "cpu"

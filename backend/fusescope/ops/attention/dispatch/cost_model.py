@@ -1,12 +1,11 @@
 """The cost model that ``impl="auto"`` chooses a kernel by: its time on one GPU model as a sum of non-negative
 prices (microseconds) for what it does (counts.py), fitted to measured records (fitting.py).
 
-Few query tiles (up to one a multiprocessor) and some (up to four) have prices of their own, and of more those
-with wide heads (above 64 columns): twice the columns take less than twice the time. Where another kernel than
-the predicted one was measured to be the fastest, it is taken: what was measured needs no prediction. Relative
-errors are minimised, so that a microsecond counts as much at ten as ten at a hundred. A fit is a JSON file a
-GPU model: those shipped lie in fits/, those made here (``fusescope chooser --fit``) in the build
-cache, which are taken first.
+Few query tiles (up to one per multiprocessor) and some (up to four) have prices of their own; of more, those
+with wide heads (above 64 columns) do: twice the columns take less than twice the time. A case where another
+kernel than the predicted one was measured to be the fastest takes that kernel. Relative errors are minimised:
+a microsecond counts as much at ten as ten at a hundred. A fit is a JSON file per GPU model; those made here
+(``fusescope chooser --fit``), in the build cache, come before those shipped in fits/.
 """
 
 from __future__ import annotations

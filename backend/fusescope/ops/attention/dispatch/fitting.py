@@ -44,7 +44,7 @@ def fit(
 
 
 def _corrections(made: Fit, measured: Sequence[tuple[str, str, Counts, float]]) -> dict[str, dict[str, str]]:
-    """Of the works measured, where the kernel that the prices take is not the fastest."""
+    """Of the measured cases, those where the kernel that the model chooses is not the fastest."""
     found: dict[str, dict[str, str]] = {}
     for (dtype, done), times in _by_work(measured).items():
         best = min(times, key=times.get)

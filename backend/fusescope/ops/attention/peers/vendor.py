@@ -1,4 +1,4 @@
-"""Peers that ship apart from PyTorch and exist only where somebody installed them: FlashAttention-4 and
+"""Peers that ship apart from PyTorch and exist only where they are installed: FlashAttention-4 and
 cuDNN-frontend's block-sparse attention, each for the masks that it computes itself. Their just-in-time
 compilation is part of making them, not of a call."""
 

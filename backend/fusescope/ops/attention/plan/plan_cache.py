@@ -30,5 +30,5 @@ class PlanCache(Generic[T]):
         return self._values.get(plan)
 
     def made(self, plan) -> bool:
-        """Whether the value is made already, whatever it is."""
+        """Whether the value exists already."""
         return plan in self._values

@@ -20,8 +20,8 @@ def build(row_ptr, tile_index, tile_code, bitmaps, masks: int, seq_q: int, seq_k
     holds the number of steps, 0, the end of the first query tile's steps and the begin of the second's; step
     s holds its two tiles in entry 1 + 2 s, the codes of the first query tile for both and those of the second
     in entry 2 + 2 s: −1 all live, else a row of fragments. Tiles that only the first query tile needs come
-    first, those that only the second needs last; an odd number is filled up with a tile nobody needs. Where a
-    query tile does not need one of a step its code is that of a bitmap without any bit. fragments: int32
+    first, those that only the second needs last; an odd number is padded with a tile that none needs. Where a
+    query tile does not need a tile of a step, its code is that of an empty bitmap. fragments: int32
     (bitmaps, 128), bit i for what thread t keeps of element i of wgmma's 64 × 64 accumulator
     (hopper_wgmma.cuh). The last tile column has a bitmap wherever it reaches beyond seq_k, so that kernels
     need not look at seq_k.
