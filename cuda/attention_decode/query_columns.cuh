@@ -142,6 +142,33 @@ template <typename T, int Width, int Eights> struct QueryColumns {
     }
   }
 
+  // The same key by key, each for the queries that see it: weight 0 times a NaN or an infinity would be NaN. first: the
+  // unit's first key.
+  __device__ __forceinline__ void add_to_seeing(const float (&weight)[Eights][4], const char* values, int first) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int key = 0; key < kUnitKeys; ++key) {
+      float here[Eights][2];
+#pragma unroll
+      for (int n = 0; n < Eights; ++n)
+#pragma unroll
+        for (int c = 0; c < 2; ++c)
+          here[n][c] = __shfl_sync(kAll, key < 8 ? weight[n][c] : weight[n][2 + c], key % 8 * 4 + lane % 4);
+#pragma unroll
+      for (int s = 0; s < Steps; ++s)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float value = to_float(reinterpret_cast<const T*>(values + place<Width>(key, 2 * s + half))[lane / 4]);
+#pragma unroll
+          for (int n = 0; n < Eights; ++n)
+#pragma unroll
+            for (int c = 0; c < 2; ++c)
+              if (first + key >= low[n][c] && first + key < high[n][c])
+                out[s][n][2 * half + c] = fmaf(here[n][c], value, out[s][n][2 * half + c]);
+        }
+    }
+  }
+
   // The sum of a column over all lanes' keys.
   __device__ __forceinline__ float total(int n, int c) const {
     float all = sum[n][c];

@@ -40,6 +40,11 @@ __device__ __forceinline__ Span span_of(const AttentionDecodeArgs& a, const Atte
   return {length, low, low / kTile, length ? (length + kTile - 1) / kTile : low / kTile};
 }
 
+// Whether some tokens of the sequence see a key of [first, first + keys) that others do not.
+__device__ __forceinline__ bool seen_by_some(const AttentionDecodeGeneral& g, int length, int first, int keys) {
+  return g.tokens > 1 && (first + keys > length - g.tokens + 1 || (g.window && first < length - g.window));
+}
+
 struct Shares {
   unsigned total, count, each, longer;  // tiles; shares; tiles of a share; how many have one more
   __device__ __forceinline__ unsigned begin(unsigned i) const { return i * each + (i < longer ? i : longer); }

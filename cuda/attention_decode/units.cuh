@@ -48,4 +48,17 @@ template <typename T, int Width> __device__ __forceinline__ void load_unit(char*
     }
   }
 }
+
+// Whether a unit holds a NaN or an infinity; the same in all lanes.
+template <typename T, int Width> __device__ __forceinline__ bool holds_non_finite(const char* unit) {
+  constexpr uint32_t kExponent = std::is_same_v<T, __half> ? 0x7c00 : 0x7f80;
+  bool found = false;
+#pragma unroll 1
+  for (int at = threadIdx.x % 32 * 16; at < kUnitKeys * Width * 2; at += 32 * 16) {
+    const uint4 eight = *reinterpret_cast<const uint4*>(unit + at);
+    for (const uint32_t two : {eight.x, eight.y, eight.z, eight.w})
+      found = found || (two & kExponent) == kExponent || (two >> 16 & kExponent) == kExponent;
+  }
+  return __any_sync(0xffffffffu, found);
+}
 }  // namespace decode

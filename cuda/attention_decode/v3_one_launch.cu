@@ -122,6 +122,30 @@ template <typename T, int Width> struct Rows {
     }
   }
 
+  // The same key by key, each for the rows that see it: weight 0 times a NaN or an infinity would be NaN. first: the
+  // unit's first key.
+  __device__ __forceinline__ void add_to_seeing(const float (&weight)[2][4], const char* values, int first) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int key = 0; key < kUnitKeys; ++key) {
+      float here[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float even = key < 8 ? weight[0][2 * h] : weight[1][2 * h];
+        const float odd = key < 8 ? weight[0][2 * h + 1] : weight[1][2 * h + 1];
+        here[h] = __shfl_sync(kAll, key % 2 ? odd : even, lane / 4 * 4 + key % 8 / 2);
+      }
+#pragma unroll
+      for (int n = 0; n < Width / 8; ++n) {
+        const T* const two = reinterpret_cast<const T*>(values + place<Width>(key, n)) + 2 * (lane % 4);
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (first + key >= low[e / 2] && first + key < high[e / 2])
+            out[n][e] = fmaf(here[e / 2], to_float(two[e % 2]), out[n][e]);
+      }
+    }
+  }
+
   // Puts rows 8 h ... 8 h + 7 into the warp's part of the storage.
   __device__ __forceinline__ void put(MergeStorage<Width>& storage, int h) {
     const int quad = threadIdx.x % 32 / 4, pair = threadIdx.x % 4, warp = threadIdx.x / 32;
@@ -203,9 +227,14 @@ __global__ void __launch_bounds__(kThreads, Ring<Width>::blocks_per_sm) decode_t
     }
     float score[2][4];
     const char* const keys = stream.template next<kKeyUnit>();
-    rows.scores(score, keys, a, g, work.tile * kTile + warp * kUnitKeys, stream.has(step));
+    const int first = work.tile * kTile + warp * kUnitKeys;
+    rows.scores(score, keys, a, g, first, stream.has(step));
     rows.weigh(score);
-    rows.add(score, stream.template next<kValueUnit>());
+    const char* const values = stream.template next<kValueUnit>();
+    if (seen_by_some(g, work.span.length, first, kUnitKeys) && holds_non_finite<T, Width>(values))
+      rows.add_to_seeing(score, values, first);
+    else
+      rows.add(score, values);
 
     const bool ends = work.tile + 1 == work.span.end;
     if (ends || step + 1 == steps) {

@@ -158,7 +158,11 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
     const char* const keys = stream.template next<kKeyUnit>();
     columns.scores(score, keys, a, g, unit * kUnitKeys, stream.present >> (stream.loaded - 1 - done++) & 1);
     columns.weigh(score);
-    columns.add(score, stream.template next<kValueUnit>());
+    const char* const values = stream.template next<kValueUnit>();
+    if (seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys) && holds_non_finite<T, Width>(values))
+      columns.add_to_seeing(score, values, unit * kUnitKeys);
+    else
+      columns.add(score, values);
   }
 
   // The warps' columns, as rows, into the memory of the rings.

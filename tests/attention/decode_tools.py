@@ -122,13 +122,13 @@ def _paged(t, table, page):
     return out
 
 
-def _sees(case: DecodeCase) -> torch.Tensor:
+def sees(case: DecodeCase) -> torch.Tensor:
     """bool (B, T, S): which keys a token sees."""
     tokens, window = case.q.shape[2], case.options["window"]
     keys = torch.arange(case.dense[0].shape[2])
     position = case.lengths.cpu()[:, None, None] - tokens + torch.arange(tokens)[:, None]
-    sees = (keys <= position) & case.present[:, None]
-    return sees & (keys > position - window) if window else sees
+    seen = (keys <= position) & case.present[:, None]
+    return seen & (keys > position - window) if window else seen
 
 
 def reference(case: DecodeCase) -> torch.Tensor:
@@ -138,7 +138,7 @@ def reference(case: DecodeCase) -> torch.Tensor:
     scores = q @ k.repeat_interleave(group, 1).transpose(2, 3) * q.shape[3] ** -0.5
     if o["softcap"]:
         scores = o["softcap"] * torch.tanh(scores / o["softcap"])
-    scores = scores.masked_fill(~_sees(case)[:, None], -torch.inf)
+    scores = scores.masked_fill(~sees(case)[:, None], -torch.inf)
     if o["sinks"] is not None:
         sink = o["sinks"].double().cpu()[:, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat([scores, sink], 3)
@@ -150,7 +150,7 @@ def wrong(out, case: DecodeCase) -> str | None:
     """What is wrong with a result, or None."""
     expected = reference(case)
     assert out.shape == expected.shape and out.is_contiguous()
-    counts = _sees(case).sum(2)
+    counts = sees(case).sum(2)
     fewest = int(counts[counts > 0].min()) if counts.any() else 1
     dtype = str(out.dtype).removeprefix("torch.")
     return compare(out.cpu(), expected, length_texts.tolerance(fewest, dtype)).reason

@@ -13,7 +13,7 @@ import torch
 
 from fusescope.ops.attention.describe.inputs import dense_rows
 from fusescope.ops.attention.plan import padding
-from tests.attention import varlen_tools
+from tests.attention import decode_tools, varlen_tools
 from tests.attention.attention_tools import OP
 
 CASES = (
@@ -133,6 +133,38 @@ def packed(run, causal: bool, dtype: str, device: str) -> str | None:
     return None
 
 
+def decoding(run, given: dict, dtype: str, device: str) -> str | None:
+    """NaN and infinities in V at the newest key of each sequence, which the last token alone sees, and at the
+    oldest, which with a window the first alone sees. run: of a ``decode_tools.DecodeCase``."""
+    case = decode_tools.make(**given, dtype=dtype, device=device)
+    seen, v, page = decode_tools.sees(case), case.v, given.get("page", 0)
+    at = {b: {n - 1} for b, n in enumerate(given["lengths"])}
+    for b, keys in at.items():
+        keys |= {int(seen[b, 0].nonzero()[0])} if "window" in given else set()
+    spoilt = torch.stack([seen[b][:, list(keys)].any(1) for b, keys in at.items()])
+    if bool(spoilt.all(1).any()):
+        return "this case has a sequence whose tokens all see it"
+    rows = spoilt[:, None].expand(case.q.shape[:3])
+    for spoil in SPOILS:
+        case.v = v.clone()
+        for b, key in ((b, key) for b, keys in at.items() for key in keys):
+            place = (int(case.options["block_table"][b, key // page]), key % page) if page else (b, key)
+            case.v[place[0], :, place[1]] = spoil
+        out = run(case).cpu()
+        if not bool(out[rows].isfinite().logical_not().all()):
+            return f"{spoil}: a token that sees it is finite"
+        clean = out.where(~rows[..., None], decode_tools.reference(case).to(out.dtype))
+        if reason := decode_tools.wrong(clean, case):
+            return f"{spoil}: {reason}"
+    return None
+
+
+DECODING = {
+    "tokens": {"lengths": (70, 40), "heads": (4, 2), "dim": 64, "tokens": 3},
+    "window": {"lengths": (130, 64), "heads": (8, 1), "dim": 96, "tokens": 4, "window": 20, "page": 16},
+    "many_rows": {"lengths": (90,), "heads": (12, 1), "dim": 128, "tokens": 8, "window": 33},
+}
+"""Cases of ``decoding``."""
 DENSE = {check.__name__: check for check in (keys, values, bias, masking_bias, huge_bias, cleared_padding)}
 PACKED = {"packed": False, "packed_causal": True}
 """Names of checks: whether they are causal."""

@@ -13,7 +13,11 @@ from fusescope.core.errors import Unsupported
 from tests.attention import unseen
 from tests.emulator.cases_attention import operands, work_items
 
-CHECKS = {"attention": tuple(unseen.DENSE), "attention_varlen": tuple(unseen.PACKED)}
+CHECKS = {
+    "attention": tuple(unseen.DENSE),
+    "attention_varlen": tuple(unseen.PACKED),
+    "attention_decode": tuple(unseen.DECODING),
+}
 """By family."""
 
 # Rows without a key; padding; few keys of a tile; parts in strided-permuted order.
@@ -30,7 +34,7 @@ _FORMS = (
 def results(op: str, impl: str, check: str) -> Iterator[dict]:
     """What came of each case, as of ``cases.results``; dtypes take turns."""
     os.environ["EMULATED_COPIES"], os.environ["EMULATED_SMS"] = "late", "3"
-    cases = _DENSE if check in unseen.DENSE else (unseen.PACKED[check],)
+    cases = _DENSE if check in unseen.DENSE else ((unseen.PACKED | unseen.DECODING)[check],)
     dtypes = ("float16", "float32", "bfloat16")
     for number, case in enumerate(cases):
         for dtype in dtypes[number % 3 :] + dtypes[: number % 3]:
@@ -39,6 +43,8 @@ def results(op: str, impl: str, check: str) -> Iterator[dict]:
             try:
                 if check in unseen.PACKED:
                     result["wrong"] = unseen.packed(lambda packed: _packed(packed, impl), case, dtype, "cpu")
+                elif check in unseen.DECODING:
+                    result["wrong"] = unseen.decoding(partial(_decoded, impl=impl), case, dtype, "cpu")
                 else:
                     run = partial(_dense, impl=impl)
                     result["wrong"] = unseen.DENSE[check](run, case, dtype, "cpu")
@@ -68,6 +74,10 @@ def _formed(inputs, form, workers):
     sizes = {"batch": q.shape[0], "heads": q.shape[1], "head_dim": q.shape[3]}
     work = work_items(plan, sizes, form, workers)
     return torch.ops.fusescope.attention(q, k, v, "v5_parts", work.buffer, work.layout, None, None, False)
+
+
+def _decoded(case, impl):
+    return torch.ops.fusescope.attention_decode_general(*case.args, None, impl, *case.more)
 
 
 def _packed(packed, impl):

@@ -46,9 +46,8 @@ def attention_decode(
     j % page of page block_table[b, j // page]. The kernel reads it; keys of a page outside 0 … pages − 1 are
     not seen. window: the keys that a token sees at most, the last before it and its own. softcap: c > 0,
     scaled scores become c tanh(score / c). sinks: floating point (H,), a score of each head that takes part
-    in the softmax and adds nothing; a token without a key stays zeros. A key that no token of a sequence sees
-    has no effect. v3 and v4 multiply one that some of them see with weight 0 for the others, so that NaN or
-    an infinity in V there makes them NaN.
+    in the softmax and adds nothing; a token without a key stays zeros. A key has no effect on a token that
+    does not see it, whatever K and V hold there.
 
     The same lengths on the same device give the same bits. Raises TypeError and ValueError for arguments that
     break a rule, and Unsupported for what the kernel does not take.
