@@ -1,6 +1,6 @@
 """CUDA kernels on the CPU, thread by thread: g++ compiles cuda/ against the stand-ins in include/.
 
-``build`` makes a library of a family's real binding and CUDA kernels, so that
+``build`` makes a library of a family's binding, as the CPU library has it, and its CUDA kernels, so that
 torch.ops.fusescope.<family>(..., "v3_tensor_core") on CPU tensors runs the emulated kernel. The library
 defines the operators a second time: load it in a process of its own (run.py does).
 """
@@ -17,6 +17,8 @@ from pathlib import Path
 from fusescope.core import paths
 from fusescope.core.machine import toolchain
 from fusescope.core.sources import Variant, families, source_closure
+from fusescope.kernels import plan, report
+from fusescope.kernels.build import compile_objects
 
 INCLUDE = Path(__file__).resolve().parent / "include"
 """Stand-ins of CUDA's headers, and of those headers of cuda/common that wrap single GPU instructions or how a
@@ -25,7 +27,6 @@ kernel is launched."""
 # Kernels are compiled without optimisation, the stand-ins within them with it (#pragma in include/): what is
 # saved in compiling is several times what their small cases lose in running.
 _KERNEL = ("-std=c++20", "-O0", "-march=native", "-fPIC", "-w", "-fno-strict-aliasing", f"-I{INCLUDE}")
-_BINDING = ("-std=c++20", "-O0", "-fPIC", "-w", f"-I{INCLUDE}", "-DTORCH_TARGET_VERSION=0x020b000000000000")
 
 
 def emulated(family: str) -> list[Variant]:
@@ -36,14 +37,8 @@ def emulated(family: str) -> list[Variant]:
 def build(family: str, kernels: Iterable[Variant | Path]) -> Path:
     """A library of the family's binding and these kernels; a path is a kernel elsewhere, an implementation
     of its file's name. Objects are kept in the build cache by their content."""
-    import torch
-
-    tree, torch_dir = _translated(), Path(torch.__file__).parent
-    of_torch = re.findall(r"#include <torch/.*>", (tree / "common" / "binding.h").read_text())
-    binding = (*_BINDING, f"-I{torch_dir}/include")
-    header = _precompiled("\n".join(of_torch), binding, torch.__version__)
-    objects = [_object(f"binding_{family}", tree / family / "binding.cpp", (*binding, "-include", header))]
-    header = _precompiled("#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n", _KERNEL)
+    tree, objects = _translated(), [_binding(family)]
+    header = _precompiled("#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n")
     for kernel in kernels:
         if isinstance(kernel, Path):
             name, source, defines = f"fusescope_{family}__{kernel.stem}", tree / family / kernel.name, ()
@@ -110,18 +105,28 @@ def _translated() -> Path:
     return tree
 
 
+def _binding(family: str) -> Path:
+    """The object of the build, which compiles the bindings of all families in one go."""
+    chain = toolchain.detect()
+    bindings = {i.family: i for i in plan.objects(chain, ("cpu",)) if i.name is None}
+    errors = compile_objects(list(bindings.values()))
+    if error := errors[bindings[family].file]:
+        raise RuntimeError(error)
+    return report.folder_of(chain) / bindings[family].file
+
+
 def _object(name: str, source: Path, flags: tuple) -> Path:
     """The compiled source; what is not in its text, such as torch, the flags name."""
     key = _digest([*source_closure(source), *sorted(INCLUDE.iterdir())], flags, toolchain.cpu_identity())
     return _made(_cache() / f"{name}-{key}.o", ["g++", *flags, "-x", "c++", "-c", source])
 
 
-def _precompiled(text: str, flags: tuple[str, ...], version: str = "") -> Path:
-    """A header of this text and, beside it, its precompiled form: sources begin with it by -include."""
-    key = _digest(sorted(INCLUDE.iterdir()), flags, text, version, toolchain.cpu_identity())
+def _precompiled(text: str) -> Path:
+    """A header of this text and, beside it, its precompiled form: kernels begin with it by -include."""
+    key = _digest(sorted(INCLUDE.iterdir()), _KERNEL, text, toolchain.cpu_identity())
     header = _cache() / f"header-{key}.h"
     _write(header, text)
-    _made(header.with_suffix(".h.gch"), ["g++", *flags, "-x", "c++-header", header])
+    _made(header.with_suffix(".h.gch"), ["g++", *_KERNEL, "-x", "c++-header", header])
     return header
 
 

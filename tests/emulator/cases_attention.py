@@ -229,6 +229,9 @@ _LONG = (
     {"batch": 2, "heads": 9, "kv_heads": 1, "seq_max": 2100, "head_dim": 32, "lengths": "2100+3"},
 )
 
+_OF_MANY_BLOCKS = 10_000
+"""Keys from which on a case is for the many blocks that share them, which few multiprocessors do not have."""
+
 
 def _decode(impl):
     """Few multiprocessors give long shares of the keys, many give partial results to merge."""
@@ -239,7 +242,11 @@ def _decode(impl):
         for copies in ("late", "early"):
             yield Case(values, copies=copies, sms=0)
     if families(("attention_decode",))["attention_decode"].variant(impl).takes.scored:
-        for number in range(len(decode_tools.CASES)):
+        for number, given in enumerate(decode_tools.CASES):
+            if max(given["lengths"]) > _OF_MANY_BLOCKS:
+                copies = ("early", "late")[number % 2]
+                yield Case({"general": number}, contiguous=number % 2 == 0, copies=copies, sms=63)
+                continue
             yield Case({"general": number}, dtypes=2, contiguous=number % 2 == 0, sms=1 + number % 4)
             yield Case({"general": number}, contiguous=True, copies="early", sms=63)
 

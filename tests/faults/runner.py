@@ -96,39 +96,38 @@ def run(
     processes: int,
     most: int | None = None,
     least: bool = False,
+    divided: bool = True,
 ) -> Iterator[Result]:
     """Each class in processes of its own, ``processes`` at a time, so that all take about ``budget_s``; gives
     Results as they come. One that hangs or dies is a fault of its class.
 
-    least: a class ends as soon as it has its LEAST cases, and later ones get the time that is left.
+    least: a class ends as soon as it has its LEAST cases, and later ones get the time that is left. divided:
+    whether a class of several PARTS has a process for each.
     """
-    time_of = _Time(chosen, budget_s, processes)
+    time_of = _Time(chosen, budget_s, processes, divided)
     with ThreadPoolExecutor(processes) as pool:
         jobs = [
-            [pool.submit(_apart, name, part, seed, time_of, most, least) for part in range(_parts(name))]
+            [pool.submit(_apart, name, n, seed, time_of, most, least) for n in range(time_of.parts[name])]
             for name in time_of.order
         ]
         for parts in jobs:
             yield _together([part.result() for part in parts])
 
 
-def _parts(name: str) -> int:
-    return getattr(load(name), "PARTS", 1)
-
-
 class _Time:
     """The seconds that each process gets when it begins: its class's share of what is left then. The shortest
     go first, but for a class that is to begin with the whole."""
 
-    def __init__(self, chosen: Iterable[str], budget_s: float, processes: int):
+    def __init__(self, chosen: Iterable[str], budget_s: float, processes: int, divided: bool = True):
         self.end, self.processes = time.monotonic() + budget_s, processes
-        self.lock, self.left = threading.Lock(), {}
+        self.lock, self.left, self.parts = threading.Lock(), {}, {}
         for name in chosen:
+            self.parts[name] = getattr(load(name), "PARTS", 1) if divided else 1
             tried = not getattr(load(name), "missing", lambda: None)()
-            self.left[name] = load(name).SHARE / _parts(name) if tried else 0.0
+            self.left[name] = load(name).SHARE / self.parts[name] if tried else 0.0
         later = {name: not getattr(load(name), "FIRST", False) for name in self.left}
-        self.order = sorted(self.left, key=lambda n: (later[n], _parts(n), self.left[n]))
-        self.waiting = {name: _parts(name) for name in self.order}
+        self.order = sorted(self.left, key=lambda n: (later[n], self.parts[n], self.left[n]))
+        self.waiting = {name: self.parts[name] for name in self.order}
         self.running: dict[int, float] = {}  # process → when it ends
 
     def begin(self, name: str) -> float:
@@ -159,7 +158,8 @@ def _together(parts: list[Result]) -> Result:
 def _apart(name: str, part: int, seed: int, time_of: _Time, most: int | None, least: bool) -> Result:
     budget_s = time_of.begin(name)
     try:
-        return _process(name, seed + part * _APART, budget_s, most, load(name).LEAST if least else None)
+        cases = -(-load(name).LEAST // time_of.parts[name]) if least else None
+        return _process(name, seed + part * _APART, budget_s, most, cases)
     finally:
         time_of.done()
 
@@ -169,7 +169,7 @@ def _process(name: str, seed: int, budget_s: float, most: int | None, cases: int
     with tempfile.TemporaryDirectory(prefix=f"faults-{name}-", ignore_cleanup_errors=True) as at:
         command = [sys.executable, "-m", "tests.faults", "--one", name, "--seed", str(seed), "--at", at]
         command += ["--budget", str(budget_s), *(["--most", str(most)] if most else [])]
-        command += ["--cases", str(-(-cases // _parts(name)))] if cases else []
+        command += ["--cases", str(cases)] if cases else []
         env = os.environ | {"PYTHONPATH": f"{paths.ROOT}{os.pathsep}{paths.python_path()}"}
         with open(Path(at) / "said", "w+") as said, open(Path(at) / "errors", "w+") as errors:
             process = subprocess.Popen(

@@ -30,7 +30,7 @@ def classes() -> list:
 @pytest.mark.parametrize("name", classes())
 def test_nothing_is_lost_and_nobody_let_in(name, tmp_path):
     whole = getattr(runner.load(name), "NEEDS_GPU", False)  # such a machine is seldom at hand
-    (result,) = runner.run([name], 0, 300.0 if whole else SECONDS, 1, least=whole)
+    (result,) = runner.run([name], 0, 300.0 if whole else SECONDS, 1, least=whole, divided=whole)
     if result.skipped:
         pytest.skip(result.skipped)
     assert result.cases and not result.found, "\n".join(
@@ -80,9 +80,12 @@ def test_parts_of_a_class_have_seeds_and_time_of_their_own(monkeypatch):
     monkeypatch.setattr(runner, "load", load)
     monkeypatch.setattr(runner, "_process", process)
     whole = {r.name: r for r in runner.run(["long", "short"], 5, 60.0, 2, least=True)}
-    assert sorted(called) == [("long", 5, 7), ("long", 100_005, 7), ("short", 5, 7)]
+    assert sorted(called) == [("long", 5, 4), ("long", 100_005, 4), ("short", 5, 7)]
     assert (whole["long"].cases, whole["long"].seconds, len(whole["long"].found)) == (4, 2.0, 2)
     assert whole["short"].cases == 2
+    called.clear()
+    assert [r.cases for r in runner.run(["long"], 5, 60.0, 2, least=True, divided=False)] == [2]
+    assert called == [("long", 5, 7)]
 
 
 def test_the_longest_begins_first():

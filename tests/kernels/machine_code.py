@@ -42,11 +42,13 @@ _PAIRS = (
         r"\? (\w+)<T, (\w+\.value), true>(\([^;]*\))\s*: \1<T, \2, false>\3;",
         r"? \1<T, \2, \2 == 1>\3 : \1<T, \2, \2 == 1>\3;",
     ),
-    # Head sizes between two others.
-    *((rf"(with_width<[^>]*?), {size}(?=[,>])", r"\1") for size in (96, 160, 192)),
-    (r"case 3:\s*return with_warpgroups<T, 3>[^;]*;", ""),
+    # Head sizes 64 and 128, and smaller ones.
+    *((rf"(with_width<[^>]*?), {size}(?=[,>])", r"\1") for size in (96, 160, 192, 256)),
+    *((rf"case {panels}:\s*return with_warpgroups<T, {panels}>[^;]*;", "") for panels in (3, 4)),
+    # Rows of four lengths out of eight: 8, 16 and 32 elements a thread, of 32, 256 and 1024 threads.
+    *((rf"if \(cols <= {most}\) return body\([^;]*;", "") for most in (512, 2048, 8192, 16384)),
 )
-"""Each value of two template parameters, not their product."""
+"""Each value of two template parameters, not their product; of sizes, some."""
 _OTHERS = {
     "bias_residual_layernorm/v3_few_rows": (
         ("  return row::by_length(cols, body);", '  return "v2_registers";'),
@@ -133,7 +135,8 @@ def _compile(item: plan.Object, folder: Path) -> tuple[str, str]:
 
 def _sampled(text: str, others: Iterable[tuple[str, str]]) -> str:
     """The source, with as many lines as before, whose host code asks for fewer instantiations: each value of
-    a template parameter, not the product of all. ``make test-archs`` compiles the product."""
+    a template parameter, not the product of all, and of sizes the usual ones. ``make test-archs`` compiles
+    the product."""
     for old, new in others:
         assert old in text, f"{old!r} is no longer there: what does this kernel have of another's now?"
         text = text.replace(old, new)
