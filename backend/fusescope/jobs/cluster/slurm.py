@@ -91,7 +91,7 @@ def cluster(secured) -> Iterator[Any]:
         raise RuntimeError("--cluster slurm needs dask-jobqueue: pip install 'fusescope[slurm]'") from None
     made = SLURMCluster(**options(given, secured))
     try:
-        _try(made.job_script())
+        check_job(made.job_script())
         made.scale(jobs=given["workers"])
         yield made
     finally:
@@ -112,7 +112,7 @@ def ended(cluster: Any) -> str | None:
     return f"the jobs of SLURM ({', '.join(jobs)}) ended before a worker came; their logs are in {where}"
 
 
-def _try(script: str) -> None:
+def check_job(script: str) -> None:
     """Have SLURM look at a job without starting it: what is wrong with one is said here, and by Dask
     nowhere."""
     code, said = _ask("sbatch", "--test-only", given=script)
