@@ -29,12 +29,8 @@ GRID = ["--batch", "1,16", "--seq", "128,512,2048", "--heads", "12", "--head-dim
 SMALL_GRID = ["--batch", "1,2", "--seq", "16,24,32", "--heads", "2", "--head-dim", "32"]
 MASKS = ["sliding_window", "sliding_window:right=0", "longformer", "bigbird", "dilated", "strided"]
 MASKS += ["causal", "full"]
-SHARE = {
-    "parallel": 5.0,
-    "cluster": 4.0,
-    "killed": 1.0,
-    "busy": 3.0,
-}  # of the time that all steps have together
+SHARE = {"parallel": 7.0, "cluster": 6.0, "killed": 1.0, "busy": 2.0}
+"""Of the time that all steps have together."""
 KILLED_BUDGET_S = 0.05  # of a case, where no time is looked at
 LEAST_S = 20.0  # with less time than that nothing is begun
 
