@@ -14,10 +14,10 @@ sessions that lie in --resume's folder (profiles/recorded/, where each archive i
     python3 scripts/on_gpu.py --out DIR --steps build,record --missing --budget-s 560 [--gpus 8]
 
     python3 scripts/on_gpu.py --out DIR --families attention --steps build,parallel --total-s 530
-    python3 scripts/on_gpu.py --out DIR --steps cluster,killed --cell-budget-s 0.5 --total-s 530
+    python3 scripts/on_gpu.py --out DIR --steps cluster,killed,busy --cell-budget-s 0.4
 
 are for a box of two GPUs: models over both, the attention grid on a cluster of one and of two workers, a
-worker killed in the middle. Their runs are packed likewise.
+worker killed in the middle, simulated cases. Their runs are packed likewise.
 
 With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its
 order, which is drawn by chance, and the parts that come back are merged into one run that says which scheme
@@ -122,6 +122,7 @@ SEVERAL = {
     "parallel": several_gpus.parallel,
     "cluster": several_gpus.cluster,
     "killed": several_gpus.killed,
+    "busy": several_gpus.busy,
 }
 
 

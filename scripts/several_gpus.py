@@ -1,6 +1,6 @@
-"""The steps ``parallel``, ``cluster`` and ``killed`` of on_gpu.py: models over two GPUs, the attention grid
-on one and on two workers, and a worker that is killed while it measures. On the CPU the same with two
-processes and small sizes.
+"""The steps ``parallel``, ``cluster``, ``killed`` and ``busy`` of on_gpu.py: models over two GPUs, the
+attention grid on one and on two workers, a worker that is killed while it measures, and simulated cases. On
+the CPU the same with two processes and small sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ GRID = ["--batch", "1,16", "--seq", "128,512,2048", "--heads", "12", "--head-dim
 SMALL_GRID = ["--batch", "1,2", "--seq", "16,24,32", "--heads", "2", "--head-dim", "32"]
 MASKS = ["sliding_window", "sliding_window:right=0", "longformer", "bigbird", "dilated", "strided"]
 MASKS += ["causal", "full"]
-SHARE = {"parallel": 5.0, "cluster": 4.0, "killed": 1.0}  # of the time that all steps have together
+SHARE = {"parallel": 7.0, "cluster": 6.0, "killed": 1.0, "busy": 2.0}
+"""Of the time that all steps have together."""
 KILLED_BUDGET_S = 0.05  # of a case, where no time is looked at
 LEAST_S = 20.0  # with less time than that nothing is begun
 
@@ -142,6 +143,15 @@ def killed(options) -> str:
             *(f"   {line}" for line in lost),
         ]
     )
+
+
+def busy(options) -> str:
+    """Workers on the CPU with 10,000 cases of a millisecond, and workers of which one is killed every 5 s."""
+    script, lines = [sys.executable, str(ROOT / "scripts" / "simulated_cluster.py")], []
+    for words in ("--workers 8 --cases 10000 --ms 1", "--workers 4 --cases 2600 --ms 100 --kill-every 5"):
+        done = run([*script, *words.split()], options.out / "several.log", options.budget_s / 2 - STOP_S)
+        lines.append(done.stdout.decode(errors="replace").strip() or f"-- {words}: exit {done.returncode}")
+    return "\n".join(lines)
 
 
 def _grid(options, workers: int, budget_s: float) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import stat
+from types import SimpleNamespace
 
 import pytest
 
@@ -196,3 +197,42 @@ def test_the_script_that_slurm_is_given(tmp_path, monkeypatch):
     command = lines[-1]
     assert command.startswith("/opt/py/bin/python -m distributed.cli.dask_worker tls://127.0.0.1:")
     assert "--no-dashboard" in command and f"--tls-key {tmp_path / 'tls' / 'node-key.pem'}" in command
+
+
+def command(folder, name, text):
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def test_what_slurm_refuses_is_said_before_anything_waits(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    command(tmp_path, "sbatch", 'echo "sbatch: error: invalid partition specified: x" >&2; exit 1')
+    with pytest.raises(ValueError, match=r"does not take such a job: invalid partition specified: x$"):
+        slurm.check_job("#!/bin/sh")
+    command(tmp_path, "sbatch", 'cat > "$0.given"; [ "$1" = --test-only ]')
+    slurm.check_job("#!/bin/sh\nexit")
+    assert (tmp_path / "sbatch.given").read_text() == "#!/bin/sh\nexit"
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="needs sbatch"):
+        slurm.check_job("")
+
+
+def test_jobs_that_ended_before_a_worker_came_are_said(tmp_path, monkeypatch):
+    file = tmp_path / "slurm.toml"
+    file.write_text(f'logs = "{tmp_path}"\n')
+    monkeypatch.setenv(slurm.VARIABLE, str(file))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    made = SimpleNamespace(workers={n: SimpleNamespace(job_id=n) for n in ("7", "8")}, worker_spec=("a", "b"))
+    command(tmp_path, "squeue", "echo 8")
+    assert slurm.ended(made) is None, "one waits or runs"
+    command(tmp_path, "squeue", "exit 0")
+    assert (
+        slurm.ended(made)
+        == f"the jobs of SLURM (7, 8) ended before a worker came; their logs are in {tmp_path}"
+    )
+    command(tmp_path, "squeue", "echo slurm_load_jobs error: no answer; exit 1")
+    assert slurm.ended(made) is None, "SLURM does not say"
+    made.workers.popitem()
+    command(tmp_path, "squeue", "exit 0")
+    assert slurm.ended(made) is None, "not all are submitted yet"

@@ -86,6 +86,12 @@ def mend(client) -> None:
         cluster.scale(len(cluster.worker_spec))
 
 
+def hopeless(client) -> str | None:
+    """A sentence where no worker can come any more to a cluster made for this job; None where one may."""
+    cluster = client.cluster
+    return slurm.ended(cluster) if hasattr(cluster, "job_script") else None
+
+
 @contextlib.contextmanager
 def _connected(target, secured) -> Iterator[Any]:
     from distributed import Client

@@ -11,7 +11,7 @@ from typing import Any
 import fusescope
 from fusescope.core.reporter import Reporter
 from fusescope.jobs.cluster import at_worker
-from fusescope.jobs.cluster.deploy import mend
+from fusescope.jobs.cluster.deploy import hopeless, mend
 from fusescope.jobs.cluster.worker import Call, Worker, is_lost, perform, result, sentence
 
 _TICK_S = 0.2
@@ -161,6 +161,8 @@ class Roster:
         if time.monotonic() - self._mended_at > _MEND_EVERY_S:
             self._mended_at = time.monotonic()
             mend(self.client)
+            if not self.workers and (why := hopeless(self.client)):
+                raise RuntimeError(why)
         if time.monotonic() - self._looked_at > _LOOK_EVERY_S:
             self._looked_at = time.monotonic()
             for address in self.client.scheduler_info()["workers"].keys() - self.workers.keys():

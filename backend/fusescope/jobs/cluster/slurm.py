@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from fusescope.core import paths, schema
 from fusescope.core.schema import Parameter
 
 VARIABLE = "FUSESCOPE_SLURM"
+_ANSWER_S = 30.0  # in which a command of SLURM has to answer
 SETTINGS = (
     Parameter("workers", "int", 1, "how many jobs, one worker and one device each", low=1, high=4096),
     Parameter("partition", "text", None),
@@ -23,6 +25,7 @@ SETTINGS = (
     Parameter("memory", "text", "32GB", "of a worker"),
     Parameter("gres", "text", None, 'of a worker, such as "gpu:1"'),
     Parameter("interface", "text", None, 'the network that workers reach this machine by, such as "eth0"'),
+    Parameter("logs", "text", None, "a folder that the nodes see, for what SLURM says of the jobs"),
     Parameter("python", "text", None, "of the nodes; default: this one's path"),
     Parameter("prologue", "names", (), 'lines of shell before the worker, such as "module load cuda"'),
     Parameter("directives", "names", (), 'further lines for #SBATCH, such as "--constraint=h200"'),
@@ -55,6 +58,7 @@ def options(given: dict[str, Any], secured) -> dict[str, Any]:
         "memory": given["memory"],
         "interface": given["interface"],
         "python": given["python"],
+        "log_directory": _logs(given),
         "job_script_prologue": [*_exports(given["cores"]), *given["prologue"]],
         "job_extra_directives": directives,
         "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
@@ -79,7 +83,7 @@ def _exports(cores: int) -> list[str]:
 @contextlib.contextmanager
 def cluster(secured) -> Iterator[Any]:
     """A cluster whose workers are jobs of SLURM, cancelled when the block ends. RuntimeError, in one
-    sentence, without dask-jobqueue."""
+    sentence, without dask-jobqueue; ValueError where SLURM does not take such jobs."""
     given = settings()
     try:
         from dask_jobqueue import SLURMCluster
@@ -87,8 +91,47 @@ def cluster(secured) -> Iterator[Any]:
         raise RuntimeError("--cluster slurm needs dask-jobqueue: pip install 'fusescope[slurm]'") from None
     made = SLURMCluster(**options(given, secured))
     try:
+        check_job(made.job_script())
         made.scale(jobs=given["workers"])
         yield made
     finally:
         with contextlib.suppress(Exception):
             made.close(timeout=10)
+
+
+def ended(cluster: Any) -> str | None:
+    """A sentence where every job of a cluster has ended, None while one waits or runs, or where SLURM does
+    not say."""
+    jobs = [worker.job_id for worker in cluster.workers.values() if getattr(worker, "job_id", None)]
+    if len(jobs) < len(cluster.worker_spec):
+        return None
+    code, said = _ask("squeue", "--noheader", "--format=%i", f"--jobs={','.join(jobs)}")
+    if said.split() and (code or set(said.split()) & set(jobs)):
+        return None
+    where = _logs(settings())
+    return f"the jobs of SLURM ({', '.join(jobs)}) ended before a worker came; their logs are in {where}"
+
+
+def check_job(script: str) -> None:
+    """Have SLURM look at a job without starting it: what is wrong with one is said here, and by Dask
+    nowhere."""
+    code, said = _ask("sbatch", "--test-only", given=script)
+    if code:
+        lines = [line.removeprefix("sbatch: error: ") for line in said.splitlines() if line.strip()]
+        raise ValueError(f"SLURM does not take such a job: {'; '.join(lines)[:300]}")
+
+
+def _ask(*command: str, given: str | None = None) -> tuple[int, str]:
+    """The exit code and what a command of SLURM said on either output; ValueError where there is none."""
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": _ANSWER_S}
+    try:
+        done = subprocess.run(command, input=given, check=False, **both)
+    except OSError:
+        raise ValueError(f"--cluster slurm needs {command[0]}: start it where jobs are submitted") from None
+    except subprocess.TimeoutExpired:
+        return 1, f"{command[0]} did not answer within {_ANSWER_S:g} s"
+    return done.returncode, done.stdout
+
+
+def _logs(given: dict[str, Any]) -> str:
+    return given["logs"] or str(paths.user_folder("XDG_STATE_HOME", ".local/state") / "slurm")

@@ -92,7 +92,7 @@ class Worker:
             "torch": known.get("torch"),
             "done": self.done,
             "lost": self.lost,
-            "now": f"{now}: {text}" if now and text else now or None,
+            "now": f"{now}: {text}" if now and text else now or text or None,
         }
 
 
@@ -101,7 +101,8 @@ def words(able: Sequence[Worker]) -> str:
     if not able:
         return "waiting for a worker"
     count = f"{len(able)} worker{'' if len(able) == 1 else 's'}"
-    busy = [f"{w.name} {w.line()['now']}" for w in able if w.now] if len(able) <= _NAMED else []
+    named = able if len(able) <= _NAMED else ()
+    busy = [f"{w.name} {now}" for w in named if (now := w.line()["now"])]
     return f"{count}: {'; '.join(busy)}" if busy else f"{count} at work"
 
 
