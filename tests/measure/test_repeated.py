@@ -69,7 +69,7 @@ def test_noise_accuses_nobody(spread):
 
 
 def noisy(rng, spread):
-    return lambda: math.exp(rng.gauss(0, spread)) * (100 if spread and rng.random() < 0.1 else 1)
+    return lambda: 1e-3 * math.exp(rng.gauss(0, spread)) * (100 if spread and rng.random() < 0.1 else 1)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.3])

@@ -162,6 +162,8 @@ def wrong_kind(out: Any, shape: torch.Size, dtype: str, device: str) -> str | No
     """What is wrong with a result before any of its elements is looked at."""
     if not isinstance(out, torch.Tensor):
         return f"it returned {type(out).__name__}, not a tensor"
+    if out.layout != torch.strided:
+        return f"the result is {str(out.layout).removeprefix('torch.')}, not dense"
     if out.shape != shape:
         return f"the result has shape {tuple(out.shape)}, not {tuple(shape)}"
     if out.dtype != getattr(torch, dtype):

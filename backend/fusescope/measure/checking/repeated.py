@@ -30,7 +30,9 @@ MOST = 100  # pairs
 # in 100.
 _UNCLEAR, _CLEAR = math.log(0.85 / 0.5), math.log(0.15 / 0.5)
 _KEEPS, _WORKS = math.log(1e4), math.log(1e-2)
-SHORT_S = 0.3  # after which the first is believed where no more speaks for the second than against it
+# of calls, each as long as the shortest took, after which the first is believed where no more speaks for the
+# second than against it
+SHORT_MS = 300.0
 
 
 def slower_on_others(run: Callable[[], Any], kept: Kept, rng: random.Random) -> str | None:
@@ -46,8 +48,8 @@ def slower_on_others(run: Callable[[], Any], kept: Kept, rng: random.Random) -> 
 
 
 def judge(call: Callable[[], float], kept: Kept, rng: random.Random) -> str | None:
-    """As ``slower_on_others``, of ``call``, which gives what it took."""
-    number, ratios, unclear, told, begun = 0, [], 0, 0.0, time.monotonic()
+    """As ``slower_on_others``, of ``call``, which gives the ms that it took."""
+    number, ratios, unclear, told, shortest = 0, [], 0, 0.0, {False: math.inf, True: math.inf}
     call()
     while told < _KEEPS:
         took = {}
@@ -56,10 +58,11 @@ def judge(call: Callable[[], float], kept: Kept, rng: random.Random) -> str | No
                 number = rng.randrange(1, 1 << 30)
             kept.vary(number)
             took[others] = call()
+            shortest[others] = min(shortest[others], took[others])
         ratios.append(took[True] / took[False])
         unclear += ratios[-1] > CLEAR
         told = unclear * _UNCLEAR + (len(ratios) - unclear) * _CLEAR
-        least = _WORKS if time.monotonic() - begun < SHORT_S else 0.0
+        least = _WORKS if len(ratios) * sum(shortest.values()) < SHORT_MS else 0.0
         if told <= least or len(ratios) == MOST:
             return None
     if (middle := statistics.median(ratios)) < SLOWER:
@@ -75,7 +78,7 @@ def _on_cpu(run: Callable[[], Any]) -> Callable[[], float]:
     def call() -> float:
         begun = time.perf_counter_ns()
         run()
-        return max(time.perf_counter_ns() - begun, 1)
+        return max(time.perf_counter_ns() - begun, 1) / 1e6
 
     return call
 
