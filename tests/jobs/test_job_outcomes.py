@@ -105,6 +105,7 @@ def test_a_cancelled_run_says_so_at_once_while_its_body_goes_on(home, monkeypatc
     path = library.find(run_id)
     until(lambda: len(folder.records(path)) == 1, "the first record")
     assert submit.begun(run_id) <= time.time() and not submit.cancelling(run_id)
+    assert submit.asked(run_id) is None, "it does not wait any more"
     submit.cancel(run_id)
     run = folder.read(path)
     assert run.live and run.progress.message == folder.CANCELLING and run.progress.eta_s is None
