@@ -120,6 +120,12 @@ def alarm_sentence(
     followed, limit = regressions.followed(found), f"{100 * threshold:g} %"
     if not followed:
         return "Nothing was measured twice on one case yet."
+    unclear = regressions.undecided(found, threshold)
+    if not alarms and unclear:
+        return (
+            f"No regression found, but {unclear:,} of {followed:,} implementations and cases cannot be told: "
+            f"too noisy for {limit}."
+        )
     if not alarms:
         return f"No regression: none of {followed:,} implementations and cases is more than {limit} slower."
     worst = alarms[0]
