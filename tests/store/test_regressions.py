@@ -73,7 +73,7 @@ def test_noise_small_changes_and_improvements_raise_none(profiles):
     assert alarms() == []
     found = regressions.series(compare.history())
     assert regressions.followed(found) == 2 and regressions.undecided(found) == 1, "v1_x of 20 % spread"
-    assert history.alarm_sentence(found, []).startswith("No regression found, but 1 of 2 ")
+    assert history.alarm_sentence(found, []).startswith("No regression found; 1 of 2 ")
     steady = [one for one in found if one.impl != "v1_x"]
     assert history.alarm_sentence(steady, []).startswith("No regression: none of 1 ")
     assert history.alarm_sentence([], []) == "Nothing was measured twice on one case yet."

@@ -123,8 +123,8 @@ def alarm_sentence(
     unclear = regressions.undecided(found, threshold)
     if not alarms and unclear:
         return (
-            f"No regression found, but {unclear:,} of {followed:,} implementations and cases cannot be told: "
-            f"too noisy for {limit}."
+            f"No regression found; {unclear:,} of {followed:,} comparisons are too noisy to tell a slow-down "
+            f"of {limit}."
         )
     if not alarms:
         return f"No regression: none of {followed:,} implementations and cases is more than {limit} slower."
