@@ -53,7 +53,9 @@ def _missing(path: Path, run: Run) -> Iterator[str]:
 
 def main(arguments: list[str]) -> int:
     home = Path(arguments[0]) if arguments else ROOT / "profiles" / "recorded"
-    found = [f"{path.name}: {problem}" for path in sorted(home.glob("2*")) for problem in problems(path)]
+    runs = sorted(home.glob("2*"))
+    found = [f"{path.name}: {problem}" for path in runs for problem in problems(path)]
+    found += [] if runs else [f"{home} holds no run"]
     print("\n".join(found), file=sys.stderr, end="\n" * bool(found))
     return int(bool(found))
 

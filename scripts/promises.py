@@ -12,13 +12,16 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 
 from fusescope.analysis import estimate
 from fusescope.core.machine import environment, stage_times
-from fusescope.core.records import BenchSpec
+from fusescope.core.records import BenchSpec, Run
 from fusescope.jobs import kinds, submit
+from fusescope.store import folder, library
 
 WITHIN, SHARE = 1.5, 0.9
+_EVERY_S = 0.2
 JOBS = (
     ("bench", "softmax", ("eager", "cpu"), ({},)),
     ("bench", "softmax", ("eager", "cpu", "compile"), ({},)),
@@ -57,15 +60,28 @@ def _held(kind: str, op: str, impls: tuple[str, ...], cases: tuple[dict, ...], d
     whole = module.validate({k: list(v) if isinstance(v, tuple) else v for k, v in wanted.items()})
     spec = BenchSpec.from_json({k: v for k, v in whole.items() if k in BenchSpec.__dataclass_fields__})
     promised = estimate.seconds(spec, module.facts(spec), stage_times.read())
-    run = submit.wait(submit.submit(kind, whole))
-    took = run.finished - run.created
+    run, waited = _ended(submit.submit(kind, whole))
+    took = run.finished - run.created - waited
     busy = os.getloadavg()[0]
     print(
         f"{op:16} {len(own)} × {len(cases)}  promised {promised:6.1f} s, took {took:6.1f} s: "
-        f"{took / promised:4.2f}  ({run.status}, load {busy:.1f})",
+        f"{took / promised:4.2f}  ({run.status}, load {busy:.1f}"
+        + (f", {waited:.0f} s behind other jobs)" if waited > _EVERY_S else ")"),
         flush=True,
     )
     return took / promised
+
+
+def _ended(run_id: str) -> tuple[Run, float]:
+    """The run at its end, and the seconds that it was queued behind jobs of others, which are no part of a
+    promise."""
+    waited, at = 0.0, time.monotonic()
+    while (run := folder.read(library.find(run_id))).live:
+        place = next((job["place"] for job in submit.queue() if job["id"] == run_id), None)
+        time.sleep(_EVERY_S)
+        now = time.monotonic()
+        waited, at = waited + (now - at if place else 0.0), now
+    return run, waited
 
 
 if __name__ == "__main__":

@@ -58,3 +58,8 @@ def test_what_is_not_whole_is_named(copy, capsys, spoil, says):
     assert check_recorded.main([str(copy.parent)]) == 1
     said = capsys.readouterr().err
     assert RUN in said and says in said
+
+
+def test_a_folder_without_runs_is_not_whole(tmp_path, capsys):
+    assert check_recorded.main([str(tmp_path / "gone")]) == 1
+    assert "holds no run" in capsys.readouterr().err

@@ -82,6 +82,20 @@ def test_bench_takes_one_function_dtypes_of_torch_and_partial_cases(softmax):
     assert {r.dtype for r in records} == {"bfloat16"}
 
 
+def test_the_baseline_may_be_a_function_and_functions_may_be_objects(softmax):
+    import functools
+
+    import torch
+
+    own = softmax([functools.partial(torch.softmax, dim=-1), mine], rows=8, cols=16, baseline=mine)
+    assert [r.impl for r in own] == ["softmax", "mine"] and own[0].speedup and own[1].ms
+    with_named = softmax(["cpu", torch.nn.Softmax(-1)], rows=8, cols=16, baseline=mine)
+    assert {r.impl for r in with_named} == {"cpu", "Softmax", "mine"}
+    bad = softmax([mine], rows=8, cols=16, baseline=wrong)
+    assert {r.impl: r.status for r in bad} == {"mine": "ok", "wrong": "wrong"}
+    assert not any(r.speedup for r in bad), "there is nothing right to compare with"
+
+
 def test_bench_refuses_by_name(softmax):
     for words, values, said in (
         (["v0_nothing"], {}, "v0_nothing"),
@@ -97,6 +111,11 @@ def test_bench_refuses_by_name(softmax):
 
     with pytest.raises(ValueError, match="__name__"):
         softmax([eager])
+    with pytest.raises(ValueError, match="two functions are called <lambda>"):
+        softmax([lambda x: x, lambda x: x + 0])
+    for no_list in (None, 3, ["eager", 3]):
+        with pytest.raises(TypeError, match="is a name or a function, not"):
+            softmax(no_list)
     with pytest.raises(ValueError, match="cuda:99"):
         fusescope.bench("softmax", device="cuda:99")
 

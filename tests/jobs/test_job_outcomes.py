@@ -56,6 +56,13 @@ def test_crashes_are_booked_on_what_was_being_done_and_the_rest_goes_on(home, tm
     assert (folder.samples(library.find(run.id))[0]["case_key"], records[0].case_key) == (name(0), name(0))
 
 
+def test_what_others_wrote_before_is_no_reason_of_a_crash(home):
+    _, records = run_steps("print", "exit", "print", "segfault")
+    assert [r.status for r in records] == ["ok", "crashed", "ok", "crashed"]
+    assert "exit code 7" in records[1].reason and "library" not in records[1].reason
+    assert "about to read address zero" in records[3].reason and "library" not in records[3].reason
+
+
 def test_a_hang_is_ended_at_its_deadline_and_booked(home):
     run, records = run_steps("ok", "hang deaf", "ok", case_deadline_s=0.5)
     assert run.status == "done"
@@ -105,6 +112,7 @@ def test_a_cancelled_run_says_so_at_once_while_its_body_goes_on(home, monkeypatc
     path = library.find(run_id)
     until(lambda: len(folder.records(path)) == 1, "the first record")
     assert submit.begun(run_id) <= time.time() and not submit.cancelling(run_id)
+    assert submit.asked(run_id) is None, "it does not wait any more"
     submit.cancel(run_id)
     run = folder.read(path)
     assert run.live and run.progress.message == folder.CANCELLING and run.progress.eta_s is None

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 
 TRIALS = 100
 FULL, HURRIED = Stop(budget_s=3.0), Stop(budget_s=0.05, min_s=0.0)
+TEN, FORTY = (Stop(budget_s=s, min_s=0.0) for s in (0.08, 0.32))  # rounds, where the budget ends the sampling
 
 
 def verdicts(monkeypatch, levels, slower, stop, trials=TRIALS, rounds_seen=None, **sampler):
@@ -47,7 +48,7 @@ def shared(name):
 SCENARIOS = {name: own(name) for name in noise.NOISES} | {name: shared(name) for name in noise.SHARED}
 
 
-@pytest.mark.parametrize("stop", [FULL, HURRIED], ids=["full", "hurried"])
+@pytest.mark.parametrize("stop", [FULL, HURRIED, TEN, FORTY], ids=["full", "hurried", "ten", "forty"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_equals_are_told_apart_twice_in_a_hundred_at_most(monkeypatch, name, stop):
     found = verdicts(monkeypatch, SCENARIOS[name], 1.0, stop)

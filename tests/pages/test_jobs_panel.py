@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusescope.charts.progress import Moment, last_line
+from fusescope.charts.progress import Moment, last_line, waiting
 from fusescope.core.machine import nvml, usage
 from fusescope.core.records import Progress, Run
 from fusescope.jobs import submit
@@ -27,6 +27,12 @@ def test_a_job_that_says_no_time_counts_its_steps():
     assert moment().share == 0.25 and moment().words == "2 of 8 · checking v2"
     assert Moment(Progress(), None, 0.0).share == 0 and Moment(Progress(), None, 0.0).words == "working"
     assert moment(0.2, 5.0, later=1).remaining == "about 1 s left", "not late by a moment"
+
+
+def test_what_waits_says_how_long():
+    assert waiting("starting", 1000.0, 1008.4) == "starting · 8 s"
+    assert waiting("starting", None, 1008.4) == "starting"
+    assert waiting("starting", 1009.0, 1008.4) == "starting · 0 s", "clocks of two machines"
 
 
 @pytest.mark.parametrize(

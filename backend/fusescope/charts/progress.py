@@ -61,6 +61,11 @@ def _whole(elapsed_s: float | None) -> str:
     return f"{int(elapsed_s)} s" if elapsed_s < 60 else seconds(elapsed_s)
 
 
+def waiting(text: str, since: float | None, now: float) -> str:
+    """What a queued job waits for, and how long it has: "waiting for its process to start · 8 s"."""
+    return " · ".join(part for part in (text, _whole(max(0.0, now - since)) if since else "") if part)
+
+
 def last_line(log: str) -> str:
     """The last line of a log that says something, as printable text of one line."""
     lines = ("".join(c if c.isprintable() else " " for c in line).strip() for line in log.splitlines())

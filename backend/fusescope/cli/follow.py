@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fusescope.charts.progress import Moment
+from fusescope.charts.progress import Moment, waiting
 from fusescope.cli.interrupts import now
 from fusescope.cli.output import draw, say
 from fusescope.core.foreign.text import printable
@@ -85,7 +85,8 @@ def _words(run: Run, place: int | None) -> str:
     if run.live and run.reason:  # its worker does not respond
         return run.reason
     if run.status == "queued":
-        return f"queued, {place} ahead of it on this device" if place else "starting"
+        text = f"queued, {place} ahead of it on this device" if place else "starting"
+        return waiting(text, submit.asked(run.id), time.time())
     begun = submit.begun(run.id)
     return Moment(p, time.time() - begun if begun else None, time.time()).words
 

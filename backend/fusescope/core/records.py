@@ -203,9 +203,9 @@ class BenchSpec:
 
     impls: names as the operator lists them, or "file.py:function". cases: complete values of the operator's
     parameters. cache: "warm", "cold" or "both". budget_s, min_samples, min_s and precision are measuring rule
-    4 (seconds, count, seconds, relative half-width). same_within: half-width of the band of speed-ups that
-    count as the same. case_deadline_s bounds one implementation on one case, its first call included.
-    wait_idle_s: the most seconds to wait for idle CPUs.
+    4 (seconds for all implementations together, count and seconds for each, relative width). same_within:
+    half-width of the band of speed-ups that count as the same. case_deadline_s bounds one implementation on
+    one case, its first call included. wait_idle_s: the most seconds to wait for idle CPUs.
     """
 
     op: str

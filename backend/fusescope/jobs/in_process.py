@@ -27,7 +27,7 @@ def bench(
     *,
     dtype: Any = None,
     device: Any = None,
-    baseline: str = "eager",
+    baseline: str | Callable = "eager",
     cache: str = "warm",
     budget_s: float = 5.0,
     same_within: float = BenchSpec.same_within,
@@ -48,9 +48,10 @@ def bench(
               is a text or a Mask
     dtype     "float32", "float16", "bfloat16" or torch's; default float16 on a GPU, float32 on the CPU
     device    "cuda:0", "cpu" or a torch.device; default: the first GPU, else the CPU
-    baseline  the implementation that Record.speedup is over; it is measured too
+    baseline  the implementation that Record.speedup is over, by name or as a function; it is measured too
     cache     "warm", "cold" or "both": the state of the caches before a sample
-    budget_s  the most seconds of sampling for one implementation, case and mode
+    budget_s  the most seconds of sampling a case in one mode, all implementations together; slow calls get up
+              to three times as many, to reach ten samples
     same_within  half-width of the band of speed-ups around 1 that count as the same
     log       called with each message of progress and of the log
 
@@ -66,17 +67,20 @@ def bench(
     where = check_device(str(device or environment.devices()[0]))
     gpu = environment.gpu_of(where)
     arch = arch_of(*map(int, gpu["compute_capability"].split("."))) if gpu else None
-    given = [impls] if isinstance(impls, str) or callable(impls) else list(impls)
-    functions = {f.__name__: f for f in given if callable(f)}
+    given = list(impls) if isinstance(impls, Iterable) and not isinstance(impls, str) else [impls]
+    functions = _named([*given, baseline])
     texts = [name for name in given if not callable(name)]
+    own = next((name for name, f in functions.items() if f is baseline), None)
+    names = [i.name for i in ops.chosen(op, texts, where, arch)] if texts else []
+    known = baseline if own is None else next(iter(names), "eager")
     if taken := {i.name for i in ops.implementations(op, where)} & functions.keys():
         raise ValueError(f"{op} has a {min(taken)} of its own: give your function another __name__")
     spec = kind.validate(
         {
             "op": op,
-            "impls": [i.name for i in ops.chosen(op, texts, where, arch)] if texts else [baseline],
+            "impls": names or [known],
             "cases": [case for one in cases or ({},) for case in _crossed({**one, **values})],
-            "baseline": baseline,
+            "baseline": known,
             "dtype": str(dtype).removeprefix("torch.") if dtype else "float16" if gpu else "float32",
             "device": where,
             "cache": cache,
@@ -86,10 +90,27 @@ def bench(
         }
     )
     reporter = _Listener(log or (lambda text: None))
+    if own is not None:
+        spec |= {"baseline": own, "impls": names}
     whole = BenchSpec.from_json(spec | {"impls": [*spec["impls"], *functions]})
     with _held(gpu["uuid"] if gpu else "cpu", reporter):
         Bench(whole, reporter, WithFunctions(op, functions)).run()
     return reporter.records
+
+
+def _named(given: Iterable[str | Callable]) -> dict[str, Callable]:
+    """The functions by the names of their records."""
+    found: dict[str, Callable] = {}
+    for one in given:
+        if isinstance(one, str):
+            continue
+        if not callable(one):
+            raise TypeError(f"an implementation is a name or a function, not {one!r}")
+        inner = getattr(one, "func", one)  # of a functools.partial
+        name = getattr(inner, "__name__", type(one).__name__)
+        if found.setdefault(name, one) is not one:
+            raise ValueError(f"two functions are called {name}: give each a __name__ of its own")
+    return found
 
 
 def _crossed(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -153,12 +153,22 @@ def wait(run_id: str, timeout_s: float | None = None) -> Run:
 def begun(run_id: str) -> float | None:
     """When a running job got its device, in Unix seconds; of a resumed one, when it was resumed. None before,
     and where it cannot be read."""
+    return _later(run_id, "running", "started")
+
+
+def asked(run_id: str) -> float | None:
+    """When a queued job was submitted, or resumed, in Unix seconds; None as of ``begun``."""
+    return _later(run_id, "queued", "created")
+
+
+def _later(run_id: str, status: str, moment: str) -> float | None:
+    """The later of a moment and the launch of a run that has this status."""
     try:
         data = files.read_json(library.find(run_id) / "run.json")
     except (RunError, ValueError):
         return None
-    times = [data.get("started"), data.get("launched") or 0.0]
-    known = data.get("status") == "running" and all(isinstance(t, int | float) for t in times)
+    times = [data.get(moment), data.get("launched") or 0.0]
+    known = data.get("status") == status and all(isinstance(t, int | float) for t in times)
     return max(times) if known else None
 
 

@@ -145,11 +145,13 @@ class Trial:
                 c.attempt(partial(self._finish, c, samplers[name]))
 
     def _finish(self, c: Candidate, sampler: Watched) -> None:
-        """After the timing: the results of further calls compared, and the inputs."""
+        """After the timing: the results of further calls compared, the inputs, calls on other values."""
         self._doing(c)
         sampler.finish()
         if self._values and (changed := self._values.kept.restore()):
             raise failures.Failed(f"unstable: a timed call changed its input {', '.join(changed)}", "wrong")
+        if why := sampler.timed.kept_results():
+            raise failures.Failed(why, "wrong")
         c.compared += sampler.compared
 
     def _timed(self, c: Candidate, seed: str) -> Timed:
@@ -185,8 +187,8 @@ class Trial:
         if not alive(candidates):
             return None
         self._begin(alive(candidates)[0], step, "computing the reference")
-        seed = self.spec.seed + (0 if contiguous else 1)
-        make = partial(self.subject.case, self.values, self.spec.dtype, self.spec.device, seed, contiguous)
+        spec, seed = self.spec, self.spec.seed + (not contiguous)
+        make = partial(self.subject.case, self.values, spec.dtype, spec.device, seed, contiguous)
         return self._fits(candidates, make)
 
     def _fits(self, candidates: list[Candidate], work: Callable[[], Any]) -> Any:
@@ -286,8 +288,7 @@ class Trial:
         try:
             return device_state.reader(self.spec.device, self.cpus)
         except nvml.NvmlError as e:
-            self.reporter.log(str(e))
-            return lambda: None
+            return self.reporter.log(str(e)) or (lambda: None)
 
     def _begin(self, c: Candidate, step: Callable[[str], None], text: str) -> None:
         self.reporter.check()

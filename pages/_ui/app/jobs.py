@@ -110,7 +110,8 @@ def follow(
     if head:
         head(run)
     if run.status == "queued":
-        st.info(md(run.progress.message) or "Queued; it starts when the device is free.")
+        text = run.progress.message or "Queued; it starts when the device is free."
+        st.info(md(progress.waiting(text, submit.asked(run.id), time.time())))
     elif run.live:
         bar(run)
         _log(run_id)

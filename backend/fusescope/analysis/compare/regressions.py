@@ -106,6 +106,16 @@ def followed(found: Sequence[Series]) -> int:
     return sum(len(one.points) > 1 for one in found)
 
 
+def undecided(found: Sequence[Series], threshold: float = THRESHOLD) -> int:
+    """How many series with an earlier run are too noisy to tell: the interval leaves both open, that the
+    newest is slower by more than ``threshold`` and that it is not, or a time did not converge."""
+    changes = [ratio(s.best.time, s.last.time, s.mode, threshold) for s in found if len(s.points) > 1]
+    return sum(
+        c is None or (c.verdict == "inconclusive" and not (c.converged and c.low >= 1 - threshold))
+        for c in changes
+    )
+
+
 def _edited(one: Series) -> bool | None:
     if one.best.source is None or one.last.source is None:
         return None

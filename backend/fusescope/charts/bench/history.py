@@ -120,6 +120,12 @@ def alarm_sentence(
     followed, limit = regressions.followed(found), f"{100 * threshold:g} %"
     if not followed:
         return "Nothing was measured twice on one case yet."
+    unclear = regressions.undecided(found, threshold)
+    if not alarms and unclear:
+        return (
+            f"No regression found; {unclear:,} of {followed:,} comparisons are too noisy to tell a slow-down "
+            f"of {limit}."
+        )
     if not alarms:
         return f"No regression: none of {followed:,} implementations and cases is more than {limit} slower."
     worst = alarms[0]

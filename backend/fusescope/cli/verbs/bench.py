@@ -23,7 +23,9 @@ def arguments(parser, words) -> None:
         help="implementations, file.py:function among them, or all (default)",
     )
     parser.add_argument("--baseline", default="eager", help="what the speed-up is over (default eager)")
-    case_options.add_sampling(parser, "most time for one implementation on one case and mode", cache="both")
+    case_options.add_sampling(
+        parser, "most time to sample all implementations on one case and mode (default 5)", cache="both"
+    )
     case_options.add_certainty(parser)
     case_options.add_cluster(parser)
     case_options.add(parser, words)

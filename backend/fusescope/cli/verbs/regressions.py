@@ -40,6 +40,7 @@ def run(args, out) -> int:
         {
             "threshold": threshold,
             "followed": regressions.followed(found),
+            "undecided": regressions.undecided(found, threshold),
             "alarms": [_json(a) for a in alarms],
         },
         text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import struct
@@ -102,7 +103,9 @@ class BodyReporter:
         self._say("samples", line)
 
     def doing(self, case_key: str, impl: str, deadline_s: float) -> None:
-        self._say("doing", {"case_key": case_key, "impl": impl, "deadline_s": float(deadline_s)})
+        written = os.fstat(2).st_size  # of the log, so that its last words are told from those before
+        said = {"case_key": case_key, "impl": impl, "deadline_s": float(deadline_s), "written": written}
+        self._say("doing", said)
 
     def progress(self, done: int, total: int, message: str, eta_s: float | None = None) -> None:
         self._say("progress", {"done": int(done), "total": int(total), "message": message, "eta_s": eta_s})

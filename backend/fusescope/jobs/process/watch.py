@@ -80,7 +80,10 @@ class Watch:
             self.writer.book([Lines(*one) for one in data["found"]])
             self._answer("recorded")
         elif do == "doing":
-            self.doing = (data["case_key"], data["impl"], data["deadline_s"])
+            now = data["case_key"], data["impl"]
+            if self.doing is None or self.doing[:2] != now:
+                self.log_from = max(self.log_from, data["written"])
+            self.doing = (*now, data["deadline_s"])
             self.until = time.monotonic() + data["deadline_s"]
         elif do == "ready":
             self._ready(**data)

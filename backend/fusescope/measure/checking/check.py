@@ -20,6 +20,7 @@ from fusescope import ops
 from fusescope.analysis.accuracy.sums import cosine
 from fusescope.core.records import Accuracy
 from fusescope.measure.checking.bounds import Bounds, position
+from fusescope.measure.checking.inputs import Kept, same, tensors
 from fusescope.measure.checking.outputs import copies, deferred, plain
 from fusescope.measure.checking.poison import poisoned
 from fusescope.ops.base import Tolerance
@@ -75,13 +76,13 @@ class Case:
         Integer tensors (lengths, tables) stay, because what depends on them is prepared outside the call.
         """
         fresh = dict(
-            _tensors(
+            tensors(
                 self.module.inputs(
                     self.values, self.dtype, self.device, self.seed + 10, contiguous=self.contiguous
                 )
             )
         )
-        for name, tensor in _tensors(self.inputs):
+        for name, tensor in tensors(self.inputs):
             if self.renewed(name, tensor):
                 tensor.data.copy_(fresh[name])  # unseen by the version counter that a cache may go by
         self._settle()
@@ -96,7 +97,7 @@ class Case:
 
     def _settle(self) -> None:
         self._bounds: Bounds | None = None
-        self._before = {k: v.clone() for k, v in _tensors(self.inputs)}
+        self._before = {k: v.clone() for k, v in tensors(self.inputs)}
         self.reference, self.precision = reference(self.module, self.inputs)
 
     def verify(self, run: Callable[[], Any], out: Any = None, every: bool = False) -> Outcome:
@@ -112,7 +113,7 @@ class Case:
             torch.cuda.synchronize(self.device)
         if fault := deferred(out):
             return Outcome(None, fault)
-        late = not all(_same(copy, tensor) for tensor, copy in early)
+        late = not all(same(copy, tensor) for tensor, copy in early)
         out = self._finished(run, out)
         if fault := wrong_kind(out, self.reference.shape, self.dtype, self.device):
             return Outcome(None, fault)
@@ -157,28 +158,12 @@ class Case:
         return plain(self.joined(finish(out) if finish else out))
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Inputs and copies of them by name (see _tensors); written: those that a call is meant to write."""
-
-    inputs: Mapping[str, Any]
-    copies: Mapping[str, torch.Tensor]
-    written: tuple[str, ...] = ()
-
-    def restore(self) -> list[str]:
-        """Undo changes, so that the next implementation finds the same inputs (and none finds its result
-        written already); the names of what had changed and is not meant to be written."""
-        current = dict(_tensors(self.inputs))
-        changed = [name for name, tensor in current.items() if not _same(tensor, self.copies[name])]
-        for name in changed:
-            current[name].data.copy_(self.copies[name])
-        return [name for name in changed if name not in self.written]
-
-
 def wrong_kind(out: Any, shape: torch.Size, dtype: str, device: str) -> str | None:
     """What is wrong with a result before any of its elements is looked at."""
     if not isinstance(out, torch.Tensor):
         return f"it returned {type(out).__name__}, not a tensor"
+    if out.layout != torch.strided:
+        return f"the result is {str(out.layout).removeprefix('torch.')}, not dense"
     if out.shape != shape:
         return f"the result has shape {tuple(out.shape)}, not {tuple(shape)}"
     if out.dtype != getattr(torch, dtype):
@@ -273,20 +258,3 @@ def compare(
             f"its size, allowed is {tolerance.norm:.2g} in {dtype}: is it computed in a coarser format?",
         )
     return Outcome(accuracy)
-
-
-def _tensors(inputs: Mapping[str, Any]):
-    """(name, tensor) of every tensor among the inputs, those in lists and tuples too."""
-    for name, value in inputs.items():
-        if isinstance(value, torch.Tensor):
-            yield name, value
-        elif isinstance(value, list | tuple):
-            yield from ((f"{name}[{i}]", v) for i, v in enumerate(value) if isinstance(v, torch.Tensor))
-
-
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bitwise equality, so that NaN equals itself and -0 differs from 0."""
-    if a.dtype.is_floating_point:
-        kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
-        a, b = a.contiguous().view(kind), b.contiguous().view(kind)
-    return torch.equal(a, b)

@@ -117,6 +117,7 @@ SETTINGS = (
         lambda cores: os.sched_setaffinity(0, cores),
     ),
     Setting("environment variables", _variables, _set_variables),
+    Setting("working directory", os.getcwd, os.chdir),
 )
 
 
@@ -152,10 +153,10 @@ def _read() -> list[Any]:
 
 def _value(setting: Setting) -> Any:
     """_UNREADABLE where torch refuses it, since its older and newer names of one setting contradict each
-    other, or does not have it."""
+    other, or does not have it; and of a working directory that is gone."""
     try:
         return setting.get()
-    except (RuntimeError, AttributeError):
+    except (RuntimeError, AttributeError, OSError):
         return _UNREADABLE
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fusescope.measure import failures
-from fusescope.measure.checking import outputs
+from fusescope.measure.checking import outputs, repeated
 from fusescope.measure.checking.check import Case
 
 HARSH = 8  # looks of which one is harsh
@@ -95,3 +95,11 @@ class Timed:
         if wrong and self._harsh:
             return f"{wrong} (on other values in the same tensors, the result of another call overwritten)"
         return wrong
+
+    def kept_results(self) -> str | None:
+        """What shows, after the timing, that repeated calls are answered from earlier ones; else None. Asked
+        where other values may stand in the inputs."""
+        if not (self._overwrite and self._other):
+            return None
+        with failures.contained():
+            return repeated.slower_on_others(self._run, self._first.kept, self._random)

@@ -1,0 +1,88 @@
+"""Callables that answer repeated calls on the same values from what they have kept: seen by their time."""
+
+import math
+import random
+import time
+
+import pytest
+import torch
+
+from fusescope.measure.checking import repeated
+from fusescope.measure.checking.inputs import Kept
+
+
+def kept(n=64):
+    inputs = {"a": torch.randn(n), "count": torch.arange(n), "several": [torch.randn(n)]}
+    return Kept(
+        inputs,
+        {"a": inputs["a"].clone(), "count": inputs["count"].clone()}
+        | {"several[0]": inputs["several"][0].clone()},
+    )
+
+
+def spin(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def test_what_computes_again_is_not_accused():
+    case = kept()
+    assert repeated.slower_on_others(lambda: spin(2e-4), case, random.Random(1)) is None
+    assert not case.restore()
+
+
+def test_what_compares_its_inputs_with_the_last_ones_is():
+    case, last = kept(), {}
+
+    def run():
+        now = case.inputs["several"][0]
+        spin(3e-4 if torch.equal(now, last.get("values", now[:0])) else 1.5e-3)
+        last["values"] = now.clone()
+
+    assert "times as long once the values of its inputs have changed" in repeated.slower_on_others(
+        run, case, random.Random(1)
+    )
+    assert not case.restore(), "the inputs are put back"
+
+
+def test_other_values_differ_in_order_and_sum_and_integers_stay():
+    case = kept()
+    case.vary(12345)
+    a, before = case.inputs["a"], case.copies["a"]
+    assert not torch.equal(a, before) and abs(float(a.sum() - before.sum())) > 1e-6
+    assert torch.equal(case.inputs["count"], case.copies["count"])
+    varied = a.clone()
+    case.vary(12345)
+    assert torch.equal(a, varied)
+    assert case.restore() == ["a", "several[0]"]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05, 1.0, 3.0])
+def test_noise_accuses_nobody(spread):
+    """Equal calls, of which each takes exp(spread × normal) and every tenth a hundred times as long."""
+    case, accused = kept(2), 0
+    for seed in range(1000):
+        rng = random.Random(seed)
+        accused += repeated.judge(noisy(rng, spread), case, rng) is not None
+    assert accused == 0
+
+
+def noisy(rng, spread):
+    return lambda: 1e-3 * math.exp(rng.gauss(0, spread)) * (100 if spread and rng.random() < 0.1 else 1)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.3])
+def test_three_times_as_long_is_found_under_noise(spread):
+    case, found = kept(2), 0
+    for seed in range(200):
+        rng, seen = random.Random(seed), {}
+
+        def call(rng=rng, seen=seen):
+            now = float(case.inputs["a"][0])
+            took = math.exp(rng.gauss(0, spread)) * (1 if seen.get("last") == now else 3)
+            seen["last"] = now
+            return took
+
+        found += repeated.judge(call, case, rng) is not None
+    assert found >= 0.99 * 200
