@@ -135,11 +135,7 @@ def result(state: url.State, choice: Choice) -> None:
 
 def title(text: str) -> str:
     """A mask as a short heading."""
-    if text.startswith("file:"):
-        name = text.removeprefix("file:").rpartition("/")[2]
-    else:
-        kind, colon, values = text.partition(":")
-        name = f"{kind.replace('_', ' ')}{colon}{values}"
+    name = stats.name(text)
     return name if len(name) <= 44 else name[:43] + "…"
 
 

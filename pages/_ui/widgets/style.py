@@ -43,7 +43,8 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden;
     text-overflow: ellipsis; vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
-.fs-small a { color: inherit; }
+.fs-small a, .fs-table a { color: inherit; }
+.stSelectbox input { text-overflow: ellipsis; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }
 [data-testid="stFullScreenFrame"] { max-width: round(down, 100%, 1px); }
 .st-key-form { gap: .55rem; }
@@ -78,6 +79,8 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
     .stElementContainer[class*="-case-"] { min-width: 100%; }
+    .fs-table th, .fs-table td { padding: .28rem .42rem; }
+    .st-key-filters .stColumn { min-width: calc(50% - 1rem); }
     .stColumn:has(> .stVerticalBlock > .stElementContainer > .stMetric:only-child) {
         min-width: calc(50% - 1rem); }
     .stMain:has(.fs-settings:not([open])) .stColumn:has(.st-key-form) { display: none; }
