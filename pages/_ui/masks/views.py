@@ -10,7 +10,7 @@ import streamlit as st
 from fusescope.analysis import hardware, waves
 from fusescope.charts import numbers
 from fusescope.charts.masks import balance, storage, tiles
-from pages._ui.app import url
+from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields, mask_files
 from pages._ui.masks import gain, scores, stats
 from pages._ui.masks.stats import SIDES
@@ -70,7 +70,11 @@ def _tiles(state: url.State, look: Look) -> None:
         stats.name(t): [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()
     }
     densities = {stats.name(t): k["density"] for t, k in known.items()}
-    elements.chart(tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
+    fig = cached_chart.once(
+        ("mask tiles", repr((shares, densities)), look.subtitle, look.theme),
+        lambda: tiles.executed(shares, densities, SIDES, look.subtitle, look.theme),
+    )
+    elements.chart(fig, look.name("work"))
     elements.table(shown, look.name("tiles"), data, why={"computed / kept (×)": "the mask keeps no element"})
     elements.note(
         "In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles "

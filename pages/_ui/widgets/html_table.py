@@ -66,6 +66,12 @@ def facts(rows: Iterable[tuple]) -> None:
     st.html(f"<table class='fs-small'>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
 
 
+def code(text: str) -> None:
+    """A command or a setting to copy. Streamlit's own box loads a highlighter of 1.6 MB, even for plain text
+    that is folded away."""
+    st.html(f"<pre class='fs-code'>{escape(text)}</pre>")
+
+
 def _text(value) -> str:
     """A whole number with its digits in groups; anything else as it is."""
     return f"{value:,}" if pd.api.types.is_integer(value) else str(value)

@@ -30,6 +30,9 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-line { font-family: monospace; font-size: .76rem; white-space: nowrap; overflow: hidden;
     text-overflow: ellipsis; }
 .fs-right { text-align: right; }
+.fs-code { font-family: monospace; font-size: .84rem; white-space: pre-wrap; overflow-wrap: anywhere;
+    user-select: all; margin: 0; padding: .6rem .8rem; border-radius: .5rem;
+    background: rgba(128,128,128,.1); }
 .fs-table { overflow: auto; font-size: .86rem;
     border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; scrollbar-width: thin;
     background: linear-gradient(to left, var(--paper) 1.6rem, transparent) right / 3rem 100% no-repeat local,
