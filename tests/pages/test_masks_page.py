@@ -24,7 +24,8 @@ def test_the_first_look_has_every_mask_and_the_figures_of_the_chosen_one(draw):
     assert {b.label for b in at.button} >= {n.replace("_", " ") for n in masks.names()}
     assert widget(at.metric, "elements kept").value == f"{100 * kept.mean():.1f} %"
     assert f"{int(kept.sum()):,} of 90,000" in "".join(e.proto.body for e in at.get("html"))
-    table = [{k: int(v) for k, v in row.items() if v.isdigit()} for row in tables(at)[0]]
+    table = [{k: v.replace(",", "") for k, v in row.items()} for row in tables(at)[0]]
+    table = [{k: int(v) for k, v in row.items() if v.isdigit()} for row in table]
     assert [row["tile"] for row in table] == [8, 16, 32, 64, 128, 256]
     for row in table:
         cut = layout.tiles(masks.parse("random:density=0.3"), 300, 300, tile=row["tile"])

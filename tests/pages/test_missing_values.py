@@ -34,3 +34,12 @@ def test_numbers_stand_at_the_right_with_three_digits(html):
     html_table.draw(data, {}, "t")
     assert "<td class='fs-right'>1.23</td>" in html[0] and "<td class='fs-right'>12</td>" in html[0]
     assert "<td class=''>&lt;i&gt;</td>" in html[0] and "<td class=''>yes</td>" in html[0]
+
+
+def test_whole_numbers_have_their_digits_in_groups_and_links_lead_somewhere(html):
+    data = pd.DataFrame(
+        {"open": ["/runs?run=1&b='"], "tiles": [4096], "maybe": pd.array([35840], dtype="Int64")}
+    )
+    html_table.draw(data, {}, "t", link="open")
+    assert "<td class='fs-right'>4,096</td>" in html[0] and "<td class='fs-right'>35,840</td>" in html[0]
+    assert "<a href='/runs?run=1&amp;b=&#x27;' target='_self'>open</a>" in html[0]

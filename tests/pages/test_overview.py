@@ -1,6 +1,7 @@
 """What a run of several cases found: the overview of cells, the report that begins with it, one sentence."""
 
 import dataclasses
+import json
 
 import synthetic as s
 from drawn_page import words
@@ -34,6 +35,20 @@ def test_an_overview_of_many_cases_puts_them_in_rows():
     fig = overview.cells(records, "eager")
     assert fig.layout.yaxis.ticktext[-1].strip() == "m0" and len(fig.layout.xaxis.ticktext) == 8
     assert "No record" in words(overview.cells([], "eager"))
+
+
+def test_a_row_of_many_cases_is_one_line():
+    """Values without their names, the mask as people write it, sign and figure side by side."""
+    cases = [
+        {**s.case(seq), "mask": m}
+        for seq in range(512, 5120, 512)
+        for m in ("full", "sliding_window:right=0")
+    ]
+    records = [dataclasses.replace(r, case=case) for case in cases for r in s.point()]
+    fig = overview.cells(records, "eager")
+    assert "512, sliding window, right=0" in [name.strip() for name in fig.layout.yaxis.ticktext]
+    assert "<br>" not in json.dumps([list(fig.layout.yaxis.ticktext), *map(list, fig.data[0].text)])
+    assert fig.layout.height < 32 * len(cases) + 300
 
 
 def test_what_cannot_be_told_from_the_baseline_carries_no_colour():

@@ -250,6 +250,14 @@ def test_runs_are_told_apart_by_what_differs_and_by_the_columns_asked_for(draw, 
     assert "Ignored columns=moon" in said(at.warning) and not query(at)
 
 
+def test_a_text_too_long_for_its_column_ends_in_an_ellipsis(draw, profiles):
+    title = "Attention in half precision over every mask and every shape that was measured"
+    run = synthetic.run("20261120-100000-bench-abcdef", title=title)
+    folders.write(profiles, run, [], samples=False)
+    shown = draw("runs").dataframe[0].value["run"][0]
+    assert shown.endswith("…") and title.startswith(shown[:-1]) and 30 < len(shown) < 50
+
+
 def test_a_view_is_saved_under_a_name_shown_again_and_deleted(draw, few, profiles):
     asked = {"kind": "bench", "order": "oldest", "columns": "kind,device"}
     at = draw("runs", **asked)

@@ -247,7 +247,7 @@ def test_throttling_is_a_band(draw, there):
 
 def test_two_profiles_are_compared_in_time_and_ratio(draw, there):
     at = draw("profiler", run=OTHER, view="Compare", against=TRACE)
-    assert {m.label: m.value for m in at.metric}["kernels alone"] == "2.00× slower"
+    assert {m.label: m.value for m in at.metric}["kernels alone"] == "▼ 2.00×"
     assert "A step of b" in at.subheader[0].value or "Same step time" in at.subheader[0].value
     text = figures(at)
     assert "▼ gemm" in text and "+ other" in text and "gone" in text

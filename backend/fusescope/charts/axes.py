@@ -116,13 +116,13 @@ def ticks_at(values: list[float]) -> dict:
 
 
 def log(low: float, high: float) -> dict:
-    """A logarithmic axis from low to high whose ticks are written out: 1-2-5 steps, or even steps where the
-    range is less than a factor of three."""
+    """A logarithmic axis from low to high whose ticks are written out: 1-2-5 steps, closer ones in a range of
+    about a decade, even steps where it is less than a factor of three."""
     if high / low > 3:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-        steps = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
-        if last - first > 3:
-            steps = [10.0**e for e in range(first, last + 1)]
+        marks = (1, 2, 5) if high / low > 12 else (1, 1.5, 2, 3, 5, 7)
+        marks = marks if last - first <= 3 else (1,)
+        steps = [m * 10.0**e for e in range(first, last + 1) for m in marks]
     else:
         step = 10.0 ** math.floor(math.log10(high - low + high * 1e-3))
         step *= 5 if (high - low) / step > 20 else 2 if (high - low) / step > 8 else 1

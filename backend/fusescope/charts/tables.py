@@ -71,11 +71,13 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
     """The same, readable, in the order given: whether it is correct, what it is, the verdict and the main
     figures, one unit per column (in its heading), None where a value does not apply."""
     unit, factor = numbers.time_unit(r.ms for r in records)
+    first_unit, to_first = numbers.time_unit(r.time_ms.first for r in records if r.time_ms)
     keys = varying(records)
     lines = []
     for r in records:
         t = r.time
         cold = (r.time_ms.graph_cold or r.time_ms.eager_cold) if r.time_ms else None
+        first = r.time_ms.first if r.time_ms else None
         s = r.speedup if r.impl != baseline else None
         lines.append(
             {"check": check(r), "implementation": short(r.impl)}
@@ -88,7 +90,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 "max abs error": r.accuracy.max_abs if r.accuracy else None,
                 "TFLOP/s effective": r.tflops.effective if r.tflops else None,
                 "GB/s": r.gbps,
-                "first call (ms)": r.time_ms.first if r.time_ms else None,
+                f"first call ({first_unit})": first and first * to_first,
                 "samples": t.n if t else None,
                 "note": r.reason or _note(r, t),
                 "ran as": r.backend,

@@ -44,6 +44,7 @@ def figure(title: str, subtitle: str = "", theme: str = "light", height: int = 3
         ticklen=4,
         tickcolor=c["line"],
         automargin=True,
+        separatethousands=True,
         title=dict(font=dict(size=12, color=c["muted"]), standoff=12),
     )
     lines = subtitle.count("<br>")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +18,7 @@ from fusescope.core.records import Run
 from fusescope.store import library, profile
 from pages._ui.answer import run_facts
 from pages._ui.app import run_data, url
-from pages._ui.widgets import elements
+from pages._ui.widgets import elements, html_table
 from pages._ui.widgets.text import device_text, run_name, status_text
 
 _UNREADABLE = "unreadable: open it to see why"
@@ -35,16 +38,7 @@ def frame(found: Sequence[Run], columns: Sequence[str] | None = None) -> pd.Data
 
 def draw(found: list[Run], key: str) -> None:
     """The table without a selection."""
-    st.dataframe(
-        frame(found, _BRIEF),
-        hide_index=True,
-        width="stretch",
-        height="content",
-        key=key,
-        column_config=_config(),
-        row_height=32,
-        placeholder="",
-    )
+    html_table.draw(frame(found, _BRIEF).fillna(""), {}, key, link="open")
 
 
 def select(
@@ -53,7 +47,7 @@ def select(
     """The table with lines to select, of which those of the runs ``ticked`` are; the ids that now are."""
     rows = [n for n, run in enumerate(found) if run.id in ticked]
     event = st.dataframe(
-        frame(found, columns),
+        _fitting(frame(found, columns)),
         hide_index=True,
         width="stretch",
         key=f"{key}/{hash(tuple(run.id for run in found))}",  # a tick belongs to a run, not to a line
@@ -145,16 +139,39 @@ _VALUES: dict[str, Callable[[Run], object]] = {
 COLUMNS = tuple(_VALUES)
 """What a list of runs can show."""
 _ALWAYS = ("run", "result", "when")
-_BRIEF = ("run", "result", "shapes", "status", "when", "device")
+_BRIEF = ("run", "result", "shapes", "status", "when")
+
+
+_WIDTHS = {"run": 330, "result": 200, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
+_WIDTHS |= {"when": 122, "device": 92, "kind": 60, "source": 90, "tags": 70}
+_SIDES = 16  # pixels of a cell that hold no text
+_LETTERS = (
+    dict.fromkeys(" .,:;'|!iIjl·", 3.3) | dict.fromkeys("ft()[]r-/", 4.4) | dict.fromkeys("mwMW%@…", 10.7)
+)
+_LETTER = 7.0
+"""Pixels of letters in the grid's font, and of any other."""
+
+
+def _fitting(data: pd.DataFrame) -> pd.DataFrame:
+    """The texts as far as their columns have room, with an ellipsis: the grid cuts a letter in two."""
+    wide = {name: _WIDTHS[name] - _SIDES for name in data.columns if name in _WIDTHS}
+    return data.assign(**{name: data[name].map(partial(_cut, most=most)) for name, most in wide.items()})
+
+
+def _cut(text: object, most: int) -> object:
+    if not isinstance(text, str):
+        return text
+    ends = list(accumulate(_LETTERS.get(letter, _LETTER) for letter in text))
+    if not ends or ends[-1] <= most:
+        return text
+    return f"{text[: bisect(ends, most - _LETTERS['…'])].rstrip(' ,')}…"
 
 
 def _config() -> dict:
-    widths = {"run": 280, "result": 200, "shapes": 160, "mask": 78, "dtype": 62, "took": 72, "status": 90}
-    widths |= {"when": 122, "device": 92, "kind": 60, "source": 90, "tags": 70}
     return {
         "open": st.column_config.LinkColumn("", display_text="open", width=44),
         "best speed-up": st.column_config.NumberColumn(
             "best", help="largest speed-up that was proven in any case", format="%.3g×", width=58
         ),
-        **{name: st.column_config.TextColumn(name, width=width) for name, width in widths.items()},
+        **{name: st.column_config.TextColumn(name, width=width) for name, width in _WIDTHS.items()},
     }

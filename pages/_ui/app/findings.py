@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import streamlit as st
 
 from fusescope.core import doctor
+from pages._ui.widgets import html_table
 
 _SIGNS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
@@ -38,7 +39,7 @@ def listed(findings: Iterable[Mapping]) -> None:
     for f in findings:
         st.markdown(f"{_SIGNS.get(f['status'], '·')} **{f['check']}** · {f['says']}")
         if f.get("fix"):
-            st.code(f["fix"], language=None, wrap_lines=True)
+            html_table.code(f["fix"])
 
 
 def everything(findings: Iterable[Mapping]) -> None:

@@ -77,15 +77,14 @@ def cards(archs: tuple[str, ...], live: bool, start) -> None:
         for family, kernels in states(archs).items():
             with st.container(border=True, gap="xsmall"):
                 _card(family, kernels, known, archs, sources)
-                done = all(s["status"] == "built" for s in kernels.values())
-                st.button(
-                    "Built" if done else "Build this family",
-                    key=f"build/family/{family}",
-                    disabled=live or done,
-                    on_click=start,
-                    args=(family,),
-                    type="tertiary" if done else "secondary",
-                )
+                if any(s["status"] != "built" for s in kernels.values()):
+                    st.button(
+                        "Build this family",
+                        key=f"build/family/{family}",
+                        disabled=live,
+                        on_click=start,
+                        args=(family,),
+                    )
 
 
 def _card(family: str, kernels: dict[str, dict], known: Figures, archs: tuple[str, ...], sources) -> None:
@@ -97,14 +96,17 @@ def _card(family: str, kernels: dict[str, dict], known: Figures, archs: tuple[st
     if not archs:
         cuda = sum(v.device == "cuda" for v in sources[family].variants)
         lines.append(f"<span class='fs-muted'>{plural(cuda, 'CUDA kernel')}: choose an architecture</span>")
+    plain = []  # nothing to say of them but their state
     for name, state in kernels.items():
         text = f"{_SIGNS[state['status']]} {escape(name)}"
         if state["status"] != "built":
-            text += f" <span class='fs-muted'>{_WORDS[state['status']]}</span>"
+            lines.append(f"{text} <span class='fs-muted'>{_WORDS[state['status']]}</span>")
         elif (family, name) in known:
             registers, spills = known[family, name]
-            text += f" <span class='fs-muted'>{registers} registers, {_spilled(spills)}</span>"
-        lines.append(text)
+            lines.append(f"{text} <span class='fs-muted'>{registers} registers, {_spilled(spills)}</span>")
+        else:
+            plain.append(text)
+    lines += [" ".join(plain)] if plain else []
     st.html(f"<div class='fs-small'>{'<br>'.join(lines)}</div>")
 
 

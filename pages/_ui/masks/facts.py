@@ -54,7 +54,7 @@ def draw(text: str, seq_q: int, seq_k: int) -> None:
     html_table.facts([*_counts(known), *_others(rows)])
     if rows.empty and 0 < known["density"] < 1:
         _measure(text, seq_q, seq_k)
-    st.code(known["resolved"], language=None, wrap_lines=True)
+    html_table.code(known["resolved"])
 
 
 def measured(text: str, seq_q: int, seq_k: int) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from fusescope import ops
-from fusescope.charts import captions
+from fusescope.charts import captions, numbers
 from fusescope.charts.masks import gain
 from pages._ui.app import device, url
 from pages._ui.forms import fields
@@ -16,9 +16,7 @@ from pages._ui.widgets.text import device_text
 
 _SHOWN = {
     "impl": "implementation",
-    "ms": "time (ms)",
     "full_impl": "on the full mask",
-    "full_ms": "full mask (ms)",
     "gain": "speed-up (×)",
     "ideal": "ideal (×)",
     "share": "of the ideal (%)",
@@ -71,7 +69,9 @@ def draw(state: url.State, look) -> None:
     shape = [c for c in achieved.SHAPE if c in points and points[c].notna().any()]
     data = points[[*_FIRST, *shape, *_LAST]].sort_values(["mask", "seq", "ms"])
     elements.chart(fig, f"mask-gain-{op}", data)
-    shown = data.assign(share=100 * data["share"]).rename(columns=_SHOWN)
+    unit, factor = numbers.time_unit([*data["ms"], *data["full_ms"]])
+    shown = data.assign(share=100 * data["share"], ms=data["ms"] * factor, full_ms=data["full_ms"] * factor)
+    shown = shown.rename(columns=_SHOWN | {"ms": f"time ({unit})", "full_ms": f"full mask ({unit})"})
     elements.table(shown, f"mask-gain-{op}-table", data, height=260)
     elements.note(
         f"{len(points)} results of {points.run.nunique()} runs. {_why(missing)} Both times are of the same "

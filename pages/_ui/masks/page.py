@@ -11,7 +11,7 @@ import streamlit as st
 from fusescope import masks
 from fusescope.charts.masks import picture, thumbnail
 from fusescope.core.schema import REQUIRED
-from pages._ui.app import url
+from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields, mask_files, mask_picker, run_panel
 from pages._ui.masks import facts, stats, upload, views
 from pages._ui.widgets import style
@@ -89,7 +89,9 @@ def pictures(state: url.State, choice: Choice) -> None:
             shares, rows, keys = stats.pixels(
                 text, choice.seq_q, choice.seq_k, region, mask_files.stamp(text)
             )
-            fig = picture.picture(shares, rows, keys, title(text), style.theme(), side)
+            drawn = partial(picture.picture, shares, rows, keys, title(text), style.theme(), side)
+            about = (text, mask_files.stamp(text), choice.seq_q, choice.seq_k, region, style.theme(), side)
+            fig = cached_chart.once(("mask", *about), drawn)
             key = f"masks/picture/{number}/{region}"
             with st.container(width=455 if single else 385):
                 st.plotly_chart(
@@ -135,11 +137,7 @@ def result(state: url.State, choice: Choice) -> None:
 
 def title(text: str) -> str:
     """A mask as a short heading."""
-    if text.startswith("file:"):
-        name = text.removeprefix("file:").rpartition("/")[2]
-    else:
-        kind, colon, values = text.partition(":")
-        name = f"{kind.replace('_', ' ')}{colon}{values}"
+    name = stats.name(text)
     return name if len(name) <= 44 else name[:43] + "…"
 
 

@@ -23,6 +23,14 @@ def check(seq_q: int, seq_k: int) -> None:
         raise ValueError(f"the largest mask drawn here has 2^30 elements; {seq_q:,} × {seq_k:,} is more")
 
 
+def name(text: str) -> str:
+    """A mask as headings and charts name it: "sliding window:left=128,right=128"; of a file, its name."""
+    if text.startswith("file:"):
+        return text.removeprefix("file:").rpartition("/")[2]
+    kind, colon, values = text.partition(":")
+    return f"{kind.replace('_', ' ')}{colon}{values}"
+
+
 @st.cache_data(max_entries=48, show_spinner="Counting elements …")
 def of(text: str, seq_q: int, seq_k: int, stamp: str) -> dict:
     """Figures of one mask as plain values; ``sides``: {tile side: figures of the mask cut into such

@@ -10,7 +10,7 @@ import streamlit as st
 from fusescope.analysis import hardware, waves
 from fusescope.charts import numbers
 from fusescope.charts.masks import balance, storage, tiles
-from pages._ui.app import url
+from pages._ui.app import cached_chart, url
 from pages._ui.forms import fields, mask_files
 from pages._ui.masks import gain, scores, stats
 from pages._ui.masks.stats import SIDES
@@ -66,9 +66,15 @@ def _tiles(state: url.State, look: Look) -> None:
     data = pd.DataFrame(rows)
     data["computed / kept (×)"] = data["computed / kept (×)"].astype(float)
     shown = data if len(known) > 1 else data.drop(columns="mask")
-    shares = {t: [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()}
-    densities = {t: k["density"] for t, k in known.items()}
-    elements.chart(tiles.executed(shares, densities, SIDES, look.subtitle, look.theme), look.name("work"))
+    shares = {
+        stats.name(t): [k["sides"][s]["executed"] / k["elements"] for s in SIDES] for t, k in known.items()
+    }
+    densities = {stats.name(t): k["density"] for t, k in known.items()}
+    fig = cached_chart.once(
+        ("mask tiles", repr((shares, densities)), look.subtitle, look.theme),
+        lambda: tiles.executed(shares, densities, SIDES, look.subtitle, look.theme),
+    )
+    elements.chart(fig, look.name("work"))
     elements.table(shown, look.name("tiles"), data, why={"computed / kept (×)": "the mask keeps no element"})
     elements.note(
         "In live tiles: share of all elements computed by a kernel that skips empty tiles. Full tiles "
@@ -79,8 +85,8 @@ def _tiles(state: url.State, look: Look) -> None:
 def _balance(state: url.State, look: Look) -> None:
     known = look.known()
     tile = side(state)
-    rows = {t: k["row_counts"] for t, k in known.items()}
-    tile_rows = {t: k["sides"][tile]["per_row"] for t, k in known.items()}
+    rows = {stats.name(t): k["row_counts"] for t, k in known.items()}
+    tile_rows = {stats.name(t): k["sides"][tile]["per_row"] for t, k in known.items()}
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=385):
             table = pd.concat(
@@ -149,7 +155,7 @@ def _waves(state: url.State, look: Look, tile: int, rows, tile_rows) -> None:
 def _storage(state: url.State, look: Look) -> None:
     known = look.known()
     tile = side(state)
-    sizes = {t: k["sides"][tile]["storage"] for t, k in known.items()}
+    sizes = {stats.name(t): k["sides"][tile]["storage"] for t, k in known.items()}
     lines = []
     for text, about in known.items():
         cut = about["sides"][tile]

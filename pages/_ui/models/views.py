@@ -85,6 +85,7 @@ def _generation(look: views.Look) -> None:
 def readable(records: list[Record], baseline: str) -> pd.DataFrame:
     """Records of a model as a readable table, one unit per column."""
     unit, factor = numbers.time_unit(t.median for r in records if (t := r.time))
+    first_unit, to_first = numbers.time_unit(r.time_ms.first for r in records if r.time_ms)
     keys, lines, modes = tables.varying(records), [], memory.several(records)
     for r in records:
         x, s = r.extra or {}, r.speedup if r.impl != baseline else None
@@ -99,7 +100,7 @@ def readable(records: list[Record], baseline: str) -> pd.DataFrame:
                 f"p50 ({unit})": _scaled(p.get("p50"), factor),
                 f"p90 ({unit})": _scaled(p.get("p90"), factor),
                 f"p99 ({unit})": _scaled(p.get("p99"), factor),
-                "first (ms)": r.time_ms.first if r.time_ms else None,
+                f"first ({first_unit})": _scaled(r.time_ms.first if r.time_ms else None, to_first),
                 "sequences/s": throughput.get("sequences_per_s"),
                 "tokens/s": throughput.get("tokens_per_s"),
                 "images/s": throughput.get("images_per_s"),

@@ -68,10 +68,11 @@ def _filters(state: url.State) -> dict:
         "order": list(library.ORDERS),
     }
     labels = {"op": "operator", "recorded": "source", "order": "sort by"}
-    boxes = [
-        *st.columns(5, gap="small"),
-        *st.columns([5, 1, 1], gap="small", vertical_alignment="bottom"),
-    ]
+    with st.container(key="filters", gap="small"):
+        boxes = [
+            *st.columns(5, gap="small"),
+            *st.columns([5, 1, 1], gap="small", vertical_alignment="bottom"),
+        ]
     chosen = {}
     for box, (name, options) in zip(boxes, names.items(), strict=False):
         value = fields.pick(

@@ -78,10 +78,11 @@ def table(
         with st.container(horizontal=True, horizontal_alignment="right"):
             csv(data if csv_data is None else csv_data, name)
         return
-    numeric = [c for c in data.columns if pd.api.types.is_float_dtype(data[c])]
-    styled = data.style.format(numbers.three, subset=numeric, na_rep=numbers.NA) if numeric else data
+    reals = [c for c in data.columns if pd.api.types.is_float_dtype(data[c])]
+    counts = [c for c in data.columns if pd.api.types.is_integer_dtype(data[c])]
+    styled = data.style.format(numbers.three, subset=reals, na_rep=numbers.NA) if reals else data.style
     st.dataframe(
-        styled,
+        styled.format("{:,}", subset=counts, na_rep=numbers.NA) if counts else styled,
         hide_index=True,
         width="stretch",
         height=height,

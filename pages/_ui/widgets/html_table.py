@@ -20,8 +20,9 @@ Why = Mapping[str, str] | Callable[[int, str], str]
 """Why a cell is empty: by column, or by (row number, column)."""
 
 
-def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> None:
-    """The table; ``height``: pixels after which it scrolls."""
+def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None, link: str | None = None) -> None:
+    """The table; ``height``: pixels after which it scrolls; ``link``: a column of addresses of ours, each a
+    link with the column's name."""
     right = [
         pd.api.types.is_numeric_dtype(data[c]) and not pd.api.types.is_bool_dtype(data[c])
         for c in data.columns
@@ -29,13 +30,19 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None) -> N
     theme = template.THEMES[style.theme()]
     ground = theme["grid"]
     side = ["fs-right" if r else "" for r in right]
+    names = ["" if c == link else _heading(str(c)) for c in data.columns]
     head = "".join(
-        f"<th class='{s}' scope='col' style='background:{ground}'>{_heading(str(c))}</th>"
-        for c, s in zip(data.columns, side, strict=True)
+        f"<th class='{s}' scope='col' style='background:{ground}'>{name}</th>"
+        for name, s in zip(names, side, strict=True)
     )
     rows = []
     for number, values in enumerate(data.itertuples(index=False, name=None)):
-        cells = (_cell(v, number, str(c), why) for v, c in zip(values, data.columns, strict=True))
+        cells = (
+            f"<a href='{quoted(v)}' target='_self'>{escape(c)}</a>"
+            if c == link
+            else _cell(v, number, str(c), why)
+            for v, c in zip(values, data.columns, strict=True)
+        )
         rows.append("".join(f"<td class='{s}'>{cell}</td>" for cell, s in zip(cells, side, strict=True)))
     limit = f"; max-height:{height}px" if height else ""
     body = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -59,9 +66,15 @@ def facts(rows: Iterable[tuple]) -> None:
     st.html(f"<table class='fs-small'>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
 
 
+def code(text: str) -> None:
+    """A command or a setting to copy. Streamlit's own box loads a highlighter of 1.6 MB, even for plain text
+    that is folded away."""
+    st.html(f"<pre class='fs-code'>{escape(text)}</pre>")
+
+
 def _text(value) -> str:
     """A whole number with its digits in groups; anything else as it is."""
-    return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
+    return f"{value:,}" if pd.api.types.is_integer(value) else str(value)
 
 
 def _heading(name: str) -> str:

@@ -30,6 +30,9 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-line { font-family: monospace; font-size: .76rem; white-space: nowrap; overflow: hidden;
     text-overflow: ellipsis; }
 .fs-right { text-align: right; }
+.fs-code { font-family: monospace; font-size: .84rem; white-space: pre-wrap; overflow-wrap: anywhere;
+    user-select: all; margin: 0; padding: .6rem .8rem; border-radius: .5rem;
+    background: rgba(128,128,128,.1); }
 .fs-table { overflow: auto; font-size: .86rem;
     border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; scrollbar-width: thin;
     background: linear-gradient(to left, var(--paper) 1.6rem, transparent) right / 3rem 100% no-repeat local,
@@ -43,7 +46,8 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden;
     text-overflow: ellipsis; vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
-.fs-small a { color: inherit; }
+.fs-small a, .fs-table a { color: inherit; }
+.stSelectbox input { text-overflow: ellipsis; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }
 [data-testid="stFullScreenFrame"] { max-width: round(down, 100%, 1px); }
 .st-key-form { gap: .55rem; }
@@ -78,6 +82,8 @@ kbd { color: inherit !important; opacity: 1 !important; }
     .stHorizontalBlock:has(> .stColumn .st-key-form) { flex-wrap: wrap; }
     .stColumn:has(.st-key-form), .stColumn:has(.st-key-result) { min-width: 100%; }
     .stElementContainer[class*="-case-"] { min-width: 100%; }
+    .fs-table th, .fs-table td { padding: .28rem .42rem; }
+    .st-key-filters .stColumn { min-width: calc(50% - 1rem); }
     .stColumn:has(> .stVerticalBlock > .stElementContainer > .stMetric:only-child) {
         min-width: calc(50% - 1rem); }
     .stMain:has(.fs-settings:not([open])) .stColumn:has(.st-key-form) { display: none; }

@@ -17,10 +17,10 @@ from fusescope.core.verdict import SAME_WITHIN, words
 
 _FULL = 4.0  # doublings to full colour: 16 times as fast, or as slow
 _TALL = 8  # rows above which columns are named at the top
-_ROW = 34
-_MANY = 9  # columns above which a cell of the narrowest chart has no room for sign and number side by side
+_ROW, _BRIEF_ROW = 34, 24  # pixels of a row with one line, and of one of many
+_MANY = 9  # columns above which a cell of the narrowest chart has little room
 _FEW = 6  # columns that have room for names of several lines, which stand slanted
-_LINE, _COLUMN = 18, 12  # characters of a line of a case's values, as a row and as a column
+_LINE, _COLUMN = 40, 12  # characters of a line of a case's values, as a row and as a column
 _LONGEST, _WIDE = 26, 16  # characters of a name, and of one that a column has room for
 _NAMED = 3  # parameters that fit into the title
 _BRIEF = 16  # cases above which they are grouped by mask, and named by their values
@@ -46,6 +46,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
     if brief := len(groups) > _BRIEF:
         groups = dict(sorted(groups.items(), key=lambda group: str(group[1][0].case.get("mask"))))
     names = [re.sub(r"file:\S*/", "", name) for name in groups]  # of a mask's file the name is enough
+    names = [name.replace("sliding_window", "sliding window") for name in names]
     many = len({r.impl for r in records}) > _MANY
     if brief or (many and len(keys) <= _NAMED):  # the text above names them, and cells need the room
         names = [_values(name, _LINE if brief else _COLUMN) for name in names]
@@ -80,7 +81,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         f"▲ times faster, ▼ times slower, ≈ {same}, ? inconclusive (too noisy), ✗ wrong, – unsupported",
     ]
     by = f" by {', '.join(keys) if len(keys) <= _NAMED else 'case'}" if keys else ""
-    tall = _ROW + 15 * max(n.count("<br>") for n in rows)
+    tall = (_BRIEF_ROW if brief else _ROW) + 15 * max(n.count("<br>") for n in rows)
     fig = template.figure(
         f"Speed-up over {short(baseline)}{by}",
         "<br>".join(line for line in lines if line),
@@ -97,7 +98,7 @@ def cells(records: list[Record], baseline: str, subtitle: str = "", theme: str =
         xgap=2,
         ygap=2,
         showscale=False,
-        text=[[_text(r, baseline, crowded) for r in row] for row in grid],
+        text=[[_text(r, baseline) for r in row] for row in grid],
         texttemplate="%{text}",
         textfont=dict(size=12 if len(columns) <= 6 else 9 if crowded else 11, color=c["ink"]),
         customdata=[[hover(r, baseline) if r else "not measured" for r in row] for row in grid],
@@ -132,12 +133,13 @@ def _label(name: str, above: bool) -> str:
 
 
 def _values(name: str, most: int) -> str:
-    """A case's name without its parameters' names, long values on lines of their own: "16,
-    2048<br>sliding_window<br>right=0"; most: characters of a line."""
+    """A case's name without its parameters' names, values that do not fit on lines of their own: "16,
+    2048<br>sliding window<br>right=0"; most: characters of a line."""
     lines = [""]
-    for text in (part.partition("=")[2] or part for part in name.split(", ")):
-        lines += [""] * bool(lines[-1] and len(lines[-1] + text) > most)
-        lines[-1] += ", " * bool(lines[-1]) + text.replace(":", "<br>")
+    for value in (part.partition("=")[2] or part for part in name.split(", ")):
+        for text in value.replace("_", " ").split(":"):
+            lines += [""] * bool(lines[-1] and len(lines[-1] + text) > most)
+            lines[-1] += ", " * bool(lines[-1]) + text
     return "<br>".join(lines)
 
 
@@ -156,7 +158,7 @@ def _colour(record: Record | None, baseline: str) -> float | None:
     return max(-_FULL, min(_FULL, math.log2(value))) if decided else 0.0
 
 
-def _text(record: Record | None, baseline: str, crowded: bool) -> str:
+def _text(record: Record | None, baseline: str) -> str:
     if record is None:
         return ""
     word, value = verdict(record, baseline), value_of(record, baseline)
@@ -166,7 +168,7 @@ def _text(record: Record | None, baseline: str, crowded: bool) -> str:
         return verdicts.sign(word)
     value = 1 / value if word == "slower" else value
     figure = numbers.three(value)
-    return "1" if record.impl == baseline else f"{verdicts.sign(word)}{'<br>' if crowded else ''}{figure}"
+    return "1" if record.impl == baseline else f"{verdicts.sign(word)}{figure}"
 
 
 def _same(records: list[Record], keys: list[str]) -> str:

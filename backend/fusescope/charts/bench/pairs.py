@@ -23,7 +23,7 @@ _AXIS = 46  # pixels of the axis on top with its title
 _MOST = 40
 """Bars drawn; the table below the chart holds every row."""
 _ROW, _ABOVE = 46, 18  # pixels: a bar with the line above it, and from the middle of the one to the other
-_LINE = 17  # pixels of one more line above a bar
+_LINE, _THICKER = 17, 4  # pixels of one more line above a bar, and of what half the bar gains by it
 _LABEL, _ALONE = 24, 54  # characters of a name next to the verdict, and on a line of its own
 _FAINT = 0.35  # of a bar whose length says nothing yet
 _STATES = STATUS_WORDS | {MISSING: "not measured", SEVERAL: "several cases"}
@@ -86,10 +86,12 @@ def bars(
     )
     axes.named_rows(fig, places, linecolor="rgba(0,0,0,0)")
     axes.line_at(fig, theme, x=1)
+    above = _ABOVE
     if alone:
-        axes.row_labels(fig, {y: (left, "") for y, (left, _) in named.items()}, _ABOVE + line, theme)
+        above += _THICKER
+        axes.row_labels(fig, {y: (left, "") for y, (left, _) in named.items()}, above + line, theme)
         named = {y: ("", right) for y, (_, right) in named.items()}
-    axes.row_labels(fig, named, _ABOVE, theme)
+    axes.row_labels(fig, named, above, theme)
     fig.update_layout(margin=dict(l=8, r=12, t=fig.layout.margin.t + _AXIS, b=10))
     return fig
 
@@ -153,9 +155,13 @@ def cases(comparison: Comparison, values_only: bool = False) -> list[str]:
     """What tells the case of each row from the others, "seq=512"; "" where all are of one case."""
     keys = _changing(comparison)
     return [
-        ", ".join(str(v) if values_only else f"{k}={v}" for k in keys if (v := one.get(k)) is not None)
+        ", ".join(_value(k, v) if values_only else f"{k}={v}" for k in keys if (v := one.get(k)) is not None)
         for one in whole(map(_parts, comparison.rows))
     ]
+
+
+def _value(key: str, value: object) -> str:
+    return str(value).replace("_", " ") if key == "mask" else str(value)
 
 
 def _changing(comparison: Comparison) -> dict[str, list]:

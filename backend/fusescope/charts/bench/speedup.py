@@ -95,8 +95,7 @@ def bars(records: list[Record], baseline: str, subtitle: str = "", theme: str = 
         for r, v in zip(rows, ratios, strict=True)
     }
     longest = max(len(_name(r)) for r in rows)
-    above = _ABOVE if len(rows) <= _MANY else _ABOVE - 2
-    axes.row_labels(fig, named, above, theme, beside=round(14 + _CHARACTER * longest))
+    axes.row_labels(fig, named, _ABOVE, theme, beside=round(14 + _CHARACTER * longest))
     for record in rows:
         if text := _reason(record, lines=2 if len(rows) <= _MANY else 1):
             fig.add_annotation(

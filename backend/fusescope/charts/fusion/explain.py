@@ -77,7 +77,7 @@ def gains(
         headline = verdicts.headline(s["median"], verdict)
         headline = f"<b>{headline}</b>" if verdicts.decided(verdict) else headline
         named[name] = f"over {called(name)}", f"{headline} {ends}"
-    axes.row_labels(fig, named, 18, theme)
+    axes.row_labels(fig, named, 20, theme)
     ends = [known[n][k] for n in names for k in ("low", "high")]
     fig.update_xaxes(**axes.ratio([known[n]["median"] for n in names], ends), title_text="speed-up (log)")
     axes.named_rows(fig, names, linecolor="rgba(0,0,0,0)")

@@ -53,9 +53,7 @@ def against_measured(
     fig.add_hline(y=threshold_ms * factor, line=threshold)
     fig.update_xaxes(title_text=f"measured ({unit}), log", **axes.log(low, high))
     fig.update_yaxes(title_text=f"predicted ({unit}), log", **axes.log(low, high))
-    fig.update_layout(
-        margin=dict(l=8, r=16, b=50), showlegend=True, legend=dict(x=0.02, y=0.98, bgcolor="rgba(0,0,0,0)")
-    )
+    fig.update_layout(margin=dict(l=8, r=16, b=50), showlegend=True, legend=dict(orientation="h", y=-0.2))
     return fig
 
 

@@ -19,6 +19,8 @@ COLOURS = {
 }
 MARK = {"faster": "▲", "gone": "−", "slower": "▼", "new": "+", "same": "="}
 MOST = 25
+_ROW, _BAR = 30, 0.44  # pixels of a row at least, and what of it is bar
+_SPARE = 30  # pixels that few rows share
 
 
 def shown(rows: Sequence[Difference], relative: bool) -> list[Difference]:
@@ -42,7 +44,7 @@ def bars(
     if not drawn:
         return template.empty(nothing(rows, by), theme)
     c = template.THEMES[theme]
-    fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + 30 * len(drawn))
+    fig = template.figure(f"Changes by {by}", subtitle, theme, height=150 + _ROW * len(drawn))
     unit, factor = numbers.time_unit([abs(r.delta_ns) / 1e6 for r in drawn])
     y = list(range(len(drawn)))
     ratio = [r.speedup or 1.0 for r in drawn]
@@ -61,7 +63,7 @@ def bars(
         y=y,
         base=1 if relative else 0,
         marker=dict(color=[COLOURS[r.state] for r in drawn]),
-        width=0.44,
+        width=_BAR,
         customdata=hover,
         hovertemplate="%{customdata}<extra></extra>",
     )
@@ -87,5 +89,6 @@ def bars(
         fig.update_xaxes(title_text=f"time of b − time of a, per step ({unit})")
         fig.add_vline(x=0, line=dict(color=c["line"], width=1))
     fig.update_yaxes(range=[len(drawn) - 0.6, -0.85], visible=False)
-    axes.row_labels(fig, labels, 17, theme)
+    row = _ROW + _SPARE / len(drawn)
+    axes.row_labels(fig, labels, round(_BAR / 2 * row) + 10, theme)
     return fig

@@ -118,12 +118,12 @@ def _step(a: Profile, b: Profile) -> None:
 
 
 def _change(before: float, after: float) -> str:
-    """A total against another, by the rule of the step's time: "same", "1.84× faster"."""
+    """A total against another, by the rule of the step's time: "same", "▲ 1.84×"."""
     if not before or not after:
         return numbers.NA
     if abs(after - before) <= profile_metrics.TOLERANCE * max(before, after):
         return "same"
-    return numbers.faster(before / after)
+    return f"▲ {numbers.ratio(before / after)}" if after < before else f"▼ {numbers.ratio(after / before)}"
 
 
 def _totals(rows: list[profile_diff.Difference], by: str) -> None:

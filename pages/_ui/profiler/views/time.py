@@ -106,19 +106,20 @@ def line(state: url.State, found: Profile) -> None:
     marks = matching.marks if matching else {}
     fig = timeline.lanes(views, zero, sentences.subtitle(found), style.theme(), marks)
     chart = f"profiler/line/{found.id}/{begin}/{end}/{len(chosen)}"
-    st.plotly_chart(
-        fig,
-        theme=None,
-        key=chart,
-        on_select=partial(_zoom, chart, begin, end, whole, zero, found.id),
-        selection_mode="box",
-        width="stretch",
-        config={
-            "displaylogo": False,
-            "modeBarButtons": [["toImage", "select2d"]],
-            "toImageButtonOptions": {"filename": found.name("timeline")},
-        },
-    )
+    with st.container(key="wide-chart"):
+        st.plotly_chart(
+            fig,
+            theme=None,
+            key=chart,
+            on_select=partial(_zoom, chart, begin, end, whole, zero, found.id),
+            selection_mode="box",
+            width="stretch",
+            config={
+                "displaylogo": False,
+                "modeBarButtons": [["toImage", "select2d"]],
+                "toImageButtonOptions": {"filename": found.name("timeline")},
+            },
+        )
     _controls(found, begin, end, whole, zero)
     if matching:
         finding.controls(matching, begin, end, partial(_look, whole=whole, zero=zero, run_id=found.id))
