@@ -62,8 +62,8 @@ def parallel(options) -> str:
         predicted, _ = _asked(["predict-scaling", answer["run"]], options, 30, device=False)
         rows = predicted["compared"] if predicted else ()
         table += [_predicted_line(row) for row in rows]
-        if rows:
-            worst = max(rows, key=lambda row: abs(row["error"]))
+        if known := [row for row in rows if row["error"] is not None]:
+            worst = max(known, key=lambda row: abs(row["error"]))
             table.append(
                 f"   worst prediction {100 * worst['error']:+.1f} % ({worst['impl']}, {worst['scaling']})"
             )
@@ -266,4 +266,6 @@ def _link_line(link: dict) -> str:
 def _predicted_line(row: dict) -> str:
     text = f"{row['impl']:>16} {row['scaling']:6} b{row['case']['batch']:<4}"
     times = f"measured {row['measured_ms']:.3f} ms, predicted {row['predicted_ms']:.3f} ms"
+    if row["error"] is None:
+        return f"{text} {times} at least (host-bound)"
     return f"{text} {times} ({100 * row['error']:+.1f} %)"

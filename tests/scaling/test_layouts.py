@@ -1,5 +1,7 @@
 """Layouts as text, what a model takes of them, and predictions over them. No torch."""
 
+from dataclasses import replace
+
 import pytest
 
 from fusescope import models
@@ -56,11 +58,12 @@ def test_every_weight_is_held_somewhere(name):
 LINKS = links.given(10e-6, 100e9)
 
 
-def basis(name="gpt2", batch=64, links_given=LINKS, overhead=0.0):
-    """Times that shrink exactly in proportion to a rank's share, besides an overhead in ms."""
+def basis(name="gpt2", batch=64, links_given=LINKS, overhead=0.0, host_ms=None):
+    """Times that shrink exactly in proportion to a rank's share, besides an overhead in ms. host_ms: of
+    launching."""
     case = models.validate(name, {"batch": batch, "seq": 128})
     points = [
-        {"attention": "sdpa", "tp": tp, "batch": b, "ms": overhead + 3.0 * b / tp}
+        {"attention": "sdpa", "tp": tp, "batch": b, "ms": overhead + 3.0 * b / tp, "host_ms": host_ms}
         for tp in (1, 2, 4)
         for b in (1, 4, 16, 64)
     ]
@@ -81,6 +84,18 @@ def test_predictions_by_hand():
     # 12 layers, two all-reduces each, of 64 × 128 × 768 elements of two bytes
     reduce = 2 * 10e-6 + 2 / 2 * (64 * 128 * 768 * 2) / 100e9
     assert base.at(Layout(tp=2), 1).ms == pytest.approx(single / 2 + 24 * reduce * 1e3)
+
+
+def test_a_host_bound_layout_is_a_lower_bound():
+    """Launching takes 40 ms: most of a batch of 16 (48 ms) and of half of 32, little of 64 (192 ms). Replicas
+    do not wait for one another."""
+    base = basis(host_ms=40.0)
+    assert not base.at(Layout(tp=2), 1).host_bound and base.at(Layout(pp=2), 4).host_bound
+    assert basis(batch=16, host_ms=40.0).at(Layout(tp=2), 1).host_bound
+    assert not base.at(Layout(dp=64), 1).host_bound
+    assert not basis().at(Layout(pp=2), 4).host_bound, "not known"
+    row = predicted.Compared("sdpa-tp2", "strong", {}, 2.0, 1.0, True)
+    assert row.to_json()["error"] is None and replace(row, host_bound=False).error == -0.5
 
 
 def test_the_best_layouts_fit_and_are_sorted():

@@ -65,7 +65,8 @@ def draw(state: url.State, run: Run) -> None:
             "communication %": 100 * p.communication_ms / p.ms,
             "bubble %": 100 * p.bubble_ms / p.ms,
             "GiB per rank": p.memory_bytes / _GIB,
-            "arithmetic": "measured" if p.measured else "fitted",
+            "arithmetic": ("measured" if p.measured else "fitted")
+            + (", host-bound: at least this time" if p.host_bound else ""),
         }
         for n, found in best
         for p in found[:_SHOWN]
@@ -76,7 +77,8 @@ def draw(state: url.State, run: Run) -> None:
     first = min((found[0] for _, found in best if found), key=lambda p: p.ms)
     name = layouts.Layout(first.tp, first.pp, first.dp)
     st.markdown(
-        f"**Fastest predicted: {name} on {first.ranks:,} devices, {numbers.time(first.ms)}**, one device "
+        f"**Fastest predicted: {name} on {first.ranks:,} devices, "
+        f"{'at least ' if first.host_bound else ''}{numbers.time(first.ms)}**, one device "
         f"{numbers.time(single)}."
     )
     if helps := [h for h in base.helps(first) if h.ms < 0.99 * first.ms]:

@@ -97,12 +97,12 @@ def _text(data: dict, rows, first) -> str:
                 [
                     str(n),
                     f"{layout}" + (f", {p.micro_batches} micro-batches" if p.pp > 1 else ""),
-                    time(p.ms),
-                    f"{three(data['single_ms'] / p.ms)}×",
+                    ("≥ " if p.host_bound else "") + time(p.ms),
+                    ("≤ " if p.host_bound else "") + f"{three(data['single_ms'] / p.ms)}×",
                     percent(p.communication_ms / p.ms),
                     percent(p.bubble_ms / p.ms),
                     three(p.memory_bytes / 2**30),
-                    "measured" if p.measured else "fitted",
+                    ("measured" if p.measured else "fitted") + (", host-bound" if p.host_bound else ""),
                 ]
             )
     head = ["devices", "layout", "time", "speed-up", "communication", "bubble", "GiB", "arithmetic"]
@@ -128,8 +128,8 @@ def _compared(rows: list[dict]) -> str:
             row["scaling"],
             str(row["case"]["batch"]),
             time(row["measured_ms"]),
-            time(row["predicted_ms"]),
-            f"{100 * row['error']:+.1f} %",
+            ("≥ " if row["host_bound"] else "") + time(row["predicted_ms"]),
+            "n/a: host-bound" if row["error"] is None else f"{100 * row['error']:+.1f} %",
         ]
         for row in rows
     ]

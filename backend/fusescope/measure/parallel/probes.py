@@ -28,9 +28,9 @@ def measure(
     wait: Callable[[], None],
     check: Callable[[], None],
 ) -> list[dict[str, Any]]:
-    """[{"attention", "tp", "batch", "ms"}]: the median time of the layers of a rank on that batch. alone: a
-    mesh of this rank, so that what tensor parallel costs a call besides arithmetic and collectives is in
-    it."""
+    """[{"attention", "tp", "batch", "ms", "host_ms"}]: the median time of the layers of a rank on that batch,
+    and of their launches (on a GPU; None on a CPU). alone: a mesh of this rank, so that what tensor parallel
+    costs a call besides arithmetic and collectives is in it."""
     found, split, batch = [], layouts.split_of(model.name), inputs["input_ids"].shape[0]
     call = caller(attention, model, inputs)
     for degree in _degrees(model):
@@ -41,8 +41,9 @@ def measure(
         for size in _batches(batch):
             check()
             ids = inputs["input_ids"][:size]
-            ms = _median(lambda base=base, ids=ids: call(base, input_ids=ids), wait)
-            found.append({"attention": attention, "tp": degree, "batch": size, "ms": ms})
+            ms, host_ms = _medians(lambda base=base, ids=ids: call(base, input_ids=ids), wait)
+            point = {"attention": attention, "tp": degree, "batch": size, "ms": ms}
+            found.append(point | {"host_ms": host_ms if ids.is_cuda else None})
         del base
         gc.collect()
     return found
@@ -62,8 +63,10 @@ def _batches(batch: int) -> list[int]:
     return found
 
 
-def _median(run: Callable[[], Any], wait: Callable[[], None]) -> float:
+def _medians(run: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
+    """Milliseconds until the device has finished, and until the call has returned."""
     took: list[float] = []
+    returned: list[float] = []
     begun = time.perf_counter()
     with torch.no_grad():
         for _ in range(_WARM_UP):
@@ -72,6 +75,7 @@ def _median(run: Callable[[], Any], wait: Callable[[], None]) -> float:
             wait()
             start = time.perf_counter()
             run()
+            returned.append((time.perf_counter() - start) * 1e3)
             wait()
             took.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(took)
+    return statistics.median(took), statistics.median(returned)

@@ -71,7 +71,7 @@ def basis(
 ) -> Basis:
     """From the environment of a run of the kind ``parallel``; ``given``: links instead of the run's.
     ValueError in one sentence where the run lacks what a prediction needs."""
-    points = _points(case, attention, environment)
+    points, launches = _points(case, attention, environment)
     if not points:
         raise ValueError(
             f"a prediction needs a run that timed a rank's share of {name} with {attention} on this case on "
@@ -90,24 +90,32 @@ def basis(
     if missing := [c for c in ("all_reduce", "send_recv") if c not in found]:
         raise ValueError(f"the run did not measure {' and '.join(missing)}")
     return Basis(
-        name, dict(case), dtype, attention, layouts.work(name, case, dtype), compute.fit(points), found
+        name,
+        dict(case),
+        dtype,
+        attention,
+        layouts.work(name, case, dtype),
+        compute.fit(points, launches),
+        found,
     )
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A layout that the run measured, and what is predicted for it from one device and the collectives."""
+    """A layout that the run measured, and what is predicted for it from one device and the collectives;
+    host_bound: that is a lower bound (see Prediction)."""
 
     impl: str
     scaling: str
     case: Mapping[str, Any]
     measured_ms: float
     predicted_ms: float
+    host_bound: bool
 
     @property
-    def error(self) -> float:
-        """Of the prediction: 0.05 where it is 5 % above what was measured."""
-        return self.predicted_ms / self.measured_ms - 1
+    def error(self) -> float | None:
+        """Of the prediction: 0.05 where it is 5 % above what was measured; None of a lower bound."""
+        return None if self.host_bound else self.predicted_ms / self.measured_ms - 1
 
     def to_json(self) -> dict:
         return asdict(self) | {"case": dict(self.case), "error": self.error}
@@ -126,14 +134,15 @@ def compared(records: Iterable[Record], environment: Mapping[str, Any]) -> list[
             base = basis(catalog.named(r.op), r.case, r.dtype, own["attention"], environment)
         except ValueError:
             continue
-        predicted = base.at(layout, own["micro_batches"]).ms
-        found.append(Compared(r.impl, own["scaling"], r.case, r.ms, predicted))
+        at = base.at(layout, own["micro_batches"])
+        found.append(Compared(r.impl, own["scaling"], r.case, r.ms, at.ms, at.host_bound))
     return found
 
 
-def _points(case, attention: str, environment: Mapping[str, Any]) -> list[tuple[int, int, float]]:
-    """(tp, batch, ms) of the same case; its batch may be another."""
+def _points(case, attention: str, environment: Mapping[str, Any]):
+    """(tp, batch, ms) of the same case, whose batch may be another, and {(tp, batch): ms of launching}."""
     found: dict[tuple[int, int], float] = {}
+    launches: dict[tuple[int, int], float] = {}
     probes = environment.get("probes")
     for probe in probes if isinstance(probes, list) else ():
         try:
@@ -141,7 +150,10 @@ def _points(case, attention: str, environment: Mapping[str, Any]) -> list[tuple[
                 continue
             for p in probe["points"]:
                 if p["attention"] == attention:
-                    found[int(p["tp"]), int(p["batch"])] = float(p["ms"])
+                    at = int(p["tp"]), int(p["batch"])
+                    found[at] = float(p["ms"])
+                    if p.get("host_ms") is not None:
+                        launches[at] = float(p["host_ms"])
         except (KeyError, TypeError, ValueError):
             raise ValueError("the run's times of a rank's share are not readable") from None
-    return [(tp, batch, ms) for (tp, batch), ms in found.items()]
+    return [(tp, batch, ms) for (tp, batch), ms in found.items()], launches
