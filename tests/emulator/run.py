@@ -7,6 +7,7 @@ too.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -58,6 +59,7 @@ def main() -> None:
     cases.emulations()
     with poisoned("cpu", 8):  # what these two import is there in every fork
         torch.empty(1)
+    gc.freeze()
     torch.set_num_threads(1)
     for line in sys.stdin:
         print(json.dumps(_in_fork(json.loads(line))), flush=True)

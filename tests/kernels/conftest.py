@@ -159,8 +159,9 @@ class TorchServer:
     interpreter of its own, two seconds earlier."""
 
     _LOOP = """
-import json, os, sys, traceback
+import gc, json, os, sys, traceback
 import torch
+gc.freeze()
 for line in sys.stdin:
     code, cwd, environment, out, err = json.loads(line)
     pid = os.fork()

@@ -13,6 +13,7 @@ folder's lock and, where there is one, of the ticket in the device's queue.
 """
 
 import array
+import gc
 import json
 import os
 import select
@@ -61,14 +62,17 @@ def main():
 
 def preload():
     """Import what jobs need; gives what went wrong, as text, or None. A module that fails here fails again in
-    the job."""
+    the job. What is imported stays for good: no collector looks through it, here or in a fork."""
     said = []
+    gc.disable()
     for name in MODULES:
         try:
             __import__(name)
         except BaseException as e:
             said.append(f"{name} could not be imported: {type(e).__name__}: {e}")
             traceback.print_exc()
+    gc.freeze()
+    gc.enable()
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
         said.append("torch initialised CUDA on import; jobs cannot be forked from here")
