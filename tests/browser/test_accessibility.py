@@ -34,9 +34,11 @@ def test_axe_finds_nothing_serious_on_what_opens_further_in(recorded_server, pag
     page.set_viewport_size({"width": 1440, "height": 900})
     for path in (
         "/fusion?part=Sweep",
+        "/help?doc=own-kernel",
         "/masks?view=Storage",
         "/models?show=all+models",
         "/profiler?view=Timeline",
+        "/profiler?do=now",
         "/runs?view=Regressions",
         "/scaling?view=memory",
     ):

@@ -8,6 +8,8 @@ import streamlit as st
 # Whole pixels for charts: plotly redraws one whose width is given in fractions after it measured hundredths.
 # Rows of a slider and its box are 8 pixels too tall: a box that scrolls so little swallows the wheel.
 # A grid's own CSV, made in the browser, has texts that a spreadsheet takes for formulas; ours is below it.
+# A document's code wraps and is one colour: no key scrolls a code block of Streamlit's Markdown, and the
+# colours of its comments and keywords are below AA contrast.
 # A chart's buttons stand under it, beside its CSV, where they cover no text.
 _CSS = """
 <style>
@@ -47,6 +49,9 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden;
     text-overflow: ellipsis; vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
+[data-testid="stMarkdownContainer"] pre, [data-testid="stMarkdownContainer"] pre * {
+    white-space: pre-wrap !important; overflow-wrap: anywhere; }
+[data-testid="stMarkdownContainer"] pre .token { color: inherit !important; }
 .fs-small a, .fs-table a { color: inherit; }
 .stSelectbox input { text-overflow: ellipsis; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }
