@@ -29,6 +29,31 @@ def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(recorded_serv
     assert not _serious(page, COLOURS)
 
 
+def test_axe_finds_nothing_serious_on_what_opens_further_in(recorded_server, page):
+    """Views of each kind: a grid, maps, lanes, tables of many columns, what was compared."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    for path in (
+        "/fusion?part=Sweep",
+        "/help?doc=own-kernel",
+        "/masks?view=Storage",
+        "/models?show=all+models",
+        "/profiler?view=Timeline",
+        "/profiler?do=now",
+        "/runs?view=Regressions",
+        "/scaling?view=memory",
+    ):
+        page.goto(recorded_server.address + path)
+        assert not _serious(page, RULES), path
+
+
+def test_a_table_follows_the_theme_without_a_reload(recorded_server, page):
+    page.goto(recorded_server.address + "/")
+    head = page.locator(".fs-table th").first
+    expect(head).to_have_css("background-color", "rgb(228, 231, 235)")
+    page.emulate_media(color_scheme="dark")
+    expect(head).to_have_css("background-color", "rgb(51, 58, 69)")
+
+
 def _serious(page, rules: dict) -> dict[str, list[str]]:
     """What axe finds on the page, once it is drawn whole: rule → elements. What it finds at one look alone
     was drawn again meanwhile, and half faded in."""

@@ -179,7 +179,7 @@ def test_which_of_two_similar_runs_is_better_and_may_they_be_compared(recorded_s
     v = visitor(recorded_server)
     v.click("link", "Runs")
     v.fill("Search", "attention whole blocks", "textbox")
-    v.page.get_by_test_id("stDataFrame").wait_for()
+    v.page.get_by_test_id("stDataFrame").first.wait_for()
     v.tick(
         "Attention fp16: masks of whole 64 × 64 blocks, (",
         "Attention fp16: masks of whole 64 × 64 blocksv5",

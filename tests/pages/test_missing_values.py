@@ -17,7 +17,6 @@ WRONG = Record("add", "mine", {"n": 8}, "float32", "cpu", "wrong", reason="max a
 def html(monkeypatch):
     shown = []
     monkeypatch.setattr(html_table.st, "html", shown.append)
-    monkeypatch.setattr(html_table.style, "theme", lambda: "light")
     return shown
 
 

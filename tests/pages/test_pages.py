@@ -255,7 +255,7 @@ def test_a_text_too_long_for_its_column_ends_in_an_ellipsis(draw, profiles):
     run = synthetic.run("20261120-100000-bench-abcdef", title=title)
     folders.write(profiles, run, [], samples=False)
     shown = draw("runs").dataframe[0].value["run"][0]
-    assert shown.endswith("…") and title.startswith(shown[:-1]) and 30 < len(shown) < 50
+    assert shown.endswith("…") and title.startswith(shown[:-1]) and 30 < len(shown) < 60
 
 
 def test_a_view_is_saved_under_a_name_shown_again_and_deleted(draw, few, profiles):

@@ -193,7 +193,7 @@ def _history(look: Look) -> None:
 
 def _reproduce(look: Look) -> None:
     if line := command.again("bench", look.run.spec):
-        st.code(line, language="bash", wrap_lines=True)
+        st.code(line, language=None, wrap_lines=True)
     with st.expander("Full configuration and environment"):
         st.json({"spec": dict(look.run.spec), "environment": dict(look.run.environment)}, expanded=1)
 

@@ -233,7 +233,7 @@ def _reproduce(state: url.State, choice: Choice, look: views.Look | None) -> Non
     if spec is None:
         elements.note("The settings are incomplete; see the form.")
         return
-    st.code(command.model(spec), language="bash", wrap_lines=True)
+    st.code(command.model(spec), language=None, wrap_lines=True)
     with st.expander("Full configuration" + (" and environment" if look else "")):
         st.json(
             {"spec": json.loads(json.dumps(dict(spec)))}

@@ -51,7 +51,7 @@ def draw(state: url.State) -> None:
         )
         if reason:
             st.warning(md(reason))
-        st.code(_command(kind, spec | extra), language="bash", wrap_lines=True)
+        st.code(_command(kind, spec | extra), language=None, wrap_lines=True)
 
 
 def _form(state: url.State) -> dict:

@@ -164,7 +164,7 @@ def _facts(run: Run) -> None:
             st.json(nested, expanded=1)
     with st.expander("Configuration"):
         if line := command.again(run.kind, run.spec):
-            st.code(line, language="bash", wrap_lines=True)
+            st.code(line, language=None, wrap_lines=True)
         st.json(dict(run.spec), expanded=2)
     took = (run.finished or 0) - (run.started or 0) if run.finished and run.started else None
     st.caption(f"Created {captions.date(run.created) or numbers.NA}; took {numbers.seconds(took)}.")

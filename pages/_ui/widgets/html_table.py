@@ -8,8 +8,7 @@ from html import escape as quoted
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import glossary, numbers, template
-from pages._ui.widgets import style
+from fusescope.charts import glossary, numbers
 from pages._ui.widgets.text import escape
 
 MOST = 300
@@ -27,14 +26,9 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None, link
         pd.api.types.is_numeric_dtype(data[c]) and not pd.api.types.is_bool_dtype(data[c])
         for c in data.columns
     ]
-    theme = template.THEMES[style.theme()]
-    ground = theme["grid"]
     side = ["fs-right" if r else "" for r in right]
     names = ["" if c == link else _heading(str(c)) for c in data.columns]
-    head = "".join(
-        f"<th class='{s}' scope='col' style='background:{ground}'>{name}</th>"
-        for name, s in zip(names, side, strict=True)
-    )
+    head = "".join(f"<th class='{s}' scope='col'>{name}</th>" for name, s in zip(names, side, strict=True))
     rows = []
     for number, values in enumerate(data.itertuples(index=False, name=None)):
         cells = (
@@ -44,11 +38,11 @@ def draw(data: pd.DataFrame, why: Why, key: str, height: int | None = None, link
             for v, c in zip(values, data.columns, strict=True)
         )
         rows.append("".join(f"<td class='{s}'>{cell}</td>" for cell, s in zip(cells, side, strict=True)))
-    limit = f"; max-height:{height}px" if height else ""
+    limit = f" style='max-height:{height}px'" if height else ""
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     with st.container(key=f"table-{key}"):
         st.html(
-            f"<div class='fs-table' style='--paper:{theme['paper']}{limit}' tabindex='0'>"
+            f"<div class='fs-table'{limit} tabindex='0'>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 

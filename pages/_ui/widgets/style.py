@@ -8,6 +8,8 @@ import streamlit as st
 # Whole pixels for charts: plotly redraws one whose width is given in fractions after it measured hundredths.
 # Rows of a slider and its box are 8 pixels too tall: a box that scrolls so little swallows the wheel.
 # A grid's own CSV, made in the browser, has texts that a spreadsheet takes for formulas; ours is below it.
+# A document's code wraps and is one colour: no key scrolls a code block of Streamlit's Markdown, and the
+# colours of its comments and keywords are below AA contrast.
 # A chart's buttons stand under it, beside its CSV, where they cover no text.
 _CSS = """
 <style>
@@ -33,12 +35,13 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-code { font-family: monospace; font-size: .84rem; white-space: pre-wrap; overflow-wrap: anywhere;
     user-select: all; margin: 0; padding: .6rem .8rem; border-radius: .5rem;
     background: rgba(128,128,128,.1); }
-.fs-table { overflow: auto; font-size: .86rem;
+.fs-table { --paper: light-dark(#FFFFFF, #0F1319); overflow: auto; font-size: .86rem;
     border: 1px solid rgba(128,128,128,.35); border-radius: .5rem; scrollbar-width: thin;
     background: linear-gradient(to left, var(--paper) 1.6rem, transparent) right / 3rem 100% no-repeat local,
         linear-gradient(to left, rgba(128,128,128,.55), transparent) right / 1.4rem 100% no-repeat scroll; }
 .fs-table table { border-collapse: collapse; width: 100%; }
-.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap; }
+.fs-table th { position: sticky; top: 0; font-weight: 600; text-align: left; white-space: nowrap;
+    background: light-dark(#E4E7EB, #333A45); }
 .fs-table th, .fs-table td { padding: .28rem .6rem; border-bottom: 1px solid rgba(128,128,128,.22); }
 .fs-table tr:last-child td { border-bottom: none; }
 .fs-table td { white-space: nowrap; font-variant-numeric: tabular-nums; }
@@ -46,6 +49,9 @@ div[data-testid="stSidebarHeader"] { height: 2.2rem; padding-bottom: 0; }
 .fs-table .fs-long { display: inline-block; max-width: min(27rem, 26vw); overflow: hidden;
     text-overflow: ellipsis; vertical-align: bottom; }
 .fs-table .fs-right, .fs-table th.fs-right { text-align: right; }
+[data-testid="stMarkdownContainer"] pre, [data-testid="stMarkdownContainer"] pre * {
+    white-space: pre-wrap !important; overflow-wrap: anywhere; }
+[data-testid="stMarkdownContainer"] pre .token { color: inherit !important; }
 .fs-small a, .fs-table a { color: inherit; }
 .stSelectbox input { text-overflow: ellipsis; }
 .st-key-old_answer, .st-key-previous_answer { opacity: .62; }
