@@ -19,9 +19,8 @@ sessions that lie in --resume's folder (profiles/recorded/, where each archive i
 are for a box of two GPUs: models over both, the attention grid on a cluster of one and of two workers, a
 worker killed in the middle, simulated cases. Their runs are packed likewise.
 
-With --gpus the entries are recorded side by side, one worker a GPU. A traverse is then cut into parts of its
-order, which is drawn by chance, and the parts that come back are merged into one run that says which scheme
-was measured on which GPU.
+With --gpus N each entry shares its work among N GPUs, as --cluster local:N does (docs/cluster.md): Dask, the
+package distributed, has to be there.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ def main() -> int:
         type=int,
         default=1,
         metavar="N",
-        help="record side by side on so many GPUs, traverses in parts that are merged (default 1)",
+        help="share the work of each entry among so many GPUs (default 1)",
     )
     parser.add_argument(
         "--device", default="cuda:0", help="cpu: entries for the processor, and trials of all others"

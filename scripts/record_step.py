@@ -1,4 +1,4 @@
-"""The step ``record`` of on_gpu.py: entries of recordings.toml measured by one worker a GPU, and packed.
+"""The step ``record`` of on_gpu.py: entries of recordings.toml measured one after the other, and packed.
 
 What comes back is packed before the time is over, whatever became of the workers.
 """
@@ -13,20 +13,18 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import recordings
-import sharing
 
 ROOT = Path(__file__).resolve().parents[1]
 STOP_S = 12.0
 """What an interrupted command gets to end by itself; a job that is cancelled is given five seconds."""
 PACK_S = 35.0
-"""Of the time for recording what is kept for such ends, for joining (a full traverse takes 10 to 20 s) and
-for packing."""
+"""Of the time for recording what is kept for such ends and for packing."""
+_NEED = 0.7  # of its seconds: with less time than that an entry is not begun
+_NEED_TRAVERSE_S = 60.0
 
 
 def run(
@@ -59,34 +57,51 @@ def run(
 
 
 def record(options) -> str:
-    """The entries of recordings.toml that were asked for and still fit into the time, each a verb of the
-    command line, by one worker a GPU. What comes back is packed before the time is over, whatever became of
-    the workers."""
-    started, work = time.monotonic(), options.out / "work"
-    queue = sharing.Queue(wanted(options), options.gpus, options.budget_s - PACK_S)
-    workers = [Worker(i, queue, options, started + options.budget_s - PACK_S) for i in range(options.gpus)]
-    threads = [threading.Thread(target=worker.run) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    table = [line for worker in workers for line in worker.table]
-    if not options.only and workers[0].left() > 60:
-        with environ(FUSESCOPE_PROFILES=str(workers[0].home)):
+    """The entries of recordings.toml that were asked for and still fit into the time, one after the other,
+    each a verb of the command line; on several GPUs each shares its work among them as a cluster. What comes
+    back is packed before the time is over, whatever became of the jobs."""
+    until, work = time.monotonic() + options.budget_s - PACK_S, options.out / "work"
+    home = work / "runs"
+    (home / "recorded").mkdir(parents=True, exist_ok=True)
+    table, left_out = [], []
+    for entry in wanted(options):
+        left = until - time.monotonic()
+        try:
+            if left >= _least(entry, options.gpus):
+                table += _one(entry, home, options, left)
+            else:
+                seconds = entry.seconds(options.gpus)
+                left_out.append(f"-- {entry.title}: about {seconds:.0f} s are left for another session")
+        except Exception as e:  # the next one goes on
+            table.append(f"-- {entry.title}: {type(e).__name__}: {e}")
+    if not options.only and until - time.monotonic() > 60:
+        with environ(FUSESCOPE_PROFILES=str(home)):
             table.append(trace())
-    if options.gpus > 1:
-        with environ(FUSESCOPE_PROFILES=str(work / "merged")):
-            table += merged(workers)
-    table += [
-        f"-- {e.title}: about {seconds:.0f} s are left for another session" for e, seconds in queue.rest()
-    ]
-    with (options.out / "record.log").open("ab") as log:
-        for worker in workers:
-            if worker.log.is_file():
-                log.write(worker.log.read_bytes())
     pack(work, options.out)
     shutil.rmtree(work, ignore_errors=True)  # a run that did not stop may still write there
-    return "\n".join(table)
+    return "\n".join(table + left_out)
+
+
+def _least(entry: recordings.Entry, gpus: int) -> float:
+    """Seconds with fewer than which an entry is not begun; a traverse is worth beginning with a minute."""
+    seconds = _NEED * entry.seconds(gpus)
+    return min(seconds, _NEED_TRAVERSE_S) if entry.traverse else seconds
+
+
+def _one(entry: recordings.Entry, home: Path, options, left: float) -> list[str]:
+    """One entry's lines of the table."""
+    for folder in entry.before:
+        shutil.copytree(folder, home / "recorded" / folder.name, dirs_exist_ok=True)
+    words = entry.words(left - 5, options.case_budget_s, options.gpus)
+    environment = os.environ | {"FUSESCOPE_PROFILES": str(home)}
+    begun = time.monotonic()
+    done = run(words, options.out / "record.log", left, environment, STOP_S)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        return [f"-- {entry.title}: exit {done.returncode}, no answer; see record.log"]
+    first, *more = summary(entry, answer)
+    return [f"{first} {time.monotonic() - begun:.0f} s", *more]
 
 
 def pack(work: Path, out: Path) -> Path:
@@ -99,117 +114,6 @@ def pack(work: Path, out: Path) -> Path:
                 compress(folder)
                 archive.add(folder, folder.name)
     return file
-
-
-class Worker:
-    """Runs what the queue hands out on GPU ``number`` until the time is over: its own runs folder and log,
-    its share of the cores.
-
-    table: the lines to print; parts: {entry: folders} of the traverses that it measured a part of.
-    """
-
-    def __init__(self, number: int, queue: sharing.Queue, options, until: float):
-        self.number, self.queue, self.options, self.until = number, queue, options, until
-        self.home, self.log = options.out / "work" / f"gpu{number}", options.out / "work" / f"gpu{number}.log"
-        self.table: list[str] = []
-        self.parts: dict[recordings.Entry, list[Path]] = {}
-        (self.home / "recorded").mkdir(parents=True, exist_ok=True)
-
-    def left(self) -> float:
-        return self.until - time.monotonic()
-
-    def environment(self) -> dict[str, str]:
-        """One GPU alone is cuda:0 to every process; that NVML, CUDA and the locks mean the same one is by its
-        UUID."""
-        found = os.environ | {"FUSESCOPE_PROFILES": str(self.home)}
-        if self.options.gpus == 1:
-            return found
-        cores = str(max(1, len(os.sched_getaffinity(0)) // self.options.gpus))
-        found |= dict.fromkeys(("FUSESCOPE_JOBS", "OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"), cores)
-        if self.options.device != "cpu":
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-            found["CUDA_DEVICE_ORDER"] = os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-            found["CUDA_VISIBLE_DEVICES"] = visible[self.number] if visible[0] else str(self.number)
-        return found
-
-    def run(self) -> None:
-        while share := self.queue.take(self.left()):
-            try:
-                self.one(share)
-            except Exception as e:  # what the others measure is not lost to it
-                self.table.append(f"-- {share.entry.title}: {type(e).__name__}: {e}")
-
-    def one(self, share: sharing.Share) -> None:
-        entry, before, begun = share.entry, set(self.home.glob("2*")), time.monotonic()
-        for folder in entry.before:
-            shutil.copytree(folder, self.home / "recorded" / folder.name, dirs_exist_ok=True)
-        left = self.left()
-        words = entry.words(left - 5, self.options.case_budget_s, share.part)
-        done = run(words, self.log, left, self.environment(), STOP_S)
-        seconds = time.monotonic() - begun
-        where = f" GPU {self.number}, {seconds:.0f} s" if self.options.gpus > 1 else ""
-        if share.part:
-            mine = sorted(set(self.home.glob("2*")) - before)
-            self.parts.setdefault(entry, []).extend(mine)
-            count = sum(schemes(path) for path in mine)
-            self.queue.learn(share, count, seconds)
-            where += f", {count} of schemes {share.part[0]} to {share.part[1] - 1}"
-        try:
-            answer = json.loads(done.stdout)
-        except ValueError:
-            self.table.append(f"-- {entry.title}:{where} exit {done.returncode}, no answer; see record.log")
-            return
-        lines = summary(entry, answer)
-        self.table += [lines[0] + where, *lines[1:]]
-
-
-def schemes(path: Path) -> int:
-    """How many schemes a run of a traverse has a record of."""
-    from fusescope.search import encoding
-    from fusescope.search.scheme.setting import OP
-    from fusescope.store import folder
-
-    return sum(r.op == OP and encoding.is_code(r.impl) for r in folder.records(path))
-
-
-def merged(workers: list[Worker]) -> list[str]:
-    """The parts of each traverse and the sessions before made one run; parts that cannot be merged stay as
-    they are."""
-    parts: dict[recordings.Entry, list[Path]] = {}
-    for worker in workers:
-        for entry, folders in worker.parts.items():
-            parts.setdefault(entry, []).extend(folders)
-    table = []
-    with ProcessPoolExecutor(max(1, len(parts))) as pool:
-        for entry, task in {
-            e: pool.submit(merge_parts, some, e.before, e.title) for e, some in parts.items()
-        }.items():
-            try:
-                table += task.result()
-            except Exception as e:
-                table.append(
-                    f"-- {entry.title}: {len(parts[entry])} parts were not merged: {type(e).__name__}: {e}"
-                )
-    return table
-
-
-def merge_parts(parts: list[Path], before: list[Path], title: str) -> list[str]:
-    """One traverse's parts made one compressed run with the sessions before; the lines of the table about
-    it."""
-    from fusescope.search.sweeps import merge
-    from fusescope.store import folder
-
-    path = merge.merge([*before, *sorted(parts, key=lambda part: part.name)], title)
-    run = folder.read(path)
-    compress(path)
-    for part in parts:
-        shutil.rmtree(part, ignore_errors=True)
-    table = [f"== {title} [{path.name}] {run.progress.message}, {run.status} {run.reason or ''}"]
-    table += [f"   it holds what {', '.join(p.name for p in before)} hold: delete these"] if before else []
-    for session in run.environment["sittings"]:
-        times = ", ".join(f"{name} {1e3 * ms:.2f}" for name, ms in session["baselines_ms"].items())
-        table.append(f"{session['schemes']:>18} schemes on {session['device_uuid']}: {times} us")
-    return table
 
 
 @contextlib.contextmanager
@@ -225,18 +129,22 @@ def environ(**values: str):
 
 
 def plan(options) -> str:
-    """What ``record`` would do, on which GPU and when, by the estimates; nothing is done."""
-    queue = sharing.Queue(wanted(options), options.gpus, options.budget_s - PACK_S)
-    lines, ends = [], 0.0
-    for worker, begin, share in sharing.simulate(queue):
-        entry, until = share.entry, min(begin + share.seconds, queue.seconds)
-        ends = max(ends, until)
-        part = f"  {share.schemes} of {len(entry.codes)} schemes" if share.part else ""
+    """What ``record`` would do, and when, by the estimates; nothing is done."""
+    lines, beyond, now, end = [], [], 0.0, options.budget_s - PACK_S
+    for entry in wanted(options):
+        seconds = entry.seconds(options.gpus)
+        what = f"{entry.verb:9} {entry.title}"
+        if end - now < _least(entry, options.gpus):
+            beyond.append((seconds, what))
+            continue
         there = f"  {1 - entry.share:.0%} are there, in {len(entry.before)} sessions" if entry.before else ""
-        lines.append(f"{worker:3} {begin:6.0f} to {until:5.0f} s  {entry.verb:9} {entry.title}{part}{there}")
-    left = [f"      about {seconds:5.0f} s  {e.verb:9} {e.title}" for e, seconds in queue.rest()]
-    lines += [f"beyond the time, {sum(s for _, s in queue.rest()):.0f} s of one GPU:", *left] if left else []
-    return "\n".join(["GPU   from", *lines, f"done after {ends:.0f} of {options.budget_s:.0f} s"])
+        until = min(now + seconds, end)
+        lines.append(f"{now:6.0f} to {until:5.0f} s  {what}{there}")
+        now = until
+    if beyond:
+        lines.append(f"beyond the time, {sum(s for s, _ in beyond):.0f} s:")
+        lines += [f"about {seconds:8.0f} s  {what}" for seconds, what in beyond]
+    return "\n".join([*lines, f"done after {now:.0f} of {options.budget_s:.0f} s"])
 
 
 def wanted(options) -> list[recordings.Entry]:

@@ -47,7 +47,7 @@ class Entry:
 
     @property
     def traverse(self) -> bool:
-        """Whether it can be cut into parts, stopped at any time, and go on after what is recorded."""
+        """Whether it can be stopped at any time and go on after what is recorded."""
         return self.verb == "traverse"
 
     def named(self, words: str) -> bool:
@@ -113,17 +113,17 @@ class Entry:
                 return True
         return False
 
-    def seconds(self, schemes: int | None = None) -> float:
-        """About how long it takes on an H200; of a traverse, so many of its schemes (all that are due)."""
+    def seconds(self, gpus: int = 1) -> float:
+        """About how long it takes on so many H200s; of a traverse, what is due of it. A case stays on one."""
         alone = self.table["seconds"]
-        if not self.traverse:
-            return alone
-        start = min(START_S, alone / 2)
-        return start + (alone - start) * (len(self.due) if schemes is None else schemes) / len(self.codes)
+        if self.traverse:
+            start = min(START_S, alone / 2)
+            return start + (alone - start) * self.share / gpus
+        return alone / (gpus if self.verb == "search" else min(gpus, len(self.spec["cases"])))
 
-    def words(self, left: float, case_budget_s: float, part: tuple[int, int] | None = None) -> list[str]:
-        """Its command, which has ``left`` seconds and goes on after what is recorded; part: positions of a
-        traverse."""
+    def words(self, left: float, case_budget_s: float, gpus: int = 1) -> list[str]:
+        """Its command, which has ``left`` seconds, goes on after what is recorded, and shares its work among
+        so many GPUs."""
         found = [
             sys.executable,
             "-m",
@@ -140,8 +140,7 @@ class Entry:
         if self.traverse:
             found += ["--fresh", "--deadline", f"{left:.0f}"]
             found += ["--after", ",".join(folder.name for folder in self.before)] if self.before else []
-            found += ["--part", f"{part[0]}:{part[1]}"] if part else []
-        return found
+        return found + (["--cluster", f"local:{gpus}"] if gpus > 1 else [])
 
     def _masks(self) -> list[str]:
         return [w for mask in self.table.get("masks", ()) for w in ("--mask", mask)]

@@ -1,10 +1,9 @@
 """What is to be recorded on a GPU box: every entry's words are a job that would be taken, traverses go on
-where they were, and what several workers measure side by side comes back as one."""
+where they were, and several GPUs share the work of an entry."""
 
 import argparse
 import gzip
 import importlib.util
-import itertools
 import json
 import sys
 import tarfile
@@ -24,7 +23,7 @@ _spec = importlib.util.spec_from_file_location("on_gpu", ROOT / "scripts" / "on_
 on_gpu = importlib.util.module_from_spec(_spec)
 sys.modules["on_gpu"] = on_gpu  # where the processes that join look for it
 _spec.loader.exec_module(on_gpu)
-record_step, recordings, sharing = (sys.modules[n] for n in ("record_step", "recordings", "sharing"))
+record_step, recordings = sys.modules["record_step"], sys.modules["recordings"]
 TINY = [
     "--batch",
     "1",
@@ -136,76 +135,33 @@ def traverse_of(count, seconds, **more):
     return {"title": f"T{count}", "seconds": seconds, "traverse": ["--limit", str(count), *TINY]} | more
 
 
-def test_workers_share_a_traverse_without_measuring_a_scheme_twice(monkeypatch, tmp_path):
-    entry, search = only(
+def test_what_does_not_fit_is_left_and_the_first_turn_goes_first(monkeypatch, tmp_path):
+    only(
         monkeypatch,
         tmp_path,
-        traverse_of(4000, 2000),
-        {"title": "S", "seconds": 50, "turn": 1, "search": TINY},
+        traverse_of(4000, 2000, turn=1),
+        traverse_of(500, 150),
+        {"title": "Long", "seconds": 900, "turn": 2, "bench": ["add", "--case", "n=1024"]},
     )
-    queue = sharing.Queue([entry, search], 4, 700.0)
-    shares = sharing.simulate(queue)
-    assert queue.rest() == [] and max(begin + s.seconds for _, begin, s in shares) <= 700
-    parts = sorted(s.part for _, _, s in shares if s.part)
-    assert (
-        parts[0][0] == 0 and parts[-1][1] == 4000 and all(a[1] == b[0] for a, b in itertools.pairwise(parts))
-    )
-    assert {w for w, _, s in shares if s.part} == set(range(4)) and len(parts) <= 8, (
-        "the start of a part is paid once more each"
-    )
-    assert [s.entry.title for _, _, s in shares][-1] == "S" or shares[-1][1] >= shares[-2][1]
+    lines = record_step.plan(options(tmp_path, budget_s=300.0)).splitlines()
+    assert [line.split()[-1] for line in lines[:2]] == ["T500", "T4000"], "a traverse begins with a minute"
+    assert lines[2].startswith("beyond the time") and lines[3].endswith("Long")
 
 
-def test_what_does_not_fit_is_left_and_the_first_turn_goes_first(monkeypatch, tmp_path):
-    only(monkeypatch, tmp_path, traverse_of(4000, 2000, turn=1), traverse_of(500, 150), traverse_of(510, 100))
-    queue = sharing.Queue(recordings.entries(tmp_path, "cpu"), 2, 300.0)
-    shares = sharing.simulate(queue)
-    assert [s.entry.title for _, _, s in shares[:2]] == ["T500", "T510"], (
-        "the longest of the first turn first"
-    )
-    left = queue.rest()
-    assert [e.title for e, _ in left] == ["T4000"] and 0 < left[0][1] < 2000
-    assert all(begin + s.seconds <= 301 for _, begin, s in shares)
-
-
-def test_the_pace_of_the_first_part_cuts_the_next(monkeypatch, tmp_path):
-    entry, other = only(monkeypatch, tmp_path, traverse_of(4000, 2060), traverse_of(4001, 2060.5, turn=1))
-    queue = sharing.Queue([entry, other], 2, 260.0)
-    first = queue.take(260.0)
-    assert first.schemes == 400
-    queue.learn(first, 400, recordings.START_S + 100)
-    assert queue.take(260.0).schemes == 800
-    queue = sharing.Queue([other], 2, 260.0)
-    queue.learn(first, 400, recordings.START_S + 100)
-    assert queue.take(260.0).schemes == 800, "of another that nothing is known of, the same is expected"
-
-
-def test_a_short_traverse_is_not_cut_to_pieces(monkeypatch, tmp_path):
-    entries = only(monkeypatch, tmp_path, traverse_of(100, 60))
-    assert [s.part for _, _, s in sharing.simulate(sharing.Queue(entries, 8, 500.0))] == [(0, 100)]
-
-
-def test_each_worker_has_a_gpu_and_cores_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    asked = options(tmp_path, gpus=2, device="cuda:0")
-    first, second = (record_step.Worker(i, None, asked, 0.0).environment() for i in range(2))
-    assert (first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]) == ("0", "1")
-    assert (
-        first["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
-        and first["FUSESCOPE_PROFILES"] != second["FUSESCOPE_PROFILES"]
-    )
-    assert int(first["OMP_NUM_THREADS"]) >= 1 and first["FUSESCOPE_JOBS"] == first["OMP_NUM_THREADS"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert record_step.Worker(1, None, asked, 0.0).environment()["CUDA_VISIBLE_DEVICES"] == "5"
-    alone = record_step.Worker(0, None, options(tmp_path, device="cuda:0"), 0.0).environment()
-    assert alone["CUDA_VISIBLE_DEVICES"] == "3,5", "a single worker leaves the choice as it is"
+def test_several_gpus_share_the_work_of_each_entry(monkeypatch, tmp_path):
+    bench = {"title": "B", "seconds": 60, "bench": ["add", "--case", "n=8", "--case", "n=16"]}
+    traverse, many = only(monkeypatch, tmp_path, traverse_of(4000, 2060), bench)
+    assert "--cluster" not in traverse.words(60, 5.0)
+    for entry in (traverse, many):
+        words = entry.words(60, 5.0, 4)
+        assert words[words.index("--cluster") + 1] == "local:4"
+    assert traverse.seconds(4) == recordings.START_S + 500 and many.seconds(4) == 30, "a case stays on one"
 
 
 @pytest.mark.slow
-def test_two_workers_record_a_traverse_and_it_comes_back_as_one(tmp_path, monkeypatch, profiles):
-    """The whole step on the CPU: parts measured, one command that fails, merged, packed; unpacked it is one
-    run of all schemes."""
-    monkeypatch.setattr(recordings, "START_S", 0.1)
+def test_two_workers_record_a_traverse_as_one_run(tmp_path, monkeypatch, profiles):
+    """The whole step on the CPU: a sweep that two workers share, one command that fails, packed; unpacked it
+    is one run of all schemes, of which nothing is left to do."""
     words = ["32768", "33000", "--limit", "12", "--budget", "0.002", "--no-segments", *TINY]
     only(
         monkeypatch,
@@ -213,57 +169,20 @@ def test_two_workers_record_a_traverse_and_it_comes_back_as_one(tmp_path, monkey
         {"title": "T", "seconds": 60, "traverse": words},
         {"title": "Wrong", "seconds": 1, "turn": -1, "bench": ["add", "--case", "n=-3"]},
     )
-    asked = options(tmp_path, gpus=2, budget_s=150.0, only="T,wrong")
+    asked = options(tmp_path, gpus=2, budget_s=300.0, only="T,wrong")
     asked.out.mkdir()
     text = record_step.record(asked)
-    assert "-- Wrong" in text and "done" in text, text
+    assert "-- Wrong" in text and "== T" in text, text
     with tarfile.open(asked.out / "recorded.tar.gz") as archive:
         archive.extractall(profiles / "recorded", filter="data")
     (path,) = (profiles / "recorded").glob("2*")
     run, records = folder.read(path), folder.records(path)
-    assert run.status == "done" and run.title == "T" and run.spec["part"] is None
-    assert len(run.environment["sittings"]) == 2 and all(
-        s["schemes"] == 6 for s in run.environment["sittings"]
-    )
-    layers = [r for r in records if r.op == OP]
-    assert sorted(r.impl for r in layers) == sorted(
-        [*exhaustive.codes([[32768, 33000]], 12, 0), *baselines.BASELINES]
-    )
-    measured = {s["run"] for s in run.environment["sittings"]}
-    assert {r.extra["sitting"] for r in layers} == measured
-    assert {(s["case_key"], s["impl"]) for s in folder.samples(path)} >= {
-        (r.case_key, r.impl) for r in layers if r.status == "ok"
-    }
+    assert run.status == "done" and run.title == "T" and len(run.environment["workers"]) == 2
+    assert sum(worker["done"] for worker in run.environment["workers"]) > 0
+    layers = [r.impl for r in records if r.op == OP]
+    assert sorted(layers) == sorted([*exhaustive.codes([[32768, 33000]], 12, 0), *baselines.BASELINES])
     assert sessions.records(path.name) == records
-    assert not (asked.out / "work").exists() and (asked.out / "record.log").read_text().count("traverse") >= 2
+    assert not (asked.out / "work").exists() and (asked.out / "record.log").read_text().count("traverse") >= 1
     assert all(gzip.decompress((path / f"{n}.jsonl.gz").read_bytes()) for n in ("results", "samples"))
     left = [e.title for e in recordings.entries(profiles / "recorded", "cpu")]
     assert left == ["Wrong"], "nothing of the traverse is left"
-
-
-def test_parts_are_merged_with_the_sessions_before(tmp_path, profiles):
-    spec = recordings.Entry({"title": "T", "traverse": ["--limit", "4", *TINY]}, tmp_path, "cpu").spec
-    spec, codes = submit.validate("traverse", spec), exhaustive.codes(None, 4, 0)
-    case = {k: spec[k] for k in ("batch", "seq", "heads", "head_dim", "ffn", "mask", "compiler")}
-
-    def run(codes, **changes):
-        writer = folder.Writer(folder.create("traverse", spec | changes))
-        writer.environment(device_name="NVIDIA H200")
-        for code in codes:
-            writer.record(Record(OP, code, case, "float32", "cpu", "error", reason="made up"))
-        writer.close()
-        return writer.path
-
-    before = run(codes[:2])
-    parts = [run(codes[2:3], part=[2, 3], after=before.name), run(codes[3:], part=[3, 4], after=before.name)]
-    text = "\n".join(record_step.merge_parts(parts, [before], "T"))
-    (path,) = (p for p in profiles.glob("2*") if p != before)
-    assert (
-        f"what {before.name} hold: delete these" in text
-        and "done" in text
-        and folder.read(path).spec["after"] is None
-    )
-    assert (
-        sorted(r.impl for r in folder.records(path)) == sorted(codes)
-        and (path / "results.jsonl.gz").is_file()
-    )

@@ -135,6 +135,9 @@ def test_every_view_of_a_run(draw, run, view):
         predicted = tables(at)[1]
         assert predicted[0]["devices"] == "2" and predicted[0]["layout"] == "dp2"
         assert "Fastest predicted" in text
+        beside = {row["layout"]: row for row in tables(at)[2]}
+        assert set(beside) == set(IMPLS) - {"sdpa"} and "Measured layouts are predicted to within" in text
+        assert beside["sdpa-tp2"]["measured ms"] == rows["sdpa-tp2"]["ms"]
 
 
 def test_more_devices_that_took_longer_are_said(draw, run):

@@ -110,6 +110,14 @@ def test_a_prediction_from_the_run(answer, capsys):
     said = json.loads(capsys.readouterr().out)
     jsonschema.validate(said, schema("predict-scaling"))
     assert {p["ranks"] for p in said["layouts"]} == {2, 4}, "the model has no layout of 1,024 ranks"
+    measured = {
+        r["impl"] + str(r["case"]["batch"]): r["time_ms"]["eager"]["median"] for r in answer["records"]
+    }
+    beside = {c["impl"] + str(c["case"]["batch"]): c for c in said["compared"]}
+    assert set(beside) == set(measured) - {"sdpa4"}
+    for name, c in beside.items():
+        assert c["measured_ms"] == measured[name]
+        assert c["error"] == pytest.approx(c["predicted_ms"] / c["measured_ms"] - 1)
     assert cli.main(["predict-scaling", answer["run"], "--latency-us", "5"]) == 2
     assert "together" in capsys.readouterr().err
 

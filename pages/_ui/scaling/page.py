@@ -97,7 +97,8 @@ def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     view = fields.view(state, "view", VIEWS)
     subtitle, theme = captions.context(run, clock=False), style.theme()
     if view == "predicted layouts":
-        return predictions.draw(state, run)
+        predictions.draw(state, run)
+        return predictions.beside(run, records)
     if view in ("time", "efficiency"):
         weak = any(s.scaling == "weak" for s in series)
         scaling = "strong"

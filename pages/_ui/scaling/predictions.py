@@ -9,7 +9,7 @@ import streamlit as st
 
 from fusescope import models
 from fusescope.charts import numbers
-from fusescope.core.records import Run
+from fusescope.core.records import Record, Run
 from fusescope.models.describe import layouts, predicted
 from pages._ui.app import url
 from pages._ui.forms import fields
@@ -96,6 +96,27 @@ def draw(state: url.State, run: Run) -> None:
         f"measured shares is fitted (off by at most {numbers.percent(worst)} on them); all links are taken "
         "to be like the run's; memory is a lower bound."
     )
+
+
+def beside(run: Run, records: Sequence[Record]) -> None:
+    """The layouts that the run measured, and what is predicted for them."""
+    rows = [
+        {
+            "layout": c.impl,
+            "scaling": c.scaling,
+            "batch": c.case["batch"],
+            "measured ms": c.measured_ms,
+            "predicted ms": c.predicted_ms,
+            "prediction off by %": 100 * c.error,
+        }
+        for c in predicted.compared(records, run.environment)
+    ]
+    if rows:
+        worst = max(abs(row["prediction off by %"]) for row in rows)
+        st.markdown(f"**Measured layouts are predicted to within {numbers.percent(worst / 100)}.**")
+        data = pd.DataFrame(rows)
+        html_table.draw(data, {}, f"compared-{run.id}")
+        elements.csv(data, f"compared_{run.id}")
 
 
 def _basis(run: Run, attention: str | None, batch: int | None = None) -> predicted.Basis:

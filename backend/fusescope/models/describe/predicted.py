@@ -129,12 +129,11 @@ def compared(records: Iterable[Record], environment: Mapping[str, Any]) -> list[
         own = (r.extra or {}).get("parallel")
         if r.status != "ok" or not own or own["ranks"] == 1:
             continue
-        layout = layouts.Layout(own["tp"], own["pp"], own["dp"])
         try:
             base = basis(catalog.named(r.op), r.case, r.dtype, own["attention"], environment)
+            at = base.at(layouts.Layout(own["tp"], own["pp"], own["dp"]), own["micro_batches"])
         except ValueError:
             continue
-        at = base.at(layout, own["micro_batches"])
         found.append(Compared(r.impl, own["scaling"], r.case, r.ms, at.ms, at.host_bound))
     return found
 
