@@ -220,10 +220,10 @@ def test_work_is_kept_with_its_plan_and_counted():
     before = plan.bytes
     work = parts.of(plan, 16, 12, 64, 264)
     assert parts.of(plan, 8, 24, 64, 264) is work and parts.of(plan, 1, 12, 64, 264) is not work
-    assert (
-        work.bytes == 4 * (work.schedule.numel() + work.fragments.numel() + work.items.numel())
-        and work.build_ms > 0
-    )
+    own = (work.schedule, work.fragments, work.items)
+    plans = (plan.bitmaps, plan.row_ptr, plan.tile_index, plan.tile_code)
+    held = sum(x.numel() * x.element_size() for x in own + plans)
+    assert work.bytes == held and work.build_ms > 0
     assert plan.bytes == before, "other kernels do not pay for it"
     assert len(work.parts) == 2 and work.parts[:, :2].tolist() == [[1, 1], [128, 128]]
 

@@ -74,7 +74,8 @@ kbd { color: inherit !important; opacity: 1 !important; }
     grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); }
 [class*="st-key-wide-chart"] { overflow-x: auto; }
 [class*="st-key-wide-chart"] > :has([data-testid="stPlotlyChart"]),
-[class*="st-key-wide-chart"] [data-testid="stFullScreenFrame"] { min-width: 760px; max-width: none; }
+[class*="st-key-wide-chart"] [data-testid="stFullScreenFrame"] { min-width: 760px;
+    max-width: max(760px, round(down, 100%, 1px)); }
 .fs-settings summary { cursor: pointer; font-weight: 600; padding: .5rem .8rem; border-radius: .5rem;
     border: 1px solid rgba(128,128,128,.35); }
 @media (min-width: 641px) { .stElementContainer:has(.fs-settings) { display: none; } }
