@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from fusescope import ops
-from fusescope.charts import tables
-from fusescope.charts.bench import sweep
 from fusescope.cli.tables.records import show
 from fusescope.core import paths
 from fusescope.core.errors import Unsupported
@@ -101,6 +99,8 @@ def test_what_a_case_leaves_out_is_named_by_its_default():
     plain, other = (OP.validate(SMALL | given) for given in ({}, {"tokens": 4, "page": "16"}))
     assert varying_values([plain, other]) == {"tokens": [1, 4], "page": ["none", "16"]}
     assert varying_values([plain, plain]) == {} and whole([plain, plain]) == [plain, plain]
+    tables = pytest.importorskip("fusescope.charts.tables", reason="charts need plotly")
+    sweep = pytest.importorskip("fusescope.charts.bench.sweep")
     records = [
         Record(OP.NAME, impl, case, "float32", "cpu", "oom", "no room")
         for case in (plain, other)

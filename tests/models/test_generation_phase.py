@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fusescope import models
-from fusescope.charts.models import generation as chart
 from fusescope.core.errors import Unsupported
 from fusescope.core.records import Record, Time, Times
 from fusescope.models.describe import costs
@@ -155,6 +154,8 @@ def test_the_report_has_first_token_tokens_memory_and_the_share_of_the_roof():
 
 
 def test_the_curve_has_a_point_for_each_batch():
+    chart = pytest.importorskip("fusescope.charts.models.generation", reason="charts need plotly")
+
     def record(batch, ms):
         how = {
             "first_ms": 1.0,
