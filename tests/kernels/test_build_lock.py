@@ -121,6 +121,14 @@ def test_figures_survive_a_builder_that_was_killed(gpu_project):
     assert before and report.resources("add", "v2_vectorised", "sm_80") == before
 
 
+@pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
+def test_a_cuda_binding_may_be_all_that_is_missing(gpu_project):
+    (binding,) = report.folder_of(toolchain.detect()).glob("add-binding-cuda-*.o")
+    binding.unlink()
+    result = build(archs=["sm_80"], log=gpu_project.log)
+    assert result.ok and result.compiled == 1, gpu_project.text
+
+
 def test_a_source_saved_while_it_compiles_is_compiled_again(project, monkeypatch):
     source = project.add / "cpu.cpp"
     project.edit(source, "n > 16384", "n > 16385")

@@ -96,7 +96,8 @@ def compile_objects(
 def _drop_torn(chain: Toolchain, folder: Path, compiled: list[plan.Object]) -> list[plan.Object]:
     """Throw away the objects whose source no longer is what their name says: the compiler may have read it
     half new."""
-    archs = tuple(sorted({i.arch for i in compiled if i.arch}))
+    # CUDA bindings are the same for every architecture, but belong to no build without one.
+    archs = tuple(sorted({i.arch for i in compiled if i.arch})) or known_archs(chain)[:1]
     now = {i.file for i in plan.objects(chain, tuple({i.unit for i in compiled}), archs)}
     torn = [i for i in compiled if i.file not in now]
     for item in torn:
