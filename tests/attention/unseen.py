@@ -34,22 +34,22 @@ def keys(run, values: dict, dtype: str, device: str) -> str | None:
     return _spoilt(run, "k", values, dtype, device)
 
 
-def values(run, values: dict, dtype: str, device: str) -> str | None:
+def values(run, values: dict, dtype: str, device: str, spoils=SPOILS) -> str | None:
     """The same in V."""
-    return _spoilt(run, "v", values, dtype, device)
+    return _spoilt(run, "v", values, dtype, device, spoils)
 
 
-def _spoilt(run, name: str, values: dict, dtype: str, device: str) -> str | None:
+def _spoilt(run, name: str, values: dict, dtype: str, device: str, spoils=SPOILS) -> str | None:
     inputs = _inputs(values, dtype, device)
     at = torch.zeros(inputs["k"].shape[0], inputs["k"].shape[2], dtype=torch.bool, device=device)
     for b, row in enumerate(at):
         row[[row.numel() - 1 - b, row.numel() // 2 + b]] = True
     seen = (_keep(inputs) & at[:, None, None]).any(-1)
     clean, *given = (
-        inputs | {name: inputs[name].masked_fill(at[:, None, :, None], to)} for to in (0, *SPOILS)
+        inputs | {name: inputs[name].masked_fill(at[:, None, :, None], to)} for to in (0, *spoils)
     )
     reference = OP.reference(clean)
-    for spoil, spoilt in zip(SPOILS, given):
+    for spoil, spoilt in zip(spoils, given):
         if reason := _judge(run(spoilt), reference, seen, dtype):
             return f"{spoil}: {reason}"
     return None
