@@ -1,6 +1,7 @@
 """Every page: drawn with nothing, with runs, with nonsense in the URL, with folders that are torn."""
 
 import json
+import shutil
 from urllib.parse import parse_qs
 
 import folders
@@ -9,6 +10,7 @@ import pytest
 import synthetic
 from drawn_page import calm, query, said, tables
 
+from fusescope.core import paths
 from fusescope.store import folder, library
 from pages._ui.app import frame, url
 from pages._ui.widgets.text import device_text
@@ -79,6 +81,19 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
     disk.trace(profiles, "20260102-000000-trace-aaaaaa")
     found = draw("runs").dataframe[0].value["result"]
     assert len(found) == 2 and all(found) and any(r.endswith((" % busy", " % idle")) for r in found), found
+
+
+@pytest.mark.parametrize(
+    "run, found",
+    [
+        ("20261122-101419-search-08e5a9", "1.92× unfused, 28.0 µs"),
+        ("20261123-144055-selfcheck-d84ed8", "73 passed, 0 failed, 3 open"),
+        ("20261125-031849-parallel-59d600", "fusescope-dp2 fastest in 1 of 2"),
+    ],
+)
+def test_the_library_says_what_other_kinds_found(draw, profiles, run, found):
+    shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
+    assert list(draw("runs").dataframe[0].value["result"]) == [found]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class Moment:
         """ "3 of 24 · checking v2_blockwise · 12 s · about 20 s left"."""
         p = self.progress
         parts = (
-            f"{p.done} of {p.total}" if p.total and p.done else "",
+            f"{p.done:,} of {p.total:,}" if p.total and p.done else "",
             p.message[:90],
             _whole(self.elapsed_s),
             self.remaining,

@@ -119,14 +119,14 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
 
 def in_short(records: list[Record], baseline: str) -> str:
     """What ``result`` says, for a list: "v4_scheduled 4.56× sdpa"; of several cases "v4_scheduled fastest in
-    24 of 40 cases"; how many were wrong; "" where nothing was timed."""
+    24 of 40"; how many were wrong; "" where nothing was timed."""
     timed = [rows for group in _cases(records) if (rows := ranked(group, baseline))]
     if not timed:
         return ""
     if len(timed) > 1:
         won = Counter(first.impl for rows in timed if (first := winner(rows, baseline))).most_common(1)
         none = f"none proven faster than {short(baseline)}"
-        text = f"{short(won[0][0])} fastest in {won[0][1]} of {len(timed)} cases" if won else none
+        text = f"{short(won[0][0])} fastest in {won[0][1]} of {len(timed)}" if won else none
     elif first := proven(timed[0], baseline):
         text = f"{short(first.impl)} {numbers.ratio(value_of(first, baseline))} {short(baseline)}"
     else:

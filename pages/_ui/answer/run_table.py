@@ -15,12 +15,15 @@ from fusescope.analysis.profile.verdict import in_short, verdict
 from fusescope.charts import captions, numbers, sentences
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
-from fusescope.store import library, profile
-from pages._ui.answer import run_facts
+from fusescope.search import sessions
+from fusescope.search.learning.found import NAME
+from fusescope.store import library, profile, tables
+from pages._ui.answer import run_facts, selfcheck
 from pages._ui.app import run_data, url
 from pages._ui.widgets import elements, html_table
 from pages._ui.widgets.text import device_text, run_name, status_text
 
+_COMPARISONS = ("bench", "model", "parallel")
 _UNREADABLE = "unreadable: open it to see why"
 _ODD = (RunError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """What a file from elsewhere may raise: it costs its own line alone."""
@@ -74,14 +77,19 @@ def _read(value: Callable[[Run], object], run: Run) -> object:
 
 
 def _result(run: Run) -> str:
-    """What a comparison found, or what limits a profiled program; "" for other kinds."""
+    """What a comparison or a search found, what a self-check counted, or what limits a profiled program; ""
+    for other kinds, and for sweeps, whose tens of thousands of records a list does not read."""
     try:
         path = library.find(run.id)
     except RunError:
         return ""  # it was deleted between listing and drawing
     try:
-        if run.kind in ("bench", "model"):
+        if run.kind in _COMPARISONS:
             return _comparison(run.id, _baseline(run), run_data.stamp(path, "results.jsonl"))[0]
+        if run.kind == "search":
+            return _scheme(run.id, run_data.stamp(path, f"artifacts/{NAME}"))
+        if run.kind == selfcheck.KIND:
+            return "" if run.live else selfcheck.counted(tables.read(path, selfcheck.KIND))
         return _limit(str(path), run_data.stamp(path, "artifacts/summary.json"))
     except _ODD:
         return _UNREADABLE
@@ -89,7 +97,7 @@ def _result(run: Run) -> str:
 
 def _best(run: Run) -> float | None:
     """The largest speed-up that a comparison proved."""
-    if run.kind not in ("bench", "model"):
+    if run.kind not in _COMPARISONS:
         return None
     stamp = run_data.stamp(library.find(run.id), "results.jsonl")
     return numbers.round3(_comparison(run.id, _baseline(run), stamp)[1])
@@ -106,6 +114,16 @@ def _comparison(run_id: str, baseline: str, stamp: tuple[int, int]) -> tuple[str
         return "", None
     baseline = baseline or records[0].impl
     return sentences.in_short(records, baseline), sentences.best(records, baseline)
+
+
+@st.cache_data(max_entries=2000, show_spinner=False)
+def _scheme(run_id: str, stamp: tuple[int, int]) -> str:
+    result = (sessions.found(run_id) or {}).get("result")
+    if not result:
+        return ""
+    gain = (result.get("speedups") or {}).get("unfused")
+    faster = f"{numbers.ratio(gain['median'])} unfused, " if gain and gain["verdict"] == "faster" else ""
+    return faster + numbers.time(result["ms"])
 
 
 @st.cache_data(max_entries=2000, show_spinner=False)
@@ -142,8 +160,8 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 330, "result": 200, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
-_WIDTHS |= {"when": 122, "device": 92, "kind": 60, "source": 90, "tags": 70}
+_WIDTHS = {"run": 318, "result": 200, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
+_WIDTHS |= {"when": 122, "device": 104, "kind": 60, "source": 90, "tags": 70}
 _SIDES = 16  # pixels of a cell that hold no text
 _LETTERS = (
     dict.fromkeys(" .,:;'|!iIjl·", 3.3) | dict.fromkeys("ft()[]r-/", 4.4) | dict.fromkeys("mwMW%@…", 10.7)

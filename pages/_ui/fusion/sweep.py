@@ -115,7 +115,7 @@ def schemes(run: Run, here: bool = True) -> None:
         st.caption(
             "No scheme has a time yet."
             if not tried
-            else f"None of {len(tried)} schemes is correct; the run's log says why."
+            else f"None of {len(tried):,} schemes is correct; the run's log says why."
         )
         return
     theme, caption = style.theme(), runs.caption(run)

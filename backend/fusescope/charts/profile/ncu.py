@@ -47,7 +47,7 @@ def speed_of_light(rows: Sequence[Mapping], subtitle: str = "", theme: str = "li
             customdata=[plain(r["name"], 160) for _, r in shown],
             hovertemplate=f"<b>%{{customdata}}</b><br>{word}: %{{x:.3g}} %<extra></extra>",
         )
-    fig.add_vline(x=HIGH, line=dict(color=c["line"], width=1, dash="dot"))
+    fig.add_vline(x=HIGH, line=dict(color=c["line"], width=1, dash="dot"), layer="below")
     fig.add_annotation(
         x=HIGH,
         y=1,
