@@ -109,10 +109,14 @@ def test_certificates(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["tcp://10.0.0.1:8786", "tls://127.0.0.1:8786", "slurm"])
-def test_without_certificates_nothing_leaves_this_machine(tmp_path, monkeypatch, text):
+def test_without_certificates_nothing_leaves_this_machine(tmp_path, profiles, monkeypatch, text):
     monkeypatch.setenv(certificates.VARIABLE, str(tmp_path))
     with pytest.raises(ValueError, match=r"lacks ca\.pem, node\.pem, node-key\.pem: make them once with"):
         certificates.security(parse(text))
+    spec = {"op": "add", "impls": ["cpu"], "cases": [{"n": 8}], "device": "cpu"}
+    with pytest.raises(ValueError, match="make them once with"):
+        submit.submit("bench", spec | {"cluster": text})
+    assert not list(profiles.iterdir()), "no run is made"
     assert certificates.security(parse("tcp://127.0.0.1:8786")) is None
     assert certificates.security(parse("local")).require_encryption
 

@@ -15,11 +15,12 @@ from fusescope.core.machine import environment
 from fusescope.core.records import Run
 from fusescope.core.schema import Parameter
 from fusescope.jobs import kinds
+from fusescope.jobs.cluster import certificates
 from fusescope.jobs.process import stopped
 from fusescope.jobs.process.gpu_lock import Ticket
 from fusescope.jobs.process.launch import launch, not_started
 from fusescope.jobs.process.warm_parent import warm_up
-from fusescope.jobs.spec.cluster import local_device
+from fusescope.jobs.spec.cluster import local_device, parse
 from fusescope.store import files, folder, library
 from fusescope.store.live import signs
 
@@ -44,9 +45,13 @@ def validate(kind: str, spec: dict) -> dict:
 def submit(kind: str, spec: dict, title: str = "") -> str:
     """Start a job and return its run id at once; the job outlives its submitter.
 
-    ValueError for a bad spec, RunError where the run folder cannot be made or no process can be started.
+    ValueError for a bad spec and for a cluster whose certificates are not here, RunError where the run folder
+    cannot be made or no process can be started.
     """
-    path = folder.create(kind, validate(kind, spec), title)
+    spec = validate(kind, spec)
+    if spec.get("cluster"):
+        certificates.check(parse(spec["cluster"]))
+    path = folder.create(kind, spec, title)
     lock = files.take_lock(path, wait_s=1.0)
     if lock is None:
         raise RunError(f"{path.name} was taken by another worker in the moment it was made")

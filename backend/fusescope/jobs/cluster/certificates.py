@@ -97,15 +97,11 @@ def needed(place: Place) -> bool:
     )
 
 
-def security(place: Place):
-    """Dask's Security of a cluster; None: an address of this machine, called without TLS. ValueError, in one
-    sentence, where certificates are needed and are not here, or others may read the key."""
-    from distributed.security import Security
-
-    if place.how == "local":
-        return Security.temporary()  # other users of this machine reach its loopback too
+def check(place: Place) -> None:
+    """Without Dask, before anything starts. ValueError, in one sentence, where certificates are needed and
+    are not here, or others may read the key."""
     if not needed(place):
-        return None
+        return
     folder = home()
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         where = "SLURM" if place.how == "slurm" else f"{place.host}, beyond this machine's loopback,"
@@ -119,7 +115,19 @@ def security(place: Place):
         raise ValueError(
             f"{folder / KEY} may be read by other users (mode {mode:o}): chmod 600 {folder / KEY}"
         )
-    files = {"tls_ca_file": str(folder / AUTHORITY)}
+
+
+def security(place: Place):
+    """Dask's Security of a cluster; None: an address of this machine, called without TLS. ValueError as
+    ``check``."""
+    from distributed.security import Security
+
+    if place.how == "local":
+        return Security.temporary()  # other users of this machine reach its loopback too
+    check(place)
+    if not needed(place):
+        return None
+    files = {"tls_ca_file": str(home() / AUTHORITY)}
     for role in ("client", "scheduler", "worker"):
-        files |= {f"tls_{role}_cert": str(folder / CERTIFICATE), f"tls_{role}_key": str(folder / KEY)}
+        files |= {f"tls_{role}_cert": str(home() / CERTIFICATE), f"tls_{role}_key": str(home() / KEY)}
     return Security(require_encryption=True, **files)
