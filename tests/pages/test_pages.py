@@ -93,7 +93,8 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
 )
 def test_the_library_says_what_other_kinds_found(draw, profiles, run, found):
     shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
-    assert list(draw("runs").dataframe[0].value["result"]) == [found]
+    (shown,) = draw("runs").dataframe[0].value["result"]
+    assert found.startswith(shown.rstrip("…")) and len(shown) > 20  # its column may be narrower
 
 
 @pytest.mark.parametrize(

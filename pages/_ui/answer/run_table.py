@@ -147,7 +147,7 @@ _VALUES: dict[str, Callable[[Run], object]] = {
     "dtype": lambda run: str(run.spec.get("dtype") or ""),
     "took": lambda run: "" if run_facts.seconds(run) is None else numbers.seconds(run_facts.seconds(run)),
     "when": captions.when,
-    "device": lambda run: device_text(run.device_name),
+    "device": lambda run: device_text(run.device_name).removeprefix("NVIDIA "),
     "tags": lambda run: ", ".join(run.tags),
     "status": lambda run: status_text(run.status),
     "kind": lambda run: run.kind,
@@ -160,8 +160,8 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 318, "result": 200, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
-_WIDTHS |= {"when": 122, "device": 104, "kind": 60, "source": 90, "tags": 70}
+_WIDTHS = {"run": 278, "result": 192, "shapes": 148, "mask": 78, "dtype": 62, "took": 76, "status": 90}
+_WIDTHS |= {"when": 122, "device": 84, "kind": 60, "source": 90, "tags": 70}
 _SIDES = 16  # pixels of a cell that hold no text
 _LETTERS = (
     dict.fromkeys(" .,:;'|!iIjl·", 3.3) | dict.fromkeys("ft()[]r-/", 4.4) | dict.fromkeys("mwMW%@…", 10.7)
