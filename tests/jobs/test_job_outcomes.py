@@ -34,7 +34,8 @@ def test_a_finished_job_leaves_everything_in_its_folder(home):
     assert {"printed by Python", "written by a library"} <= set((path / "log.txt").read_text().splitlines())
     assert run.environment["product"] == 512.0**3  # torch's OpenMP works in a forked process
     assert run.environment["device"] == "cpu" and run.environment["torch"]
-    assert not folder.alive(path) and not (path / ".reserve").exists()
+    until(lambda: not folder.alive(path), "end of the process that says it is done")
+    assert not (path / ".reserve").exists()
     assert submit.queue() == []
 
 
