@@ -145,9 +145,9 @@ _VALUES: dict[str, Callable[[Run], object]] = {
     "shapes": run_facts.shapes,
     "mask": run_facts.mask,
     "dtype": lambda run: str(run.spec.get("dtype") or ""),
-    "took": lambda run: "" if run_facts.seconds(run) is None else numbers.seconds(run_facts.seconds(run)),
-    "when": captions.when,
     "device": lambda run: device_text(run.device_name).removeprefix("NVIDIA "),
+    "when": captions.when,
+    "took": lambda run: "" if run_facts.seconds(run) is None else numbers.seconds(run_facts.seconds(run)),
     "tags": lambda run: ", ".join(run.tags),
     "status": lambda run: status_text(run.status),
     "kind": lambda run: run.kind,
@@ -160,7 +160,7 @@ _ALWAYS = ("run", "result", "when")
 _BRIEF = ("run", "result", "shapes", "status", "when")
 
 
-_WIDTHS = {"run": 278, "result": 192, "shapes": 148, "mask": 78, "dtype": 62, "took": 76, "status": 90}
+_WIDTHS = {"run": 318, "result": 200, "shapes": 150, "mask": 78, "dtype": 62, "took": 76, "status": 90}
 _WIDTHS |= {"when": 122, "device": 84, "kind": 60, "source": 90, "tags": 70}
 _SIDES = 16  # pixels of a cell that hold no text
 _LETTERS = (
