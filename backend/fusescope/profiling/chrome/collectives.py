@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Sequence
+from functools import lru_cache
 
 _MOST = 4096  # characters of one text: a list of a thousand ranks is shorter
-_WHOLE = ("elements_in", "elements_out", "group_size", "source_rank", "target_rank", "number")
+_WHOLE = ("elements_in", "elements_out", "group_size", "source_rank", "target_rank")
 _TEXT = ("element", "group_name", "group_ranks")
+_SAID = operator.attrgetter("collective", *_WHOLE, *_TEXT)
 
 
 def texts(args: Sequence) -> list[str | None]:
@@ -21,18 +24,28 @@ def texts(args: Sequence) -> list[str | None]:
 
 
 def _text(args) -> str | None:
-    found: dict = {"name": args.collective}
-    for name in _WHOLE:
-        value = getattr(args, name)
-        if isinstance(value, str) and value.isdecimal() and len(value) < 18:
-            value = int(value)
-        if type(value) is int and 0 <= value < 1 << 62:
-            found[name] = value
-    for name in _TEXT:
-        value = getattr(args, name)
-        if isinstance(value, list):
-            value = str(value)
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            found[name] = str(value)
-    text = json.dumps(found)
+    name, *rest = _SAID(args)
+    whole, words = rest[: len(_WHOLE)], rest[len(_WHOLE) :]
+    text = _without_number(name, *map(_whole, whole), *map(_word, words))
+    number = _whole(args.number)
+    text = text if number is None else f'{text[:-1]}, "number": {number}}}'
     return text if len(text) <= _MOST else None
+
+
+@lru_cache(maxsize=4096)
+def _without_number(name: str, *rest: int | str | None) -> str:
+    """A trace repeats all but the number, so that the rest is written once."""
+    said = {key: value for key, value in zip(_WHOLE + _TEXT, rest) if value is not None}
+    return json.dumps({"name": name} | said)
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 18:
+        value = int(value)
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
+
+
+def _word(value: object) -> str | None:
+    if type(value) is str:
+        return value
+    return str(value) if isinstance(value, list | int) and not isinstance(value, bool) else None
