@@ -13,7 +13,7 @@
 namespace row_again {
 constexpr unsigned kAll = 0xffffffffu;
 constexpr int64_t kEveryKey = int64_t(1) << 32;  // a diagonal
-// Log-sum-exp (log2) of a row that is complete whatever later parts of the mask add to it: beside it they weigh 0.
+// Log-sum-exp (log2) of a row that is complete: what later parts of the mask add to it has weight 0.
 constexpr float kComplete = 3e38f;
 
 // Positions of query rows: position n is row n % length * modulus + n / length (parts.h).

@@ -122,7 +122,7 @@ def _object(name: str, source: Path, flags: tuple) -> Path:
 
 
 def _precompiled(text: str) -> Path:
-    """A header of this text and, beside it, its precompiled form: kernels begin with it by -include."""
+    """A header of this text with its precompiled form in the same folder, for kernels to -include."""
     key = _digest(sorted(INCLUDE.iterdir()), _KERNEL, text, toolchain.cpu_identity())
     header = _cache() / f"header-{key}.h"
     _write(header, text)

@@ -98,7 +98,7 @@ def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     subtitle, theme = captions.context(run, clock=False), style.theme()
     if view == "predicted layouts":
         predictions.draw(state, run)
-        return predictions.beside(run, records)
+        return predictions.compared(run, records)
     if view in ("time", "efficiency"):
         weak = any(s.scaling == "weak" for s in series)
         scaling = "strong"

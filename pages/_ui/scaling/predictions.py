@@ -98,7 +98,7 @@ def draw(state: url.State, run: Run) -> None:
     )
 
 
-def beside(run: Run, records: Sequence[Record]) -> None:
+def compared(run: Run, records: Sequence[Record]) -> None:
     """The layouts that the run measured, and what is predicted for them."""
     rows = [
         {

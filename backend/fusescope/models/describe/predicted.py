@@ -122,7 +122,7 @@ class Compared:
 
 
 def compared(records: Iterable[Record], environment: Mapping[str, Any]) -> list[Compared]:
-    """Every time of several devices in a run of the kind ``parallel`` beside its prediction; none of a case
+    """Every time of several devices in a run of the kind ``parallel`` with its prediction; none of a case
     and attention of which the run lacks what a prediction needs."""
     found = []
     for r in records:
