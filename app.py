@@ -5,7 +5,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages._ui.app import warm
 from pages._ui.guard.entrance import Entrance
-from pages._ui.routes import downloads, front, perfetto
+from pages._ui.routes import assets, downloads, front, perfetto
 
 if get_script_run_ctx(suppress_warning=True) is None:
     # Imported by the server, not run for a visitor: the application, its own routes, the door to all of it.
@@ -13,7 +13,7 @@ if get_script_run_ctx(suppress_warning=True) is None:
     app = st.App(
         __file__,
         routes=[*front.routes(), *downloads.routes(), *perfetto.routes()],
-        middleware=entrance.middleware(),
+        middleware=[*entrance.middleware(), *assets.middleware()],
         exception_handlers=entrance.failures(),
         lifespan=entrance.lifespan(warm.lifespan),
     )

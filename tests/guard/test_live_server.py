@@ -13,7 +13,7 @@ import pytest
 from streamlit.web.server.starlette.starlette_app import create_streamlit_routes
 
 from fusescope.core.paths import ROOT
-from pages._ui.guard import slow
+from pages._ui.guard import opening, slow
 from pages._ui.routes import downloads, perfetto
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -25,7 +25,9 @@ def routes() -> list[str]:
     found = [*create_streamlit_routes(MagicMock()), *downloads.routes(), *perfetto.routes()]
     paths = {r.path.partition("{")[0] + ("x" if "{" in r.path else "") or "/" for r in found}
     pages = {f"/{f.stem}" for f in (ROOT / "pages").glob("[!_]*.py")}
-    return sorted(paths | pages | {"/", "/perfetto/index.html", "/favicon.png", "/index.html", "/nothing"})
+    script = next((opening.STATIC / "static" / "js").glob("PlotlyChart.*.js"))
+    others = {"/", "/perfetto/index.html", "/favicon.png", "/index.html", "/nothing"}
+    return sorted(paths | pages | others | {f"/static/js/{script.name}"})
 
 
 def cookie(live, **headers) -> str:
