@@ -9,16 +9,17 @@ median of the visits: text (the title stands), charts (the last chart that is in
 of them until the server has finished. The limits are 1,000, 2,000 and 300. A page without a chart, or without
 such a row, has no figure. The load average says how quiet the machine was: above 1.5 figures say little.
 
-Charts are later here than for a visitor: Playwright enables the browser's inspector, with which V8 collects
-source positions of plotly.js while it starts. Of 1,700 ms of CPU for that start 850 were these; in a browser
-without an inspector it took 690 to 860 (both before the file was compiled while it loads, Chromium 156).
+The browser is driven by its own protocol, not by Playwright, which enables V8's inspector: starting plotly.js
+then collects source positions and takes 1,700 ms of CPU, without an inspector, as for a visitor, 430 to 860.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -27,10 +28,25 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
+from websockets.sync.client import ClientConnection, connect
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("app", "attention", "kernels", "masks", "models", "profiler", "fusion", "runs", "build", "help")
+PAGES = (
+    "app",
+    "attention",
+    "kernels",
+    "masks",
+    "models",
+    "scaling",
+    "profiler",
+    "fusion",
+    "runs",
+    "build",
+    "help",
+)
 LIMITS = {"text": 1000, "charts": 2000, "redraw": 300}
 _TOKEN = "token-of-first-paint"
 _WATCH = """
@@ -46,14 +62,23 @@ _WATCH = """
     }
     const state = document.querySelector('.stApp')?.dataset.testScriptState;
     const done = state === 'notRunning' && seen.text && !document.querySelector('[data-stale=true]');
-    if (!done) seen.drawn = 0; else if (!seen.drawn) seen.drawn = now;
     if (state === 'running') seen.ran = now;
+    if (done && seen.ran && !seen.drawn) seen.drawn = now;
     requestAnimationFrame(look);
   };
   requestAnimationFrame(look);
 })()"""
-_SETTLED = """() => window.__seen?.drawn && performance.now() - window.__seen.drawn > 1500
+_SETTLED = """window.__seen?.drawn && performance.now() - window.__seen.drawn > 1500
     && !document.querySelector('[data-testid="stSkeleton"]')"""
+_BUTTON = """(() => {
+  const other = document.querySelector(
+    '.stMain button[data-variant="segmented_control"][aria-checked="false"]');
+  if (!other) return null;
+  other.scrollIntoView({block: 'center'});
+  const box = other.getBoundingClientRect();
+  return {x: box.x + box.width / 2, y: box.y + box.height / 2};
+})()"""
+_AGAIN = "(() => { window.__seen.ran = 0; window.__seen.drawn = 0; return performance.now(); })()"
 
 
 def main() -> None:
@@ -108,49 +133,97 @@ def _serve(home: Path) -> tuple[subprocess.Popen, str]:
 
 
 def _measured(address: str, pages: list[str], visits: int) -> dict:
-    from playwright.sync_api import sync_playwright
-
-    browser = next((p for n in ("chromium", "google-chrome") if (p := shutil.which(n))), None)
-    if browser is None:
-        raise SystemExit("Chromium is not installed (Debian: apt-get install chromium)")
     found: dict = {"pages": {}, "limits": LIMITS}
-    with sync_playwright() as p:
-        chromium = p.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        for page in pages:
-            _visit(chromium, address, page)  # the server's own caches, as for every visitor but the first
-            times = [_visit(chromium, address, page) for _ in range(visits)]
-            found["pages"][page] = {key: _median([t[key] for t in times]) for key in times[0]}
-        chromium.close()
+    for page in pages:
+        _visit(address, page)  # the server's own caches, as for every visitor but the first
+        times = [_visit(address, page) for _ in range(visits)]
+        found["pages"][page] = {key: _median([t[key] for t in times]) for key in times[0]}
     return found
 
 
-def _visit(chromium, address: str, page: str) -> dict[str, float | None]:
-    """One visit by a browser that has never been here."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 900})
-    tab = context.new_page()
-    tab.set_default_timeout(240_000)
-    tab.add_init_script(_WATCH)
-    path = "/" if page == "app" else f"/{page}"
-    tab.goto(f"{address}{path}?token={_TOKEN}", wait_until="commit")
-    tab.wait_for_function(_SETTLED)
-    seen = tab.evaluate("() => window.__seen")
-    found = {key: seen.get(key) for key in ("text", "charts", "drawn")} | {"redraw": _redraw(tab)}
-    context.close()
-    return found
+def _visit(address: str, page: str) -> dict[str, float | None]:
+    """One visit by a browser that has never been anywhere."""
+    with _browser() as tab:
+        path = "/" if page == "app" else f"/{page}"
+        tab.call("Page.navigate", url=f"{address}{path}?token={_TOKEN}")
+        tab.wait(_SETTLED)
+        seen = tab.value("window.__seen")
+        return {key: seen.get(key) for key in ("text", "charts", "drawn")} | {"redraw": _redraw(tab)}
 
 
-def _redraw(tab) -> float | None:
+def _redraw(tab: Tab) -> float | None:
     """From a click on another button of the first row of them until the server has finished."""
-    button = tab.locator('.stMain button[data-variant="segmented_control"][aria-checked="false"]').first
-    if button.count() == 0:
+    at = tab.value(_BUTTON)
+    if at is None:
         return None
-    began = tab.evaluate(
-        "() => { window.__seen.ran = 0; window.__seen.drawn = 0; return performance.now(); }"
-    )
-    button.click()
-    tab.wait_for_function("() => window.__seen.ran && window.__seen.drawn > window.__seen.ran")
-    tab.wait_for_function(_SETTLED)
-    return tab.evaluate("() => window.__seen.drawn") - began
+    began = tab.value(_AGAIN)
+    for kind in ("mousePressed", "mouseReleased"):
+        tab.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
+    tab.wait(_SETTLED)
+    return tab.value("window.__seen.drawn") - began
+
+
+@contextlib.contextmanager
+def _browser() -> Iterator[Tab]:
+    """An empty tab of a new Chromium, once that has started and rests."""
+    binary = next((p for n in ("chromium", "google-chrome") if (p := shutil.which(n))), None)
+    if binary is None:
+        raise SystemExit("Chromium is not installed (Debian: apt-get install chromium)")
+    options = ("headless=new", "no-sandbox", "disable-gpu", "remote-debugging-port=0", "no-first-run")
+    options += ("disable-extensions", "disable-background-networking", "window-size=1440,987")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        log = Path(home) / "log"
+        with open(log, "wb") as out:
+            command = [binary, *(f"--{o}" for o in options), f"--user-data-dir={home}/user", "about:blank"]
+            process = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            end, found = time.monotonic() + 60, None
+            while found is None and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.2)
+                found = re.search(r"listening on (ws://\S+)", log.read_text(errors="replace"))
+            if found is None:
+                raise SystemExit(f"Chromium did not start: {log.read_text(errors='replace')[-2000:]}")
+            time.sleep(2)
+            with connect(found[1], max_size=None) as socket_:
+                yield Tab(socket_)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+class Tab:
+    """A tab in which ``_WATCH`` looks on; the inspector stays off: only its Page domain is enabled."""
+
+    def __init__(self, browser: ClientConnection):
+        self._browser, self._number, self._session = browser, 0, {}
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = {"sessionId": attached["sessionId"]}
+        self.call("Page.enable")
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
+
+    def call(self, method: str, **params) -> dict:
+        self._number += 1
+        self._browser.send(
+            json.dumps({"id": self._number, "method": method, "params": params} | self._session)
+        )
+        while (got := json.loads(self._browser.recv(timeout=240))).get("id") != self._number:
+            pass
+        if "error" in got:
+            raise SystemExit(f"{method}: {got['error']}")
+        return got["result"]
+
+    def value(self, expression: str):
+        """Of JavaScript; None while there is none."""
+        got = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        return got["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        end = time.monotonic() + 240
+        while not self.value(condition):
+            if time.monotonic() > end:
+                raise SystemExit("a page was not drawn within 240 s")
+            time.sleep(0.5)  # asking costs the page's own thread
 
 
 def _median(values: list[float | None]) -> float | None:
