@@ -7,6 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from settling import settled
 
+from fusescope.charts import template
 from fusescope.core.paths import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -52,6 +53,19 @@ def test_a_table_follows_the_theme_without_a_reload(recorded_server, page):
     expect(head).to_have_css("background-color", "rgb(228, 231, 235)")
     page.emulate_media(color_scheme="dark")
     expect(head).to_have_css("background-color", "rgb(51, 58, 69)")
+
+
+def test_charts_take_the_colours_of_another_theme_by_themselves(recorded_server, page):
+    page.goto(recorded_server.address + "/")
+    title = page.locator(".js-plotly-plot .gtitle").first
+    colours = template.THEMES
+    expect(title).to_have_css("fill", _rgb(colours["light"]["ink"]), timeout=60_000)
+    page.emulate_media(color_scheme="dark")
+    expect(title).to_have_css("fill", _rgb(colours["dark"]["ink"]), timeout=20_000)
+
+
+def _rgb(colour: str) -> str:
+    return f"rgb({', '.join(str(int(colour[n : n + 2], 16)) for n in (1, 3, 5))})"
 
 
 def _serious(page, rules: dict) -> dict[str, list[str]]:

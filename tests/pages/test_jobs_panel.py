@@ -8,7 +8,7 @@ from fusescope.charts.progress import Moment, last_line, waiting
 from fusescope.core.machine import nvml, usage
 from fusescope.core.records import Progress, Run
 from fusescope.jobs import submit
-from pages._ui.app import device, jobs
+from pages._ui.app import device, jobs, redraw
 
 
 def moment(eta=None, elapsed=None, later=0.0, done=2, total=8) -> Moment:
@@ -115,3 +115,16 @@ def test_a_gpu_that_nvml_does_not_give_is_a_sentence(monkeypatch):
 
     monkeypatch.setattr(nvml, "Reader", fails)
     assert usage.gpu("GPU-1") == "NVML cannot be opened"
+
+
+def test_a_page_in_the_colours_of_another_theme_is_drawn_again(monkeypatch):
+    theme, again = ["light"], []
+    monkeypatch.setattr(redraw.st, "session_state", {})
+    monkeypatch.setattr(redraw.style, "theme", lambda: theme[0])
+    monkeypatch.setattr(redraw, "whole_page", lambda: again.append(theme[0]))
+    redraw.in_theme()
+    redraw.in_theme()
+    theme[0] = "dark"
+    redraw.in_theme()
+    redraw.in_theme()
+    assert again == ["dark"]

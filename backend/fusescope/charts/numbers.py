@@ -17,8 +17,8 @@ _BYTE_UNITS = (
 
 
 def three(value: float | None) -> str:
-    """Three significant digits without a needless exponent: 0.0123, 1.23, 123, 12,300, 1.23e-07; "n/a" for
-    None and NaN."""
+    """Three significant digits without a needless exponent: 0.0123, 1.23, 123, 12,300, 2,090,000, 1.23e-07
+    and 1.23e+09; "n/a" for None and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return NA
     if value == 0 or math.isinf(value):
@@ -26,7 +26,7 @@ def three(value: float | None) -> str:
     exponent = math.floor(math.log10(abs(value)))
     rounded = round(value, 2 - exponent)
     exponent = math.floor(math.log10(abs(rounded)))
-    if exponent < -4 or exponent > 5:
+    if exponent < -4 or exponent > 8:
         return f"{rounded:.2e}"
     return f"{rounded:,.{max(0, 2 - exponent)}f}"
 

@@ -40,7 +40,8 @@ def announce() -> None:
 @st.fragment(run_every=2.0)
 def panel() -> None:
     """The device's state and the queue, renewed on their own; the whole page is drawn again once when a job
-    has ended or a new one has appeared."""
+    has ended or a new one has appeared, or the theme has changed."""
+    redraw.in_theme()
     live = submit.queue()
     device.status(live)
     known = [job["id"] for job in live]
