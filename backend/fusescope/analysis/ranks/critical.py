@@ -8,7 +8,6 @@ the launch does not explain is called dependency or launch latency.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +33,27 @@ class Segment:
     activities: int
 
 
-def path(ranks: Mapping[int, Activities], last: Mapping[tuple[int, int], tuple[int, int]]) -> list[Segment]:
+class Last:
+    """Who came last to each collective, for ``path``: (rank, row) → (rank, row), held as columns."""
+
+    def __init__(self, sizes: Mapping[int, int], which, rank, row, came):
+        """sizes: rank → its activities; by event: its collective, rank, row, and whether it came last."""
+        count = int(which.max()) + 1 if len(which) else 0
+        self._rank, self._row = np.full(count, -1), np.full(count, -1)
+        self._rank[which[came]], self._row[which[came]] = rank[came], row[came]
+        self._which = {r: np.full(size, -1) for r, size in sizes.items()}
+        for r, of in self._which.items():
+            of[row[rank == r]] = which[rank == r]
+
+    def get(self, at: tuple[int, int], default: tuple[int, int]) -> tuple[int, int]:
+        which = self._which[at[0]].item(at[1])
+        row = self._row.item(which) if which >= 0 else -1
+        return default if row < 0 else (self._rank.item(which), row)
+
+
+def path(
+    ranks: Mapping[int, Activities], last: Last | Mapping[tuple[int, int], tuple[int, int]]
+) -> list[Segment]:
     """The path from the first activity to the last that ended, in order of time. ranks: all on one clock;
     last: (rank, row) of a collective that waits for all → (rank, row) of the one that came to it last.
 
@@ -43,25 +62,26 @@ def path(ranks: Mapping[int, Activities], last: Mapping[tuple[int, int], tuple[i
     each = {rank: _Lanes(of) for rank, of in ranks.items() if len(of)}
     if not each:
         return []
-    rank = max(each, key=lambda r: each[r].ends[-1])
-    row, until = each[rank].by_end[-1], each[rank].ends[-1]
+    rank = max(each, key=lambda r: each[r].latest)
+    row, until = each[rank].last, each[rank].latest
     found: list[Segment] = []
     while True:
         lanes = each[rank]
-        begin, kind, name = lanes.begin[row], KINDS[lanes.kind[row]], lanes.name(row)
+        begin, kind, name = lanes.begin.item(row), KINDS[lanes.kind.item(row)], lanes.name(row)
         to = last.get((rank, row), (rank, row))
-        if to != (rank, row) and begin <= each[to[0]].begin[to[1]] < until:
-            _put(found, rank, each[to[0]].begin[to[1]], until, kind, name)
+        came = each[to[0]].begin.item(to[1])
+        if to != (rank, row) and begin <= came < until:
+            _put(found, rank, came, until, kind, name)
             rank, row = to
-            lanes, begin = each[rank], each[rank].begin[row]
+            lanes, begin = each[rank], came
         else:
             _put(found, rank, begin, until, kind, name)
-        before = lanes.before(row, begin)
-        if before is None:
+        before = lanes.before.item(row)
+        if before < 0:
             break
-        until = lanes.end[before]
+        until = lanes.end.item(before)
         if begin > until:
-            launch = lanes.launch[row]
+            launch = lanes.launch.item(row)
             why = UNKNOWN if launch == ABSENT else HOST if launch > until else LAUNCHED
             _put(found, rank, until, begin, why, "")
         row = before
@@ -91,30 +111,32 @@ def _put(found: list[Segment], rank: int, begin: int, end: int, kind: str, name:
 
 
 class _Lanes:
-    """A rank's activities as lists, with the one before each on its stream and all by their ends."""
+    """A rank's activities, and of each what it came after: ``before`` (-1: it was the first). ``last``: the
+    row that ended last, at ``latest``."""
 
     def __init__(self, of: Activities):
-        self.begin, self.end, self.kind, self.launch = (
-            column.tolist() for column in (of.begin, of.end, of.kind, of.launch)
-        )
+        self.begin, self.end, self.kind, self.launch = of.begin, of.end, of.kind, of.launch
         self._names, self._name = of.names, of.name
         order = np.lexsort((of.kind == COMMUNICATION, of.end))  # of equal ends a collective's is the last
-        self.by_end, self.ends = order.tolist(), of.end[order].tolist()
-        rows = np.lexsort((np.arange(len(of)), of.stream))
-        same = of.stream[rows][1:] == of.stream[rows][:-1]
-        previous = np.full(len(of), -1)
-        previous[rows[1:][same]] = rows[:-1][same]
-        self._previous = previous.tolist()
+        self.last, self.latest = order[-1].item(), of.end[order[-1]].item()
+        self.before = self._before(of, order)
 
     def name(self, row: int) -> str:
-        return self._names[self._name[row]] if self._name[row] >= 0 else ""
+        code = self._name.item(row)
+        return self._names[code] if code >= 0 else ""
 
-    def before(self, row: int, begin: int) -> int | None:
-        """What the activity of that row, which began then, came after; None: it was the first."""
-        own = self._previous[row]
-        if own >= 0 and 0 <= begin - self.end[own] <= _NEAR_NS and self.begin[own] < begin:
-            return own
-        at = bisect_right(self.ends, begin) - 1
-        while at >= 0 and self.begin[self.by_end[at]] >= begin:  # of no length, at this very time
-            at -= 1
-        return self.by_end[at] if at >= 0 else None
+    @staticmethod
+    def _before(of: Activities, by_end: np.ndarray) -> np.ndarray:
+        """The one before on the stream, back to back, else the last of the rank that had ended."""
+        rows = np.lexsort((np.arange(len(of)), of.stream))
+        same = of.stream[rows][1:] == of.stream[rows][:-1]
+        own = np.full(len(of), -1)
+        own[rows[1:][same]] = rows[:-1][same]
+        gap = of.begin - of.end[own]
+        near = (own >= 0) & (gap >= 0) & (gap <= _NEAR_NS) & (of.begin[own] < of.begin)
+        ends = of.end[by_end]
+        at = np.searchsorted(ends, of.begin, "right") - 1
+        # not those of no length at this very time
+        lasting = np.maximum.accumulate(np.where(of.begin[by_end] < ends, np.arange(len(of)), -1))
+        at = np.maximum(np.where(at >= 0, lasting[at], -1), np.searchsorted(ends, of.begin, "left") - 1)
+        return np.where(near, own, np.where(at >= 0, by_end[at], -1))

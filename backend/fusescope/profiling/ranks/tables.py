@@ -13,7 +13,7 @@ from fusescope.analysis.ranks import arrivals, breakdown, clocks, critical, inte
 from fusescope.analysis.ranks.activities import ABSENT, KINDS, Activities
 from fusescope.profiling import table
 from fusescope.profiling.ranks import kernels, read
-from fusescope.profiling.table import coded
+from fusescope.profiling.table import Coded, coded
 
 _MOST_ON_PATH = 20_000_000  # activities of all ranks, which the critical path needs at once
 _MOST_SEGMENTS = 200_000
@@ -143,10 +143,22 @@ def _events(found: matching.Matched, each: Mapping[int, Activities]) -> tuple[di
         "overlapped_ns": hidden,
         "exposed_ns": end - begin - hidden,
         "step": step,
-        "name": coded(
-            [each[r].names[each[r].name[row]] for r, row in zip(found.rank.tolist(), found.row.tolist())]
-        ),
+        "name": _names(found, each),
     }
+
+
+def _names(found: matching.Matched, each: Mapping[int, Activities]) -> Coded:
+    """Of the events that were matched."""
+    texts: dict[str, int] = {}
+    codes = np.full(len(found.rank), -1)
+    for r, of in each.items():
+        mine = found.rank == r
+        shared = np.array([texts.setdefault(name, len(texts)) for name in of.names] + [-1])
+        codes[mine] = shared[of.name[found.row[mine]]]
+    there, values = np.unique(codes[codes >= 0]), list(texts)
+    place = np.full(len(values) + 1, -1, np.int32)
+    place[there] = np.arange(len(there))
+    return Coded(place[codes], [values[code] for code in there.tolist()])
 
 
 def _collectives(found: matching.Matched, skew: dict, events: dict, sure: np.ndarray) -> dict:
@@ -200,15 +212,10 @@ def _path(found, skew, sure: np.ndarray, each, notes: list[str]) -> list[critica
     if sum(map(len, each.values())) > _MOST_ON_PATH:
         notes.append(f"the critical path is left out: more than {_MOST_ON_PATH:,} activities")
         return []
-    who = {}
-    for which, rank, row in zip(found.which.tolist(), found.rank.tolist(), found.row.tolist()):
-        if sure[which] and skew["last_rank"][which] == rank:
-            who[which] = (rank, row)
-    last = {
-        (rank, row): who[which]
-        for which, rank, row in zip(found.which.tolist(), found.rank.tolist(), found.row.tolist())
-        if which in who
-    }
+    kept = sure[found.which]
+    which, rank, row = found.which[kept], found.rank[kept], found.row[kept]
+    came = skew["last_rank"][which] == rank
+    last = critical.Last({r: len(of) for r, of in each.items()}, which, rank, row, came)
     path = critical.path(each, last)
     if len(path) > _MOST_SEGMENTS:
         notes.append(f"the last {_MOST_SEGMENTS:,} of the critical path's {len(path):,} segments are kept")
