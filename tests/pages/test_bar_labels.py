@@ -57,3 +57,8 @@ def test_an_axis_of_about_a_decade_has_more_than_one_tick():
         20,
         50,
     ]
+
+
+def test_the_longest_execution_mode_is_named_whole():
+    fig = speedup.bars([s.ok("sdpa", 0.05, 1.0), s.ok("compile-reduce-overhead", 0.04, 1.2)], "sdpa")
+    assert any(a.text == "compile-reduce-overhead" for a in fig.layout.annotations)
