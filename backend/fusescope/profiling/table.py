@@ -93,11 +93,14 @@ def real(values: Sequence) -> np.ndarray:
 
 def triples(values: list) -> np.ndarray:
     """(n, 3) int64 of a column of [x, y, z], each from 0 to 2^32 - 1; rows of ABSENT for what is none."""
-    found = np.full((len(values), 3), ABSENT, np.int64)
-    if set(map(type, values)) <= {type(None)}:
+    found, kinds = np.full((len(values), 3), ABSENT, np.int64), set(map(type, values))
+    if kinds <= {type(None)}:
         return found
-    rows = [n for n, v in enumerate(values) if type(v) is list and len(v) == 3]
-    sides = list(chain.from_iterable(map(values.__getitem__, rows)))
+    if kinds == {list} and set(map(len, values)) == {3}:
+        rows, sides = range(len(values)), list(chain.from_iterable(values))
+    else:
+        rows = [n for n, v in enumerate(values) if type(v) is list and len(v) == 3]
+        sides = list(chain.from_iterable(map(values.__getitem__, rows)))
     if set(map(type, sides)) <= {int}:
         with contextlib.suppress(OverflowError):
             there = np.fromiter(sides, np.int64, len(sides)).reshape(-1, 3)

@@ -24,18 +24,23 @@ def texts(args: Sequence) -> list[str | None]:
 
 
 def _text(args) -> str | None:
-    name, *rest = _SAID(args)
-    whole, words = rest[: len(_WHOLE)], rest[len(_WHOLE) :]
-    text = _without_number(name, *map(_whole, whole), *map(_word, words))
-    number = _whole(args.number)
-    text = text if number is None else f'{text[:-1]}, "number": {number}}}'
+    said = _SAID(args)
+    try:
+        text = _without_number(*said)
+    except TypeError:  # a list, as of ranks, cannot be remembered
+        text = _without_number.__wrapped__(*said)
+    if args.number is not None and (number := _whole(args.number)) is not None:
+        text = f'{text[:-1]}, "number": {number}}}'
     return text if len(text) <= _MOST else None
 
 
-@lru_cache(maxsize=4096)
-def _without_number(name: str, *rest: int | str | None) -> str:
-    """A trace repeats all but the number, so that the rest is written once."""
-    said = {key: value for key, value in zip(_WHOLE + _TEXT, rest) if value is not None}
+@lru_cache(maxsize=4096, typed=True)
+def _without_number(name: str, *rest) -> str:
+    """A trace repeats all but the number, so that the rest is looked at and written once. typed: True is no
+    number of elements, 1 is."""
+    whole, words = rest[: len(_WHOLE)], rest[len(_WHOLE) :]
+    values = [*map(_whole, whole), *map(_word, words)]
+    said = {key: value for key, value in zip(_WHOLE + _TEXT, values) if value is not None}
     return json.dumps({"name": name} | said)
 
 

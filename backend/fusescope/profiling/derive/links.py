@@ -136,10 +136,12 @@ def _operator(
 def steps(ranges: dict) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(start, end, number) of the profiler's steps on the host, by start."""
     host = ~ranges["cat"].mask(lambda cat: cat.startswith("gpu_"))
-    rows = np.flatnonzero(ranges["name"].mask(_STEP.fullmatch) & host)
+    named = [_STEP.fullmatch(text) for text in ranges["name"].values]
+    of_code = np.array([ABSENT if m is None else int(m[1]) for m in named] + [ABSENT], np.int64)
+    numbers = of_code[ranges["name"].codes]
+    rows = np.flatnonzero((numbers != ABSENT) & host)
     rows = rows[np.argsort(ranges["ts_ns"][rows], kind="stable")]
-    numbers = np.array([int(_STEP.fullmatch(ranges["name"].text(r))[1]) for r in rows.tolist()], np.int64)
-    return ranges["ts_ns"][rows], ranges["ts_ns"][rows] + ranges["dur_ns"][rows], numbers
+    return ranges["ts_ns"][rows], ranges["ts_ns"][rows] + ranges["dur_ns"][rows], numbers[rows]
 
 
 def _step(when: np.ndarray, each) -> np.ndarray:

@@ -121,7 +121,8 @@ def _module_frames(ranges: dict) -> tuple[np.ndarray, np.ndarray, list[tuple[str
             else (match[1] if match else "", False)
         )
     host = ~ranges["cat"].mask(lambda cat: cat.startswith("gpu_"))
-    rows = np.flatnonzero(names.mask(lambda text: text.startswith(_DOTTED) or _MODULE.fullmatch(text)) & host)
+    module = np.array([whole or bool(text) for text, whole in of_text] + [False])
+    rows = np.flatnonzero(module[names.codes] & host)
     return rows, names.codes[rows].astype(np.int64), of_text
 
 

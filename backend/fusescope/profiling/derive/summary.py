@@ -3,6 +3,8 @@ the file's own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fusescope.profiling.derive import links
@@ -142,19 +144,21 @@ def steps(tables: dict[str, dict]) -> dict:
     idle_ns by cause."""
     starts, ends, numbers = links.steps(tables["ranges"])
     found = {"step": numbers, "ts_ns": starts, "dur_ns": ends - starts}
+    each, place = np.unique(numbers, return_inverse=True)
 
-    def per_step(table: dict, what: np.ndarray) -> np.ndarray:
-        known = table["step"] != ABSENT
-        keys, which = np.unique(table["step"][known], return_inverse=True)
-        sums = dict(zip(keys.tolist(), _sum(what[known], which.reshape(-1), len(keys)).tolist()))
-        return np.array([sums.get(n, 0) for n in numbers.tolist()], np.int64)
+    def per_step(table: dict) -> Callable[[np.ndarray], np.ndarray]:
+        at = np.searchsorted(each, table["step"])
+        rows = np.flatnonzero(np.append(each, ABSENT)[at] == table["step"])
+        rows = rows[table["step"][rows] != ABSENT]
+        return lambda what: _sum(what[rows], at[rows], len(each))[place.reshape(-1)]
 
     kernel, gap = tables["kernels"], tables["gaps"]
-    found["kernels"] = per_step(kernel, np.ones(len(kernel["ts_ns"]), np.int64))
-    found["kernel_ns"] = per_step(kernel, kernel["dur_ns"])
-    found["copy_ns"] = per_step(tables["copies"], tables["copies"]["dur_ns"])
+    of_kernels, of_gaps = per_step(kernel), per_step(gap)
+    found["kernels"] = of_kernels(np.ones(len(kernel["ts_ns"]), np.int64))
+    found["kernel_ns"] = of_kernels(kernel["dur_ns"])
+    found["copy_ns"] = per_step(tables["copies"])(tables["copies"]["dur_ns"])
     for code, cause in enumerate(gap["cause"].values):
-        found[f"idle_{cause}_ns"] = per_step(gap, np.where(gap["cause"].codes == code, gap["dur_ns"], 0))
+        found[f"idle_{cause}_ns"] = of_gaps(np.where(gap["cause"].codes == code, gap["dur_ns"], 0))
     return found
 
 
