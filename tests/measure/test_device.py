@@ -251,7 +251,9 @@ class TestGpu:
             return call
 
         sampler = graph.CudaGraph([run(i) for i in range(5)], "cuda:0", "graph_cold")
+        torch.cuda.synchronize()  # replays run on another stream than zero_
         counts.zero_()
+        torch.cuda.synchronize()
         sampler.take(3)
         torch.cuda.synchronize()
         assert len(set(counts.tolist())) == 1 and counts[0] > 0
