@@ -23,6 +23,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    "--process-per-site",  # of a context: see ``regular``
+    "--disable-features=SpareRendererForSitePerProcess",
 ]
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # milliseconds: what a page that is merely slow, on a busy machine, is given to get where a journey expects it
@@ -50,7 +52,9 @@ class Server:
         self.profiles = home / "profiles"
         self.profiles.mkdir(parents=True, exist_ok=True)
         self.log = home / "server.log"
-        env = os.environ | {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_TOKEN": TOKEN} | further
+        # Of jobs: what they measure is not what a journey is about, and every thread waits for a core here.
+        env = os.environ | {"OMP_NUM_THREADS": "1"}
+        env |= {"FUSESCOPE_PROFILES": str(self.profiles), "FUSESCOPE_TOKEN": TOKEN} | further
         command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
@@ -132,11 +136,13 @@ def _forbidden(message) -> bool:
 
 
 @pytest.fixture(scope="session")
-def regular(chromium):
+def regular(chromium, recorded_server):
     """A browser context that has the app's JavaScript in its cache: compiling it takes a context of its own
-    some 4 CPU seconds for each server."""
+    some 4 CPU seconds for each server. A tab without the app stays open, and with it the process of all tabs
+    of this machine: one of its own takes a tab a CPU second or two."""
     context = chromium.new_context(viewport={"width": 1440, "height": 1400}, accept_downloads=True)
     context.set_default_timeout(WAIT)
+    context.new_page().goto(f"{recorded_server.address}/_stcore/health")
     yield context
     context.close()
 
