@@ -138,3 +138,16 @@ def test_correlation_is_seen():
     x = np.log(latencies(rng, 2000, 0.5))
     assert 2.0 < correlation_time(x) < 4.5  # (1 + 0.5) / (1 - 0.5) = 3
     assert correlation_time([1.0] * 50) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_ratio_lies_with_the_median_of_its_rounds_where_some_are_held_up(seed):
+    """Two of five rounds hold the baseline up, in runs, up to a hundred times: their mean says that the
+    other, 5 % slower, is the faster one."""
+    rng = np.random.default_rng(seed)
+    held = np.repeat(rng.random(24) < 0.4, 5)
+    baseline = np.where(held, rng.uniform(2, 100, held.size), 1.0) * rng.normal(1, 0.01, held.size)
+    other = 1.05 * rng.normal(1, 0.01, held.size)
+    interval = ratio_interval(baseline, other)
+    assert interval.low <= float(np.median(baseline / other)) <= interval.high
+    assert interval.low < 1 / 1.05 and interval.high > 1
