@@ -119,6 +119,8 @@ class Entry:
         if self.traverse:
             start = min(START_S, alone / 2)
             return start + (alone - start) * self.share / gpus
+        if gpus == 1:
+            return alone  # a plan for one GPU can be made where there is none
         return alone / (gpus if self.verb == "search" else min(gpus, len(self.spec["cases"])))
 
     def words(self, left: float, case_budget_s: float, gpus: int = 1) -> list[str]:

@@ -99,8 +99,9 @@ template <typename T, int Width, int Eights> struct UnitStream {
   }
 };
 
-// 2^log_clusters clusters of 2^log_blocks blocks per item: rows of one KV head of one sequence.
-template <typename T, int Width, int Eights>
+// 2^log_clusters clusters of 2^log_blocks blocks per item: rows of one KV head of one sequence. One token sees all keys
+// that are loaded; code that looks at values, even if it never runs, costs a call on few keys 5 % (NOTES.md).
+template <typename T, int Width, int Eights, bool OneToken>
 __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm) decode_cluster(
     const __grid_constant__ AttentionDecodeArgs a, const __grid_constant__ AttentionDecodeGeneral g, int how,
     int log_blocks, int log_clusters, uint64_t tag) {
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
     columns.scores(score, keys, a, g, unit * kUnitKeys, stream.present >> (stream.loaded - 1 - done++) & 1);
     columns.weigh(score);
     const char* const values = stream.template next<kValueUnit>();
-    if (seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys) && holds_non_finite<T, Width>(values))
+    if (!OneToken && seen_by_some(g, span.length, unit * kUnitKeys, kUnitKeys) && holds_non_finite<T, Width>(values))
       columns.add_to_seeing(score, values, unit * kUnitKeys);
     else
       columns.add(score, values);
@@ -256,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width, Eights>::blocks_per_sm)
     store_chunk(rank + (i << log_blocks), joint.sum(own_pieces + i, clusters));
 }
 
-template <typename T, int Width, int Eights>
+template <typename T, int Width, int Eights, bool OneToken>
 const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g, cudaStream_t stream) {
   using S = Shape<Width, Eights>;
   const int64_t items = int64_t(a.batch) * a.heads_kv * row_blocks(a, g);
@@ -264,7 +265,7 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
                 seen = g.window ? (g.window + g.tokens) / kUnitKeys + 2 : longest;
   const int64_t units = seen < longest ? seen : longest;
   if (items * kMostBlocks >= int64_t(1) << 31) return "unsupported: 2^27 sequences times KV heads or more";
-  constexpr auto kernel = decode_cluster<T, Width, Eights>;
+  constexpr auto kernel = decode_cluster<T, Width, Eights, OneToken>;
   if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
   const int blocks = blocks_per_cluster(
       items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
@@ -290,9 +291,10 @@ FUSESCOPE_KERNEL(const AttentionDecodeArgs* args, void* stream) {
       [&](auto zero) {
         return with_width<64, 128>(args->head_dim, [&](auto width) {
           using T = decltype(zero);
-          const auto to = static_cast<cudaStream_t>(stream);
-          return all_rows(*args, general) <= 8 ? launch<T, width, 1>(*args, general, to)
-                                               : launch<T, width, 2>(*args, general, to);
+          const bool one = general.tokens == 1, few = all_rows(*args, general) <= 8;
+          const auto run = one ? (few ? launch<T, width, 1, true> : launch<T, width, 2, true>)
+                               : (few ? launch<T, width, 1, false> : launch<T, width, 2, false>);
+          return run(*args, general, static_cast<cudaStream_t>(stream));
         });
       });
 }

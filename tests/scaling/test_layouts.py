@@ -87,12 +87,12 @@ def test_predictions_by_hand():
 
 
 def test_a_host_bound_layout_is_a_lower_bound():
-    """Launching takes 40 ms: most of a batch of 16 (48 ms) and of half of 32, little of 64 (192 ms). Replicas
-    do not wait for one another."""
+    """Launching takes 40 ms: most of a batch of 16 (48 ms) and of half of 32, little of 64 (192 ms)."""
     base = basis(host_ms=40.0)
     assert not base.at(Layout(tp=2), 1).host_bound and base.at(Layout(pp=2), 4).host_bound
     assert basis(batch=16, host_ms=40.0).at(Layout(tp=2), 1).host_bound
-    assert not base.at(Layout(dp=64), 1).host_bound
+    assert base.at(Layout(dp=4), 1).host_bound and not basis(host_ms=10.0).at(Layout(dp=4), 1).host_bound
+    assert not base.at(Layout(), 1).host_bound
     assert not basis().at(Layout(pp=2), 4).host_bound, "not known"
     row = predicted.Compared("sdpa-tp2", "strong", {}, 2.0, 1.0, True)
     assert row.to_json()["error"] is None and replace(row, host_bound=False).error == -0.5

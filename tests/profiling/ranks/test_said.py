@@ -1,4 +1,4 @@
-"""What a kernel's arguments say of its collective, as text: by kind and value, though most are looked at once."""
+"""What a kernel's arguments say of its collective, as text: by kind and value, though looked at once."""
 
 import json
 from types import SimpleNamespace

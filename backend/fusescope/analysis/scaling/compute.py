@@ -9,7 +9,10 @@ import numpy as np
 
 from fusescope.analysis.scaling.links import least
 
-HOST_BOUND = 0.8  # share of a call's time from which on its launches, and not the device, decide it
+HOST_BOUND = 0.5
+"""Share of a call's time from which on its launches may decide it. On two H100s predictions from shares of
+0.31 and less were within 2 % of what two GPUs took, from 0.55 and more 9 to 27 % below
+(docs/internals/scaling.md)."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class Compute:
         return self._fit(tp, batch) * self.measured[near] / self._fit(*near)
 
     def is_host_bound(self, tp: int, batch: float) -> bool:
-        """Whether the host's launches took most of the nearest measured time, so that ranks which wait for
-        one another take longer than their arithmetic and their collectives."""
+        """Whether the host's launches took half of the nearest measured time or more, so that several ranks,
+        which share the host and wait for one another, may take longer than arithmetic and collectives."""
         if not self.launching:
             return False
         return self.launching[_nearest(self.launching, tp, batch)] >= HOST_BOUND

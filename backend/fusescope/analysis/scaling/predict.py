@@ -39,8 +39,8 @@ class Work:
 class Prediction:
     """Milliseconds: the whole call, the arithmetic, the collectives, the wait of a stage for others (bubble).
     memory_bytes: weights and activations of the fullest rank, a lower bound. measured: the arithmetic was
-    measured at exactly this share and batch. host_bound: a rank's launches take most of its time, so that
-    ``ms`` is a lower bound: ranks also wait for one another's hosts, which one device does not show."""
+    measured at exactly this share and batch. host_bound: a rank's launches take half of its time or more,
+    so that ``ms`` is a lower bound: what ranks take from one another's hosts one device does not show."""
 
     tp: int
     pp: int
@@ -88,7 +88,7 @@ def predict(
         (pp - 1) * stage,
         memory(work, tp, pp, batch * pieces, batch),
         compute.is_measured(tp, batch),
-        tp * pp > 1 and compute.is_host_bound(tp, batch),
+        tp * pp * dp > 1 and compute.is_host_bound(tp, batch),
     )
 
 

@@ -10,6 +10,7 @@ writing is the same, so that caches are alike; other load falls on either call b
 from __future__ import annotations
 
 import contextlib
+import heapq
 import math
 import random
 import statistics
@@ -33,6 +34,11 @@ _KEEPS, _WORKS = math.log(1e4), math.log(1e-2)
 # of calls, each as long as the shortest took, after which the first is believed where no more speaks for the
 # second than against it
 SHORT_MS = 300.0
+# Other processes make calls longer, never shorter: where half the pairs are noise, the fastest calls tell.
+# Where calls are equal, each of the fastest is one on the same values by the toss of a coin, so as many as
+# these that are all SLOWER times faster than any on other values accuse once in 10 000, over MOST looks.
+FASTEST = 20
+LONG_MS = 3000.0  # of calls, counted likewise, that their fastest are waited for
 
 
 def slower_on_others(run: Callable[[], Any], kept: Kept, rng: random.Random) -> str | None:
@@ -49,28 +55,37 @@ def slower_on_others(run: Callable[[], Any], kept: Kept, rng: random.Random) -> 
 
 def judge(call: Callable[[], float], kept: Kept, rng: random.Random) -> str | None:
     """As ``slower_on_others``, of ``call``, which gives the ms that it took."""
-    number, ratios, unclear, told, shortest = 0, [], 0, 0.0, {False: math.inf, True: math.inf}
+    number, unclear, told, took = 0, 0, 0.0, {False: [], True: []}
     call()
     while told < _KEEPS:
-        took = {}
         for others in rng.sample((False, True), 2):
             if others:
                 number = rng.randrange(1, 1 << 30)
             kept.vary(number)
-            took[others] = call()
-            shortest[others] = min(shortest[others], took[others])
-        ratios.append(took[True] / took[False])
-        unclear += ratios[-1] > CLEAR
-        told = unclear * _UNCLEAR + (len(ratios) - unclear) * _CLEAR
-        least = _WORKS if len(ratios) * sum(shortest.values()) < SHORT_MS else 0.0
-        if told <= least or len(ratios) == MOST:
+            took[others].append(call())
+        unclear += took[True][-1] / took[False][-1] > CLEAR
+        pairs, fastest = len(took[True]), {others: min(calls) for others, calls in took.items()}
+        told = unclear * _UNCLEAR + (pairs - unclear) * _CLEAR
+        if sum(ms * SLOWER < fastest[True] for ms in took[False]) >= FASTEST:
+            return _accused(fastest[True] / fastest[False], f"the fastest of {pairs} pairs of calls")
+        spent = pairs * sum(fastest.values())
+        alike = fastest[True] <= SLOWER * fastest[False] and all(map(_settled, took.values()))
+        works = told <= (_WORKS if spent < SHORT_MS else 0.0) and (alike or spent > LONG_MS)
+        if works or pairs == MOST:
             return None
-    if (middle := statistics.median(ratios)) < SLOWER:
-        return None
+    middle = statistics.median(b / a for a, b in zip(took[False], took[True]))
+    return _accused(middle, f"{unclear} of {pairs} pairs of calls") if middle >= SLOWER else None
+
+
+def _settled(calls: list[float]) -> bool:
+    """Whether the fastest of them are so alike that they are the work itself, without a wait for others."""
+    return len(calls) >= 3 and heapq.nsmallest(3, calls)[-1] <= SLOWER * min(calls)
+
+
+def _accused(times: float, where: str) -> str:
     return (
-        f"it takes {middle:.3g} times as long once the values of its inputs have changed (in {unclear} of "
-        f"{len(ratios)} pairs of calls): it answers repeated calls from what it has kept, and has no time of "
-        "its own"
+        f"it takes {times:.3g} times as long once the values of its inputs have changed (in {where}): it "
+        "answers repeated calls from what it has kept, and has no time of its own"
     )
 
 
