@@ -60,5 +60,7 @@ def test_an_axis_of_about_a_decade_has_more_than_one_tick():
 
 
 def test_the_longest_execution_mode_is_named_whole():
-    fig = speedup.bars([s.ok("sdpa", 0.05, 1.0), s.ok("compile-reduce-overhead", 0.04, 1.2)], "sdpa")
+    fig = speedup.bars(
+        [s.ok("sdpa", 0.05, 1.0, s.case()), s.ok("compile-reduce-overhead", 0.04, 1.2, s.case())], "sdpa"
+    )
     assert any(a.text == "compile-reduce-overhead" for a in fig.layout.annotations)

@@ -88,7 +88,8 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
     [
         ("20261122-101419-search-08e5a9", "1.92× unfused, 28.0 µs"),
         ("20261123-144055-selfcheck-d84ed8", "73 passed, 0 failed, 3 open"),
-        ("20261125-031849-parallel-59d600", "fusescope-dp2 fastest in 1 of 2"),
+        ("20261125-141038-parallel-4f85e1", "fusescope-dp2 1.55× sdpa"),
+        ("20261123-135854-parallel-11b6e5", "sdpa-dp2 fastest in 1 of 2"),
     ],
 )
 def test_the_library_says_what_other_kinds_found(draw, profiles, run, found):
