@@ -94,23 +94,36 @@ def _has_frame(page, title: str) -> None:
 
 
 def test_a_key_opens_what_home_offers(recorded_server, page):
-    """From the top by Tab: every stop is visible, and Enter on the first door leads to Kernels."""
-    page.goto(recorded_server.address + "/")
-    settled(page)
+    """From the top by Tab: every stop is visible, and Enter on the first door leads to Kernels. Where the
+    focus is lost once only, the page was drawn again meanwhile."""
+    for _ in range(2):
+        page.goto(recorded_server.address + "/")
+        settled(page)
+        if _tabbed_to_kernels(page):
+            break
+    else:
+        raise AssertionError("the focus is lost on the way to the first door")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/kernels"))
+
+
+def _tabbed_to_kernels(page) -> bool:
+    """Whether Tab leads to the first door of Home; not where no element has the focus any more."""
     page.locator("body").press("Tab")
     for _ in range(80):
         at = page.evaluate(
             """() => {
                 const e = document.activeElement, box = e.getBoundingClientRect();
-                return [e.innerText || '', box.width * box.height > 0]
+                return [e.innerText || '', box.width * box.height > 0, e === document.body]
             }"""
         )
+        if at[2]:
+            return False
         assert at[1], "an invisible element takes the focus"
         if at[0].startswith("Compare kernels"):
-            break
+            return True
         page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile("/kernels"))
+    return False
 
 
 def test_a_cell_of_the_attention_map_is_chosen_by_keys(recorded_server, page):
