@@ -1,4 +1,4 @@
-"""One local cluster of two workers for all tests of this folder: processes, which may be killed and come
+"""One local cluster of two workers for all tests of a file: processes, which may be killed and come
 back."""
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fusescope.jobs.spec.cluster import parse
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def client():
-    """Ends with this folder: idle workers and their scheduler take 4 % of a core while they are there."""
+    """Ends with its file: idle workers and their scheduler take 4 % of a core while they are there."""
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]))
     patch.syspath_prepend(str(HERE))
