@@ -2,8 +2,14 @@
 
 import math
 import re
+from collections import Counter
+
+import pytest
 
 from fusescope.core.paths import ROOT
+from fusescope.store import folder
+
+RUNS = ("20261125-134959-bench-173907", "20261125-141357-bench-767ad2")  # over all peers
 
 
 def cells(document: str, first: str) -> list[list[str]]:
@@ -36,6 +42,7 @@ def test_attention_over_its_grid():
 
 
 def test_attention_over_all_peers():
+    attention_grid = pytest.importorskip("fusescope.charts.bench.attention_grid", exc_type=ImportError)
     grid = [row[1:] for row in cells("cuda/attention/README.md", r"(\d+, ){4}\d+")]
     least = [[min(map(float, re.findall(r"[(, ](\d+\.\d+)(?=[,)])", c))) for c in row] for row in grid]
     sparse, dense = [x for row in least for x in row[:-2]], [x for row in least for x in row[-2:]]
@@ -44,6 +51,12 @@ def test_attention_over_all_peers():
     )
     said += f"least; full and causal {mean(dense):.2f}, {min(dense):.2f}."
     assert said in " ".join((ROOT / "cuda/attention/README.md").read_text().split())
+    runs = [ROOT / "profiles" / "recorded" / run for run in RUNS]
+    verdicts = {True: Counter(), False: Counter()}
+    for cell in attention_grid.cells(r for run in runs for r in folder.records(run)):
+        verdicts[cell.mask in ("full", "causal")][cell.verdict] += 1
+    assert verdicts[False] == {"faster": len(sparse)}
+    assert verdicts[True] == {"slower": 1, "faster": 1, "inconclusive": 8}
     in_short = f"{mean(sparse):.1f} times where that runs on FlashAttention-4 ({len(sparse)} cells"
     assert in_short in " ".join((ROOT / "README.md").read_text().split())
 

@@ -1,5 +1,6 @@
 """The grid's cells, charts and words over the recorded runs, and the script that plans sittings."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -48,6 +49,18 @@ def test_a_cell_is_our_best_against_the_best_peer():
     assert attention_grid.cells(records, "eager")[0].tflops == 1.5, "the record's rate is of the graph's time"
     assert "slower in 1, at worst 1.25" in attention_grid.summary(found)
     assert "no cell is slower" in attention_grid.summary(found[:1])
+
+
+def test_a_cell_whose_times_overlap_is_not_proven():
+    def timed(impl, low, high):
+        times = Times(graph=Time(1.0 if impl == "sdpa" else 1.02, low, high, 10, True))
+        return dataclasses.replace(record(impl, 1.0), time_ms=times)
+
+    (cell,) = found = attention_grid.cells([timed("v3_hopper", 0.99, 1.05), timed("sdpa", 0.97, 1.03)])
+    assert cell.verdict == "inconclusive" and "1 not proven either way" in attention_grid.summary(found)
+    assert "no cell is slower" in attention_grid.summary(found)
+    assert attention_grid.by_mask_and_shape(found).data[0].text == (["0.980?"],)
+    assert attention_grid.worst_first(found).data[0].marker.symbol == ("circle-open",)
 
 
 @pytest.mark.parametrize("theme", ("light", "dark"))

@@ -1,5 +1,7 @@
 """Another baseline on a stored result: ratios of the shown medians, in intervals no narrower than theirs."""
 
+import dataclasses
+
 import pytest
 import synthetic as s
 from drawn_page import query, said
@@ -28,6 +30,13 @@ def test_ratio_and_interval_follow_from_the_two_times():
     assert found["base"].verdict == "same"
     near = rebase.rebased([timed("near", 4.01, 3.8, 4.3), base], "base")[0].speedup
     assert near.verdict == "inconclusive"
+
+
+def test_what_did_not_converge_is_inconclusive():
+    base, noisy = timed("base", 4.0, 3.9, 4.2), timed("noisy", 1.0, 0.9, 1.1)
+    noisy = dataclasses.replace(noisy, time_ms=Times(eager=Time(1.0, 0.9, 1.1, 20, False)))
+    assert rebase.rebased([noisy, base], "base")[0].speedup.verdict == "inconclusive"
+    assert rebase.rebased([noisy, base], "noisy")[1].speedup.verdict == "inconclusive"
 
 
 def test_records_keep_all_but_the_speed_up():

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from fusescope.analysis.compare import columns
 from fusescope.core.records import HEADLINE, Record, Speedup
 
 
 def rebased(records: Iterable[Record], baseline: str) -> list[Record]:
     """The same records with speed-ups over ``baseline``, case by case.
 
-    The ratio is that of the medians. Its interval is made of the 95 % intervals of the two medians, low over
-    high and high over low: it makes no use of the rounds' pairs, so it is wider than the interval of a paired
-    comparison, and holds at least as often. A case in which the baseline has no time has no speed-up.
+    The ratio is that of the medians, with the interval and the rule of ``columns.ratio``: it makes no use of
+    the rounds' pairs, and what did not converge is inconclusive. A case in which the baseline has no time has
+    no speed-up.
     """
     records = list(records)
     base = {r.case_key: r for r in records if r.impl == baseline and r.status == "ok"}
@@ -39,5 +40,4 @@ def _speedup(record: Record, base: Record | None) -> Speedup | None:
     if record is base:
         return Speedup(mode, 1.0, 1.0, 1.0)
     within = record.speedup.same_within if record.speedup else Speedup.same_within
-    ratio, low, high = theirs.median / ours.median, theirs.low / ours.high, theirs.high / ours.low
-    return Speedup(mode, ratio, low, high, same_within=within)
+    return columns.ratio(theirs, ours, mode, within)

@@ -118,8 +118,8 @@ def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[s
 
 def ratio(base: Time, other: Time, mode: str, within: float = SAME_WITHIN) -> Speedup | None:
     """base / other of two times that were not sampled in turn, with the widest interval that their 95 %
-    intervals allow: it holds at least as often as one of paired samples. Inconclusive where one of them did
-    not converge."""
+    intervals allow. It knows nothing of rounds: one of few paired rounds is wider, for a second speed that
+    has not shown itself (statistics.allowance). Inconclusive where one of them did not converge."""
     if min(base.low, other.low, other.median) <= 0:
         return None
     value, low, high = base.median / other.median, base.low / other.high, base.high / other.low

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from fusescope.analysis.compare import columns
 from fusescope.charts import axes, captions, numbers, template
 from fusescope.charts.colours import OURS, kind, short
 from fusescope.core.records import Record
@@ -20,13 +21,14 @@ _DOUBLINGS = 3  # to full colour: 8 times as fast, or as slow
 _SCALED = 4  # rows from which there is room for a scale of colours beside them
 _CROWDED = 12  # columns from which figures in cells are smaller
 _NONE = "No case yet with times of both our kernels and a peer."
+OPEN = "inconclusive"
 _NOT_PEERS = ("composed",)  # made of this project's own operators
 
 
 @dataclass(frozen=True)
 class Cell:
     """One mask on one shape (and dtype and device): times in ms by ``mode``; ratio is best peer over ours,
-    above 1 = ours is faster."""
+    above 1 = ours is faster; verdict: of core.verdict, from the intervals of the two times."""
 
     mask: str
     shape: str
@@ -39,6 +41,7 @@ class Cell:
     peer_ms: float
     tflops: float
     executed_tflops: float
+    verdict: str
     case: str  # its parameters, as JSON
 
     @property
@@ -81,7 +84,8 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
         + f"×{c['head_dim']}"
     )
     extra = f" + {c['bias']} bias" if c.get("bias", "none") != "none" else ""
-    ms = best.time_of(mode).median
+    own, other = best.time_of(mode), rival.time_of(mode)
+    ms, compared = own.median, columns.ratio(other, own, mode)
     return Cell(
         c["mask"] + extra,
         shape,
@@ -91,9 +95,10 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
         best.impl,
         ms,
         rival.impl,
-        rival.time_of(mode).median,
+        other.median,
         best.tflops.effective * best.ms / ms,
         best.tflops.executed * best.ms / ms,
+        compared.verdict if compared else OPEN,
         json.dumps(dict(c), sort_keys=True),
     )
 
@@ -106,24 +111,24 @@ def geometric_mean(some: Iterable[Cell]) -> float | None:
 
 def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
     """A table of ratios in colour, masks down (dense ones first) and shapes across: how many times as fast as
-    the best peer. A click on a cell gives its case as ``customdata[1]``."""
+    the best peer, with a ? where that is not proven. A click on a cell has its case in ``customdata[1]``."""
     if not some:
         return template.empty(_NONE, theme)
     rows = sorted({mask_name(c.mask) for c in some}, key=lambda name: (name not in _DENSE, name))
-    columns = list(dict.fromkeys(c.shape for c in some))
+    across = list(dict.fromkeys(c.shape for c in some))
     at = {(mask_name(c.mask), c.shape): c for c in some}
-    grid = [[at.get((row, column)) for column in columns] for row in rows]
+    grid = [[at.get((row, column)) for column in across] for row in rows]
     fig = template.figure(
         "Speed-up of our best kernel over the best peer", subtitle, theme, height=210 + 30 * len(rows)
     )
     ticks = [2**n for n in range(-_DOUBLINGS, _DOUBLINGS + 1)]
     fig.add_heatmap(
-        x=columns,
+        x=across,
         y=rows,
         z=[[None if i is None else math.log2(i.ratio) for i in line] for line in grid],
-        text=[["" if i is None else numbers.three(i.ratio) for i in line] for line in grid],
+        text=[["" if i is None else numbers.three(i.ratio) + _doubt(i) for i in line] for line in grid],
         texttemplate="%{text}",
-        textfont=dict(size=11 if len(columns) < _CROWDED else 9),
+        textfont=dict(size=11 if len(across) < _CROWDED else 9),
         colorscale=template.RATIO_SCALE[theme],
         zmin=-_DOUBLINGS,
         zmax=_DOUBLINGS,
@@ -139,7 +144,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         ygap=2,
         hoverinfo="skip",
     )
-    shown = [(row, column, at[row, column]) for row in rows for column in columns if (row, column) in at]
+    shown = [(row, column, at[row, column]) for row in rows for column in across if (row, column) in at]
     fig.add_scatter(  # what a click or a hover finds: a heat map has no points to select
         x=[column for _, column, _ in shown],
         y=[row for row, _, _ in shown],
@@ -157,10 +162,10 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
     fig.update_xaxes(
         **plain,
         title_text="batch × heads × sequence × head size",
-        range=[-0.5, len(columns) - 0.5],
+        range=[-0.5, len(across) - 0.5],
         type="category",
         categoryorder="array",
-        categoryarray=columns,
+        categoryarray=across,
         tickangle=-45,
     )
     return fig
@@ -185,8 +190,8 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         customdata=[_hover(i) for i in chosen],
         marker=dict(
             size=9,
-            color=[template.SLOWER if i.ratio < 1 else template.FASTER for i in chosen],
-            symbol=["x" if i.ratio < 1 else "circle" for i in chosen],
+            color=[c["muted"] if _doubt(i) else _sides(i, template.SLOWER, template.FASTER) for i in chosen],
+            symbol=["circle-open" if _doubt(i) else _sides(i, "x", "circle") for i in chosen],
         ),
     )
     axes.line_at(fig, theme, x=1)
@@ -237,7 +242,8 @@ def summary(some: list[Cell]) -> str:
     one sentence."""
     if not some:
         return _NONE
-    lost = sorted((c for c in some if c.ratio < 1), key=lambda c: c.ratio)
+    lost = sorted((c for c in some if c.verdict == "slower"), key=lambda c: c.ratio)
+    undecided = sum(bool(_doubt(c)) for c in some)
     sparse = [c for c in some if c.mask.split(" + ")[0] not in _DENSE]
     count = f"{len(some)} cell{'' if len(some) == 1 else 's'}"
     text = f"Geometric mean {numbers.ratio(geometric_mean(some))} over {count}"
@@ -246,6 +252,8 @@ def summary(some: list[Cell]) -> str:
         text += (
             f", {numbers.ratio(geometric_mean(sparse))} over the {len(sparse)} with masks other than {dense}"
         )
+    if undecided:
+        text += f"; {undecided} not proven either way (?)"
     if not lost:
         return text + "; no cell is slower than its best peer."
     worst = lost[0]
@@ -254,6 +262,15 @@ def summary(some: list[Cell]) -> str:
         + f"; slower in {len(lost)}, at worst {numbers.ratio(1 / worst.ratio)} slower "
         + f"({worst.mask}, {worst.shape}, than {short(worst.peer)})."
     )
+
+
+def _doubt(c: Cell) -> str:
+    """What is set behind a ratio that is not proven."""
+    return "?" if c.verdict == OPEN else ""
+
+
+def _sides(c: Cell, slower: str, faster: str) -> str:
+    return slower if c.ratio < 1 else faster
 
 
 def mask_name(text: str) -> str:
@@ -272,6 +289,6 @@ def _hover(c: Cell) -> str:
     ]
     lines += [
         f"best peer: {short(c.peer)} {numbers.time(c.peer_ms)}",
-        f"{numbers.ratio(c.ratio)}, {captions.mode(c.mode)}",
+        f"{numbers.ratio(c.ratio)}{', not proven' if _doubt(c) else ''}, {captions.mode(c.mode)}",
     ]
     return "<br>".join(lines)
