@@ -1,0 +1,39 @@
+"""The table of docs/internals/scaling.md is what the recorded runs over two GPUs and the predictor say."""
+
+import re
+
+import pytest
+
+from fusescope.core.paths import ROOT
+from fusescope.models.describe import predicted
+from fusescope.store import folder
+
+TEXT = (ROOT / "docs" / "internals" / "scaling.md").read_text()
+RUNS = {"Llama": "20261125-140827-parallel-d484b8", "BERT": "20261125-141038-parallel-4f85e1"}
+
+
+def rows() -> list[tuple[str, str, list[str]]]:
+    """(model, layout, cells of predicted, measured and error) of each line."""
+    found, model = [], ""
+    for line in TEXT.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 6 and re.fullmatch(r"(tp|pp|dp)2", cells[1]):
+            model = cells[0].split()[0].split("-")[0] or model if cells[0] else model
+            found.append((model, cells[1], cells[3:]))
+    return found
+
+
+@pytest.mark.parametrize("model, layout, said", rows(), ids=lambda v: v if isinstance(v, str) else "")
+def test_a_line_of_the_table(model, layout, said):
+    assert RUNS[model] in TEXT
+    home = ROOT / "profiles" / "recorded" / RUNS[model]
+    run, records = folder.read(home), folder.records(home)
+    by_impl = {c.impl: c for c in predicted.compared(records, run.environment)}
+    both = [by_impl[f"{attention}-{layout}"] for attention in ("sdpa", "fusescope")]
+    times, taken = [c.predicted_ms for c in both], [c.measured_ms for c in both]
+    off, bounds = [a / b - 1 for a, b in zip(times, taken)], {c.host_bound for c in both}
+    assert bounds == {said[0].startswith("≥")}
+    assert [float(n) for n in re.findall(r"[\d.]+", said[0])] == pytest.approx(times, rel=0.005)
+    assert [float(n) for n in re.findall(r"[\d.]+", said[1])] == pytest.approx(taken, rel=0.005)
+    errors = [float(n.replace("−", "-")) for n in re.findall(r"[+−][\d.]+", said[2])]
+    assert errors == pytest.approx([100 * e for e in off], abs=0.6)
