@@ -33,10 +33,17 @@ def test_ratio_and_interval_follow_from_the_two_times():
 
 
 def test_what_did_not_converge_is_inconclusive():
-    base, noisy = timed("base", 4.0, 3.9, 4.2), timed("noisy", 1.0, 0.9, 1.1)
+    base, noisy = timed("base", 1.2, 1.19, 1.21), timed("noisy", 1.0, 0.9, 1.1)
     noisy = dataclasses.replace(noisy, time_ms=Times(eager=Time(1.0, 0.9, 1.1, 20, False)))
     assert rebase.rebased([noisy, base], "base")[0].speedup.verdict == "inconclusive"
     assert rebase.rebased([noisy, base], "noisy")[1].speedup.verdict == "inconclusive"
+
+
+def test_a_great_difference_needs_no_precise_times():
+    """Twice as fast, known to 10 %: not enough for the record's own baseline, which was near."""
+    base = timed("base", 2.0, 1.99, 2.01)
+    near = dataclasses.replace(base, impl="near", time_ms=Times(eager=Time(1.0, 0.95, 1.05, 20, False)))
+    assert rebase.rebased([near, base], "base")[0].speedup.verdict == "faster"
 
 
 def test_records_keep_all_but_the_speed_up():

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_SHARE, _WIDEST = 1 / 3, 0.5
+"""How wide an interval may be, over its median, where times are compared: this share of their difference, and
+at most; no verdict needs it narrower, and intervals of the two that are so do not overlap."""
+
 _Z = 1.959963984540054  # 97.5 % point of the normal distribution
 
 _STUDENT = {1: 63.66, 2: 9.925, 3: 5.841, 4: 4.604, 6: 3.707, 10: 3.169, 30: 2.750, math.inf: 2.576}
@@ -76,6 +80,12 @@ def converged(samples, precision: float, min_samples: int = 10) -> bool:
     """Measuring rule 4: at least ``min_samples``, and the 95 % interval of the median is under ``precision``
     of it."""
     return len(samples) >= min_samples and median_interval(samples).relative_width < precision
+
+
+def enough(precision: float, difference: float) -> float:
+    """The width over the median at which a time is known well enough: ``precision``, or the share that a
+    comparison needs of its ``difference`` (logarithmic)."""
+    return max(precision, min(_SHARE * abs(difference), _WIDEST))
 
 
 def correlation_time(series) -> float:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from fusescope.analysis.statistics import converged, median_interval, ratio_interval
+from fusescope.analysis.statistics import converged, enough, median_interval, ratio_interval
 from fusescope.core.records import BenchSpec, Speedup, Time
 from fusescope.core.verdict import SAME_WITHIN
 from fusescope.measure import failures
@@ -28,9 +28,6 @@ from fusescope.measure.timing.timer import TURN_MS, Sampler, samples_a_turn
 WANTED_ROUNDS = 60
 FEWEST_ROUNDS = 5  # whatever the budget
 LOOKS = 1.5  # times as many rounds at the next look: each look is one more chance to stop on a mistake
-# of the difference between two implementations, and at most: no verdict needs their times more precisely, and
-# intervals of the two that are narrower do not overlap
-ENOUGH, AT_MOST = 1 / 3, 0.5
 MOVING = 0.25  # of the time of sampling that moving buffers may take
 OVERTIME = 3.0  # times the budget that slow calls may take to reach the least number of samples
 MOST_SAMPLES = 10_000  # of one implementation: bounds memory and files, far beyond what any precision needs
@@ -78,7 +75,7 @@ class Series:
     def precise(self, stop: Stop, difference: float = 0.0) -> bool:
         """Whether the median is known to the wanted precision, or to a share of a ``difference``
         (logarithmic)."""
-        return converged(self.flat, max(stop.precision, min(ENOUGH * difference, AT_MOST)), stop.min_samples)
+        return converged(self.flat, enough(stop.precision, difference), stop.min_samples)
 
 
 class Move(Protocol):

@@ -9,7 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusescope.core.records import HEADLINE, Record, Run, Speedup, Time
+from fusescope.analysis.statistics import enough
+from fusescope.core.records import HEADLINE, BenchSpec, Record, Run, Speedup, Time
 from fusescope.core.verdict import SAME_WITHIN
 
 BY = ("run", "GPU", "commit", "dtype", "mask", "implementation")
@@ -119,12 +120,19 @@ def helpful(sources: Sequence[Source], left_out: Collection[str] = ()) -> dict[s
 def ratio(base: Time, other: Time, mode: str, within: float = SAME_WITHIN) -> Speedup | None:
     """base / other of two times that were not sampled in turn, with the widest interval that their 95 %
     intervals allow. It knows nothing of rounds: one of few paired rounds is wider, for a second speed that
-    has not shown itself (statistics.allowance). Inconclusive where one of them did not converge."""
+    has not shown itself (statistics.allowance). Inconclusive where one of them did not converge, which a
+    record says for its own baseline, and is not known well enough for this difference either."""
     if min(base.low, other.low, other.median) <= 0:
         return None
     value, low, high = base.median / other.median, base.low / other.high, base.high / other.low
-    converged = base.converged and other.converged
+    converged = all(_known(time, math.log(value)) for time in (base, other))
     return Speedup(mode, value, low, high, same_within=within, converged=converged)
+
+
+def _known(time: Time, difference: float) -> bool:
+    width = (time.high - time.low) / time.median
+    least = time.n >= BenchSpec.min_samples
+    return time.converged or (least and width < enough(BenchSpec.precision, difference))
 
 
 def _check(sources, by: str, left_out: Collection[str], columns: Sequence[str]) -> None:
