@@ -93,8 +93,24 @@ def test_the_worse_of_two_judgements():
     assert sums.worse(a, None) == a == sums.worse(None, a) and sums.worse(None, None) is None
 
 
+@pytest.mark.parametrize("doubt", ["wide", "few samples"])
 @pytest.mark.parametrize("unsure", ["base", "other", None])
-def test_a_ratio_of_a_time_that_did_not_converge_is_inconclusive(unsure):
-    base = Time(2.0, 1.99, 2.01, 100, unsure != "base")
-    other = Time(1.0, 0.99, 1.01, 100, unsure != "other")
-    assert columns.ratio(base, other, "eager").verdict == ("inconclusive" if unsure else "faster")
+def test_a_ratio_of_a_time_that_did_not_converge_is_inconclusive(unsure, doubt):
+    """Both intervals lie apart: without the look at what is known of each time, both were faster."""
+
+    def time(name: str, median: float) -> Time:
+        if name != unsure:
+            return Time(median, 0.99 * median, 1.01 * median, 100, converged=True)
+        if doubt == "few samples":
+            return Time(median, 0.99 * median, 1.01 * median, 3, converged=False)
+        return Time(median, 0.85 * median, 1.15 * median, 100, converged=False)
+
+    found = columns.ratio(time("base", 2.0), time("other", 1.0), "eager")
+    assert found.low > 1.01 and found.verdict == ("inconclusive" if unsure else "faster")
+
+
+def test_a_time_may_be_known_well_enough_for_one_ratio_only():
+    """4 % wide: enough beside one twice as slow, too wide beside one 1.1 times as slow."""
+    time = Time(1.0, 0.98, 1.02, 100, converged=False)
+    assert columns.ratio(Time(2.0, 1.99, 2.01, 100, True), time, "eager").verdict == "faster"
+    assert columns.ratio(Time(1.1, 1.095, 1.105, 100, True), time, "eager").verdict == "inconclusive"
