@@ -45,6 +45,7 @@ def arrows() -> dict[str, set[str]]:
             break
         room, _, targets, *_ = (cell.strip() for cell in line.strip("|").split("|"))
         found[room] = {t.strip() for t in targets.split(",")} - {"–"}
+
     def rooms(target: str) -> set[str]:
         return {r for r in found if r.startswith(target[:-1])} if target.endswith(".*") else {target}
 
