@@ -36,7 +36,7 @@ ONE_FILE_EACH = {
 @cache
 def arrows() -> dict[str, set[str]]:
     """The table of rooms: {room: rooms it may import}; a dotted room is a part of another with arrows of its
-    own."""
+    own, and search.* stands for all that begin with search."""
     lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
     begin = next(n for n, line in enumerate(lines) if line.startswith("| room |"))
     found = {}
@@ -45,7 +45,11 @@ def arrows() -> dict[str, set[str]]:
             break
         room, _, targets, *_ = (cell.strip() for cell in line.strip("|").split("|"))
         found[room] = {t.strip() for t in targets.split(",")} - {"–"}
-    return found
+
+    def rooms(target: str) -> set[str]:
+        return {r for r in found if r.startswith(target[:-1])} if target.endswith(".*") else {target}
+
+    return {room: set().union(*map(rooms, targets)) for room, targets in found.items()}
 
 
 def files() -> list[Path]:

@@ -24,6 +24,10 @@ DOCUMENTS = sorted(
 )
 EXTENDING = (ROOT / "docs" / "extending.md").read_text()
 FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```$", EXTENDING, re.MULTILINE | re.DOTALL))
+WRITTEN_BY_SCRIPTS = {"docs/models-supported.md", "docs/wrong-kernels.md"}
+MOST_WORDS = {"README.md": 400, "CONTRIBUTING.md": 350, "cuda/attention/NOTES.md": 1250}
+"""Of prose, outside tables and code; of any other document 800. What does not fit may repeat another document
+or a docstring."""
 TOPS = ("backend", "pages", "cuda", "docs", "scripts", "tests", "profiles", ".streamlit", ".ci")
 ROOMS = ROOT / "backend" / "fusescope"
 
@@ -105,6 +109,17 @@ def test_every_kernel_is_on_its_ladder(family):
     found = {variant.name.partition(":")[0] for variant in sources.families()[family].variants}
     assert found == set(re.findall(r"^\| (\w+)", ladder, re.MULTILINE)) - {"kernel"}
     assert len(text.splitlines()) <= 80
+
+
+def prose(text: str) -> list[str]:
+    """The words outside tables and fences."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^\|.*$", "", text, flags=re.MULTILINE).split()
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if name(d) not in WRITTEN_BY_SCRIPTS], ids=name)
+def test_documents_stay_short(document):
+    assert len(prose(document.read_text())) <= MOST_WORDS.get(name(document), 800)
 
 
 def test_the_map_is_one_page():

@@ -21,17 +21,15 @@ TITLES = {
 _INTRO = """# Hugging Face models under attn_implementation="fusescope"
 
 Written by `python3 scripts/models_supported.py` from tiny random models of transformers {version}, {count}
-classes: every causal, masked, sequence-to-sequence, speech and image-classification class, and the base class
-of every other model type. `make test-archs` repeats it.
+classes; `make test-archs` repeats it.
 
 A class is **served** where its outputs in float32 equal those of "eager" within {tolerance:g} of the largest
 value: on a padded batch where it takes a mask, and for one more token over a cache where it has one. Any
-other is **refused by name**: by what it declares (`_supports_sdpa`) and whether its code asks transformers'
-attention registry, which is seen in remote code too, or at the latest in its first forward, where it took a
-mask and never called our attention. Use "eager" there.
+other is **refused by name**: by what it declares (`_supports_sdpa`), by code that does not ask transformers'
+attention registry, or at the latest in its first forward. Use "eager" there.
 
-Whatever the class, head sizes are multiples of 8 from 32 to 256, the same for keys and values, and calls are
-forward only. Classes that deny sdpa for soft caps or sinks are served where they declare FlexAttention.
+Head sizes are multiples of 8 from 32 to 256, the same for keys and values, and calls are forward only.
+Classes that deny sdpa for soft caps or sinks are served where they declare FlexAttention.
 """
 _LEFT = "These pass the checks at load, but no tiny random model of them ran here, by the kind of error:"
 

@@ -89,19 +89,19 @@ def kinds_of(name: str) -> list[Kind]:
 
 
 def document() -> str:
-    """docs/wrong-kernels.md: what every wrong kernel does."""
+    """docs/wrong-kernels.md: what every wrong kernel does, by operators and dtypes."""
+    groups: dict[str, list[str]] = {}
+    for name in names():
+        module = load(name)
+        title = f"{', '.join(module.ON)} ({', '.join(module.DTYPES)})"
+        groups.setdefault(title, []).append(f"- {name}: {(module.__doc__ or '').strip()}")
     lines = [
         "# Wrong kernels",
         "",
         "Each is one file of `backend/fusescope/measure/wrong/`, checked as any user's implementation is:",
         "`fusescope selfcheck --seeds 100` tries each on 100 inputs, and wants at least 99 of them caught.",
-        "`python3 scripts/wrong_kernels.py` renews this table.",
-        "",
-        "| name | operators | dtypes | what is wrong |",
-        "|---|---|---|---|",
+        "`python3 scripts/wrong_kernels.py` renews this list.",
     ]
-    for name in names():
-        module = load(name)
-        text = (module.__doc__ or "").strip()
-        lines.append(f"| {name} | {', '.join(module.ON)} | {', '.join(module.DTYPES)} | {text} |")
+    for title in sorted(groups):
+        lines += ["", f"**{title}**", "", *groups[title]]
     return "\n".join(lines) + "\n"
