@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fusescope.core.bounded_cache import BoundedCache
+from fusescope.core.kept.bounded_cache import BoundedCache
 
 
 def test_the_least_recently_used_entry_goes_first():

@@ -21,10 +21,10 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from fusescope.core import directives, paths
+from fusescope.core.kept import of_file
 
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a")
 """Architectures a kernel is built for where its source names none."""
@@ -115,29 +115,26 @@ def family(name: str) -> Family | None:
 
 def source_closure(path: Path) -> list[Path]:
     """The file and every header of ours that it includes, directly or through others; in a fixed order."""
-    seen: dict[Path, None] = {}
-    todo = [path.resolve()]
+    seen: dict[str, None] = {}
+    todo = [os.path.realpath(path)]  # as text: a build asks some 500 times, and objects of paths are slow
     while todo:
         file = todo.pop()
-        if file in seen or not file.is_file():
+        if file in seen or not os.path.isfile(file):
             continue
         seen[file] = None
-        folder = str(file.parent)
-        todo += [
-            Path(os.path.normpath(f"{folder}/{name}"))
-            for name in sorted(_includes(file.read_text(errors="replace")))
-        ]
-    return sorted(seen)
+        folder = os.path.dirname(file)
+        todo += [os.path.normpath(f"{folder}/{name}") for name in of_file.kept(file, _includes)]
+    return [Path(file) for file in sorted(seen, key=lambda file: file.split(os.sep))]
 
 
-@lru_cache(maxsize=1024)
-def _includes(text: str) -> tuple[str, ...]:
-    return tuple(_INCLUDE.findall(text))
+def _includes(file: str) -> tuple[str, ...]:
+    """The names that it includes, in a fixed order."""
+    return tuple(sorted(_INCLUDE.findall(Path(file).read_text(errors="replace"))))
 
 
 def _family(folder: Path) -> Family:
     files = sorted(folder.glob("v[0-9]*.cu"), key=_version) + sorted(folder.glob("cpu*.cpp"))
-    return Family(folder.name, folder, tuple(v for file in files for v in _variants(folder.name, file)))
+    return Family(folder.name, folder, tuple(v for file in files for v in of_file.kept(str(file), _variants)))
 
 
 def _version(file: Path) -> tuple[int, str]:
@@ -158,9 +155,10 @@ def _idea(lines: list[str]) -> str:
     return " ".join(words)
 
 
-def _variants(family: str, file: Path) -> list[Variant]:
-    """A file that is incomplete is still listed, with what it lacks in the place of its idea, so that it
-    stops no other."""
+def _variants(path: str) -> tuple[Variant, ...]:
+    """The implementations of a file: one, or one for each choice of the macros that it sweeps. A file that is
+    incomplete is still listed, with what it lacks in the place of its idea, so that it stops no other."""
+    file = Path(path)
     lines = file.read_text(errors="replace").splitlines()
     idea = _idea(lines)
     complaint = (
@@ -190,7 +188,7 @@ def _variants(family: str, file: Path) -> list[Variant]:
             break
         axes.append([(key, value) for value in values.split(",")])
     common = dict(
-        family=family,
+        family=file.parent.name,
         path=file,
         idea=complaint or idea,
         device=device,
@@ -201,8 +199,8 @@ def _variants(family: str, file: Path) -> list[Variant]:
         **directed,
     )
     if not axes:
-        return [Variant(name=file.stem, **common)]
-    return [
+        return (Variant(name=file.stem, **common),)
+    return tuple(
         Variant(name=f"{file.stem}:{','.join(f'{k}={v}' for k, v in choice)}", defines=choice, **common)
         for choice in itertools.product(*axes)
-    ]
+    )

@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from fusescope.core.kept import of_file
 from fusescope.core.machine import archs as arch_names
 from fusescope.core.machine.toolchain import Toolchain
 from fusescope.core.sources import ARCHS, Variant, families, source_closure
@@ -158,7 +159,11 @@ def _key(hashes: dict[Path, bytes], source: Path, flags: tuple[str, ...], *other
         digest = hashlib.sha256()
         for file in source_closure(source):
             if file not in hashes:
-                hashes[file] = hashlib.sha256(file.read_bytes()).digest()
+                hashes[file] = of_file.kept(str(file), _digest)
             digest.update(f"{file.parent.name}/{file.name}".encode() + b"\0" + hashes[file])
         hashes[own] = digest.digest()
     return hashlib.sha256(repr((FORMAT, flags, others, hashes[own])).encode()).hexdigest()[:20]
+
+
+def _digest(file: str) -> bytes:
+    return hashlib.sha256(Path(file).read_bytes()).digest()

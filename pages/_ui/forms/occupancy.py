@@ -8,7 +8,7 @@ from fusescope.analysis.occupancy import LIMITS, theoretical
 from fusescope.charts import numbers
 from fusescope.charts.numbers import plural
 from fusescope.charts.profile import occupancy as stairs
-from pages._ui.app import url
+from pages._ui.app import cached_chart, url
 from pages._ui.widgets import style
 
 _CCS = [f"{a}.{b}" for a, b in LIMITS]
@@ -55,26 +55,30 @@ def what_if(state: url.State, start: dict, label: str) -> None:
 
 
 def _stairs(cc: str, block: int, registers: int, static: int, dynamic: int) -> None:
-    subtitle = (
-        f"compute capability {cc}, {block} threads, {registers} registers, "
-        f"{numbers.size(static + dynamic)} shared"
-    )
-    left, right = st.columns(2)
-    by_registers = [theoretical(cc, block, r, static, dynamic).occupancy for r in _REGISTERS]
-    by_block = [theoretical(cc, b, registers, static, dynamic).occupancy for b in _BLOCKS]
+    chosen, theme = (cc, block, registers, static, dynamic), style.theme()
     settings = dict(theme=None, width="stretch", config={"displayModeBar": False})
-    left.plotly_chart(
-        stairs.stairs(
-            _REGISTERS, by_registers, registers, "registers", "per thread", subtitle, style.theme()
-        ),
-        key="occ/registers",
-        **settings,
-    )
-    right.plotly_chart(
-        stairs.stairs(_BLOCKS, by_block, block, "threads", "per block", subtitle, style.theme()),
-        key="occ/block",
-        **settings,
-    )
+    left, right = st.columns(2)
+    by_registers = cached_chart.once(("occ/registers", *chosen, theme), lambda: _by_registers(*chosen, theme))
+    left.plotly_chart(by_registers, key="occ/registers", **settings)
+    by_block = cached_chart.once(("occ/block", *chosen, theme), lambda: _by_block(*chosen, theme))
+    right.plotly_chart(by_block, key="occ/block", **settings)
+
+
+def _by_registers(cc, block, registers, static, dynamic, theme):
+    shares = [theoretical(cc, block, r, static, dynamic).occupancy for r in _REGISTERS]
+    about = _about(cc, block, registers, static, dynamic)
+    return stairs.stairs(_REGISTERS, shares, registers, "registers", "per thread", about, theme)
+
+
+def _by_block(cc, block, registers, static, dynamic, theme):
+    shares = [theoretical(cc, b, registers, static, dynamic).occupancy for b in _BLOCKS]
+    about = _about(cc, block, registers, static, dynamic)
+    return stairs.stairs(_BLOCKS, shares, block, "threads", "per block", about, theme)
+
+
+def _about(cc, block, registers, static, dynamic) -> str:
+    shared = numbers.size(static + dynamic)
+    return f"compute capability {cc}, {block} threads, {registers} registers, {shared} shared"
 
 
 def _seed(state: url.State, start: dict, label: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
@@ -12,7 +14,7 @@ from fusescope.core.records import Record, Run
 from fusescope.jobs import submit
 from fusescope.search import encoding, sessions
 from fusescope.search.learning import pairs
-from fusescope.search.scheme.setting import FINAL, OP, Setting, of_record, of_spec
+from fusescope.search.scheme.setting import FINAL, OP, PARAMETERS, Setting, of_record, of_spec
 from fusescope.store import folder, library
 from pages._ui.app import run_data, url, warm
 from pages._ui.widgets.text import run_name
@@ -94,9 +96,15 @@ def same(run: Run, layer: Layer) -> bool:
 def setting_of(run: Run) -> Setting | None:
     """What a run measured; None where its specification is no layer's."""
     try:
-        return of_spec(run.spec)
+        return _setting(json.dumps({p.name: run.spec[p.name] for p in PARAMETERS if p.name in run.spec}))
     except (ValueError, TypeError):
         return None
+
+
+@lru_cache(maxsize=1024)
+def _setting(spec: str) -> Setting:
+    """Kept: each drawing asks several times for that of every run."""
+    return of_spec(json.loads(spec))
 
 
 def listed_of(kinds: tuple[str, ...]) -> list[Run]:

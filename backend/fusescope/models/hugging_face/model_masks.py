@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from fusescope.core.bounded_cache import BoundedCache
+from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.models.hugging_face import scope
 from fusescope.ops.attention.dispatch import listed
 

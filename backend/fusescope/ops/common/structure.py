@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fusescope.core.bounded_cache import BoundedCache
+from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.masks import Mask
 from fusescope.ops.attention.plan.tiles import evaluate, row_steps
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from fusescope import kernels
-from fusescope.core.bounded_cache import BoundedCache
+from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.ops.attention.dispatch import checks
 from fusescope.ops.attention.dispatch.candidates import tma_takes
 from fusescope.ops.attention.dispatch.choice import choose

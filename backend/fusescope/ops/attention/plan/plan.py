@@ -13,7 +13,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusescope.core.bounded_cache import BoundedCache
+from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.masks import Mask
 from fusescope.ops.attention.plan import buffer, schedule, tile_lists, tiles
 from fusescope.ops.attention.plan.plan_cache import PlanCache
