@@ -27,9 +27,10 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     positive scale.
 
     On a GPU for which there is a fit (cost_model.py): of the kernels that it has prices of, are built and
-    take these inputs, the one whose predicted time is least. Without a fit, and under torch.compile, where
-    files cannot be read, by a rule. "cpu" on the CPU. Kernels on work items are for plans of one mask for all
-    sequences; the first call of a kind makes the items to see what they are, unless under CUDA graph capture.
+    take these inputs, the one whose predicted time is least. By a rule without a fit, and while torch.compile
+    traces a call without a plan or torch.export any call (compiled code with a plan chooses when it runs).
+    "cpu" on the CPU. Kernels on work items are for plans of one mask for all sequences; the first call of a
+    kind makes the items to see what they are, unless under CUDA graph capture.
     """
     import torch
 
