@@ -8,9 +8,9 @@ from drawn_page import calm, said
 
 from fusescope.core.records import Progress
 from fusescope.core.sources import families as sources
-from fusescope.kernels import report
+from fusescope.kernels import inspect, report
 from fusescope.kernels.figures import KernelResources
-from pages._ui.build import families, page
+from pages._ui.build import families, page, source
 
 
 def card(at, name: str) -> str:
@@ -101,3 +101,20 @@ def test_the_compilers_output_is_shown_while_they_run(draw, machine, profiles, m
         shown = next(c.value for c in at.code if "last line" in c.value)
         assert "line 39" in shown and "line 3\n" not in shown
         assert all(b.disabled for b in at.button if b.label in ("Build", "Build this family"))
+
+
+def test_a_long_listing_is_cut_at_a_line_and_says_so(draw, monkeypatch):
+    """The whole would keep a browser busy for most of a second; the download has it."""
+    text = inspect.source("attention", "v1_rowwise")
+    monkeypatch.setattr(source, "_MOST", 500)
+    at = draw("build", of="attention", kernel="v1_rowwise", listing="Source")
+    shown = at.code[-1].value
+    assert 300 < len(shown) <= 500 and text.startswith(f"{shown}\n")
+    lines = len(shown.splitlines()), len(text.splitlines())
+    assert f"The first {lines[0]:,} of {lines[1]:,} lines" in " ".join(c.value for c in at.caption)
+
+
+def test_a_listing_that_fits_is_shown_whole(draw):
+    at = draw("build", of="add", kernel="v1_one_element", listing="Source")
+    assert at.code[-1].value.strip() == inspect.source("add", "v1_one_element").strip()
+    assert not [c.value for c in at.caption if "the download has all" in c.value]
