@@ -37,7 +37,8 @@ def test_a_comparison_on_the_cpu(quick, wrong):
         (n, i) for n in (1000, 50_000) for i in (slower, "eager")
     ]
     for r in reporter.records:
-        assert r.status == "ok" and r.device == "cpu" and r.dtype == "float32" and not r.throttled
+        assert r.status == "ok", r.reason
+        assert r.device == "cpu" and r.dtype == "float32" and not r.throttled
         t = r.time_ms
         assert t.first > 0 and t.graph is None and t.graph_cold is None
         assert t.eager.low <= t.eager.median <= t.eager.high and t.eager.n >= 5 and t.eager_cold.n >= 5

@@ -40,6 +40,36 @@ def test_short_calls_are_repeated_inside_a_sample(monkeypatch):
     assert samples == pytest.approx([5e-4, 5e-4])
 
 
+@pytest.mark.parametrize("disturbed", range(1, 6))
+def test_a_short_call_is_known_for_short_on_a_busy_machine(monkeypatch, disturbed):
+    """Its first samples each wait for another process's time slice; a turn then had one sample."""
+    calls, now = [], [0]
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
+
+    def run():
+        calls.append(0)
+        now[0] += 8_000_000 if len(calls) <= 2 * disturbed else 24_000
+
+    sampler = timer.CpuEager(run)
+    assert timer.samples_a_turn(sampler.cost_ms) == timer.MOST_A_TURN
+    assert sampler.take(1) == pytest.approx([0.024])
+    calls.clear()
+    sampler.take(1)
+    assert len(calls) == 1 + 3, "0.05 ms are three calls"
+
+
+def test_a_slow_call_is_not_sampled_on_and_on(monkeypatch):
+    calls, now = [], [0]
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
+
+    def run():
+        calls.append(0)
+        now[0] += 60_000_000
+
+    timer.CpuEager(run)
+    assert len(calls) == 3, "one untimed, two timed"
+
+
 def test_cold_flushes_before_every_sample_and_outside_it(monkeypatch):
     order, now = [], [0]
     monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])

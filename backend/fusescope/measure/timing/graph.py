@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from fusescope.measure.failures import Failed, first_line
-from fusescope.measure.timing.timer import CYCLES_PER_MS, Look, quiet
+from fusescope.measure.timing.timer import CYCLES_PER_MS, Look, quiet, shortest
 
 SPAN_MS = 1.0
 MOST_LAUNCHES = 2000
@@ -59,16 +59,16 @@ class CudaGraph:
                 self._graph, self._launches = self._capture(
                     min(MOST_LAUNCHES, math.ceil(SPAN_MS / expected_ms))
                 )
-                self.cost_ms = min(self.take(2)) * self._launches
+                self.cost_ms = shortest(self.take, 2) * self._launches
                 return
             self._graph, self._launches = self._capture(min(10, math.ceil(SPAN_MS / single)))
-            pilot = min(self.take(3))
+            pilot = shortest(self.take, 3)
             wanted = min(MOST_LAUNCHES, math.ceil(SPAN_MS / max(pilot, 1e-5)))
             if wanted > self._launches:
                 self._graph, self._launches = self._capture(wanted)
             elif wanted < self._launches and len(self._runs) == 1:
                 self._graph, self._launches = self._capture(max(1, wanted))
-            self.cost_ms = min(self.take(2)) * self._launches
+            self.cost_ms = shortest(self.take, 2) * self._launches
 
     def take(self, count: int, look: Look | None = None) -> list[float]:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
@@ -120,9 +120,9 @@ class CallGraphs:
             self._replay()
             self._host_ms = (time.perf_counter() - begin) * 1e3
             torch.cuda.synchronize(device)
-            turns = math.ceil(min(MOST_QUEUED, SPAN_MS / max(min(self.take(3)), 1e-5)) / len(self._runs))
+            turns = math.ceil(min(MOST_QUEUED, SPAN_MS / max(shortest(self.take, 3), 1e-5)) / len(self._runs))
             self._launches, self._host_ms = turns * len(self._runs), turns * self._host_ms
-            self.cost_ms = min(self.take(2)) * self._launches + 2 * self._host_ms
+            self.cost_ms = shortest(self.take, 2) * self._launches + 2 * self._host_ms
 
     def take(self, count: int, look: Look | None = None) -> list[float]:
         found = []

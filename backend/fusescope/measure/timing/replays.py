@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fusescope.measure.timing.timer import CYCLES_PER_MS, Look, Sampler, quiet
+from fusescope.measure.timing.timer import CYCLES_PER_MS, Look, Sampler, quiet, shortest
 
 _HOST_MS = 0.05  # a replay that takes the host less is always ahead of the device
 
@@ -31,7 +31,7 @@ class Replays(Sampler):
         replay()
         self._host_ms = (time.perf_counter() - begin) * 1e3
         torch.cuda.synchronize(device)
-        self.cost_ms = min(self.take(3)) + self._host_ms
+        self.cost_ms = shortest(self.take, 3) + self._host_ms
 
     def take(self, count: int, look: Look | None = None) -> list[float]:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
