@@ -50,6 +50,18 @@ def test_every_round_holds_every_implementation_in_a_drawn_order():
     assert all(places), "every place in the order comes up"
 
 
+@pytest.mark.parametrize("cost_ms, samples", [(2.1, 2), (1.99, 2), (1.4, 2), (3.0, 1), (0.1, 20), (1.0, 4)])
+def test_what_is_about_as_fast_as_the_baseline_has_as_many_samples_a_turn(cost_ms, samples):
+    """Equals of 1.99 and 2.01 ms had two samples and one: the first of a turn, some per cent slower, was half
+    of the one and all of the other."""
+    base, other, alone = Drawn(), Drawn(), Drawn()
+    base.cost_ms, other.cost_ms, alone.cost_ms = 1.99, cost_ms, 2.1
+    found = rounds({"base": base, "other": other}, QUICK, 0, baseline="base")
+    assert {len(taken) for taken in found["base"].rounds} == {2}
+    assert {len(taken) for taken in found["other"].rounds} == {samples}
+    assert {len(taken) for taken in rounds({"a": alone}, QUICK, 0)["a"].rounds} == {1}
+
+
 def test_the_same_seed_gives_the_same_order():
     first, second = [], []
     rounds({n: Drawn() for n in "abc"}, QUICK, 7, first.append)

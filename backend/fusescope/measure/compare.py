@@ -27,6 +27,7 @@ from fusescope.measure.timing.timer import TURN_MS, Sampler, samples_a_turn
 # unless the budget ends before: fewer pairs leave an allowance to the interval (analysis/statistics.py)
 WANTED_ROUNDS = 60
 FEWEST_ROUNDS = 5  # whatever the budget
+ALIKE = 1.5  # times as slow as the baseline, or as fast, is about as fast
 LOOKS = 1.5  # times as many rounds at the next look: each look is one more chance to stop on a mistake
 MOVING = 0.25  # of the time of sampling that moving buffers may take
 OVERTIME = 3.0  # times the budget that slow calls may take to reach the least number of samples
@@ -128,7 +129,7 @@ class _Sampling:
     ):
         self.samplers, self.stop, self.rng, self.baseline = samplers, stop, rng, baseline
         self.found = {name: Series(s.mode) for name, s in samplers.items()}
-        self.counts = {name: samples_a_turn(s.cost_ms, turn_ms) for name, s in samplers.items()}
+        self.counts = _counts(samplers, turn_ms, baseline)
         self.spent = dict.fromkeys(samplers, 0.0)  # seconds of each in its turns
         self.started, self.look_at = time.monotonic(), max(stop.min_samples, WANTED_ROUNDS)
 
@@ -172,6 +173,17 @@ class _Sampling:
         enough = min(samples.values()) >= self.stop.min_samples
         budget_s = self.stop.budget_s if enough else OVERTIME * self.stop.budget_s
         return time.monotonic() - self.started > budget_s or max(samples.values()) >= MOST_SAMPLES
+
+
+def _counts(samplers: Mapping[str, Sampler], turn_ms: float, baseline: str | None) -> dict[str, int]:
+    """Samples a turn of each. Those about as fast as the baseline take as many as it does: the first sample
+    of a turn is some per cent slower than the others, and must weigh alike where a ratio is close to 1."""
+    counts = {name: samples_a_turn(s.cost_ms, turn_ms) for name, s in samplers.items()}
+    if baseline in samplers:
+        cost_ms = samplers[baseline].cost_ms
+        alike = {n for n, s in samplers.items() if cost_ms / ALIKE < s.cost_ms < cost_ms * ALIKE}
+        counts |= dict.fromkeys(alike, counts[baseline])
+    return counts
 
 
 class _Mover:
