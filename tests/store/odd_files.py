@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusescope.store import folder, library, profile, tables, transfer
+
+_TRIES = 10
 
 PLACES = (
     *("run.json", "notes.json", "results.jsonl", "samples.jsonl", "results.jsonl.gz", "samples.jsonl.gz"),
@@ -86,10 +89,17 @@ def kinds(away: Path) -> dict[str, Callable[[Path], object]]:
 
 
 def remove(path: Path) -> None:
-    """Have nothing there, whatever it was."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
+    """Have nothing there, whatever it was. A server that runs may renew its index in a folder that is being
+    removed: that is removed again."""
+    left = _TRIES
+    while path.is_dir() and not path.is_symlink():
+        left -= 1
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not left:
+                raise
+    if os.path.lexists(path):
         path.unlink()
 
 
