@@ -62,6 +62,18 @@ def test_what_is_about_as_fast_as_the_baseline_has_as_many_samples_a_turn(cost_m
     assert {len(taken) for taken in rounds({"a": alone}, QUICK, 0)["a"].rounds} == {1}
 
 
+@pytest.mark.parametrize(
+    "cost_ms, faster, verdict",
+    [(8.0, 1.1, "inconclusive"), (0.1, 1.1, "faster"), (1.3, 1.1, "faster"), (8.0, 2.0, "faster")],
+)
+def test_equals_that_the_calibration_took_for_unlike_are_not_told_apart(cost_ms, faster, verdict):
+    """A sample a turn beside twenty: 5 to 10 per cent apart, on a machine with two busy loops."""
+    base, other = Drawn(median=faster), Drawn(seed=1)
+    base.cost_ms, other.cost_ms = cost_ms, 0.1
+    found = rounds({"base": base, "other": other}, QUICK, 0, baseline="base")
+    assert speedup(found["base"], found["other"], QUICK).verdict == verdict
+
+
 def test_the_same_seed_gives_the_same_order():
     first, second = [], []
     rounds({n: Drawn() for n in "abc"}, QUICK, 7, first.append)

@@ -28,6 +28,7 @@ from fusescope.measure.timing.timer import TURN_MS, Sampler, samples_a_turn
 WANTED_ROUNDS = 60
 FEWEST_ROUNDS = 5  # whatever the budget
 ALIKE = 1.5  # times as slow as the baseline, or as fast, is about as fast
+FEW_A_TURN = 3  # samples, of which the first is not yet one of many
 LOOKS = 1.5  # times as many rounds at the next look: each look is one more chance to stop on a mistake
 MOVING = 0.25  # of the time of sampling that moving buffers may take
 OVERTIME = 3.0  # times the budget that slow calls may take to reach the least number of samples
@@ -214,9 +215,18 @@ def speedup(baseline: Series, other: Series, stop: Stop = Stop()) -> Speedup:
     shown = plain.median(baseline.flat) / plain.median(other.flat)
     interval = ratio_interval([b for b, _ in pairs], [o for _, o in pairs], shown)
     precise = all(s.precise(stop, abs(math.log(shown))) for s in (baseline, other))
+    known = precise and _sampled_alike(baseline, other, shown)
     return Speedup(
-        other.mode, interval.median, interval.low, interval.high, stop.same_within, converged=precise
+        other.mode, interval.median, interval.low, interval.high, stop.same_within, converged=known
     )
+
+
+def _sampled_alike(baseline: Series, other: Series, ratio: float) -> bool:
+    """Whether the first samples of a turn weigh alike in both, where that matters. Of two about as fast, one
+    with a sample a turn and one with twenty were no equals to their calibration: a tenth of a second in which
+    the machine had no time for the one."""
+    few, many = sorted(len(series.rounds[-1]) for series in (baseline, other))
+    return few >= FEW_A_TURN or many <= 2 * few or abs(math.log(ratio)) > math.log(ALIKE)
 
 
 def _attempt(series: Series, work: Callable[[], list[float] | None]) -> list[float] | None:
