@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,24 +59,30 @@ def test_another_file_in_its_place_is_seen(old_file):
 
 def test_two_readers_of_one_file_are_kept_apart(old_file):
     path, read, _ = old_file
-    assert (of_file.kept(str(path), read), of_file.kept(str(path), len_of)) == ("one", 3)
+    assert (of_file.kept(str(path), read), of_file.kept(str(path), _len_of)) == ("one", 3)
 
 
-def read_text(file):
+def _read_text(file):
     return Path(file).read_text()
 
 
-def len_of(file):
+def _len_of(file):
     return len(Path(file).read_text())
 
 
-def test_a_file_just_written_is_read_each_time(tmp_path):
-    """Its next change may come within one step of the file system's clock."""
-    path, seen = tmp_path / "a.cu", []
-    for text in ("one", "two", "six") * 5:
-        path.write_text(text)
-        seen.append(of_file.kept(str(path), len_of) and of_file.kept(str(path), read_text))
-    assert seen == ["one", "two", "six"] * 5
+@pytest.mark.parametrize("age_s, second", [(0.0, "two"), (1.9, "two"), (2.1, "one")])
+def test_a_file_just_written_is_read_each_time(tmp_path, monkeypatch, age_s, second):
+    """Its next change may come within one step of the file system's clock and leave all facts as they are."""
+    path = tmp_path / "a.cu"
+    path.write_text("one")
+    now = time.time_ns()
+    changed = now - int(age_s * 1e9)
+    facts = SimpleNamespace(st_dev=1, st_ino=2, st_size=3, st_mtime_ns=changed, st_ctime_ns=changed)
+    monkeypatch.setattr(of_file, "time", SimpleNamespace(time_ns=lambda: now))
+    monkeypatch.setattr(of_file, "os", SimpleNamespace(stat=lambda path: facts))
+    assert of_file.kept(str(path), _read_text) == "one"
+    path.write_text("two")
+    assert of_file.kept(str(path), _read_text) == second
 
 
 def test_what_the_reader_raises_is_raised_each_time(old_file):

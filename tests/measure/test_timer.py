@@ -25,14 +25,26 @@ def test_a_known_duration_on_the_cpu():
     assert len(samples) == 4 and min(samples) >= 3.0 and sampler.mode == "eager" and sampler.cost_ms >= 3.0
 
 
-def test_short_calls_are_repeated_inside_a_sample(monkeypatch):
-    calls, now = [], [0]
+@pytest.fixture
+def calls_of(monkeypatch):
+    """calls_of(ns) -> (a callable whose n-th call takes ns(n) on the timer's clock, its calls so far)."""
+    now = [0]
     monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
 
-    def run():
-        calls.append(0)
-        now[0] += 500
+    def make(ns):
+        calls = []
 
+        def run():
+            calls.append(0)
+            now[0] += ns(len(calls))
+
+        return run, calls
+
+    return make
+
+
+def test_short_calls_are_repeated_inside_a_sample(calls_of):
+    run, calls = calls_of(lambda number: 500)
     sampler = timer.CpuEager(run)
     calls.clear()
     samples = sampler.take(2)
@@ -41,15 +53,9 @@ def test_short_calls_are_repeated_inside_a_sample(monkeypatch):
 
 
 @pytest.mark.parametrize("disturbed", range(1, 6))
-def test_a_short_call_is_known_for_short_on_a_busy_machine(monkeypatch, disturbed):
+def test_a_short_call_is_known_for_short_on_a_busy_machine(calls_of, disturbed):
     """Its first samples each wait for another process's time slice; a turn then had one sample."""
-    calls, now = [], [0]
-    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
-
-    def run():
-        calls.append(0)
-        now[0] += 8_000_000 if len(calls) <= 2 * disturbed else 24_000
-
+    run, calls = calls_of(lambda number: 8_000_000 if number <= 2 * disturbed else 24_000)
     sampler = timer.CpuEager(run)
     assert timer.samples_a_turn(sampler.cost_ms) == timer.MOST_A_TURN
     assert sampler.take(1) == pytest.approx([0.024])
@@ -58,14 +64,8 @@ def test_a_short_call_is_known_for_short_on_a_busy_machine(monkeypatch, disturbe
     assert len(calls) == 1 + 3, "0.05 ms are three calls"
 
 
-def test_a_slow_call_is_not_sampled_on_and_on(monkeypatch):
-    calls, now = [], [0]
-    monkeypatch.setattr(time, "perf_counter_ns", lambda: now[0])
-
-    def run():
-        calls.append(0)
-        now[0] += 60_000_000
-
+def test_a_slow_call_is_not_sampled_on_and_on(calls_of):
+    run, calls = calls_of(lambda number: 60_000_000)
     timer.CpuEager(run)
     assert len(calls) == 3, "one untimed, two timed"
 

@@ -116,14 +116,14 @@ def family(name: str) -> Family | None:
 def source_closure(path: Path) -> list[Path]:
     """The file and every header of ours that it includes, directly or through others; in a fixed order."""
     seen: dict[str, None] = {}
-    todo = [os.path.realpath(path)]  # as text: a build asks some 500 times, and objects of paths are slow
-    while todo:
-        file = todo.pop()
+    pending = [os.path.realpath(path)]  # as text: called some 500 times for a build, and Path is slow
+    while pending:
+        file = pending.pop()
         if file in seen or not os.path.isfile(file):
             continue
         seen[file] = None
         folder = os.path.dirname(file)
-        todo += [os.path.normpath(f"{folder}/{name}") for name in of_file.kept(file, _includes)]
+        pending += [os.path.normpath(f"{folder}/{name}") for name in of_file.kept(file, _includes)]
     return [Path(file) for file in sorted(seen, key=lambda file: file.split(os.sep))]
 
 
