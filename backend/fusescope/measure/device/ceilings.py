@@ -2,7 +2,7 @@
 
 Each figure is the best of several repetitions, because a ceiling that other load has pulled down is none.
 They are kept per device, driver, torch and thread count in the user's runtime folder, with their date; a
-second measurement can only raise them.
+second measurement can only raise them, so what was measured by an earlier rule (_RULE) is measured anew.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _HOW = {
 }
 
 
+_RULE = 2  # 1 took single figures of CPU time, which a hypervisor can bring down to 0
 _PIECE = 32768  # elements: what torch gives to one thread
 _SHARES = (
     2,
@@ -115,29 +116,33 @@ def _piece_s(
     """Median seconds of ``run`` on one piece after the other of buffers far larger than the caches: one
     thread's share of the memory, and the better figure where other load keeps the threads of a large call
     waiting for each other."""
-    times = []
-    for a, b in zip(source.split(_PIECE), target.split(_PIECE)):
-        times.append(_cpu_s(partial(run, a, b)))
-    return statistics.median(times)
+    pieces = zip(source.split(_PIECE), target.split(_PIECE))
+    took, spent = zip(*(_timed(partial(run, a, b)) for a, b in pieces))
+    return min(statistics.median(took), statistics.median(spent))
 
 
-def _cpu_s(run: Callable[[], Any]) -> float:
-    """Seconds of a call on the CPU, by the clock or by the time that all threads of this process were on a
-    CPU, whichever is less: that of the threads is never less than an undisturbed call takes, and other load
-    does not lengthen it."""
+def _timed(run: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds of a call on the CPU: by the clock, and that all threads of this process were on a CPU.
+
+    The second is about the least that an undisturbed call takes, and other load does not lengthen it. One
+    such figure says little: time that a hypervisor takes is booked late, against a call that lost none, and
+    the clock of CPU time may then stand still over a whole call. So it is used as a median."""
     start, spent = time.perf_counter(), time.process_time()
     run()
     took, spent = time.perf_counter() - start, time.process_time() - spent
-    return min(took, spent) if _counts_microseconds() else took
+    return took, spent if _counts_microseconds() else took
 
 
 @cache
 def _counts_microseconds() -> bool:
     """Whether the clock of a process's CPU time goes on continuously; some systems count whole ticks."""
-    first = time.process_time()
-    while (step := time.process_time() - first) == 0:
-        pass
-    return step < 5e-5
+    steps = []
+    for _ in range(5):
+        first = time.process_time()
+        while (step := time.process_time() - first) == 0:
+            pass
+        steps.append(step)
+    return min(steps) < 5e-6
 
 
 def _cached_rate(source: torch.Tensor, target: torch.Tensor, count: int, device: str) -> float:
@@ -172,11 +177,12 @@ def _matrix_tflops(device: str, dtype: str, tf32: bool) -> float:
 
 
 def _best_s(run: Callable[[], Any], device: str, inner: int = 1, seconds: float = 0.12) -> float:
-    """The shortest of repeated calls, in seconds: at least five, for ``seconds``."""
+    """Seconds of a call, undisturbed: the shortest of repeated ones, at least five, for ``seconds``; on a CPU
+    their median CPU time where that is less."""
     cuda = device.startswith("cuda")
     run()
-    best, begun, count = float("inf"), time.perf_counter(), 0
-    while count < 5 or time.perf_counter() - begun < seconds:
+    took, spent, begun = [], [], time.perf_counter()
+    while len(took) < 5 or time.perf_counter() - begun < seconds:
         if cuda:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             with torch.cuda.device(device):
@@ -185,14 +191,16 @@ def _best_s(run: Callable[[], Any], device: str, inner: int = 1, seconds: float 
                     run()
                 end.record()
                 end.synchronize()
-            took = start.elapsed_time(end) / 1e3
+            took.append(start.elapsed_time(end) / 1e3)
         else:
-            took = _cpu_s(lambda: [run() for _ in range(inner)])
-        best, count = min(best, took / inner), count + 1
-    return best
+            by_clock, on_cpu = _timed(lambda: [run() for _ in range(inner)])
+            took.append(by_clock)
+            spent.append(on_cpu)
+    return min(*took, *([statistics.median(spent)] if spent else [])) / inner
 
 
 def _key(facts: dict, device: str) -> str:
     cuda = device.startswith("cuda")
     who = facts.get("device_uuid") if cuda else f"{facts.get('cpu_name')} x {torch.get_num_threads()}"
-    return " | ".join(str(x) for x in (who, facts.get("driver") if cuda else "cpu", torch.__version__))
+    parts = (who, facts.get("driver") if cuda else "cpu", torch.__version__, f"rule {_RULE}")
+    return " | ".join(map(str, parts))
