@@ -25,9 +25,16 @@ DOCUMENTS = sorted(
 EXTENDING = (ROOT / "docs" / "extending.md").read_text()
 FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```$", EXTENDING, re.MULTILINE | re.DOTALL))
 WRITTEN_BY_SCRIPTS = {"docs/models-supported.md", "docs/wrong-kernels.md"}
-MOST_WORDS = {"README.md": 400, "CONTRIBUTING.md": 350, "cuda/attention/NOTES.md": 1250}
-"""Of prose, outside tables and code; of any other document 800. What does not fit may repeat another document
-or a docstring."""
+MOST_WORDS = {
+    "README.md": 350,
+    "CONTRIBUTING.md": 310,
+    "cuda/attention/NOTES.md": 1120,
+    "docs/internals/measuring.md": 720,
+    "docs/reliability.md": 630,
+}
+"""Of prose, outside tables and code; of any other document MOST. What does not fit may repeat another
+document or a docstring."""
+MOST = 570
 TOPS = ("backend", "pages", "cuda", "docs", "scripts", "tests", "profiles", ".streamlit", ".ci")
 ROOMS = ROOT / "backend" / "fusescope"
 
@@ -119,7 +126,7 @@ def prose(text: str) -> list[str]:
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if name(d) not in WRITTEN_BY_SCRIPTS], ids=name)
 def test_documents_stay_short(document):
-    assert len(prose(document.read_text())) <= MOST_WORDS.get(name(document), 800)
+    assert len(prose(document.read_text())) <= MOST_WORDS.get(name(document), MOST)
 
 
 def test_the_map_is_one_page():
