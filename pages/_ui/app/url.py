@@ -127,6 +127,12 @@ class State:
         self.opened = self.followed = False
         self.problems = []
 
+    def cut(self) -> None:
+        """The page could not be drawn to its end: what that did not come to stays in the URL, from which the
+        next drawing takes the settings whose widgets are gone."""
+        for name, value in self.query.items():
+            self.out.setdefault(name, value)
+
     def unread(self) -> None:
         """Say which parameters of an address from outside nothing on the page asked for."""
         names = [name for name in self.query if name not in self.query.read and name not in self.out]
