@@ -33,7 +33,7 @@ from pathlib import Path
 
 from websockets.sync.client import ClientConnection, connect
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(os.environ.get("FP_ROOT") or Path(__file__).resolve().parents[1])
 PAGES = (
     "app",
     "attention",
@@ -55,7 +55,7 @@ _WATCH = """
   const look = () => {
     const now = performance.now(), main = document.querySelector('.stMain');
     if (!seen.text && main?.querySelector('h1')?.textContent) seen.text = now;
-    const charts = [...document.querySelectorAll('.stPlotlyChart, [data-testid="stPlotlyChart"]')].filter(
+    const charts = seen.again ? [] : [...document.querySelectorAll('[data-testid="stPlotlyChart"]')].filter(
       c => c.getBoundingClientRect().top < innerHeight);
     if (charts.length && charts.every(c => c.querySelector('.main-svg'))) {
       if (seen.count !== charts.length) { seen.charts = now; seen.count = charts.length; }
@@ -78,7 +78,10 @@ _BUTTON = """(() => {
   const box = other.getBoundingClientRect();
   return {x: box.x + box.width / 2, y: box.y + box.height / 2};
 })()"""
-_AGAIN = "(() => { window.__seen.ran = 0; window.__seen.drawn = 0; return performance.now(); })()"
+_AGAIN = """(() => {
+  Object.assign(window.__seen, {again: true, ran: 0, drawn: 0});
+  return performance.now();
+})()"""
 
 
 def main() -> None:

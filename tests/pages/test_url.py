@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+from drawn_page import calm
 
 from pages._ui.app import url
+from pages._ui.forms import fields
 from pages._ui.widgets.text import md
 
 
@@ -104,3 +106,23 @@ def test_the_back_button_is_followed_at_once_and_a_late_click_is_not(monkeypatch
     again = url.State("masks")
     again.seed("view", "Tiles")
     assert browser.session_state["masks/view"] == ("Tiles" if back else "Storage")
+
+
+def test_settings_that_a_refusal_cut_off_come_back(draw, monkeypatch):
+    """A file that cannot be read for a moment, half-way through the form: the settings below are drawn again
+    as they were, from the URL."""
+    at = draw("kernels", op="add", impl="cpu,eager", cache="warm", n="65536")
+    failing, dtype = [True], fields.pick
+
+    def pick(state, name, *args, **settings):
+        if name == "dtype" and failing:
+            raise OSError("the disk is gone")
+        return dtype(state, name, *args, **settings)
+
+    monkeypatch.setattr(fields, "pick", pick)
+    at = at.run()
+    assert "disk is gone" in at.error[0].value
+    failing.clear()
+    at = calm(at.run())
+    assert at.session_state["kernels/add/n"] == 65536 and at.session_state["kernels/cache"] == "warm"
+    assert (at.query_params["n"], at.query_params["cache"]) == (["65536"], ["warm"])

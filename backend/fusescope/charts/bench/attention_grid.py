@@ -151,7 +151,7 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         customdata=[(_hover(c), c.case) for *_, c in shown],
         hovertemplate="%{customdata[0]}<extra></extra>",
         mode="markers",
-        marker=dict(symbol="square", size=24, opacity=0),
+        marker=dict(symbol="square", size=24, opacity=0, maxdisplayed=1),
         selected=dict(marker=dict(opacity=0)),
         unselected=dict(marker=dict(opacity=0)),
     )
@@ -168,6 +168,8 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         categoryarray=across,
         tickangle=-45,
     )
+    axes.room(fig, rows, 12, title=False, bottom=50 + round(7 * max(map(len, across)) * 0.71))
+    fig.update_layout(margin=dict(r=72 if len(rows) >= _SCALED else 16))
     return fig
 
 
@@ -199,7 +201,8 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         [*(i.ratio for i in chosen), 1.6 * max(i.ratio for i in chosen)]
     )  # names stand right of their dots
     fig.update_xaxes(**axis, title_text="speed-up over the best peer (log)")
-    fig.update_yaxes(autorange="reversed", automargin=True, type="category")
+    fig.update_yaxes(autorange="reversed", type="category")
+    axes.room(fig, names, title=False)
     return fig
 
 

@@ -56,10 +56,11 @@ def ranks(
     fig.update_xaxes(title_text="rank, fastest first", range=[0, len(order) * 1.02 + 1])
     fig.update_yaxes(**axes.log(low * 0.97, high * 1.03), title_text=f"layer time ({unit}), log")
     fig.update_layout(
-        margin=dict(l=8, r=150, b=80),
+        margin=dict(r=150),
         showlegend=True,
         legend=dict(orientation="h", x=0, yanchor="top", y=-0.16),
     )
+    axes.room(fig, ["0.0001"], bottom=84)
     return fig
 
 

@@ -38,4 +38,5 @@ def along(
     fig.update_xaxes(title_text="query")
     fig.update_yaxes(rangemode="tozero", title_text=what)
     fig.update_layout(margin=dict(r=110))
+    axes.room(fig, [f"{max(int(values.max()) for values in counts.values()):,}"])
     return fig

@@ -63,6 +63,7 @@ def picture(
     fig.update_xaxes(range=[left - 0.5, right - 0.5], title_text="key", showgrid=False)
     fig.update_yaxes(range=[bottom - 0.5, top - 0.5], title_text="query", showgrid=False)
     fig.update_layout(dragmode="select", selectdirection="any")
+    axes.room(fig, [f"{max(bottom, right):,}"])
     return fig
 
 

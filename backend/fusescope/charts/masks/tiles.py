@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from fusescope.charts import template
+from fusescope.charts import axes, template
 from fusescope.charts.colours import SERIES
 
 
@@ -45,4 +45,5 @@ def executed(
     )
     fig.update_yaxes(rangemode="tozero", title_text="elements in live tiles (%)")
     fig.update_layout(showlegend=len(shares) > 1, legend=dict(orientation="h", y=-0.25))
+    axes.room(fig, ["100"])
     return fig

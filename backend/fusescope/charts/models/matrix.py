@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from fusescope.analysis import rebase
-from fusescope.charts import numbers, template, verdicts
+from fusescope.charts import axes, numbers, template, verdicts
 from fusescope.charts.bench.speedup import hover, in_order, value_of, verdict
 from fusescope.charts.colours import short
 from fusescope.core.records import Record
@@ -92,7 +92,7 @@ def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Fig
         customdata=[(f"<b>{c.row}</b><br>{hover(c.record, PEER)}", c.key) for c in shown],
         hovertemplate="%{customdata[0]}<extra></extra>",
         mode="markers",
-        marker=dict(symbol="square", size=44, opacity=0),
+        marker=dict(symbol="square", size=44, opacity=0, maxdisplayed=1),
         selected=dict(marker=dict(opacity=0)),
         unselected=dict(marker=dict(opacity=0)),
     )
@@ -101,7 +101,8 @@ def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Fig
     fig.update_yaxes(**plain, range=ends[::-1], categoryorder="array", categoryarray=rows)
     ends = [-0.5, len(columns) - 0.5]
     fig.update_xaxes(**plain, range=ends, side="top", categoryorder="array", categoryarray=columns)
-    fig.update_layout(margin=dict(t=fig.layout.margin.t + 14, b=10))
+    fig.update_layout(margin=dict(t=fig.layout.margin.t + 14))
+    axes.room(fig, rows, title=False, bottom=10)
     return fig
 
 
