@@ -125,4 +125,9 @@ def test_settings_that_a_refusal_cut_off_come_back(draw, monkeypatch):
     failing.clear()
     at = calm(at.run())
     assert at.session_state["kernels/add/n"] == 65536 and at.session_state["kernels/cache"] == "warm"
-    assert (at.query_params["n"], at.query_params["cache"]) == (["65536"], ["warm"])
+    assert (at.query_params["n"], at.query_params["cache"]) == ("65536", "warm")
+
+
+def test_a_share_may_be_typed_without_its_decimals(draw):
+    at = draw("kernels", op="add", impl="cpu,eager", within="5")
+    assert at.session_state["kernels/within"] == 5.0 and not at.warning

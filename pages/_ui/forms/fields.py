@@ -141,9 +141,11 @@ def copy(source: str, target: str) -> None:
 
 def seeded(state: url.State, name: str, options: list, default: Any, scope: str = "") -> str:
     """The session's key of a choice among ``options``, which may have changed since the last drawing."""
-    known = {str(option): option for option in options}
+    written = {str(option): option for option in options}  # 5.0, as ``keep`` writes it, or 5
+    known = {f"{o:g}" if isinstance(o, float) else str(o): o for o in options}
     read = url.one_of(list(known))
-    key = state.seed(name, default, lambda text: known[read(text)], scope)
+    value = lambda text: written[text] if text in written else known[read(text)]  # noqa: E731
+    key = state.seed(name, default, value, scope)
     if st.session_state[key] not in options:
         st.session_state[key] = default
     return key
