@@ -15,7 +15,7 @@
 // release a slot refills it, so there is no producer warp and nobody waits for an empty slot. Up to 64 columns a step
 // is serial, and the other warpgroups of the multiprocessor fill the tensor cores meanwhile; above, where only two fit,
 // O += P V overlaps with the next softmax. Up to 64 columns V is followed by a tile of ones, whose columns of the
-// product are the sums of the
+// product are the sums of the rows.
 #include "../common/dependent.cuh"
 #include "../common/launch.cuh"
 #include "hopper_forward.cuh"

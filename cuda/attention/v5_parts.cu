@@ -13,11 +13,10 @@
 //   order (mod m), a triangle. TMA loads and stores 64 rows in that order as one box, so nothing is copied.
 // - Where the tile lists of consecutive items overlap, the shared KV tiles stay in shared memory.
 // - A list that would keep one pair busy after the others have finished is split; the splits write fp32 partial
-// results,
-//   which a second kernel merges.
+//   results, which a second kernel merges.
 // - A later part merges its rows by log-sum-exp with those in out, which TMA prefetches like queries and keys. Its
-// blocks
-//   start by programmatic dependent launch on multiprocessors that are free and load queries and keys meanwhile.
+//   blocks start by programmatic dependent launch on multiprocessors that are free and load queries and keys
+//   meanwhile.
 //
 // Splits and parts are merged in a fixed order, so results repeat bit for bit.
 #include "../common/roles.cuh"

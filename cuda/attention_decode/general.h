@@ -4,8 +4,10 @@
 //   stands at position p = lengths[b] - T + t and sees keys j with p - window < j <= p (window 0: every key up to p) of
 //   the first lengths[b]. A token that sees no key gives zeros. k, v with a block table: (pages, H_kv, page, D); key j
 //   of sequence b is row j % page of page block_table[b, j / page], S_max = page * columns of the table. Keys of a page
-//   that is not in the cache are not seen. score = softcap tanh(scale q k^T / softcap), softcap 0: scale q k^T out   =
-//   sum of exp(score) v / (sum of exp(score) + exp(sinks[h]))
+//   that is not in the cache are not seen.
+//
+//   score = softcap tanh(scale q k^T / softcap); softcap 0: scale q k^T
+//   out   = sum of exp(score) v / (sum of exp(score) + exp(sinks[h]))
 //
 // The binding passes every kernel an AttentionDecodeCall, whose first member is AttentionDecodeArgs. A kernel that
 // takes all this says so by *taken; the binding refuses the result of one that did not.

@@ -1,4 +1,4 @@
-// Right scores of all nodes first, then then nodes over the OpenMP threads: scores, softmax, vectorised sum
+// Right scores of all nodes first, then nodes over the OpenMP threads: scores, softmax, vectorised sum
 // of neighbours.
 #include <algorithm>
 #include <cmath>
