@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ssl
 import stat
+import sys
 from types import SimpleNamespace
 
 import pytest
 
+from fusescope.cli import errors
 from fusescope.core.machine import environment
 from fusescope.jobs import kinds, submit
 from fusescope.jobs.cluster import certificates, deploy, slurm
@@ -240,3 +242,12 @@ def test_jobs_that_ended_before_a_worker_came_are_said(tmp_path, monkeypatch):
     made.workers.popitem()
     command(tmp_path, "squeue", "exit 0")
     assert slurm.ended(made) is None, "not all are submitted yet"
+
+
+def test_without_dask_the_package_to_install_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ModuleNotFoundError, match="needs Dask: pip install") as caught:
+        deploy.need()
+    code, said = errors.explain(["cluster", "workers"], caught.value)
+    assert code == 1 and said.startswith("cluster workers needs distributed, which is not installed here: ")
+    assert "fault" not in said

@@ -25,14 +25,15 @@ QUIET = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 
 
 def need() -> None:
-    """RuntimeError, in one sentence, where Dask is not installed. Dask's own log is silent, also that of the
+    """ModuleNotFoundError, in one sentence, where Dask is not installed. Dask's own log is silent, also that of the
     processes that it starts: what matters is said in the run's log."""
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
     os.environ.setdefault("DASK_LOGGING__TORNADO", "critical")
     try:
         import distributed  # noqa: F401
-    except ImportError:
-        raise RuntimeError("a cluster needs Dask: pip install 'fusescope[cluster]'") from None
+    except ModuleNotFoundError as e:
+        line = "a cluster needs Dask: pip install 'fusescope[cluster]'"
+        raise ModuleNotFoundError(line, name=e.name) from None
 
 
 def settings() -> dict[str, Any]:

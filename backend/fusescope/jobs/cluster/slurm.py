@@ -82,13 +82,14 @@ def _exports(cores: int) -> list[str]:
 
 @contextlib.contextmanager
 def cluster(secured) -> Iterator[Any]:
-    """A cluster whose workers are jobs of SLURM, cancelled when the block ends. RuntimeError, in one
-    sentence, without dask-jobqueue; ValueError where SLURM does not take such jobs."""
+    """A cluster whose workers are jobs of SLURM, cancelled when the block ends.
+    ModuleNotFoundError, in one sentence, without dask-jobqueue; ValueError where SLURM does not take such jobs."""
     given = settings()
     try:
         from dask_jobqueue import SLURMCluster
-    except ImportError:
-        raise RuntimeError("--cluster slurm needs dask-jobqueue: pip install 'fusescope[slurm]'") from None
+    except ModuleNotFoundError as e:
+        line = "--cluster slurm needs dask-jobqueue: pip install 'fusescope[slurm]'"
+        raise ModuleNotFoundError(line, name=e.name) from None
     made = SLURMCluster(**options(given, secured))
     try:
         check_job(made.job_script())
