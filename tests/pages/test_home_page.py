@@ -64,3 +64,10 @@ def test_its_link_to_one_case_of_several_fills_the_form(draw, recorded):
     assert not at.info and not at.warning, [e.value for e in (*at.info, *at.warning)]
     address = query(at)
     assert (address["batch"], address["seq"], address["phase"]) == ("8", "512", "decode")
+
+
+@pytest.mark.parametrize("mask, says", [("full", "No implementation can take less"), ("bigbird", "No bound")])
+def test_the_longest_sequence_is_answered(draw, recorded, mask, says):
+    """Counting its 2^40 elements one by one kept the page busy for hours."""
+    at = draw("app", on=H200, about="attention", seq=str(1 << 20), **{"mask-full": mask})
+    assert not at.exception and says in shown(at)
