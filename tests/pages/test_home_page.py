@@ -26,14 +26,19 @@ def shown(at) -> str:
                 "Whole Llama 3 8B: not recorded.",
                 "No implementation can take less than 3.6",
                 "tokens/s at batch 1",
+                "Attention alone: v4_cluster, 7.70 µs: 1.21× sdpa",
             ),
+        ),
+        (
+            {"about": "llama3-8b", "phase": "decode", "batch": "1", "seq": "32768"},
+            ("Attention alone: v4_cluster has the lowest time, 37.5 µs, but is inconclusive",),
         ),
         (
             {"lengths": "padded", "mask-full": "bigbird"},
             ("Attention alone: not recorded.", "mask none instead of bigbird"),
         ),
     ],
-    ids=["padded", "mask", "image", "nearest", "bound", "packed mask"],
+    ids=["padded", "mask", "image", "nearest", "bound", "decoding", "packed mask"],
 )
 def test_what_is_fastest(draw, recorded, query, says):
     text = shown(draw("app", on=H200, **query))
