@@ -363,3 +363,11 @@ def test_own_kernels_join_what_somebody_has_chosen(draw, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     at = press(draw("kernels", op="add", impl="eager"), "Write an example and add it")
     assert widget(at.multiselect, "implementations").value[:-1] == ["eager"]
+
+
+def test_the_share_of_the_roof_is_said(draw, recorded):
+    """It stood in the hover boxes alone."""
+    query = {"op": "attention_decode", "dtype": "float16", "batch": "1", "seq_max": "32768", "kv_heads": "8"}
+    at = draw("kernels", view="Roofline", **query)
+    text = said(at.caption).replace("\\", "")
+    assert "Share of the roof, here the measured copy bandwidth: v4_cluster 8" in text
