@@ -105,6 +105,11 @@ class State:
         if value != default and value not in (None, "", (), []):
             self.out[name] = value if isinstance(value, str) else str(value)
 
+    def wait(self) -> None:
+        """Keep what the URL says of settings that are not drawn yet: they wait for another one."""
+        for name in self.query:
+            self.out.setdefault(name, self.query[name])
+
     def unread(self) -> None:
         """Say which parameters of an address from outside nothing on the page asked for."""
         names = [name for name in self.query if name not in self.query.read and name not in self.out]
