@@ -4,6 +4,7 @@ it is."""
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import folders
 import pytest
@@ -108,6 +109,7 @@ def test_a_sweep_is_one_run_over_its_values_in_order(draw, asked):
         ({"kv_heads": "5"}, "heads must be a multiple of kv_heads"),
         ({"mask": "padding:lengths=3+5", "batch": "1"}, "sequences"),
         ({"own": "/nix/nowhere.py:f"}, "no file"),
+        ({"own": "nowhere.py:f"}, f"no file nowhere.py in {Path.cwd()}"),
         ({"own": "words"}, "file.py:function"),
         ({"sweep": "seq", "seqs": "0"}, "must be an integer from"),
     ],
