@@ -76,3 +76,10 @@ def test_the_longest_sequence_is_answered(draw, recorded, mask, says):
     """Counting its 2^40 elements one by one kept the page busy for hours."""
     at = draw("app", on=H200, about="attention", seq=str(1 << 20), **{"mask-full": mask})
     assert not at.exception and says in shown(at)
+
+
+def test_decoding_in_a_dtype_that_nobody_measured(draw, recorded):
+    """The bound of the model follows the nearest case of its attention."""
+    at = draw("app", about="llama3-8b", phase="decode", batch="1", seq="4096", dtype="bfloat16", on=H200)
+    assert not at.exception and "tokens/s at batch 1" in shown(at)
+    assert "float16 instead of bfloat16" in shown(at)
