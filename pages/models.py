@@ -20,3 +20,5 @@ with frame.page(__file__, __doc__) as state:
         with result_box:
             if choice is not None:
                 page.result(state, choice)
+            else:
+                page.result_alone(state)

@@ -9,7 +9,7 @@ import pytest
 
 from fusescope import ops
 from fusescope.core.paths import ROOT
-from fusescope.core.records import Rate, Record, Time, Times
+from fusescope.core.records import Rate, Record, Speedup, Time, Times
 from fusescope.store import folder
 
 attention_grid = pytest.importorskip(
@@ -61,6 +61,26 @@ def test_a_cell_whose_times_overlap_is_not_proven():
     assert "no cell is slower" in attention_grid.summary(found)
     assert attention_grid.by_mask_and_shape(found).data[0].text == (["0.980?"],)
     assert attention_grid.worst_first(found).data[0].marker.symbol == ("circle-open",)
+
+
+def test_a_cell_says_what_its_run_says_of_the_pair():
+    """Few paired rounds leave a second speed open, which the intervals of two times do not know: the map had
+    1.30 as proven, the comparison under it as inconclusive [0.884, 1.91]."""
+
+    def timed(impl, ms, low, high):
+        times = Times(graph=Time(ms, ms * 0.999, ms * 1.001, 20, True))
+        return dataclasses.replace(
+            record(impl, ms), time_ms=times, speedup=Speedup("graph", 3.0 / ms, low, high)
+        )
+
+    base = timed("sdpa", 3.0, 1.0, 1.0)
+    (cell,) = attention_grid.cells([base, timed("v5_parts", 2.0, 0.9, 2.5)])
+    assert (cell.ratio, cell.verdict) == (1.5, "inconclusive")
+    (cell,) = attention_grid.cells([base, timed("v5_parts", 2.0, 1.45, 1.55)])
+    assert cell.verdict == "faster"
+    other = timed("flex", 2.5, 1.1, 1.3)  # the best peer is not the baseline: no pair was sampled
+    (cell,) = attention_grid.cells([base, other, timed("v5_parts", 2.0, 0.9, 2.5)])
+    assert cell.verdict == "faster"
 
 
 @pytest.mark.parametrize("theme", ("light", "dark"))

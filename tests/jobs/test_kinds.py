@@ -29,5 +29,11 @@ def test_a_kind_names_its_runs(kind):
     assert kinds.name(Run("id", kind, spec, "done", title="mine")) == "mine"
 
 
+def test_a_model_by_its_config_is_called_by_its_file():
+    """The whole path filled the list of runs, and what was measured was cut."""
+    spec = {"op": "model:/a/b/configs/mine-1a2b3c4d.json", "impls": ["eager"], "dtype": "float32"}
+    assert kinds.load("model").name(spec) == "mine-1a2b3c4d.json, 1 mode, float32"
+
+
 def test_a_run_of_an_unknown_kind_is_called_after_it():
     assert kinds.name(Run("id", "dance", {}, "done")) == "dance"

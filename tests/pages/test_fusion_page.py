@@ -313,6 +313,20 @@ def test_the_page_opens_at_the_recorded_winner_and_says_what_it_gains(draw, prof
     assert query(sweep_shown)["traverse"] == run.id and "over torch.compile (×)" in tables(sweep_shown)[0][0]
 
 
+def test_a_layer_without_a_sweep_names_the_nearest_that_has_one(draw, profiles):
+    """It said that this scheme was not measured, and not that another length was."""
+    recorded(profiles, 3, seq=32)
+    _, best = recorded(profiles, 4, seq=512)
+    at = draw("fusion", on="NVIDIA H200", batch="4", seq="1024", heads="1", head_dim="32")
+    assert "No sweep of this layer on NVIDIA H200" in said(at.caption)
+    offered = [b for b in at.button if b.label.startswith("batch 4, seq")]
+    assert [b.label.partition(", 1 ×")[0] for b in offered] == ["batch 4, seq 512", "batch 4, seq 32"]
+    offered[0].click()
+    calm(at.run())
+    assert query(at)["code"] == best and at.session_state["fusion/layer/seq"] == 512
+    assert "Fastest of 80 measured schemes" in said(at.markdown)
+
+
 def test_one_checked_scheme_hides_no_recorded_sweep(draw, profiles):
     run, best = recorded(profiles)
     own = fusion_folders.run("traverse", 5, progress=Progress(1, 1, "", None, 0.0))

@@ -36,6 +36,8 @@ def test_the_glossary_comes_first_and_has_one_sentence_for_each_term(draw):
         ("implementations", "implementation"),
         ("occupancy (%)", "occupancy"),
         ("rows", None),
+        ("KV heads", "KV heads (GQA, MQA)"),
+        ("bias", "bias (ALiBi, relative positions)"),
     ],
 )
 def test_a_label_that_names_a_term_says_what_it_means(label, term):

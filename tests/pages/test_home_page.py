@@ -26,14 +26,19 @@ def shown(at) -> str:
                 "Whole Llama 3 8B: not recorded.",
                 "No implementation can take less than 3.6",
                 "tokens/s at batch 1",
+                "Attention alone: v4_cluster, 7.70 µs: 1.21× sdpa",
             ),
+        ),
+        (
+            {"about": "llama3-8b", "phase": "decode", "batch": "1", "seq": "32768"},
+            ("Attention alone: v4_cluster has the lowest time, 37.5 µs, but is inconclusive",),
         ),
         (
             {"lengths": "padded", "mask-full": "bigbird"},
             ("Attention alone: not recorded.", "mask none instead of bigbird"),
         ),
     ],
-    ids=["padded", "mask", "image", "nearest", "bound", "packed mask"],
+    ids=["padded", "mask", "image", "nearest", "bound", "decoding", "packed mask"],
 )
 def test_what_is_fastest(draw, recorded, query, says):
     text = shown(draw("app", on=H200, **query))
@@ -64,3 +69,17 @@ def test_its_link_to_one_case_of_several_fills_the_form(draw, recorded):
     assert not at.info and not at.warning, [e.value for e in (*at.info, *at.warning)]
     address = query(at)
     assert (address["batch"], address["seq"], address["phase"]) == ("8", "512", "decode")
+
+
+@pytest.mark.parametrize("mask, says", [("full", "No implementation can take less"), ("bigbird", "No bound")])
+def test_the_longest_sequence_is_answered(draw, recorded, mask, says):
+    """Counting its 2^40 elements one by one kept the page busy for hours."""
+    at = draw("app", on=H200, about="attention", seq=str(1 << 20), **{"mask-full": mask})
+    assert not at.exception and says in shown(at)
+
+
+def test_decoding_in_a_dtype_that_nobody_measured(draw, recorded):
+    """The bound of the model follows the nearest case of its attention."""
+    at = draw("app", about="llama3-8b", phase="decode", batch="1", seq="4096", dtype="bfloat16", on=H200)
+    assert not at.exception and "tokens/s at batch 1" in shown(at)
+    assert "float16 instead of bfloat16" in shown(at)

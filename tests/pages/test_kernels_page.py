@@ -4,6 +4,7 @@ it is."""
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import folders
 import pytest
@@ -108,6 +109,7 @@ def test_a_sweep_is_one_run_over_its_values_in_order(draw, asked):
         ({"kv_heads": "5"}, "heads must be a multiple of kv_heads"),
         ({"mask": "padding:lengths=3+5", "batch": "1"}, "sequences"),
         ({"own": "/nix/nowhere.py:f"}, "no file"),
+        ({"own": "nowhere.py:f"}, f"no file nowhere.py in {Path.cwd()}"),
         ({"own": "words"}, "file.py:function"),
         ({"sweep": "seq", "seqs": "0"}, "must be an integer from"),
     ],
@@ -363,3 +365,11 @@ def test_own_kernels_join_what_somebody_has_chosen(draw, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     at = press(draw("kernels", op="add", impl="eager"), "Write an example and add it")
     assert widget(at.multiselect, "implementations").value[:-1] == ["eager"]
+
+
+def test_the_share_of_the_roof_is_said(draw, recorded):
+    """It stood in the hover boxes alone."""
+    query = {"op": "attention_decode", "dtype": "float16", "batch": "1", "seq_max": "32768", "kv_heads": "8"}
+    at = draw("kernels", view="Roofline", **query)
+    text = said(at.caption).replace("\\", "")
+    assert "Share of the roof, here the measured copy bandwidth: v4_cluster 8" in text

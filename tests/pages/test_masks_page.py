@@ -2,6 +2,7 @@
 one sentence."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import folders
 import numpy as np
@@ -285,3 +286,13 @@ def test_a_box_is_a_region_of_at_least_eight_elements():
     assert box([-5, 400], [-5, 400]) == (0, 100, 0, 200)
     assert box([199.2, 199.3], [0, 0.1]) == (0, 8, 192, 200)
     assert _box({"selection": {"box": []}}, choice) is None and _box(None, choice) is None
+
+
+def test_shapes_of_fewer_kv_heads_are_told_apart():
+    """The page listed "4 × 32 × 4,096 × 128" twice, with two results."""
+    row = SimpleNamespace(batch=4, heads=32, kv_heads=8, seq=4096, head_dim=128)
+    assert achieved.shape(row) == "4 × 32/8 × 4,096 × 128"
+    row.kv_heads = 32
+    assert achieved.shape(row) == "4 × 32 × 4,096 × 128"
+    row.kv_heads = float("nan")
+    assert achieved.shape(row) == "4 × 32 × 4,096 × 128"

@@ -239,7 +239,9 @@ def test_a_run_that_goes_on_is_followed(draw, profiles):
         os.close(lock)
 
 
-def test_a_model_by_its_config_file(draw, monkeypatch, tmp_path):
+@pytest.fixture
+def described_here(monkeypatch):
+    """A config.json is read in this process instead of one of its own."""
     from fusescope.models.by_config import config_file, transformers_model
 
     def asked(file):
@@ -249,9 +251,39 @@ def test_a_model_by_its_config_file(draw, monkeypatch, tmp_path):
             return {"error": str(refused)}
 
     monkeypatch.setattr(config_file, "asked", asked)
+
+
+def config(folder, **changes):
     sizes = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 96, "vocab_size": 99}
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": 3} | sizes))
+    file = folder / "config.json"
+    file.write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": 3} | sizes | changes))
+    return file
+
+
+def test_a_run_of_a_config_file_is_shown_before_the_file_is_confirmed(
+    draw, described_here, profiles, tmp_path
+):
+    """A link to such a run had 13 warnings on settings, no result, and lost the run from the address."""
+    file = config(tmp_path)
+    case = models.validate(str(file), {"batch": 1, "seq": 48})
+    op = f"model:{file}"
+    spec = {"op": op, "impls": ["eager", "sdpa"], "cases": [case], "baseline": "eager", "dtype": "float32"}
+    run = synthetic.run("20261120-104200-model-abc123", kind="model", spec=spec | {"device": "cpu"})
+    base = record("eager", 2.0, 2.0)
+    rows = [base, record("sdpa", 1.0, 2.0)]
+    rows = [type(r)(**{**vars(r), "op": op, "case": case}) for r in rows]
+    folders.write(profiles, run, rows)
+    at = draw("models", run=run.id)
+    assert not at.warning and "2.00× eager" in said(at.markdown)
+    assert query(at)["run"] == run.id and query(at)["seq"] == "48"
+    next(b for b in at.button if b.label == "Use it").click()
+    calm(at.run())
+    assert not at.warning and "2.00× eager" in said(at.markdown)
+    assert query(at)["run"] == run.id and widget(at.number_input, "sequence, typed").value == 48
+
+
+def test_a_model_by_its_config_file(draw, described_here, tmp_path):
+    file = config(tmp_path)
     at = draw("models", model="config.json")
     assert "Name a config.json" in said(at.caption)
     widget(at.text_input, "config.json or its folder").input(str(file)).run()

@@ -272,6 +272,27 @@ def test_a_trace_without_a_gpu_shows_the_host(draw, profiles):
     assert "no GPU kernels" in said(draw("profiler", run=TRACE, view="Occupancy").info)
 
 
+def test_of_a_host_the_dearest_operator_is_of_all_its_shapes(draw, profiles):
+    """A row for each shape hid that one operator took more than the longest row; and the share of time
+    between operators was nowhere."""
+    from fusescope.profiling.chrome import importer
+
+    path = disk.trace(profiles, TRACE)
+
+    def op(name, ts, dur, shape):
+        event = {"ph": "X", "cat": "cpu_op", "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": 1}
+        return event | {"args": {"Input Dims": [[shape, shape]]}}
+
+    events = [op("aten::mm", 0, 40, 8), op("aten::addmm", 100, 30, 8), op("aten::addmm", 170, 30, 16)]
+    importer.load(
+        write_trace(path / "artifacts" / "trace.json.gz", events), lambda name: path / "artifacts" / name
+    )
+    at = draw("profiler", run=TRACE)
+    assert "took 100 µs; aten::addmm accounts for 60.0 %" in said(at.markdown).replace("\\", "")
+    shown = {m.label: m.value for m in at.metric}
+    assert shown["span"] == "200 µs" and shown["in no operator"] == "50.0 %"
+
+
 def test_a_trace_without_tables_offers_to_make_them(draw, profiles, monkeypatch):
     path = disk.trace(profiles, TRACE)
     for file in [*(path / "artifacts").glob("*.parquet"), path / "artifacts" / "summary.json"]:

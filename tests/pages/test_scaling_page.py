@@ -16,6 +16,7 @@ from fusescope.charts.scaling import links as links_chart
 from fusescope.core.records import Record, Speedup, Times
 from fusescope.models.describe import layouts
 from pages._ui.scaling import page
+from pages._ui.scaling import tables as tables_of
 
 CASE = models.validate("gpt2", {"batch": 16, "seq": 64})
 IMPLS = ("sdpa", "sdpa-tp2", "sdpa-tp3", "sdpa-tp4", "sdpa-dp2", "sdpa-dp4")
@@ -138,6 +139,33 @@ def test_every_view_of_a_run(draw, run, view):
         beside = {row["layout"]: row for row in tables(at)[2]}
         assert set(beside) == set(IMPLS) - {"sdpa"} and "Measured layouts are predicted to within" in text
         assert beside["sdpa-tp2"]["measured ms"] == rows["sdpa-tp2"]["ms"]
+
+
+def test_a_host_bound_prediction_is_a_bound_and_no_error(draw, run):
+    """Launches that take most of a rank's time make each prediction a lower bound: no share it is off by."""
+    found = environment()
+    for p in found["probes"][0]["points"]:
+        p["host_ms"] = p["ms"] if p["tp"] > 1 else 0.0
+    at = draw("scaling", run=run(probes=found["probes"]), view="predicted layouts")
+    only_too_few_devices(at)
+    assert not at.exception
+    _, predicted, beside, *_ = tables(at)
+    first = {row["layout"]: row for row in predicted if row["devices"] == "2"}
+    assert first["tp2"]["ms"].startswith("≥ ") and first["tp2"]["speed-up"].startswith("≤ ")
+    assert not first["dp2"]["ms"].startswith("≥ ") and "host-bound" in said(at.caption)
+    off = {row["layout"]: row["prediction off by %"] for row in beside}
+    assert off["sdpa-tp2"] == "n/a" and off["sdpa-dp2"] != "n/a"
+    assert "2 of 5 measured layouts are predicted to within" in said(at.markdown)
+
+
+def test_the_sizes_of_the_times_are_said(draw, run):
+    """The form may show others, or a model of all its layers that fits nowhere."""
+    at = draw("scaling", run=run())
+    assert f"batch={CASE['batch']}, seq={CASE['seq']}" in said(at.caption)
+    assert "layers=12" in said(at.caption) and "float32" in said(at.caption)
+    cut = {**CASE, "layers": 4}
+    text = tables_of.settings(type("Run", (), {"spec": {"op": "model:gpt2", "cases": [cut]}})())
+    assert "layers=4 of 12" in text
 
 
 def test_more_devices_that_took_longer_are_said(draw, run):

@@ -94,6 +94,29 @@ def test_against_another_reference_than_the_baseline(reference, says):
     assert sentences.against([BASE, SLOW, FAST, NEXT], "sdpa", reference) == says
 
 
+@pytest.mark.parametrize(
+    ("interval", "reference", "says"),
+    [
+        (
+            (1.3, 0.884, 1.91),
+            "sdpa",
+            "v5_parts has the lowest time, 700 µs, but is inconclusive (too noisy) against sdpa (810 µs)",
+        ),
+        ((1.001, 0.998, 1.004), "sdpa", "v5_parts, 700 µs: same within 1 % as sdpa (810 µs)"),
+        (
+            (1.1, 1.09, 1.11),
+            "flex",
+            "v5_parts has the lowest time, 700 µs, but is inconclusive (too noisy) against flex (705 µs)",
+        ),
+    ],
+)
+def test_against_says_no_ratio_that_is_not_proven(interval, reference, says):
+    """It read "v5_parts, 203 µs: (inconclusive (too noisy)) sdpa (264 µs)", and of a reference that is not
+    the baseline every ratio of medians was a speed-up."""
+    records = [BASE, timed("v5_parts", 0.7, interval), timed("flex", 0.705, (1.15, 1.1, 1.2))]
+    assert sentences.against(records, "sdpa", reference).startswith(says)
+
+
 def test_several_cases_name_the_winner_the_mean_and_the_worst_case():
     def case(seq, *records):
         return [

@@ -56,6 +56,25 @@ def test_nearest_first_and_one_run_for_each_case(shipped):
     assert found[0].differs == {} and all(f.differs for f in found[1:])
 
 
+def test_of_equally_near_cases_the_one_nearer_in_size_comes_first(shipped):
+    """Twice the batch at twice the length is 8 times the attention, half of one and twice the other twice."""
+    asked = Question("attention", BERT | {"batch": 8, "seq": 1024, "mask": "causal"}, "float16", H200)
+    (found,) = answers.find(asked, recorded=True)
+    sizes = found.case["batch"], found.case["seq"]
+    assert sizes in ((4, 2048), (16, 512))
+
+
+def test_an_option_that_a_case_leaves_out_has_its_default(profiles):
+    """A measured case of four tokens a call, or of a paged cache, is not the plain one."""
+    make(profiles, 1, 1)
+    run = profiles / FIRST
+    case = {"batch": 1, "heads": 8, "kv_heads": 8, "seq_max": 64, "head_dim": 64, "lengths": "full"}
+    line = record("attention_decode", 3, "v1") | {"case": case | {"tokens": 4}}
+    (run / "results.jsonl").write_text(json.dumps(line) + "\n")
+    (found,) = answers.find(Question("attention_decode", case), recorded=False)
+    assert found.differs == {"tokens": (1, 4)}
+
+
 def test_another_device_counts_more_than_any_size(shipped):
     asked = Question("attention", {"batch": 1, "seq": 2048, "mask": "bigbird"}, "float32", "Some GPU")
     found = answers.find(asked, most=100, recorded=True)

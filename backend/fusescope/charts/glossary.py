@@ -7,7 +7,8 @@ TERMS = {
     "speed-up": "How many times as fast as the baseline: the ratio of the median times; above 1 is faster.",
     "95 % interval": "Where the speed-up lies with 95 % confidence; the verdict is derived from it.",
     "same within 1 %": "The whole interval lies within 1 % of 1: no difference that matters.",
-    "inconclusive": "Sampling was too noisy, or stopped too early, to say which is faster.",
+    "inconclusive": "Sampling was too noisy, or stopped too early, to say which is faster; an idle machine "
+    "or more processes settle it.",
     "case": "One setting of an operator: its sizes and its mask.",
     "implementation": "Anything that computes an operator: a kernel of ours, a peer, a function of yours.",
     "peer": "An implementation by others that ours is compared with: PyTorch, cuBLAS, FlashAttention.",
@@ -25,6 +26,9 @@ TERMS = {
     "tile": "A square of the attention matrix, 64 × 64 elements unless said; a kernel skips empty ones.",
     "elements kept": "The share of query-key pairs that the mask keeps; 1 over it is the ideal speed-up.",
     "keys per query": "How many keys a query attends to under the mask.",
+    "KV heads (GQA, MQA)": "Heads of keys and values, each shared by several query heads: grouped-query "
+    "attention; MQA has one.",
+    "bias (ALiBi, relative positions)": "A number added to each score, given per head, query and key.",
     "effective keys": "2^entropy of a query's probabilities: how many keys share its weight.",
     "latency-, memory-, compute-bound": "What limits it: waiting, bytes per second, or FLOP per second.",
     "idle time": "Time in which no kernel and no copy runs on the device.",
@@ -57,6 +61,8 @@ _LABELS = {
     "gpu": "device",
     "lengths": "packed (padded, varlen)",
     "interval": "95 % interval",
+    "kv heads": "KV heads (GQA, MQA)",
+    "bias": "bias (ALiBi, relative positions)",
     "achieved occupancy": "occupancy",
     "theoretical occupancy": "occupancy",
 }

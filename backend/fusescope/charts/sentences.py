@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
+from fusescope.analysis.compare import columns
 from fusescope.charts import captions, numbers, verdicts
 from fusescope.charts.bench.speedup import STATUS_WORDS, value_of, verdict
 from fusescope.charts.colours import kind, short
@@ -101,7 +102,9 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
     """The fastest of one case against ``reference``: "v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs); next
     flash_varlen, 39.3 µs".
 
-    The paired ratio where the reference is the baseline of the run; else the ratio of the medians.
+    The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
+    difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
+    (too noisy) against sdpa (264 µs)".
     """
     rows = ranked(records, baseline)
     if not rows:
@@ -112,9 +115,25 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
     if first.impl == reference:
         text += ", is the fastest"
     elif known:
-        ratio = numbers.ratio(known.ms / first.ms) if reference != baseline else _ratio(first, baseline)
-        text += f": {ratio} {short(reference)} ({numbers.time(known.ms)})"
+        value, word = _over(first, known, baseline)
+        other = f"{short(reference)} ({numbers.time(known.ms)})"
+        if word == "faster":
+            text += f": {numbers.ratio(value)} {other}"
+        elif word.startswith("same"):
+            text += f": {word} as {other}"
+        else:
+            text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is {word} "
+            text += f"against {other}"
     return text + (f"; next {short(rest[0].impl)}, {numbers.time(rest[0].ms)}" if rest else "")
+
+
+def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:
+    """(speed-up over another record of the case, its verdict)."""
+    if other.impl == baseline and record.speedup:
+        return record.speedup.median, verdict(record, baseline)
+    times = compared_time(record), compared_time(other)
+    found = columns.ratio(times[1], times[0], record.speedup.of if record.speedup else record.main)
+    return other.ms / record.ms, found.words if found else "not compared"
 
 
 def in_short(records: list[Record], baseline: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fusescope.core.schema.cases import ABSENT, value
 from fusescope.store import library
 
 _FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
@@ -23,8 +24,9 @@ _ENOUGH = 0.5
 class Question:
     """The question: an operator or a whole model ("model:bert-base") on one case.
 
-    case: the parameters that matter; those left out may have any value, and one that the measured case lacks
-    differs. dtype, device_name: None for any.
+    case: the parameters that matter; those left out may have any value, except options that a case leaves out
+    at their defaults (schema.cases.ABSENT); one that the measured case lacks differs.
+    dtype, device_name: None for any.
     """
 
     op: str
@@ -56,8 +58,8 @@ def find(question: Question, most: int = 1, recorded: bool | None = None) -> lis
         key = (json.dumps(case, sort_keys=True), dtype, device)
         runs_of.setdefault(key, []).append((run, case, dtype, device, count, created))
     chosen = [_preferred(runs_of[key]) for key in sorted(runs_of)]  # of equals always the same one
-    ranked = sorted(((_distance(question, row), -(row[5] or 0), row) for row in chosen), key=lambda r: r[:2])
-    return [_found(question, row) for _, _, row in ranked[:most]]
+    ranked = sorted(chosen, key=lambda row: (*_distance(question, row), -(row[5] or 0)))
+    return [_found(question, row) for row in ranked[:most]]
 
 
 def _measured(op: str, recorded: bool | None) -> list[tuple]:
@@ -81,29 +83,37 @@ def _preferred(rows: list[tuple]) -> tuple:
     return max((r for r in rows if r[4] >= _ENOUGH * largest), key=lambda r: (r[5] or 0, r[0]))
 
 
-def _distance(question: Question, row: tuple) -> float:
+def _distance(question: Question, row: tuple) -> tuple[float, float]:
+    """(how different a measured case is, and of the same the one nearer in size: half the batch at twice the
+    length before twice both)."""
     _, case, dtype, device, *_ = row
-    distance = sum(_apart(asked, case.get(key)) for key, asked in _asked(question, case).items())
+    pairs = [(asked, value(case, key)) for key, asked in _asked(question, case).items()]
+    distance = sum(_apart(*pair) for pair in pairs)
+    size = abs(sum(math.log2(asked / had) for asked, had in pairs if _sizes(asked, had)))
     if question.dtype not in (None, dtype):
         distance += _FAR["dtype"]
     if question.device_name not in (None, device):
         distance += _FAR["device"]
-    return distance
+    return distance, round(size, 6)
 
 
 def _apart(asked: Any, measured: Any) -> float:
     """How different two values are: doublings between sizes, and more for another mask or word."""
     if asked == measured:
         return 0.0
-    if isinstance(asked, int) and isinstance(measured, int) and asked > 0 and measured > 0:
+    if _sizes(asked, measured):
         return abs(math.log2(asked / measured))
     same_word = str(asked).partition(":")[0] == str(measured).partition(":")[0]
     return _OTHER_DETAIL if same_word else _OTHER_WORD
 
 
+def _sizes(asked: Any, measured: Any) -> bool:
+    return isinstance(asked, int) and isinstance(measured, int) and asked > 0 and measured > 0
+
+
 def _asked(question: Question, measured: Mapping) -> dict[str, Any]:
     """The parameters to compare: the requested ones, and those of the measured case that follow them."""
-    asked = dict(question.case)
+    asked = {key: usual for key, usual in ABSENT.items() if key in measured} | dict(question.case)
     for key, source in _FOLLOWS.items():
         if key in measured and key not in asked and source in asked:
             asked[key] = asked[source]
@@ -112,7 +122,7 @@ def _asked(question: Question, measured: Mapping) -> dict[str, Any]:
 
 def _found(question: Question, row: tuple) -> Found:
     run, case, dtype, device, count, _ = row
-    pairs = {k: (v, case.get(k)) for k, v in _asked(question, case).items() if v != case.get(k)}
+    pairs = {k: (v, value(case, k)) for k, v in _asked(question, case).items() if v != value(case, k)}
     for key, source in _FOLLOWS.items():
         if key in pairs and source in pairs and key not in question.case and case[key] == case[source]:
             del pairs[key]

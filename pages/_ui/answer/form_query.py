@@ -47,8 +47,13 @@ def _of_model(run: Run, cases: list[dict[str, Any]]) -> dict[str, str]:
     query |= _settings(run, "dtype", "baseline", "cache", "checkpoint")
     query["impl"] = ",".join(run.spec.get("impls") or ())
     if len(cases) == 1:
-        query |= {k: str(v) for k, v in cases[0].items() if v is not None}
+        hidden = _OF_FILE if models.is_path(model) else ()
+        query |= {k: str(v) for k, v in cases[0].items() if v is not None and k not in hidden}
     return query
+
+
+_OF_FILE = ("heads", "head_dim", "mask", "config")
+"""What a config.json says: the form has no box for it."""
 
 
 def _settings(run: Run, *names: str) -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 import streamlit as st
 
 from fusescope import ops
-from fusescope.charts import tables
+from fusescope.analysis import roofline as at_roof
+from fusescope.charts import numbers, tables
 from fusescope.charts.bench import accuracy, distribution, history, roofline, sweep
 from fusescope.charts.colours import kind, short
 from fusescope.core import command, same_code
@@ -105,6 +107,24 @@ def _roofline(look: Look) -> None:
         "(compulsory) traffic, so a point above the slope was served by a cache."
     )
     elements.chart(fig, look.name("roofline"), look.tidy, says=says)
+    if text := _shares(look, ceilings, unit):
+        elements.note(text)
+
+
+def _shares(look: Look, ceilings: Mapping, unit: str) -> str:
+    """How much of the roof the results of a case reach, the highest first; "" where it was not measured."""
+    try:
+        roof = at_roof.ceiling(ceilings, look.case[0].dtype, unit)
+    except ValueError:
+        return ""
+    placed = [(p, r) for r in look.case if r.status == "ok" and (p := at_roof.place(r, roof))]
+    if not placed:
+        return ""
+    placed.sort(key=lambda pair: -pair[0].share)
+    limit = "copy bandwidth" if placed[0][0].bound == "memory" else f"{unit} rate"
+    of = "" if look.one_case else f" Of the last case{_case(look)}."
+    listed = ", ".join(f"{short(r.impl)} {numbers.percent(p.share)}" for p, r in placed)
+    return f"Share of the roof, here the measured {limit}: {listed}.{of}"
 
 
 def _accuracy(look: Look) -> None:

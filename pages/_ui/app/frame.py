@@ -77,7 +77,7 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     except callbacks.REFUSALS as error:
         _LOG.warning("page %s: %s", name, error, exc_info=True)
         problems.error(md(sentence(error)))
-        state.cut()
+        state.keep_rest()
     state.unread()
     for problem in state.problems:
         problems.warning(md(problem))

@@ -127,9 +127,9 @@ class State:
         self.opened = self.followed = False
         self.problems = []
 
-    def cut(self) -> None:
-        """The page could not be drawn to its end: what that did not come to stays in the URL, from which the
-        next drawing takes the settings whose widgets are gone."""
+    def keep_rest(self) -> None:
+        """Keep what the URL says of settings that are not drawn, because they wait for another one or a
+        refusal ended the drawing: the next drawing takes from it what the session has forgotten."""
         for name, value in self.query.items():
             self.out.setdefault(name, value)
 

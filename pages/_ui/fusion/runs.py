@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -122,6 +123,23 @@ def sweep_of(layer: Layer) -> Run | None:
     """The sweep, else the search, that has most schemes of this layer; None where none has FEWEST."""
     mine = [r for r in listed() if same(r, layer)]
     return largest([r for r in mine if r.kind == "traverse"]) or largest(mine)
+
+
+def near(layer: Layer) -> list[Run]:
+    """The sweep with most schemes of each other layer measured there, the nearest layer first: by doublings
+    of its sizes, one with another mask or dtype after all that share them."""
+    there = [r for r in listed_of(("traverse",)) if r.recorded is not layer.here and setting_of(r)]
+    there = [r for r in there if layer.here or r.device_name == layer.device_name]
+    settings = {setting_of(r) for r in there} - {layer.setting}
+    found = [largest([r for r in there if setting_of(r) == s]) for s in settings]
+    return sorted((r for r in found if r), key=lambda r: (_apart(setting_of(r), layer.setting), r.id))
+
+
+def _apart(one: Setting, other: Setting) -> float:
+    sizes = ("batch", "seq", "heads", "head_dim", "ffn")
+    doublings = sum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in sizes)
+    words = sum(getattr(one, name) != getattr(other, name) for name in ("mask", "dtype", "compiler"))
+    return doublings + 40 * words
 
 
 def layers(run_id: str) -> tuple[list[Record], list[Record]]:

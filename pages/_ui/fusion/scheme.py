@@ -9,21 +9,23 @@ import streamlit as st
 from fusescope.charts import numbers
 from fusescope.charts.fusion import graph
 from fusescope.charts.numbers import plural
+from fusescope.core.records import Run
 from fusescope.jobs import submit
 from fusescope.search import encoding
 from fusescope.search.scheme import codegen, layer
 from fusescope.search.scheme.setting import Setting
 from pages._ui.app import cached_chart, callbacks, url
-from pages._ui.fusion import runs, verdict
+from pages._ui.fusion import place, runs, verdict
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, html_table, style
-from pages._ui.widgets.text import md, sentence
+from pages._ui.widgets.text import device_text, md, sentence
 
 START = "0001101010101010"
 _CODE, _ATTENTION, _BITS = "fusion/code", "fusion/attention", "fusion/bits"
 _VALID, _BAD = "fusion/valid", "fusion/bad"  # the last valid code; an invalid one typed since, and why
 KEYS = (_CODE, _ATTENTION, _BITS, _VALID, _BAD)
 """Of the session: what is set where the layer is clicked together."""
+_NEAR = 3  # other layers that are offered
 _NAMES = [f"{o.number} {o.name}" for o in layer.OPERATORS]
 
 
@@ -36,6 +38,8 @@ def draw(state: url.State, asked: Layer) -> None:
     _presets(asked)
     segments = codegen.plan(code, asked.setting)
     run = runs.sweep_of(asked)
+    if run is None:
+        _elsewhere(asked)
     with st.container(horizontal=True, gap="small"):
         with st.container(width=398):
             _graph(segments, canonical, asked.setting)
@@ -47,6 +51,37 @@ def draw(state: url.State, asked: Layer) -> None:
             _measured(asked, canonical)
     _code(code, canonical)
     _module(code, canonical, asked.setting)
+
+
+def _elsewhere(asked: Layer) -> None:
+    """Which layers were swept there, nearest first: their fastest scheme is a click away."""
+    if not (found := runs.near(asked)):
+        return
+    st.caption(f"No sweep of this layer on {md(device_text(asked.device_name))}. Layers with one:")
+    with st.container(horizontal=True, gap="small"):
+        for run in found[:_NEAR]:
+            fastest = next(iter(runs.fastest(run.id).items()), None)
+            took = f": {numbers.time(fastest[1][0])}" if fastest else ""
+            st.button(
+                f"{md(_layer(runs.setting_of(run)))}{took}",
+                key=f"fusion/near/{run.id}",
+                on_click=_move,
+                args=(run, fastest and fastest[0]),
+                type="tertiary",
+                help="The fastest measured scheme of that layer",
+            )
+
+
+def _layer(setting: Setting) -> str:
+    """ "batch 8, seq 512, 12 × 64, bigbird": as a button has room for."""
+    return runs.layer_text(setting).partition(":")[0]
+
+
+def _move(run: Run, code: str | None) -> None:
+    """Show the layer of a run and a scheme of it (a callback)."""
+    place.put(run)
+    if code:
+        put(code)
 
 
 def _graph(segments, canonical: str, setting: Setting) -> None:

@@ -14,6 +14,7 @@ from fusescope.store import library
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import nearest
 from pages._ui.app import cached_chart, run_data
+from pages._ui.forms import run_panel
 from pages._ui.home.question import ATTENTION, Asked, title
 from pages._ui.widgets.text import device_text, md
 
@@ -76,6 +77,8 @@ def _bound(question: Question) -> str:
     ceilings, source = _ceilings(question.device_name, question.dtype)
     if ceilings is None:
         return ""
+    if not run_panel.countable(question.case):
+        return "No bound: counting this mask at this length takes minutes."
     try:
         flop, moved = cached_chart.once(("bound", repr(question)), lambda: _work(question))
     except ValueError as error:

@@ -61,7 +61,10 @@ def draw(state: url.State) -> Asked:
     known = devices()
     name = _pick(row, state, "on", "device", known, _usual(known), 150, device_text)
     model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
-    attention = _of_attention(case, lengths, dtype, name) if phase != "decode" else None
+    if phase == "decode":
+        attention = _of_decoding(case, lengths, dtype, name)
+    else:
+        attention = _of_attention(case, lengths, dtype, name)
     return Asked(about, dtype, name, attention, model)
 
 
@@ -104,6 +107,16 @@ def _of_attention(case: Mapping[str, Any], lengths: str, dtype: str, name: str) 
     if case["mask"] not in ("full", "causal"):  # packed sequences take no other; so none was measured
         packed["mask"] = case["mask"]
     return Question("attention_varlen", packed, dtype, name)
+
+
+def _of_decoding(case: Mapping[str, Any], lengths: str, dtype: str, name: str) -> Question | None:
+    """One further token over a cache of ``seq`` keys; none under a mask, which decoding has no kernel for."""
+    if case["mask"] != "causal":
+        return None
+    own = {k: v for k, v in case.items() if k not in ("mask", "seq")} | {"seq_max": case["seq"]}
+    return Question(
+        "attention_decode", own | {"lengths": "full" if lengths == _FULL else "drawn"}, dtype, name
+    )
 
 
 def _of_model(about: str, case: Mapping, lengths: str, phase: str | None, dtype: str, name: str) -> Question:

@@ -83,6 +83,15 @@ def gains(table: pd.DataFrame, every: bool = False) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def shape(row) -> str:
+    """Batch, heads (query/KV where they differ), length and head size of a row: "4 × 32/8 × 4,096 × 128"."""
+    heads = f"{int(row.heads)}"
+    kv = getattr(row, "kv_heads", row.heads)
+    if kv == kv and kv != row.heads:  # a NaN is not known
+        heads += f"/{int(kv)}"
+    return f"{int(row.batch)} × {heads} × {int(row.seq):,} × {int(row.head_dim)}"
+
+
 def _by_run(group: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Run → its records of one case, newest run last."""
     return {run: rows.drop_duplicates("impl", keep="last") for run, rows in group.groupby("run", sort=False)}

@@ -89,7 +89,7 @@ def _achieved(rows: pd.DataFrame, seq_q: int, seq_k: int) -> None:
     date = captions.when(run_data.read(first.run))
     said = (
         f"{md(short(first.impl))} {numbers.time(first.ms)}; full mask: {md(short(first.full_impl))} "
-        f"{numbers.time(first.full_ms)} · {_shape(first)}, {md(first['dtype'])} · "
+        f"{numbers.time(first.full_ms)} · {achieved.shape(first)}, {md(first['dtype'])} · "
         f"{md(device_text(first.device_name))} · [run of {md(date)}]({url.link('runs', run=first.run)})"
     )
     if first.full_run != first.run:
@@ -119,7 +119,10 @@ def _counts(known: dict) -> list[tuple[str, str]]:
 def _others(rows: pd.DataFrame) -> list[tuple[str, str]]:
     """Other shapes of that length, each with its fastest."""
     return [
-        (_shape(r), f"{numbers.ratio(r.gain)}, {numbers.percent(r.share)} of the ideal: {short(r.impl)}")
+        (
+            achieved.shape(r),
+            f"{numbers.ratio(r.gain)}, {numbers.percent(r.share)} of the ideal: {short(r.impl)}",
+        )
         for r in rows.iloc[1:].itertuples()
     ]
 
@@ -127,10 +130,6 @@ def _others(rows: pd.DataFrame) -> list[tuple[str, str]]:
 def _measure(text: str, seq_q: int, seq_k: int) -> None:
     query = {"op": OP, "mask": text, "seq": str(seq_q)} | ({} if seq_q == seq_k else {"seq_k": str(seq_k)})
     st.page_link("pages/kernels.py", label="Not measured on this mask: measure it", query_params=query)
-
-
-def _shape(row) -> str:
-    return f"{int(row.batch)} × {int(row.heads)} × {int(row.seq):,} × {int(row.head_dim)}"
 
 
 def _length(seq_q: int, seq_k: int) -> str:

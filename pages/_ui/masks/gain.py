@@ -111,10 +111,7 @@ def _above(found: pd.DataFrame, look) -> pd.Series:
 
 
 def _labels(points: pd.DataFrame) -> list[str]:
-    return [
-        f"{r.mask}, {r.batch:.0f} × {r.heads:.0f} × {r.seq:,.0f} × {r.head_dim:.0f}, {r.dtype}"
-        for r in points.itertuples()
-    ]
+    return [f"{r.mask}, {achieved.shape(r)}, {r.dtype}" for r in points.itertuples()]
 
 
 def _why(missing: int) -> str:

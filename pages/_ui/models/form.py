@@ -194,6 +194,8 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
 
 
 def _cost(spec: BenchSpec) -> str:
+    if not all(map(run_panel.countable, spec.cases)):
+        return run_panel.cost("model", spec, "execution mode")
     work = models.cost(models.named(spec.op), dict(spec.cases[0]), spec.dtype).flop_effective
     more = f"; {numbers.three(work / 1e9)} GFLOP per call"
     return run_panel.cost("model", spec, "execution mode", more)

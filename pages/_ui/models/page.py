@@ -24,6 +24,9 @@ _COMPARED = {
     "checkpoint": "checkpoint",
 }
 
+_NO_OP = "model:"
+"""No run is of it: the newest one of a model that is not chosen is not looked up."""
+
 
 def result(state: url.State, choice: Choice) -> None:
     """The result of what was run, live while it runs, dimmed and dated once other settings are chosen; the
@@ -56,6 +59,21 @@ def result(state: url.State, choice: Choice) -> None:
         elif not run.live:
             st.caption("This run was cancelled before any result.")
     views.draw(state, choice, look)
+
+
+def result_alone(state: url.State) -> None:
+    """A run that the URL opens while its config.json is not there or not confirmed: its results need no file.
+    The settings of the URL wait with it."""
+    state.keep_rest()
+    run_id = matching.shown(state, "model", _NO_OP, None, False, _COMPARED, "a comparison of a model")
+    if run_id is None:
+        return
+    run, records = run_data.read(run_id), run_data.records(run_id)
+    answer.heading(run)
+    if records and not run.live:
+        case = answer.case_picker(state, list(tables.cases(records)), run)
+        answer.headline(answer.look(run, records, case, answer.compared_with(state, run, records)))
+    st.caption("Its views and settings need the config.json, which the form waits for.")
 
 
 def able(run: Run) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
+from fusescope.analysis.ranks import intervals
 from fusescope.core import paths
 from fusescope.core.records import Run
 from fusescope.store import folder, library, profile, timeline
@@ -124,6 +125,18 @@ def small(path: str, table: str, stamp: str) -> pd.DataFrame:
 def rows(path: str, table: str, stamp: str) -> list[dict]:
     """The same as dicts."""
     return profile.rows(Path(path), table)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def open_time(path: str, stamp: str) -> tuple[int, int]:
+    """(ns from the first operator's begin to the last one's end, ns of it in which any was open, on whichever
+    thread)."""
+    found = profile.table(Path(path), "operators", ["ts_ns", "dur_ns"])
+    begin = found["ts_ns"].to_numpy()
+    end = begin + found["dur_ns"].to_numpy()
+    if not len(begin):
+        return 0, 0
+    return int(end.max() - begin.min()), intervals.length(intervals.union(begin, end))
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

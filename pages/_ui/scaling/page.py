@@ -90,6 +90,8 @@ def _growing(run: Run) -> None:
 def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     series = measured.series(records)
     st.markdown(f"**{md(tables.sentence(records, series))}**")
+    if settings := tables.settings(run):
+        st.caption(md(settings))
     tables.layouts(records, str(run.spec.get("baseline")), run.id)
     if run.spec.get("trace") and profile.summary(library.find(run.id)):
         there = url.link("profiler", run=run.id)

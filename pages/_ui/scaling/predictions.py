@@ -14,11 +14,16 @@ from fusescope.models.describe import layouts, predicted
 from pages._ui.app import url
 from pages._ui.forms import fields
 from pages._ui.widgets import elements, html_table
-from pages._ui.widgets.text import md
+from pages._ui.widgets.text import device_text, md
 
 _PIECES = (1, 2, 4, 8, 16, 32)
 _SHOWN = 3  # layouts for each number of devices
 _GIB = 2**30
+_IS_BOUND = "host-bound"
+_BOUND = (
+    "≥: host-bound, launches take a rank half of its time or more, so the time is a lower bound and a "
+    "measured one can be far above it."
+)
 
 
 def curves(run: Run) -> Mapping[str, Sequence[tuple[int, float]]]:
@@ -65,8 +70,8 @@ def draw(state: url.State, run: Run) -> None:
             "communication %": 100 * p.communication_ms / p.ms,
             "bubble %": 100 * p.bubble_ms / p.ms,
             "GiB per rank": p.memory_bytes / _GIB,
-            "arithmetic": ("measured" if p.measured else "fitted")
-            + (", host-bound: at least this time" if p.host_bound else ""),
+            "arithmetic": "measured" if p.measured else "fitted",
+            _IS_BOUND: p.host_bound,
         }
         for n, found in best
         for p in found[:_SHOWN]
@@ -77,7 +82,7 @@ def draw(state: url.State, run: Run) -> None:
     first = min((found[0] for _, found in best if found), key=lambda p: p.ms)
     name = layouts.Layout(first.tp, first.pp, first.dp)
     st.markdown(
-        f"**Fastest predicted: {name} on {first.ranks:,} devices, "
+        f"**Fastest predicted: {name} on {first.ranks:,} × {md(device_text(run.device_name))}, "
         f"{'at least ' if first.host_bound else ''}{numbers.time(first.ms)}**, one device "
         f"{numbers.time(single)}."
     )
@@ -88,9 +93,11 @@ def draw(state: url.State, run: Run) -> None:
         ]
         st.markdown("What would help it most, if it cost nothing:\n" + "\n".join(lines))
     data = pd.DataFrame(rows)
-    html_table.draw(data, {}, f"predicted-{run.id}", html_table.TALL)
+    html_table.draw(_bounds(data, ms="≥ ", **{"speed-up": "≤ "}), {}, f"predicted-{run.id}", html_table.TALL)
     elements.csv(data, f"predicted_{run.id}")
     worst = base.compute.worst
+    if any(p.host_bound for _, found in best for p in found[:_SHOWN]):
+        st.caption(_BOUND)
     st.caption(
         f"Up to {_SHOWN} layouts per number of devices, fastest first. Arithmetic between and beyond the "
         f"measured shares is fitted (off by at most {numbers.percent(worst)} on them); all links are taken "
@@ -99,7 +106,11 @@ def draw(state: url.State, run: Run) -> None:
 
 
 def compared(run: Run, records: Sequence[Record]) -> None:
-    """The layouts that the run measured, and what is predicted for them."""
+    """The layouts that the run measured, and what is predicted for them: of a host-bound one a lower bound,
+    which is no error."""
+    found = predicted.compared(records, run.environment)
+    if not found:
+        return
     rows = [
         {
             "layout": c.impl,
@@ -107,16 +118,34 @@ def compared(run: Run, records: Sequence[Record]) -> None:
             "batch": c.case["batch"],
             "measured ms": c.measured_ms,
             "predicted ms": c.predicted_ms,
-            "prediction off by %": 100 * c.error,
+            "prediction off by %": None if c.error is None else 100 * c.error,
+            _IS_BOUND: c.host_bound,
         }
-        for c in predicted.compared(records, run.environment)
+        for c in found
     ]
-    if rows:
-        worst = max(abs(row["prediction off by %"]) for row in rows)
-        st.markdown(f"**Measured layouts are predicted to within {numbers.percent(worst / 100)}.**")
-        data = pd.DataFrame(rows)
-        html_table.draw(data, {}, f"compared-{run.id}")
-        elements.csv(data, f"compared_{run.id}")
+    errors = [abs(c.error) for c in found if c.error is not None]
+    if errors:
+        which = "Measured" if len(errors) == len(found) else f"{len(errors)} of {len(found)} measured"
+        st.markdown(f"**{which} layouts are predicted to within {numbers.percent(max(errors))}.**")
+    else:
+        st.markdown("**Every prediction for a measured layout is host-bound, a lower bound.**")
+    data = pd.DataFrame(rows).astype({"prediction off by %": float})
+    shown = _bounds(data, **{"predicted ms": "≥ "})
+    html_table.draw(shown, {"prediction off by %": _BOUND}, f"compared-{run.id}")
+    elements.csv(data, f"compared_{run.id}")
+
+
+def _bounds(data: pd.DataFrame, **signs: str) -> pd.DataFrame:
+    """The table to read: where a prediction is host-bound, the sign before the value of a column."""
+    found = data[_IS_BOUND]
+    texts = {
+        column: [
+            (sign if bound else "") + numbers.three(v) for v, bound in zip(data[column], found, strict=True)
+        ]
+        for column, sign in signs.items()
+        if found.any()
+    }
+    return data.assign(**texts).drop(columns=_IS_BOUND)
 
 
 def _basis(run: Run, attention: str | None, batch: int | None = None) -> predicted.Basis:

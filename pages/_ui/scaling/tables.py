@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
+from fusescope import models
 from fusescope.analysis.scaling.measured import Series
-from fusescope.charts import numbers
+from fusescope.charts import captions, numbers
 from fusescope.charts.scaling.devices import SCHEMES, Predicted
-from fusescope.core.records import Record
+from fusescope.core.records import Record, Run
 from pages._ui.widgets import html_table
 from pages._ui.widgets.text import md
 
@@ -36,6 +37,19 @@ def sentence(records: Sequence[Record], series: Sequence[Series]) -> str:
             f"{numbers.ratio(ratio)} the speed of one."
         )
     return f"{best.impl} on {n} devices is {numbers.faster(ratio)} than one device: {of} of the ideal."
+
+
+def settings(run: Run) -> str:
+    """The sizes and dtype that the times are of: "batch=4, seq=2048, layers=4 of 32, …, float16"."""
+    cases = run.spec.get("cases") or ()
+    case = dict(cases[0]) if cases else {}
+    try:
+        whole = models.config(models.named(str(run.spec.get("op")))).layers
+    except (KeyError, ValueError):
+        whole = None
+    if whole and case.get("layers") not in (None, whole):
+        case["layers"] = f"{case['layers']} of {whole}"
+    return ", ".join(w for w in (captions.case_of(case), str(run.spec.get("dtype") or "")) if w)
 
 
 def layouts(records: Sequence[Record], baseline: str, key: str) -> None:

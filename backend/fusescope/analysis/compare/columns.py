@@ -129,6 +129,17 @@ def ratio(base: Time, other: Time, mode: str, within: float = SAME_WITHIN) -> Sp
     return Speedup(mode, value, low, high, same_within=within, converged=converged)
 
 
+def as_sampled(base: Record, other: Record, mode: str) -> Speedup | None:
+    """base / other with the interval over paired rounds, where ``base`` was the baseline of the other's run:
+    of few rounds that is wider than the two times tell. None elsewhere. The ratio is of the very medians,
+    which names the baseline."""
+    s, own = other.speedup, base.speedup
+    if not (s and own and s.of == own.of == mode and own.low == own.high == 1.0):
+        return None
+    medians = base.time_of(mode).median / other.time_of(mode).median
+    return s if math.isclose(s.median, medians, rel_tol=1e-9) else None
+
+
 def _known(time: Time, difference: float) -> bool:
     width = (time.high - time.low) / time.median
     least = time.n >= BenchSpec.min_samples

@@ -28,7 +28,8 @@ _NOT_PEERS = ("composed",)  # made of this project's own operators
 @dataclass(frozen=True)
 class Cell:
     """One mask on one shape (and dtype and device): times in ms by ``mode``; ratio is best peer over ours,
-    above 1 = ours is faster; verdict: of core.verdict, from the intervals of the two times."""
+    above 1 = ours is faster; verdict: of core.verdict, from the paired interval where a run has it, else
+    from the intervals of the two times."""
 
     mask: str
     shape: str
@@ -85,7 +86,7 @@ def _cell(best: Record, rival: Record, mode: str) -> Cell:
     )
     extra = f" + {c['bias']} bias" if c.get("bias", "none") != "none" else ""
     own, other = best.time_of(mode), rival.time_of(mode)
-    ms, compared = own.median, columns.ratio(other, own, mode)
+    ms, compared = own.median, columns.as_sampled(rival, best, mode) or columns.ratio(other, own, mode)
     return Cell(
         c["mask"] + extra,
         shape,

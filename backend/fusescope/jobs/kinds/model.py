@@ -44,7 +44,11 @@ def validate(spec: dict) -> dict:
 
 
 def name(spec: dict) -> str:
-    return comparison.name(spec, "mode")
+    from fusescope import models
+
+    model = str(spec.get("op", "")).removeprefix("model:")
+    called = {"op": models.title(model)} if models.is_path(model) else {}
+    return comparison.name(spec | called, "mode")
 
 
 def device(spec: dict) -> str | None:

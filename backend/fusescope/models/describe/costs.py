@@ -176,7 +176,7 @@ def _pairs(case, counts: list[int], decode: bool) -> tuple[tuple[float, float], 
     if decode:
         return (float(sum(counts) + batch), 0.0), (float(batch * (seq + 1)), 0.0)
     mask = masks.parse(case["mask"])
-    cut = layout.tiles(mask, seq, seq)
+    cut = layout.counts(mask, seq, seq)
     copies = 1 if mask.sequences else batch
     executed, cross = float(cut.executed * copies), (float(seq * sum(counts)), float(batch * seq * seq))
     if all(n == seq for n in counts):
@@ -188,6 +188,8 @@ def _kept(mask, seq: int, counts: list[int]) -> int:
     """Kept pairs of sequences of these lengths under a mask that is laid over the padded square."""
     if mask.name == "full":
         return sum(n * n for n in counts)
+    if mask.name == "causal":
+        return sum(n * (n + 1) // 2 for n in counts)
     bound, found = mask.bind(seq, seq), dict.fromkeys(counts, 0)
     for first in range(0, seq, _ROWS):
         sums = np.cumsum(bound.block(first, min(first + _ROWS, seq)), axis=1, dtype=np.int64)

@@ -19,8 +19,9 @@ def described(impl: str) -> Implementation:
     path, _, name = impl.rpartition(":")
     file = Path(path).expanduser()
     if not file.is_file():
+        where = "" if file.is_absolute() else f" in {Path.cwd()}"
         raise ValueError(
-            f"{impl}: no file {file}; a user's implementation is written path/to/file.py:function"
+            f"{impl}: no file {file}{where}; a user's implementation is written path/to/file.py:function"
         )
     source = file.read_bytes()
     _check_defined(file, source, name)

@@ -11,7 +11,7 @@ from fusescope.charts import numbers
 from fusescope.charts.numbers import plural
 from fusescope.charts.profile import steps
 from pages._ui.app import url
-from pages._ui.profiler import advice, baseline, cost, join, sentences
+from pages._ui.profiler import advice, baseline, cost, data, join, sentences
 from pages._ui.profiler.data import Profile
 from pages._ui.profiler.views import ncu, source
 from pages._ui.routes import downloads
@@ -139,16 +139,26 @@ def _of_host(found: Profile, rows: dict) -> None:
     table = sentences.rows(found, "operator_summary") if found.has("operator_summary") else []
     st.subheader("No GPU in this profile", anchor=False)
     own = sum(r["self_host_ns"] for r in table)
-    if table:
-        first = max(table, key=lambda r: r["self_host_ns"])
+    by_name: dict[str, int] = {}
+    for r in table:  # of which each has a row for each of its shapes
+        by_name[r["name"]] = by_name.get(r["name"], 0) + r["self_host_ns"]
+    span, taken = data.open_time(str(found.path), found.stamp) if found.has("operators") else (0, 0)
+    if by_name:
+        first = max(by_name, key=by_name.get)
         st.markdown(
-            f"The host's operators took {numbers.time(own / 1e6)}; {md(first['name'])} accounts for "
-            f"{numbers.percent(first['self_host_ns'] / max(1, own))}."
+            f"The host's operators took {numbers.time(own / 1e6)}; {md(first)} accounts for "
+            f"{numbers.percent(by_name[first] / max(1, own))}."
         )
     figures = [
-        ("operators", f"{rows.get('operators', 0):,}"),
-        ("self time", numbers.time(own / 1e6)),
-        ("steps", f"{found.rows('steps'):,}"),
+        ("operators", f"{rows.get('operators', 0):,}", None),
+        ("self time", numbers.time(own / 1e6), "summed over threads"),
+        ("span", numbers.time(span / 1e6), "first operator to the end of the last"),
+        (
+            "in no operator",
+            numbers.percent(1 - taken / span) if span else numbers.NA,
+            "of the span: Python between operators, other libraries, waiting",
+        ),
+        ("steps", f"{found.rows('steps'):,}", None),
     ]
     elements.metrics(figures)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 from fusescope import masks
 from fusescope.core.schema import Parameter, complete, size
@@ -120,7 +119,7 @@ def cost(values, dtype):
     """
     b, h, d, sq, sk = (values[n] for n in ("batch", "heads", "head_dim", "seq", "seq_k"))
     counts = _counts(values["mask"], sq, sk)
-    live, executed, sequences = counts.live, counts.executed, counts.sequences
+    live, executed, sequences = counts.kept, counts.executed, counts.elements // (sq * sk)
     copies = b * h / sequences
     size = 4 if dtype == "float32" else 2
     read = size * d * b * (h * sq + 2 * values["kv_heads"] * sk) + (
@@ -132,20 +131,6 @@ def cost(values, dtype):
     )
 
 
-class _Counts(NamedTuple):
-    """Of a mask, all its sequences together: live elements, elements in live tiles, and the fewest live keys
-    of a row with any."""
-
-    live: int
-    executed: int
-    sequences: int
-    fewest: int
-
-
 @lru_cache(maxsize=256)
-def _counts(mask: str, seq_q: int, seq_k: int) -> _Counts:
-    cut = layout.tiles(masks.parse(mask), seq_q, seq_k)
-    some = cut.row_counts[cut.row_counts > 0]
-    return _Counts(
-        cut.kept, cut.executed, cut.elements // (seq_q * seq_k), int(some.min()) if some.size else 0
-    )
+def _counts(mask: str, seq_q: int, seq_k: int) -> layout.Counts:
+    return layout.counts(masks.parse(mask), seq_q, seq_k)
