@@ -70,6 +70,15 @@ def test_forward_only():
         assert attention(q, k, k).shape == Q
 
 
+def test_prepared_tensors():
+    mask = make((9, 11), torch.bool)
+    for sizes in ((0, 11), (-9, 11), (9, 11.0), (True, 11)):
+        with pytest.raises(ValueError, match=r"seq_[qk] must be an integer from 1 to 1048576"):
+            prepare(mask, *sizes)
+    with pytest.raises(ValueError, match=r"broadcastable to \(B, H, 9, 11\); its shape is \(0, 1, 9, 11\)"):
+        prepare(make((0, 1, 9, 11), torch.bool), 9, 11)
+
+
 def test_masks():
     q, k = make(Q), make(K)
     with pytest.raises(TypeError, match="a mask is a Mask, a bool tensor or None, not str"):

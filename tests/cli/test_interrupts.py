@@ -40,6 +40,33 @@ def test_a_command_that_starts_nothing_ends_at_once(profiles):
     assert (process.returncode, err) in ((1, "interrupted\n"), (0, "")), err
 
 
+def test_a_command_that_is_terminated_says_that_its_run_goes_on(profiles, tmp_path):
+    (tmp_path / "slow.py").write_text("import time\n\n\ndef f(x, y):\n    time.sleep(600)\n")
+    options = f"--impl eager,{tmp_path}/slow.py:f --case n=64 --device cpu"
+    process = interrupt.start("bench", "add", *options.split())
+    for _ in range(600):
+        runs = [p for p in profiles.iterdir() if re.match(r"\d{8}-", p.name)] if profiles.exists() else []
+        if runs and "checking" in folder.read(runs[0]).progress.message:
+            break
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=30)[1].splitlines()
+    assert process.returncode == -signal.SIGTERM
+    (path,) = runs
+    assert folder.read(path).status == "running"
+    goes_on = f"terminated; {path.name} goes on in the background"
+    assert said[-1] == f"{goes_on}; fusescope runs cancel {path.name} stops it", said
+    command = [sys.executable, "-m", "fusescope", "runs", "cancel", path.name]
+    env = os.environ | {"PYTHONPATH": paths.python_path()}
+    subprocess.run(command, env=env, check=True, capture_output=True, timeout=60)
+    for _ in range(300):
+        if folder.read(path).status == "cancelled":
+            break
+        time.sleep(0.1)
+    assert folder.read(path).status == "cancelled"
+
+
 @pytest.mark.parametrize("closed", STREAMS)
 def test_streams_that_nobody_reads_end_no_command(profiles, closed):
     command = f"{sys.executable} -m fusescope {' '.join(BENCH)} --json {closed}"

@@ -34,6 +34,8 @@ CHANGES = {
     "random seed": lambda: torch.manual_seed(1 + torch.initial_seed() % 1000),
     "environment variables": lambda: os.environ.update(CUBLAS_WORKSPACE_CONFIG=":4096:8"),
     "working directory": lambda: os.chdir("/"),
+    "tracing of Python": lambda: sys.settrace(lambda frame, event, arg: None),
+    "profiling of Python": lambda: sys.setprofile(lambda frame, event, arg: None),
 }
 
 

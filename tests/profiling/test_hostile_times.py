@@ -138,3 +138,11 @@ def test_views_of_ones_own_do_not_matter(tmp_path):
     con.commit()
     con.close()
     assert len(load_nsys(file, tmp_path / "out")[1]["kernels"]) == 1
+
+
+def test_events_without_a_phase_are_counted(tmp_path):
+    events = [op("a", 0, 10), op("b", 20, 10), op("c", 40, 10)]
+    del events[1]["ph"]
+    summary, rows = load(trace(tmp_path / "t.json", events), tmp_path / "out")
+    assert [o["name"] for o in rows["operators"]] == ["a", "c"]
+    assert any(note.startswith("1 events have no phase (ph)") for note in summary["notes"])

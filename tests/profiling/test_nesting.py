@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from made_up import load, op, trace
 
 from fusescope.profiling.derive import enclosing
 
@@ -68,3 +69,15 @@ def test_spans_a_hundred_thousand_deep_cost_no_square_of_time(outlasting):
 def test_nothing_at_all():
     none = np.zeros(0, np.int64)
     assert [len(x) for x in enclosing.find(none, none, none, none < 0)] == [0, 0]
+
+
+def test_what_outlasts_its_operator_takes_of_it_only_up_to_its_end(tmp_path):
+    events = [op("a", 0, 10), op("b", 5, 10), op("c", 20, 4), op("d", 21, 2), op("e", 24, 3)]
+    _, rows = load(trace(tmp_path / "t.json", events), tmp_path / "out")
+    assert {o["name"]: o["self_ns"] for o in rows["operators"]} == {
+        "a": 5_000,
+        "b": 10_000,
+        "c": 2_000,
+        "d": 2_000,
+        "e": 3_000,
+    }

@@ -42,6 +42,15 @@ class Interrupts:
             os.write(2, f"\ninterrupted{goes_on}\n".encode())
             os._exit(1)
 
+    def terminated(self, number, _frame) -> None:
+        """A kill, or a time limit of who started the command, ends it as ever; its job goes on, which is
+        said."""
+        if self.counting and self.run:
+            stop = f"fusescope runs cancel {self.run} stops it"
+            os.write(2, f"\nterminated; {self.run} goes on in the background; {stop}\n".encode())
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
 
 now = Interrupts()
 """Of the command that runs in this process."""
@@ -58,6 +67,9 @@ def handled() -> Iterator[None]:
         return
     before, hook = signal.signal(signal.SIGINT, now.note), sys.unraisablehook
     alarm = signal.signal(signal.SIGALRM, now.note)
+    ended = signal.getsignal(signal.SIGTERM)
+    if ended is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, now.terminated)
 
     def dropped(unraisable) -> None:
         if unraisable.exc_type is KeyboardInterrupt:
@@ -72,4 +84,5 @@ def handled() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = hook
         signal.signal(signal.SIGALRM, alarm)
+        signal.signal(signal.SIGTERM, ended)
         signal.signal(signal.SIGINT, before)

@@ -29,6 +29,20 @@ _NEUTRAL = {
     "begin_suppress_tokens": None,
     "forced_bos_token_id": None,
     "forced_eos_token_id": None,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "exponential_decay_length_penalty": None,
+    "sequence_bias": None,
+    "guidance_scale": 1.0,
+    "watermarking_config": None,
+    "stop_strings": None,
+    "max_time": None,
+    "token_healing": False,
+    "top_h": None,
+    "penalty_alpha": 0.0,
+    "dola_layers": None,
+    "constraints": None,
+    "force_words_ids": None,
 }
 """What a model's generation_config may say besides the tokens that end and pad: the value that changes
 nothing."""
@@ -55,16 +69,19 @@ def generate(
     Qwen3ForCausalLM in float32, float16 or bfloat16, on the CPU or a CUDA device; its weights are packed at
     the first call and kept with it (a copy), again where they have changed. input_ids: int64 (B, prompt) on
     its device; attention_mask: the same shape, 1 where a token is there (None: everywhere), padding left or
-    right. A prompt that ends in padding goes on as in transformers: from the padding.
+    right. A prompt that ends in padding goes on as in transformers: from the padding, and is refused where
+    that sees no token through a sliding window.
     do_sample: draw by ``seed`` from softmax(logits / temperature) (1.0 where None) among the top_k likeliest
-    (None: all) and of those the fewest with a share of top_p (None: all); else the likeliest token.
+    (None: all) and of those the fewest with a share of top_p (None: all); else the likeliest token. What the
+    model's generation_config says of these four is not taken.
     eos_token_id: what ends a sequence, None for what the model's generation_config says; an ended sequence
     goes on with its pad_token_id, else the first eos_token_id.
     cache: a KVCache; the tokens of an earlier call with it that these prompts begin with are not computed
     again, which changes no result but by rounding.
 
     Raises TypeError and ValueError for arguments that break a rule, and core.errors.Unsupported by name for
-    models, settings of them and head sizes that our decoder does not have.
+    models, settings of them and head sizes that our decoder does not have, and for models with hooks, or
+    other parameters than their class has.
     """
     import torch
 
@@ -79,6 +96,7 @@ def generate(
     seed = check_int("seed", seed, 0)
     stops, pad = _ends(model, eos_token_id)
     config = _sizes(family, model, input_ids.shape[1] + max_new_tokens)
+    _check_last(torch, keep, _windows(model, config.layers))
     longest = int(keep.sum(1).max()) + max_new_tokens
     if config.positions and family.SETTINGS.model_type == "gpt2" and longest > config.positions:
         raise ValueError(
@@ -97,7 +115,8 @@ def generate(
 class KVCache:
     """Keys and values that ``generate`` keeps from one call to the next, for a conversation that grows: empty
     at first, then of the last call's tokens but the very last. It is of no use to another model, batch or
-    changed weights, for which all is computed again. Not for two calls at a time.
+    changed weights, for which all is computed again; empty it by a new one where weights were changed through
+    ``.data``, which only those that are packed show. Not for two calls at a time.
 
     held: what it holds, None while empty."""
 
@@ -123,7 +142,13 @@ def _family(model):
 
 def _sizes(family, model, tokens: int):
     """The family's sizes from the model's configuration; Unsupported for what its tables do not say."""
-    data: Mapping[str, Any] = {**model.config.to_dict(), "sliding_window": None, "use_sliding_window": False}
+    head = model.get_output_embeddings()
+    data: Mapping[str, Any] = {
+        **model.config.to_dict(),
+        "sliding_window": None,
+        "use_sliding_window": False,
+        "tie_word_embeddings": head.weight is model.get_input_embeddings().weight,
+    }
     if rope.kind(data) == "dynamic" and tokens <= (data.get("max_position_embeddings") or 0):
         data = {**data, "rope_parameters": {"rope_theta": rope.theta(data)}, "rope_scaling": None}
     try:
@@ -153,6 +178,7 @@ def _prompt(torch, model, ids, mask):
     least, largest = int(ids.min()), int(ids.max())
     if least < 0 or largest >= weight.shape[0]:
         raise ValueError(f"token ids lie from 0 to {weight.shape[0] - 1}; input_ids has {least} to {largest}")
+    _check_hooks(model)
     if model.training:
         raise Unsupported("fusescope.generate runs models in evaluation mode, without dropout: model.eval()")
     if {p.dtype for p in model.parameters()} - {weight.dtype} or weight.dtype not in (
@@ -170,6 +196,31 @@ def _prompt(torch, model, ids, mask):
     if not bool(keep.any(1).all()):
         raise ValueError("attention_mask leaves a sequence without any token; each has at least one")
     return keep
+
+
+def _check_hooks(model) -> None:
+    """Hooks may change what a layer gives, and our decoder does not call them; those that transformers,
+    accelerate and we ourselves set only look on, or move tensors."""
+    for name, part in model.named_modules():
+        for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values()):
+            where = getattr(hook, "__module__", None) or type(hook).__module__
+            if where.partition(".")[0] not in ("transformers", "accelerate", "fusescope"):
+                raise Unsupported(
+                    f"fusescope.generate calls no hooks, and {name or 'the model'} has one; remove it, or "
+                    "use the model's own generate"
+                )
+
+
+def _check_last(torch, keep, windows) -> None:
+    """A prompt goes on from its last token; where that is padding, and a window shows it padding alone,
+    transformers' attention implementations differ in what comes out."""
+    window = min((w for w in windows if w is not None), default=None)
+    behind = keep.flip(1).int().argmax(1)  # padding at the end
+    if window is not None and int(behind.max()) >= window:
+        raise Unsupported(
+            f"fusescope.generate goes on from a prompt's last token, and {int(behind.max())} of padding at "
+            f"the end fill a sliding window of {window}: pad at the left"
+        )
 
 
 def _check_sampling(do_sample, temperature, top_k, top_p) -> None:
@@ -192,18 +243,33 @@ def _ends(model, given) -> tuple[list[int], int | None]:
         if value is not None and value != neutral:
             raise Unsupported(f"fusescope.generate has no {name}, which the model's generation_config sets")
     found = getattr(own, "eos_token_id", None) if given is None else given
-    stops = [] if found is None else [found] if isinstance(found, int) else [int(t) for t in found]
+    if found is not None and not isinstance(found, int):
+        found = getattr(found, "tolist", lambda: found)()  # a tensor, as transformers has it
+    stops = [] if found is None else list(found) if isinstance(found, (list, tuple, set)) else [found]
+    if any(not isinstance(token, int) or isinstance(token, bool) for token in stops):
+        raise TypeError(f"eos_token_id is a token's number or a list of these, not {found!r}")
     pad = getattr(own, "pad_token_id", None)
     return stops, pad if pad is not None else (stops[0] if stops else None)
 
 
 def _decoder(family, config, model):
     """The decoder of a model, kept while its weights are the same tensors, unchanged."""
+    from fusescope.models.run import weights
     from fusescope.models.run.decoder.decoder import Decoder
 
     windows = _windows(model, config.layers)
-    state = config, windows, tuple((p.data_ptr(), p._version) for p in model.parameters())
-    known = _decoders.get(model)
-    if known is None or known[0] != state:
-        known = _decoders[model] = state, Decoder(family, config, model, windows)
+    versions = tuple((p.data_ptr(), None if p.is_inference() else p._version) for p in model.parameters())
+    state, known = (config, windows, versions), _decoders.get(model)
+    try:
+        if (
+            known is None
+            or known[0] != state
+            or not weights.unchanged(family, config, model, known[1].layers.weights)
+        ):
+            known = _decoders[model] = state, Decoder(family, config, model, windows)
+    except KeyError as missing:
+        raise Unsupported(
+            f"fusescope.generate does not run this {type(model).__name__}: it has no parameter "
+            f"{missing.args[0]}; use its own generate"
+        ) from None
     return known[1]

@@ -111,6 +111,9 @@ SETTINGS = (
     Setting("CUDA stream", _on_cuda(torch.cuda.current_stream), torch.cuda.set_stream),
     Setting("garbage collection", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     Setting("switch interval", sys.getswitchinterval, sys.setswitchinterval),
+    # in a tuple, because None is a value of these
+    Setting("tracing of Python", lambda: (sys.gettrace(),), lambda hook: sys.settrace(*hook)),
+    Setting("profiling of Python", lambda: (sys.getprofile(),), lambda hook: sys.setprofile(*hook)),
     Setting(
         "CPU affinity",
         partial(os.sched_getaffinity, 0) if _cores else lambda: None,
@@ -183,6 +186,8 @@ def _difference(was: Any, now: Any) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join("none" if one is None else getattr(one, "__name__", str(one)) for one in value)
     if isinstance(value, set):
         return ",".join(map(str, sorted(value)))
     return str(value).removeprefix("torch.") or "none"

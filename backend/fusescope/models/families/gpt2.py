@@ -34,8 +34,9 @@ SETTINGS = Settings(
         "positions": "n_positions",
         "eps": "layer_norm_epsilon",
         "activation": "activation_function",
+        "tied": "tie_word_embeddings",
     },
-    {"ffn": None, "eps": 1e-5, "activation": "gelu_new"},
+    {"ffn": None, "eps": 1e-5, "activation": "gelu_new", "tied": True},
     {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
     activations=("gelu_new", "gelu_pytorch_tanh"),
 )
@@ -84,4 +85,5 @@ WEIGHTS = (
     *_conv(f"{_L}.mlp.c_fc", "hidden", "ffn", f"{_N}/intermediate", "ffn1"),
     *_conv(f"{_L}.mlp.c_proj", "ffn", "hidden", f"{_N}/output", "ffn2"),
     *norm("transformer.ln_f", "LayerNorm", "norm"),
+    Weight("lm_head.weight", ("vocab", "hidden"), "head", "head.weight", untied=True),
 )

@@ -33,10 +33,26 @@ def fill(module: Any, found: Found) -> None:
 def ours(family: ModuleType, config: Config, module: Any) -> dict[str, Any]:
     """Our encoder's weights by our names, from a Hugging Face module: rows of one name put together along the
     first dimension."""
+    parts = _parts(family, config, module)
+    return {name: rows[0] if len(rows) == 1 else torch.cat(rows) for name, rows in parts.items()}
+
+
+def unchanged(family: ModuleType, config: Config, module: Any, kept: dict[str, Any]) -> bool:
+    """Whether the copies among ``ours`` are still what the module has, by value: a tensor's version does not
+    tell of changes through ``.data`` or NumPy. Reads both once."""
+    return all(
+        torch.equal(copy, row)
+        for name, rows in _parts(family, config, module).items()
+        if len(rows) > 1
+        for copy, row in zip(kept[name].split([len(row) for row in rows]), rows)
+    )
+
+
+def _parts(family: ModuleType, config: Config, module: Any) -> dict[str, list[Any]]:
     state, parts = dict(module.named_parameters(remove_duplicate=False)), {}
     for weight, layer in tree.rows(family, config):
         if weight.ours is not None:
             tensor = state[weight.name(layer)]
             tensor = tensor.t() if weight.transposed else tensor
             parts.setdefault(weight.ours.replace("{i}", str(layer)), []).append(tensor.detach())
-    return {name: rows[0] if len(rows) == 1 else torch.cat(rows) for name, rows in parts.items()}
+    return parts

@@ -62,6 +62,7 @@ def attention_decode(
                 impl in _dispatch.unmasked
                 and (check is False or _within(k_cache, lengths, check))
                 and not q.is_meta
+                and not _dispatch.transformed()
                 and not (
                     _dispatch.is_grad_enabled()
                     and (q.requires_grad or k_cache.requires_grad or v_cache.requires_grad)

@@ -70,6 +70,7 @@ def attention(
             if (
                 known
                 and not q.is_meta
+                and not _dispatch.transformed()
                 and not (_dispatch.is_grad_enabled() and _wants_gradient(q, k, v, bias))
             ):
                 buffer, layout = known

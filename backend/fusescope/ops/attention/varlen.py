@@ -42,6 +42,7 @@ def attention_varlen(
                 and type(causal) is bool
                 and (check is False or _rise(q, k, cu_seqlens_q, cu_seqlens_k, check))
                 and not q.is_meta
+                and not _dispatch.transformed()
                 and not (
                     _dispatch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
                 )

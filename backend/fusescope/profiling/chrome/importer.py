@@ -59,15 +59,18 @@ def load(
         "file_bytes": trace.size,
         "events": count,
         "phases": dict(collector.phases),
-        "notes": trace.notes
-        + (
-            [f"{collector.malformed} events have no time, no end or a negative length and are left out"]
-            if collector.malformed
-            else []
-        ),
+        "notes": trace.notes + _left_out(collector),
         "metadata": _small(trace.metadata),
     }
     return profile.save(tables, target, facts, launches.devices(trace.metadata), report, captured)
+
+
+def _left_out(collector) -> list[str]:
+    counts = (
+        (collector.malformed, "no time, no end or a negative length"),
+        (collector.phases.get("None", 0), "no phase (ph), so that nobody knows what they are,"),
+    )
+    return [f"{count} events have {what} and are left out" for count, what in counts if count]
 
 
 def _small(metadata: dict) -> dict:

@@ -21,9 +21,10 @@ _DOTTED = "module: "  # written by our own hooks (torch_trace): the module's ful
 def nest(operators: dict, ranges: dict, launches: dict) -> None:
     """Add columns, in place.
 
-    operators: ``parent`` (row, -1 = none), ``depth``, ``self_ns`` (without its direct children), ``module``
-    (dotted). launches: ``operator`` (row of the innermost operator that encloses its start, -1 = none),
-    ``module``. ranges: ``module``, for those that are modules.
+    operators: ``parent`` (row, -1 = none), ``depth``, ``self_ns`` (without what its direct children take of
+    it: one that outlasts it, only up to its end), ``module`` (dotted). launches: ``operator`` (row of the
+    innermost operator that encloses its start, -1 = none), ``module``. ranges: ``module``, for those that are
+    modules.
 
     A module is a python_function "nn.Module: Name_0" (with_stack=True; its dotted name is built of those
     around it), a record_function range "module: dotted.name", or what torch wrote as an operator's "Module
@@ -74,9 +75,10 @@ def nest(operators: dict, ranges: dict, launches: dict) -> None:
     launch_op, launch_module = (column(v, LAUNCH) for v in (around, module))
     frame_path = column(within, FRAME)
 
-    self_ns = operators["dur_ns"].copy()
+    self_ns, op_end = operators["dur_ns"].copy(), operators["ts_ns"] + operators["dur_ns"]
     inner = op_parent >= 0
-    np.subtract.at(self_ns, op_parent[inner], operators["dur_ns"][inner])
+    within_parent = np.minimum(op_end, op_end[op_parent]) - operators["ts_ns"]
+    np.subtract.at(self_ns, op_parent[inner], within_parent[inner])
     values = paths.values()
     all_paths = np.full(len(ranges["ts_ns"]), -1, np.int32)
     all_paths[frames] = frame_path

@@ -43,10 +43,35 @@ def heads_and_head_size(heads: int, kv_heads: int, head_size: int) -> None:
 
 
 def no_gradient(torch, function: str, *tensors, what: str = "an input") -> None:
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    if any(_is_differentiated(torch, t) for t in tensors):
         raise Unsupported(
             f"{function} is forward only, but {what} requires a gradient; call it under torch.no_grad()"
         )
+    if not torch.compiler.is_compiling() and any(_has_tangent(torch, t) for t in tensors):
+        raise Unsupported(
+            f"{function} has no derivative, but {what} has a tangent (torch.func.jvp, forward-mode "
+            "differentiation); detach it before"
+        )
+
+
+def _is_differentiated(torch, t) -> bool:
+    """Whether a gradient is taken by t. Inside torch.func.vmap only what is under the batch says so."""
+    if not torch.is_grad_enabled():
+        return False
+    if not torch.compiler.is_compiling():
+        functorch = torch._C._functorch
+        while not t.requires_grad and functorch.is_functorch_wrapped_tensor(t):
+            t = functorch.get_unwrapped(t)
+    return t.requires_grad
+
+
+def _has_tangent(torch, t) -> bool:
+    """Whether forward-mode differentiation follows t. Of a tensor inside torch.func's transforms it is not
+    known at which of several levels: it counts as one."""
+    forward_ad = torch.autograd.forward_ad
+    if forward_ad._current_level < 0:
+        return False
+    return torch._C._functorch.is_functorch_wrapped_tensor(t) or forward_ad.unpack_dual(t).tangent is not None
 
 
 def dense(torch, q, k, v) -> None:

@@ -23,7 +23,8 @@ class Dispatch:
 
     unmasked: what ``remember`` was given of calls without a mask, by key; masked: the same by id of the mask
     or plan. Used where operator is there, and neither torch.compile (is_compiling) nor a dispatch mode such
-    as make_fx (modes) looks on: those are to see the name of the kernel.
+    as make_fx (modes) looks on: those are to see the name of the kernel; nor where the call may be
+    differentiated in a way that requires_grad does not say (transformed).
     """
 
     def __init__(self, op: str):
@@ -31,7 +32,8 @@ class Dispatch:
         self.operator: Any = (
             None  # once it is loaded; its overload's __call__ only passes arguments on to this
         )
-        self.is_grad_enabled = self.is_compiling = self.modes = lambda: True  # torch's, likewise
+        # torch's, likewise
+        self.is_grad_enabled = self.is_compiling = self.modes = self.transformed = lambda: True
         self.unmasked: dict[Any, Any] = {}
         self.masked: dict[int, dict[Any, Any]] = {}
 
@@ -63,6 +65,8 @@ class Dispatch:
         self.is_grad_enabled = torch.is_grad_enabled
         self.is_compiling = torch.compiler.is_dynamo_compiling
         self.modes = torch._C._len_torch_dispatch_stack
+        forward_ad, level = torch.autograd.forward_ad, torch._C._functorch.peek_interpreter_stack
+        self.transformed = lambda: forward_ad._current_level >= 0 or level() is not None
         self.operator = getattr(overload, "_op", overload)
 
 

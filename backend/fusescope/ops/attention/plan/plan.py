@@ -15,6 +15,7 @@ from typing import Any
 
 from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.masks import Mask
+from fusescope.masks.common.bound import check_sizes
 from fusescope.ops.attention.plan import buffer, schedule, tile_lists, tiles
 from fusescope.ops.attention.plan.plan_cache import PlanCache
 
@@ -176,8 +177,9 @@ def _of_tensor(mask, seq_q: int, seq_k: int, device) -> Plan:
         raise TypeError(
             f"a mask tensor is of bool, True = keep, not {mask.dtype}; scores are added to by bias="
         )
+    seq_q, seq_k = check_sizes(seq_q, seq_k)
     shape = (1,) * (4 - mask.dim()) + tuple(mask.shape)
-    if mask.dim() > 4 or shape[2] not in (1, seq_q) or shape[3] not in (1, seq_k):
+    if mask.dim() > 4 or 0 in shape or shape[2] not in (1, seq_q) or shape[3] not in (1, seq_k):
         raise ValueError(
             f"a mask tensor is broadcastable to (B, H, {seq_q}, {seq_k}); its shape is {tuple(mask.shape)}"
         )
