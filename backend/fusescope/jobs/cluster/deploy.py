@@ -25,8 +25,8 @@ QUIET = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 
 
 def need() -> None:
-    """ModuleNotFoundError, in one sentence, where Dask is not installed. Dask's own log is silent, also that of the
-    processes that it starts: what matters is said in the run's log."""
+    """ModuleNotFoundError, in one sentence, where Dask is not installed. Dask's own log is silent, also that
+    of the processes that it starts: what matters is said in the run's log."""
     os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
     os.environ.setdefault("DASK_LOGGING__TORNADO", "critical")
     try:

@@ -82,8 +82,8 @@ def _exports(cores: int) -> list[str]:
 
 @contextlib.contextmanager
 def cluster(secured) -> Iterator[Any]:
-    """A cluster whose workers are jobs of SLURM, cancelled when the block ends.
-    ModuleNotFoundError, in one sentence, without dask-jobqueue; ValueError where SLURM does not take such jobs."""
+    """A cluster whose workers are jobs of SLURM, cancelled when the block ends. ModuleNotFoundError, in one
+    sentence, without dask-jobqueue; ValueError where SLURM does not take such jobs."""
     given = settings()
     try:
         from dask_jobqueue import SLURMCluster
