@@ -12,7 +12,7 @@ from fusescope.charts.colours import short
 from fusescope.core.records import Record, Run
 from pages._ui.answer import views, workers
 from pages._ui.app import cached_chart, jobs, run_data, url
-from pages._ui.forms import busy, fields, part
+from pages._ui.forms import busy, fields
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md, reason_text, run_name, status_text
 
@@ -40,7 +40,7 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
         with st.container(key="old_answer" if dimmed else None):
             shown = look(run, records, case, over)
             headline(shown)
-            part.draw(state, "view", views.NAMES, lambda view: views.draw(view, shown))
+            views.draw(fields.view(state, "view", views.NAMES), shown)
 
 
 def heading(run: Run, before: str = "", link: bool = True, why: bool = True) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import streamlit as st
 
 from fusescope.core.paths import ROOT
-from pages._ui.app import callbacks, device, jobs, redraw, url
+from pages._ui.app import callbacks, device, jobs, url
 from pages._ui.guard import entrance
 from pages._ui.widgets import style
 from pages._ui.widgets.text import md, sentence
@@ -82,21 +82,6 @@ def page(file: str, doc: str | None) -> Iterator[url.State]:
     for problem in state.problems:
         problems.warning(md(problem))
     device.keep(state)
-    settle(state)
-    with corner:
-        _link(state)
-
-
-def settle(state: url.State) -> None:
-    """The page, or a part of it, is drawn."""
     state.commit()
-    state.settled = redraw.settings()
-
-
-@st.fragment
-def _link(state: url.State) -> None:
-    """Drawn when it is opened: a part of the page may have changed the address since."""
-    help_text = "The address of this page with all its settings"
-    box = st.popover("Copy link", key="url/link", on_change="rerun", help=help_text)
-    if box.open:
-        box.code(url.here(state), language=None, wrap_lines=True)
+    with corner.popover("Copy link", help="The address of this page with all its settings"):
+        st.code(url.here(state), language=None, wrap_lines=True)

@@ -9,8 +9,7 @@ becomes one sentence, and the default is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -52,9 +51,6 @@ class State:
         self.page = page
         self.query = _Query({k: st.query_params[k] for k in st.query_params})
         self.out: dict[str, str] = {}
-        self.settled: dict[str, Any] = {}
-        """The session's settings when the page was drawn (``redraw.settings``)."""
-        self._parts: dict[str, set[str]] = {}
         self.problems: list[str] = []
         self.refused: list[str] = []
         """What boxes show and nothing may use: one sentence each (``forms.fields.refuse``)."""
@@ -108,24 +104,6 @@ class State:
         """Write ``name=value`` into the URL unless it is the default, None or empty."""
         if value != default and value not in (None, "", (), []):
             self.out[name] = value if isinstance(value, str) else str(value)
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """What is kept inside belongs to the part of the page that is so named, instead of what that kept
-        when it was last drawn."""
-        for key in self._parts.pop(name, ()):
-            self.out.pop(key, None)
-        before = set(self.out)
-        try:
-            yield
-        finally:
-            self._parts[name] = set(self.out) - before
-
-    def renew(self) -> None:
-        """A part of the page is drawn again, alone, with the URL as it is now."""
-        self.query = _Query({k: st.query_params[k] for k in st.query_params})
-        self.opened = self.followed = False
-        self.problems = []
 
     def keep_rest(self) -> None:
         """Keep what the URL says of settings that are not drawn, because they wait for another one or a

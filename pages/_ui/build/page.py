@@ -12,7 +12,7 @@ from fusescope.core.sources import ARCHS
 from fusescope.jobs import submit
 from pages._ui.app import callbacks, device, findings, jobs, redraw, run_data, url
 from pages._ui.build import families
-from pages._ui.forms import part
+from pages._ui.forms import fields
 from pages._ui.widgets import elements
 from pages._ui.widgets.text import md, status_text
 
@@ -166,12 +166,9 @@ def resources(state: url.State, targets: tuple[str, ...]) -> None:
         )
         return
     data = pd.DataFrame(rows)
-
-    def table(family: str) -> None:
-        shown = data if family == "all" else data[data["family"] == family]
-        elements.table(shown, "resources", height=min(420, 40 + 36 * len(shown)))
-
-    part.draw(state, "family", ["all", *sorted(data["family"].unique())], table)
+    family = fields.view(state, "family", ["all", *sorted(data["family"].unique())])
+    shown = data if family == "all" else data[data["family"] == family]
+    elements.table(shown, "resources", height=min(420, 40 + 36 * len(shown)))
     elements.note(
         "From ptxas, per `__global__` function. Dynamic shared memory is set at launch and not included."
     )

@@ -11,7 +11,7 @@ from fusescope.core.sources import families
 from fusescope.kernels import inspect
 from pages._ui.app import url
 from pages._ui.build.page import known_archs
-from pages._ui.forms import fields, part
+from pages._ui.forms import fields
 from pages._ui.widgets import elements
 
 _MOST = 40_000
@@ -57,16 +57,8 @@ def choose(state: url.State) -> Kernel:
 
 def draw(state: url.State, kernel: Kernel) -> None:
     """The chosen listing with its download."""
-    part.draw(
-        state,
-        "listing",
-        _WHAT if kernel.arch else _WHAT[:1],
-        lambda what: _draw(kernel, what),
-        own=("build/",),
-    )
-
-
-def _draw(kernel: Kernel, what: str) -> None:
+    options = _WHAT if kernel.arch else _WHAT[:1]
+    what = fields.view(state, "listing", options)
     try:
         with st.spinner(f"{what} of {kernel.name}", show_time=True):
             text = _listing(what, kernel)

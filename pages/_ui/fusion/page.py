@@ -6,7 +6,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages._ui.app import url
-from pages._ui.forms import part
+from pages._ui.forms import fields
 from pages._ui.fusion import learn, place, scheme, search, sweep
 from pages._ui.fusion.runs import Layer
 
@@ -23,17 +23,14 @@ form = place.form
 
 
 def result(state: url.State, layer: Layer | None) -> None:
-    """The parts, and the chosen one."""
-    part.draw(state, "part", _PARTS, lambda chosen: _draw(state, layer, chosen), own=scheme.KEYS)
-
-
-def _draw(state: url.State, layer: Layer | None, chosen: str) -> None:
+    """The chosen part."""
+    part = fields.view(state, "part", _PARTS)
     for owners, owned in _OWN.items():  # what is not drawn stays in the URL
         for name in owned:
-            if (chosen not in owners or layer is None) and name in state.query:
+            if (part not in owners or layer is None) and name in state.query:
                 state.keep(name, state.query[name])
     state.keep("code", scheme.code_of(state, layer))
     if layer is None:
         st.caption("The layer settings are inconsistent.")
         return
-    _PARTS[chosen](state, layer)
+    _PARTS[part](state, layer)

@@ -23,8 +23,6 @@ from pages._ui.widgets.text import device_text, md, sentence
 START = "0001101010101010"
 _CODE, _ATTENTION, _BITS = "fusion/code", "fusion/attention", "fusion/bits"
 _VALID, _BAD = "fusion/valid", "fusion/bad"  # the last valid code; an invalid one typed since, and why
-KEYS = (_CODE, _ATTENTION, _BITS, _VALID, _BAD)
-"""Of the session: what is set where the layer is clicked together."""
 _NEAR = 3  # other layers that are offered
 _NAMES = [f"{o.number} {o.name}" for o in layer.OPERATORS]
 

@@ -12,7 +12,7 @@ from fusescope import masks
 from fusescope.charts.masks import picture, thumbnail
 from fusescope.core.schema import REQUIRED
 from pages._ui.app import cached_chart, url
-from pages._ui.forms import fields, mask_files, mask_picker, part, run_panel
+from pages._ui.forms import fields, mask_files, mask_picker, run_panel
 from pages._ui.masks import facts, stats, upload, views
 from pages._ui.widgets import style
 from pages._ui.widgets.text import md
@@ -124,6 +124,7 @@ def result(state: url.State, choice: Choice) -> None:
         name = f"**{md(title(text))}** · " if len(choice.texts) > 1 else ""
         st.markdown(name + facts.sentence(text, choice.seq_q, choice.seq_k))
     pictures(state, choice)
+    view = fields.view(state, "view", views.NAMES)
     look = views.Look(
         choice.texts,
         choice.seq_q,
@@ -131,7 +132,7 @@ def result(state: url.State, choice: Choice) -> None:
         f"{choice.seq_q:,} queries × {choice.seq_k:,} keys",
         style.theme(),
     )
-    part.draw(state, "view", views.NAMES, lambda view: views.draw(view, state, look), own=("masks/",))
+    views.draw(view, state, look)
 
 
 def title(text: str) -> str:

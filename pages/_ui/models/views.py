@@ -16,7 +16,7 @@ from fusescope.core import command
 from fusescope.core.records import Record
 from pages._ui.answer import views
 from pages._ui.app import cached_chart, url
-from pages._ui.forms import fields, part
+from pages._ui.forms import fields
 from pages._ui.models import accuracy, anatomy
 from pages._ui.models.form import Choice
 from pages._ui.widgets import elements
@@ -27,12 +27,9 @@ _NO_RUN = "No results yet; press Run."
 
 def draw(state: url.State, choice: Choice, look: views.Look | None) -> None:
     """The view that is chosen, under its control."""
-
-    def body(view: str) -> None:
-        state.keep("view", view)
-        _VIEWS[view](state, choice, look)
-
-    part.draw(state, "view", NAMES, body, NAMES[0] if look else "Parameters")
+    chosen = fields.view(state, "view", NAMES, NAMES[0] if look else "Parameters")
+    state.keep("view", chosen)
+    _VIEWS[chosen](state, choice, look)
 
 
 def warnings(look: views.Look) -> None:

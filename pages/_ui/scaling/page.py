@@ -12,7 +12,7 @@ from fusescope.core.records import Record, Run
 from fusescope.store import library, profile
 from pages._ui.answer import answer, matching
 from pages._ui.app import jobs, run_data, url
-from pages._ui.forms import busy, fields, part
+from pages._ui.forms import busy, fields
 from pages._ui.scaling import predictions, tables
 from pages._ui.scaling.form import Choice
 from pages._ui.widgets import elements, style
@@ -96,10 +96,7 @@ def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     if run.spec.get("trace") and profile.summary(library.find(run.id)):
         there = url.link("profiler", run=run.id)
         st.caption(f"[Trace of {md(run.spec['trace'])} on every rank]({there})")
-    part.draw(state, "view", VIEWS, lambda view: _view(state, run, records, series, view))
-
-
-def _view(state: url.State, run: Run, records: list[Record], series: list, view: str) -> None:
+    view = fields.view(state, "view", VIEWS)
     subtitle, theme = captions.context(run, clock=False), style.theme()
     if view == "predicted layouts":
         predictions.draw(state, run)

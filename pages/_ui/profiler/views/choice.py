@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pages._ui.app import url
-from pages._ui.forms import fields, part
+from pages._ui.forms import fields
 from pages._ui.profiler import data
 from pages._ui.profiler.data import Profile
 from pages._ui.profiler.views import (
@@ -61,6 +61,6 @@ def draw(state: url.State, found: Profile) -> None:
         )
         views = OF_RANKS if chosen == _ALL else _OF_ONE
         found = found if chosen == _ALL else data.of_rank(found, int(chosen))
-    own = (f"profiler/{found.id}/", "profiler/step", *tables.KEYS)
+    chosen = fields.view(state, "view", list(views))
     state.scopes.add(found.id)  # the other parameters of the URL belong to this run
-    part.draw(state, "view", views, lambda view: views[view](state, found), own=own)
+    views[chosen](state, found)

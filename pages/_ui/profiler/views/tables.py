@@ -50,8 +50,6 @@ _FIRST = {
     "segments": "bytes",
 }
 """The initial order of a table, largest first."""
-KEYS = ("profiler/table", *(f"profiler/{name}/" for name in _FIRST))
-"""Of the session: which table, and its search, order and page."""
 _HIDDEN = {
     "external_id",
     "correlation",
