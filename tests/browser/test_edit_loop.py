@@ -4,6 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
+from settling import settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 LONG = 180_000  # milliseconds a compile or a job may take on a slow machine before the journey gives up
@@ -20,6 +21,7 @@ def source(shared_server):
 
 def test_an_edit_is_seen_rebuilt_and_compared_by_one_click(shared_server, source, page):
     page.goto(shared_server.address + "/kernels?op=add&impl=cpu,eager&n=65536&cache=warm&within=5")
+    settled(page)
     page.locator(".st-key-kernels-run button").click()
     page.locator(".st-key-result .js-plotly-plot").first.get_by_text(re.compile("baseline")).first.wait_for(
         timeout=LONG
