@@ -6,7 +6,6 @@ import json
 import profiles_on_disk as disk
 import pytest
 from drawn_page import calm, figures, query, said, tables
-from made_up import trace as write_trace
 from profiles_on_disk import NCU, OTHER, TRACE
 
 from fusescope.analysis.profile.diff import Difference
@@ -256,41 +255,6 @@ def test_two_profiles_are_compared_in_time_and_ratio(draw, there):
     assert "No change" in json.dumps(changes.bars([], "kernel").to_plotly_json())
     slower = Difference("a", "", "slower", 1e3, 1.5e3, 500, 1 / 1.5, 1, 1)
     assert changes.bars([slower], "operator", relative=True).data[0].base == 1
-
-
-def test_a_trace_without_a_gpu_shows_the_host(draw, profiles):
-    path = disk.trace(profiles, TRACE)
-    events = [e for e in disk.events() if e.get("cat") in ("cpu_op", "user_annotation")]
-    from fusescope.profiling.chrome import importer
-
-    importer.load(
-        write_trace(path / "artifacts" / "trace.json.gz", events), lambda name: path / "artifacts" / name
-    )
-    at = draw("profiler", run=TRACE)
-    assert at.subheader[0].value == "No GPU in this profile" and "Steps on the host" in figures(at)
-    assert "host time" in figures(draw("profiler", run=TRACE, view="Time breakdown"))
-    assert "no GPU kernels" in said(draw("profiler", run=TRACE, view="Occupancy").info)
-
-
-def test_of_a_host_the_dearest_operator_is_of_all_its_shapes(draw, profiles):
-    """A row for each shape hid that one operator took more than the longest row; and the share of time
-    between operators was nowhere."""
-    from fusescope.profiling.chrome import importer
-
-    path = disk.trace(profiles, TRACE)
-
-    def op(name, ts, dur, shape):
-        event = {"ph": "X", "cat": "cpu_op", "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": 1}
-        return event | {"args": {"Input Dims": [[shape, shape]]}}
-
-    events = [op("aten::mm", 0, 40, 8), op("aten::addmm", 100, 30, 8), op("aten::addmm", 170, 30, 16)]
-    importer.load(
-        write_trace(path / "artifacts" / "trace.json.gz", events), lambda name: path / "artifacts" / name
-    )
-    at = draw("profiler", run=TRACE)
-    assert "took 100 µs; aten::addmm accounts for 60.0 %" in said(at.markdown).replace("\\", "")
-    shown = {m.label: m.value for m in at.metric}
-    assert shown["span"] == "200 µs" and shown["in no operator"] == "50.0 %"
 
 
 def test_a_trace_without_tables_offers_to_make_them(draw, profiles, monkeypatch):
