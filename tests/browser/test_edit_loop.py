@@ -23,7 +23,8 @@ def source(shared_server):
 
 
 def runs(server) -> set[str]:
-    return {path.name for path in server.profiles.glob("*-bench-*")}
+    """Names of the finished folders of comparisons; a folder that is being made has a hidden name still."""
+    return {path.name for path in server.profiles.glob("[!.]*-bench-*")}
 
 
 def finished(server, before: set[str]) -> str:
