@@ -23,7 +23,7 @@ ALLOWED = (
     0.002  # that a ratio of equal implementations may be off, in each shape: sampled until that is known
 )
 PLANTED, SAME_WITHIN, FOUND = 0.01, 0.005, 0.95
-_BUDGET_S = 5.0
+_BUDGET_S = 15.0  # most are known to ALLOWED in 5 seconds; on an H100 4 of 20 were not
 
 Shapes = tuple[tuple[int, int], ...]
 

@@ -16,7 +16,7 @@ from fusescope.measure.subject import Operator
 from fusescope.measure.trial import Trial
 
 SHARE = 0.99  # of the seeds that each kind has to be caught on
-PARTS = ("ON", "DTYPES", "wrong")
+PARTS = ("ON", "DTYPES", "wrong")  # further ones: TIMED, and ON_GPU, which stands for ON there
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def caught(kind: Kind, device: str, seed: int) -> str | None:
     module = kind.module
     impl = f"{module.__file__}:wrong"
     subject = Operator(kind.op)
-    values = subject.validate(module.ON[kind.op])
+    on = getattr(module, "ON_GPU", module.ON) if device.startswith("cuda") else module.ON
+    values = subject.validate(on[kind.op])
     spec = BenchSpec(kind.op, (impl,), (values,), impl, kind.dtype, device, "warm", budget_s=1.0, seed=seed)
     trial = Trial(spec, subject, values, Collect())
     several = candidates(subject, [impl], device, None)
