@@ -28,10 +28,17 @@ Names = Mapping[str, str]
 
 
 def shown(
-    state: url.State, kind: str, op: str, spec: Mapping | None, pressed: bool, names: Names, called: str
+    state: url.State,
+    kind: str,
+    op: str | None,
+    spec: Mapping | None,
+    pressed: bool,
+    names: Names,
+    called: str,
 ) -> str | None:
     """The run to show: the one that was just started, else the URL's or the last one opened, else this
-    machine's newest of ``op``; None without any. ``called``: what a run of the kind is called."""
+    machine's newest of ``op``, where one is given; None without any. ``called``: what a run of the kind is
+    called."""
     key = state.seed("run_id", state.query.get("run"))
     if pressed and spec and not _running(st.session_state[key], spec, names):
         start(state.page, kind, spec)
@@ -42,7 +49,7 @@ def shown(
     if run_id and (run := run_data.read(run_id)).status == "cancelled" and not run_data.has_records(run_id):
         st.caption(f"The run of {captions.when(run)} was cancelled before any result.")
         run_id = None
-    latest = None if run_id else run_data.newest(kind, op, recorded=False)
+    latest = run_data.newest(kind, op, recorded=False) if op and not run_id else None
     return latest.id if latest else run_id
 
 

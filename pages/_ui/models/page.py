@@ -24,9 +24,6 @@ _COMPARED = {
     "checkpoint": "checkpoint",
 }
 
-_NO_OP = "model:"
-"""No run is of it: the newest one of a model that is not chosen is not looked up."""
-
 
 def result(state: url.State, choice: Choice) -> None:
     """The result of what was run, live while it runs, dimmed and dated once other settings are chosen; the
@@ -65,7 +62,7 @@ def result_alone(state: url.State) -> None:
     """A run that the URL opens while its config.json is not there or not confirmed: its results need no file.
     The settings of the URL wait with it."""
     state.keep_rest()
-    run_id = matching.shown(state, "model", _NO_OP, None, False, _COMPARED, "a comparison of a model")
+    run_id = matching.shown(state, "model", None, None, False, _COMPARED, "a comparison of a model")
     if run_id is None:
         return
     run, records = run_data.read(run_id), run_data.records(run_id)
