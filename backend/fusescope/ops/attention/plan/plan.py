@@ -10,7 +10,7 @@ import itertools
 import sys
 import time
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fusescope.core.kept.bounded_cache import BoundedCache
@@ -57,12 +57,16 @@ class Plan:
     bitmaps: Any
     schedule: Any = None
     fragments: Any = None
-    key: str = field(default_factory=lambda: f"plan {next(_numbers)}")
-    handle: Any = None
+    key: str = field(default_factory=lambda: f"plan {next(_numbers)}", init=False)
+    handle: Any = field(default=None, init=False)
 
     def __post_init__(self):
         _by_key[self.key] = self
         object.__setattr__(self, "handle", _handle(int(self.key.removeprefix("plan ")), self.device))
+
+    def __reduce__(self):
+        """A copy, or one from another process, gets its own key: this one may be another plan's there."""
+        return Plan, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     @property
     def is_full(self) -> bool:
