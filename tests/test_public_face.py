@@ -116,8 +116,27 @@ def test_bench_refuses_by_name(softmax):
     for no_list in (None, 3, ["eager", 3]):
         with pytest.raises(TypeError, match="is a name or a function, not"):
             softmax(no_list)
-    with pytest.raises(ValueError, match="cuda:99"):
-        fusescope.bench("softmax", device="cuda:99")
+    for device in ("cuda:99", 99, 0, ""):
+        with pytest.raises(ValueError, match=f"no device '{device}'"):
+            fusescope.bench("softmax", device=device)
+
+    def auto(x):
+        return x
+
+    with pytest.raises(ValueError, match="its own auto"):
+        softmax([auto])
+    with pytest.raises(ValueError, match="at least one implementation"):
+        softmax([])
+
+
+def test_bench_measures_the_cases_that_are_given_and_no_others(softmax):
+    records = softmax("eager", [{"rows": 4}, {"rows": 8, "cols": 16}], cols=[32, 64])
+    assert [(r.case["rows"], r.case["cols"]) for r in records] == [(4, 32), (4, 64), (8, 16)]
+    with pytest.raises(ValueError, match="one or more"):
+        softmax("eager", [])
+    for no_cases in ({"rows": 4}, [("rows", 4)]):
+        with pytest.raises(TypeError, match="a list of dictionaries"):
+            softmax("eager", no_cases)
 
 
 def test_a_mask_may_be_an_object():

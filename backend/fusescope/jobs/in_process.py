@@ -44,8 +44,8 @@ def bench(
     impls     "all" that run on the device; names ("cpu", "v3_hopper", "sdpa", "file.py:function"); functions
               with the operator's Python signature (docs/own-kernel.md), recorded under their ``__name__``
     cases     complete or partial cases as dictionaries; the operator's defaults fill in the rest
-    values    parameters of the case by keyword; a list means each of its values (the cross product); a mask
-              is a text or a Mask
+    values    parameters by keyword, of the cases that do not give them; a list means each of its values (the
+              cross product); a mask is a text or a Mask
     dtype     "float32", "float16", "bfloat16" or torch's; default float16 on a GPU, float32 on the CPU
     device    "cuda:0", "cpu" or a torch.device; default: the first GPU, else the CPU
     baseline  the implementation that Record.speedup is over, by name or as a function; it is measured too
@@ -64,22 +64,22 @@ def bench(
     from fusescope.measure.bench import Bench
     from fusescope.measure.subject import WithFunctions
 
-    where = check_device(str(device or environment.devices()[0]))
+    where = check_device(str(environment.devices()[0] if device is None else device))
     gpu = environment.gpu_of(where)
     arch = arch_of(*map(int, gpu["compute_capability"].split("."))) if gpu else None
     given = list(impls) if isinstance(impls, Iterable) and not isinstance(impls, str) else [impls]
     functions = _named([*given, baseline])
     texts = [name for name in given if not callable(name)]
     own = next((name for name, f in functions.items() if f is baseline), None)
-    names = [i.name for i in ops.chosen(op, texts, where, arch)] if texts else []
+    names = [i.name for i in ops.chosen(op, texts, where, arch)] if texts or not given else []
     known = baseline if own is None else next(iter(names), "eager")
-    if taken := {i.name for i in ops.implementations(op, where)} & functions.keys():
-        raise ValueError(f"{op} has a {min(taken)} of its own: give your function another __name__")
+    if taken := {"auto", *(i.name for i in ops.implementations(op, where))} & functions.keys():
+        raise ValueError(f"{op} has its own {min(taken)}: give your function another __name__")
     spec = kind.validate(
         {
             "op": op,
             "impls": names or [known],
-            "cases": [case for one in cases or ({},) for case in _crossed({**one, **values})],
+            "cases": [case for one in _given(cases) for case in _crossed({**values, **one})],
             "baseline": known,
             "dtype": str(dtype).removeprefix("torch.") if dtype else "float16" if gpu else "float32",
             "device": where,
@@ -111,6 +111,13 @@ def _named(given: Iterable[str | Callable]) -> dict[str, Callable]:
         if found.setdefault(name, one) is not one:
             raise ValueError(f"two functions are called {name}: give each a __name__ of its own")
     return found
+
+
+def _given(cases: Iterable[Mapping[str, Any]] | None) -> Iterator[Mapping[str, Any]]:
+    for case in ({},) if cases is None else cases:
+        if not isinstance(case, Mapping):
+            raise TypeError(f"cases is a list of dictionaries, a case each; {case!r} is none")
+        yield case
 
 
 def _crossed(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
