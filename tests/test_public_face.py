@@ -143,3 +143,6 @@ def test_a_mask_may_be_an_object():
     """Only checked up to the case: the text of a mask is what a record holds."""
     with pytest.raises(ValueError, match="head_dim"):
         fusescope.bench("attention", mask=masks.load("causal"), head_dim=33, device="cpu")
+    array = masks.from_dense([[True]])
+    with pytest.raises(ValueError, match="numpy"):
+        fusescope.bench("attention", mask=array, device="cpu")

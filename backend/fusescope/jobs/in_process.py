@@ -124,9 +124,15 @@ def _crossed(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every choice out of the values that are lists; masks as texts."""
     axes = [v if isinstance(v, list | tuple) else [v] for v in values.values()]
     for choice in itertools.product(*axes):
-        yield {
-            k: str(v) if isinstance(v, masks.Mask | masks.DenseMask) else v for k, v in zip(values, choice)
-        }
+        yield {k: _text(v) if isinstance(v, masks.Mask) else v for k, v in zip(values, choice)}
+
+
+def _text(mask: masks.Mask) -> str:
+    if isinstance(mask, masks.DenseMask) and not mask.path:
+        raise ValueError(
+            "a mask from an array has no text for the record: numpy.save it and give mask='file:path.npy'"
+        )
+    return str(mask)
 
 
 @contextmanager
