@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fusescope import masks
+from fusescope.core.errors import Unsupported
 from fusescope.ops.attention import prepare
 from fusescope.ops.attention.plan import tiles
 from fusescope.ops.attention.plan.plan import of_handle, of_key
@@ -173,3 +174,15 @@ def test_a_copy_has_a_key_of_its_own(copied):
     assert of_key(made.key) is of_handle(made.handle) is made
     assert of_key(plan.key) is of_handle(plan.handle) is plan
     assert torch.equal(made.dense(), plan.dense())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_plan_for_a_device_that_is_not_there(device):
+    with pytest.raises(ValueError, match=f"there is no device {device} here: torch finds no GPU"):
+        prepare(masks.load("causal"), 9, 11, device)
+
+
+def test_a_plan_is_for_a_cpu_or_a_gpu():
+    with pytest.raises(Unsupported, match="device meta; cpu and cuda are supported"):
+        prepare(masks.load("causal"), 9, 11, "meta")

@@ -13,6 +13,7 @@ import weakref
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from fusescope.core.errors import Unsupported
 from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.masks import Mask
 from fusescope.masks.common.bound import check_sizes
@@ -104,7 +105,8 @@ def prepare(mask, seq_q: int, seq_k: int, device="cpu") -> Plan:
 
     mask: a Mask, None (every key), or a bool tensor of up to four dimensions broadcastable to (B, H, seq_q,
     seq_k), True = keep. Plans of masks are cached; those of tensors are not, because a tensor can change:
-    keep the plan. Raises TypeError for another kind of mask, ValueError where the sizes do not fit it.
+    keep the plan. Raises TypeError for another kind of mask, ValueError where the sizes do not fit it or the
+    device is not there.
     """
     import torch
 
@@ -153,6 +155,10 @@ def _device(device):
     import torch
 
     device = torch.device(device)
+    if device.type not in ("cpu", "cuda"):
+        raise Unsupported(f"device {device}; cpu and cuda are supported")
+    if device.type == "cuda" and not (torch.cuda.is_initialized() or torch.cuda.is_available()):
+        raise ValueError(f"there is no device {device} here: torch finds no GPU (fusescope doctor says why)")
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
     return device
