@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -137,6 +138,32 @@ def test_bench_measures_the_cases_that_are_given_and_no_others(softmax):
     for no_cases in ({"rows": 4}, [("rows", 4)]):
         with pytest.raises(TypeError, match="a list of dictionaries"):
             softmax("eager", no_cases)
+
+
+def test_bench_says_that_it_waits_for_the_device(softmax, monkeypatch):
+    from fusescope.jobs import in_process
+
+    class Ticket:
+        warning = None
+
+        def __init__(self, lock, who):
+            self.places = iter((2, 1, 0))
+
+        def advance(self):
+            return next(self.places)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(in_process, "Ticket", Ticket)
+    with pytest.warns(UserWarning, match="waiting for the device: place 2 in the queue") as found:
+        softmax("eager", rows=4, cols=8)
+    assert [w.filename for w in found if "waiting" in str(w.message)] == [__file__]
+    said = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        softmax("eager", rows=4, cols=8, log=said.append)
+    assert sum("waiting for the device" in text for text in said) == 2
 
 
 def test_a_mask_may_be_an_object():

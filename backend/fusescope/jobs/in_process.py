@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -57,9 +58,10 @@ def bench(
 
     Times are milliseconds: ``record.ms`` is the median of the headline mode (graph replay on a GPU, eager on
     the CPU), ``record.time_ms`` has every mode with its 95 % interval. A record that is not "ok" has a reason
-    and no time. The device's lock is held meanwhile, so jobs of the app and other users wait. Raises
-    ValueError or TypeError for an operator, implementation, case, dtype or device that does not exist. A
-    kernel that corrupts the CUDA context ends this process; ``fusescope bench`` runs it in one of its own.
+    and no time. The device's lock is held meanwhile, so jobs of the app and other users wait; where it waits
+    for them, it says so by ``log``, else by a UserWarning. Raises ValueError or TypeError for an operator,
+    implementation, case, dtype or device that does not exist. A kernel that corrupts the CUDA context ends
+    this process; ``fusescope bench`` runs it in one of its own.
     """
     from fusescope.measure.bench import Bench
     from fusescope.measure.subject import WithFunctions
@@ -93,7 +95,7 @@ def bench(
     if own is not None:
         spec |= {"baseline": own, "impls": names}
     whole = BenchSpec.from_json(spec | {"impls": [*spec["impls"], *functions]})
-    with _held(gpu["uuid"] if gpu else "cpu", reporter):
+    with _held(gpu["uuid"] if gpu else "cpu", reporter, aloud=log is None):
         Bench(whole, reporter, WithFunctions(op, functions)).run()
     return reporter.records
 
@@ -136,14 +138,18 @@ def _text(mask: masks.Mask) -> str:
 
 
 @contextmanager
-def _held(lock: str, reporter: _Listener) -> Iterator[None]:
-    """The device's place in the queue of all users, from the first try until the end."""
+def _held(lock: str, reporter: _Listener, aloud: bool) -> Iterator[None]:
+    """The device's place in the queue of all users, from the first try until the end; aloud: warn once of
+    waiting."""
     ticket = Ticket(lock, "fusescope.bench")
     try:
         if ticket.warning:
             reporter.log(ticket.warning)
         while place := ticket.advance():
-            reporter.log(f"waiting for the device: place {place} in the queue")
+            reporter.log(text := f"waiting for the device: place {place} in the queue")
+            if aloud:
+                warnings.warn(f"fusescope.bench is {text}, behind another measurement", stacklevel=4)
+                aloud = False
             time.sleep(_POLL_S)
         yield
     finally:
