@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -116,11 +117,59 @@ def test_bench_refuses_by_name(softmax):
     for no_list in (None, 3, ["eager", 3]):
         with pytest.raises(TypeError, match="is a name or a function, not"):
             softmax(no_list)
-    with pytest.raises(ValueError, match="cuda:99"):
-        fusescope.bench("softmax", device="cuda:99")
+    for device in ("cuda:99", 99, 0, ""):
+        with pytest.raises(ValueError, match=f"no device '{device}'"):
+            fusescope.bench("softmax", device=device)
+
+    def auto(x):
+        return x
+
+    with pytest.raises(ValueError, match="its own auto"):
+        softmax([auto])
+    with pytest.raises(ValueError, match="at least one implementation"):
+        softmax([])
+
+
+def test_bench_measures_the_cases_that_are_given_and_no_others(softmax):
+    records = softmax("eager", [{"rows": 4}, {"rows": 8, "cols": 16}], cols=[32, 64])
+    assert [(r.case["rows"], r.case["cols"]) for r in records] == [(4, 32), (4, 64), (8, 16)]
+    with pytest.raises(ValueError, match="one or more"):
+        softmax("eager", [])
+    for no_cases in ({"rows": 4}, [("rows", 4)]):
+        with pytest.raises(TypeError, match="a list of dictionaries"):
+            softmax("eager", no_cases)
+
+
+def test_bench_says_that_it_waits_for_the_device(softmax, monkeypatch):
+    from fusescope.jobs import in_process
+
+    class Ticket:
+        warning = None
+
+        def __init__(self, lock, who):
+            self.places = iter((2, 1, 0))
+
+        def advance(self):
+            return next(self.places)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(in_process, "Ticket", Ticket)
+    with pytest.warns(UserWarning, match="waiting for the device: place 2 in the queue") as found:
+        softmax("eager", rows=4, cols=8)
+    assert [w.filename for w in found if "waiting" in str(w.message)] == [__file__]
+    said = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        softmax("eager", rows=4, cols=8, log=said.append)
+    assert sum("waiting for the device" in text for text in said) == 2
 
 
 def test_a_mask_may_be_an_object():
     """Only checked up to the case: the text of a mask is what a record holds."""
     with pytest.raises(ValueError, match="head_dim"):
         fusescope.bench("attention", mask=masks.load("causal"), head_dim=33, device="cpu")
+    array = masks.from_dense([[True]])
+    with pytest.raises(ValueError, match="numpy"):
+        fusescope.bench("attention", mask=array, device="cpu")

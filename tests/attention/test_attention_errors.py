@@ -5,7 +5,7 @@ import torch
 
 from fusescope import masks
 from fusescope.core.errors import Unsupported
-from fusescope.ops.attention import attention, prepare
+from fusescope.ops.attention import attention, attention_decode, prepare
 from fusescope.ops.attention.dispatch import candidates
 from fusescope.ops.attention.work import parts
 
@@ -54,8 +54,28 @@ def test_kinds_dtypes_and_devices():
         attention(q, k.to("meta"), k)
     with pytest.raises(Unsupported, match="device meta; cpu and cuda are supported"):
         attention(q.to("meta"), k.to("meta"), k.to("meta"))
+    with pytest.raises(Unsupported, match="k is a sparse_coo tensor"):
+        attention(q, k.to_sparse(), k)
+    with pytest.raises(Unsupported, match="q is a nested tensor"):
+        attention(torch.nested.nested_tensor(list(q)), k, k)
     with pytest.raises(Unsupported, match="no implementation 'v9_none'"):
         attention(q, k, k, impl="v9_none")
+
+
+def test_a_call_like_an_earlier_one_is_refused_in_the_same_words():
+    q, k = make(Q), make(K)
+    lengths = torch.ones(2, dtype=torch.int32)
+    for _ in range(2):  # the second time the first call is remembered
+        with pytest.raises(TypeError, match="scale is a number or None, not 'large'"):
+            attention(q, k, k, scale="large")
+        with pytest.raises(TypeError, match="scale is a number or None, not tensor"):
+            attention(q, k, k, scale=torch.ones(2))
+        with pytest.raises(Unsupported, match="k is a sparse_coo tensor"):
+            attention(q, k.to_sparse(), k)
+        with pytest.raises(ValueError, match="every size is at least 1"):
+            attention_decode(q[:0, :, :1], k[:0], k[:0], lengths[:0])
+        attention(q, k, k)
+        attention_decode(q[:, :, :1], k, k, lengths)
 
 
 def test_forward_only():

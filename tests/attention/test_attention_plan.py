@@ -1,13 +1,18 @@
 """Plans: what prepare() builds against the mask itself, its cache, its figures, and masks given as
 tensors."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
 from fusescope import masks
+from fusescope.core.errors import Unsupported
 from fusescope.ops.attention import prepare
 from fusescope.ops.attention.plan import tiles
+from fusescope.ops.attention.plan.plan import of_handle, of_key
 from tests.attention.attention_tools import MASKS, SIZES, fits, mask_text
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -158,3 +163,26 @@ def test_a_long_mask_is_built_in_pieces(device, monkeypatch):
 def test_what_prepare_refuses(mask, error, text):
     with pytest.raises(error, match=text):
         prepare(mask, 8, 9)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda plan: pickle.loads(pickle.dumps(plan))])
+def test_a_copy_has_a_key_of_its_own(copied):
+    """Compiled code finds plans by their keys, which each process counts: one that was pickled elsewhere
+    would else be found as another plan of this process."""
+    plan = prepare(masks.load("causal"), 70, 90)
+    made = copied(plan)
+    assert of_key(made.key) is of_handle(made.handle) is made
+    assert of_key(plan.key) is of_handle(plan.handle) is plan
+    assert torch.equal(made.dense(), plan.dense())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("device", ["cuda", "cuda:0"])
+def test_a_plan_for_a_device_that_is_not_there(device):
+    with pytest.raises(ValueError, match=f"there is no device {device} here: torch finds no GPU"):
+        prepare(masks.load("causal"), 9, 11, device)
+
+
+def test_a_plan_is_for_a_cpu_or_a_gpu():
+    with pytest.raises(Unsupported, match="device meta; cpu and cuda are supported"):
+        prepare(masks.load("causal"), 9, 11, "meta")

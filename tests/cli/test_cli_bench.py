@@ -177,6 +177,9 @@ def test_runs_list_and_show(first, call, valid):
     assert [r["id"] for r in listed.data["runs"]] == [first[0]["run"]] and listed.data["total"] == 1
     assert first[0]["run"] in call("runs", "list").out
     assert call("runs", "list", "--op", "gemm").out == "no run matches\n"
+    assert call("runs", "list", "--op", "gemm", "--offset", "9").out == "no run matches\n"
+    past = call("runs", "list", "--text", "first", "--offset", "9")
+    assert past.code == 0 and past.out == "nothing at --offset 9: 1 match\n"
     shown = call("runs", "show", first[0]["run"], "--json")
     valid("runs-show", shown.data)
     assert shown.data["records"] == first[0]["records"] and shown.data["run"]["environment"]["device_name"]

@@ -79,6 +79,17 @@ def test_without_ceilings_nothing_is_invented():
     assert _records.show([], "eager", {}) == "no records"
 
 
+def test_intervals_hold_for_the_processes_of_their_own_case():
+    """The last case of a run that ended early may have records of fewer processes."""
+    several = lambda r, n: dataclasses.replace(r, speedup=dataclasses.replace(r.speedup, processes=n))  # noqa: E731
+    other = {"m": 8192, "n": 4096, "k": 4096}
+    one, two = several(record("v1", 0.2), 3), several(record("v1", 0.4, other), 1)
+    hold = "95 % intervals hold"
+    assert [line for line in lines([one]) if hold in line] == [f"{hold} over 3 processes"]
+    said = [line for line in lines([one, two]) if hold in line or line.startswith("m ")]
+    assert said == ["m 4096", f"{hold} over 3 processes", "m 8192", f"{hold} within one process"]
+
+
 def test_marks():
     time = Times(1.0, eager=Time(1.0, 0.5, 2.0, 10, False))
     now = Conditions(sm_mhz=1700, clock_difference=-0.031, busy="others use this GPU", busy_rounds=0.5)

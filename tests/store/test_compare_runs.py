@@ -163,6 +163,7 @@ def test_keys_left_out_match_more_cases_and_never_several_of_one_run(three):
     assert len(columns.compare(sources, left_out=["bias"]).ratios(1)) == 9
     several = columns.compare(sources, left_out=["bias", "n"])
     assert {c.status for row in several.rows for c in row.cells} == {columns.SEVERAL}
+    assert columns.compare(sources, columns=[a.name] * 2).columns == (a.name,), "a column named twice is one"
     for wrong in ({"left_out": ["nothing"]}, {"by": "moon"}, {"columns": ["Z"]}):
         with pytest.raises(ValueError, match=r"cannot be left out|columns are by|there is no column"):
             columns.compare(sources, **wrong)

@@ -113,6 +113,19 @@ def test_the_verb_answers_with_exit_code_1_where_anything_is_slower(profiles, ca
     assert cli.main(["regressions", "--threshold", "-1"]) == 2
 
 
+def test_the_verb_refuses_names_that_no_run_has(profiles, capsys):
+    """A misspelt name guards nothing: exit code 0 would hold for ever."""
+    assert cli.main(["regressions", "--op", "ad"]) == 0, "there is no run at all yet"
+    write(profiles, 1, {"v1_x": (1.0, "a")})
+    write(profiles, 2, {"v1_x": (1.5, "b")})
+    for words in (["--op", "ad"], ["--impl", "v1_y"], ["--device", "nothing", "--json"]):
+        capsys.readouterr()
+        assert cli.main(["regressions", *words]) == 2
+        said = capsys.readouterr()
+        assert words[1] in said.err and "there is " in said.err and not said.out
+    assert cli.main(["regressions", "--op", "add", "--impl", "v1_x"]) == 1
+
+
 def cli_schemas():
     from pathlib import Path
 

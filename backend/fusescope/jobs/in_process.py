@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -44,8 +45,8 @@ def bench(
     impls     "all" that run on the device; names ("cpu", "v3_hopper", "sdpa", "file.py:function"); functions
               with the operator's Python signature (docs/own-kernel.md), recorded under their ``__name__``
     cases     complete or partial cases as dictionaries; the operator's defaults fill in the rest
-    values    parameters of the case by keyword; a list means each of its values (the cross product); a mask
-              is a text or a Mask
+    values    parameters by keyword, of the cases that do not give them; a list means each of its values (the
+              cross product); a mask is a text or a Mask
     dtype     "float32", "float16", "bfloat16" or torch's; default float16 on a GPU, float32 on the CPU
     device    "cuda:0", "cpu" or a torch.device; default: the first GPU, else the CPU
     baseline  the implementation that Record.speedup is over, by name or as a function; it is measured too
@@ -57,29 +58,30 @@ def bench(
 
     Times are milliseconds: ``record.ms`` is the median of the headline mode (graph replay on a GPU, eager on
     the CPU), ``record.time_ms`` has every mode with its 95 % interval. A record that is not "ok" has a reason
-    and no time. The device's lock is held meanwhile, so jobs of the app and other users wait. Raises
-    ValueError or TypeError for an operator, implementation, case, dtype or device that does not exist. A
-    kernel that corrupts the CUDA context ends this process; ``fusescope bench`` runs it in one of its own.
+    and no time. The device's lock is held meanwhile, so jobs of the app and other users wait; where it waits
+    for them, it says so by ``log``, else by a UserWarning. Raises ValueError or TypeError for an operator,
+    implementation, case, dtype or device that does not exist. A kernel that corrupts the CUDA context ends
+    this process; ``fusescope bench`` runs it in one of its own.
     """
     from fusescope.measure.bench import Bench
     from fusescope.measure.subject import WithFunctions
 
-    where = check_device(str(device or environment.devices()[0]))
+    where = check_device(str(environment.devices()[0] if device is None else device))
     gpu = environment.gpu_of(where)
     arch = arch_of(*map(int, gpu["compute_capability"].split("."))) if gpu else None
     given = list(impls) if isinstance(impls, Iterable) and not isinstance(impls, str) else [impls]
     functions = _named([*given, baseline])
     texts = [name for name in given if not callable(name)]
     own = next((name for name, f in functions.items() if f is baseline), None)
-    names = [i.name for i in ops.chosen(op, texts, where, arch)] if texts else []
+    names = [i.name for i in ops.chosen(op, texts, where, arch)] if texts or not given else []
     known = baseline if own is None else next(iter(names), "eager")
-    if taken := {i.name for i in ops.implementations(op, where)} & functions.keys():
-        raise ValueError(f"{op} has a {min(taken)} of its own: give your function another __name__")
+    if taken := {"auto", *(i.name for i in ops.implementations(op, where))} & functions.keys():
+        raise ValueError(f"{op} has its own {min(taken)}: give your function another __name__")
     spec = kind.validate(
         {
             "op": op,
             "impls": names or [known],
-            "cases": [case for one in cases or ({},) for case in _crossed({**one, **values})],
+            "cases": [case for one in _given(cases) for case in _crossed({**values, **one})],
             "baseline": known,
             "dtype": str(dtype).removeprefix("torch.") if dtype else "float16" if gpu else "float32",
             "device": where,
@@ -93,7 +95,7 @@ def bench(
     if own is not None:
         spec |= {"baseline": own, "impls": names}
     whole = BenchSpec.from_json(spec | {"impls": [*spec["impls"], *functions]})
-    with _held(gpu["uuid"] if gpu else "cpu", reporter):
+    with _held(gpu["uuid"] if gpu else "cpu", reporter, aloud=log is None):
         Bench(whole, reporter, WithFunctions(op, functions)).run()
     return reporter.records
 
@@ -113,24 +115,41 @@ def _named(given: Iterable[str | Callable]) -> dict[str, Callable]:
     return found
 
 
+def _given(cases: Iterable[Mapping[str, Any]] | None) -> Iterator[Mapping[str, Any]]:
+    for case in ({},) if cases is None else cases:
+        if not isinstance(case, Mapping):
+            raise TypeError(f"cases is a list of dictionaries, a case each; {case!r} is none")
+        yield case
+
+
 def _crossed(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every choice out of the values that are lists; masks as texts."""
     axes = [v if isinstance(v, list | tuple) else [v] for v in values.values()]
     for choice in itertools.product(*axes):
-        yield {
-            k: str(v) if isinstance(v, masks.Mask | masks.DenseMask) else v for k, v in zip(values, choice)
-        }
+        yield {k: _text(v) if isinstance(v, masks.Mask) else v for k, v in zip(values, choice)}
+
+
+def _text(mask: masks.Mask) -> str:
+    if isinstance(mask, masks.DenseMask) and not mask.path:
+        raise ValueError(
+            "a mask from an array has no text for the record: numpy.save it and give mask='file:path.npy'"
+        )
+    return str(mask)
 
 
 @contextmanager
-def _held(lock: str, reporter: _Listener) -> Iterator[None]:
-    """The device's place in the queue of all users, from the first try until the end."""
+def _held(lock: str, reporter: _Listener, aloud: bool) -> Iterator[None]:
+    """The device's place in the queue of all users, from the first try until the end; aloud: warn once of
+    waiting."""
     ticket = Ticket(lock, "fusescope.bench")
     try:
         if ticket.warning:
             reporter.log(ticket.warning)
         while place := ticket.advance():
-            reporter.log(f"waiting for the device: place {place} in the queue")
+            reporter.log(text := f"waiting for the device: place {place} in the queue")
+            if aloud:
+                warnings.warn(f"fusescope.bench is {text}, behind another measurement", stacklevel=4)
+                aloud = False
             time.sleep(_POLL_S)
         yield
     finally:

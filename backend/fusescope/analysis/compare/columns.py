@@ -96,7 +96,7 @@ def compare(
     run fall on it, none does. ValueError for an unknown ``by``, key or column.
     """
     _check(sources, by, left_out, columns)
-    columns = tuple(columns or values(sources, by))
+    columns = tuple(dict.fromkeys(columns or values(sources, by)))
     found: dict[str, dict[str, list[tuple[Source, Record]]]] = {}
     parts: dict[str, dict] = {}
     for source in sources:

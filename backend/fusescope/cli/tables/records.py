@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fusescope.charts.numbers import NA, percent, ratio, three, time_unit
@@ -27,6 +27,8 @@ def show(records: Sequence[Record], baseline: str | None, environment: Mapping[s
         return "no records"
     shares = _roof.shares(records, environment)
     cases = list(dict.fromkeys(r.case_key for r in records))
+    hold = _hold(records)
+    differ = any(_hold(r for r in records if r.case_key == key) not in ("", hold) for key in cases)
     first = records[0]
     told = {r.case_key: case for r, case in zip(records, whole(r.case for r in records))}
     shared = {k: v for k, v in told[cases[0]].items() if all(c.get(k) == v for c in told.values())}
@@ -41,15 +43,21 @@ def show(records: Sequence[Record], baseline: str | None, environment: Mapping[s
         head = " ".join(filter(None, [_case(own), where]))
         lines += ["", *([head] if head else []), _table(rows, baseline, shares)]
         lines += [f"  {short(r.impl)}: {r.reason}" for r in rows if r.reason]
+        lines += [_hold(rows)] if differ else []
     if text := unlike(records):
         lines += ["", text]
     if busy := banner(records):
         lines += ["", f"{busy} --wait-idle 60 waits up to 60 s for an idle machine."]
-    if compared := next((r.speedup for r in records if r.speedup), None):
-        lines += ["", f"95 % intervals hold {scope(compared.processes)}"]
+    lines += ["", hold] if hold and not differ else []
     roof = _roof.words(records, environment)
     lines += ["", roof] if roof else []
     return "\n".join(line for i, line in enumerate(lines) if line or i != 1)
+
+
+def _hold(records: Iterable[Record]) -> str:
+    """What the intervals hold for: a case that ended early has fewer processes than others of its run."""
+    found = sorted({r.speedup.processes for r in records if r.speedup})
+    return f"95 % intervals hold {' or '.join(map(scope, found))}" if found else ""
 
 
 def _case(case) -> str:

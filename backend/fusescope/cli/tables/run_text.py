@@ -22,7 +22,8 @@ _VERSIONS = ("driver", "torch", "cuda", "nvcc", "git_commit")
 def listing(found: Sequence[Run], broken: Sequence[tuple[str, str]], total: int, offset: int) -> str:
     """A page of the library; a run that cannot be read is a line that says why."""
     rows = [[r.id, r.status, kinds.name(r), r.device_name, when(r.created), ", ".join(r.tags)] for r in found]
-    text = table(["run", "status", "what", "device", "made", "tags"], rows) if rows else "no run matches"
+    none = f"nothing at --offset {offset}: {total:,} match" if total else "no run matches"
+    text = table(["run", "status", "what", "device", "made", "tags"], rows) if rows else none
     last = offset + len(found)
     if total > last:
         text += f"\n{offset + 1}–{last} of {total}; --offset {last} shows the next"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 
 from fusescope.analysis.compare import regressions
@@ -28,7 +29,10 @@ def run(args, out) -> int:
     from fusescope.charts.bench import history
     from fusescope.store import compare
 
-    found = regressions.series(compare.history(args.op, args.impl, args.device_name))
+    rows = compare.history(args.op, args.impl, args.device_name)
+    if not rows:
+        _check_known(args, compare.history())
+    found = regressions.series(rows)
     threshold = args.threshold / 100
     alarms = regressions.alarms(found, threshold)
     text = history.alarm_sentence(found, alarms, threshold)
@@ -46,6 +50,15 @@ def run(args, out) -> int:
         text,
     )
     return 1 if alarms else 0
+
+
+def _check_known(args, rows: list[dict]) -> None:
+    """ValueError for a name that no run has: a misspelt one would guard nothing, and never fail."""
+    for what, key in (("operator", "op"), ("implementation", "impl"), ("device", "device_name")):
+        given, there = getattr(args, key), sorted({row[key] for row in rows})
+        if given is not None and there and given not in there:
+            near = difflib.get_close_matches(given, there, 3) or there
+            raise ValueError(f"no run has a time of the {what} {given!r}; there is {', '.join(near)}")
 
 
 def _json(alarm: regressions.Alarm) -> dict:

@@ -11,6 +11,9 @@ def are_tensors(torch, **named) -> None:
     for name, t in named.items():
         if not isinstance(t, torch.Tensor):
             raise TypeError(f"{name} is a tensor, not {type(t).__name__}")
+        if t.layout != torch.strided or t.is_nested:
+            kind = "nested" if t.is_nested else str(t.layout).removeprefix("torch.")
+            raise Unsupported(f"{name} is a {kind} tensor; dense (strided) ones are supported")
 
 
 def one_dtype(torch, **named) -> None:

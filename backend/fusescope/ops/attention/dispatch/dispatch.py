@@ -12,8 +12,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-REFUSALS = (AttributeError, TypeError, RuntimeError)
-"""What a remembered call raises for arguments that are no tensors, of other types, or refused by the
+REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError)
+"""What a remembered call raises for arguments that are no tensors, of other types, empty, or refused by the
 operator."""
 _LIMIT = 256  # remembered calls of one mask; at more all are forgotten, so that reading needs no lock
 

@@ -10,9 +10,10 @@ import itertools
 import sys
 import time
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from fusescope.core.errors import Unsupported
 from fusescope.core.kept.bounded_cache import BoundedCache
 from fusescope.masks import Mask
 from fusescope.masks.common.bound import check_sizes
@@ -57,12 +58,16 @@ class Plan:
     bitmaps: Any
     schedule: Any = None
     fragments: Any = None
-    key: str = field(default_factory=lambda: f"plan {next(_numbers)}")
-    handle: Any = None
+    key: str = field(default_factory=lambda: f"plan {next(_numbers)}", init=False)
+    handle: Any = field(default=None, init=False)
 
     def __post_init__(self):
         _by_key[self.key] = self
         object.__setattr__(self, "handle", _handle(int(self.key.removeprefix("plan ")), self.device))
+
+    def __reduce__(self):
+        """A copy, or one from another process, gets its own key: this one may be another plan's there."""
+        return Plan, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     @property
     def is_full(self) -> bool:
@@ -100,7 +105,8 @@ def prepare(mask, seq_q: int, seq_k: int, device="cpu") -> Plan:
 
     mask: a Mask, None (every key), or a bool tensor of up to four dimensions broadcastable to (B, H, seq_q,
     seq_k), True = keep. Plans of masks are cached; those of tensors are not, because a tensor can change:
-    keep the plan. Raises TypeError for another kind of mask, ValueError where the sizes do not fit it.
+    keep the plan. Raises TypeError for another kind of mask, ValueError where the sizes do not fit it or the
+    device is not there.
     """
     import torch
 
@@ -149,6 +155,10 @@ def _device(device):
     import torch
 
     device = torch.device(device)
+    if device.type not in ("cpu", "cuda"):
+        raise Unsupported(f"device {device}; cpu and cuda are supported")
+    if device.type == "cuda" and not (torch.cuda.is_initialized() or torch.cuda.is_available()):
+        raise ValueError(f"there is no device {device} here: torch finds no GPU (fusescope doctor says why)")
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
     return device
