@@ -47,7 +47,8 @@ def test_attention_over_all_peers():
                 windows.append(ratios[1])
     said = (
         f"{len(sparse)} cells of sparse masks {least(sparse)}; {len(long)} of them from 2048 tokens up "
-        f"{least(long)}; sliding windows over FlashAttention-4 {least(windows)}; full and causal {least(dense)}."
+        f"{least(long)}; sliding windows over FlashAttention-4 {least(windows)}; "
+        f"full and causal {least(dense)}."
     )
     assert said in " ".join((ROOT / "cuda/attention/README.md").read_text().split())
     newest: dict[str, list] = {}

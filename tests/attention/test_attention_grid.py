@@ -83,6 +83,17 @@ def test_a_cell_says_what_its_run_says_of_the_pair():
     assert cell.verdict == "faster"
 
 
+def test_a_cell_that_is_proven_slower_is_framed():
+    """0.858 was as white as 1.01."""
+    records = [record("v3_hopper", 2), record("sdpa", 3)]
+    records += [record("v3_hopper", 3, "full", 256), record("sdpa", 2.8, "full", 256)]
+    won, lost = attention_grid.cells(records)
+    assert (won.verdict, lost.verdict) == ("faster", "slower")
+    (frame,) = attention_grid.by_mask_and_shape([won, lost]).layout.shapes
+    assert frame.x0 < 1 < frame.x1 and frame.y0 < 1 < frame.y1, "the second shape, the second mask"
+    assert not attention_grid.by_mask_and_shape([won]).layout.shapes
+
+
 @pytest.mark.parametrize("theme", ("light", "dark"))
 def test_charts_of_the_recorded_runs(theme):
     records = [r for home in RECORDED for r in folder.records(home)]

@@ -94,6 +94,20 @@ def test_against_another_reference_than_the_baseline(reference, says):
     assert sentences.against([BASE, SLOW, FAST, NEXT], "sdpa", reference) == says
 
 
+def test_against_names_ours_where_peers_lead():
+    """Home said "flash4, 26.0 µs: 1.55× sdpa; next flex_flash, 27.6 µs", and nothing of our 30.3 µs."""
+    records = [
+        BASE,
+        FAST,
+        NEXT,
+        timed("flash4", 0.1, (8.1, 8.0, 8.2)),
+        timed("flex_flash", 0.12, (6.8, 6.7, 6.9)),
+    ]
+    said = "flash4, 100 µs: 8.10× sdpa (810 µs); next flex_flash, 120 µs; our fastest v5_parts, 146 µs"
+    assert sentences.against(records, "sdpa", "sdpa") == said
+    assert sentences.against(records[:4], "sdpa", "sdpa").endswith("next v5_parts, 146 µs")
+
+
 @pytest.mark.parametrize(
     ("interval", "reference", "says"),
     [

@@ -62,6 +62,8 @@ def test_copies_decide_before_launches():
     assert pinned.gain == pytest.approx(1 / 0.7) and "3 MiB at 10.5 GB/s" in pinned.says
     other = pageable | {"name": "Memcpy HtoD (Pinned -> Device)"}
     assert "Overlap copies with kernels" in titles(data, copies=[other])
+    (one,) = (r for r in recommend(data, copies=[other | {"calls": 1}]) if r.title.startswith("Overlap"))
+    assert one.says.startswith("1 copy between host and device takes ")
     assert not any("opy" in t for t in titles(data, copies=[other | {"name": "Memcpy DtoD"}]))
 
 

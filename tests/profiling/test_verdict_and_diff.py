@@ -6,7 +6,7 @@ from fusescope.analysis.profile.diff import diff, totals
 from fusescope.analysis.profile.verdict import in_short, verdict
 
 
-def profile(busy, host=0, launched=0, copies=0.0, span=1000):
+def profile(busy, host=0, launched=0, copies=0.0, span=1000, unknown=0):
     device = {
         "device": 0,
         "first_ns": 0,
@@ -16,11 +16,23 @@ def profile(busy, host=0, launched=0, copies=0.0, span=1000):
         "copy_ns": busy * copies,
     }
     idle = {"host": {"gaps": 1, "total_ns": host}, "launched": {"gaps": 1, "total_ns": launched}}
+    idle |= {"unknown": {"gaps": 1, "total_ns": unknown}} if unknown else {}
     return {"devices": [device], "idle": idle}
 
 
 def speed(sm, memory, ns=100):
     return {"sm_percent": sm, "memory_percent": memory, "duration_ns": ns}
+
+
+def test_idle_time_without_launches_is_not_said_to_spare_the_host():
+    """A trace with kernels alone had "0 % because the host had not launched"."""
+    text = verdict(profile(571, unknown=429)).because[0]
+    assert text.endswith(
+        "idle 42.9 % of 1 µs; 42.9 % for an unknown cause: the next kernel's launch is not recorded"
+    )
+    both = verdict(profile(500, host=300, unknown=200)).because[0]
+    assert "; 30 % because the host" in both and "; 20 % for an unknown cause" in both
+    assert "unknown cause" not in verdict(profile(500, host=495, unknown=5)).because[0]
 
 
 @pytest.mark.parametrize(

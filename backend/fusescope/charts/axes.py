@@ -178,6 +178,13 @@ def named_rows(fig: go.Figure, order: Sequence, **settings) -> None:
     )
 
 
+def frames(fig: go.Figure, cells: Iterable[tuple[int, int]], colour: str) -> None:
+    """A frame around cells (column, row) of a heat map whose axes are categories."""
+    for x, y in cells:
+        box = dict(x0=x - 0.47, x1=x + 0.47, y0=y - 0.45, y1=y + 0.45)
+        fig.add_shape(type="rect", **box, line=dict(color=colour, width=2))
+
+
 def line_at(fig: go.Figure, theme: str, **place) -> None:
     """The line of no change: x=1 or y=1 on an axis of ratios, 0 on one of differences."""
     add = fig.add_vline if "x" in place else fig.add_hline

@@ -104,7 +104,7 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
 
     The paired ratio where the reference is the baseline of the run; else the ratio of the medians. A
     difference that is not proven is no speed-up: "v5_parts has the lowest time, 203 µs, but is inconclusive
-    (too noisy) against sdpa (264 µs)".
+    (too noisy) against sdpa (264 µs)". Where two peers lead, our first kernel is named behind them.
     """
     rows = ranked(records, baseline)
     if not rows:
@@ -124,7 +124,11 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
         else:
             text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is {word} "
             text += f"against {other}"
-    return text + (f"; next {short(rest[0].impl)}, {numbers.time(rest[0].ms)}" if rest else "")
+    ours = next((r for r in rows if kind(r.impl) == "ours"), None)
+    named = [("next", rest[0])] if rest else []
+    if ours and ours not in (first, *rest[:1]) and ours.impl != reference:
+        named.append(("our fastest", ours))
+    return text + "".join(f"; {word} {short(r.impl)}, {numbers.time(r.ms)}" for word, r in named)
 
 
 def _over(record: Record, other: Record, baseline: str) -> tuple[float, str]:

@@ -13,6 +13,12 @@ from pages._ui.widgets import elements
 from pages._ui.widgets.text import md, sentence
 
 KIND = "selfcheck"
+_PARTS = {
+    "A/A": "one kernel as two implementations; a difference that is found is a false one",
+    "planted": "a slow-down of known size, to be found",
+    "wrong kernels": "kernels with a fault each, to be caught by the check",
+    "agreement": "our time over that of another timer on the same call; in brackets ours, then the other's",
+}
 _WORDS = {True: "passed", False: "failed", None: "open"}
 
 
@@ -29,8 +35,10 @@ def draw(run: Run) -> None:
     order = {False: 0, None: 1, True: 2}
     rows = sorted(report["rows"], key=lambda r: order[r["passed"]])
     columns = {"part": "part", "check": "check", "figure": "found", "limit": "wanted", "note": "note"}
-    data = pd.DataFrame([{columns[k]: r[k] for k in columns} | {"result": _WORDS[r["passed"]]} for r in rows])
+    data = pd.DataFrame([{"result": _WORDS[r["passed"]]} | {columns[k]: r[k] for k in columns} for r in rows])
     elements.table(data, f"{run.id}-selfcheck")
+    there = dict.fromkeys(r["part"] for r in rows)
+    elements.note(". ".join(f"{md(part)}: {_PARTS[part]}" for part in there if part in _PARTS) + ".")
 
 
 def counted(report: dict) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 import streamlit as st
 
@@ -31,9 +33,16 @@ def draw(choice: Choice) -> None:
         st.metric(f"weights in {choice.dtype}", numbers.size(total * _BYTES[choice.dtype]), width="content")
         if deepest:
             st.metric("per layer", f"{deepest.count:,}", width="content")
+    title, whole = f"Parameters of {models.title(choice.model)}", _whole(choice, sizes)
+    if whole:
+        count = models.anatomy(choice.model, sizes | {"layers": whole})[0].count
+        title += f", {sizes['layers']} of {whole} layers"
+        elements.note(
+            f"Of {sizes['layers']} of {whole} layers, as the form sets. All {whole} layers: {count:,} "
+            f"parameters, {numbers.size(count * _BYTES[choice.dtype])}."
+        )
     theme = style.theme()
     key = ("anatomy", choice.model, choice.checkpoint, tuple(sorted(sizes.items())), theme)
-    title = f"Parameters of {models.title(choice.model)}"
     fig = cached_chart.once(
         key, lambda: anatomy.areas(nodes, title, "exact counts; click a part to zoom in", theme)
     )
@@ -62,3 +71,9 @@ def draw(choice: Choice) -> None:
         height=360,
         column_config={"parameters": st.column_config.NumberColumn(format="localized")},
     )
+
+
+def _whole(choice: Choice, sizes: Mapping) -> int | None:
+    """The layers of the published model where ``sizes`` has fewer; None for a checkpoint."""
+    whole = None if choice.checkpoint else models.config(choice.model).layers
+    return whole if whole and sizes.get("layers", whole) < whole else None

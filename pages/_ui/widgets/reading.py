@@ -12,7 +12,8 @@ _READING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Speed-up of our best kernel",
         "One cell per mask and shape: how many times as fast as the best peer our best kernel is. Green is "
-        "faster, purple slower; an empty cell was not measured. A click opens its comparison.",
+        "faster, purple slower; a frame: proven slower; a ?: not proven either way. An empty cell was not "
+        "measured. A click opens its comparison.",
         ("speed-up", "peer"),
     ),
     (

@@ -37,7 +37,7 @@ class Answer:
     why_not: empty where they may be compared. same, edited, unknown: implementations whose source is the
     same (or compiles to the same machine code), differs, or is not recorded; peers count by the versions of
     torch and its CUDA. control: the median and the largest difference of those that are the same, as ratios
-    - 1 >= 0, and of how many rows; None without one.
+    - 1 >= 0, and of how many rows; None without one, or on unlike devices.
     """
 
     why_not: tuple[str, ...]
@@ -85,7 +85,8 @@ def judge(base: Source, other: Source, left_out: Collection[str] = ()) -> Answer
     if not both:
         why_not.append(_unmatched(base, other, left_out))
     sources = _sources(base, other, {(row.op, row.impl) for row in both})
-    control = [row.cells[1].ratio.median for row in both if row.impl in sources["same"]]
+    alike = base.run.device_name == other.run.device_name  # else a control measures the hardware
+    control = [row.cells[1].ratio.median for row in both if alike and row.impl in sources["same"]]
     answer = Answer(
         why_not=tuple(why_not),
         **{name: tuple(map(short, impls)) for name, impls in sources.items()},

@@ -121,7 +121,9 @@ def _copies(copies: Sequence[Mapping[str, Any]], span: int) -> Iterable[Recommen
         if not ns or ns < WORTH * span:
             continue
         rate = f", {moved / 2**20:,.0f} MiB at {three(moved / ns)} GB/s" if moved else ""
-        figures = f"{sum(c['calls'] for c in rows):,} copies between host and device take {time(ns)}{rate}"
+        calls = sum(c["calls"] for c in rows)
+        many, take = ("1 copy", "takes") if calls == 1 else (f"{calls:,} copies", "take")
+        figures = f"{many} between host and device {take} {time(ns)}{rate}"
         yield Recommendation(
             "Overlap copies with kernels" if pinned else "Copy from pinned memory",
             f"{figures}. Copy the next batch on a stream of its own while this one is computed."

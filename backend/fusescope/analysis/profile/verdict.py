@@ -12,6 +12,7 @@ from fusescope.analysis.profile.figures import percent, three, time
 KINDS = ("launch-bound", "memory-bound", "compute-bound", "copy-bound", "latency-bound", "inconclusive")
 IDLE_SHARE = 0.25  # of the device's time; below it the launches are no limit worth speaking of
 COPY_SHARE = 0.5  # of the device's busy time
+UNKNOWN_SHARE = 0.01  # of the device's time; below it idle time of an unknown cause is not mentioned
 SINGLE, SINGLE_SHARE = 10.0, 0.05  # times the other gaps' mean, and share of the idle time
 HIGH = 60.0  # % of speed of light from which Nsight Compute calls a unit well used
 
@@ -79,10 +80,14 @@ def _of_device(
     host = idle.get("host", 0) + idle.get("synchronised", 0)
     numbers["idle_share"] = 1 - busy / span
     numbers["idle_host_share"] = host / span
-    because.append(
-        f"the device was idle {percent(numbers['idle_share'])} of {time(span)}; "
-        f"{percent(numbers['idle_host_share'])} because the host had not launched or was waiting for it"
-    )
+    unknown = idle.get("unknown", 0)
+    text = f"the device was idle {percent(numbers['idle_share'])} of {time(span)}"
+    if host or not unknown:
+        share = percent(numbers["idle_host_share"])
+        text += f"; {share} because the host had not launched or was waiting for it"
+    if unknown >= UNKNOWN_SHARE * span:
+        text += f"; {percent(unknown / span)} for an unknown cause: the next kernel's launch is not recorded"
+    because.append(text)
     single = single_gaps(summary)
     alone = sum(gap["dur_ns"] for gap in single)
     if alone:

@@ -112,7 +112,8 @@ def geometric_mean(some: Iterable[Cell]) -> float | None:
 
 def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
     """A table of ratios in colour, masks down (dense ones first) and shapes across: how many times as fast as
-    the best peer, with a ? where that is not proven. A click on a cell has its case in ``customdata[1]``."""
+    the best peer, with a ? where that is not proven, and a frame around a cell that is proven slower: 0.9 is
+    hardly coloured. A click on a cell has its case in ``customdata[1]``."""
     if not some:
         return template.empty(_NONE, theme)
     rows = sorted({mask_name(c.mask) for c in some}, key=lambda name: (name not in _DENSE, name))
@@ -156,6 +157,8 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         selected=dict(marker=dict(opacity=0)),
         unselected=dict(marker=dict(opacity=0)),
     )
+    lost = [(across.index(column), rows.index(row)) for row, column, c in shown if c.verdict == "slower"]
+    axes.frames(fig, lost, template.SLOWER)
     # without the room that plotly leaves around points
     plain = dict(showgrid=False, ticks="", linecolor="rgba(0,0,0,0)")
     down = dict(range=[len(rows) - 0.5, -0.5], categoryarray=rows, tickfont=dict(size=12))
@@ -290,8 +293,6 @@ def _hover(c: Cell) -> str:
     lines = [
         f"<b>{mask_name(c.mask)}</b> {c.shape}, {c.dtype}",
         f"{short(c.ours)} {numbers.time(c.ours_ms)}",
-    ]
-    lines += [
         f"best peer: {short(c.peer)} {numbers.time(c.peer_ms)}",
         f"{numbers.ratio(c.ratio)}{', not proven' if _doubt(c) else ''}, {captions.mode(c.mode)}",
     ]

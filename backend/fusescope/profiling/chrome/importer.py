@@ -59,7 +59,7 @@ def load(
         "file_bytes": trace.size,
         "events": count,
         "phases": dict(collector.phases),
-        "notes": trace.notes + _left_out(collector),
+        "notes": trace.notes + _left_out(collector) + _only_ranges(tables),
         "metadata": _small(trace.metadata),
     }
     return profile.save(tables, target, facts, launches.devices(trace.metadata), report, captured)
@@ -71,6 +71,18 @@ def _left_out(collector) -> list[str]:
         (collector.phases.get("None", 0), "no phase (ph), so that nobody knows what they are,"),
     )
     return [f"{count} events have {what} and are left out" for count, what in counts if count]
+
+
+def _only_ranges(tables: dict) -> list[str]:
+    """What is said of a file none of whose events is known as a device's or an operator: views are empty."""
+    counts = {name: len(tables[name]["ts_ns"]) for name in (*TABLES, "memory", "counters")}
+    ranges = counts.pop("ranges")
+    if not ranges or any(counts.values()):
+        return []
+    return [
+        "no event has the category (cat) of a kernel, copy, launch or operator, as torch.profiler writes: "
+        f"all {ranges:,} are in Tables as ranges"
+    ]
 
 
 def _small(metadata: dict) -> dict:

@@ -125,7 +125,7 @@ def line(state: url.State, found: Profile) -> None:
         finding.controls(matching, begin, end, partial(_look, whole=whole, zero=zero, run_id=found.id))
     with st.container(horizontal=True, horizontal_alignment="right"):
         elements.csv(partial(_table, views), found.name("timeline"))
-    elements.note("Draw a box to zoom in. Each kernel or operator has its own colour.")
+    elements.note("Draw a box to zoom in. One name has one colour; a colour may be of several names.")
 
 
 def _table(views: dict[str, dict]) -> pd.DataFrame:
