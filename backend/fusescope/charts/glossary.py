@@ -7,8 +7,8 @@ TERMS = {
     "speed-up": "How many times as fast as the baseline: the ratio of the median times; above 1 is faster.",
     "95 % interval": "Where the speed-up lies with 95 % confidence; the verdict is derived from it.",
     "same within 1 %": "The whole interval lies within 1 % of 1: no difference that matters.",
-    "inconclusive": "Sampling was too noisy, or stopped too early, to say which is faster; an idle machine "
-    "or more processes settle it.",
+    "inconclusive": "The interval crosses the edge of “same”, is wider than the difference itself, or "
+    "sampling did not converge; an idle machine or more processes settle it.",
     "case": "One setting of an operator: its sizes and its mask.",
     "implementation": "Anything that computes an operator: a kernel of ours, a peer, a function of yours.",
     "peer": "An implementation by others that ours is compared with: PyTorch, cuBLAS, FlashAttention.",
