@@ -252,6 +252,8 @@ def test_two_runs_side_by_side():
     said = pairs.sentence(found, 1, pairs.names(found))
     assert said.startswith("B against A: faster in 2, slower in 1 of 3 rows; ")
     assert "the largest difference is cpu seq=128, ▼ 2.00× slower [" in said
+    even = _two({("sdpa", 64): (1.0, 1.002), ("sdpa", 128): (1.0, 1.001)})
+    assert "; 1.00× in the geometric mean" in pairs.sentence(even, 1, "AB")
     none = _two({("sdpa", 64): (1.0, None)})
     assert "No implementation" in words(pairs.bars(none, pairs.names(none)))
     assert pairs.sentence(none, 1, "AB") == "B has no time that can be compared with A."

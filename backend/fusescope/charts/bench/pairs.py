@@ -135,9 +135,8 @@ def sentence(comparison: Comparison, column: int, letters: Sequence[str]) -> str
     ]
     mean = math.exp(sum(math.log(found.median) for _, found in ratios) / len(ratios))
     text = f"{own} against {base}: {', '.join(said)} of {len(ratios)} rows; "
-    text += (
-        f"{numbers.ratio(mean) if mean >= 1 else numbers.ratio(1 / mean) + ' slower'} in the geometric mean"
-    )
+    times = numbers.ratio(max(mean, 1 / mean))
+    text += f"{times}{' slower' if mean < 1 and times != '1.00×' else ''} in the geometric mean"
     if verdicts.decided(first.verdict):
         text += f"; the largest difference is {called[id(row)]}, {headline(first)}"
     return f"{text}."
