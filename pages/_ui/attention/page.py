@@ -68,9 +68,11 @@ def _choose(state: url.State, case: str) -> None:
 
 
 def _comparison(state: url.State, found: grid.Grid) -> None:
-    """All implementations of the chosen cell, of the run that measured most of them last."""
+    """All implementations of the chosen cell, of the run that measured most of them last; at first of the
+    worst that is proven slower, which the summary names."""
     cells = {c.case: c for c in sorted(found.cells, key=lambda c: c.ratio)}
-    key = fields.seeded(state, "cell", list(cells), next(iter(cells)))
+    worst = next((case for case, c in cells.items() if c.verdict == "slower"), next(iter(cells)))
+    key = fields.seeded(state, "cell", list(cells), worst)
     case = st.selectbox(
         "cell, slowest first",
         list(cells),
@@ -78,7 +80,7 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
         format_func=lambda text: grid.cell_name(cells[text]),
         help="Or click a cell of the map",
     )
-    state.keep("cell", case, next(iter(cells)))
+    state.keep("cell", case, worst)
     question = Question("attention", json.loads(case), found.dtype, found.device_name)
     match = nearest.find(question)
     if match is None:
