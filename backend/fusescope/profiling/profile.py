@@ -76,11 +76,11 @@ def save(
 
 
 def _span(tables: dict[str, dict]) -> list[int] | None:
-    """First and last ns of everything but the profiler's own frame around it."""
-    begin, end = [], []
-    for name in ("kernels", "operators", "launches", "copies"):
-        t = tables[name]
-        if len(t["ts_ns"]):
-            begin.append(int(t["ts_ns"].min()))
-            end.append(int((t["ts_ns"] + t["dur_ns"]).max()))
-    return [min(begin), max(end)] if begin else None
+    """First and last ns of everything but the profiler's own frame around it, which is a range: of ranges
+    only where there is nothing else."""
+    for names in (("kernels", "operators", "launches", "copies"), ("ranges",)):
+        found = [t for name in names if len((t := tables[name])["ts_ns"])]
+        if found:
+            ends = [int((t["ts_ns"] + t["dur_ns"]).max()) for t in found]
+            return [min(int(t["ts_ns"].min()) for t in found), max(ends)]
+    return None
