@@ -28,7 +28,7 @@ def test_the_exact_case_is_found_with_nothing_that_differs(shipped):
     (found,) = answers.find(Question("attention", BERT | {"mask": "bigbird"}, "float16", H200), recorded=True)
     assert not found.differs and found.case["seq_k"] == 512 and found.device_name == H200
     rows = [r for r in folder.records(library.find(found.run)) if dict(r.case) == found.case]
-    assert len({r.impl for r in rows if r.status == "ok"}) == found.implementations > 8
+    assert len({r.impl for r in rows if r.status == "ok"}) == found.implementations > 6
 
 
 def test_of_a_model_with_padding(shipped):
