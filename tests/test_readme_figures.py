@@ -9,7 +9,7 @@ import pytest
 from fusescope.core.paths import ROOT
 from fusescope.store import folder
 
-RUNS = (  # over all peers
+RUNS = (  # beside SDPA, FlexAttention and FlashAttention-4
     "20261125-134959-bench-173907",
     "20261125-141357-bench-767ad2",
     "20261126-030356-bench-ff366a",
@@ -32,7 +32,7 @@ def least(ratios) -> str:
     return f"{mean(ratios):.2f}, {min(ratios):.2f}"
 
 
-def test_attention_over_all_peers():
+def test_attention_over_its_peers():
     attention_grid = pytest.importorskip("fusescope.charts.bench.attention_grid", exc_type=ImportError)
     sparse, long, windows, dense = [], [], [], []
     for shape, *masks in cells("cuda/attention/README.md", r"(\d+, ){4}\d+"):
