@@ -24,6 +24,14 @@ def test_agreement_of_two_timers(ours, theirs, passed):
     assert agreement.agreement("other", ours, theirs).passed is passed
 
 
+@pytest.mark.parametrize("gib", [4, 8, 24, 80, 141])
+def test_the_sum_that_timers_agree_on_fits_the_gpu(gib):
+    """Two vectors and their sums of 2 GiB each ended the self-check of a small GPU, with all its rows."""
+    count = agreement.elements(gib << 30)
+    assert count * agreement.BYTES < 0.7 * (gib << 30)
+    assert count == agreement.MOST if gib >= 80 else count < agreement.MOST
+
+
 def judged(monkeypatch, verdicts, of):
     """A row over comparisons whose verdicts are given."""
     left = iter(verdicts)

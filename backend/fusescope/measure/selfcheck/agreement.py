@@ -26,7 +26,14 @@ WITHIN = 0.02
 _PART, _LIMIT = "agreement", f"within {WITHIN:.0%}"
 _ROUNDS = 7  # of both timers in turn
 OTHERS = ("CUDA events, eager", "CUDA events, graph", "Triton do_bench, eager cold", "nvbench, eager cold")
-ELEMENTS = 1 << 29  # of each fp32 vector of the sum on a GPU: 1.5 ms on an H200
+MOST = 1 << 29  # elements of each fp32 vector of the sum on a GPU: 1.5 ms on an H200
+BYTES = 40  # of memory an element: two vectors and four results here, four vectors in nvbench's process
+
+
+def elements(memory_bytes: int) -> int:
+    """Of each vector, on a GPU with so much memory, of which two thirds are used at most: smaller GPUs are
+    slower, so that their calls stay long."""
+    return min(MOST, memory_bytes * 2 // 3 // BYTES)
 
 
 def rows(device: str, step: Callable[[str], None]) -> list[Row]:
@@ -34,7 +41,7 @@ def rows(device: str, step: Callable[[str], None]) -> list[Row]:
     if not device.startswith("cuda"):
         step("agreement with torch.utils.benchmark")
         return [_cpu(), *(missing(_PART, name, _LIMIT, "no GPU") for name in OTHERS)]
-    a, b = (torch.randn(ELEMENTS, device=device) for _ in range(2))
+    a, b = (torch.randn(_elements(device), device=device) for _ in range(2))
 
     def run():
         return a + b
@@ -130,7 +137,7 @@ def _nvbench_ms(device: str) -> float:
     """The mean GPU time of nvbench's cold measurement, out of its JSON file."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result.json"
-        words = [str(ELEMENTS), "--json", str(file), "--devices", device.partition(":")[2] or "0"]
+        words = [str(_elements(device)), "--json", str(file), "--devices", device.partition(":")[2] or "0"]
         script = Path(__file__).with_name("nvbench_sum.py")
         done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True, timeout=120)
         if done.returncode:
@@ -139,6 +146,10 @@ def _nvbench_ms(device: str) -> float:
     tags = {s["tag"]: s["data"] for s in state["summaries"]}
     value = next(d["value"] for d in tags["nv/cold/time/gpu/mean"] if d["name"] == "value")
     return float(value) * 1e3
+
+
+def _elements(device: str) -> int:
+    return elements(torch.cuda.get_device_properties(device).total_memory)
 
 
 def _cold(run: Callable, device: str) -> CudaEager:

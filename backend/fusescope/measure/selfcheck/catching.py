@@ -16,7 +16,7 @@ from fusescope.measure.subject import Operator
 from fusescope.measure.trial import Trial
 
 SHARE = 0.99  # of the seeds that each kind has to be caught on
-PARTS = ("ON", "DTYPES", "wrong")  # further ones: TIMED, and ON_GPU, which stands for ON there
+PARTS = ("ON", "DTYPES", "wrong")
 
 
 @dataclass(frozen=True)
