@@ -68,6 +68,21 @@ def test_attention_over_its_peers():
     assert f"{mean(long):.1f} times from 2048 tokens up" in text
 
 
+def test_masks_of_whole_blocks_over_cudnn_frontend():
+    times: dict[str, dict[str, float]] = {}
+    for run in ("20261122-072520-bench-8a7696", "20261122-204759-bench-3caeb4"):
+        found: dict[str, dict[str, float]] = {}
+        for r in folder.records(ROOT / "profiles" / "recorded" / run):
+            if r.status == "ok":
+                found.setdefault(r.case_key, {})[r.impl] = r.ms
+        times |= found
+    ours = ("v3_hopper", "v4_scheduled", "v5_parts")
+    ratios = [ms["cudnn_blocks"] / min(ms[i] for i in ours if i in ms) for ms in times.values()]
+    said = f"{mean(ratios):.2f} times as fast as cuDNN-frontend's block-sparse attention (geometric mean of "
+    said += f"{len(ratios)} cells, {min(ratios):.2f} at least"
+    assert said in " ".join((ROOT / "cuda/attention/README.md").read_text().split())
+
+
 def test_packed_attention_over_its_peers():
     table = {row[0]: row[1:] for row in cells("cuda/attention_varlen/README.md", r"\w+")}
     ours = [float(x) for x in table["v3_hopper"]]
