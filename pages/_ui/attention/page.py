@@ -6,7 +6,7 @@ import json
 
 import streamlit as st
 
-from fusescope.charts.bench.attention_grid import Cell, mask_name
+from fusescope.charts.bench.attention_grid import Cell, lost, mask_name
 from fusescope.store.answers import Question
 from pages._ui.answer import answer, nearest
 from pages._ui.app import run_data, url
@@ -71,7 +71,7 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
     """All implementations of the chosen cell, of the run that measured most of them last; at first of the
     worst that is proven slower, which the summary names."""
     cells = {c.case: c for c in sorted(found.cells, key=lambda c: c.ratio)}
-    worst = next((case for case, c in cells.items() if c.verdict == "slower"), next(iter(cells)))
+    worst = next(iter(lost(found.cells) or cells.values())).case
     key = fields.seeded(state, "cell", list(cells), worst)
     case = st.selectbox(
         "cell, slowest first",

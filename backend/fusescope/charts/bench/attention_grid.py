@@ -157,8 +157,8 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
         selected=dict(marker=dict(opacity=0)),
         unselected=dict(marker=dict(opacity=0)),
     )
-    lost = [(across.index(column), rows.index(row)) for row, column, c in shown if c.verdict == "slower"]
-    axes.frames(fig, lost, template.SLOWER)
+    framed = [(across.index(column), rows.index(row)) for row, column, c in shown if c.verdict == "slower"]
+    axes.frames(fig, framed, template.SLOWER)
     # without the room that plotly leaves around points
     plain = dict(showgrid=False, ticks="", linecolor="rgba(0,0,0,0)")
     down = dict(range=[len(rows) - 0.5, -0.5], categoryarray=rows, tickfont=dict(size=12))
@@ -244,12 +244,16 @@ def rates(some: list[Cell], ceiling: float | None, subtitle: str = "", theme: st
     return fig
 
 
+def lost(some: Iterable[Cell]) -> list[Cell]:
+    """The cells that are proven slower than their best peer, the worst first."""
+    return sorted((c for c in some if c.verdict == "slower"), key=lambda c: c.ratio)
+
+
 def summary(some: list[Cell]) -> str:
-    """Geometric means of all cells and of masks that leave elements out, cells lost, and the worst of them in
-    one sentence."""
+    """One sentence: geometric means of all cells and of masks that leave elements out, and cells lost."""
     if not some:
         return _NONE
-    lost = sorted((c for c in some if c.verdict == "slower"), key=lambda c: c.ratio)
+    slower = lost(some)
     undecided = sum(bool(_doubt(c)) for c in some)
     sparse = [c for c in some if c.mask.split(" + ")[0] not in _DENSE]
     count = f"{len(some)} cell{'' if len(some) == 1 else 's'}"
@@ -261,14 +265,11 @@ def summary(some: list[Cell]) -> str:
         )
     if undecided:
         text += f"; {undecided} not proven either way (?)"
-    if not lost:
+    if not slower:
         return text + "; no cell is slower than its best peer."
-    worst = lost[0]
-    return (
-        text
-        + f"; slower in {len(lost)}, at worst {numbers.ratio(1 / worst.ratio)} slower "
-        + f"({worst.mask}, {worst.shape}, than {short(worst.peer)})."
-    )
+    worst = slower[0]
+    text += f"; slower in {len(slower)}, at worst {numbers.ratio(1 / worst.ratio)} slower "
+    return text + f"({worst.mask}, {worst.shape}, than {short(worst.peer)})."
 
 
 def _doubt(c: Cell) -> str:
