@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from fusescope.charts import numbers, template
 from fusescope.charts.colours import colour, marker, short
+from fusescope.charts.models import quantised
 from fusescope.core.records import Record
 
 
@@ -40,23 +41,9 @@ def readable(records: Sequence[Record]) -> pd.DataFrame:
             | {"tokens/s": how["tokens_per_s"]}
             | mib
             | {"of memory's rate (%)": None if share is None else 100 * share}
-            | (quantisation(r) if any(map(quantisation, records)) else {})
+            | (quantised.changes(r) if any(map(quantised.changes, records)) else {})
         )
     return pd.DataFrame(lines)
-
-
-def quantisation(record: Record) -> dict[str, float | None]:
-    """By column: what quantised weights change in the outputs; empty for a mode with the model's own."""
-    found = (record.extra or {}).get("quantised")
-    if not found:
-        return {}
-    same = found["same_token"]
-    return {
-        "output error": found["relative_l2"],
-        "KL mean (nats)": found["kl_mean"],
-        "KL most (nats)": found["kl_most"],
-        "same next token (%)": None if same is None else 100 * same,
-    }
 
 
 def curve(records: Sequence[Record], subtitle: str = "", theme: str = "light") -> go.Figure:

@@ -39,12 +39,12 @@ def table_of(records: Sequence[Record]) -> str:
 
 def _quantised(records: Sequence[Record]) -> str:
     """What quantised weights change in the outputs, a line for each record of such a mode."""
-    from fusescope.charts.models.generation import quantisation
+    from fusescope.charts.models import quantised
     from fusescope.charts.numbers import NA, three
 
     body, head = [], []
     for r in records:
-        if found := quantisation(r):
+        if found := quantised.changes(r):
             head = list(found)
             phase, batch = r.case.get("phase"), str(r.case.get("batch"))
             body.append([r.impl, phase, batch, *(NA if v is None else three(v) for v in found.values())])
