@@ -4,6 +4,7 @@ implementations are not told apart, a planted slow-down is found or left open, n
 import numpy as np
 import pytest
 
+from fusescope.analysis.statistics import ratio_interval, ratio_of_processes
 from fusescope.measure import compare
 from fusescope.measure.compare import Stop, rounds, speedup
 from tests.measure import noise
@@ -53,6 +54,28 @@ SCENARIOS = {name: own(name) for name in noise.NOISES} | {name: shared(name) for
 def test_equals_are_told_apart_twice_in_a_hundred_at_most(monkeypatch, name, stop):
     found = verdicts(monkeypatch, SCENARIOS[name], 1.0, stop)
     assert found.count("faster") + found.count("slower") <= 0.02 * TRIALS, found
+
+
+def process(levels, rng, count):
+    """(ratio, interval) of one process of so many rounds of two equal implementations."""
+    times = [
+        np.exp(np.median(own[:count, None] + 0.002 * rng.standard_normal((count, 3)), axis=1))
+        for own in levels(rng)
+    ]
+    shown = float(np.median(times[0]) / np.median(times[1]))
+    return shown, ratio_interval(*times, shown)
+
+
+@pytest.mark.parametrize("count", [5, 10, 40])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_equals_of_three_processes_are_told_apart_twice_in_a_hundred_at_most(name, count):
+    claims = 0
+    for seed in range(TRIALS):
+        rng = np.random.default_rng(seed)
+        ratios, within = zip(*(process(SCENARIOS[name], rng, count) for _ in range(3)), strict=True)
+        whole = ratio_of_processes(ratios, within, float(np.exp(np.mean(np.log(ratios)))))
+        claims += whole.low > 1 or whole.high < 1
+    assert claims <= 0.02 * TRIALS
 
 
 @pytest.mark.parametrize("name", [n for n in SCENARIOS if n != "own step"])

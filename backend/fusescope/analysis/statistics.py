@@ -141,8 +141,10 @@ def ratio_of_processes(ratios, within, shown: float) -> Interval:
 
     ``ratios``: the estimate of each of K >= 1 processes; ``within``: the interval of each; ``shown``: the
     ratio of the pooled medians. Half the width is Student's t (K - 1 degrees) times the standard error of the
-    K logarithms, which has the spread between processes and within them; never less than what the intervals
-    of the processes leave open together.
+    K logarithms, which has the spread between processes and within them. It is at least what the intervals of
+    the processes leave open together, or, where these are wide because each had few rounds, 5 % more than
+    the spread between processes allows: processes are independent of one another, whatever their rounds are,
+    but may all have missed a second speed.
     """
     mean, half = _between(ratios, within)
     return _around(shown, half, mean)
@@ -176,7 +178,8 @@ def _between(values, within) -> tuple[float, float]:
         raise ValueError(f"each process has a value and an interval, not {count} and {len(within)}")
     half = math.hypot(*(math.log(i.high / i.low) / 2 for i in within)) / count
     if count > 1:
-        half = max(half, _student(count - 1) * float(np.std(logs, ddof=1)) / math.sqrt(count))
+        between = _student(count - 1) * float(np.std(logs, ddof=1)) / math.sqrt(count)
+        half = max(between, min(half, between + _UNSEEN))
     return float(np.mean(logs)), half
 
 

@@ -64,12 +64,14 @@ class _Case:
             self._record()
 
     def _record(self) -> None:
+        from fusescope.measure.compare import Stop
         from fusescope.measure.joined import join
 
         if 0 < len(self.found) < self.count:
             few = f"{len(self.found)} of {self.count} processes"
             self.reporter.log(f"case {self.number + 1} has records of {few}: the run ended before the others")
-        for record in join(self.found, self.baseline):
+        stop = Stop(self.spec["precision"], self.spec["min_samples"])
+        for record in join(self.found, self.baseline, stop):
             if record.impl in self.due:
                 for line in self.samples:
                     if line["impl"] == record.impl:
