@@ -13,7 +13,7 @@ def shown(at) -> str:
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ({"lengths": "padded"}, ("v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs)", "fused, 2.01 ms: 2.04× sdpa")),
+        ({"lengths": "padded"}, ("v3_hopper, 25.4 µs: 2.27× sdpa (57.7 µs)", "fused, 1.96 ms: 2.05× sdpa")),
         ({"about": "attention", "mask-full": "bigbird", "seq": "2048"}, ("Attention: v5_parts",)),
         ({"about": "vit-base", "batch": "8"}, ("Whole ViT base: fused, 872 µs",)),
         (

@@ -87,7 +87,7 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
     "run, found",
     [
         ("20261122-101419-search-08e5a9", "1.92× unfused, 28.0 µs"),
-        ("20261123-144055-selfcheck-d84ed8", "73 passed, 0 failed, 3 open"),
+        ("20261126-060012-selfcheck-124762", "85 passed, 0 failed, 0 open"),
         ("20261125-141038-parallel-4f85e1", "fusescope-dp2 1.55× sdpa"),
         ("20261123-135854-parallel-11b6e5", "sdpa-dp2 fastest in 1 of 2"),
     ],
