@@ -20,6 +20,8 @@ find_python() {
 
 # What the system must have: "package|test|what for". Chromium is wanted by the browser tests only.
 python=$(find_python)
+# which interpreter that is, by whichever of its names it was found: a shim and what it starts are one
+interpreter=$("$python" -c 'import sys; print(sys.version.split()[0], sys.base_prefix)')
 missing=()
 need() { eval "$2" >/dev/null 2>&1 || missing+=("$1|$3"); }
 need python3-venv "$python -c 'import venv, ensurepip'" "virtual environments"
@@ -58,11 +60,11 @@ P
 elif [ -n "${TORCH:-}" ]; then die "TORCH is empty or 'reuse', not '$TORCH'"; fi
 
 # What a finished environment was made from; one made for the tests serves the app too.
-made_from() { (cat requirements.txt pyproject.toml; [ "$1" = test ] && cat requirements-dev.txt; "$python" -V; echo "$python $reused $PWD") | sha256sum | cut -d' ' -f1; }
+made_from() { (cat requirements.txt pyproject.toml; [ "$1" = test ] && cat requirements-dev.txt; echo "$interpreter $reused $PWD") | sha256sum | cut -d' ' -f1; }
 ready() { [ -f ".venv/.ready-$1" ] && [ "$(cat ".venv/.ready-$1")" = "$(made_from "$1")" ]; }
 ready "$purpose" && exit 0
 # another version of Python, or another choice of torch, wants a fresh environment; so does one that has moved
-base=$( ("$python" -V; echo "$python $reused $PWD") | sha256sum | cut -d' ' -f1)
+base=$(echo "$interpreter $reused $PWD" | sha256sum | cut -d' ' -f1)
 if [ -d .venv ] && [ "$(cat .venv/.base 2>/dev/null)" != "$base" ]; then rm -rf .venv; fi
 if [ ! -d .venv ]; then say "making .venv with $("$python" -V)"; "$python" -m venv .venv; fi
 echo "$base" > .venv/.base
