@@ -46,6 +46,7 @@ def test_sample_of_every_capability():
         check(row)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not GOLDEN.is_file(), reason=f"the full table {GOLDEN.name} is not on this machine")
 def test_all_golden_launches():
     found = list(rows(GOLDEN))

@@ -44,6 +44,7 @@ def every_entry(tmp_path=ROOT / "profiles" / "none"):
     return recordings.entries(tmp_path, "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", every_entry(), ids=lambda e: e.title)
 def test_every_entry_is_a_job(entry):
     assert [v for v in recordings.VERBS if v in entry.table] == [entry.verb] and entry.seconds() > 0

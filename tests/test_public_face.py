@@ -83,6 +83,7 @@ def test_bench_takes_one_function_dtypes_of_torch_and_partial_cases(softmax):
     assert {r.dtype for r in records} == {"bfloat16"}
 
 
+@pytest.mark.slow
 def test_the_baseline_may_be_a_function_and_functions_may_be_objects(softmax):
     import functools
 
@@ -140,6 +141,7 @@ def test_bench_measures_the_cases_that_are_given_and_no_others(softmax):
             softmax("eager", no_cases)
 
 
+@pytest.mark.slow
 def test_bench_says_that_it_waits_for_the_device(softmax, monkeypatch):
     from fusescope.jobs import in_process
 

@@ -51,6 +51,7 @@ def test_the_rule_without_a_fit(an_h200, monkeypatch):
     assert choice.by_rule(Ladder(None, None, "v6_items", True), 512, 100.0, 120.0) == "v6_items"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_dropped_in_is_a_candidate(an_h200, tmp_path, monkeypatch):
     """One file with directives: without prices it is taken where no other kernel takes the inputs, and a fit
     to its records makes it compete."""

@@ -74,6 +74,7 @@ def test_figures_of_a_work():
     assert cut.figures.steps == 64 / 2 * 32, "every step is one of both query tiles"
 
 
+@pytest.mark.slow
 def test_a_fit_finds_the_prices_that_times_were_made_of():
     prices = {
         "v1_a": (2, 30, 0, 0, 0.5, 0, 1, 0),
@@ -197,6 +198,7 @@ def short_runs(tmp_path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_verb(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
     runs = short_runs(tmp_path)

@@ -94,6 +94,7 @@ def test_a_cell_that_is_proven_slower_is_framed():
     assert not attention_grid.by_mask_and_shape([won]).layout.shapes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ("light", "dark"))
 def test_charts_of_the_recorded_runs(theme):
     records = [r for home in RECORDED for r in folder.records(home)]

@@ -24,6 +24,7 @@ DTYPES = ("float32", "float16", "bfloat16")
 each_kernel = pytest.mark.parametrize("impl, device", kernels())
 
 
+@pytest.mark.slow
 @each_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", MASKS)
@@ -42,6 +43,7 @@ def test_every_mask_at_odd_sizes(impl, device, dtype, name):
     assert checked >= 4
 
 
+@pytest.mark.slow
 @each_kernel
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("head_dim", (32, 40, 64, 72, 96, 104, 128, 136, 160, 192, 200, 256))

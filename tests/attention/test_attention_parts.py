@@ -109,6 +109,7 @@ def decoded(work, plan, pairs):
     return out, slots
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", (1, 6, 64))
 @pytest.mark.parametrize(
     "text, sizes",
@@ -190,6 +191,7 @@ def test_a_long_list_is_cut_so_that_no_team_is_busy_alone():
     assert full.figures.merges == 1 and full.predicted < 128, "two rounds of 64 steps otherwise"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text, batch, least",
     [

@@ -24,6 +24,7 @@ CASES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ("float32", "float16"))
 @pytest.mark.parametrize(
@@ -111,6 +112,7 @@ def test_vendors_peers_that_are_not_installed_say_so(name, module, monkeypatch):
         OP.PEERS[name].make(vendor_inputs())
 
 
+@pytest.mark.slow
 def test_flex_on_flash_attention_4(monkeypatch):
     """What it gives FlexAttention, and that a graph is to hold one call of it. (This CPU stands for Hopper,
     and FlexAttention as it is for the backend.)"""

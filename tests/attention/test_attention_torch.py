@@ -24,6 +24,7 @@ def _qkv(device="cpu", dtype=torch.float32):
     return make(2, 4, 70, 64), make(2, 2, 90, 64), make(2, 2, 90, 64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device, impl", DEVICES)
 def test_opcheck(device, impl):
     kernels.load(device)
@@ -37,6 +38,7 @@ def test_opcheck(device, impl):
             assert set(results.values()) == {"SUCCESS"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device, impl", DEVICES)
 def test_compile_without_a_graph_break(device, impl):
     torch._dynamo.reset()
@@ -67,6 +69,7 @@ def test_compiled_output_in_the_order_of_the_next_projection(device, impl):
         torch.testing.assert_close(compiled(q, k, v), expected)
 
 
+@pytest.mark.slow
 def test_one_graph_for_all_masks_of_a_shape():
     """Plans of any size and kind, of one mask and one a sequence. A first call loads the library, on which a
     graph compiled before it depends."""

@@ -50,6 +50,7 @@ def wrong(values, dtype, device, impl, contiguous):
     return compare(out, reference, OP.tolerance(values, dtype)).reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", OP.DTYPES)
 @pytest.mark.parametrize("impl, device", KERNELS)
 def test_kernels(impl, device, dtype):

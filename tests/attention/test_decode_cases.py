@@ -56,6 +56,7 @@ def test_what_does_not_fit_is_an_error(given, text):
         OP.validate(SMALL | given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", (1, 3, 8))
 @pytest.mark.parametrize("window", (None, 1, 9, 1000))
 @pytest.mark.parametrize("lengths", ("64+20", "2+0"))

@@ -22,6 +22,7 @@ JOINING = [p.values[0] for p in KERNELS if p.values[1] == "cuda"]
 PAGED = CASES[8]  # with lost pages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ("float32", "float16", "bfloat16"))
 @pytest.mark.parametrize("impl, device", KERNELS)
 def test_it_is_what_is_specified(impl, device, dtype):
@@ -115,6 +116,7 @@ def test_pages_of_other_sizes_and_lengths_beyond_the_table_are_refused():
         attention_decode(q, k, v, lengths + 121, **case.options)
 
 
+@pytest.mark.slow
 def test_compiled_and_as_an_operator():
     torch._dynamo.reset()
     case = make(**PAGED, sinks=True, dtype="float32")

@@ -23,6 +23,7 @@ def kernels(family: str, checks) -> list:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("impl, device, check", kernels("attention", unseen.DENSE))
 def test_attention(impl, device, check, dtype):

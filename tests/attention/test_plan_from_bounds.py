@@ -57,6 +57,7 @@ def _values(draw, name, seq_k):
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(masks.names()) - NEEDS_EVERY_ELEMENT))
 @settings(max_examples=8, deadline=None)
 @given(data=st.data(), by_numpy=st.booleans(), factor=st.sampled_from((2, 3, 16)))
@@ -108,6 +109,7 @@ TRUTH = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     truth=TRUTH,
@@ -135,6 +137,7 @@ def test_any_formula(truth, seq_q, seq_k, by_numpy, seed, most):
 ORDERED = ((128, 2), (192, 3), (256, 8), (320, 5), (96, 3), (384, 6))  # (length, modulus)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     truth=TRUTH,

@@ -82,6 +82,7 @@ def test_what_it_refuses(given, error, text):
         attention(q, q, q, **given)
 
 
+@pytest.mark.slow
 def test_compiled_and_as_an_operator():
     torch._dynamo.reset()
     inputs = OP.inputs(case(70, mask="causal"), "float32", "cpu", 0)

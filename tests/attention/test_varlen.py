@@ -44,6 +44,7 @@ def run(impl, case):
     return attention_varlen(*case.args, causal=case.causal, scale=case.scale, impl=impl)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", (False, True))
 @pytest.mark.parametrize("dtype", OP.DTYPES)
 @pytest.mark.parametrize("impl, device", KERNELS)

@@ -173,6 +173,7 @@ def test_a_failed_finding_is_exit_code_1(call, monkeypatch):
     assert got.code == 1 and "✗ ninja: ninja is missing" in got.out and "fix: pip install ninja" in got.out
 
 
+@pytest.mark.slow
 def test_build_of_a_broken_kernel_is_named(call, valid, small_project):
     """One kernel that does not compile fails by name; the others are built; exit code 1."""
     got = call("build", "--json")

@@ -48,6 +48,7 @@ def measured(reporter):
     return sorted(r.case["n"] for r in reporter.records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 3, 500])
 def test_each_unit_once(client, reporter, count):
     _, gave_up = share(client, reporter, [unit(n) for n in range(count)])
@@ -64,6 +65,7 @@ def test_records_name_the_device_and_the_run_its_workers(client, reporter):
     assert {w["name"] for w in workers} == {w.name for w in crew.workers.values()}
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing_and_repeats_no_record(client, reporter, tmp_path):
     """One worker is killed when ten are done. (A second kill may find the same unit in hand, which is then
     given up, as it shall be.)"""
@@ -87,6 +89,7 @@ def test_a_killed_worker_loses_nothing_and_repeats_no_record(client, reporter, t
     assert sum("was lost" in line for line in reporter.lines) == 1
 
 
+@pytest.mark.slow
 def test_a_unit_that_kills_two_workers_is_given_up(client, reporter):
     units = [unit(n, ms=20) for n in range(6)]
     units[2].spec["kill"] = True
@@ -113,6 +116,7 @@ def test_what_has_its_records_is_not_sent(reporter):
     assert units[0].label == "case 2 of 3"
 
 
+@pytest.mark.slow
 def test_a_stop_ends_what_runs(client, reporter):
     reporter.stop_after = 3
     crew = crew_of(client, reporter)
@@ -123,6 +127,7 @@ def test_a_stop_ends_what_runs(client, reporter):
     assert 3 <= len(reporter.records) < 200 and all(not w.batches for w in crew.workers.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how, sentence",
     [
@@ -136,12 +141,14 @@ def test_what_cannot_be_measured_ends_the_job_with_its_sentence(client, reporter
         share(client, reporter, [unit(0), unit(1, **how)])
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_device_is_refused_with_its_sentence(client, reporter):
     crew = crew_of(client, reporter, device="cuda:0")
     with pytest.raises(RuntimeError, match=r"no worker of the cluster can measure this: worker .*'cuda:0'"):
         crew.wait()
 
 
+@pytest.mark.slow
 def test_another_version_is_refused(client, reporter, monkeypatch):
     monkeypatch.setattr("fusescope.__version__", "0.0.1")
     with pytest.raises(RuntimeError, match=r"has FuseScope .*, this is 0\.0\.1"):
@@ -158,6 +165,7 @@ def test_unlike_devices_are_said(reporter):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ms, waiting", [(1.0, 1), (600.0, 0)])
 def test_a_worker_of_short_units_has_the_next_batch_waiting(client, reporter, ms, waiting):
     """Long units wait here instead: another worker may be free sooner."""

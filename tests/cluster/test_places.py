@@ -123,6 +123,7 @@ def test_without_certificates_nothing_leaves_this_machine(tmp_path, profiles, mo
     assert certificates.security(parse("local")).require_encryption
 
 
+@pytest.mark.slow
 def test_nobody_at_the_address(monkeypatch):
     monkeypatch.setattr(deploy, "ANSWER_S", 1.0)
     with (

@@ -6,6 +6,8 @@ import pytest
 
 from pages._ui.guard import slow
 
+pytestmark = pytest.mark.slow
+
 
 def receiver(*messages, then_waits=True):
     left = list(messages)

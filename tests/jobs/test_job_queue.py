@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 
+import pytest
 from jobs_tools import until
 
 from fusescope.core import paths
@@ -15,6 +16,7 @@ from fusescope.jobs.process import body, gpu_lock
 from fusescope.store import folder, library
 
 
+@pytest.mark.slow
 def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
     first = submit.submit("steps", {"steps": ["hang"], "device": "cpu"})
     until(lambda: folder.read(library.find(first)).status == "running", "the first job to run")
@@ -47,6 +49,7 @@ def test_two_jobs_on_one_device_take_turns_and_the_second_sees_its_place(home):
     assert gpu_lock.holder("cpu") is None
 
 
+@pytest.mark.slow
 def test_jobs_without_a_device_do_not_wait(home):
     held = submit.submit("steps", {"steps": ["hang"], "device": "cpu"})
     until(lambda: folder.read(library.find(held)).status == "running", "the device to be held")

@@ -66,6 +66,7 @@ def reporter(tmp_path, monkeypatch):
     return Collect(tmp_path / "artifacts")
 
 
+@pytest.mark.slow
 def test_a_clean_call(reporter, tmp_path):
     stand_in(tmp_path, CLEAN)
     sanitize.run(SPEC, reporter)

@@ -79,6 +79,7 @@ AS_ALICE = """
 """
 
 
+@pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize("layout", HOSTILE)
 def test_what_another_user_prepared_harms_nobody(place, layout):
@@ -174,6 +175,7 @@ def test_a_folder_that_its_owner_exchanges_meanwhile_costs_no_lock(place):
     assert (place / "alice/precious").read_text() == "hers"
 
 
+@pytest.mark.slow
 @needs_root
 def test_the_warm_parent_answers_its_own_user_only(place):
     with warm_parent.Door() as door:
@@ -242,6 +244,7 @@ def test_a_folder_that_cannot_be_had_at_all_is_said(own_runtime, tmp_path, monke
     assert runtime.private() == tmp_path / "fusescope"
 
 
+@pytest.mark.slow
 def test_a_warning_is_in_the_log_of_the_job(own_runtime, tmp_path, monkeypatch):
     own_runtime.symlink_to(tmp_path / "nowhere")
     if os.getuid() == 0:
@@ -256,6 +259,7 @@ def test_a_warning_is_in_the_log_of_the_job(own_runtime, tmp_path, monkeypatch):
         door._retire(door._said())
 
 
+@pytest.mark.slow
 def test_a_connection_that_says_nothing_holds_nobody_up_for_long(own_runtime):
     with warm_parent.Door() as door:
         silent, _ = door.connect()

@@ -18,6 +18,7 @@ SPEC = {"op": "add", "impl": "eager", "case": {"n": 65536}}
 TRACES = paths.ROOT.parent / "shared" / "data" / "traces"
 
 
+@pytest.mark.slow
 def test_a_trace_job_leaves_a_chrome_trace_and_a_table(home):
     run = submit.wait(submit.submit("trace", SPEC | {"active": 3}), 120)
     assert run.status == "done", run.reason
@@ -122,6 +123,7 @@ def test_kernels_belong_to_the_step_that_launched_them():
     assert kernel_table.complaint(found | {"kernels_per_step": [2, 2]}, on_gpu=True) is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"no folder of other people's traces at {TRACES}")
 def test_other_peoples_traces_are_read():
     found = kernel_table.table(kernel_table.read_events(TRACES / "ns_resolution.json.gz"))

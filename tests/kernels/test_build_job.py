@@ -38,6 +38,7 @@ def test_specifications_are_completed():
             kind.validate({"archs": ["sm_42"]})
 
 
+@pytest.mark.slow
 def test_progress_log_and_report(project, tmp_path):
     reporter = Collect(tmp_path / "artifacts")
     kind.run(kind.validate({"clean": True, "archs": []}), reporter)
@@ -49,6 +50,7 @@ def test_progress_log_and_report(project, tmp_path):
     assert saved["ok"] and saved["compiled"] == 2
 
 
+@pytest.mark.slow
 def test_a_failure_names_the_first_error_and_keeps_the_report(project, tmp_path):
     project.edit(project.add / "cpu.cpp", "return nullptr;", "return nonsense;")
     reporter = Collect(tmp_path / "artifacts")

@@ -11,6 +11,7 @@ from fusescope.kernels import inspect
 pytestmark = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 
 
+@pytest.mark.slow
 def test_ptx_is_made_for_the_architecture_and_kept(project, monkeypatch):
     text = inspect.ptx("add", "v1_one_element", "sm_90")
     assert ".target sm_90a" in text and ".entry" in text
@@ -20,6 +21,7 @@ def test_ptx_is_made_for_the_architecture_and_kept(project, monkeypatch):
     assert ".target sm_80" in inspect.ptx("add", "v1_one_element", "sm_80")
 
 
+@pytest.mark.slow
 def test_sass_has_readable_names(gpu_project):
     text = inspect.sass("add", "v1_one_element", "sm_80")
     assert "add_one_element<float>(" in text and "FADD" in text and ".target\tsm_80" in text
@@ -38,6 +40,7 @@ def test_what_does_not_exist_is_named(project):
             inspect.sass(*ask)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_compile_gives_the_compilers_error(project):
     source = project.add / "v1_one_element.cu"
     project.edit(source, "int64_t i = ", "int64_t i = nonsense + ")

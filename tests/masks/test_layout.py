@@ -160,6 +160,7 @@ def test_wrong_arguments():
         sparse.to_bsr(np.zeros((2, 2), bool), 0)
 
 
+@pytest.mark.slow
 def test_memory_stays_far_below_the_matrix():
     """16384 × 16384 elements are 268 MB as booleans; cutting them into tiles needs a small part of it."""
     import tracemalloc

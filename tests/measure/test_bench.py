@@ -29,6 +29,7 @@ def own_time(monkeypatch):
     monkeypatch.setattr(time, "sleep", slept.append)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_time")
 def test_a_comparison_on_the_cpu(quick, wrong):
     slower = wrong("slower")
@@ -77,6 +78,7 @@ def test_records_and_samples_survive_json(quick, wrong):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cache, modes", [("warm", {"eager"}), ("cold", {"eager_cold"}), ("both", {"eager", "eager_cold"})]
 )
@@ -86,6 +88,7 @@ def test_only_what_was_asked_is_taken(quick, cache, modes):
     assert record.speedup.of == ("eager_cold" if cache == "cold" else "eager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function, status, says",
     [
@@ -163,6 +166,7 @@ def test_kernels_that_do_not_build_are_errors_beside_their_peers(quick, monkeypa
     assert any("the compiler's words" in line for line in reporter.lines)
 
 
+@pytest.mark.slow
 def test_what_has_a_record_is_not_measured_again(quick, wrong):
     name = wrong("right")
     first = quick([name, "eager"], cases=({"n": 100}, {"n": 200}))
@@ -227,6 +231,7 @@ def test_a_stop_works_between_samples(quick):
     assert reporter.records == []
 
 
+@pytest.mark.slow
 def test_progress_counts_to_the_end_with_an_eta(quick, wrong):
     steps = quick(
         [wrong("right"), wrong("unsupported"), "eager"], cases=({"n": 100}, {"n": 200}), cache="both"

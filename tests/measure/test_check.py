@@ -17,6 +17,7 @@ from fusescope.ops.base import Tolerance
 TIGHT = Tolerance(1e-6, 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function, says",
     [
@@ -51,6 +52,7 @@ def test_wrong_implementations_are_struck_out(quick, wrong, function, says):
     assert not any(line[1] == name for line in reporter.raw), "a wrong result has no samples"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 100, 1000, 100_000, 5_000_000])
 def test_poison_reaches_what_operators_allocate(n):
     """Without luck: several calls, with a freed buffer of the right size and the right contents each time."""
@@ -121,6 +123,7 @@ def test_figures_of_accuracy():
     assert compare(torch.zeros(0), torch.zeros(0, dtype=torch.float64), TIGHT).reason is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function, says",
     [
@@ -189,6 +192,7 @@ def test_results_are_compared_however_short_the_sampling(
     assert fewest <= watched.compared <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function, says",
     [

@@ -92,6 +92,7 @@ def accused(seeds, slower, noise):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.05, 1.0, 3.0])
 def test_noise_accuses_nobody(spread):
     """Equal calls, of which each takes exp(spread × normal) and every tenth a hundred times as long."""
@@ -106,6 +107,7 @@ def noisy(rng, spread):
     return lambda: 1e-3 * math.exp(rng.gauss(0, spread)) * (100 if spread and rng.random() < 0.1 else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISE)
 def test_equal_calls_are_not_accused(noise):
     assert accused(1000, 1.0, NOISE[noise]) == 0

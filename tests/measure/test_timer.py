@@ -157,6 +157,7 @@ def test_a_clock_of_cpu_time_that_stands_still_raises_no_ceiling(monkeypatch, st
     assert ceilings._piece_s(lambda a, b: None, pieces, pieces) == 1e-5
 
 
+@pytest.mark.slow
 def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
     monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path))
 
@@ -188,6 +189,7 @@ def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
     assert ceilings.measure("cpu", ("float32",))["copy_gbps"] == pytest.approx(2 * first["copy_gbps"])
 
 
+@pytest.mark.slow
 def test_real_ceilings_of_this_cpu():
     found = ceilings.measure("cpu", ("float32",))
     assert 0.1 < found["copy_gbps"] < 5000 and 0.001 < found["matrix_tflops"]["float32"] < 500

@@ -7,6 +7,7 @@ from fusescope.core.paths import ROOT
 from fusescope.measure.selfcheck import catching
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(catching.kinds()), ids=lambda k: f"{k.name}-{k.op}-{k.dtype}")
 def test_every_wrong_kernel_is_caught(kind):
     assert catching.caught(kind, "cpu", seed=1)

@@ -29,6 +29,7 @@ def rows_of(way, *args, **kwargs):
     return job.compare(model, inputs, case, way, model.dtype)["rows"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, changes",
     [
@@ -148,6 +149,7 @@ def test_probabilities_of_a_black_box():
     assert torch.allclose(found, torch.softmax(q @ k.transpose(-1, -2) / 8**0.5, -1), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_parts_of_a_model_that_do_not_fit_are_looked_at_in_turn(monkeypatch):
     model, inputs, case = made()
     whole = job.compare(model, inputs, case, "sdpa", "float32")["rows"]

@@ -8,6 +8,8 @@ from fusescope.models import register_attention
 from fusescope.ops.attention import attention
 from fusescope.ops.attention.dispatch import listed
 
+pytestmark = pytest.mark.slow
+
 SIZES = dict(hidden_size=64, num_attention_heads=2, intermediate_size=64, vocab_size=99)
 
 

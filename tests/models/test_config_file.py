@@ -57,6 +57,7 @@ def case(name: str, **more) -> dict:
     return models.validate(name, {"batch": 2} | tokens | more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 def test_every_mode_that_runs_equals_float64_and_the_others_say_why(kind, tmp_path):
     from fusescope.models.run import build, modes, tolerance

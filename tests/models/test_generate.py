@@ -102,6 +102,7 @@ def test_greedy_tokens_are_those_of_hugging_face_whatever_the_padding(kind):
     assert same(model(kind), mask(*ALL), 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_greedy_tokens_over_256_with_a_cache_that_grows(kind, monkeypatch):
     from fusescope.models.run.decoder import cache
@@ -110,6 +111,7 @@ def test_greedy_tokens_over_256_with_a_cache_that_grows(kind, monkeypatch):
     assert same(model(kind), mask(None, "left", "left", None), 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_a_window_shorter_than_the_sequences_is_a_ring_of_the_last_tokens(kind, monkeypatch):
     from fusescope.models.run.decoder import cache
@@ -236,6 +238,7 @@ def test_changed_weights_are_seen():
     assert torch.equal(found, theirs(m, ids, mask(), 4))
 
 
+@pytest.mark.slow
 def test_samples_follow_the_probabilities_of_hugging_face_and_the_seed():
     import torch
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper

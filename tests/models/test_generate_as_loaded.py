@@ -53,6 +53,7 @@ def test_the_head_is_that_of_the_module_not_what_the_configuration_says(kind):
     assert torch.equal(ours(m), theirs(m)) and not torch.equal(ours(m), tied)
 
 
+@pytest.mark.slow
 def test_weights_changed_by_any_way_are_seen():
     def by_data(weight):
         weight.data.mul_(-2)

@@ -14,6 +14,7 @@ TIMES = Times(1.0, Time(1.0, 0.9, 1.1, 9, True))
 NEW = {"phase": "generate", "new": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama-small"])
 def test_logits_of_every_step_equal_float64(name):
     from fusescope.models.run import build, modes, tolerance
@@ -30,6 +31,7 @@ def test_logits_of_every_step_equal_float64(name):
         modes.make("flex", model, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, lengths", [("gpt2", "9+17"), ("qwen3-0.6b", "fixed")])
 def test_the_fused_decoder_fills_the_cache_and_says_its_parts_and_outputs(name, lengths):
     from fusescope.models.accuracy import job

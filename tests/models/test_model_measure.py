@@ -48,6 +48,7 @@ def measured(monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_modes_of_a_model_become_records(measured):
     reporter = measured("bert-base", ["eager", "sdpa", "fused", "sdpa-graph"], lengths="9+17")
     records = {r.impl: r for r in reporter.records}
@@ -90,6 +91,7 @@ def test_modes_of_a_model_become_records(measured):
     assert records["sdpa-graph"].extra is None and "exists on cuda" in records["sdpa-graph"].reason
 
 
+@pytest.mark.slow
 def test_images_and_decoding_have_their_own_rates(measured):
     (image,) = measured("vit-base", ["eager"]).records
     assert image.extra["throughput"]["images_per_s"] > 0 and image.extra["throughput"]["tokens_per_s"] is None
@@ -105,6 +107,7 @@ def test_images_and_decoding_have_their_own_rates(measured):
     assert image.extra["generation"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", ["shifted", "remembers", "raises"])
 def test_a_wrong_mode_has_no_latency(measured, monkeypatch, spoil):
     """A mode that is off, one that answers from memory (a graph that does not read its inputs), and one that
@@ -141,6 +144,7 @@ def test_a_wrong_mode_has_no_latency(measured, monkeypatch, spoil):
     ] in bad.reason
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_measured(measured, tmp_path):
     from fusescope.measure import model
 

@@ -15,6 +15,7 @@ from tests.models.tiny_models import ONE_OF_A_FAMILY, built, case, cases
 pytestmark = pytest.mark.usefixtures("cpu_kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_A_FAMILY)
 def test_every_mode_is_correct(name):
     for asked in cases(name):
@@ -24,6 +25,7 @@ def test_every_mode_is_correct(name):
                 assert largest < 1 and norm < 1, (way, asked, largest, norm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_too(dtype):
     for name, asked in (
@@ -78,6 +80,7 @@ def test_same_seed_same_model_and_inputs():
     assert not torch.equal(build.inputs(a, asked, 5)["input_ids"], build.inputs(a, asked, 6)["input_ids"])
 
 
+@pytest.mark.slow
 def test_modes_that_are_not_there_are_refused():
     with pytest.raises(Unsupported, match="of BERT, ViT, GPT-2 and Llama, not those of t5-small"):
         modes.make("fused", built("t5-small"), {"case": case("t5-small")})

@@ -14,6 +14,7 @@ def _loaded(folder, name="bert-base"):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, prefix",
     [("bert-base", ""), ("bert-base", "bert."), ("vit-base", "vit."), ("llama-small", ""), ("t5-small", "")],
@@ -140,6 +141,7 @@ def test_pickles_and_damaged_files_are_refused(tmp_path):
         _loaded(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, config, asked, says",
     [

@@ -22,6 +22,7 @@ F13 = {
 }
 
 
+@pytest.mark.slow
 def test_describing_needs_neither_torch_nor_transformers():
     code = (
         "import sys\nfrom fusescope import models\n"

@@ -30,6 +30,7 @@ def test_a_row_is_off_by_half_a_step_of_its_own_scale(kind, error):
     assert float((off / largest.clamp(min=1e-30)).max()) > error / 3, "and no finer than its format"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama-small"])
 def test_a_quantised_mode_is_checked_against_the_model_with_its_weights(name):
     from fusescope.measure.model_subject import ModelCase, ModelSubject

@@ -295,6 +295,7 @@ def test_lists_that_are_not_read_are_those_of_a_plan(shape):
         assert torch.equal(cut.dense(), given.expand(*given.shape[:2], *shape[2:]))
 
 
+@pytest.mark.slow
 def test_few_queries_compiled_with_a_mask(calls):
     """Lists of 64 x 64 tiles would cost more than they save: the mask is added to the scores."""
     import torch
@@ -311,6 +312,7 @@ def test_few_queries_compiled_with_a_mask(calls):
     assert (a - b).abs().max() < 2e-5
 
 
+@pytest.mark.slow
 def test_causal_while_compiling(calls):
     import torch
 

@@ -62,6 +62,7 @@ def test_every_attention_kernel_of_ours_is_known_by_name():
         ), file.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_A_FAMILY)
 def test_where_the_time_goes_has_every_part(name):
     asked = case(name, **({"phase": "decode"} if models.kind(name) == "decoder" else {}))

@@ -110,6 +110,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_opcheck(name, device):
     kernels.load(device, (name,))
@@ -117,6 +118,7 @@ def test_opcheck(name, device):
     torch.library.opcheck(operator, (*CALLS[name](device), kernels.choose(name, device)))
 
 
+@pytest.mark.slow
 def test_functions_compile_without_a_graph_break(device):
     """torch.compile keeps the write into the caches, which nothing reads in the graph."""
     q, k, v, table, first, *caches = _rope(device)

@@ -49,6 +49,7 @@ def _try(op, impl, dtype, device):
     return reasons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "impl", "dtype"), _with_dtypes(_implementations("cpu", "ours")))
 def test_ours_on_the_cpu(op, impl, dtype):
     assert not _try(op, impl, dtype, "cpu"), "the CPU kernel takes every case"
@@ -63,6 +64,7 @@ def test_ours_on_cuda(op, impl, dtype):
     _try(op, impl, dtype, "cuda:0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ops.names())
 def test_eager_is_a_peer_and_right(op):
     assert next(iter(ops.load(op).PEERS)) == "eager"
@@ -134,6 +136,7 @@ def test_bad_cases_are_refused_by_name(op):
                 module.validate({parameter.name: value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ops.names())
 def test_an_unknown_kernel_is_refused_by_name(op):
     module = ops.load(op)

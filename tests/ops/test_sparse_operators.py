@@ -65,6 +65,7 @@ def test_blocks_are_those_of_the_mask(seq_q, seq_k, density, block):
         prepare(keep, seq_q, seq_k, block=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("form", ["bsr16", "bsr32", "bsr64"])
 @pytest.mark.parametrize("op", OPS)
@@ -167,6 +168,7 @@ def test_the_sparse_peer_is_right_in_fp32_and_refuses_what_torch_does(op, device
             ops.make(op, "sparse", module.inputs(values, "float16", "cpu", seed=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 def test_opcheck_and_compile(op, device):
     """Inductor's C++ for the CPU is the subject of test_layer_citizens."""

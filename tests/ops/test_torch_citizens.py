@@ -19,6 +19,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
 def test_opcheck(name, device):
     kernels.load(device)
@@ -32,6 +33,7 @@ def test_opcheck(name, device):
     torch.library.opcheck(getattr(torch.ops.fusescope, op).default, (*CALLS[name](device), impl))
 
 
+@pytest.mark.slow
 def test_functions_compile_without_a_graph_break(device):
     x, w = torch.randn(6, 40, device=device), torch.randn(40, 32, device=device)
     weight = torch.randn(32, device=device)

@@ -15,6 +15,7 @@ def box(at, label):
     return next(w for w in [*at.selectbox, *at.segmented_control] if w.label == label)
 
 
+@pytest.mark.slow
 def test_the_device_with_most_cells_comes_first_and_the_worst_cell_is_compared(draw, recorded):
     at = draw("attention")
     assert box(at, "device").value == H200 and "Geometric mean" in said(at.caption)

@@ -7,6 +7,8 @@ import pytest
 import pages._ui
 from fusescope.core.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 HOME = ROOT / "pages" / "_ui"
 FLOORS = next(part for part in pages._ui.__doc__.split("\n\n") if " < " in part).split("<")
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms.split()}

@@ -162,6 +162,7 @@ def test_ranges_are_checked(draw):
     )
 
 
+@pytest.mark.slow
 def test_the_surrogate_is_trained_and_says_high_or_low(draw, some):
     pytest.importorskip("xgboost")
     at = draw("fusion", part="Cost model", code="1001111110000100", data=some["traverse"].id, **SETTING)

@@ -10,6 +10,7 @@ def shown(at) -> str:
     return said([*at.markdown, *at.caption, *at.warning])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "says"),
     [
@@ -52,6 +53,7 @@ def test_a_bad_value_is_said_and_the_default_used(draw):
     assert at.number_input[0].value == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("box", "number"), [("batch", -3), ("seq", 2_000_000)])
 def test_a_number_out_of_bounds_is_refused_where_it_is_typed(draw, box, number):
     at = draw("app")
@@ -71,6 +73,7 @@ def test_its_link_to_one_case_of_several_fills_the_form(draw, recorded):
     assert (address["batch"], address["seq"], address["phase"]) == ("8", "512", "decode")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask, says", [("full", "No implementation can take less"), ("bigbird", "No bound")])
 def test_the_longest_sequence_is_answered(draw, recorded, mask, says):
     """Counting its 2^40 elements one by one kept the page busy for hours."""
@@ -78,6 +81,7 @@ def test_the_longest_sequence_is_answered(draw, recorded, mask, says):
     assert not at.exception and says in shown(at)
 
 
+@pytest.mark.slow
 def test_decoding_in_a_dtype_that_nobody_measured(draw, recorded):
     """The bound of the model follows the nearest case of its attention."""
     at = draw("app", about="llama3-8b", phase="decode", batch="1", seq="4096", dtype="bfloat16", on=H200)

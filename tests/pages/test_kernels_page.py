@@ -103,6 +103,7 @@ def test_a_sweep_is_one_run_over_its_values_in_order(draw, asked):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -122,12 +123,14 @@ def test_what_cannot_be_measured_is_one_sentence_and_run_waits(draw, wrong, sent
         assert widget(at.button, "Run").disabled and len(at.error) == 1
 
 
+@pytest.mark.slow
 def test_every_operator_has_a_form_that_can_be_run(draw, asked):
     for op in ops.names():
         press(draw("kernels", op=op), "Run")
     assert [spec["op"] for _, spec in asked] == ops.names()
 
 
+@pytest.mark.slow
 def test_changing_the_operator_keeps_neither_its_cases_nor_its_mistakes(draw):
     at = draw("kernels", batch="4", mask="causal")
     for op in ops.names():
@@ -150,6 +153,7 @@ def test_an_own_function_joins_the_comparison(draw, asked, tmp_path):
     assert asked[0][1]["impls"] == ["eager", f"{mine}:fast"]
 
 
+@pytest.mark.slow
 def test_every_mask_has_a_picture(draw):
     from fusescope import masks
 
@@ -250,6 +254,7 @@ def test_a_second_click_starts_nothing(draw, asked, monkeypatch):
     assert len(asked) == 2
 
 
+@pytest.mark.slow
 def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
     from fusescope.core.machine import environment
 
@@ -288,6 +293,7 @@ def test_a_throttled_gpu_is_said_by_its_reasons(monkeypatch):
     assert device.throttled("GPU-1") == ["hardware thermal slowdown"], "the power cap is normal"
 
 
+@pytest.mark.slow
 def test_an_empty_page_shows_the_recorded_case_nearest_to_what_is_chosen(draw, profiles):
     cases = [{**synthetic.case(seq), "mask": mask} for seq in (512, 4096) for mask in ("causal", "bigbird")]
     records = [dataclasses.replace(r, case=c) for c in cases for r in synthetic.point()]
@@ -368,6 +374,7 @@ def test_own_kernels_join_what_somebody_has_chosen(draw, tmp_path, monkeypatch):
     assert widget(at.multiselect, "implementations").value[:-1] == ["eager"]
 
 
+@pytest.mark.slow
 def test_the_share_of_the_roof_is_said(draw, recorded):
     """It stood in the hover boxes alone."""
     query = {"op": "attention_decode", "dtype": "float16", "batch": "1", "seq_max": "32768", "kv_heads": "8"}

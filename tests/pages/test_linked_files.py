@@ -87,6 +87,7 @@ def test_a_drawing_that_was_cut_short_leaves_the_mark(draw, mine, monkeypatch):
     assert disabled(at, "Run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "query", "run"),
     [

@@ -38,6 +38,7 @@ def test_the_first_look_has_every_mask_and_the_figures_of_the_chosen_one(draw):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["Tiles", "Balance", "Storage", "Speed-up"])
 def test_every_view_with_two_masks_and_odd_sizes(draw, few, view):
     at = draw(
@@ -59,6 +60,7 @@ def test_every_view_with_two_masks_and_odd_sizes(draw, few, view):
     } | ({} if view == "Tiles" else {"view": view})
 
 
+@pytest.mark.slow
 def test_parameters_follow_the_length_until_they_are_moved(draw):
     at = draw("masks", mask="longformer", seq="1024")
     window = "masks/mask/longformer/window"
@@ -71,6 +73,7 @@ def test_parameters_follow_the_length_until_they_are_moved(draw):
     assert calm(at.run()).session_state[window] == 10 and query(at)["mask"] == "longformer:window=10"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("box", "was"), [("seq", 128), ("mask/sliding_window/left", 3), ("with/longformer/window", 5)]
 )
@@ -91,6 +94,7 @@ def test_the_gallery_takes_a_mask(draw):
     assert "mask" not in query(calm(at.run())), "with its defaults, which the page begins with"
 
 
+@pytest.mark.slow
 def test_a_region_is_drawn_element_by_element_and_left_again(draw):
     at = draw("masks", mask="causal", seq="5000", region="100-120-90-130")
     assert "a pixel is one element" in figures(at) and query(at)["region"] == "100-120-90-130"
@@ -171,6 +175,7 @@ def timed(impl, ms, mask, seq=512, batch=1, source=None):
     return synthetic.ok(impl, ms, 4.0, case, source_hash=source)
 
 
+@pytest.mark.slow
 def test_a_gain_is_the_fastest_on_the_mask_over_the_fastest_on_the_full_mask(draw, profiles):
     """Not a slow kernel against itself: v1 gains 10×, and the fastest on the mask only 2×."""
     records = [timed("v1_x", 20.0, "full"), timed("v2_x", 1.0, "full"), timed("v1_x", 2.0, "causal")]
@@ -213,6 +218,7 @@ def test_times_of_one_run_are_paired_and_a_trivial_newer_run_hides_none(profiles
     assert (row.run, row.full_run, row.older) == (again, again, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mask, seq, at_seq, batch",
     [("causal", 512, 512, 4), ("causal", 700, 512, 4), ("causal", 1500, 2048, 1), ("fixed", 512, None, None)],

@@ -104,6 +104,7 @@ def test_judging_submits_every_way_and_dtype(draw, monkeypatch):
     accuracy.validate(spec)
 
 
+@pytest.mark.slow
 def test_a_report_names_the_first_divergence(draw, profiles):
     judged(profiles)
     judged(profiles, "20261120-110000-accuracy-0000bb", bad=True)

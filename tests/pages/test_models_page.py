@@ -118,6 +118,7 @@ def test_without_any_run_there_is_one_button_and_the_exact_counts(draw):
     assert "23440896" in figures(at).replace(",", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", NAMES)
 def test_every_view_with_and_without_a_run(draw, view, measured):
     at = draw("models", view=view)
@@ -177,6 +178,7 @@ def test_prefill_and_decode_stand_apart(draw, profiles):
     assert "--phase prefill,decode" in said(at.code) and not at.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given, says",
     [

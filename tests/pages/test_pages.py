@@ -22,6 +22,7 @@ def test_every_file_in_pages_is_in_the_frame():
     assert {"app", "build", "kernels", "runs"} <= set(PAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_an_empty_page_has_the_frame_a_title_and_something_to_do(draw, page):
     at = draw(page)
@@ -32,6 +33,7 @@ def test_an_empty_page_has_the_frame_a_title_and_something_to_do(draw, page):
     assert not at.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_with_runs(draw, few, page):
     at = draw(page)
@@ -39,6 +41,7 @@ def test_a_page_with_runs(draw, few, page):
     calm(at.run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_nonsense_in_the_url_is_a_sentence_each_and_the_page_stands(draw, few, page):
     nonsense = {
@@ -125,6 +128,7 @@ def test_the_latest_run_of_ones_own_is_dated_and_dimmed_under_other_settings(dra
     assert "recorded on" not in said(at.markdown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "view", ["Table", "Times", "Sweep", "Roofline", "Accuracy", "Resources", "History", "Trace", "Reproduce"]
 )
@@ -145,6 +149,7 @@ def test_one_case_of_a_sweep_is_chosen_by_the_url(draw, few):
     )
 
 
+@pytest.mark.slow
 def test_a_torn_run_harms_no_page_and_is_named(draw, few, profiles):
     (profiles / "20261120-120000-bench-777777").mkdir()
     (profiles / "20261120-120000-bench-777777" / "run.json").write_text('{"id": "2026')

@@ -29,6 +29,7 @@ def everything(at) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", choice.NAMES)
 @pytest.mark.parametrize("run", [TRACE, NCU])
 def test_every_view_draws_and_its_state_is_in_the_url(draw, there, run, view):
@@ -39,6 +40,7 @@ def test_every_view_draws_and_its_state_is_in_the_url(draw, there, run, view):
     assert disk.EVIL not in everything(at) and disk.EVIL not in figures(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "view", ["Overview", "Time breakdown", "Timeline", "Occupancy", "Memory", "Device", "Compare"]
 )
@@ -57,6 +59,7 @@ def test_a_browser_draws_each_chart_once(draw, there, view):
         assert not flat, "a flat NumPy array: plotly compares lists only"
 
 
+@pytest.mark.slow
 def test_a_hostile_name_is_plain_text_everywhere(draw, there):
     escaped = "&lt;img src=x onerror=alert(1)&gt;"
     for view in ("Time breakdown", "Timeline", "Nsight Compute"):
@@ -102,6 +105,7 @@ def test_another_profile_is_chosen_and_a_stale_line_chooses_nothing(draw, there,
     assert kept["profiler/run"] == OTHER
 
 
+@pytest.mark.slow
 def test_one_press_profiles_and_the_page_follows_the_job(draw, profiles, monkeypatch):
     asked = []
     monkeypatch.setattr(submit, "submit", lambda kind, spec, title="": asked.append((kind, spec)) or OTHER)
@@ -114,6 +118,7 @@ def test_one_press_profiles_and_the_page_follows_the_job(draw, profiles, monkeyp
     assert kind == "trace" and submit.validate(kind, spec)["op"] == "attention"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["no-such-run", "../../etc/passwd"])
 def test_a_run_that_is_not_there_is_a_sentence(draw, there, name):
     assert name in said(draw("profiler", run=name).warning)
@@ -136,6 +141,7 @@ def test_tables_are_paged_sorted_and_searched_on_the_server(draw, there):
         profile.page(library.find(TRACE), "kernels", limit=5000)
 
 
+@pytest.mark.slow
 def test_the_time_line_counts_for_what_is_in_view_and_zooms(draw, there):
     at = draw("profiler", run=TRACE, view="Timeline")
     assert "every event" in figures(at) and "GPU 0 stream 7" in figures(at)
@@ -316,6 +322,7 @@ def test_metrics_of_ones_own(draw, profiles):
     )
 
 
+@pytest.mark.slow
 def test_the_verdict_uses_counters_of_the_same_work_and_ceilings(draw, profiles):
     """A busy device: by its report of the same spec memory-bound; without one by FLOP per byte against the
     data sheet."""
@@ -351,6 +358,7 @@ def test_a_launch_bound_profile_says_what_to_do_and_links_there(draw, there):
     assert query(at)["view"] == "Timeline"
 
 
+@pytest.mark.slow
 def test_a_pinned_baseline_stays_and_shows_every_figure_against_it(draw, there):
     at = draw("profiler", run=TRACE)
     at.button(key="profiler/pin").click().run()

@@ -17,6 +17,8 @@ import made_up_ranks
 from fusescope.profiling.ranks import importer
 from pages._ui.profiler.views import choice
 
+pytestmark = pytest.mark.slow
+
 RUN = "20261123-120000-import-dddddd"
 
 

@@ -119,6 +119,7 @@ def only_too_few_devices(at):
     assert all("ranks from cpu on" in e.value for e in at.error), said(at.error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", page.VIEWS)
 def test_every_view_of_a_run(draw, run, view):
     at = draw("scaling", run=run(), view=view)

@@ -108,6 +108,7 @@ def test_random_weights_allow_no_conclusion(draw, profiles):
     assert "random weights" in drawn(at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given, says",
     [

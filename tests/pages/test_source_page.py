@@ -31,6 +31,7 @@ def test_the_hottest_line_is_said_first_and_each_line_listed(draw, page):
     assert "0x20 has 90.0 %" in texts(calm(at.run())) and query(at)["listing"] == "sass"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["Overview", "Time breakdown", "Timeline", "Tables", "Roofline", "Compare"])
 def test_every_other_view_says_what_it_lacks(draw, page, view):
     at = draw("profiler", run=RUN, view=view)

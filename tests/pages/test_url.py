@@ -29,6 +29,7 @@ def _warnings(at) -> str:
     return " ".join(w.value for w in at.warning)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", ["app", "attention", "kernels", "models", "masks", "build", "fusion", "runs"]
 )
@@ -36,6 +37,7 @@ def test_a_parameter_that_no_setting_has_is_said_to_be_ignored(draw, page):
     assert "Ignored q=what from the URL" in _warnings(draw(page, q="what")).replace("\\", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["attention", "kernels", "models", "masks", "build", "fusion", "runs"])
 def test_a_page_without_parameters_ignores_nothing(draw, page):
     assert "Ignored" not in _warnings(draw(page))

@@ -12,6 +12,7 @@ from fusescope.profiling.chrome.events import Decoder
 WHOLE = [op("aten::mm", 0, 10), launch(1, 1), kernel(1, 5, 3.5, "good")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dur", ["NaN", "nan", "-5", "-0.001", "null", '"text"', "Infinity", "-Infinity"])
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_length_that_is_none_costs_its_event_and_is_noted(dur, fast, tmp_path):

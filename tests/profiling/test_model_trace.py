@@ -29,6 +29,7 @@ def test_a_spec_is_completed_and_refused_in_a_sentence():
             kind.validate(SPEC | wrong)
 
 
+@pytest.mark.slow
 def test_kernels_of_a_model_name_their_module(tmp_path):
     pytest.importorskip("transformers")
     reporter = Collect(tmp_path / "artifacts")

@@ -140,6 +140,7 @@ def test_tables_of_two_processes_are_two_reports(tmp_path):
     assert [r["name"] for r in rows["ncu_kernels"]] == ["k<1>(int)"] * 2
 
 
+@pytest.mark.slow
 def test_every_cut_of_a_table_is_whole_rows_and_a_note(tmp_path):
     text = (
         LONG

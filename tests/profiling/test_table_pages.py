@@ -7,6 +7,8 @@ from made_up import kernel, load, op, trace
 
 from fusescope.store import profile
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(tmp_path):

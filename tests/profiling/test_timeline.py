@@ -30,6 +30,7 @@ def test_lanes_are_streams_and_levels_of_threads(run):
     assert found["GPU 0 stream 7"]["tables"] == ["kernels", "copies"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "end", "bins"), [(None, None, 50), (100_000, 300_000, 7), (899_999, 960_001, 1000), (0, 3, 5)]
 )

@@ -100,6 +100,7 @@ def test_equivalent_codes_have_one_prediction(learned):
     assert one == other == canonical and one.code == encoding.canonical(code)
 
 
+@pytest.mark.slow
 def test_predict_from_a_file(truth, learned, tmp_path):
     text, model = tmp_path / "pairs.txt", tmp_path / "model.json"
     text.write_text("# of a sweep\n\n" + pairs.text(dict(list(truth.items())[:60])))
@@ -181,6 +182,7 @@ def test_trees_are_repeatable(truth):
     assert (one == other).all()
 
 
+@pytest.mark.slow
 def test_rank_correlation_is_spearmans():
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from fusescope.search.learning import explain, explore
 SEEDS = 10
 
 
+@pytest.mark.slow
 def test_guided_search_needs_few_evaluations():
     """Within 3 % of the best using at most 5 % of the evaluations in 9 of 10 seeds; 1,000 candidates."""
     pytest.importorskip("xgboost")
@@ -32,6 +33,7 @@ def test_guided_beats_drawing_blindly():
     assert mean("additive") < mean("evolutionary") < mean("random")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", explore.STRATEGIES)
 def test_no_code_is_asked_for_twice_and_all_are_in_the_end(strategy):
     if strategy == "guided":

@@ -35,6 +35,7 @@ def measured(tmp_path):
     return file, times
 
 
+@pytest.mark.slow
 def test_predict(capsys, measured, tmp_path):
     file, times = measured
     code = next(iter(times))

@@ -24,6 +24,7 @@ def shipped(tmp_path_factory):
     patch.undo()
 
 
+@pytest.mark.slow
 def test_the_exact_case_is_found_with_nothing_that_differs(shipped):
     (found,) = answers.find(Question("attention", BERT | {"mask": "bigbird"}, "float16", H200), recorded=True)
     assert not found.differs and found.case["seq_k"] == 512 and found.device_name == H200
@@ -106,6 +107,7 @@ def _copies(home, run_ids_and_impls: dict[str, int]) -> None:
 FIRST = "20231114-221320-bench-000000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("implementations", "preferred"),
     [((8, 2), 0), ((8, 4), 1), ((2, 8), 1), ((8, 3, 2), 0), ((1, 1, 1), 2)],

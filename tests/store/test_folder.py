@@ -108,6 +108,7 @@ def test_run_json_is_indented_throughout(run):
     writer.close()
 
 
+@pytest.mark.slow
 def test_only_one_writer(run):
     writer = folder.Writer(run)
     code = f"from fusescope.store import folder; from pathlib import Path; folder.Writer(Path({str(run)!r}))"
@@ -254,6 +255,7 @@ def test_a_line_made_to_exhaust_memory_is_refused(profiles, monkeypatch):
         folder.records(path)
 
 
+@pytest.mark.slow
 def test_readers_never_see_half_a_run_json(run):
     writer = folder.Writer(run)
     code = (

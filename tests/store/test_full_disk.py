@@ -77,6 +77,7 @@ def test_no_half_made_run_stays_behind_on_a_full_disk(tiny_disk):
     assert sorted(os.listdir(tiny_disk)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indexed", [False, True])
 def test_on_a_full_disk_everything_is_listed_and_deleted(tiny_disk, indexed, capsys):
     make(tiny_disk, 8, 5)

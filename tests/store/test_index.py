@@ -60,6 +60,7 @@ def test_no_query_fails_while_two_processes_replace_the_index(runs, monkeypatch)
             w.wait()
 
 
+@pytest.mark.slow
 def test_no_query_fails_among_threads(runs):
     failed = []
 
@@ -79,6 +80,7 @@ def test_no_query_fails_among_threads(runs):
     assert not failed
 
 
+@pytest.mark.slow
 def test_a_stopped_process_that_holds_the_lock_stops_nobody(runs, monkeypatch):
     monkeypatch.setattr(disk, "_PATIENCE_S", 0.2)
     library.records()
@@ -104,6 +106,7 @@ def test_a_batch_that_is_read_is_not_dropped(runs):
         assert connection.execute(f"SELECT count(*) FROM ({source})", values).fetchall() == [(300,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [b"PAR1 torn", b""])
 def test_a_damaged_batch_is_made_again(runs, damage):
     library.records()

@@ -38,6 +38,7 @@ def test_listing_is_newest_first_in_pages_with_the_total(runs):
     assert page[0] == folder.read(library.find(page[0].id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", library.ORDERS)
 def test_a_list_is_ordered_as_asked_over_all_its_pages(runs, order):
     for n, path in enumerate(sorted(p for p in runs.iterdir() if (p / "run.json").exists())):
@@ -93,6 +94,7 @@ def test_the_verdict_in_sql_is_that_of_core(tmp_path):
     assert found == [None, *(Speedup.from_json(line["speedup"]).verdict for line in lines)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "count"),
     [
@@ -137,6 +139,7 @@ def _matches(run, kind=None, status=None, op=None, tag=None, text=None, recorded
     )
 
 
+@pytest.mark.slow
 def test_records_of_many_runs_as_one_table(runs):
     table = library.records()
     assert len(table) == 60 * 20 and table["run"].nunique() == 60
@@ -151,6 +154,7 @@ def test_records_of_many_runs_as_one_table(runs):
     assert list(library.records(op="none").columns) == list(table.columns) == list(one.columns)
 
 
+@pytest.mark.slow
 def test_changes_are_followed(runs):
     library.runs(), library.records()
     settle()
@@ -205,6 +209,7 @@ def test_a_broken_run_harms_no_other(runs):
     assert library.records()["run"].nunique() == 56
 
 
+@pytest.mark.slow
 def test_deleting_or_tearing_the_index_costs_only_time(runs):
     before, _ = library.runs(limit=100)
     records = library.records()
@@ -216,6 +221,7 @@ def test_deleting_or_tearing_the_index_costs_only_time(runs):
     assert len(library.records()) == len(records)
 
 
+@pytest.mark.slow
 def test_many_small_batches_are_merged(runs, monkeypatch):
     monkeypatch.setattr(index_records, "BATCHES", 3)
     for n in range(6):

@@ -104,6 +104,7 @@ def lying(folder, columns, true, said, everywhere=False, **options):
     return file
 
 
+@pytest.mark.slow
 def test_a_footer_that_says_less_than_its_pages_unpack_to_hides_no_bomb(tmp_path):
     columns = {"name": pa.array(["x" * 100_000_000])}
     options = {"use_dictionary": False, "write_statistics": False}

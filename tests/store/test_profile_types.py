@@ -55,6 +55,7 @@ def places(value, at=()):
         yield from places(one, (*at, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["summary", "kernels", "telemetry", "memory"])
 def test_a_value_of_another_type_is_one_sentence_or_shown(traced, name):
     run, files = traced

@@ -113,6 +113,7 @@ def test_the_verb_answers_with_exit_code_1_where_anything_is_slower(profiles, ca
     assert cli.main(["regressions", "--threshold", "-1"]) == 2
 
 
+@pytest.mark.slow
 def test_the_verb_refuses_names_that_no_run_has(profiles, capsys):
     """A misspelt name guards nothing: exit code 0 would hold for ever."""
     assert cli.main(["regressions", "--op", "ad"]) == 0, "there is no run at all yet"

@@ -32,6 +32,7 @@ def _hold(name: str) -> None:
         assert found.state == EXPECTED[name], found
 
 
+@pytest.mark.slow
 def test_the_document_has_every_class():
     assert set(NAMES) == set(tiny.classes())
     assert f"transformers {transformers.__version__}," in supported.FILE.read_text()
