@@ -77,6 +77,10 @@ inline bool all_finite(const float* rows, int width) {
 // s[r][16 c ...] = sum over d of q[r][d] keys[d][16 c ...] for kRows rows and `Count` blocks of keys. keys and s have
 // rows of 64, q of `width` floats.
 template <int Count> void score_blocks(const float* q, const float* keys, float* s, int head_dim, int width) {
+  if constexpr (Count > FOUR_ROWS) {
+    score_blocks<FOUR_ROWS>(q, keys, s, head_dim, width);
+    return score_blocks<Count - FOUR_ROWS>(q, keys + FOUR_ROWS * SIZE, s + FOUR_ROWS * SIZE, head_dim, width);
+  }
   for (int begin = 0; begin < head_dim; begin += kSum) {
     Block sum[kRows][Count] = {};
     const int end = std::min(head_dim, begin + kSum);
@@ -98,6 +102,11 @@ template <int Count> void score_blocks(const float* q, const float* keys, float*
 // columns. p has rows of 64, v and o of `width` floats.
 template <int Count>
 void add_values(const float* p, const float* v, float* o, const float* shrink, int from, int to, int width) {
+  if constexpr (Count > FOUR_ROWS) {
+    add_values<FOUR_ROWS>(p, v, o, shrink, from, to, width);
+    constexpr int done = FOUR_ROWS * SIZE;
+    return add_values<Count - FOUR_ROWS>(p, v + done, o + done, shrink, from, to, width);
+  }
   Block sum[kRows][Count];
   for (int r = 0; r < kRows; ++r)
     for (int c = 0; c < Count; ++c) sum[r][c] = load(o + r * width + c * SIZE) * shrink[r];

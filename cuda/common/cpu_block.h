@@ -12,7 +12,9 @@ namespace cpu_block {
 using fusescope_cpu::to_float;
 
 constexpr int SIZE = 16;
-typedef float Block __attribute__((vector_size(64)));  // split by the compiler into what the machine has
+#if defined(__AVX512F__)
+typedef float Block __attribute__((vector_size(64)));
+constexpr int FOUR_ROWS = 4;  // blocks of each of four rows whose sums stay in registers
 
 inline Block load(const float* p) {
   Block x;
@@ -20,6 +22,32 @@ inline Block load(const float* p) {
   return x;
 }
 inline void store(float* p, Block x) { std::memcpy(p, &x, sizeof x); }
+#else
+// Two registers, read and written one by one. A vector or a copy of 64 bytes goes through memory at each operation:
+// attention took 16 times as long.
+typedef float Register __attribute__((vector_size(32)));
+typedef float Anywhere __attribute__((vector_size(32), aligned(4), may_alias));
+struct Block {
+  Register low, high;
+};
+constexpr int FOUR_ROWS = 1;
+
+inline Block load(const float* p) {
+  return {*reinterpret_cast<const Anywhere*>(p), *reinterpret_cast<const Anywhere*>(p + 8)};
+}
+inline void store(float* p, Block x) {
+  *reinterpret_cast<Anywhere*>(p) = x.low;
+  *reinterpret_cast<Anywhere*>(p + 8) = x.high;
+}
+inline Block operator+(Block x, Block y) { return {x.low + y.low, x.high + y.high}; }
+inline Block operator*(Block x, Block y) { return {x.low * y.low, x.high * y.high}; }
+inline Block operator*(Block x, float y) { return {x.low * y, x.high * y}; }
+inline Block operator*(float x, Block y) { return y * x; }
+inline Block& operator+=(Block& x, Block y) {
+  x.low += y.low, x.high += y.high;
+  return x;
+}
+#endif
 
 inline float total(Block x) {
   typedef float Eight __attribute__((vector_size(32)));
