@@ -133,7 +133,7 @@ def test_a_users_file(tmp_path):
         (["attention", "--impl", "nope"], "attention has no implementation 'nope'; it has"),
         (["attention", "--impl", "no/file.py:f"], "no file"),
         (["attention", "--baseline", "nope"], "attention has no implementation 'nope'"),
-        (["attention", "--mask", "bigbrd"], "unknown mask 'bigbrd'; known: bigbird"),
+        (["attention", "--mask", "bigbrd"], "unknown mask 'bigbrd'; did you mean bigbird?"),
         (["attention", "--mask", "bigbird:windw=3"], "mask bigbird takes window"),
         (["attention", "--mask", "padding:lengths=4+5"], "lengths for 2 sequences, batch is 1"),
         (["attention", "--device", "cuda:9"], "there is no device cuda:9 here; there is"),

@@ -27,7 +27,7 @@ def test_every_verb_has_help(verb, call):
 
 
 def test_unknown_verbs_and_options(refused):
-    assert "unknown verb 'bnech'; known: bench" in refused("bnech")
+    assert "unknown verb 'bnech'; did you mean bench" in refused("bnech")
     assert "unrecognized arguments: --sequence 3" in refused(
         "mask", "causal", "--seq", "8", "--sequence", "3"
     )
@@ -140,7 +140,7 @@ def test_mask_saved_and_read_back(call, valid, refused, tmp_path):
 
 
 def test_bad_masks_are_one_sentence(refused):
-    assert "unknown mask 'bigbrd'; known: bigbird" in refused("mask", "bigbrd", "--seq", "8")
+    assert "unknown mask 'bigbrd'; did you mean bigbird?" in refused("mask", "bigbrd", "--seq", "8")
     assert "mask needs" in refused("mask", "padding", "--seq", "8") or "needs lengths" in refused(
         "mask", "padding", "--seq", "8"
     )

@@ -59,7 +59,7 @@ def test_masks_are_immutable():
 @pytest.mark.parametrize(
     "text,says",
     [
-        ("bigbrd", "unknown mask 'bigbrd'; known: bigbird"),
+        ("bigbrd", "unknown mask 'bigbrd'; did you mean bigbird?"),
         ("", "unknown mask ''; known: bigbird"),
         ("layout", "unknown mask 'layout'"),
         ("_draw", "unknown mask '_draw'"),

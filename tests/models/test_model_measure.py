@@ -262,7 +262,7 @@ def test_the_verb_says_how_exact_each_way_is(tmp_path, monkeypatch):
         ("model bert-base --lengths 3+4", "lengths give 2 sequences, batch is 1"),
         ("model gpt2 --mask full", "a mask that keeps later tokens"),
         ("model bert-base --checkpoint /nowhere", "a checkpoint is a folder with config.json"),
-        ("model nothing", "'nothing' is not one of bert-small"),
+        ("model nothing", "'nothing' is no model here, nor the path of a config.json (known: bert-small"),
     ],
 )
 def test_the_verb_refuses_in_one_sentence(words, says, capsys):

@@ -114,7 +114,7 @@ def test_every_weight_of_the_table_is_one_of_hugging_face(name):
         ("gpt2", {"phase": "decode", "mask": "strided"}, "a decoded token of gpt2 sees the whole cache"),
         ("gpt2", {"phase": "both"}, "phase must be prefill, decode or generate, not 'both'"),
         ("t5-small", {"mask": "causal"}, "brings its own masks"),
-        ("bert-huge", {}, "unknown model 'bert-huge'; known: bert-small"),
+        ("bert-huge", {}, "config.json or its folder; did you mean bert-large"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, asked, says):

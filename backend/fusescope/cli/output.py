@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
+from fusescope.core.discovery import meant
 from fusescope.core.doctor.requirements import requirement
 from fusescope.core.foreign.text import printable
 
@@ -25,6 +26,11 @@ class Parser(argparse.ArgumentParser):
         if action.option_strings and arg_strings == ["--"]:  # argparse takes --option=-- for no value
             self.error(f"argument {'/'.join(action.option_strings)}: -- is no value")
         return super()._get_values(action, arg_strings)
+
+    def _check_value(self, action, value):
+        known = [str(choice) for choice in action.choices or ()]
+        if known and value not in action.choices:
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r} ({meant(str(value), known)})")
 
     def error(self, message: str):
         say(f"error: {sentence(message)} ({self.prog} --help shows what it takes)")

@@ -3,11 +3,15 @@ named."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import pkgutil
+from collections.abc import Sequence
 from functools import lru_cache
 from types import ModuleType
+
+_FEW = 6  # names that are told all
 
 
 def module_names(package: ModuleType, skip: tuple[str, ...] = ()) -> list[str]:
@@ -30,14 +34,20 @@ def load_part(
 ) -> ModuleType:
     """Import ``package.name`` and check that it has every named part.
 
-    Raises ValueError for an unknown name (listing the known ones) and TypeError naming the file and the parts
-    it lacks.
+    Raises ValueError for an unknown name (with those it may have meant) and TypeError naming the file and
+    the parts it lacks.
     """
     known = module_names(package, skip)
     if name not in known:
-        raise ValueError(f"unknown {what} {name!r}; known: {', '.join(known)}")
+        raise ValueError(f"unknown {what} {name!r}; {meant(name, known)}")
     module = importlib.import_module(f"{package.__name__}.{name}")
     missing = [p for p in parts if not hasattr(module, p)]
     if missing:
         raise TypeError(f"{module.__file__}: this {what} lacks {', '.join(missing)}")
     return module
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """What a word that is not known may have meant: of many those like it, if any is; else all."""
+    near = difflib.get_close_matches(word, known, 3) if len(known) > _FEW else ()
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"

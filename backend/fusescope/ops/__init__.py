@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from fusescope.core import sources
-from fusescope.core.discovery import load_part, module_names
+from fusescope.core.discovery import load_part, meant, module_names
 from fusescope.core.machine.archs import runs_on
 from fusescope.ops import dense, fused, layer, sparse
 from fusescope.ops.base import PARTS, Implementation, Tolerance
@@ -35,7 +35,7 @@ def load(name: str) -> ModuleType:
     for group in GROUPS:
         if name in module_names(group):
             return load_part(group, name, PARTS, "operator")
-    raise ValueError(f"unknown operator {name!r}; known: {', '.join(names())}")
+    raise ValueError(f"unknown operator {name!r}; {meant(name, names())}")
 
 
 def is_user(impl: str) -> bool:

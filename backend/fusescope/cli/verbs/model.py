@@ -11,6 +11,7 @@ from fusescope.cli import cases as _cases
 from fusescope.cli.output import say, table
 from fusescope.cli.tables import generation
 from fusescope.cli.tables.records import show
+from fusescope.core.discovery import meant
 from fusescope.core.records import Record
 
 HELP = "compare the execution modes of a whole model: correctness, speed, memory, time breakdown"
@@ -62,8 +63,8 @@ def _model(word: str) -> str:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
     if word not in models.names():
-        known = ", ".join(models.names())
-        raise argparse.ArgumentTypeError(f"{word!r} is not one of {known}, nor the path of a config.json")
+        hint = meant(word, models.names())
+        raise argparse.ArgumentTypeError(f"{word!r} is no model here, nor the path of a config.json ({hint})")
     return word
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fusescope.core.discovery import load_part, module_names
+from fusescope.core.discovery import load_part, meant, module_names
 from fusescope.core.schema import Parameter, check_int
 from fusescope.models import families
 from fusescope.models.by_config import architecture, config_file
@@ -50,7 +50,7 @@ def family(name: str) -> ModuleType:
         return architecture.family(name)
     if name not in _families():
         raise ValueError(
-            f"unknown model {name!r}; known: {', '.join(names())}, or the path of a config.json or its folder"
+            f"unknown model {name!r}, nor the path of a config.json or its folder; {meant(name, names())}"
         )
     return _families()[name]
 
