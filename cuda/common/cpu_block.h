@@ -24,7 +24,7 @@ inline Block load(const float* p) {
 inline void store(float* p, Block x) { std::memcpy(p, &x, sizeof x); }
 #else
 // Two registers, read and written one by one. A vector or a copy of 64 bytes goes through memory at each operation:
-// attention took 16 times as long.
+// most of the time of attention went there.
 typedef float Register __attribute__((vector_size(32)));
 typedef float Anywhere __attribute__((vector_size(32), aligned(4), may_alias));
 struct Block {
