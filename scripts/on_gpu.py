@@ -20,7 +20,7 @@ are for a box of two GPUs: models over both, the attention grid on a cluster of 
 worker killed in the middle, simulated cases. Their runs are packed likewise.
 
 With --gpus N each entry shares its work among N GPUs, as --cluster local:N does (docs/cluster.md): Dask, the
-package distributed, has to be there.
+package distributed, has to be there. With --entry-per-gpu each of them takes an entry of its own instead.
 """
 
 from __future__ import annotations
@@ -151,6 +151,9 @@ def main() -> int:
         default=1,
         metavar="N",
         help="share the work of each entry among so many GPUs (default 1)",
+    )
+    parser.add_argument(
+        "--entry-per-gpu", action="store_true", help="each of the --gpus takes an entry of its own"
     )
     parser.add_argument(
         "--device", default="cuda:0", help="cpu: entries for the processor, and trials of all others"

@@ -1,10 +1,12 @@
-"""The step ``record`` of on_gpu.py: entries of recordings.toml measured one after the other, and packed.
+"""The step ``record`` of on_gpu.py: entries of recordings.toml measured, and packed.
 
 What comes back is packed before the time is over, whatever became of the workers.
 """
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import contextlib
 import gzip
 import json
@@ -57,29 +59,50 @@ def run(
 
 
 def record(options) -> str:
-    """The entries of recordings.toml that were asked for and still fit into the time, one after the other,
-    each a verb of the command line; on several GPUs each shares its work among them as a cluster. What comes
-    back is packed before the time is over, whatever became of the jobs."""
+    """The entries of recordings.toml that were asked for and still fit into the time, each a verb of the
+    command line. One after the other, where several GPUs share the work of each as a cluster; or each GPU
+    takes the next entry as soon as it is free (``entry_per_gpu``). What comes back is packed before the time
+    is over, whatever became of the jobs."""
     until, work = time.monotonic() + options.budget_s - PACK_S, options.out / "work"
-    home = work / "runs"
-    (home / "recorded").mkdir(parents=True, exist_ok=True)
-    table, left_out = [], []
-    for entry in wanted(options):
-        left = until - time.monotonic()
-        try:
-            if left >= _least(entry, options.gpus):
-                table += _one(entry, home, options, left)
-            else:
-                seconds = entry.seconds(options.gpus)
-                left_out.append(f"-- {entry.title}: about {seconds:.0f} s are left for another session")
-        except Exception as e:  # the next one goes on
-            table.append(f"-- {entry.title}: {type(e).__name__}: {e}")
+    (work / "runs" / "recorded").mkdir(parents=True, exist_ok=True)
+    queue = collections.deque(wanted(options))
+    takers = range(options.gpus) if options.entry_per_gpu else [None]
+    with concurrent.futures.ThreadPoolExecutor(len(takers)) as pool:
+        parts = list(pool.map(lambda gpu: _take(queue, work / "runs", options, until, gpu), takers))
+    table = [line for lines, _ in parts for line in lines]
+    left_out = [line for _, lines in parts for line in lines]
     if not options.only and until - time.monotonic() > 60:
-        with environ(FUSESCOPE_PROFILES=str(home)):
+        with environ(FUSESCOPE_PROFILES=str(work / "runs")):
             table.append(trace())
     pack(work, options.out)
     shutil.rmtree(work, ignore_errors=True)  # a run that did not stop may still write there
     return "\n".join(table + left_out)
+
+
+def _take(
+    queue: collections.deque, home: Path, options, until: float, gpu: int | None
+) -> tuple[list[str], list[str]]:
+    """Entries from the queue until it is empty; ``gpu``: the only one they see, by its index, or None where
+    all GPUs share each. Answers the table's lines, and a line for each entry that the time is too short
+    for."""
+    table, left_out = [], []
+    share = 1 if gpu is not None else options.gpus
+    while queue:
+        try:
+            entry = queue.popleft()
+        except IndexError:  # another GPU took the last
+            break
+        left = until - time.monotonic()
+        try:
+            if left >= _least(entry, share):
+                table += _one(entry, home, options, left, share, gpu)
+            else:
+                left_out.append(
+                    f"-- {entry.title}: about {entry.seconds(share):.0f} s are left for another session"
+                )
+        except Exception as e:  # the next one goes on
+            table.append(f"-- {entry.title}: {type(e).__name__}: {e}")
+    return table, left_out
 
 
 def _least(entry: recordings.Entry, gpus: int) -> float:
@@ -88,18 +111,22 @@ def _least(entry: recordings.Entry, gpus: int) -> float:
     return min(seconds, _NEED_TRAVERSE_S) if entry.traverse else seconds
 
 
-def _one(entry: recordings.Entry, home: Path, options, left: float) -> list[str]:
-    """One entry's lines of the table."""
+def _one(entry: recordings.Entry, home: Path, options, left: float, share: int, gpu: int | None) -> list[str]:
+    """One entry's lines of the table; ``share``: how many GPUs share its work."""
     for folder in entry.before:
         shutil.copytree(folder, home / "recorded" / folder.name, dirs_exist_ok=True)
-    words = entry.words(left - 5, options.case_budget_s, options.gpus)
+    words = entry.words(left - 5, options.case_budget_s, share)
     environment = os.environ | {"FUSESCOPE_PROFILES": str(home)}
+    log = options.out / "record.log"
+    if gpu is not None:
+        environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(gpu)}
+        log = log.with_stem(f"record-{gpu}")
     begun = time.monotonic()
-    done = run(words, options.out / "record.log", left, environment, STOP_S)
+    done = run(words, log, left, environment, STOP_S)
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        return [f"-- {entry.title}: exit {done.returncode}, no answer; see record.log"]
+        return [f"-- {entry.title}: exit {done.returncode}, no answer; see {log.name}"]
     first, *more = summary(entry, answer)
     return [f"{first} {time.monotonic() - begun:.0f} s", *more]
 
@@ -130,21 +157,23 @@ def environ(**values: str):
 
 def plan(options) -> str:
     """What ``record`` would do, and when, by the estimates; nothing is done."""
-    lines, beyond, now, end = [], [], 0.0, options.budget_s - PACK_S
+    lines, beyond, end = [], [], options.budget_s - PACK_S
+    share = 1 if options.entry_per_gpu else options.gpus
+    free = [0.0] * (options.gpus if options.entry_per_gpu else 1)  # when each taker has its next entry
     for entry in wanted(options):
-        seconds = entry.seconds(options.gpus)
+        now, seconds = min(free), entry.seconds(share)
         what = f"{entry.verb:9} {entry.title}"
-        if end - now < _least(entry, options.gpus):
+        if end - now < _least(entry, share):
             beyond.append((seconds, what))
             continue
         there = f"  {1 - entry.share:.0%} are there, in {len(entry.before)} sessions" if entry.before else ""
         until = min(now + seconds, end)
         lines.append(f"{now:6.0f} to {until:5.0f} s  {what}{there}")
-        now = until
+        free[free.index(now)] = until
     if beyond:
         lines.append(f"beyond the time, {sum(s for s, _ in beyond):.0f} s:")
         lines += [f"about {seconds:8.0f} s  {what}" for seconds, what in beyond]
-    return "\n".join([*lines, f"done after {now:.0f} of {options.budget_s:.0f} s"])
+    return "\n".join([*lines, f"done after {max(free):.0f} of {options.budget_s:.0f} s"])
 
 
 def wanted(options) -> list[recordings.Entry]:

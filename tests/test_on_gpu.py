@@ -5,8 +5,10 @@ import argparse
 import gzip
 import importlib.util
 import json
+import subprocess
 import sys
 import tarfile
+import threading
 
 import pytest
 
@@ -79,7 +81,8 @@ def options(tmp_path, **changes):
         "budget_s": 100.0,
         "case_budget_s": 5.0,
     }
-    return argparse.Namespace(**given | {"gpus": 1, "out": tmp_path / "out"} | changes)
+    given |= {"gpus": 1, "entry_per_gpu": False, "out": tmp_path / "out"}
+    return argparse.Namespace(**given | changes)
 
 
 def only(monkeypatch, tmp_path, *tables, device="cpu"):
@@ -157,6 +160,33 @@ def test_several_gpus_share_the_work_of_each_entry(monkeypatch, tmp_path):
         words = entry.words(60, 5.0, 4)
         assert words[words.index("--cluster") + 1] == "local:4"
     assert traverse.seconds(4) == recordings.START_S + 500 and many.seconds(4) == 30, "a case stays on one"
+
+
+def test_each_gpu_takes_an_entry_of_its_own(monkeypatch, tmp_path):
+    """Its command sees one GPU and shares nothing; a free GPU takes the next; one that fails costs itself."""
+    tables = [{"title": f"B{n}", "seconds": n, "bench": ["add", "--case", f"n={n}"]} for n in (9, 8, 7, 6)]
+    only(monkeypatch, tmp_path, *tables)
+    asked = options(tmp_path, gpus=2, entry_per_gpu=True, only="B")
+    spans = [line.split()[0:3:2] for line in record_step.plan(asked).splitlines()[:4]]
+    assert spans == [["0", "9"], ["0", "8"], ["8", "15"], ["9", "15"]]
+    asked.out.mkdir()
+    seen, both = [], threading.Barrier(2, timeout=30)
+
+    def run(words, log, left, environment, stop_s):
+        seen.append((words[words.index("--title") + 1], environment["CUDA_VISIBLE_DEVICES"], log.name))
+        assert "--cluster" not in words
+        if len(seen) <= 2:
+            both.wait()  # two run at one time
+        if "B8" in words:
+            raise OSError("the box is full")
+        return subprocess.CompletedProcess(words, 0, b'{"run": "r", "records": []}')
+
+    monkeypatch.setattr(record_step, "run", run)
+    text = record_step.record(asked)
+    assert sorted(title for title, _, _ in seen) == ["B6", "B7", "B8", "B9"]
+    assert {gpu for _, gpu, _ in seen[:2]} == {"0", "1"}
+    assert all(log == f"record-{gpu}.log" for _, gpu, log in seen)
+    assert text.count("== B") == 3 and "-- B8: OSError: the box is full" in text
 
 
 @pytest.mark.slow
