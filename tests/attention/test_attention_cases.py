@@ -60,6 +60,8 @@ def test_cost_counts_live_elements_and_live_tiles():
     )
     assert OP.cost(values | {"bias": "head"}, "float32").bytes_read == 2 * cost.bytes_read + 4 * 4 * 100 * 200
     full = OP.cost(case(100, 200), "float32")
+    assert cost.size == (cost.flop_executed, cost.bytes, 4 * 40 * 100 * 200 * 12)
+    assert full.size[2] == full.flop_executed
     assert full.flop_effective == full.flop_executed == 4 * 32 * 100 * 200 * 4 and full.unit == "matrix"
     padded = OP.cost(case(64, 64, "padding:lengths=10+64"), "float32")
     assert padded.flop_effective == 4 * 32 * 64 * 74 * 2

@@ -17,7 +17,7 @@ from fusescope.core.records import BenchSpec
 from fusescope.measure import pace
 
 ONE = BenchSpec("add", ("a", "b"), ({"n": 1},), "a", cache="warm")
-SMALL = Facts("a CPU", [(1e3, 4e3)])
+SMALL = Facts("a CPU", [(1e3, 4e3, 1e3)])
 BUILD, CEILINGS, CHECK, SAMPLE, FINISH = 1, 2, 3, 4, 5
 
 
@@ -49,7 +49,7 @@ def test_the_estimate_grows_with_what_is_asked():
     assert of() < of(replace(ONE, impls=("a", "b", "c", "d"))) and of() < of(replace(ONE, budget_s=60.0))
     assert of() + 100 == pytest.approx(of(build_s=100.0))
     assert of() + 10 < of(compile_s={"b": 5.0}) < of() + 20, "the compiler's start comes on top, once"
-    assert of() < 30 and math.isfinite(of(work=[(0.0, 0.0)]))
+    assert of() < 30 and math.isfinite(of(work=[(0.0, 0.0, 0.0)]))
 
 
 def test_further_processes_repeat_all_but_building():
@@ -74,14 +74,14 @@ def test_busy_cpus_make_all_but_sampling_longer(clock):
 
 def test_weights_of_a_model_are_not_compared():
     of_operator, of_model = (
-        estimate.plan(ONE, replace(SMALL, work=[(1e9, 4e9)], reference_s=s), {})[CHECK].seconds
+        estimate.plan(ONE, replace(SMALL, work=[(1e9, 4e9, 1e9)], reference_s=s), {})[CHECK].seconds
         for s in (0.0, 1e-9)
     )
     assert of_operator > 5 * of_model
 
 
 def test_slow_calls_take_the_least_number_of_rounds_whatever_the_budget():
-    slow = of(work=[(4e10 * 10, 1e6)])  # 20 s a call
+    slow = of(work=[(4e10 * 10, 1e6, 4e10 * 10)])  # 20 s a call
     assert slow > 5 * 2 * 20
 
 
@@ -112,9 +112,9 @@ def test_the_same_job_is_expected_to_take_as_long_as_it_took(clock):
     "factor, low, high", [(1.1, 1.4, 1.6), (10.0, 20, 40), (0.1, 0.4, 1.5), (1e-3, 0.4, 1.5), (1e-6, 0, 0.1)]
 )
 def test_other_sizes_are_expected_from_the_nearest_one(clock, factor, low, high):
-    large = replace(SMALL, work=[(1e10, 4e7)])
+    large = replace(SMALL, work=[(1e10, 4e7, 1e10)])
     taught = gone_through(ONE, large, {}, clock, lambda stage, name: 1.5)
-    other = replace(SMALL, work=[(1e10 * factor, 4e7 * factor)])
+    other = replace(SMALL, work=[(1e10 * factor, 4e7 * factor, 1e10 * factor)])
     checks = estimate.plan(replace(ONE, cases=({"n": 2},)), other, taught)[CHECK]
     assert low <= checks.parts["b"].seconds <= high
 
@@ -169,6 +169,21 @@ def test_only_the_first_comparison_of_a_job_was_its_start(clock):
     for here, expected in ((job, [3.0]), (further, [])):
         here.enter(BUILD)
         assert list(here.learnt([0]).values()) == expected
+
+
+def test_what_skips_nothing_takes_as_long_as_without_a_mask():
+    """A sparse mask hides work from those alone that leave it out; the reference is of all scores."""
+    spec = replace(ONE, impls=("cpu", "eager"), baseline="eager")
+
+    def of(executed, *skipping):
+        facts = replace(SMALL, work=[(executed, 1e6, 4e11)], skipping=skipping)
+        plan = estimate.plan(spec, facts, {})
+        return {n: part.seconds for n, part in plan[CHECK].parts.items()} | {"sampling": plan[SAMPLE].seconds}
+
+    sparse, full = of(4e9, "cpu"), of(4e11, "cpu")
+    assert sparse["cpu"] < 0.05 * full["cpu"] and of(4e9)["cpu"] == full["cpu"]
+    assert sparse["eager"] == full["eager"] and sparse["reference"] == full["reference"]
+    assert 0.5 * full["sampling"] < sparse["sampling"] < 0.6 * full["sampling"]
 
 
 def test_what_was_skipped_is_neither_expected_nor_learnt(clock):

@@ -96,6 +96,6 @@ def test_compiling_peers_are_counted_once_each_and_by_device():
         > 0
     )
     spec = BenchSpec("gemm", ("compile",), ({"m": 8}, {"m": 16}), "eager", device="cuda:0")
-    plain = estimate.Facts("a GPU", [(1e9, 1e6)] * 2)
+    plain = estimate.Facts("a GPU", [(1e9, 1e6, 1e9)] * 2)
     compiled = dataclasses.replace(plain, compile_s={"compile": once})
     assert estimate.seconds(spec, compiled, {}) >= estimate.seconds(spec, plain, {}) + 2 * once

@@ -48,18 +48,20 @@ Past = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Facts:
-    """What a plan needs beyond the specification. device: its name; work: FLOP and bytes of a call, by case;
-    compile_s: seconds in a compiler for a new case, by implementation (0 or none: it is not compiled);
-    build_s: of kernels that are not built; reference_s: prior of what making the reference takes besides its
-    work; busy: how many times as long the CPUs take that others use too (core.machine.load.crowding), for all
-    but sampling, which has a budget."""
+    """What a plan needs beyond the specification. device: its name; work: FLOP, bytes and FLOP without
+    skipping of a call, by case; skipping: the implementations that leave out what a mask hides; compile_s:
+    seconds in a compiler for a new case, by implementation (0 or none: it is not compiled); build_s: of
+    kernels that are not built; reference_s: prior of what making the reference takes besides its work; busy:
+    how many times as long the CPUs take that others use too (core.machine.load.crowding), for all but
+    sampling, which has a budget."""
 
     device: str
-    work: Sequence[tuple[float, float]]
+    work: Sequence[tuple[float, float, float]]
     compile_s: Mapping[str, float] = field(default_factory=dict)
     build_s: float = 0.0
     reference_s: float = 0.0
     busy: float = 1.0
+    skipping: Collection[str] = ()
 
     @property
     def compared(self) -> float:
@@ -167,12 +169,16 @@ class _Known:
         self.kind = spec.device.split(":")[0]
         self.subject = f"{facts.device}|{spec.op}|{spec.dtype}"
 
-    def case(self, values: Mapping, work: tuple[float, float]) -> None:
+    def case(self, values: Mapping, work: tuple[float, float, float]) -> None:
         self.digest = _digest(values)
-        self.flop, self.bytes = work
+        self.skipped, self.bytes, self.dense = work
         self.compared_s = self.facts.compared * self.bytes / _COMPARED[self.kind]
-        self.call_s = max(self.flop / _FLOPS[self.kind], self.bytes / _BYTES[self.kind])
-        self.size = round(_STEPS_A_DECADE * math.log10(max(self.flop, self.bytes, 1.0)))
+
+    def flop(self, impl: str) -> float:
+        return self.skipped if impl in self.facts.skipping else self.dense
+
+    def call_s(self, impl: str) -> float:
+        return max(self.flop(impl) / _FLOPS[self.kind], self.bytes / _BYTES[self.kind])
 
     def start(self) -> Part:
         return self.once("start", _START[self.kind])
@@ -189,15 +195,18 @@ class _Known:
         key = f"{stage}|{self.facts.device}|{self.kind}"
         return Part(self.past.get(key, prior), (key,))
 
-    def sized(self, stage: str, name: str, prior: float, fixed: float, compiles: bool = False) -> Part:
+    def sized(
+        self, stage: str, name: str, flop: float, prior: float, fixed: float, compiles: bool = False
+    ) -> Part:
         """By the case itself, by its size, by the nearest size that was measured, or the prior."""
         stem = f"{stage}|{self.subject}|{name}"
-        exact, sized = f"{stem}|{self.digest}", f"{stem}|size {self.size}"
+        size = round(_STEPS_A_DECADE * math.log10(max(flop, self.bytes, 1.0)))
+        exact, sized = f"{stem}|{self.digest}", f"{stem}|size {size}"
         for key in (exact, sized):
             if key in self.past:
                 return Part(self.past[key], (exact, sized), compiles)
         for off in (n for step in range(1, _NEAREST + 1) for n in (-step, step)):
-            took = self.past.get(f"{stem}|size {self.size + off}")
+            took = self.past.get(f"{stem}|size {size + off}")
             if took is not None:
                 # what grows with the size is added or taken off as the prior has it: the rest stays
                 grown = (prior - fixed) * (1 - 10 ** (off / _STEPS_A_DECADE))
@@ -205,33 +214,36 @@ class _Known:
         return Part(prior, (exact, sized), compiles)
 
     def reference(self) -> Part:
+        """In float64 and of all scores, whatever a mask hides."""
         fixed = _CASE[self.kind] + self.facts.reference_s
-        once = self.flop / _FLOPS64[self.kind] + 4 * self.bytes / _BYTES[self.kind]
+        once = self.dense / _FLOPS64[self.kind] + 4 * self.bytes / _BYTES[self.kind]
         prior = fixed + _REFERENCES * once + self.compared_s
-        return self.sized("reference", "", prior, fixed)
+        return self.sized("reference", "", self.dense, prior, fixed)
 
     def check(self, impl: str, compile_s: float, first: bool) -> Part:
         starts = first and compile_s > 0
         fixed = _CALLS[self.kind] + compile_s + (_COMPILER[self.kind] if starts else 0.0)
-        prior = fixed + _CHECKED * (self.call_s + self.compared_s)
-        return self.sized("check", impl + (" first" if starts else ""), prior, fixed, compile_s > 0)
+        prior = fixed + _CHECKED * (self.call_s(impl) + self.compared_s)
+        name = impl + (" first" if starts else "")
+        return self.sized("check", name, self.flop(impl), prior, fixed, compile_s > 0)
 
     def sample(self, mode: str, impls: Sequence[str]) -> Part:
         """measure/compare.py: the fewest rounds at least, the budget at most; slow calls overtime."""
         spec = self.spec
         asked = (sorted(impls), spec.budget_s, spec.min_s, spec.min_samples, spec.precision, spec.same_within)
         key = f"sample|{self.subject}|{mode}|{self.digest}|{_digest(asked)}"
-        one_round = _MOVING * len(impls) * max(_TURN_S, self.call_s)
+        calls_s = [self.call_s(impl) for impl in impls]
+        one_round = _MOVING * sum(max(_TURN_S, call_s) for call_s in calls_s)
         least = max(_ROUNDS * one_round, len(impls) * spec.min_s)
         usual = least + _SHARE[self.kind] * max(0.0, spec.budget_s - least)
         slow = max(_FEWEST_ROUNDS * one_round, min(_OVERTIME * spec.budget_s, spec.min_samples * one_round))
-        prior = min(usual, max(spec.budget_s, slow)) + len(impls) * (_MODE[self.kind] + 4 * self.call_s)
+        prior = min(usual, max(spec.budget_s, slow)) + len(impls) * _MODE[self.kind] + 4 * sum(calls_s)
         ratio = f"sample|{self.facts.device}|{spec.op}|{mode}|{_digest(asked[1:])}|over the prior"
         expected = self.past.get(key, prior * self.past.get(ratio, 1.0))
         return Part(expected, (key,), ratio=(ratio, prior))
 
     def finish(self, count: int) -> Part:
-        return self.sized("finish", "", _CASE[self.kind] * count, _CASE[self.kind] * count)
+        return self.sized("finish", "", self.dense, _CASE[self.kind] * count, _CASE[self.kind] * count)
 
 
 def _digest(value) -> str:

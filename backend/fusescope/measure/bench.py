@@ -102,6 +102,7 @@ class Bench:
             build.seconds_missing(spec.device, families=subject.families) if builds else 0.0,
             subject.reference_s,
             load.crowding(),
+            {n for n in self.names if subject.skips(n)},
         )
         return estimate.plan(dataclasses.replace(spec, cases=tuple(self.cases)), facts, self.past)
 

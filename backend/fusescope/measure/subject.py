@@ -47,6 +47,10 @@ class Subject:
         """Seconds that these implementations spend in a compiler for a new case."""
         return 0.0
 
+    def skips(self, impl: str) -> bool:
+        """Whether an implementation leaves out what a mask hides altogether."""
+        return True
+
     def complete(self, trial, candidate, record: Record) -> Record:
         """The record with what only this kind of subject says."""
         return record
@@ -97,6 +101,9 @@ class Operator(Subject):
     def compile_seconds(self, impls: Iterable[str], device: str) -> float:
         return ops.compile_seconds(self.name, impls, device)
 
+    def skips(self, impl: str) -> bool:
+        return ops.skips(self.name, impl)
+
     def complete(self, trial, candidate, record: Record) -> Record:
         """With what was prepared outside a call, in time and size."""
         ms, size, compiled = (
@@ -114,6 +121,9 @@ class WithFunctions(Operator):
     def __init__(self, name: str, functions: Mapping[str, Callable]):
         super().__init__(name)
         self.functions = functions
+
+    def skips(self, impl: str) -> bool:
+        return impl not in self.functions and super().skips(impl)
 
     def describe(self, impl: str, device: str) -> Implementation:
         """As ops.common.user describes a file's function; without source text (a compiled one) it has no

@@ -123,6 +123,13 @@ def compile_seconds(op: str, impls: Iterable[str], device: str) -> float:
     return sum(peers[i].compiles.get(kind, 0.0) for i in dict.fromkeys(impls) if i in peers)
 
 
+def skips(op: str, impl: str) -> bool:
+    """Whether an implementation leaves out what a mask hides altogether; of somebody's function nothing is
+    known, so it does not."""
+    peers = load(op).PEERS
+    return peers[impl].skips if impl in peers else not is_user(impl)
+
+
 def make(op: str, impl: str, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     """A callable without arguments that runs one call of the implementation on these inputs.
 

@@ -80,7 +80,7 @@ class Tolerance:
 @dataclass(frozen=True)
 class Cost:
     """FLOP over live work (effective) and over what tiles execute (executed; equal for dense operators), and
-    least bytes moved.
+    least bytes moved. ``flop_dense``: of a call that skips nothing; None where there is nothing to skip.
 
     ``unit`` names the arithmetic peak that applies: "matrix" (tensor cores where the dtype has them) or
     "vector".
@@ -92,11 +92,13 @@ class Cost:
     bytes_written: float
     unit: str = "vector"
     notes: Mapping[str, Any] = field(default_factory=dict)
+    flop_dense: float | None = None
 
     @property
-    def size(self) -> tuple[float, float]:
-        """FLOP executed and bytes of a call, which estimates go by."""
-        return self.flop_executed, self.bytes
+    def size(self) -> tuple[float, float, float]:
+        """FLOP executed, bytes and dense FLOP of a call, which estimates go by."""
+        dense = self.flop_executed if self.flop_dense is None else self.flop_dense
+        return self.flop_executed, self.bytes, dense
 
     @property
     def bytes(self) -> float:
@@ -111,13 +113,15 @@ class Peer:
     say); it belongs to the check, not to the call. ``run.one_call_per_graph``, if true: a CUDA graph is to
     hold a single call. May raise core.errors.Unsupported. ``devices``: device
     types it exists on. ``compiles``: seconds by device type that making it for one more case takes, for what
-    runs a compiler; a first guess for analysis.estimate. ``package``: the distribution that it comes with,
-    where PyTorch does not bring it."""
+    runs a compiler; a first guess for analysis.estimate. ``skips``: whether it leaves out what a mask hides
+    altogether; it says how long a call may take. ``package``: the distribution that it comes with, where
+    PyTorch does not bring it."""
 
     make: Callable[[Mapping[str, Any]], Callable[[], Any]]
     idea: str
     devices: tuple[str, ...] = ("cpu", "cuda")
     compiles: Mapping[str, float] = field(default_factory=dict)
+    skips: bool = False
     package: str | None = None
 
 

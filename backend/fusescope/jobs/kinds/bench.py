@@ -51,6 +51,7 @@ def facts(spec: BenchSpec, missing: Callable[..., float] = seconds_missing) -> e
         {i: ops.compile_seconds(spec.op, (i,), spec.device) for i in impls},
         missing(spec.device, families=(module.FAMILY,)) if ours else 0.0,
         busy=load.crowding(),
+        skipping={i for i in impls if ops.skips(spec.op, i)},
     )
 
 

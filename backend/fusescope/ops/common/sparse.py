@@ -130,9 +130,9 @@ def product_cost(values: Mapping[str, Any], dtype: str, moved: Callable[[int], t
     density = of.kept / (values["seq"] * values["seq_k"])
     notes = {"density": density, "kept elements per head": of.kept, "stored elements per head": of.stored}
     read, written = (BYTES[dtype] * heads * n for n in moved(of.stored))
-    return Cost(
-        2.0 * depth * of.kept * heads, 2.0 * depth * of.stored * heads, read, written, "vector", notes
-    )
+    scores = values["seq"] * values["seq_k"]
+    effective, run, dense = (2.0 * depth * n * heads for n in (of.kept, of.stored, scores))
+    return Cost(effective, run, read, written, "vector", notes, dense)
 
 
 @lru_cache(maxsize=256)

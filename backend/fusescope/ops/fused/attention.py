@@ -65,12 +65,14 @@ PEERS = {
         _peer("flex", "make"),
         "FlexAttention, compiled, BlockMask from the mask's formula (128 x 128 blocks)",
         compiles=_FLEX,
+        skips=True,
     ),
     "flex_flash": Peer(
         _peer("flex", "flash"),
         "FlexAttention on FlashAttention-4 (kernel option BACKEND=FLASH), on Hopper",
         ("cuda",),
         compiles=_VENDOR,
+        skips=True,
         package="flash-attn-4",
     ),
     "flash4": Peer(
@@ -78,6 +80,7 @@ PEERS = {
         "FlashAttention-4 (flash_attn.cute): full, causal, sliding windows",
         ("cuda",),
         compiles=_VENDOR,
+        skips=True,
         package="flash-attn-4",
     ),
     "cudnn_blocks": Peer(
@@ -85,10 +88,12 @@ PEERS = {
         "cuDNN-frontend's block-sparse attention: masks of whole 64 x 64 blocks",
         ("cuda",),
         compiles=_VENDOR,
+        skips=True,
         package="nvidia-cudnn-frontend",
     ),
     "composed": Peer(
         _peer("composed", "make"),
         "this project's SDDMM, softmax by rows and SpMM on CSR, scores through memory",
+        skips=True,
     ),
 }

@@ -142,7 +142,7 @@ def _sparse(inputs):
 
 PEERS = {
     "eager": Peer(_eager, "the dense product, of which the kept elements are taken"),
-    "sparse": Peer(_sparse, "torch.sparse.sampled_addmm on CSR (cuSPARSE on CUDA); fp32 only"),
+    "sparse": Peer(_sparse, "torch.sparse.sampled_addmm on CSR (cuSPARSE on CUDA); fp32 only", skips=True),
 }
 
 

@@ -126,9 +126,8 @@ def cost(values, dtype):
         size * h * sq * sk if values["bias"] == "head" else 0
     )
     notes = {"density": live / (sequences * sq * sk), "live_share": executed / (sequences * sq * sk)}
-    return Cost(
-        4 * d * live * copies, 4 * d * executed * copies, read, size * d * b * h * sq, "matrix", notes
-    )
+    effective, run, dense = (4 * d * n * copies for n in (live, executed, counts.elements))
+    return Cost(effective, run, read, size * d * b * h * sq, "matrix", notes, dense)
 
 
 @lru_cache(maxsize=256)
