@@ -61,9 +61,11 @@ def test_weights_changed_by_any_way_are_seen():
     def by_numpy(weight):
         weight.detach().numpy()[:] *= -2
 
-    for name in ("model.layers.0.self_attn.q_proj", "model.layers.1.mlp.up_proj", "model.norm", "lm_head"):
+    llama = ("model.layers.0.self_attn.q_proj", "model.layers.1.mlp.up_proj", "model.norm", "lm_head")
+    gpt2 = ("transformer.h.1.mlp.c_fc", "transformer.wte")  # of which copies are made: turned, and padded
+    for family, name in [*(("llama", n) for n in llama), *(("gpt2", n) for n in gpt2)]:
         for change in (by_data, by_numpy):
-            m = model("llama")
+            m = model(family)
             before = ours(m)
             change(m.get_submodule(name).weight)
             assert torch.equal(ours(m), theirs(m)) and not torch.equal(ours(m), before), name

@@ -67,7 +67,7 @@ def test_a_number_out_of_bounds_is_refused_where_it_is_typed(draw, box, number):
 
 def test_its_link_to_one_case_of_several_fills_the_form(draw, recorded):
     """What is on show is then what the form says."""
-    at = draw("models", model="gpt2", run="20261122-074144-model-5b577b", case="batch=8, seq=512")
+    at = draw("models", model="gpt2", run="20261126-112416-model-3c8687", case="batch=8, seq=512")
     assert not at.info and not at.warning, [e.value for e in (*at.info, *at.warning)]
     address = query(at)
     assert (address["batch"], address["seq"], address["phase"]) == ("8", "512", "decode")

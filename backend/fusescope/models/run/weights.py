@@ -38,14 +38,15 @@ def ours(family: ModuleType, config: Config, module: Any) -> dict[str, Any]:
 
 
 def unchanged(family: ModuleType, config: Config, module: Any, kept: dict[str, Any]) -> bool:
-    """Whether the copies among ``ours`` are still what the module has, by value: a tensor's version does not
-    tell of changes through ``.data`` or NumPy. Reads both once."""
-    return all(
-        torch.equal(copy, row)
-        for name, rows in _parts(family, config, module).items()
-        if len(rows) > 1
-        for copy, row in zip(kept[name].split([len(row) for row in rows]), rows)
-    )
+    """Whether the copies among the weights that were made of ``ours`` are still what the module has, by
+    value: a tensor's version does not tell of changes through ``.data`` or NumPy. Reads both once; rows that
+    were added behind a weight's own are not looked at."""
+    for name, rows in _parts(family, config, module).items():
+        copies = kept[name][: sum(map(len, rows))].split([len(row) for row in rows])
+        for copy, row in zip(copies, rows):
+            if copy.data_ptr() != row.data_ptr() and not torch.equal(copy, row):
+                return False
+    return True
 
 
 def _parts(family: ModuleType, config: Config, module: Any) -> dict[str, list[Any]]:
@@ -55,4 +56,6 @@ def _parts(family: ModuleType, config: Config, module: Any) -> dict[str, list[An
             tensor = state[weight.name(layer)]
             tensor = tensor.t() if weight.transposed else tensor
             parts.setdefault(weight.ours.replace("{i}", str(layer)), []).append(tensor.detach())
+    if config.tied and "logits" in family.MODULES:
+        parts["head.weight"] = parts["word"]
     return parts

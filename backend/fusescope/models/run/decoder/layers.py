@@ -13,7 +13,7 @@ from fusescope.models.describe.family import Config
 from fusescope.models.run import weights
 from fusescope.models.run.decoder import quantised as quantisation
 from fusescope.ops.common import rope
-from fusescope.ops.dense.layernorm import layernorm
+from fusescope.ops.layer.bias_residual_layernorm import bias_residual_layernorm
 from fusescope.ops.layer.linear import linear
 from fusescope.ops.layer.rmsnorm_residual import rmsnorm_residual
 from fusescope.ops.layer.swiglu import swiglu
@@ -21,13 +21,14 @@ from fusescope.ops.layer.swiglu import swiglu
 Attend = Callable[[int, Any, Any, Any, Any], Any]
 """(layer, query (B, S, H, D), key and value (B, S, H_kv, D), angles) → (B, S, H, D). angles: what query and
 key are still to be turned by, as rope_cache takes it; None where positions are embedded."""
+_OUTPUTS = 8  # of a product for few rows a multiple of this
 Record = Callable[[str, Any], None]
 Mark = Callable[[str], None]
 
 
 class Layers:
     """A family's layers with the weights of a loaded Hugging Face module, which stay as they are; what is put
-    together is a copy, so later changes of the module's weights are not seen.
+    together or turned is a copy, so later changes of the module's weights are not seen.
 
     A call's record(name, tensor) gets its outputs in order, by the name of the Hugging Face module that has
     the same (the family's MODULES); mark(part) is called after each operation with its layer part.
@@ -35,12 +36,16 @@ class Layers:
 
     def __init__(self, family: ModuleType, config: Config, module: Any, quantised: str | None = None):
         self.config, self.modules = config, family.MODULES
-        self.weights = weights.ours(family, config, module)
+        found = weights.ours(family, config, module)
+        # Products for few rows read no matrix that is kept transposed, as GPT-2's are, and write no rows of
+        # logits that are no multiples of 16 bytes apart, as its vocabulary has them.
+        self.weights = {name: weight.contiguous() for name, weight in found.items()}
+        self.vocab = len(found["head.weight"])
+        if more := -self.vocab % _OUTPUTS:
+            self.weights["head.weight"] = torch.nn.functional.pad(found["head.weight"], (0, 0, 0, more))
         if quantised:
             self.weights = quantisation.layers(self.weights, quantised)
         self.rotary = next((m for n, m in module.named_modules() if n.endswith("rotary_emb")), None)
-        if config.tied:
-            self.weights["head.weight"] = self.weights["word"]
 
     def embed(self, ids, places, record: Record | None = None, mark: Mark | None = None):
         """(B, S, width) of token ids and their positions, int64 (B or 1, S)."""
@@ -90,7 +95,7 @@ class Layers:
 
     def logits(self, x, record: Record | None = None, mark: Mark | None = None):
         """(…, vocab) of normed outputs, in their dtype."""
-        found = self._linear("head", x)
+        found = self._linear("head", x)[..., : self.vocab]
         self._said(record, "logits", found)
         if mark:
             mark("head")
@@ -115,10 +120,11 @@ class Layers:
             record(self.modules[step].replace("{i}", str(layer)), tensor)
 
     def _norm(self, name: str, x):
-        """LayerNorm where there is a bias, else RMSNorm."""
+        """LayerNorm where there is a bias, else RMSNorm; both by kernels that start while the product before
+        them ends, and share a row among more threads where rows are few."""
         weight, bias = self.weights[f"{name}.weight"], self.weights.get(f"{name}.bias")
         if bias is not None:
-            return layernorm(x, weight, bias, self.config.eps)
+            return bias_residual_layernorm(x, None, None, weight, bias, self.config.eps)
         return rmsnorm_residual(x, weight, eps=self.config.eps)[0]
 
     def _linear(self, name: str, x, **how):
