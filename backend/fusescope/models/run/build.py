@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from fusescope.models.accuracy import block_by_block
 from fusescope.models.by_config import config_file, transformers_model
 from fusescope.models.describe import cases, catalog, settings, tree
 from fusescope.models.describe import checkpoint as checkpoints
@@ -21,6 +22,7 @@ from fusescope.models.run import generation, masking, weights
 from fusescope.models.run.kv_cache import FixedCache
 from fusescope.ops.common import peers
 
+_WHOLE_GIB = 4.0  # of a reference that is a copy
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is built here; a look-up that fails would take 23 s
 
 
@@ -58,14 +60,24 @@ class Model:
         _attend(copied, attention)
         return copied
 
-    def reference(self, dtype):
-        """A copy of the model in another precision (a torch dtype), attention as matmul and softmax."""
-        copied = copy.deepcopy(self.module).to(dtype)
-        _attend(copied, "eager")
-        for part in copied.modules():  # grouped products of experts take no float64
+    def reference(self, dtype, change=None):
+        """The model in another precision (a torch dtype), attention as matmul and softmax. A copy; of a model
+        that would take more than some GiB so, or whose weights change (block_by_block.Change), one whose
+        blocks are converted when they are called."""
+        if change or 2**-30 * dtype.itemsize * self.parameters > _WHOLE_GIB:
+            found = block_by_block.convert(self.module, dtype, change)
+        else:
+            found = copy.deepcopy(self.module).to(dtype)
+        _attend(found, "eager")
+        for part in found.modules():  # grouped products of experts take no float64
             if getattr(getattr(part, "config", None), "_experts_implementation", None) is not None:
                 part.config._experts_implementation = "eager"
-        return copied
+        return found
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the weights are, tied ones once."""
+        return sum(p.numel() for p in self.module.parameters())
 
     @property
     def bytes(self) -> int:

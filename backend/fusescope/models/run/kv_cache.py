@@ -51,6 +51,11 @@ class FixedCache:
             [one() for _ in range(config.layers)], [one() for _ in range(config.layers)], start, counts
         )
 
+    @property
+    def size(self) -> int:
+        """Elements of all keys and values."""
+        return sum(t.numel() for t in (*self.keys, *self.values))
+
     def to(self, dtype) -> FixedCache:
         """A copy in another precision."""
         return self.part(0, None, dtype)

@@ -49,7 +49,6 @@ def make(name: str, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any
 def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[], Any]:
     """One call of a Hugging Face module with the attention of the mode, as it is before a capture."""
     ours = mode.attention == register.NAME
-    (register.register_attention if ours else peers.register_peers)()
     if mode.compile:
         return _compiled(mode, model.fresh(view(mode)), inputs)
     module = model.view(view(mode))
@@ -71,7 +70,9 @@ def forward(mode: Mode, model: Model, inputs: Mapping[str, Any]) -> Callable[[],
 
 
 def view(mode: Mode) -> str:
-    """The attn_implementation of the module that the mode calls (see Model.view)."""
+    """The attn_implementation of the module that the mode calls (see Model.view); Hugging Face knows it from
+    now on."""
+    (register.register_attention if mode.attention == register.NAME else peers.register_peers)()
     own = {"sdpa": peers.SDPA, "flex_attention": peers.FLEX}
     return "sdpa" if mode.name == "sdpa-graph-trap" else own.get(mode.attention, mode.attention)
 

@@ -17,7 +17,9 @@ from fusescope.ops.base import Tolerance
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 _ELEMENT = {"float32": 512, "float16": 32, "bfloat16": 32}
 _NORM = {"float32": 48, "float16": 8, "bfloat16": 8}
-_PIECE = 1 << 28  # scores of one layer that the reference holds at once: 2 GB of float64
+_PIECE = (
+    1 << 28
+)  # scores of one layer, and elements of a cache, that the reference holds at once: 2 GB of float64
 
 
 def tolerance(layers: int, dtype: str) -> Tolerance:
@@ -49,11 +51,11 @@ def reference(model: Model, inputs: Mapping[str, Any], dtype=None, quantised: st
     """The model in float64 (or another torch dtype), attention as matmul and softmax, in pieces of the
     batch. quantised: with the weights that this quantisation leaves ("int8", "fp8")."""
     dtype = dtype or torch.float64
-    module, case = model.reference(dtype), inputs["case"]
-    if quantised:
-        quantisation.round_module(model.family, model.config, module, quantised)
+    change = quantisation.rounding(model.family, model.config, quantised) if quantised else None
+    module, case = model.reference(dtype, change), inputs["case"]
     scores = max(1, model.config.heads) * (1 if case.get("phase") == "decode" else case["seq"]) * case["seq"]
-    step = max(1, _PIECE // scores)
+    cached = inputs["cache"].size // case["batch"] if "cache" in inputs else 0
+    step = max(1, _PIECE // max(scores, cached))
     with torch.no_grad():
         return torch.cat(
             [

@@ -8,7 +8,7 @@ without quantisation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -68,18 +68,24 @@ def layers(weights: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {name: quantise(w, kind) if quantises(name) else w for name, w in weights.items()}
 
 
-def round_module(family: ModuleType, config: Config, module: Any, kind: str) -> None:
-    """Give a Hugging Face module, of any precision, in place, the weights that quantisation leaves: what the
-    mode is checked against. A scale is of an output channel, so rows that are put together change nothing."""
-    state = dict(module.named_parameters(remove_duplicate=False))
-    with torch.no_grad():
-        for weight, layer in tree.rows(family, config):
-            if weight.ours and quantises(weight.ours):
-                tensor = state[weight.name(layer)]
-                rows = tensor.t() if weight.transposed else tensor
-                found = quantise(rows, kind)
-                exact = found.values.to(tensor.dtype) * found.scales.to(tensor.dtype)
-                tensor.copy_(exact.t() if weight.transposed else exact)
+def rounding(family: ModuleType, config: Config, kind: str) -> Callable[[str, Any], Any]:
+    """change(name, parameter of any precision) → what quantisation leaves of it, by the names of the Hugging
+    Face module: what the mode is checked against. A scale is of an output channel, so rows that are put
+    together change nothing."""
+    turned = {
+        weight.name(layer): weight.transposed
+        for weight, layer in tree.rows(family, config)
+        if weight.ours and quantises(weight.ours)
+    }
+
+    def change(name: str, tensor):
+        if name not in turned:
+            return tensor
+        found = quantise(tensor.t() if turned[name] else tensor, kind)
+        exact = found.values.to(tensor.dtype) * found.scales.to(tensor.dtype)
+        return exact.t() if turned[name] else exact
+
+    return change
 
 
 def figures(out, exact, logits: bool) -> dict[str, float | None]:
