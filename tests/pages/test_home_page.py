@@ -87,3 +87,11 @@ def test_decoding_in_a_dtype_that_nobody_measured(draw, recorded):
     at = draw("app", about="llama3-8b", phase="decode", batch="1", seq="4096", dtype="bfloat16", on=H200)
     assert not at.exception and "tokens/s at batch 1" in shown(at)
     assert "float16 instead of bfloat16" in shown(at)
+
+
+def test_a_device_without_attention_shows_the_map_of_another_and_says_so(draw, recorded):
+    at = draw("app", on="NVIDIA H100 80GB HBM3")
+    assert "No attention was measured on NVIDIA H100 80GB HBM3; what follows is of NVIDIA H200." in said(
+        at.caption
+    )
+    assert len(at.get("plotly_chart")) == 1

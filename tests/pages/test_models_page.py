@@ -201,6 +201,15 @@ def test_words_of_the_url_that_mean_nothing_are_said(draw):
     assert all(word in text for word in ("bort", "int3", "Nothing", "ffffff")) and not at.error
 
 
+def test_a_run_of_several_cases_fills_the_form_with_its_first(draw, recorded):
+    """Of GPT-2 decoding at three shapes the form said prefill, and the page that the run was another's."""
+    at = draw("models", run="20261126-112416-model-3c8687")
+    assert query(at)["phase"] == "decode" and not {"batch", "seq"} & set(query(at)), (
+        "1 and 128 go without saying"
+    )
+    assert widget(at.selectbox, "case").value == "all cases" and not at.info
+
+
 def test_lengths_are_fixed_spread_or_a_list(draw):
     assert query(draw("models", batch="4", lengths="uniform:low=0.5"))["lengths"] == "uniform:low=0.5"
     at = draw("models", batch="2", lengths="100+37")

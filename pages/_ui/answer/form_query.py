@@ -11,7 +11,7 @@ from fusescope.core.records import Run
 
 def of(run: Run, case: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The controls of Kernels, or of Models, as they were for ``case``, or for a run of one case or a sweep;
-    of a grid its first sweep, of several cases of a model none of their sizes."""
+    of a grid its first sweep, of several cases of a model the first."""
     cases = [dict(case)] if case else [dict(c) for c in run.spec.get("cases") or ()]
     return _of_model(run, cases) if run.kind == "model" else _of_bench(run, cases)
 
@@ -46,7 +46,7 @@ def _of_model(run: Run, cases: list[dict[str, Any]]) -> dict[str, str]:
     query = {"model": "config.json", "config_file": model} if models.is_path(model) else {"model": model}
     query |= _settings(run, "dtype", "baseline", "cache", "checkpoint")
     query["impl"] = ",".join(run.spec.get("impls") or ())
-    if len(cases) == 1:
+    if cases:
         hidden = _OF_FILE if models.is_path(model) else ()
         query |= {k: str(v) for k, v in cases[0].items() if v is not None and k not in hidden}
     return query

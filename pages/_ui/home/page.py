@@ -11,7 +11,7 @@ from pages._ui.app import device, findings, run_data, url
 from pages._ui.attention import grid
 from pages._ui.home import fastest, question
 from pages._ui.widgets import html_table
-from pages._ui.widgets.text import md
+from pages._ui.widgets.text import device_text, md
 
 _DOORS = (
     ("pages/kernels.py", "Compare kernels", "Check and time an operator's implementations, or your own", {}),
@@ -57,13 +57,19 @@ def _doors() -> None:
 
 
 def _grid(asked: question.Asked) -> None:
-    """Our best attention kernel against the best peer by mask and shape, on the device of the question."""
+    """Our best attention kernel against the best peer by mask and shape, on the device of the question; where
+    none was measured there, on the device with most cells."""
     runs = grid.listed()
-    known = grid.dtypes(runs, asked.device_name)
-    if not known:
-        st.caption(f"No attention was measured on {md(asked.device_name)}.")
-        return
-    found = grid.of_device(runs, asked.device_name, asked.dtype if asked.dtype in known else known[0])
+    name = asked.device_name
+    if not grid.dtypes(runs, name):
+        others = grid.devices(runs)
+        beside = f"; what follows is of {md(device_text(others[0]))}" if others else ""
+        st.caption(f"No attention was measured on {md(device_text(name))}{beside}.")
+        if not others:
+            return
+        name = others[0]
+    known = grid.dtypes(runs, name)
+    found = grid.of_device(runs, name, asked.dtype if asked.dtype in known else known[0])
     grid.draw(found, "map", _open)
     st.page_link("pages/attention.py", label="Choose device, dtype, mask and shape →")
 
