@@ -68,6 +68,11 @@ def test_a_call_like_an_earlier_one_is_refused_in_the_same_words():
     for _ in range(2):  # the second time the first call is remembered
         with pytest.raises(TypeError, match="scale is a number or None, not 'large'"):
             attention(q, k, k, scale="large")
+        for odd in ("0.1", True):  # float() takes both
+            with pytest.raises(TypeError, match=f"scale is a number or None, not {odd!r}"):
+                attention(q, k, k, scale=odd)
+            with pytest.raises(ValueError, match=f"softcap is a finite number above 0, or None, not {odd!r}"):
+                attention(q, k, k, softcap=odd)
         with pytest.raises(TypeError, match="scale is a number or None, not tensor"):
             attention(q, k, k, scale=torch.ones(2))
         with pytest.raises(Unsupported, match="k is a sparse_coo tensor"):

@@ -63,7 +63,8 @@ def attention(
         return _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks)
     if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
-            if scale is not None:
+            if scale is not None and type(scale) is not float:
+                checks.scale(scale)
                 scale = float(scale)
             calls = _dispatch.unmasked if mask is None else _dispatch.masked.get(id(mask))
             known = None if calls is None else calls.get(_key(q, k, mask, bias, scale, impl))

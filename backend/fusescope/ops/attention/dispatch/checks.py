@@ -186,13 +186,16 @@ def scale(given) -> None:
     if given is None:
         return
     try:
+        if isinstance(given, (str, bytes, bytearray, bool)):
+            raise TypeError  # float() takes these
         float(given)
     except (TypeError, ValueError):
         raise TypeError(f"scale is a number or None, not {given!r}") from None
 
 
 def softcap(given) -> None:
-    if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if given is not None and not (number and 0 < given < float("inf")):
         raise ValueError(f"softcap is a finite number above 0, or None, not {given!r}")
 
 
