@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,6 +13,8 @@ import pytest
 import websockets.sync.client
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+from fusescope.core.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -45,6 +50,30 @@ def test_a_restart_keeps_the_cookie_and_no_token_says_what_it_gives_up(start):
     assert "can run files as" in free.log.read_text() and not free.token
     assert free.ask("GET", "/")[0] == 200 and free.ask("GET", "/", host="evil.example")[0] == 403
     assert free.websocket(origin="http://127.0.0.1:1") == 403
+
+
+def test_ctrl_c_ends_the_server_in_one_line(tmp_path):
+    """It said "Aborted!", listed sixty references that DuckDB's binding had left, and failed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    own = {f"FUSESCOPE_{name}": str(tmp_path / name.lower()) for name in ("PROFILES", "RUNTIME", "STATE")}
+    log = tmp_path / "server.log"
+    with log.open("wb") as out:
+        command = [sys.executable, "scripts/serve.py", "--port", port]
+        server = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | own, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        end = time.monotonic() + 60
+        while "FuseScope: http" not in log.read_text() and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(1)
+        os.killpg(server.pid, signal.SIGINT)
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+    assert log.read_text().split("same address")[-1].strip() == "FuseScope has stopped."
 
 
 def test_below_a_prefix_behind_a_proxy_of_another_name(start):
