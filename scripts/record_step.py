@@ -5,7 +5,6 @@ What comes back is packed before the time is over, whatever became of the worker
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import contextlib
 import gzip
@@ -16,6 +15,7 @@ import signal
 import subprocess
 import tarfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import recordings
@@ -65,10 +65,10 @@ def record(options) -> str:
     is over, whatever became of the jobs."""
     until, work = time.monotonic() + options.budget_s - PACK_S, options.out / "work"
     (work / "runs" / "recorded").mkdir(parents=True, exist_ok=True)
-    queue = collections.deque(wanted(options))
+    entries = iter(wanted(options))  # shared: each taker gets the next one
     takers = range(options.gpus) if options.entry_per_gpu else [None]
     with concurrent.futures.ThreadPoolExecutor(len(takers)) as pool:
-        parts = list(pool.map(lambda gpu: _take(queue, work / "runs", options, until, gpu), takers))
+        parts = list(pool.map(lambda gpu: _take(entries, work / "runs", options, until, gpu), takers))
     table = [line for lines, _ in parts for line in lines]
     left_out = [line for _, lines in parts for line in lines]
     if not options.only and until - time.monotonic() > 60:
@@ -80,18 +80,14 @@ def record(options) -> str:
 
 
 def _take(
-    queue: collections.deque, home: Path, options, until: float, gpu: int | None
+    entries: Iterator[recordings.Entry], home: Path, options, until: float, gpu: int | None
 ) -> tuple[list[str], list[str]]:
-    """Entries from the queue until it is empty; ``gpu``: the only one they see, by its index, or None where
+    """Entries until there is none; ``gpu``: the only one they see, by its index, or None where
     all GPUs share each. Answers the table's lines, and a line for each entry that the time is too short
     for."""
     table, left_out = [], []
     share = 1 if gpu is not None else options.gpus
-    while queue:
-        try:
-            entry = queue.popleft()
-        except IndexError:  # another GPU took the last
-            break
+    for entry in entries:
         left = until - time.monotonic()
         try:
             if left >= _least(entry, share):

@@ -43,6 +43,17 @@ def test_blocks_are_converted_while_they_are_called():
     assert all(p.dtype == torch.float16 for p in model.module.parameters()), "the model itself was converted"
 
 
+def test_a_block_that_has_two_names_gets_its_own_weights_back():
+    """By its second name it was taken for something outside all blocks, and converted for good."""
+    block = torch.nn.Linear(3, 3).half()
+    model = torch.nn.Sequential(torch.nn.Sequential())
+    model[0].layers, model[0].others = (torch.nn.ModuleList([block, block]) for _ in range(2))
+    found = block_by_block.convert(model, torch.float64)
+    shared = found[0].layers[1]
+    assert shared(torch.ones(1, 3, dtype=torch.float64)).dtype == torch.float64
+    assert shared.weight is block.weight and shared.bias is block.bias
+
+
 def test_a_change_is_of_the_weights_by_name():
     model = built("gpt2", "float32")
     change = quantised.rounding(model.family, model.config, "int8")

@@ -171,11 +171,11 @@ class _Known:
 
     def case(self, values: Mapping, work: tuple[float, float, float]) -> None:
         self.digest = _digest(values)
-        self.skipped, self.bytes, self.dense = work
+        self.executed, self.bytes, self.dense = work
         self.compared_s = self.facts.compared * self.bytes / _COMPARED[self.kind]
 
     def flop(self, impl: str) -> float:
-        return self.skipped if impl in self.facts.skipping else self.dense
+        return self.executed if impl in self.facts.skipping else self.dense
 
     def call_s(self, impl: str) -> float:
         return max(self.flop(impl) / _FLOPS[self.kind], self.bytes / _BYTES[self.kind])

@@ -20,15 +20,16 @@ def convert(module, dtype, change: Change | None = None):
     change = change or (lambda name, tensor: tensor)
     shared = {id(t): t for t in (*module.parameters(), *module.buffers())}
     found = copy.deepcopy(module, shared)
-    blocks = dict(_blocks(found))
+    blocks = {block: name for name, block in _blocks(found)}  # once, whatever lists hold it
+    inside = {part for block in blocks for part in block.modules()}
     kept: dict[int, Any] = {}  # so that tied weights are one tensor still
-    for name, part in found.named_modules(remove_duplicate=False):
+    for name, part in found.named_modules():
         for own, buffer in part._buffers.items():
             if buffer is not None and buffer.is_floating_point():
                 part._buffers[own] = buffer.to(dtype)
-        if not any(name == block or name.startswith(f"{block}.") for block in blocks):
+        if part not in inside:
             _exchange(part, name, dtype, change, kept)
-    for name, block in blocks.items():
+    for block, name in blocks.items():
         _convert_when_called(block, name, dtype, change)
     return found
 
@@ -47,7 +48,7 @@ def _convert_when_called(block, name: str, dtype, change: Change) -> None:
 
     def enter(*_):
         kept: dict[int, Any] = {}
-        for inner, part in block.named_modules(remove_duplicate=False):
+        for inner, part in block.named_modules():
             before.append((part._parameters, dict(part._parameters)))
             _exchange(part, f"{name}.{inner}" if inner else name, dtype, change, kept)
 
