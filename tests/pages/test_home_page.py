@@ -91,7 +91,8 @@ def test_decoding_in_a_dtype_that_nobody_measured(draw, recorded):
 
 def test_a_device_without_attention_shows_the_map_of_another_and_says_so(draw, recorded):
     at = draw("app", on="NVIDIA H100 80GB HBM3")
-    assert "No attention was measured on NVIDIA H100 80GB HBM3; what follows is of NVIDIA H200." in said(
-        at.caption
+    assert (
+        "Attention by mask and shape was not measured on NVIDIA H100 80GB HBM3; the map is of NVIDIA H200."
+        in said(at.caption)
     )
     assert len(at.get("plotly_chart")) == 1

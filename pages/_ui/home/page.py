@@ -63,8 +63,8 @@ def _grid(asked: question.Asked) -> None:
     name = asked.device_name
     if not grid.dtypes(runs, name):
         others = grid.devices(runs)
-        beside = f"; what follows is of {md(device_text(others[0]))}" if others else ""
-        st.caption(f"No attention was measured on {md(device_text(name))}{beside}.")
+        beside = f"; the map is of {md(device_text(others[0]))}" if others else ""
+        st.caption(f"Attention by mask and shape was not measured on {md(device_text(name))}{beside}.")
         if not others:
             return
         name = others[0]
