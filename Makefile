@@ -21,21 +21,23 @@ run: env            ## serve the app on 127.0.0.1:$(PORT), or the next free port
 	@.venv/bin/python scripts/serve.py --port $(PORT) $(SERVE)
 
 quick: env-dev check ## what to run before each commit: everything but slow tests, in two minutes
-	$(PYTEST) -m "not archs and not browser and not slow" $(PARALLEL) $(ARGS)
+	$(PYTEST) -m "not (archs or browser or slow or long)" $(PARALLEL) $(ARGS)
 
-test: env-dev check ## every test of this machine, browser journeys included
+# Which tests: make test, and make test-archs with the rest of them.
+TESTS = not (archs or long)
+test: env-dev check ## all but long tests and further cases, browser journeys included: eight minutes
 	@$(MAKE) --no-print-directory -j2 test-rest test-journeys
 
+test-archs: env-dev ## all the rest: long tests, every GPU architecture, every class of transformers: half an hour
+	@$(MAKE) --no-print-directory -j2 test-rest test-journeys TESTS="archs or long"
+
 test-rest: env-dev  ## everything but the journeys
-	$(PYTEST) -m "not archs and not browser" $(PARALLEL) --durations=15 $(ARGS) $(NONE)
+	$(PYTEST) -m "not browser and ($(TESTS))" $(PARALLEL) --durations=15 $(ARGS) $(NONE)
 
 # One after the other and next to the rest: much of a journey is waiting for a page. Printed when all is known.
 test-journeys: env-dev ## users' ways through the app in a real browser
-	@log=$$(mktemp); $(PYTEST) tests/browser -m browser $(ARGS) >$$log 2>&1 $(NONE); status=$$?; \
+	@log=$$(mktemp); $(PYTEST) tests/browser -m "browser and ($(TESTS))" $(ARGS) >$$log 2>&1 $(NONE); status=$$?; \
 	cat $$log; rm -f $$log; exit $$status
-
-test-archs: env-dev ## every kernel for every GPU architecture, every class of transformers: minutes
-	$(PYTEST) -m archs $(PARALLEL) $(ARGS)
 
 # ARGS="--only kills:71" tries one case again; ARGS="--document FILE" puts a printed output into the document.
 test-faults: env-dev ## faults on purpose: kills, full disks, damaged and hostile files, strangers: 15 minutes

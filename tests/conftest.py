@@ -39,7 +39,27 @@ def profiles(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config, items):
+    _sampled(items)
+    _one_skip_without_a_gpu(config, items)
+
+
+def _sampled(items):
+    """Of the cases of a test marked ``sample(count)`` that many, evenly spread, stay; the others are long."""
+    cases: dict[str, list] = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in cases.values():
+        (count,) = found[0].get_closest_marker("sample").args
+        kept = {i * len(found) // count for i in range(count)}
+        for place, item in enumerate(found):
+            if place not in kept:
+                item.add_marker(pytest.mark.long)
+
+
+def _one_skip_without_a_gpu(config, items):
     """Without a GPU each GPU test is one skip that says how many cases it has, however many parameters."""
     gpu: dict[str, list] = {}
     for item in items:

@@ -12,7 +12,7 @@ from scripts import check_recorded
 RUN = "20261122-204759-bench-3caeb4"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_ships_is_whole(capsys):
     assert check_recorded.main([]) == 0, capsys.readouterr().err
 

@@ -46,7 +46,7 @@ def every_entry(tmp_path=ROOT / "profiles" / "none"):
     return recordings.entries(tmp_path, "cpu")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("entry", every_entry(), ids=lambda e: e.title)
 def test_every_entry_is_a_job(entry):
     assert [v for v in recordings.VERBS if v in entry.table] == [entry.verb] and entry.seconds() > 0
@@ -189,7 +189,7 @@ def test_each_gpu_takes_an_entry_of_its_own(monkeypatch, tmp_path):
     assert text.count("== B") == 3 and "-- B8: OSError: the box is full" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_workers_record_a_traverse_as_one_run(tmp_path, monkeypatch, profiles):
     """The whole step on the CPU: a sweep that two workers share, one command that fails, packed; unpacked it
     is one run of all schemes, of which nothing is left to do."""

@@ -77,6 +77,7 @@ def test_the_documentation_has_what_is_tested_here():
     assert len(COMMANDS) == 3 and len(ON_GPU) == 2
 
 
+@pytest.mark.long
 def test_a_dropped_in_cpu_kernel(project, capsys):
     file = write(project, "cuda/softmax/cpu_my_loops.cpp")
     code, answer, err = run(capsys, COMMANDS[1])
@@ -94,6 +95,7 @@ def test_a_dropped_in_cpu_kernel(project, capsys):
     write(project, "cuda/softmax/cpu_my_loops.cpp")
 
 
+@pytest.mark.long
 def test_a_broken_kernel_is_named_and_harms_no_other(project, capsys):
     write(project, "cuda/softmax/cpu_my_loops.cpp")
     broken = project / "cuda" / "softmax" / "cpu_my_broken.cpp"
@@ -112,6 +114,7 @@ def test_a_broken_kernel_is_named_and_harms_no_other(project, capsys):
     assert "cpu_my_broken" in err and "flaot" in found["cpu_my_broken"]["reason"]
 
 
+@pytest.mark.long
 def test_a_python_callable(project, capsys):
     write(project, "my_softmax.py")
     code, answer, err = run(capsys, COMMANDS[2])
@@ -120,6 +123,7 @@ def test_a_python_callable(project, capsys):
     assert mine["status"] == "ok" and mine["speedup"]["verdict"] and mine["source_hash"]
 
 
+@pytest.mark.long
 def test_the_cuda_kernel_compiles_without_a_gpu(project, capsys):
     if toolchain.detect().nvcc is None:
         pytest.skip("no nvcc on this machine")

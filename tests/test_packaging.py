@@ -87,6 +87,7 @@ def two_families(installed):
     return installed
 
 
+@pytest.mark.long
 def test_the_wheel_has_everything_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"fusescope", f"fusescope-{version(wheel)}.dist-info"}
@@ -104,11 +105,13 @@ def test_doctor(installed):
     assert findings["torch"]["status"] == "ok" and findings["header"]["status"] == "ok"
 
 
+@pytest.mark.long
 def test_attention_with_a_kernel_built_into_the_users_cache(two_families):
     two_families("-c", ATTENTION)
     assert list((two_families.base / "cache" / "fusescope" / "build").iterdir())
 
 
+@pytest.mark.long
 def test_bench_from_another_folder(two_families):
     words = [
         "bench",

@@ -135,7 +135,7 @@ def test_prices_are_never_negative():
         assert (x >= 0).all() and (gradient > -1e-6).all() and np.allclose(gradient[x > 0], 0, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_on_what_was_recorded_it_is_within_5_percent_of_the_best_kernel():
     by_device = {}
     for home in RECORDED:
@@ -198,20 +198,24 @@ def short_runs(tmp_path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
+CASE = ["--device-name", "NVIDIA H200", "--case", "batch=16,seq=256,mask=causal"]
+
+
+def test_the_verb_without_a_fit_has_the_prices_that_ship(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
+    assert cli.main(["chooser", "--json", *CASE]) == 0
+    data = json.loads(capsys.readouterr().out)
+    (case,) = data["predictions"]
+    assert case["chosen"] == min(case["microseconds"], key=case["microseconds"].get)
+    assert cli.main(["chooser", *CASE]) == 0 and case["chosen"] in capsys.readouterr().out
+    assert cli.main(["chooser", *CASE[:2]]) == 0 and "prices in µs" in capsys.readouterr().out
+
+
+@pytest.mark.long
 def test_the_verb(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
     runs = short_runs(tmp_path)
-    words = [
-        "chooser",
-        "--json",
-        "--fit",
-        *runs,
-        "--device-name",
-        "NVIDIA H200",
-        "--case",
-        "batch=16,seq=256,mask=causal",
-    ]
+    words = ["chooser", "--json", "--fit", *runs, *CASE]
     assert cli.main(words) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["held_out"]["within_5_percent"] >= 0.95 and data["saved"].startswith(str(tmp_path))

@@ -109,7 +109,7 @@ def test_the_operator_that_finds_its_plan():
         torch.ops.fusescope.attention_planned(q, k, v, handle, None, None, False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_compile_finds_the_operator_in_a_fresh_process():
     code = (
         "import sys; from fusescope.ops.attention import attention; assert 'torch' not in "

@@ -22,6 +22,7 @@ JOINING = [p.values[0] for p in KERNELS if p.values[1] == "cuda"]
 PAGED = CASES[8]  # with lost pages
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ("float32", "float16", "bfloat16"))
 @pytest.mark.parametrize("impl, device", KERNELS)

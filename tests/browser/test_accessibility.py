@@ -16,6 +16,7 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes":
 COLOURS = RULES | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(recorded_server, page, path):
     """The first one on a server that drew nothing before: the frame is there, axe is content, and with the
@@ -30,6 +31,7 @@ def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(recorded_serv
     assert not _serious(page, COLOURS)
 
 
+@pytest.mark.long
 def test_axe_finds_nothing_serious_on_what_opens_further_in(recorded_server, page):
     """Views of each kind: a grid, maps, lanes, tables of many columns, what was compared."""
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -47,6 +49,7 @@ def test_axe_finds_nothing_serious_on_what_opens_further_in(recorded_server, pag
         assert not _serious(page, RULES), path
 
 
+@pytest.mark.long
 def test_a_table_follows_the_theme_without_a_reload(recorded_server, page):
     page.goto(recorded_server.address + "/")
     head = page.locator(".fs-table th").first
@@ -126,6 +129,7 @@ def _tabbed_to_kernels(page) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_a_cell_of_the_attention_map_is_chosen_by_keys(recorded_server, page):
     page.goto(recorded_server.address + "/attention")
     settled(page)

@@ -38,6 +38,7 @@ def test_a_number_out_of_bounds_cannot_be_run(recorded_server, page):
     expect(page.locator(".st-key-kernels-run button")).to_be_disabled()
 
 
+@pytest.mark.long
 def test_pressing_twice_and_reloading_leave_one_run(shared_server, page):
     before = runs(shared_server)
     page.goto(shared_server.address + "/kernels?op=add&impl=eager,cpu&n=65536&within=5")
@@ -51,6 +52,7 @@ def test_pressing_twice_and_reloading_leave_one_run(shared_server, page):
     assert len(runs(shared_server) - before) == 1
 
 
+@pytest.mark.long
 def test_a_wrong_function_of_ones_own_is_called_wrong(shared_server, page, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(
@@ -74,6 +76,7 @@ def test_a_wrong_function_of_ones_own_is_called_wrong(shared_server, page, tmp_p
     assert own.status == "wrong" and own.ms is None
 
 
+@pytest.mark.long
 def test_a_comparison_by_keys_alone(shared_server, page):
     """From Home by Tab, Enter, typing and Ctrl+Enter."""
     page.goto(shared_server.address + "/")

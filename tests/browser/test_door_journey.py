@@ -65,6 +65,7 @@ def test_who_pastes_the_address_into_the_login_page_is_in_and_stays_in(shared_se
     heading(newcomer, "Runs")
 
 
+@pytest.mark.long
 def test_a_link_of_another_site_opens_for_who_was_here_before(shared_server, visitor, elsewhere):
     visitor.goto(shared_server.with_token(shared_server.address + "/"))
     heading(visitor, "FuseScope")

@@ -39,6 +39,7 @@ def finished(server, before: set[str]) -> str:
     raise AssertionError(f"no run is done: {runs(server) - before}")
 
 
+@pytest.mark.long
 def test_an_edit_is_seen_rebuilt_and_compared_by_one_click(shared_server, source, page):
     page.goto(shared_server.address + "/kernels?op=add&impl=cpu,eager&n=65536&cache=warm&within=5")
     settled(page)

@@ -126,6 +126,7 @@ def test_which_attention_for_padded_bert_and_how_much_faster_than_sdpa(recorded_
     assert v.actions == 1
 
 
+@pytest.mark.long
 def test_is_my_function_right_and_how_fast_against_eager(shared_server, visitor, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(

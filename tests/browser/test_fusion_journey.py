@@ -12,6 +12,7 @@ LONG = 240_000  # milliseconds that a job may take on a slow machine before the 
 SETTING = "seq=16&heads=1&head_dim=32&compiler=none&on=here"
 
 
+@pytest.mark.long
 def test_from_sixteen_bits_to_the_fastest_layer(shared_server, page):
     page.goto(f"{shared_server.address}/fusion?{SETTING}&limit=24&evaluations=8&strategy=additive")
     page.get_by_text(re.compile("^Code: [01]{16}")).click()

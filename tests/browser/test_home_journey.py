@@ -9,6 +9,7 @@ from settling import choose
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
+@pytest.mark.long
 def test_which_attention_for_packed_bert_and_how_much_faster_than_sdpa(recorded_server, page):
     """BERT base at (16, 512) is what Home opens with: one action, padded."""
     page.goto(recorded_server.address + "/")
@@ -30,6 +31,7 @@ def test_tokens_per_second_of_a_model_that_nobody_measured(recorded_server, page
     expect(page.get_by_text(re.compile(r"GiB of minimum traffic at [\d.]+ TB/s"))).to_be_visible()
 
 
+@pytest.mark.long
 def test_how_much_faster_bigbird_is_at_4096(recorded_server, page):
     """From the Attention page: the mask, the shape, and every implementation against the chosen peer."""
     page.goto(recorded_server.address + "/attention")

@@ -78,6 +78,7 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
     offline.context.close()
 
 
+@pytest.mark.long
 def test_a_job_started_elsewhere_is_seen_and_cancelled_from_any_page(shared_server, page, regular):
     other = regular.new_page()
     case = "/kernels?op=add&impl=eager,cpu&sweep=n&ns=1048576,2097152,4194304,8388608,16777216"

@@ -27,6 +27,7 @@ def opened(page, address: str):
     return area
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "place",
     ["attention", "attention?chart=worst+first", "masks?seq=16384", "masks?view=Balance"]
@@ -43,6 +44,7 @@ def test_a_cell_of_the_models_is_chosen_by_a_click(recorded_server, page):
     expect(page).to_have_url(re.compile("cell="))
 
 
+@pytest.mark.long
 def test_a_box_on_a_mask_zooms_in(recorded_server, page):
     opened(page, f"{recorded_server.address}/masks")
     box = page.locator(".st-key-result .js-plotly-plot .nsewdrag").first.bounding_box()

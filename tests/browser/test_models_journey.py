@@ -12,6 +12,7 @@ LONG = 180_000  # milliseconds a job may take on a slow machine before the journ
 TINY = "/models?model=bert-small&layers=1&heads=1&head_dim=16&seq=16&impl=eager,sdpa&within=5"
 
 
+@pytest.mark.long
 def test_a_model_is_measured_judged_and_found_again(shared_server, page):
     page.goto(shared_server.address + TINY)
     page.get_by_text("has not been measured here yet").wait_for()
@@ -40,6 +41,7 @@ def test_a_model_is_measured_judged_and_found_again(shared_server, page):
     )
 
 
+@pytest.mark.long
 def test_the_scores_of_a_model_are_looked_at(shared_server, page):
     page.goto(shared_server.address + "/masks?view=Scores&seq=64&s_model=bert-small&s_seq=24")
     settled(page)

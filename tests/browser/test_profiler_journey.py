@@ -37,6 +37,7 @@ def visitor(regular):
     page.close()
 
 
+@pytest.mark.long
 def test_a_strangers_trace_is_imported_and_harmless(shared_server, visitor, tmp_path):
     page, strange = visitor
     page.goto(shared_server.with_token(f"{shared_server.address}/profiler?do=import"))

@@ -24,6 +24,7 @@ VARIABLES = ["FUSESCOPE_PROFILES", "FUSESCOPE_RUNTIME", "FUSESCOPE_BUILD", "XDG_
 SEEDS = [random.randrange(2**32) for _ in range(int(os.environ.get("FUSESCOPE_INTERRUPTS", 5)))]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("number", range(len(SEEDS)))
 def test_a_command_that_is_interrupted_says_what_became_of_its_run(profiles, tmp_path, number):
     """One verb after the other; tests/faults/classes/interrupts.py has more."""
@@ -40,6 +41,7 @@ def test_a_command_that_starts_nothing_ends_at_once(profiles):
     assert (process.returncode, err) in ((1, "interrupted\n"), (0, "")), err
 
 
+@pytest.mark.long
 def test_a_command_that_is_terminated_says_that_its_run_goes_on(profiles, tmp_path):
     (tmp_path / "slow.py").write_text("import time\n\n\ndef f(x, y):\n    time.sleep(600)\n")
     options = f"--impl eager,{tmp_path}/slow.py:f --case n=64 --device cpu"
@@ -67,6 +69,7 @@ def test_a_command_that_is_terminated_says_that_its_run_goes_on(profiles, tmp_pa
     assert folder.read(path).status == "cancelled"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("closed", STREAMS)
 def test_streams_that_nobody_reads_end_no_command(profiles, closed):
     command = f"{sys.executable} -m fusescope {' '.join(BENCH)} --json {closed}"
@@ -80,6 +83,7 @@ def test_streams_that_nobody_reads_end_no_command(profiles, closed):
         assert done.stdout.startswith("{")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_a_variable_set_to_nothing_counts_as_not_set(variable, tmp_path):
     env = os.environ | {"PYTHONPATH": paths.python_path(), variable: ""}

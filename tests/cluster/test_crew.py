@@ -48,6 +48,7 @@ def measured(reporter):
     return sorted(r.case["n"] for r in reporter.records)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 3, 500])
 def test_each_unit_once(client, reporter, count):
@@ -165,7 +166,7 @@ def test_unlike_devices_are_said(reporter):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("ms, waiting", [(1.0, 1), (600.0, 0)])
 def test_a_worker_of_short_units_has_the_next_batch_waiting(client, reporter, ms, waiting):
     """Long units wait here instead: another worker may be free sooner."""

@@ -46,6 +46,7 @@ def choose(process, tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_the_fastest_algorithm_is_kept_and_found_again(choose):
     first = choose([3.0, 9.0, 1.0])
     assert first["known"] == [
@@ -58,6 +59,7 @@ def test_the_fastest_algorithm_is_kept_and_found_again(choose):
     assert again["taken"] == {"v1_heuristic": 0, "v2_measured": 2}
 
 
+@pytest.mark.long
 def test_the_first_guess_stays_where_nothing_is_clearly_faster(choose):
     found = choose([1.0, 9.0, 0.995])
     assert found["taken"]["v2_measured"] == 0 and found["known"][0]["place"] == 0

@@ -34,6 +34,7 @@ def _operator(family: str) -> str:
     return next(name for name in ops.names() if family == ops.load(name).FAMILY)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("variant", KERNELS, ids=lambda v: f"{v.family}-{v.name}")
 def test_kernel(server, variant):
     if variant.not_emulated:
@@ -54,6 +55,7 @@ def _unseen() -> list:
     ]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("variant, check", _unseen())
 def test_masked_is_unseen(server, variant, check):
     results = server.run(emulator.build(variant.family, [variant]), variant.family, variant.name, check)

@@ -1,4 +1,4 @@
-"""A part of ``make test-faults`` in each run of the tests: some cases of every class of faults."""
+"""A part of ``make test-faults`` in each run of ``make test-archs``: some cases of every class of faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def classes() -> list:
     return [pytest.param(name, marks=[pytest.mark.gpu] * gpu) for name, gpu in needs_gpu.items()]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", classes())
 def test_nothing_is_lost_and_nobody_let_in(name, tmp_path):

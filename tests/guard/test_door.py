@@ -99,6 +99,7 @@ def call(method, host, origin, shown, secret=SECRET, path="/x", query="", **more
     return seen, sent[0]["status"], {k.decode().lower(): v.decode() for k, v in sent[0]["headers"]}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_every_request_is_let_in_by_the_rules_alone(method):

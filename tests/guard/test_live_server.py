@@ -42,6 +42,7 @@ def test_the_routes_are_all_there():
     assert any(r.startswith("/_stcore/upload_file") for r in routes()) and any("files" in r for r in routes())
 
 
+@pytest.mark.long
 def test_every_route_wants_the_token_and_its_own_host_and_origin(live):
     good = cookie(live)
     own = f"http://127.0.0.1:{live.port}"
@@ -117,6 +118,7 @@ def test_the_login_page_says_where_the_address_is_and_takes_the_token(live):
     assert "not the token" in live.ask("GET", "/?token=wrong", accept="text/html")[2]
 
 
+@pytest.mark.long
 def test_half_requests_are_closed_and_others_are_served_meanwhile(live):
     good = cookie(live)
     halves = [live.connect() for _ in range(300)]
@@ -149,6 +151,7 @@ def _closed(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.long
 def test_quick_requests_over_one_connection_are_not_cut(live):
     good = cookie(live)
     head = f"Host: 127.0.0.1:{live.port}\r\nCookie: {good}\r\n\r\n"

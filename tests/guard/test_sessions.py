@@ -41,6 +41,7 @@ def descriptors(live) -> int:
     return len(os.listdir(f"/proc/{live.process.pid}/fd"))
 
 
+@pytest.mark.long
 def test_descriptors_stay_level_over_page_draws(live):
     """They grew by three a draw, to 393, while Streamlit kept the sessions of 128 visitors."""
     recorded = live.home / "profiles" / "recorded"

@@ -19,6 +19,7 @@ from fusescope.core.paths import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
+@pytest.mark.long
 def test_nothing_is_served_between_the_first_connection_and_the_door(start):
     """Requests without a token, from before the port is open until the app has been loaded."""
     live = start(wait=False)
@@ -38,6 +39,7 @@ def test_nothing_is_served_between_the_first_connection_and_the_door(start):
     assert len(answers) > 20 and set(answers) <= {401, 403}
 
 
+@pytest.mark.long
 def test_a_restart_keeps_the_cookie_and_no_token_says_what_it_gives_up(start):
     live = start()
     _, headers, _ = live.ask("GET", f"/?token={live.token}")
@@ -76,6 +78,7 @@ def test_ctrl_c_ends_the_server_in_one_line(tmp_path):
     assert log.read_text().split("same address")[-1].strip() == "FuseScope has stopped."
 
 
+@pytest.mark.long
 def test_below_a_prefix_behind_a_proxy_of_another_name(start):
     live = start("--server.baseUrlPath", "gpu/fuse", "--server.allowedHosts", "lab.example")
     assert live.ask("GET", "/gpu/fuse/", host="other.example")[0] == 403
@@ -112,6 +115,7 @@ def drawn(live, **headers) -> str:
                 return "\n".join(texts)
 
 
+@pytest.mark.long
 def test_a_page_started_without_the_app_draws_nothing(start):
     """streamlit run pages/kernels.py has no door of ours: the page refuses."""
     said = drawn(start(script="pages/kernels.py"))

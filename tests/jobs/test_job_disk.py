@@ -11,7 +11,7 @@ from fusescope.jobs import submit
 from fusescope.store import folder, library
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_on_a_full_disk_fails_clearly_and_goes_on_once_there_is_room(home, tmp_path, monkeypatch):
     tiny = tmp_path / "tiny"
     tiny.mkdir()

@@ -20,6 +20,7 @@ from fusescope.store import folder, library
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_worker_killed_at_a_random_moment_loses_no_finished_record(home, tmp_path, seed):
     ledger, steps = tmp_path / "ledger", 12

@@ -54,6 +54,7 @@ def forked(monkeypatch):
     monkeypatch.setattr(members, "start", forked_members.start)
 
 
+@pytest.mark.long
 def test_each_process_is_another_and_one_record_comes_of_them(function, tmp_path):
     mine = function(
         "print('torch._inductor' in sys.modules, file=open(os.environ['SEEN'] + f'/pid{os.getpid()}', 'w'))"
@@ -132,6 +133,7 @@ def test_cases_come_one_after_the_other_over_the_same_processes(function, tmp_pa
     assert done == sorted(done) and done[-1] == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("forked")
 def test_what_has_a_record_is_not_measured_again():
     whole, again = Listening(), Listening()

@@ -79,6 +79,7 @@ AS_ALICE = """
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize("layout", HOSTILE)
@@ -259,7 +260,7 @@ def test_a_warning_is_in_the_log_of_the_job(own_runtime, tmp_path, monkeypatch):
         door._retire(door._said())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_connection_that_says_nothing_holds_nobody_up_for_long(own_runtime):
     with warm_parent.Door() as door:
         silent, _ = door.connect()

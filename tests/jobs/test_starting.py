@@ -60,6 +60,7 @@ OBSTACLES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_a_job_starts_cold_where_no_warm_parent_can_be_had(light, monkeypatch, obstacle):
     OBSTACLES[obstacle](monkeypatch.setenv)
@@ -68,6 +69,7 @@ def test_a_job_starts_cold_where_no_warm_parent_can_be_had(light, monkeypatch, o
     assert "Traceback" not in log
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "text", [b"", b"[]", b"7", b'{"pid": -1}', b'{"pid": "1"}', b'{"pid": 1e999}', b"\xff", b"[" * 100_000]
 )
@@ -76,6 +78,7 @@ def test_an_odd_state_file_keeps_no_job_from_starting(light, text):
     assert finished()[0].status == "done"
 
 
+@pytest.mark.long
 def test_there_is_one_warm_parent_whatever_changes_nothing(light, monkeypatch):
     def parents():
         found = [json.loads(f.read_text())["pid"] for f in light.glob("user-*/warm-*.json")]

@@ -137,6 +137,7 @@ def test_a_torch_that_kills_its_importer_is_left_out(light, tmp_path):
     assert run.status == "done" and "cold interpreter" in log
 
 
+@pytest.mark.long
 def test_it_ends_when_idle(light, monkeypatch):
     monkeypatch.setenv("FUSESCOPE_WARM_IDLE_S", "0.5")
     submit.warm_up()
@@ -146,6 +147,7 @@ def test_it_ends_when_idle(light, monkeypatch):
     assert finish("ok")[0].status == "done"  # by a new one
 
 
+@pytest.mark.long
 def test_it_ends_when_torch_was_exchanged(light, tmp_path, monkeypatch):
     monkeypatch.setenv("FUSESCOPE_WARM_CHECK_S", "0.2")
     monkeypatch.setattr(warm_parent, "torch_files", lambda: [str(tmp_path / "fake/torch.py")])

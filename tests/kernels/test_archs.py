@@ -64,6 +64,7 @@ def _check(kernel: str, arch: str) -> None:
     machine_code.check_stores_and_claims(variant, arch, sass)
 
 
+@pytest.mark.long
 def test_a_kernel_compiled_into_a_trap_is_caught(project):
     """The check itself: a kernel whose body exists from sm_80 on only, and which claims more."""
     (project.add / "v3_trap.cu").write_text(
@@ -80,6 +81,7 @@ def test_a_kernel_compiled_into_a_trap_is_caught(project):
         _check("v3_trap", "sm_80")
 
 
+@pytest.mark.long
 def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
     (project.add / "v3_early.cu").write_text(
         '// Does not wait.\n// archs: sm_90a\n#include "../common/dependent.cuh"\n#include "add.cuh"\n'
@@ -91,6 +93,7 @@ def test_a_kernel_that_lets_the_next_start_without_waiting_is_caught(project):
         _check("v3_early", "sm_90a")
 
 
+@pytest.mark.long
 def test_a_sample_of_a_kernel_is_its_bfloat16_and_float32(gpu_project):
     add = families()["add"].variant("v1_one_element")
     sass, resources = machine_code.sample(add, "sm_80")
@@ -102,6 +105,7 @@ def test_a_sample_of_a_kernel_is_its_bfloat16_and_float32(gpu_project):
         machine_code.sample(add, "sm_80")
 
 
+@pytest.mark.long
 def test_the_architectures_of_the_compiler_are_accepted_and_others_named(gpu_project):
     from fusescope.kernels.build import build
 

@@ -135,6 +135,7 @@ def test_two_kernels_may_use_the_same_names(project):
     assert "[2.0, 4.0]" in done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_two_bindings_may_use_the_same_names(project):
     import shutil
 
@@ -151,6 +152,7 @@ def test_two_bindings_may_use_the_same_names(project):
     assert "fusescope::more(Tensor a" in done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_clean_compiles_everything_again(project):
     result = cpu(project, clean=True)
     assert result.ok and result.compiled == 2 and not result.reused
@@ -233,6 +235,7 @@ def test_one_family_alone_is_built(project):
         cpu(project, families=("addd",))
 
 
+@pytest.mark.long
 def test_what_a_build_will_take_is_known_beforehand(project):
     assert seconds_missing("cpu") == 0
     project.edit(project.add / "cpu.cpp", "n > 16384", "n > 16386")

@@ -56,6 +56,7 @@ def test_a_second_builder_waits_names_the_first_and_then_reuses(project):
     assert results[0].reused
 
 
+@pytest.mark.long
 def test_two_builders_at_once_compile_everything_once(project):
     code = (
         "from fusescope.kernels.build import build; r = build(units=('cpu',)); assert r.ok\n"
@@ -121,6 +122,7 @@ def test_figures_survive_a_builder_that_was_killed(gpu_project):
     assert before and report.resources("add", "v2_vectorised", "sm_80") == before
 
 
+@pytest.mark.long
 @pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 def test_a_cuda_binding_may_be_all_that_is_missing(gpu_project):
     (binding,) = report.folder_of(toolchain.detect()).glob("add-binding-cuda-*.o")

@@ -132,6 +132,7 @@ def test_a_torch_that_is_too_old_and_one_without_cuda(project):
 
 
 @needs_nvcc
+@pytest.mark.long
 def test_a_host_compiler_too_new_for_nvcc(project, monkeypatch):
     newest = toolchain.detect().max_gcc
     real = shutil.which("g++")

@@ -75,6 +75,7 @@ def test_undefined_symbol_when_linking_and_when_loading(project, tmp_path):
         )
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_undefined_function_on_the_device(gpu_project):
     (gpu_project.add / "promised.cuh").write_text("#pragma once\n__device__ float promised(float x);\n")
@@ -137,6 +138,7 @@ def test_a_gpu_that_the_build_does_not_cover(gpu_project):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", ["16k", "100k"])  # too small for the objects; too small for the library
 def test_no_space(size, project, tmp_path, monkeypatch):
     """A tiny file system: the doctor says so before, the build after."""

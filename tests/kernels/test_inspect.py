@@ -11,7 +11,7 @@ from fusescope.kernels import inspect
 pytestmark = pytest.mark.skipif(toolchain.detect().nvcc is None, reason="no nvcc on this machine")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ptx_is_made_for_the_architecture_and_kept(project, monkeypatch):
     text = inspect.ptx("add", "v1_one_element", "sm_90")
     assert ".target sm_90a" in text and ".entry" in text

@@ -44,6 +44,7 @@ def test_call_runs_the_kernel_and_builds_it_first_where_needed(project):
     assert out == "cpu load\n"
 
 
+@pytest.mark.long
 def test_a_call_builds_and_loads_its_own_family_alone(project):
     more = project.cuda / "more"
     shutil.copytree(project.add, more)
@@ -150,6 +151,7 @@ def test_a_process_whose_sources_changed_says_so_and_goes_on_with_the_old(projec
     )
 
 
+@pytest.mark.long
 def test_fake_kernels_make_the_operator_traceable(project):
     out = run(
         project,

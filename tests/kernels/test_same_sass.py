@@ -60,6 +60,7 @@ def test_a_moved_header_is_the_same_program(tmp_path):
     assert same_sass.program(tmp_path / "split.cu") == same_sass.program(tmp_path / "whole.cu")
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_renamed_variables_compile_to_the_same_code(project, edited, capsys):
     edit(edited, "v1_one_element.cu", "int64_t i = ", "int64_t element = ")

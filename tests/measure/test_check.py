@@ -17,6 +17,7 @@ from fusescope.ops.base import Tolerance
 TIGHT = Tolerance(1e-6, 1e-6)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "function, says",

@@ -49,6 +49,7 @@ def shared(name):
 SCENARIOS = {name: own(name) for name in noise.NOISES} | {name: shared(name) for name in noise.SHARED}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("stop", [FULL, HURRIED, TEN, FORTY], ids=["full", "hurried", "ten", "forty"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_equals_are_told_apart_twice_in_a_hundred_at_most(monkeypatch, name, stop):
@@ -66,6 +67,7 @@ def process(levels, rng, count):
     return shown, ratio_interval(*times, shown)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("count", [5, 10, 40])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_equals_of_three_processes_are_told_apart_twice_in_a_hundred_at_most(name, count):
@@ -78,12 +80,14 @@ def test_equals_of_three_processes_are_told_apart_twice_in_a_hundred_at_most(nam
     assert claims <= 0.02 * TRIALS
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [n for n in SCENARIOS if n != "own step"])
 def test_five_per_cent_are_never_turned_round_nor_called_the_same(monkeypatch, name):
     found = verdicts(monkeypatch, SCENARIOS[name], 1.05, FULL)
     assert found.count("faster") + found.count("same") <= 0.02 * TRIALS, found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_three_times_as_slow_is_found_whatever_the_noise(monkeypatch, name):
     found = verdicts(monkeypatch, SCENARIOS[name], 3.0, FULL, trials=20)
@@ -108,6 +112,7 @@ def test_one_per_cent_is_found_within_half_a_per_cent(monkeypatch):
     assert np.median(seen) <= 310
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tick_ms", [0.001, 0.05, 0.3])
 def test_a_coarse_timer_tells_nothing_apart(monkeypatch, tick_ms):
     found = verdicts(monkeypatch, own("independent 1 %"), 1.0, FULL, tick_ms=tick_ms)

@@ -92,6 +92,7 @@ def accused(seeds, slower, noise):
     return found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.05, 1.0, 3.0])
 def test_noise_accuses_nobody(spread):

@@ -157,7 +157,7 @@ def test_a_clock_of_cpu_time_that_stands_still_raises_no_ceiling(monkeypatch, st
     assert ceilings._piece_s(lambda a, b: None, pieces, pieces) == 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
     monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path))
 

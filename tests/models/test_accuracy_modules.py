@@ -29,6 +29,7 @@ def rows_of(way, *args, **kwargs):
     return job.compare(model, inputs, case, way, model.dtype)["rows"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, changes",

@@ -34,6 +34,7 @@ def _operators(graph) -> list[str]:
     return [n.target.name() for n in graph.graph.nodes if str(n.target).startswith("fusescope.")]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "kind, more",
     [("Bert", {}), ("Mistral", dict(num_key_value_heads=1, sliding_window=70, pad_token_id=0))],
@@ -56,6 +57,7 @@ def test_a_compiled_model_makes_lists_once_a_forward(kind, more):
     assert found == [["fusescope::attention_lists"] + 2 * ["fusescope::attention_listed"]]
 
 
+@pytest.mark.long
 def test_masks_of_the_caller_and_graph_breaks():
     """What the caller gives has lists for each layer: it may change between calls. Across graph breaks lists
     go with their mask."""
@@ -77,6 +79,7 @@ def test_masks_of_the_caller_and_graph_breaks():
         assert (a - b)[there.bool()].abs().max() < 2e-5
 
 
+@pytest.mark.long
 def test_lengths_may_vary_within_one_graph():
     torch._dynamo.reset()
     counted, model = CompileCounterWithBackend("eager"), _model("Bert", num_hidden_layers=1)

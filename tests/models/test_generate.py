@@ -102,6 +102,7 @@ def test_greedy_tokens_are_those_of_hugging_face_whatever_the_padding(kind):
     assert same(model(kind), mask(*ALL), 12)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_greedy_tokens_over_256_with_a_cache_that_grows(kind, monkeypatch):

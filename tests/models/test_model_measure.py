@@ -91,7 +91,7 @@ def test_modes_of_a_model_become_records(measured):
     assert records["sdpa-graph"].extra is None and "exists on cuda" in records["sdpa-graph"].reason
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_images_and_decoding_have_their_own_rates(measured):
     (image,) = measured("vit-base", ["eager"]).records
     assert image.extra["throughput"]["images_per_s"] > 0 and image.extra["throughput"]["tokens_per_s"] is None
@@ -107,6 +107,7 @@ def test_images_and_decoding_have_their_own_rates(measured):
     assert image.extra["generation"] is None
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("spoil", ["shifted", "remembers", "raises"])
 def test_a_wrong_mode_has_no_latency(measured, monkeypatch, spoil):

@@ -14,6 +14,7 @@ def _loaded(folder, name="bert-base"):
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, prefix",

@@ -62,6 +62,7 @@ def test_opcheck(name, device):
     torch.library.opcheck(getattr(torch.ops.fusescope, name).default, (*CALLS[name](device), impl))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 def test_functions_compile_without_a_graph_break(device):
     table, ids = torch.randn(11, 16, device=device), torch.tensor([[0, 10, 3], [7, 1, 0]], device=device)

@@ -123,14 +123,14 @@ def test_what_cannot_be_measured_is_one_sentence_and_run_waits(draw, wrong, sent
         assert widget(at.button, "Run").disabled and len(at.error) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_operator_has_a_form_that_can_be_run(draw, asked):
     for op in ops.names():
         press(draw("kernels", op=op), "Run")
     assert [spec["op"] for _, spec in asked] == ops.names()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_changing_the_operator_keeps_neither_its_cases_nor_its_mistakes(draw):
     at = draw("kernels", batch="4", mask="causal")
     for op in ops.names():
@@ -153,7 +153,7 @@ def test_an_own_function_joins_the_comparison(draw, asked, tmp_path):
     assert asked[0][1]["impls"] == ["eager", f"{mine}:fast"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_mask_has_a_picture(draw):
     from fusescope import masks
 

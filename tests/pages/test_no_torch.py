@@ -15,6 +15,7 @@ DRAW = Path(__file__).with_name("draw_everything.py")
 PLAIN = {"STREAMLIT_LOGGER_LEVEL": "error", "STREAMLIT_CLIENT_SHOW_ERROR_DETAILS": "full"}
 
 
+@pytest.mark.long
 def test_the_dashboard_never_imports_torch_and_holds_no_cuda_context(tmp_path):
     """The time-outs are for what hangs: ten seconds of work may take many times that on a busy machine."""
     profiles = tmp_path / "profiles"

@@ -19,6 +19,7 @@ def wrong(profiles):
     return wrong_types.write(profiles)
 
 
+@pytest.mark.long
 def test_home_and_runs_are_drawn(wrong, draw):
     home = draw("app")
     assert not home.error

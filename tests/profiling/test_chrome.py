@@ -31,6 +31,7 @@ def independent(path) -> dict:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("file", TRACES, ids=lambda p: p.name.split(".")[0])
@@ -46,7 +47,7 @@ def test_totals_equal_an_independent_count(file, tmp_path):
     assert in_tables == {cat: t["total_ns"] for cat, t in summary["totals"].items()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_data
 def test_absolute_times_are_exact(tmp_path):
     """Times of 1.7e15 µs with three decimals do not fit a float: every one is compared with its text."""
@@ -287,7 +288,7 @@ def test_events_without_process_or_with_broken_unicode(tmp_path):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_equal_correlations_and_different_launches_by_the_thousand_cost_no_square_of_time(tmp_path):
     many = 30_000  # a square of it would take minutes
     events = [kernel(1, 2 * n + 1, 1) for n in range(many)]

@@ -47,7 +47,7 @@ def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         chrome.trace(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no real files at {DATA}")
 def test_an_export_of_nsight_systems_becomes_a_trace(tmp_path):
     (tmp_path / "artifacts").mkdir()

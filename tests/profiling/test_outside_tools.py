@@ -73,6 +73,7 @@ CASE = {
 }
 
 
+@pytest.mark.long
 def test_ncu_wraps_the_case_and_its_two_pages_are_read(tools, tmp_path):
     from test_ncu import LONG, WIDE, long
 
@@ -101,6 +102,7 @@ def test_ncu_wraps_the_case_and_its_two_pages_are_read(tools, tmp_path):
     assert (tmp_path / "artifacts" / "telemetry.parquet").exists()
 
 
+@pytest.mark.long
 def test_without_pyarrow_what_the_tools_wrote_is_kept(tools, tmp_path, monkeypatch):
     from test_ncu import LONG, WIDE
 

@@ -66,6 +66,7 @@ def mixed(count: int) -> list[dict]:
     return [*events, {"ph": "E", "ts": count, "pid": 1, "tid": 9}]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 @pytest.mark.parametrize("bare", [False, True], ids=["object", "bare list"])
 def test_several_processes_find_what_one_finds(suffix, bare, tmp_path, monkeypatch):
@@ -108,6 +109,7 @@ def _broken() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", _broken())
 def test_a_broken_file_gets_the_sentence_of_one_process(name, tmp_path):
     file = tmp_path / "theirs.json"

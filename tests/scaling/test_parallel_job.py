@@ -35,6 +35,7 @@ def schema(name):
     return json.loads((ROOT / "backend" / "fusescope" / "schemas" / f"{name}.json").read_text())
 
 
+@pytest.mark.long
 def test_every_family_in_every_layout_equals_one_device(tmp_path):
     script, store = str(Path(__file__).with_name("two_ranks.py")), str(tmp_path / "store")
     command = [sys.executable, script, store]
@@ -148,6 +149,7 @@ def until(condition, what):
     pytest.fail(f"waited in vain for {what}")
 
 
+@pytest.mark.long
 def test_a_rank_that_dies_costs_one_record_and_leaves_nothing():
     spec = {"op": "model:gpt2", "impls": ["sdpa", "sdpa-dp2"], "cases": [CASE], "device": "cpu"}
     # precision that is never reached: it samples until it is stopped

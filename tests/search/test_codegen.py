@@ -190,6 +190,7 @@ def test_generating_needs_no_torch():
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
+@pytest.mark.long
 def test_a_segment_is_compiled_in_a_process_of_its_own():
     """Once really, the smallest: what it leaves in torch's cache is what a job finds there."""
     from fusescope.search.measuring import compile_ahead

@@ -41,7 +41,7 @@ def test_the_four_examples(code):
     assert segments(code) == list(zip(ends[::2], ends[1::2]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_translate_agrees_with_a_brute_force_on_every_code():
     """Bits by division, runs by grouping: nothing of the encoding's own text and pattern."""
     for number in ALL:

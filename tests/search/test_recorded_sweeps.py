@@ -51,6 +51,7 @@ def boxes(name: str) -> list[dict[str, float]]:
     return found or pytest.skip("too few schemes of one box")
 
 
+@pytest.mark.sample(1)
 @each
 def test_guided_search_on_recorded_times(name):
     """Within 3 % of the best with at most 5 % of the evaluations (10 % of a few hundred) in 9 of 10 seeds."""
@@ -61,6 +62,7 @@ def test_guided_search_on_recorded_times(name):
     assert sum(reached) >= 9, reached
 
 
+@pytest.mark.sample(1)
 @each
 def test_cost_model_on_recorded_times(name):
     """Rank correlation of at least 0.9 on held-out codes with 300 pairs."""

@@ -62,7 +62,7 @@ def _schemes(path):
     return [r.impl for r in folder.records(path) if r.op == OP and r.impl not in baselines.BASELINES]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_anywhere_and_begun_again_nothing_is_measured_twice(jobs, capsys):
     from fusescope.cli.verbs import traverse as verb
 

@@ -44,7 +44,7 @@ def names(home):
     return sorted(p.name for p in home.iterdir() if not p.name.startswith("."))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_query_fails_while_two_processes_replace_the_index(runs, monkeypatch):
     monkeypatch.setattr(index_records, "BATCHES", 3)
     writers = [python(WRITER, name) for name in names(runs)[:2]]
@@ -60,7 +60,7 @@ def test_no_query_fails_while_two_processes_replace_the_index(runs, monkeypatch)
             w.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_query_fails_among_threads(runs):
     failed = []
 

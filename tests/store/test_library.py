@@ -38,6 +38,7 @@ def test_listing_is_newest_first_in_pages_with_the_total(runs):
     assert page[0] == folder.read(library.find(page[0].id))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("order", library.ORDERS)
 def test_a_list_is_ordered_as_asked_over_all_its_pages(runs, order):
@@ -94,6 +95,7 @@ def test_the_verdict_in_sql_is_that_of_core(tmp_path):
     assert found == [None, *(Speedup.from_json(line["speedup"]).verdict for line in lines)]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "count"),

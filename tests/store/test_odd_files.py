@@ -47,6 +47,7 @@ def _read_all(path):
     return said
 
 
+@pytest.mark.sample(9)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", odd_files.PLACES)
@@ -68,6 +69,7 @@ def test_in_the_place_of_a_file(two, away, place, kind):
     assert not odd.exists() and [run.id for run in library.runs()[0]] == [sound.name]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", odd_files.AROUND)

@@ -69,6 +69,7 @@ def write(folder, columns, **options):
     return file
 
 
+@pytest.mark.sample(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_in_one_sentence_in_little_memory(tmp_path, name):

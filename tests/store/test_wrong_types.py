@@ -27,7 +27,7 @@ def wrong(home, monkeypatch):
     return home[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_other_run_is_listed(wrong):
     found, total = library.runs(limit=10_000)
     broken = dict(library.broken())
