@@ -8,6 +8,7 @@ import urllib.error
 
 import pytest
 from playwright.sync_api import expect
+from settling import settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 LONG = 180_000  # milliseconds a compile or a job may take on a slow machine before the journey gives up
@@ -22,6 +23,7 @@ def test_the_whole_journey(shared_server, page, chromium, tmp_path):
 
     page.goto(at + KERNELS)
     page.get_by_text("1 case × 3 implementations").wait_for()
+    settled(page)  # a slider that is drawn again under the hand loses the key
     slider = page.get_by_role("slider", name="sequence")
     slider.focus()
     slider.press("ArrowRight")  # from 64, typed, to the next typical value
