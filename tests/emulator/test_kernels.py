@@ -34,7 +34,6 @@ def _operator(family: str) -> str:
     return next(name for name in ops.names() if family == ops.load(name).FAMILY)
 
 
-@pytest.mark.sample(8)
 @pytest.mark.parametrize("variant", KERNELS, ids=lambda v: f"{v.family}-{v.name}")
 def test_kernel(server, variant):
     if variant.not_emulated:

@@ -122,6 +122,7 @@ def test_a_page_started_without_the_app_draws_nothing(start):
     assert "lets everybody in" in said and "Run" not in said and "operator" not in said
 
 
+@pytest.mark.long
 def test_the_app_draws_for_who_has_the_token(start):
     live = start()
     assert "lets everybody in" not in drawn(live, Authorization=f"Bearer {live.token}")

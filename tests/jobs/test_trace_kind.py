@@ -18,7 +18,7 @@ SPEC = {"op": "add", "impl": "eager", "case": {"n": 65536}}
 TRACES = paths.ROOT.parent / "shared" / "data" / "traces"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_trace_job_leaves_a_chrome_trace_and_a_table(home):
     run = submit.wait(submit.submit("trace", SPEC | {"active": 3}), 120)
     assert run.status == "done", run.reason

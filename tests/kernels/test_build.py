@@ -64,6 +64,7 @@ def test_flags_compiler_torch_cpu_and_architecture_count(project):
     assert len({i.key for i in both}) == len(both) == 1 + 2 * len(families()["add"].variants[:-1])
 
 
+@pytest.mark.long
 def test_a_broken_kernel_is_reported_and_the_others_are_built(project):
     (project.add / "cpu_wrong.cpp").write_text(
         '// Does not compile.\n#include "../common/cpu.h"\n#include "add.cuh"\nint f() { return nonsense; }\n'

@@ -73,6 +73,7 @@ def test_renamed_variables_compile_to_the_same_code(project, edited, capsys):
     assert "add/v1_one_element sm_90a: identical (" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @needs_nvcc
 def test_another_instruction_is_named(project, edited, capsys):
     edit(edited, "v1_one_element.cu", "+", "-")

@@ -49,7 +49,6 @@ def _try(op, impl, dtype, device):
     return reasons
 
 
-@pytest.mark.sample(22)
 @pytest.mark.slow
 @pytest.mark.parametrize(("op", "impl", "dtype"), _with_dtypes(_implementations("cpu", "ours")))
 def test_ours_on_the_cpu(op, impl, dtype):

@@ -33,7 +33,7 @@ def test_an_empty_page_has_the_frame_a_title_and_something_to_do(draw, page):
     assert not at.error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_with_runs(draw, few, page):
     at = draw(page)

@@ -40,7 +40,7 @@ def test_every_view_draws_and_its_state_is_in_the_url(draw, there, run, view):
     assert disk.EVIL not in everything(at) and disk.EVIL not in figures(at)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "view", ["Overview", "Time breakdown", "Timeline", "Occupancy", "Memory", "Device", "Compare"]
 )

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 import_kind = importlib.import_module("fusescope.jobs.kinds.import")
 
 
+@pytest.mark.long
 def test_files_become_runs_that_can_be_compared(home, call, tmp_path):
     files = [example(tmp_path / "a.json"), example(tmp_path / "b.json.gz", 2.0)]
     code, out, err = call("import", *files, "--json")
