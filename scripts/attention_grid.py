@@ -153,7 +153,7 @@ def record(options, cells: list[dict], impls: tuple[str, ...], title: str) -> st
     started = time.monotonic()
     run = submit.submit("bench", dataclasses.asdict(spec) | {"impls": list(impls), "cases": cells}, title)
     done = submit.wait(run, options.seconds)
-    if done.live:  # what is measured stays; the rest is another session's
+    if done.live:  # what is measured stays; the rest is another call's
         submit.cancel(run)
         done = submit.wait(run, 60)
     home = whole(library.find(run))

@@ -94,7 +94,7 @@ def _take(
                 table += _one(entry, home, options, left, share, gpu)
             else:
                 left_out.append(
-                    f"-- {entry.title}: about {entry.seconds(share):.0f} s are left for another session"
+                    f"-- {entry.title}: about {entry.seconds(share):.0f} s are left for another call"
                 )
         except Exception as e:  # the next one goes on
             table.append(f"-- {entry.title}: {type(e).__name__}: {e}")
