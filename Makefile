@@ -25,7 +25,7 @@ quick: env-dev check ## what to run before each commit: everything but slow test
 
 # Which tests: make test, and make test-archs with the rest of them.
 TESTS = not (archs or long)
-test: env-dev check ## all but long tests and further cases, browser journeys included: eight minutes
+test: env-dev check ## all but long tests and further cases, browser journeys included: some eight minutes
 	@$(MAKE) --no-print-directory -j2 test-rest test-journeys
 
 test-archs: env-dev ## all the rest: long tests, every GPU architecture, every class of transformers: half an hour
