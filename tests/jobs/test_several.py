@@ -182,7 +182,22 @@ def test_a_process_that_dies_between_cases_is_started_again(monkeypatch):
     assert len(pids) == 3
 
 
+def test_what_is_left_goes_by_the_size_of_each_case(monkeypatch):
+    """A case of 1 s and one of 20 s in two processes each, all twice as long as expected."""
+    now = [0.0]
+    monkeypatch.setattr(several.time, "monotonic", lambda: now[0])
+    heard = []
+    reporter = Listening()
+    reporter.progress = lambda done, total, message, eta_s=None: heard.append(eta_s)
+    team = several._Team("bench", spec(cases=TWO, processes=2), reporter, [[1.0, 1.0], [20.0, 20.0]])
+    monkeypatch.setattr(several.Member, "measure", lambda member, *_: now.__setitem__(0, now[0] + 2.0))
+    team.ask(team.members[0], 0, spec(processes=2), {})
+    team.at = 0, 2.0  # the second process has begun
+    team._progress(1, 0, 4, "starting", 2.0)
+    assert now == [2.0] and heard == [pytest.approx(2.0 + 40.0 * (4.0 + 2.0) / (2.0 + 2.0))]
+
+
 def test_what_no_process_can_measure_is_said_once():
     broken = spec() | {"impls": ["eager", "nothing.py:at_all"]}
     with pytest.raises(RuntimeError, match=r"process 1 of 3: .*nothing\.py"):
-        several.run("bench", broken, Listening())
+        several.run("bench", broken, Listening(), bench.facts)

@@ -21,7 +21,7 @@ _START = {"cpu": 1.5, "cuda": 4.0}  # a process, the libraries, the context
 _LOAD = 0.5  # libraries of kernels
 _CEILINGS = {"cpu": 2.5, "cuda": 3.0}  # what the device can do, measured once per device and dtype
 _PROCESS = {"cpu": 3.0, "cuda": 8.0}  # each of several processes: it imports everything again
-_ONCE = ("start", "build", "ceilings")  # stages of the first process alone
+_ONCE = ("start", "build", "ceilings")  # the first phases of a plan: of the first process alone
 _CALLS = {"cpu": 0.05, "cuda": 0.1}  # checking one implementation of something tiny
 _CASE = {"cpu": 0.05, "cuda": 0.2}  # inputs and reference of something tiny; what follows the sampling
 _COMPILER = {"cpu": 10.0, "cuda": 6.0}  # the first compilation of a process: imports and the compiler's start
@@ -97,12 +97,23 @@ class Phase:
 
 def seconds(spec: BenchSpec, facts: Facts, past: Past) -> float:
     """Expected wall time of a comparison in seconds, all its processes included."""
+    return sum(map(sum, spread(spec, facts, past)))
+
+
+def spread(spec: BenchSpec, facts: Facts, past: Past) -> list[list[float]]:
+    """Expected seconds of each case in each process. What a process does once counts to its first case."""
     phases = plan(spec, facts, past)
-    once = sum(p.seconds for p in phases if p.stage in _ONCE)
-    each = sum(p.seconds for p in phases if p.stage not in _ONCE)
+    once, cases = phases[: len(_ONCE)], phases[len(_ONCE) :]
+    share = len(cases) // len(spec.cases)
+    found = [
+        [sum(p.seconds for p in cases[first : first + share])] * spec.processes
+        for first in range(0, len(cases), share)
+    ]
     if spec.processes > 1:
-        each += facts.busy * _PROCESS[spec.device.split(":")[0]]
-    return once + spec.processes * each
+        imports = facts.busy * _PROCESS[spec.device.split(":")[0]]
+        found[0] = [s + imports for s in found[0]]
+    found[0][0] += sum(p.seconds for p in once)
+    return found
 
 
 def plan(spec: BenchSpec, facts: Facts, past: Past) -> list[Phase]:

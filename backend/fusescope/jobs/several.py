@@ -10,31 +10,48 @@ case; another takes its place.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from fusescope.core.machine import environment
-from fusescope.core.records import Record, case_key
+from fusescope.analysis import estimate
+from fusescope.core.machine import environment, stage_times
+from fusescope.core.records import BenchSpec, Record, case_key
 from fusescope.core.reporter import Reporter
 from fusescope.jobs.process.members import Key, Member
+from fusescope.masks import layout
+
+_DOUBT_S = 2.0  # weight of the estimate against what was measured
 
 
-def run(kind: str, spec: Mapping[str, Any], reporter: Reporter) -> None:
+def run(
+    kind: str, spec: Mapping[str, Any], reporter: Reporter, facts: Callable[[BenchSpec], estimate.Facts]
+) -> None:
     """Measure ``spec`` in ``spec["processes"]`` processes and record what they find together, samples by
-    process: a line of samples each.
+    process: a line of samples each. ``facts``: what the estimate of the time left goes by.
 
     Where it ends early, the case that was being measured keeps what whole processes found of it: a record of
     fewer processes, whose interval says so. Raises Cancelled when a stop was requested, and RuntimeError with
     a process's reason where it could not measure at all.
     """
     reporter.environment(processes=spec["processes"])
-    team = _Team(kind, spec, reporter)
+    team = _Team(kind, spec, reporter, _expected(spec, facts))
     try:
         for number in range(len(spec["cases"])):
             _Case(spec, number, reporter).measure(team)
     finally:
         team.end()
+
+
+def _expected(spec: Mapping[str, Any], facts: Callable[[BenchSpec], estimate.Facts]) -> list[list[float]]:
+    """Seconds of each case in each process; the same for all where counting the work takes minutes, or where
+    something cannot be described, which the process that measures it says."""
+    asked = BenchSpec.from_json(dict(spec))
+    if all(map(layout.countable, asked.cases)):
+        with contextlib.suppress(ValueError):
+            return estimate.spread(asked, facts(asked), stage_times.read())
+    return [[1.0] * asked.processes for _ in asked.cases]
 
 
 class _Case:
@@ -82,12 +99,13 @@ class _Case:
 class _Team:
     """The processes, and how far they are."""
 
-    def __init__(self, kind: str, spec: Mapping[str, Any], reporter: Reporter):
+    def __init__(self, kind: str, spec: Mapping[str, Any], reporter: Reporter, expected: list[list[float]]):
         self.reporter, self.cases, self.count = reporter, len(spec["cases"]), spec["processes"]
         self.members = [Member(kind, n, self.count, reporter, self._progress) for n in range(self.count)]
         gpu = environment.gpu_of(spec["device"]) if spec["device"].startswith("cuda") else None
         self.alone = bool(gpu and gpu.get("exclusive"))  # the device takes one process at a time
-        self.took: list[float] = []  # seconds of each case in each process, those done
+        self.expected = expected  # seconds of each case in each process
+        self.took_s = self.took_expected_s = 0.0  # of what is done
         self.at = 0, 0.0  # the case and when its member began
 
     def ask(
@@ -97,7 +115,8 @@ class _Team:
         self.at = case, time.monotonic()
         siblings = [m.pid for m in self.members if m.pid and m is not member]
         found = member.measure({**spec, "seed": spec["seed"] + member.number}, known, siblings)
-        self.took.append(time.monotonic() - self.at[1])
+        self.took_s += time.monotonic() - self.at[1]
+        self.took_expected_s += self.expected[case][member.number]
         if self.alone or case + 1 == self.cases:
             member.end()
         return found
@@ -109,9 +128,10 @@ class _Team:
     def _progress(self, number: int, done: int, total: int, message: str, eta: float | None) -> None:
         case, begun = self.at
         if eta is not None:
-            usual = [*self.took, time.monotonic() - begun + eta]
-            left = (self.cases - case) * self.count - number - 1
-            eta += left * sum(usual) / len(usual)
+            took = self.took_s + time.monotonic() - begun + eta
+            expected = self.took_expected_s + self.expected[case][number]
+            left = sum(self.expected[case][number + 1 :]) + sum(map(sum, self.expected[case + 1 :]))
+            eta += left * (took + _DOUBT_S) / (expected + _DOUBT_S)
         where = f"case {case + 1} of {self.cases}, " if self.cases > 1 else ""
         text = message.removeprefix("case 1 of 1: ")
         text = f"{where}process {number + 1} of {self.count}: {text}"

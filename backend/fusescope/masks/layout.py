@@ -7,10 +7,13 @@ i·tile … and keys j·tile …, counted from row 0 and key 0; tiles at the low
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from fusescope import masks
 from fusescope.core.schema import check_int
 from fusescope.masks.common.bound import Bound, check_sizes
 from fusescope.masks.common.mask import Mask
@@ -183,6 +186,14 @@ def counts(mask: Mask, seq_q: int, seq_k: int, tile: int = 64) -> Counts:
 def quick(mask: Mask, seq_q: int, seq_k: int) -> bool:
     """Whether ``counts`` takes seconds: a page does not wait for more."""
     return mask.name in _PREFIX or seq_q * seq_k * (mask.sequences or 1) <= _QUICK
+
+
+def countable(case: Mapping[str, Any]) -> bool:
+    """Whether the work of a case of any operator is counted in seconds: it has no mask, or one that is quick
+    at its lengths."""
+    if "mask" not in case or "seq" not in case:
+        return True
+    return quick(masks.parse(str(case["mask"])), int(case["seq"]), int(case.get("seq_k") or case["seq"]))
 
 
 _QUICK = 1 << 30  # elements looked at one by one: some 8 s

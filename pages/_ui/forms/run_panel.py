@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
 
-from fusescope import masks
 from fusescope.analysis import estimate
 from fusescope.charts import numbers
 from fusescope.charts.numbers import plural
@@ -51,7 +50,7 @@ def cost(kind: str, spec: BenchSpec, what: str, more: str = "") -> str:
     """ "2 cases × 5 implementations, about 40 s on NVIDIA H200"; ``more`` follows."""
     name = device.facts(spec.device).get("device_name") or spec.device
     work = f"{plural(len(spec.cases), 'case')} × {plural(len(spec.impls), what)}"
-    if not all(map(countable, spec.cases)):
+    if not all(map(layout.countable, spec.cases)):
         return f"{work} on {name}; no estimate: counting this mask at this length takes minutes"
     facts = kinds.load(kind).facts(spec, _build_s)
     seconds = estimate.seconds(spec, facts, stage_times.read())
@@ -59,15 +58,6 @@ def cost(kind: str, spec: BenchSpec, what: str, more: str = "") -> str:
     if facts.build_s:
         text += f", {numbers.rough_seconds(facts.build_s)} of it to build kernels"
     return text + more
-
-
-def countable(case: Mapping[str, Any]) -> bool:
-    """Whether a page can wait for the FLOP of a case: its mask has no more elements than are counted in
-    seconds."""
-    if "mask" not in case or "seq" not in case:
-        return True
-    mask = masks.parse(str(case["mask"]))
-    return layout.quick(mask, int(case["seq"]), int(case.get("seq_k") or case["seq"]))
 
 
 def swept(values: dict[str, list[Any]]) -> list[dict[str, Any]]:

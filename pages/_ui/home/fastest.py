@@ -10,11 +10,11 @@ from fusescope import models, ops
 from fusescope.analysis import hardware, roofline
 from fusescope.charts import captions, numbers, sentences
 from fusescope.core.records import Record
+from fusescope.masks import layout
 from fusescope.store import library
 from fusescope.store.answers import Found, Question
 from pages._ui.answer import nearest
 from pages._ui.app import cached_chart, run_data
-from pages._ui.forms import run_panel
 from pages._ui.home.question import ATTENTION, Asked, title
 from pages._ui.widgets.text import device_text, md
 
@@ -77,7 +77,7 @@ def _bound(question: Question) -> str:
     ceilings, source = _ceilings(question.device_name, question.dtype)
     if ceilings is None:
         return ""
-    if not run_panel.countable(question.case):
+    if not layout.countable(question.case):
         return "No bound: counting this mask at this length takes minutes."
     try:
         flop, moved = cached_chart.once(("bound", repr(question)), lambda: _work(question))

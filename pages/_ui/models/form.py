@@ -11,6 +11,7 @@ import streamlit as st
 from fusescope import models
 from fusescope.charts import numbers
 from fusescope.core.records import DTYPES, BenchSpec
+from fusescope.masks import layout
 from pages._ui.answer import workers
 from pages._ui.app import device, url
 from pages._ui.forms import certainty, fields, implementations, linked, mask_picker, parameters, run_panel
@@ -194,7 +195,7 @@ def _lengths(state: url.State, name: str, batch: int | None) -> str:
 
 
 def _cost(spec: BenchSpec) -> str:
-    if not all(map(run_panel.countable, spec.cases)):
+    if not all(map(layout.countable, spec.cases)):
         return run_panel.cost("model", spec, "execution mode")
     work = models.cost(models.named(spec.op), dict(spec.cases[0]), spec.dtype).flop_effective
     more = f"; {numbers.three(work / 1e9)} GFLOP per call"

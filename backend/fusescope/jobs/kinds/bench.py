@@ -60,5 +60,5 @@ def run(spec: dict, reporter) -> None:
     from fusescope.measure import bench
 
     if spec["processes"] > 1:
-        return several.run("bench", spec, reporter)
+        return several.run("bench", spec, reporter, facts)
     bench.run(BenchSpec.from_json(spec), reporter)

@@ -76,5 +76,5 @@ def run(spec: dict, reporter) -> None:
     from fusescope.measure import model
 
     if spec["processes"] > 1:
-        return several.run("model", spec, reporter)
+        return several.run("model", spec, reporter, facts)
     model.run(spec, reporter)
