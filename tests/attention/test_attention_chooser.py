@@ -201,17 +201,7 @@ def short_runs(tmp_path) -> list[str]:
 CASE = ["--device-name", "NVIDIA H200", "--case", "batch=16,seq=256,mask=causal"]
 
 
-def test_the_verb_without_a_fit_has_the_prices_that_ship(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
-    assert cli.main(["chooser", "--json", *CASE]) == 0
-    data = json.loads(capsys.readouterr().out)
-    (case,) = data["predictions"]
-    assert case["chosen"] == min(case["microseconds"], key=case["microseconds"].get)
-    assert cli.main(["chooser", *CASE]) == 0 and case["chosen"] in capsys.readouterr().out
-    assert cli.main(["chooser", *CASE[:2]]) == 0 and "prices in µs" in capsys.readouterr().out
-
-
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_verb(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cost_model, "own_folder", lambda: tmp_path)
     runs = short_runs(tmp_path)

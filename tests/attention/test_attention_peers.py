@@ -59,7 +59,7 @@ def test_what_really_ran_is_named(device):
     assert names["sdpa"].endswith("_attention") and names["sdpa_math"] == "math"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     "values",

@@ -1,5 +1,4 @@
-"""``bench`` and ``runs`` end to end: real jobs on a small project of kernels, their JSON, exit codes, and the
-run library."""
+"""``bench`` and ``runs`` end to end: real jobs, their JSON, exit codes, and the run library."""
 
 import json
 import os
@@ -24,19 +23,11 @@ QUICK = ["--budget", "0.3", "--cache", "warm", "--device", "cpu"]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Kernels, build and runs of this module alone; (folder of runs, environment)."""
+    """The folder, and the runs, of this module alone; kernels and their build are everybody's."""
     base = tmp_path_factory.mktemp("bench")
-    for name in ("common", "add"):
-        shutil.copytree(ROOT / "cuda" / name, base / "cuda" / name)
-    env = {
-        "FUSESCOPE_CUDA": base / "cuda",
-        "FUSESCOPE_BUILD": base / "build",
-        "FUSESCOPE_PROFILES": base / "profiles",
-    }
     (base / "profiles").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in env.items():
-            patch.setenv(name, str(value))
+        patch.setenv("FUSESCOPE_PROFILES", str(base / "profiles"))
         yield base
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_tiny_model_is_looked_at(call, valid, profiles, tmp_path):
     (tmp_path / "t.txt").write_text("5 6 7 8\n9 10\n")
     sizes = ("--layers", "1", "--heads", "2", "--head-dim", "16")

@@ -5,8 +5,11 @@ import dataclasses
 from fusescope.cli import follow
 from fusescope.cli.output import missing_package, table
 from fusescope.cli.tables import records as _records
+from fusescope.cli.verbs import build
 from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import Accuracy, Progress, Rate, Record, Run, Speedup, Time, Times
+from fusescope.kernels.figures import KernelResources
+from fusescope.kernels.report import BuildReport, VariantBuild
 
 H200 = {
     "device_name": "NVIDIA H200",
@@ -116,3 +119,17 @@ def test_a_missing_package_is_named_with_its_version():
 
 def test_table():
     assert table(["a", "bb"], [["1", "2"], ["333", "4"]], "rl") == "  a  bb\n-------\n  1  2\n333  4"
+
+
+def test_a_build_is_a_line_per_function_and_what_failed_below():
+    name = "void (anonymous namespace)::tiled<float, (int)4>(Args const&, int)"
+    whole = ("add", "v1.cu", "cuda", "sm_90a", "built", 2.0, None, "", "1")
+    broken = ("add", "v2.cu", "cuda", "sm_80", "failed", None, "error: expected a ;", "", "2")
+    variants = (VariantBuild(*whole, (KernelResources(name, 40, 1024, 8, 16, 1),)), VariantBuild(*broken))
+    report = BuildReport(False, 2.0, False, {}, ("sm_80", "sm_90a"), variants, 1)
+    report = dataclasses.replace(report, causes=({"says": "a ; is missing", "fix": "write it"},))
+    lines = build.text(report).splitlines()
+    assert " ".join(lines[2].split()) == "add v1.cu sm_90a built 40 1024 8 16 tiled<float, (int)4>"
+    assert lines[3].split() == ["add", "v2.cu", "sm_80", "failed"]
+    assert lines[5] == "2 objects, 1 compiled in 2.0 s"
+    assert lines[6:] == ["✗ add/v2.cu sm_80: error: expected a ;", "cause: a ; is missing", "  fix: write it"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fusescope import cli, masks
+from fusescope.core.machine import environment
 from fusescope.core.paths import ROOT
 
 
@@ -148,6 +149,11 @@ def test_bad_masks_are_one_sentence(refused):
     assert "--tile: must be an integer from 1 to" in refused("mask", "causal", "--seq", "8", "--tile", "0")
     assert "at most 2^33 elements" in refused("mask", "causal", "--seq", "1000000")
     assert "required: --seq" in refused("mask", "causal")
+
+
+def test_a_self_check_of_a_gpu_that_is_not_there_is_one_sentence(refused, monkeypatch):
+    monkeypatch.setattr(environment, "devices", lambda: ["cpu"])
+    assert "--gpu needs an NVIDIA GPU, and none was found" in refused("selfcheck", "--gpu", "--seeds", "1")
 
 
 def test_doctor(call, valid):

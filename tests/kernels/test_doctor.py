@@ -131,26 +131,36 @@ def test_a_torch_that_is_too_old_and_one_without_cuda(project):
     assert found["status"] == "warn" and "has no CUDA, so the GPU is not used" in found["says"]
 
 
-@needs_nvcc
-@pytest.mark.long
-def test_a_host_compiler_too_new_for_nvcc(project, monkeypatch):
+@pytest.fixture
+def too_new(project, monkeypatch):
+    """Of g++: the newest major version that nvcc takes, where g++ says and defines one more."""
     newest = toolchain.detect().max_gcc
     real = shutil.which("g++")
-    too_new = (
+    script = (
         f'case "$1" in --version) echo "g++ (Future) {newest + 1}.1.0"; exit;; esac\n'
         f'exec {real} -U__GNUC__ -D__GNUC__={newest + 1} "$@"'
     )
-    monkeypatch.setenv("CXX", str(project.program("g++", too_new)))
+    monkeypatch.setenv("CXX", str(project.program("g++", script)))
+    return newest
+
+
+@needs_nvcc
+def test_a_host_compiler_too_new_for_nvcc(too_new):
     found = finding("g++")
     assert (
         found.status == "fail"
-        and f"takes gcc up to {newest}" in found.says
-        and f"CXX=g++-{newest}" in found.fix
+        and f"takes gcc up to {too_new}" in found.says
+        and f"CXX=g++-{too_new}" in found.fix
     )
-    result = build(archs=["sm_80"], units=("cuda",), log=project.log)  # the real nvcc refuses it too
+
+
+@needs_nvcc
+@pytest.mark.long
+def test_nvcc_refuses_it_too_and_the_cause_is_named(project, too_new):
+    result = build(archs=["sm_80"], units=("cuda",), log=project.log)
     assert not result.ok
     cause = next(c for c in result.causes if c["check"] == "host compiler")
-    assert f"takes gcc up to {newest}" in cause["says"] and f"CXX=g++-{newest}" in cause["fix"]
+    assert f"takes gcc up to {too_new}" in cause["says"] and f"CXX=g++-{too_new}" in cause["fix"]
     assert any(f.check == "last build: host compiler" for f in examine())
 
 

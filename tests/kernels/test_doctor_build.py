@@ -138,8 +138,9 @@ def test_a_gpu_that_the_build_does_not_cover(gpu_project):
     )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", ["16k", "100k"])  # too small for the objects; too small for the library
+@pytest.mark.sample(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["100k", "16k"])  # too small for the library; too small for the objects
 def test_no_space(size, project, tmp_path, monkeypatch):
     """A tiny file system: the doctor says so before, the build after."""
     small = tmp_path / "small"

@@ -102,7 +102,7 @@ def test_ncu_wraps_the_case_and_its_two_pages_are_read(tools, tmp_path):
     assert (tmp_path / "artifacts" / "telemetry.parquet").exists()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_without_pyarrow_what_the_tools_wrote_is_kept(tools, tmp_path, monkeypatch):
     from test_ncu import LONG, WIDE
 

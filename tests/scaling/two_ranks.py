@@ -1,6 +1,6 @@
-"""Two ranks that call every divided family in every layout and compare it with one device in float64.
+"""Two ranks that call a divided family in every layout and compare it with one device in float64.
 
-python two_ranks.py STORE        rank 0 prints {"model impl": [error of an element, weights by rank]}
+python two_ranks.py STORE FAMILY        rank 0 prints {impl: [error of an element, weights by rank]}
 """
 
 import json
@@ -19,49 +19,40 @@ MASKS = {"bert-small": "sliding_window:left=4,right=4", "llama-small": "sliding_
 IMPLS = ("sdpa", "sdpa-tp2", "fusescope-tp2", "sdpa-pp2", "fusescope-pp2", "fusescope-dp2")
 
 
-def prepared() -> dict:
-    """{family: (its case, model, inputs, result in float64)}"""
-    found = {}
-    for name in ("gpt2", "bert-small", "llama-small"):
-        sizes = {"batch": 4, "seq": 20, "layers": 2, "heads": 6, "head_dim": 32}
-        case = models.validate(name, sizes | ({"mask": MASKS[name]} if name in MASKS else {}))
-        model = build.build(name, case, "float32")
-        inputs = build.inputs(model, case)
-        found[name] = case, model, inputs, placed.reference(model, inputs)
-    return found
-
-
-def main(store: str) -> int:
-    """Importing transformers and the references are most of the work: done once, before the fork. One thread:
+def main(store: str, family: str) -> int:
+    """Importing transformers and the reference are most of the work: done once, before the fork. One thread:
     no pool is there that the child would miss."""
     torch.set_num_threads(1)
-    families = prepared()
+    sizes = {"batch": 4, "seq": 20, "layers": 2, "heads": 6, "head_dim": 32}
+    case = models.validate(family, sizes | ({"mask": MASKS[family]} if family in MASKS else {}))
+    model = build.build(family, case, "float32")
+    inputs = build.inputs(model, case)
+    prepared = family, case, model, inputs, placed.reference(model, inputs)
     if other := os.fork():
-        compare(families, 0, store)
+        compare(*prepared, 0, store)
         return os.waitstatus_to_exitcode(os.waitpid(other, 0)[1])
     code = 1
     try:
-        compare(families, 1, store)
+        compare(*prepared, 1, store)
         code = 0
     finally:
         os._exit(code)
 
 
-def compare(families: dict, rank: int, store: str) -> None:
+def compare(family: str, case: dict, model, inputs, expected, rank: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     found = {}
-    for name, (case, model, inputs, expected) in families.items():
-        for impl in IMPLS:
-            layouts.check(name, case, layouts.named(impl)[1], 2)
-            own = placed.Placed(impl, model, inputs, rank, 2)
-            out = own.run() if own.member else None
-            said = [None, None]
-            dist.all_gather_object(
-                said, (out if own.member and own.output else None, own.weights_bytes if own.member else None)
-            )
-            whole = torch.cat([o for o, _ in said if o is not None])
-            error = float((whole.double() - expected).abs().max()) if whole.shape == expected.shape else None
-            found[f"{name} {impl}"] = [error, [w for _, w in said]]
+    for impl in IMPLS:
+        layouts.check(family, case, layouts.named(impl)[1], 2)
+        own = placed.Placed(impl, model, inputs, rank, 2)
+        out = own.run() if own.member else None
+        said = [None, None]
+        dist.all_gather_object(
+            said, (out if own.member and own.output else None, own.weights_bytes if own.member else None)
+        )
+        whole = torch.cat([o for o, _ in said if o is not None])
+        error = float((whole.double() - expected).abs().max()) if whole.shape == expected.shape else None
+        found[impl] = [error, [w for _, w in said]]
     if rank == 0:
         print(json.dumps(found))
     dist.barrier()
@@ -69,4 +60,4 @@ def compare(families: dict, rank: int, store: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

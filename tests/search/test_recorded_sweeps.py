@@ -3,16 +3,19 @@ setting count as one."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from fusescope.cli.verbs import traverse
 from fusescope.core.paths import ROOT
 from fusescope.core.records import Record
-from fusescope.search import sessions
+from fusescope.search import encoding, sessions
 from fusescope.search.learning import cost_model, explore, pairs
 from fusescope.search.scheme.setting import OP, of_spec
 from fusescope.store import folder
@@ -31,6 +34,19 @@ each = pytest.mark.parametrize("name", SWEEPS, ids=str)
 @cache
 def recorded(name: str) -> list[Record]:
     return [r for path in SWEEPS[name] for r in folder.records(path) if r.op == OP]
+
+
+def test_what_the_verb_answers_of_a_sweep():
+    name = min(SWEEPS, key=lambda name: len(SWEEPS[name]))
+    schemes = {r.impl: r for r in recorded(name) if encoding.is_code(r.impl)}
+    data = traverse.summary("a run", recorded(name))
+    jsonschema.validate(data, json.loads((ROOT / "backend/fusescope/schemas/traverse.json").read_text()))
+    good = sorted(r.ms for r in schemes.values() if r.status == "ok")
+    assert [b["ms"] for b in data["best"]] == good[: traverse.SHOWN] and data["measured"] == len(good)
+    assert {f["code"] for f in data["failures"]} == {c for c, r in schemes.items() if r.status != "ok"}
+    assert data["baselines"] and not {b["code"] for b in data["baselines"]} & set(schemes)
+    shown = traverse.text(data)
+    assert all(b["code"] in shown for b in (*data["best"], *data["baselines"]))
 
 
 def landscape(name: str) -> dict[str, float]:
