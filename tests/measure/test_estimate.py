@@ -52,6 +52,11 @@ def test_the_estimate_grows_with_what_is_asked():
     assert of() < 30 and math.isfinite(of(work=[(0.0, 0.0, 0.0)]))
 
 
+def test_a_model_is_mostly_products_of_large_matrices_which_are_quick():
+    large = [(3.5e11, 4e8, 3.5e11)]
+    assert of(work=large, reference_s=5.0) < 0.8 * of(work=large)
+
+
 def test_further_processes_repeat_all_but_building():
     two, three = (replace(ONE, processes=n) for n in (2, 3))
     assert 2 * of() < of(three) and of(three, build_s=100.0) == pytest.approx(of(three) + 100)

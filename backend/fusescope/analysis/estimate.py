@@ -29,10 +29,13 @@ _COMPILED = 0.4  # of a first call is left where the compiler finds its result i
 
 _FLOPS = {"cpu": 3e10, "cuda": 1e13}  # per second, of a plain implementation
 _FLOPS64 = {"cpu": 8e9, "cuda": 5e12}  # of the float64 reference
+_MODEL_FLOPS = {"cpu": 8e10, "cuda": 1e14}  # of a whole model, most of it products of large matrices
+_MODEL_FLOPS64 = {"cpu": 4e10, "cuda": 2e13}
+_MODEL_PARTS = 2.5, 2  # after the sampling, of where the time goes: seconds, and calls of each mode
 _BYTES = {"cpu": 4e9, "cuda": 1e12}
 _COMPARED = {"cpu": 2e8, "cuda": 2e10}  # bytes of inputs and results that are copied and compared per second
 _REFERENCES = 3  # contiguous, fresh values, strided
-_CHECKED = 6  # calls of one implementation until it is timed
+_CHECKED, _MODEL_CHECKED = 6, 4  # calls of one implementation until it is timed
 
 # the rules of measure/compare.py
 _ROUNDS, _FEWEST_ROUNDS, _TURN_S, _MOVING, _OVERTIME = 60, 5, 0.004, 1.25, 3.0
@@ -64,9 +67,13 @@ class Facts:
     skipping: Collection[str] = ()
 
     @property
+    def of_a_model(self) -> bool:
+        return self.reference_s > 0
+
+    @property
     def compared(self) -> float:
         """The share of a call's bytes that are copied and compared: none of a model's, which are weights."""
-        return 0.0 if self.reference_s else 1.0
+        return 0.0 if self.of_a_model else 1.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ def plan(spec: BenchSpec, facts: Facts, past: Past) -> list[Phase]:
             first = first and not compiles
         phases.append(Phase("check", checks))
         phases += [Phase("sample", {mode: known.sample(mode, impls)}) for mode in modes(spec)]
-        phases.append(Phase("finish", {"finish": known.finish(len(impls))}))
+        phases.append(Phase("finish", {"finish": known.finish(impls)}))
     return [p.times(facts.busy) if p.stage != "sample" else p for p in phases]
 
 
@@ -189,7 +196,8 @@ class _Known:
         return self.executed if impl in self.facts.skipping else self.dense
 
     def call_s(self, impl: str) -> float:
-        return max(self.flop(impl) / _FLOPS[self.kind], self.bytes / _BYTES[self.kind])
+        rate = (_MODEL_FLOPS if self.facts.of_a_model else _FLOPS)[self.kind]
+        return max(self.flop(impl) / rate, self.bytes / _BYTES[self.kind])
 
     def start(self) -> Part:
         return self.once("start", _START[self.kind])
@@ -227,14 +235,16 @@ class _Known:
     def reference(self) -> Part:
         """In float64 and of all scores, whatever a mask hides."""
         fixed = _CASE[self.kind] + self.facts.reference_s
-        once = self.dense / _FLOPS64[self.kind] + 4 * self.bytes / _BYTES[self.kind]
+        rate = (_MODEL_FLOPS64 if self.facts.of_a_model else _FLOPS64)[self.kind]
+        once = self.dense / rate + 4 * self.bytes / _BYTES[self.kind]
         prior = fixed + _REFERENCES * once + self.compared_s
         return self.sized("reference", "", self.dense, prior, fixed)
 
     def check(self, impl: str, compile_s: float, first: bool) -> Part:
         starts = first and compile_s > 0
         fixed = _CALLS[self.kind] + compile_s + (_COMPILER[self.kind] if starts else 0.0)
-        prior = fixed + _CHECKED * (self.call_s(impl) + self.compared_s)
+        calls = _MODEL_CHECKED if self.facts.of_a_model else _CHECKED
+        prior = fixed + calls * (self.call_s(impl) + self.compared_s)
         name = impl + (" first" if starts else "")
         return self.sized("check", name, self.flop(impl), prior, fixed, compile_s > 0)
 
@@ -253,8 +263,13 @@ class _Known:
         expected = self.past.get(key, prior * self.past.get(ratio, 1.0))
         return Part(expected, (key,), ratio=(ratio, prior))
 
-    def finish(self, count: int) -> Part:
-        return self.sized("finish", "", self.dense, _CASE[self.kind] * count, _CASE[self.kind] * count)
+    def finish(self, impls: Sequence[str]) -> Part:
+        fixed = prior = _CASE[self.kind] * len(impls)
+        if self.facts.of_a_model:
+            parts_s, calls = _MODEL_PARTS
+            fixed += parts_s
+            prior = fixed + calls * sum(map(self.call_s, impls))
+        return self.sized("finish", "", self.dense, prior, fixed)
 
 
 def _digest(value) -> str:
