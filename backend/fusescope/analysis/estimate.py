@@ -27,15 +27,26 @@ _CASE = {"cpu": 0.05, "cuda": 0.2}  # inputs and reference of something tiny; wh
 _COMPILER = {"cpu": 10.0, "cuda": 6.0}  # the first compilation of a process: imports and the compiler's start
 _COMPILED = 0.4  # of a first call is left where the compiler finds its result in a cache
 
-_FLOPS = {"cpu": 3e10, "cuda": 1e13}  # per second, of a plain implementation
-_FLOPS64 = {"cpu": 8e9, "cuda": 5e12}  # of the float64 reference
-_MODEL_FLOPS = {"cpu": 8e10, "cuda": 1e14}  # of a whole model, most of it products of large matrices
-_MODEL_FLOPS64 = {"cpu": 4e10, "cuda": 2e13}
-_MODEL_PARTS = 2.5, 2  # after the sampling, of where the time goes: seconds, and calls of each mode
+
+@dataclass(frozen=True)
+class _Priors:
+    """FLOP per second of a call and of the float64 reference; calls of one implementation until it is timed;
+    after the sampling, seconds and calls of each, of where a model's time goes."""
+
+    flops: float
+    flops64: float
+    checked: int
+    after_s: float = 0.0
+    after: int = 0
+
+
+_OPERATOR = {"cpu": _Priors(3e10, 8e9, 6), "cuda": _Priors(1e13, 5e12, 6)}
+_MODEL = {"cpu": _Priors(8e10, 4e10, 4, 2.5, 2), "cuda": _Priors(1e14, 2e13, 4, 2.5, 2)}
+"""Of a whole model, most of which is products of large matrices."""
+
 _BYTES = {"cpu": 4e9, "cuda": 1e12}
 _COMPARED = {"cpu": 2e8, "cuda": 2e10}  # bytes of inputs and results that are copied and compared per second
 _REFERENCES = 3  # contiguous, fresh values, strided
-_CHECKED, _MODEL_CHECKED = 6, 4  # calls of one implementation until it is timed
 
 # the rules of measure/compare.py
 _ROUNDS, _FEWEST_ROUNDS, _TURN_S, _MOVING, _OVERTIME = 60, 5, 0.004, 1.25, 3.0
@@ -185,6 +196,7 @@ class _Known:
     def __init__(self, spec: BenchSpec, facts: Facts, past: Past):
         self.spec, self.facts, self.past = spec, facts, past
         self.kind = spec.device.split(":")[0]
+        self.priors = (_MODEL if facts.of_a_model else _OPERATOR)[self.kind]
         self.subject = f"{facts.device}|{spec.op}|{spec.dtype}"
 
     def case(self, values: Mapping, work: tuple[float, float, float]) -> None:
@@ -196,8 +208,7 @@ class _Known:
         return self.executed if impl in self.facts.skipping else self.dense
 
     def call_s(self, impl: str) -> float:
-        rate = (_MODEL_FLOPS if self.facts.of_a_model else _FLOPS)[self.kind]
-        return max(self.flop(impl) / rate, self.bytes / _BYTES[self.kind])
+        return max(self.flop(impl) / self.priors.flops, self.bytes / _BYTES[self.kind])
 
     def start(self) -> Part:
         return self.once("start", _START[self.kind])
@@ -235,16 +246,14 @@ class _Known:
     def reference(self) -> Part:
         """In float64 and of all scores, whatever a mask hides."""
         fixed = _CASE[self.kind] + self.facts.reference_s
-        rate = (_MODEL_FLOPS64 if self.facts.of_a_model else _FLOPS64)[self.kind]
-        once = self.dense / rate + 4 * self.bytes / _BYTES[self.kind]
+        once = self.dense / self.priors.flops64 + 4 * self.bytes / _BYTES[self.kind]
         prior = fixed + _REFERENCES * once + self.compared_s
         return self.sized("reference", "", self.dense, prior, fixed)
 
     def check(self, impl: str, compile_s: float, first: bool) -> Part:
         starts = first and compile_s > 0
         fixed = _CALLS[self.kind] + compile_s + (_COMPILER[self.kind] if starts else 0.0)
-        calls = _MODEL_CHECKED if self.facts.of_a_model else _CHECKED
-        prior = fixed + calls * (self.call_s(impl) + self.compared_s)
+        prior = fixed + self.priors.checked * (self.call_s(impl) + self.compared_s)
         name = impl + (" first" if starts else "")
         return self.sized("check", name, self.flop(impl), prior, fixed, compile_s > 0)
 
@@ -264,11 +273,8 @@ class _Known:
         return Part(expected, (key,), ratio=(ratio, prior))
 
     def finish(self, impls: Sequence[str]) -> Part:
-        fixed = prior = _CASE[self.kind] * len(impls)
-        if self.facts.of_a_model:
-            parts_s, calls = _MODEL_PARTS
-            fixed += parts_s
-            prior = fixed + calls * sum(map(self.call_s, impls))
+        fixed = _CASE[self.kind] * len(impls) + self.priors.after_s
+        prior = fixed + self.priors.after * sum(map(self.call_s, impls))
         return self.sized("finish", "", self.dense, prior, fixed)
 
 

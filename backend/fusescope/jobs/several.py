@@ -49,7 +49,7 @@ def _expected(spec: Mapping[str, Any], facts: Callable[[BenchSpec], estimate.Fac
     something cannot be described, which the process that measures it says."""
     asked = BenchSpec.from_json(dict(spec))
     if all(map(layout.countable, asked.cases)):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(OSError, ValueError):
             return estimate.spread(asked, facts(asked), stage_times.read())
     return [[1.0] * asked.processes for _ in asked.cases]
 
