@@ -19,10 +19,11 @@ from record_step import ROOT, STOP_S, run
 
 RANKS = 2
 LAYOUTS = "tp2,pp2,dp2"
+FUSED = ["--attention", "sdpa,fusescope,fused"]
 MODELS = {  # large enough that the GPU and not the host decides the time
-    "llama3-8b": ["--layers", "4", "--batch", "4", "--seq", "2048", "--weak"],
-    "bert-base": ["--batch", "64", "--seq", "512", "--weak", "--trace", "tp2"],
-    "gpt2": ["--batch", "32", "--seq", "1024", "--weak"],
+    "llama3-8b": ["--layers", "4", "--batch", "8", "--seq", "2048", "--weak"],
+    "bert-base": ["--batch", "384", "--seq", "512", "--weak", "--trace", "tp2", *FUSED],
+    "gpt2": ["--batch", "192", "--seq", "1024", "--weak"],
 }
 SMALL = ["--layers", "2", "--heads", "2", "--head-dim", "32", "--batch", "4", "--seq", "16"]
 GRID = ["--batch", "1,16", "--seq", "128,512,2048", "--heads", "12", "--head-dim", "64"]
@@ -45,7 +46,7 @@ def parallel(options) -> str:
             table.append(f"-- {name}: no time is left")
             continue
         if options.device == "cpu":
-            words = SMALL + [w for w in words if w in ("--weak", "--trace", "tp2")]
+            words = SMALL + [w for w in words if w in ("--weak", "--trace", "tp2", *FUSED)]
         title = f"{name} over {RANKS} {'processes' if options.device == 'cpu' else 'GPUs'}"
         command = ["parallel", name, "--layout", LAYOUTS, "--attention", "sdpa,fusescope", *words]
         command += ["--budget", f"{options.case_budget_s:g}", "--deadline", "120", "--title", title]

@@ -3,7 +3,6 @@ in the same order."""
 
 import pytest
 import torch.distributed as dist
-from torch.distributed import device_mesh
 
 from fusescope.models.describe import layouts
 from fusescope.models.parallel import groups
@@ -15,16 +14,12 @@ TEXTS = ("tp2", "pp2", "dp2", "tp2.pp2", "pp4.dp2", "tp2.pp2.dp2", "tp4.dp2")
 def asked(monkeypatch):
     """``asked(rank)``: {layout: its groups} of that rank of eight, and the groups that it asked for."""
 
-    class Mesh:
-        from_group = staticmethod(lambda group, kind: group)
-
     def of_rank(rank):
         made = []
         groups.of.cache_clear()
         monkeypatch.setattr(dist, "get_rank", lambda: rank)
         monkeypatch.setattr(dist, "new_group", lambda ranks: made.append(tuple(ranks)) or tuple(ranks))
-        monkeypatch.setattr(device_mesh, "DeviceMesh", Mesh)
-        return {t: groups.Groups(layouts.parse(t), "cpu") for t in TEXTS}, made
+        return {t: groups.Groups(layouts.parse(t)) for t in TEXTS}, made
 
     yield of_rank
     groups.of.cache_clear()

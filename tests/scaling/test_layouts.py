@@ -45,6 +45,27 @@ def test_what_a_model_does_not_take(name, case, layout, pieces, words):
         layouts.check(name, models.validate(name, case), layouts.parse(layout), pieces)
 
 
+@pytest.mark.parametrize(
+    "name, layout, words",
+    [
+        ("gpt2", "tp2", r"BERT's structure; gpt2 has another \(decoder\): use sdpa or fusescope"),
+        ("llama-small", "single", "BERT's structure"),
+        ("bert-base", "tp2.pp2", "no pipeline stages: tp2.pp2 needs sdpa or fusescope"),
+        ("bert-base", "tp5", "12 heads, which the tensor parallel degree 5"),
+    ],
+)
+def test_what_the_fused_encoder_does_not_take(name, layout, words):
+    with pytest.raises(ValueError, match=words):
+        layouts.check(name, models.validate(name, {}), layouts.parse(layout), 1, "fused")
+
+
+def test_stages_are_left_to_the_attentions_that_have_them():
+    wanted = [layouts.parse(text) for text in ("tp2", "pp2", "tp2.dp2")]
+    both = layouts.crossed(["sdpa", "fused"], wanted)
+    assert both == ["sdpa", "sdpa-tp2", "sdpa-pp2", "sdpa-tp2.dp2", "fused", "fused-tp2", "fused-tp2.dp2"]
+    assert layouts.crossed(["fused"], wanted)[2] == "fused-pp2", "refused by name, not left out"
+
+
 @pytest.mark.parametrize("name", DIVIDED)
 def test_every_weight_is_held_somewhere(name):
     case = models.validate(name, {})

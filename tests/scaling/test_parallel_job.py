@@ -36,14 +36,14 @@ def schema(name):
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("family", ["llama-small", "bert-small", "gpt2"])
+@pytest.mark.parametrize("family", ["bert-small", "llama-small", "gpt2"])
 def test_a_family_in_every_layout_equals_one_device(family, tmp_path):
     script, store = str(Path(__file__).with_name("two_ranks.py")), str(tmp_path / "store")
     command = [sys.executable, script, store, family]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == 6
+    assert len(found) == (9 if family == "bert-small" else 6)
     for impl, (error, held) in found.items():
         assert error is not None and error < MOST["float32"], (impl, error)
         layout = layouts.named(impl)[1]
@@ -190,7 +190,7 @@ def test_the_rank_that_was_killed_is_named_also_where_another_failed_sooner(tmp_
         ({"impls": ["sdpa", "sdpa-tp1024"]}, "tensor parallel degree 1024"),
         ({"impls": ["sdpa", "sdpa-dp512"], "cases": [CASE | {"batch": 512}]}, "need 512 ranks from cpu on"),
         ({"impls": ["sdpa", "sdpa-pp3"]}, "2 layers, which 3 pipeline stages"),
-        ({"impls": ["eager"]}, "an implementation is sdpa or fusescope"),
+        ({"impls": ["eager"]}, "an implementation is sdpa, fusescope or fused"),
         ({"impls": ["sdpa-tp2"], "baseline": "sdpa-tp2"}, "the baseline runs on one device"),
         ({"op": "model:t5-small", "cases": [{}]}, "has no way to be divided"),
         ({"processes": 3}, "one set of processes"),

@@ -42,8 +42,10 @@ def main(store: str, family: str) -> int:
 def compare(family: str, case: dict, model, inputs, expected, rank: int, store: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     found = {}
-    for impl in IMPLS:
-        layouts.check(family, case, layouts.named(impl)[1], 2)
+    fused = ("fused", "fused-tp2", "fused-dp2") if family.startswith("bert") else ()
+    for impl in (*IMPLS, *fused):
+        attention, layout = layouts.named(impl)
+        layouts.check(family, case, layout, 2, attention)
         own = placed.Placed(impl, model, inputs, rank, 2)
         out = own.run() if own.member else None
         said = [None, None]

@@ -83,12 +83,12 @@ def test_another_device_counts_more_than_any_size(shipped):
 
 
 def test_without_any_record_nothing_is_found(shipped):
-    assert answers.find(Question("model:llama3-8b", {"batch": 1})) == []
+    assert answers.find(Question("model:llama2-7b", {"batch": 1})) == []
 
 
 def test_layouts_over_several_devices_answer_no_question_on_a_model(shipped):
-    ships = library.runs(kind="parallel", op="model:bert-small", recorded=True)[0]
-    asked = Question("model:bert-small", dict(ships[0].spec["cases"][0]), "float32", ships[0].device_name)
+    ships = library.runs(kind="parallel", op="model:bert-base", recorded=True)[0]
+    asked = Question("model:bert-base", dict(ships[0].spec["cases"][0]), "float16", ships[0].device_name)
     (found,) = answers.find(asked, recorded=True)
     assert found.run not in {run.id for run in ships} and found.differs
 

@@ -136,7 +136,10 @@ def _attentions(state: url.State) -> list[str]:
         "attention", ["sdpa"], lambda text: [a for a in text.split(",") if a in layouts.ATTENTIONS]
     )
     chosen = st.multiselect(
-        "attention", layouts.ATTENTIONS, key=key, help="sdpa: PyTorch's. fusescope: our kernels."
+        "attention",
+        layouts.ATTENTIONS,
+        key=key,
+        help="sdpa: PyTorch's. fusescope: our kernels. fused: all of our encoder (BERT; no pipeline).",
     )
     state.keep("attention", ",".join(chosen), "sdpa")
     return chosen
@@ -158,12 +161,11 @@ def _spec(
     if not attentions:
         raise ValueError("choose at least one attention")
     wanted = [layouts.parse(piece.strip()) for piece in text.split(",") if piece.strip()]
-    impls = [layouts.implementation(a, w) for a in attentions for w in (layouts.SINGLE, *wanted)]
     return submit.validate(
         "parallel",
         {
             "op": choice.op,
-            "impls": list(dict.fromkeys(impls)),
+            "impls": layouts.crossed(attentions, wanted),
             "cases": [choice.case],
             "baseline": attentions[0],
             "dtype": choice.dtype,

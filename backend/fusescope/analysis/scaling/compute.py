@@ -11,8 +11,8 @@ from fusescope.analysis.scaling.links import least
 
 HOST_BOUND = 0.5
 """Share of a call's time from which on its launches may decide it. On two H100s predictions from shares of
-0.31 and less were within 2 % of what two GPUs took, from 0.55 and more 9 to 27 % below
-(docs/internals/scaling.md)."""
+0.36 and less were within 10 % of what two GPUs took (docs/internals/scaling.md); from 0.55 and more, seen
+while every layer went through DTensor, 9 to 27 % below."""
 
 
 @dataclass(frozen=True)

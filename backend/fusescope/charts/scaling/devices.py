@@ -12,7 +12,7 @@ from fusescope.charts import axes, numbers, template
 from fusescope.charts.colours import SERIES
 
 SCHEMES = {"tp": "tensor parallel", "pp": "pipeline", "dp": "data parallel"}
-_SYMBOLS = {"sdpa": "circle", "fusescope": "diamond"}
+_SYMBOLS = {"sdpa": "circle", "fusescope": "diamond", "fused": "square"}
 Predicted = Mapping[str, Sequence[tuple[int, float]]]
 """Scheme → (devices, ms), one device first."""
 

@@ -31,7 +31,7 @@ def arguments(parser, words) -> None:
         "--attention",
         default="sdpa",
         metavar="A,B",
-        help=f"{' and '.join(layouts.ATTENTIONS)}, one or both (default sdpa)",
+        help=f"of {', '.join(layouts.ATTENTIONS)} (our encoder, BERT alone); default sdpa",
     )
     parser.add_argument(
         "--micro-batches", type=integer(1, 1024), default=4, help="pieces of a pipeline's batch (default 4)"
@@ -91,11 +91,10 @@ def specify(args) -> dict:
     wanted = [layouts.parse(t) for text in args.layout or () for t in text.split(",") if t]
     wanted = wanted or _usual(args.op, cases[0], device, args.micro_batches)
     attentions = [a for a in args.attention.split(",") if a]
-    impls = [layouts.implementation(a, w) for a in attentions for w in (layouts.SINGLE, *wanted)]
     limits = {"budget_s": args.budget, "case_deadline_s": args.deadline, "seed": args.seed}
     return {
         "op": models.op(args.op),
-        "impls": list(dict.fromkeys(impls)),
+        "impls": layouts.crossed(attentions, wanted),
         "cases": cases,
         "baseline": attentions[0] if attentions else None,
         "dtype": case_options.dtype(args, device),

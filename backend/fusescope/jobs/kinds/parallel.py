@@ -45,12 +45,12 @@ def validate(spec: dict) -> dict:
         raise ValueError(f"the baseline runs on one device, such as sdpa, not {whole['baseline']}")
     whole["cases"] = [models.validate(model, case) for case in whole["cases"]]
     for impl in whole["impls"]:
-        layout = layouts.named(impl)[1]
+        attention, layout = layouts.named(impl)
         for case in whole["cases"]:
-            layouts.check(model, case, layout, whole["micro_batches"])
+            layouts.check(model, case, layout, whole["micro_batches"], attention)
             if whole["weak"]:
                 grown = models.validate(model, {**case, "batch": case["batch"] * layout.ranks})
-                layouts.check(model, grown, layout, whole["micro_batches"])
+                layouts.check(model, grown, layout, whole["micro_batches"], attention)
     if whole["trace"] is not None:
         _check_trace(whole)
     for case in whole["cases"]:

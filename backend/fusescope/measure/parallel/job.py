@@ -285,7 +285,7 @@ class Job:
     def _probe(self, model, inputs, case) -> None:
         """At rank 0, while the others wait: the share of a rank, for predictions."""
 
-        alone = process_groups.mesh((0,), model.device)  # of all ranks' making
+        alone = process_groups.own((0,))  # of all ranks' making
         attentions = dict.fromkeys(layouts.named(i)[0] for i in self.spec["impls"])
 
         def work() -> None:

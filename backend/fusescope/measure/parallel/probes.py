@@ -13,6 +13,7 @@ import torch
 
 from fusescope.models.describe import layouts
 from fusescope.models.parallel import split as splitting
+from fusescope.models.parallel.fused import FusedShare
 from fusescope.models.parallel.placed import base_of, caller
 from fusescope.models.run.build import Model
 
@@ -29,24 +30,32 @@ def measure(
     check: Callable[[], None],
 ) -> list[dict[str, Any]]:
     """[{"attention", "tp", "batch", "ms", "host_ms"}]: the median time of the layers of a rank on that batch,
-    and of their launches (on a GPU; None on a CPU). alone: a mesh of this rank, so that what tensor parallel
-    costs a call besides arithmetic and collectives is in it."""
-    found, split, batch = [], layouts.split_of(model.name), inputs["input_ids"].shape[0]
-    call = caller(attention, model, inputs)
+    and of their launches (on a GPU; None on a CPU). alone: a group of this rank, so that what the launch of a
+    sum over ranks costs is in it."""
+    found, batch = [], inputs["input_ids"].shape[0]
     for degree in _degrees(model):
-        base = base_of(model, attention)
-        if degree > 1:
-            splitting.cut(base, split, degree)
-            splitting.parallelize(base, split, alone)
+        run = _share(attention, model, inputs, degree, alone)
         for size in _batches(batch):
             check()
             ids = inputs["input_ids"][:size]
-            ms, host_ms = _medians(lambda base=base, ids=ids: call(base, input_ids=ids), wait)
+            ms, host_ms = _medians(lambda run=run, ids=ids: run(ids), wait)
             point = {"attention": attention, "tp": degree, "batch": size, "ms": ms}
             found.append(point | {"host_ms": host_ms if ids.is_cuda else None})
-        del base
+        del run
         gc.collect()
     return found
+
+
+def _share(
+    attention: str, model: Model, inputs: Mapping[str, Any], degree: int, alone: Any
+) -> Callable[[torch.Tensor], Any]:
+    """A call of what the first of ``degree`` ranks has, on token ids."""
+    if attention == layouts.FUSED:
+        return FusedShare(model, inputs, degree, 0, alone)
+    base, call = base_of(model, attention), caller(attention, model, inputs)
+    if degree > 1:
+        splitting.divide(base, layouts.split_of(model.name), degree, 0, alone)
+    return lambda ids: call(base, input_ids=ids)
 
 
 def _degrees(model: Model) -> Iterator[int]:

@@ -1,13 +1,13 @@
 """How a model is laid out over several devices: tensor, pipeline and data parallel degrees. No torch.
 
 A layout is written tp2, pp4, tp2.pp2.dp2; an implementation of a parallel comparison is an attention, alone
-for one device ("sdpa") or with a layout ("sdpa-tp2").
+for one device ("sdpa") or with a layout ("sdpa-tp2"). The attention "fused" is all of our encoder.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from fusescope.models.describe import catalog, tree
 from fusescope.models.describe.costs import BYTES
 from fusescope.models.describe.family import Split
 
-ATTENTIONS = ("sdpa", "fusescope")
+FUSED = "fused"
+ATTENTIONS = ("sdpa", "fusescope", FUSED)
 MOST_RANKS = 1024
 _PART = re.compile(r"(tp|pp|dp)([1-9]\d{0,3})", re.ASCII)
 
@@ -72,9 +73,24 @@ def named(impl: str) -> tuple[str, Layout]:
     attention, dash, layout = impl.partition("-")
     if attention not in ATTENTIONS or (dash and not layout):
         raise ValueError(
-            f"an implementation is {' or '.join(ATTENTIONS)}, alone or with a layout (sdpa-tp2), not {impl!r}"
+            f"an implementation is {', '.join(ATTENTIONS[:-1])} or {ATTENTIONS[-1]}, alone or with a layout "
+            f"(sdpa-tp2), not {impl!r}"
         )
     return attention, parse(layout) if dash else SINGLE
+
+
+def crossed(attentions: Iterable[str], wanted: Iterable[Layout]) -> list[str]:
+    """Implementations of every attention, alone and with each layout. One with pipeline stages, which the
+    fused encoder does not have, is left to the other attentions where there are some."""
+    chosen, wanted = list(dict.fromkeys(attentions)), list(wanted)
+    return list(
+        dict.fromkeys(
+            implementation(attention, layout)
+            for attention in chosen
+            for layout in (SINGLE, *wanted)
+            if attention != FUSED or layout.pp == 1 or len(chosen) == 1
+        )
+    )
 
 
 def split_of(name: str) -> Split:
@@ -86,9 +102,19 @@ def split_of(name: str) -> Split:
     return split
 
 
-def check(name: str, case: Mapping[str, Any], layout: Layout, micro_batches: int = 1) -> None:
+def check(
+    name: str, case: Mapping[str, Any], layout: Layout, micro_batches: int = 1, attention: str = "sdpa"
+) -> None:
     """ValueError in one sentence where the model on this complete case cannot be laid out so."""
     split_of(name)
+    if attention == FUSED:
+        if (structure := catalog.family(name).STRUCTURE) != "norm after":
+            raise ValueError(
+                f"{FUSED} over devices is the fused encoder of BERT's structure; {name} has "
+                f"{'none' if structure is None else f'another ({structure})'}: use sdpa or fusescope"
+            )
+        if layout.pp > 1:
+            raise ValueError(f"the fused encoder has no pipeline stages: {layout} needs sdpa or fusescope")
     config, batch = catalog.config(name, case), case["batch"]
     if case.get("phase") in ("decode", "generate"):
         raise ValueError(
@@ -119,13 +145,15 @@ def check(name: str, case: Mapping[str, Any], layout: Layout, micro_batches: int
         )
 
 
-def fitting(name: str, case: Mapping[str, Any], ranks: int, micro_batches: int = 1) -> Iterator[Layout]:
+def fitting(
+    name: str, case: Mapping[str, Any], ranks: int, micro_batches: int = 1, attention: str = "sdpa"
+) -> Iterator[Layout]:
     """Every layout of so many ranks that the model on this case can take."""
     for tp in _divisors(ranks):
         for pp in _divisors(ranks // tp):
             layout = Layout(tp, pp, ranks // tp // pp)
             try:
-                check(name, case, layout, micro_batches)
+                check(name, case, layout, micro_batches, attention)
             except ValueError:
                 continue
             yield layout

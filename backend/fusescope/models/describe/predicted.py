@@ -30,7 +30,7 @@ class Basis:
 
     def at(self, layout: layouts.Layout, micro_batches: int) -> Prediction:
         """One layout; ValueError where the model does not take it."""
-        layouts.check(self.name, self.case, layout, micro_batches)
+        layouts.check(self.name, self.case, layout, micro_batches, self.attention)
         return predict.predict(
             self.work, layout.tp, layout.pp, layout.dp, micro_batches, self.compute, self.links
         )
@@ -42,7 +42,7 @@ class Basis:
         best number of micro-batches; empty where none does."""
         found: dict[tuple[int, int, int], Prediction] = {}
         for pieces in micro_batches:
-            for layout in layouts.fitting(self.name, self.case, ranks, pieces):
+            for layout in layouts.fitting(self.name, self.case, ranks, pieces, self.attention):
                 row, key = self.at(layout, pieces), (layout.tp, layout.pp, layout.dp)
                 if memory_bytes is not None and row.memory_bytes > memory_bytes:
                     continue

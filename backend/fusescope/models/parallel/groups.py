@@ -18,28 +18,23 @@ def of(ranks: tuple[int, ...]) -> Any:
     return dist.new_group(list(ranks))
 
 
-def mesh(ranks: tuple[int, ...], device: str) -> Any:
-    """The group as a mesh; None at the ranks that are not in it. Every rank asks for it, as for the group."""
-    from torch.distributed.device_mesh import DeviceMesh
-
+def own(ranks: tuple[int, ...]) -> Any:
+    """The group, None at the ranks that are not in it."""
     group = of(ranks)
-    return DeviceMesh.from_group(group, device.split(":")[0]) if dist.get_rank() in ranks else None
+    return group if dist.get_rank() in ranks else None
 
 
 class Groups:
-    """Those of a layout over ranks 0 … ranks−1: ``tensor`` a mesh, ``stages`` a group; of the ranks that it
-    does not use, none."""
+    """Those of a layout over ranks 0 … ranks−1: ``tensor`` and ``stages``; of the ranks that it does not use,
+    none."""
 
-    def __init__(self, layout: Layout, device: str):
+    def __init__(self, layout: Layout):
         self.tensor = self.stages = None
         tp, block = layout.tp, layout.tp * layout.pp
         if tp > 1:
             for first in range(0, layout.ranks, tp):
-                own = mesh(tuple(range(first, first + tp)), device)
-                self.tensor = self.tensor if own is None else own
+                self.tensor = own(tuple(range(first, first + tp))) or self.tensor
         if layout.pp > 1:
             for first in range(layout.ranks):
                 if first % block < tp:
-                    line = tuple(range(first, first + block, tp))
-                    own = of(line)
-                    self.stages = own if dist.get_rank() in line else self.stages
+                    self.stages = own(tuple(range(first, first + block, tp))) or self.stages

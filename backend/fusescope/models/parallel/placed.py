@@ -11,6 +11,7 @@ import torch
 from fusescope.models.describe import layouts
 from fusescope.models.hugging_face import model_masks, peers
 from fusescope.models.parallel import split as splitting
+from fusescope.models.parallel.fused import FusedShare
 from fusescope.models.parallel.groups import Groups
 from fusescope.models.parallel.stages import Pipeline, Stage
 from fusescope.models.register import register_attention
@@ -31,7 +32,7 @@ class Placed:
         self.name = impl
         self.attention, self.layout = layouts.named(impl)
         self.member = rank < self.layout.ranks
-        groups = Groups(self.layout, model.device)
+        groups = Groups(self.layout)
         if not self.member:
             return
         layout, split = self.layout, layouts.split_of(model.name)
@@ -41,14 +42,18 @@ class Placed:
         self.output = tensor == 0 and stage + 1 == layout.pp
         self._model, self._inputs = model, inputs
         self.renew()
+        self._pipeline = None
+        if self.attention == layouts.FUSED:
+            self._stage = FusedShare(model, inputs, layout.tp, tensor, groups.tensor)
+            self.weights_bytes = self._stage.weights_bytes
+            return
         call = caller(self.attention, model, inputs)
         base = base_of(model, self.attention)
         kept = Stage(base, split, stage, layout.pp, call)  # with one stage: all layers
         if layout.tp > 1:
-            splitting.parallelize(base, split, groups.tensor)
-        self.weights_bytes = sum(_local(p).nbytes for p in base.parameters())
+            splitting.divide(base, split, layout.tp, tensor, groups.tensor)
+        self.weights_bytes = sum(p.nbytes for p in base.parameters())
         self._stage = kept
-        self._pipeline = None
         if layout.pp > 1:
             self._pipeline = Pipeline(kept, stage, layout.pp, micro_batches, model.device, groups.stages)
 
@@ -100,7 +105,3 @@ def reference(model: Model, inputs: Mapping[str, Any]) -> torch.Tensor:
             ids = inputs["input_ids"][b : b + 1]
             rows.append(base(input_ids=ids, attention_mask=own, **settings).last_hidden_state.cpu())
     return torch.cat(rows)
-
-
-def _local(parameter: torch.Tensor) -> torch.Tensor:
-    return parameter.to_local() if hasattr(parameter, "to_local") else parameter

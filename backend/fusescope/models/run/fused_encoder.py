@@ -16,6 +16,7 @@ of the lengths, so that one captured graph serves many of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,11 +36,21 @@ Record = Callable[[str, Any], None]
 Mark = Callable[[str], None]
 
 
-class FusedEncoder:
-    """The encoder of a built model; ``case`` says the mask. Raises Unsupported for families without a
-    STRUCTURE."""
+@dataclass(frozen=True)
+class Part:
+    """What one of ``degree`` tensor parallel ranks has of every layer: so many of its heads and FFN columns.
+    sum(product): adds, in place, what the other ranks have of a product whose inputs are divided."""
 
-    def __init__(self, model: Model, case: Mapping[str, Any]):
+    degree: int = 1
+    rank: int = 0
+    sum: Callable[[Any], None] = lambda product: None
+
+
+class FusedEncoder:
+    """The encoder of a built model, or one rank's ``part`` of it; ``case`` says the mask. Raises Unsupported
+    for families without a STRUCTURE."""
+
+    def __init__(self, model: Model, case: Mapping[str, Any], part: Part = Part()):
         self.config, self.structure = model.config, model.family.STRUCTURE
         if self.structure is None:
             raise Unsupported(
@@ -49,8 +60,12 @@ class FusedEncoder:
         self.modules = model.family.MODULES
         self.case, self.device = dict(case), model.device
         self.weights = weights.ours(model.family, model.config, model.module)
+        self.heads, self._sum = self.config.heads // part.degree, part.sum
+        if part.degree > 1:
+            self._divide(part)
         # attention over full and causal masks by the packed kernel, which gives its heads side by side
         self.by_rows = True
+        self._whole: dict[int, Any] = {}
 
     def packs(self, inputs: Mapping[str, Any]) -> bool:
         """Whether padding is removed for these inputs."""
@@ -107,7 +122,7 @@ class FusedEncoder:
     def attention(self, inputs: Mapping[str, Any], plan=None, offsets=None):
         """attend(qkv) -> context (…, heads · head_dim) of the product (…, 3 · heads · head_dim). offsets:
         cu_seqlens of packed tokens, None where they are not packed."""
-        heads, dim, mask = self.config.heads, self.config.head_dim, inputs["mask"].name
+        heads, dim, mask = self.heads, self.config.head_dim, inputs["mask"].name
         batch, seq = self.case["batch"], self.case["seq"]
         if offsets is not None or (self.by_rows and mask in PACKABLE):
             offsets = self._offsets(batch, seq) if offsets is None else offsets
@@ -136,6 +151,7 @@ class FusedEncoder:
         record("context", context, i)
         mark("attention")
         product = linear(context, w[f"{at}.output.weight"], settled=True)
+        self._sum(product)
         mark("output")
         x = bias_residual_layernorm(
             product, w[f"{at}.output.bias"], x, w[f"{at}.norm1.weight"], w[f"{at}.norm1.bias"], eps
@@ -147,6 +163,7 @@ class FusedEncoder:
         )
         record("inner", inner, i)
         product = linear(inner, w[f"{at}.ffn2.weight"], settled=True)
+        self._sum(product)
         mark("ffn")
         x = bias_residual_layernorm(
             product, w[f"{at}.ffn2.bias"], x, w[f"{at}.norm2.weight"], w[f"{at}.norm2.bias"], eps
@@ -182,6 +199,22 @@ class FusedEncoder:
         mark("ffn")
         return x
 
+    def _divide(self, part: Part) -> None:
+        """Keep of the layers' weights what the rank has: a bias that is added after a sum stays whole."""
+        if self.structure != "norm after":
+            raise Unsupported("tensor parallel ranks share the fused encoder of BERT's structure alone")
+
+        def of_rank(tensor, dim: int = 0):
+            return tensor.chunk(part.degree, dim)[part.rank].contiguous()
+
+        for i in range(self.config.layers):
+            for name in (f"layers.{i}.qkv.weight", f"layers.{i}.qkv.bias"):
+                self.weights[name] = torch.cat([of_rank(rows) for rows in self.weights[name].chunk(3)])
+            for name in (f"layers.{i}.ffn1.weight", f"layers.{i}.ffn1.bias"):
+                self.weights[name] = of_rank(self.weights[name]).clone()
+            for name in (f"layers.{i}.output.weight", f"layers.{i}.ffn2.weight"):
+                self.weights[name] = of_rank(self.weights[name], 1)
+
     def _layernorm(self, x, name: str):
         return layernorm(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], self.config.eps)
 
@@ -211,6 +244,8 @@ class FusedEncoder:
 
     def _offsets(self, batch: int, seq: int):
         """cu_seqlens of whole sequences; made once, because a captured graph must not make it."""
-        if not hasattr(self, "_whole"):
-            self._whole = torch.arange(0, (batch + 1) * seq, seq, dtype=torch.int32, device=self.device)
-        return self._whole
+        if batch not in self._whole:
+            self._whole[batch] = torch.arange(
+                0, (batch + 1) * seq, seq, dtype=torch.int32, device=self.device
+            )
+        return self._whole[batch]
