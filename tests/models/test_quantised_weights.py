@@ -30,6 +30,32 @@ def test_a_row_is_off_by_half_a_step_of_its_own_scale(kind, error):
     assert float((off / largest.clamp(min=1e-30)).max()) > error / 3, "and no finer than its format"
 
 
+@pytest.mark.parametrize("phase", ["decode", "prefill", "generate"])
+def test_what_the_hardware_needs_goes_by_the_weights_that_the_mode_reads(phase):
+    """Else 8-bit decoding on time, 3.7 ms of Llama 3 8B where 16-bit weights take 4.9, is an error."""
+    from fusescope.measure.checking import alarm
+    from fusescope.measure.model_subject import ModelSubject
+
+    subject, given = ModelSubject("llama3-8b"), {"batch": 1, "seq": 512, "phase": phase}
+    given = models.validate("llama3-8b", given | ({"new": 4} if phase == "generate" else {}))
+    cost = {mode: subject.cost(given, "float16", mode) for mode in ("eager", "fused", "fused-fp8")}
+    assert cost["eager"] == cost["fused"] == subject.cost(given, "float16")
+    config, steps = models.config("llama3-8b", given), 4 if phase == "generate" else 1
+    columns = 2 * (config.inner + config.kv_inner) + 3 * config.ffn  # of a layer's products, by hidden
+    outputs = config.qkv_inner + 2 * config.hidden + 2 * config.ffn
+    fewer = config.layers * (columns * config.hidden - 4 * outputs)
+    assert cost["fused"].bytes - cost["fused-fp8"].bytes == pytest.approx(steps * fewer, rel=1e-9)
+    if phase == "decode":
+        rates = {
+            "copy_gbps": 3050.0,
+            "vector_tflops": {"float16": 120.0},
+            "matrix_tflops": {"float16": 700.0},
+        }
+        needed = {mode: alarm.bound_ms(c, "float16", False, rates, None) for mode, c in cost.items()}
+        assert alarm.impossible(3.686, "graph", needed["fused-fp8"]) is None
+        assert "needs 4.9" in alarm.impossible(3.686, "graph", needed["fused"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama-small"])
 def test_a_quantised_mode_is_checked_against_the_model_with_its_weights(name):

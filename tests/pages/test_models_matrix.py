@@ -51,7 +51,7 @@ def test_without_sdpa_there_is_no_ratio_and_undecided_cells_have_no_colour():
 
 
 def test_the_page_shows_all_models_of_a_device_and_opens_a_cell(draw, recorded):
-    at = draw("models", show="all models")
+    at = draw("models", show="all models", on="NVIDIA H200")
     assert box(at, "device").value == "NVIDIA H200" and len(at.get("plotly_chart")) == 2
     assert "Geometric mean" in said(at.caption) and query(at)["show"] == "all models"
     padded = next(o for o in box(at, "cell").options if o.startswith("BERT base, padded · 16 × 512"))

@@ -190,7 +190,7 @@ class Bench:
         stage_times.note(self.pace.learnt(range(begun, after)))
 
     def _emit(self, trial: Trial, several: list[Candidate], due: list[str]) -> None:
-        cost = self.subject.cost(trial.values, self.spec.dtype)
+        costs = {c.name: self.subject.cost(trial.values, self.spec.dtype, c.name) for c in several}
         baseline = next((c for c in several if c.name == self.spec.baseline), None)
         if baseline is None or baseline.status is not None:
             why = (
@@ -202,7 +202,7 @@ class Bench:
         for c in several:
             if c.status is None and not c.series:
                 c.fail("error", "no mode could be measured; the log says why")
-            if c.status is None and (why := self.alarm.look(c.name, c.times(), cost)):
+            if c.status is None and (why := self.alarm.look(c.name, c.times(), costs[c.name])):
                 c.fail("error", why)
         for c in several:
             if c.name not in due:
@@ -213,7 +213,7 @@ class Bench:
                 # seven digits: beyond any clock's resolution, at half the size on disk
                 digits = [float(f"{ms:.7g}") for ms in series.flat]
                 self.reporter.samples(trial.key, c.name, mode, digits, series.states or None)
-            record = result.record(self.spec, trial.values, c, baseline, cost, self.facts)
+            record = result.record(self.spec, trial.values, c, baseline, costs[c.name], self.facts)
             self.reporter.record(self.subject.complete(trial, c, record))
 
     def _under_a_profiler(self) -> None:

@@ -131,8 +131,9 @@ class ModelSubject(Subject):
     def reference(self, inputs: Mapping[str, Any], dtype: torch.dtype = torch.float64) -> torch.Tensor:
         return tolerance.reference(self.model, inputs, dtype)
 
-    def cost(self, values: Mapping[str, Any], dtype: str) -> Cost:
-        return models.cost(self.name, values, dtype)
+    def cost(self, values: Mapping[str, Any], dtype: str, impl: str | None = None) -> Cost:
+        quantised = MODES[impl].weights if impl in MODES else None
+        return models.cost(self.name, values, dtype, quantised)
 
     def compile_seconds(self, impls: Iterable[str], device: str) -> float:
         kind = device.split(":")[0]

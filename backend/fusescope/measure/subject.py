@@ -95,7 +95,7 @@ class Operator(Subject):
     def joined(self, out: Any) -> Any:
         return ops.joined(self.name, out)
 
-    def cost(self, values: Mapping[str, Any], dtype: str) -> Cost:
+    def cost(self, values: Mapping[str, Any], dtype: str, impl: str | None = None) -> Cost:
         return self.module.cost(values, dtype)
 
     def compile_seconds(self, impls: Iterable[str], device: str) -> float:

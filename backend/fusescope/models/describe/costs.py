@@ -23,9 +23,9 @@ BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _NORM, _SOFTMAX, _ACTIVATION, _ROWS = 10, 5, 6, 512
 
 
-def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
-    """Of one call on a complete case. notes: {"effective": {part: FLOP}, "executed": {part: FLOP},
-    "valid_tokens", "tokens"}.
+def cost(name: str, case: Mapping[str, Any], dtype: str, quantised: str | None = None) -> Cost:
+    """Of one call on a complete case; quantised: as of ``weight_bytes``. notes: {"effective": {part: FLOP},
+    "executed": {part: FLOP}, "valid_tokens", "tokens"}.
 
     Bytes: every weight once (of embedding tables the rows that are read), the KV cache once, inputs and
     outputs once.
@@ -35,7 +35,7 @@ def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
     if module.SETTINGS is None:
         return _of_architecture(module, config, case, counts, size)
     if case.get("phase") == "generate":
-        return _of_generation(name, config, case, dtype)
+        return _of_generation(name, config, case, dtype, quantised)
     decode = case.get("phase") == "decode"
     tokens, valid = case["batch"] * (1 if decode else case["seq"]), case["batch"] if decode else sum(counts)
     pairs = _pairs(case, counts, decode)
@@ -53,17 +53,19 @@ def cost(name: str, case: Mapping[str, Any], dtype: str) -> Cost:
     written = case["batch"] * config.vocab if decode else valid * config.hidden
     notes = {"effective": effective, "executed": executed, "valid_tokens": valid, "tokens": tokens}
     read = float(size * (weights + tables + head + cache + pixels))
+    if quantised:
+        read -= weight_bytes(name, case, dtype) - weight_bytes(name, case, dtype, quantised)
     return Cost(sum(effective.values()), sum(executed.values()), read, float(size * written), "matrix", notes)
 
 
-def _of_generation(name: str, config: Config, case, dtype: str) -> Cost:
+def _of_generation(name: str, config: Config, case, dtype: str, quantised: str | None) -> Cost:
     """The prompt, the head of its last token, and a decoded token for each further one, over a cache that
     grows by it: what a step costs is linear in that, so the mean of the first and the last."""
     own = {key: value for key, value in case.items() if key != "new"}
     new, head = case["new"], 2.0 * case["batch"] * config.hidden * config.vocab
-    prompt = cost(name, own | {"phase": "prefill"}, dtype)
+    prompt = cost(name, own | {"phase": "prefill"}, dtype, quantised)
     ends = [
-        cost(name, own | {"phase": "decode", "seq": seq}, dtype)
+        cost(name, own | {"phase": "decode", "seq": seq}, dtype, quantised)
         for seq in (case["seq"], case["seq"] + new - 2)
     ]
 

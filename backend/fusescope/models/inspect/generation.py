@@ -49,14 +49,12 @@ def report(
         p50, p99 = np.percentile(found["token_ms"], (50, 99))
         token = {"p50": float(p50), "p99": float(p99)}
     share, own, quantised = None, memory["weights_bytes"], MODES[mode].weights
-    fewer = 0  # bytes that quantised weights leave unread
     if quantised:
         own = costs.weight_bytes(model.name, case, model.dtype, quantised)
-        fewer = costs.weight_bytes(model.name, case, model.dtype) - own
     if token and gbps:
         middle = case["seq"] + (case["new"] // 2 if phase == "generate" else 0)
         step = {k: v for k, v in case.items() if k != "new"} | {"phase": "decode", "seq": middle}
-        least = costs.cost(model.name, step, model.dtype).bytes - fewer
+        least = costs.cost(model.name, step, model.dtype, quantised).bytes
         share = least / (token["p50"] / 1e3) / (gbps * 1e9)
     return {
         "first_ms": first,

@@ -76,7 +76,7 @@ class Schemes(Subject):
         layer, arguments = segments.scheme(impl, self.setting, self.segments), inputs.arguments(given)
         return lambda: layer(**arguments)
 
-    def cost(self, values: Mapping[str, Any], dtype: str) -> Cost:
+    def cost(self, values: Mapping[str, Any], dtype: str, impl: str | None = None) -> Cost:
         return cost(range(15), self.setting.sizes(), dtype)
 
     def complete(self, trial, candidate, record: Record) -> Record:
