@@ -46,16 +46,17 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _sampled(items):
-    """Of the cases of a test marked ``sample(count)`` that many, evenly spread, stay; the others are long."""
+    """Of the cases of a test marked ``sample(count, *also)`` that many, evenly spread, stay, and those with
+    the ids ``also``; the others are long."""
     cases: dict[str, list] = {}
     for item in items:
         if item.get_closest_marker("sample"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for found in cases.values():
-        (count,) = found[0].get_closest_marker("sample").args
+        count, *also = found[0].get_closest_marker("sample").args
         kept = {i * len(found) // count for i in range(count)}
         for place, item in enumerate(found):
-            if place not in kept:
+            if place not in kept and item.callspec.id not in also:
                 item.add_marker(pytest.mark.long)
 
 

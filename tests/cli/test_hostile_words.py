@@ -125,7 +125,7 @@ def lines(name, words, parser):
     yield [*name, *words, *["extra"] * 40]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3, "selfcheck", "import", "runs import")
 @pytest.mark.parametrize("name,words,parser", PARSERS, ids=[" ".join(name) for name, *_ in PARSERS])
 def test_hostile_words_end_in_one_sentence(name, words, parser, call):
     every, seed = list(lines(name, words, parser)), random.randrange(2**32)

@@ -1,6 +1,7 @@
 """The command line itself, and the verbs that need no job: occupancy, mask, doctor, build."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -232,3 +233,42 @@ def test_build_takes_families_and_architectures(monkeypatch):
     assert cli.main(["build", "add", "gemm", "--arch", "sm_80,sm_90a"]) == 0
     assert asked == {"archs": ["sm_80", "sm_90a"], "clean": False, "families": ("add", "gemm")}
     assert cli.main(["build", "--clean"]) == 0 and asked["families"] is None
+
+
+def test_the_device_of_another_machine_has_no_architecture_here():
+    from types import SimpleNamespace
+
+    from fusescope.cli import case_options
+
+    given = SimpleNamespace(device="cuda:0", cluster="tcp://host:8786")
+    assert case_options.device(given) == ("cuda:0", None)
+
+
+def test_a_model_that_memory_does_not_hold_is_reduced_and_that_is_said(monkeypatch, capsys):
+    from fusescope import models
+    from fusescope.cli.verbs import model
+
+    fewer = lambda name, case, *more: ({**case, "layers": 3}, "reduced to 3 of its 32 layers")  # noqa: E731
+    monkeypatch.setattr(models, "reduced", fewer)
+    words = ["llama3-8b", "--device", "cpu", "--case", "batch=1,seq=8"]
+    parser = cli.Parser()
+    model.arguments(parser, words)
+    (case,) = model.specify(parser.parse_args(words))["cases"]
+    assert case["layers"] == 3 and "reduced to 3 of its 32 layers" in capsys.readouterr().err
+
+
+def test_a_comparison_of_modes_that_was_stopped_is_exit_code_1(call, profiles, monkeypatch):
+    from fusescope.cli import follow
+    from fusescope.store import folder, library
+
+    def stopped(kind, spec, title=""):
+        path = folder.create(kind, spec)
+        writer = folder.Writer(path)
+        writer.state("cancelled", "stopped on request")
+        writer.close()
+        return path.name
+
+    monkeypatch.setattr(follow, "submitted", stopped)
+    monkeypatch.setattr(follow, "follow", lambda run_id: folder.read(library.find(run_id)))
+    got = call("model", "bert-small", "--impl", "eager", "--case", "batch=1,seq=8", "--device", "cpu")
+    assert got.code == 1 and re.search(r"run \d{8}-\d{6}-model-", got.out), got

@@ -15,6 +15,7 @@ from cluster_tools import WAIT_S, member
 
 from fusescope.cli import main
 from fusescope.core import paths
+from fusescope.core.errors import Cancelled
 from fusescope.jobs import submit
 from fusescope.jobs.cluster import certificates, job, serve
 
@@ -108,3 +109,44 @@ def test_the_verb_makes_certificates(tmp_path, capsys):
     data = json.loads(capsys.readouterr().out)
     assert data["days"] == 2 and sorted(data["files"]) == sorted(map(str, folder.iterdir()))
     assert main(["cluster", "certificates", str(folder)]) == 2
+
+
+def test_a_scheduler_says_its_address_and_ends_with_its_wait(monkeypatch, capsys):
+    """In this process; as a command it is in test_a_comparison_over_tls and in the faults."""
+
+    async def at_once(*ends):
+        for end in ends:
+            end.close()
+
+    monkeypatch.setattr(serve, "_until_stopped", at_once)
+    assert main(["cluster", "scheduler", "--host", "127.0.0.1", "--port", "0"]) == 0
+    said = capsys.readouterr().out
+    assert "scheduler at tcp://127.0.0.1:" in said and "fusescope cluster worker tcp://127.0.0.1:" in said
+
+
+def test_what_a_worker_says_while_another_has_its_device(monkeypatch):
+    from types import SimpleNamespace
+
+    from fusescope.jobs.cluster import at_worker
+
+    places, closed, said = [2, 1, 0], [], []
+    ticket = SimpleNamespace(advance=lambda: places.pop(0), close=lambda: closed.append(True))
+    here = object.__new__(at_worker._Here)
+    here.order, here.worker, here.task = {"lock": "GPU-1", "run": "r", "topic": "t"}, None, "task"
+    here.ticket, here.unit, here.said_at, here.begun_at = None, "u", 0.0, 0.0
+    state = SimpleNamespace(state="executing")
+    here.worker = SimpleNamespace(
+        state=SimpleNamespace(tasks={"task": state}),
+        log_event=lambda topic, about: said.append(about["text"]),
+    )
+    monkeypatch.setattr(at_worker, "Ticket", lambda lock, name: ticket)
+    monkeypatch.setattr(at_worker, "_POLL_S", 0.0)
+    here.wait_for_device()
+    assert said == ["waiting for its device: place 2 in the queue"], "once a second at most"
+    state.state = "cancelled"
+    with pytest.raises(Cancelled):
+        here.check()
+    here.end()
+    listener = at_worker._Listener(here)
+    listener.log("process 1: busy")
+    assert closed and listener.lines == ["busy"]

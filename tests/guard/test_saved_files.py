@@ -42,7 +42,6 @@ def test_a_saved_file_goes_in_the_end(manager, monkeypatch):
         manager._storage.get_file(name)
 
 
-@pytest.mark.long
 def test_a_file_made_again_starts_its_time_anew(manager, monkeypatch):
     monkeypatch.setattr(saved_files, "KEPT_S", 0.2)
     _made(manager)

@@ -115,7 +115,6 @@ def drawn(live, **headers) -> str:
                 return "\n".join(texts)
 
 
-@pytest.mark.long
 def test_a_page_started_without_the_app_draws_nothing(start):
     """streamlit run pages/kernels.py has no door of ours: the page refuses."""
     said = drawn(start(script="pages/kernels.py"))

@@ -201,3 +201,12 @@ def test_what_no_process_can_measure_is_said_once():
     broken = spec() | {"impls": ["eager", "nothing.py:at_all"]}
     with pytest.raises(RuntimeError, match=r"process 1 of 3: .*nothing\.py"):
         several.run("bench", broken, Listening(), bench.facts)
+
+
+def test_what_a_process_logs_names_it():
+    reporter = Collect()
+    member = object.__new__(members.Member)
+    member.number, member.reporter, logged = 1, reporter, []
+    reporter.log = logged.append
+    member._log({"text": "measuring the ceilings again"})
+    assert logged == ["process 2: measuring the ceilings again"]

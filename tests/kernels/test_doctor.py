@@ -242,3 +242,10 @@ def test_words_of_other_programs(text, check):
 def test_python_headers_are_where_they_are_looked_for():
     there = Path(sysconfig.get_path("include"), "Python.h").is_file()
     assert finding("Python headers").status == ("ok" if there else "warn")
+
+
+def test_what_a_build_says_of_a_host_compiler_that_is_too_new():
+    said = "#error -- unsupported GNU version! gcc versions later than 14 are not supported! The nvcc flag"
+    (found,) = diagnose(f"crt/host_config.h:157:2: error: {said}")
+    assert (found.check, found.status) == ("host compiler", "fail") and "takes gcc up to 14" in found.says
+    assert "CXX=g++-14 fusescope build" in found.fix

@@ -242,6 +242,12 @@ def test_progress_counts_to_the_end_with_an_eta(quick, wrong):
     assert any("case 2 of 2: checking eager" in s[2] for s in steps)
 
 
+def test_progress_moves_with_the_rounds_of_a_long_step(quick, monkeypatch):
+    monkeypatch.setattr(bench, "_EVERY_S", 0.0)
+    said = [s[2] for s in quick(["eager"]).steps]
+    assert any("round 2" in text for text in said), said
+
+
 def test_dangerous_steps_are_announced(quick, wrong):
     said = []
 

@@ -29,7 +29,7 @@ def rows_of(way, *args, **kwargs):
     return job.compare(model, inputs, case, way, model.dtype)["rows"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1, "t5-small-changes5")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, changes",

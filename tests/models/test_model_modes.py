@@ -15,7 +15,7 @@ from tests.models.tiny_models import ONE_OF_A_FAMILY, built, case, cases
 pytestmark = pytest.mark.usefixtures("cpu_kernels")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1, "t5-small")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_A_FAMILY)
 def test_every_mode_is_correct(name):

@@ -14,7 +14,7 @@ def _loaded(folder, name="bert-base"):
     )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1, "t5-small-")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, prefix",

@@ -1,5 +1,6 @@
 """Home, Runs and the sidebar over runs with values of every wrong type: each costs its own row alone."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from drawn_page import said
 from fusescope.store import library
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+import make_runs
 import wrong_types
 
 pytestmark = pytest.mark.slow
@@ -28,6 +30,21 @@ def test_home_and_runs_are_drawn(wrong, draw):
         at = draw("runs", page=str(page))
         assert not at.error, said(at.error)
     assert f"{min(25, len(library.broken()))}" and "unreadable" in said(at.markdown)
+
+
+def test_results_of_a_wrong_type_cost_their_cell_and_unreadable_runs_are_counted(profiles, draw):
+    path = profiles / "20260101-000000-bench-bbbbbb"
+    path.mkdir()
+    run = {k: v for k, v in wrong_types.RUN.items() if k != "contents"}
+    (path / "run.json").write_text(json.dumps(run | {"id": path.name}))
+    (path / "results.jsonl").write_text(json.dumps(make_runs.record("add", 1, "eager") | {"op": None}) + "\n")
+    for n in range(30):
+        (profiles / f"20260101-{n:06d}-bench-aaaaaa").mkdir()
+    at = draw("runs")
+    assert not at.exception
+    assert "more runs are unreadable" in said(at.caption), said(at.caption)
+    (row,) = at.dataframe[0].value.to_dict("records")
+    assert row["result"].startswith("unreadable"), row
 
 
 def test_an_unreadable_run_is_a_row_with_its_reason_folder_and_a_way_to_delete_it(profiles, draw):

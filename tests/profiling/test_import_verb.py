@@ -148,3 +148,15 @@ def test_submitting_an_import_is_a_job_like_any_other(home, tmp_path):
     run = submit.wait(submit.submit("import", {"file": str(example(tmp_path / "a.json"))}, "theirs"), 120)
     assert run.status == "done", run.reason
     assert run.progress.message == "2 kernels, 2 operators, 2 launches, 1 ranges, 1 gaps from a.json"
+
+
+@pytest.mark.parametrize(
+    "cut, says", [(slice(None, 12), "ends too early"), (slice(2, None), "none of the profiles")]
+)
+def test_a_compressed_file_that_lost_a_part_of_itself(tmp_path, cut, says):
+    from fusescope.profiling import forms
+
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(gzip.compress(b'{"traceEvents": []}')[cut])
+    with pytest.raises(ValueError, match=f"trace.json.gz .*{says}"):
+        forms.detect(file)

@@ -73,7 +73,6 @@ CASE = {
 }
 
 
-@pytest.mark.long
 def test_ncu_wraps_the_case_and_its_two_pages_are_read(tools, tmp_path):
     from test_ncu import LONG, WIDE, long
 

@@ -338,3 +338,25 @@ def test_settings_come_back_from_what_is_stored():
     assert Setting(1, 128, device="cuda").device == "cuda:0" and str(Setting(1, 128)).startswith(
         "batch 1, seq 128, 12 heads of 64"
     )
+
+
+def test_processes_that_compile_take_turns_and_what_became_of_each_is_said(monkeypatch):
+    """Processes that only answer, end or hang in the place of those that compile."""
+    from fusescope.search.measuring import compile_ahead
+
+    setting = Setting(**TINY | {"compiler": "inductor"})
+    wanted = [codegen.segment(range(first, first + 2), False, setting) for first in (1, 5, 9, 12)]
+    start, code = subprocess.Popen, "import sys\nfor line in sys.stdin: print('done', flush=True)"
+
+    def stands_in(words, **more):
+        return start([sys.executable, "-c", code], **more)
+
+    monkeypatch.setattr(compile_ahead.subprocess, "Popen", stands_in)
+    assert dict(compile_ahead.compile_all(setting, wanted, 2)) == dict.fromkeys(wanted)
+    code = "raise SystemExit(3)"
+    (_, said), *_ = compile_ahead.compile_all(setting, wanted[:1], 1)
+    assert said.endswith("ended with exit code 3")
+    code = "import time; time.sleep(60)"
+    monkeypatch.setitem(compile_ahead._DEADLINE_S, "cpu", 0.2)
+    (_, said), *_ = compile_ahead.compile_all(setting, wanted[:1], 1)
+    assert said.endswith("took longer than 0.2 s and was stopped")

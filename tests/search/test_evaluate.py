@@ -301,7 +301,6 @@ def test_a_search_finds_explains_and_goes_on(tmp_path):
     assert len((tmp_path / "pairs.tsv").read_text().splitlines()) == 20
 
 
-@pytest.mark.long
 def test_a_search_begun_again_repeats_no_code(profiles, monkeypatch):
     spec = search_kind.validate(
         TINY | {"strategy": "additive", "evaluations": 32, "budget_s": 0.002, "ranges": [[32768, 49151]]}

@@ -13,10 +13,11 @@ from fusescope import cli
 from fusescope.core.paths import ROOT
 from fusescope.core.records import Record, Time, Times
 from fusescope.jobs import submit
+from fusescope.jobs.kinds import search
 from fusescope.search import encoding
 from fusescope.search.learning import explore
 from fusescope.search.measuring import baselines
-from fusescope.search.scheme.setting import OP, Setting
+from fusescope.search.scheme.setting import OP, Setting, of_spec
 from fusescope.store import folder, library
 
 WORDS = [
@@ -58,17 +59,52 @@ def _valid(name, data):
     ).validate(data)
 
 
+def _parsed(verb, words):
+    parser = cli.Parser()
+    verb.arguments(parser, [])
+    return parser.parse_args(words)
+
+
 def _schemes(path):
     return [r.impl for r in folder.records(path) if r.op == OP and r.impl not in baselines.BASELINES]
+
+
+def test_a_request_whose_run_was_stopped_is_resumed(profiles, capsys, monkeypatch):
+    """By the verb alone, without measuring; test_killed_anywhere… does it for real."""
+    from fusescope.cli import follow
+    from fusescope.cli.verbs import traverse
+
+    spec = submit.validate("traverse", traverse.specify(_parsed(traverse, WORDS)))
+    path, asked = folder.create("traverse", spec), []
+    with contextlib.closing(folder.Writer(path)) as stopped:
+        stopped.state("cancelled", "stopped on request")
+
+    def finished(run_id):
+        writer = folder.Writer(path)
+        times = Times(eager=Time(2.0, 2.0, 2.0, 9, True))
+        where = of_spec(spec).case(), "float32", "cpu"
+        writer.record(Record(OP, "1000000000000000", *where, "ok", time_ms=times))
+        writer.record(Record(OP, "1000000000000001", *where, "wrong", "off by 1"))
+        writer.record(Record(OP, "unfused", *where, "ok", time_ms=times))
+        writer.state("done")
+        writer.close()
+        return folder.read(path)
+
+    monkeypatch.setattr(follow, "resumed", asked.append)
+    monkeypatch.setattr(follow, "follow", finished)
+    assert traverse.unfinished(spec) == path.name
+    code = cli.main(["traverse", *WORDS])
+    out, err = capsys.readouterr()
+    assert code == 0 and asked == [path.name] and f"{path.name} was started with this request" in err
+    assert "1000000000000000" in out and "unfused" in out
+    assert traverse.unfinished(spec) is None, "what is done is not resumed"
 
 
 @pytest.mark.long
 def test_killed_anywhere_and_begun_again_nothing_is_measured_twice(jobs, capsys):
     from fusescope.cli.verbs import traverse as verb
 
-    parser = cli.Parser()
-    verb.arguments(parser, [])
-    run_id = submit.submit("traverse", verb.specify(parser.parse_args(WORDS)))
+    run_id = submit.submit("traverse", verb.specify(_parsed(verb, WORDS)))
     path = library.find(run_id)
     end = time.monotonic() + 120
     while len(before := _schemes(path)) < 8:
@@ -203,6 +239,13 @@ def test_pairs_come_from_records_of_one_setting(profiles):
         {"0101010101010101": 2.0, "0101010101010110": 1.5},
         setting,
     ), "two sessions"
+    replay = {"replay": ",".join(made[:2]), "strategy": "additive", "evaluations": 2}
+    whole = search.validate(replay | {"device": "cuda:7"})
+    assert (whole["seq"], whole["heads"]) == (16, 2) and search.device(whole) is None
+    with pytest.raises(ValueError, match="takes no cluster, not 'local:2'"):
+        search.validate(replay | {"cluster": "local:2"})
+    with pytest.raises(ValueError, match="replay names one or more traverses"):
+        search.validate(replay | {"replay": " , "})
     with pytest.raises(ValueError, match="2 kinds of device"):
         sessions.times(f"{made[0]}, {made[2]}")
     path = folder.create("traverse", setting.spec())
@@ -222,3 +265,12 @@ def test_without_xgboost(monkeypatch, capsys, tmp_path):
         assert cli.main(words) == 1
         assert "pip install xgboost-cpu==" in capsys.readouterr().err
     assert len(explore.replay(dict.fromkeys(encoding.schemes(True), 1.0), "additive", 30)) == 30
+
+
+def test_a_part_of_a_traverse_is_two_numbers():
+    from fusescope.cli.verbs import traverse
+
+    assert traverse.part(None) is None and traverse.part("1000:2000") == [1000, 2000]
+    for text in ("1000", "1:2:3", "a:b", ":5", "-1:5"):
+        with pytest.raises(ValueError, match="START:STOP, two integers"):
+            traverse.part(text)

@@ -133,7 +133,7 @@ def test_a_run_queued_in_the_future_without_a_worker_is_interrupted(profiles, cr
     assert folder.read(path).status == "interrupted"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, "line3")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "line",

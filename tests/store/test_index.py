@@ -134,6 +134,19 @@ def test_where_nothing_can_be_kept_everything_is_listed_filtered_and_deleted(run
     assert not list(disk.place().glob("*.parquet"))
 
 
+def test_runs_that_may_only_be_read_are_indexed_elsewhere(runs, monkeypatch, tmp_path):
+    monkeypatch.setenv("FUSESCOPE_RUNTIME", str(tmp_path / "runtime"))
+    access = os.access
+    monkeypatch.setattr(
+        disk.os,
+        "access",
+        lambda at, how: how != os.W_OK and access(at, how) if at == runs else access(at, how),
+    )
+    assert library.runs(op="gemm", limit=100)[1] == 8
+    assert (tmp_path / "runtime") in disk.place().parents and list(disk.place().glob("*.parquet"))
+    assert not (runs / ".index").exists()
+
+
 def test_what_duckdb_and_arrow_raise_is_one_sentence():
     import pyarrow as pa
 

@@ -38,7 +38,7 @@ def test_listing_is_newest_first_in_pages_with_the_total(runs):
     assert page[0] == folder.read(library.find(page[0].id))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, "speed-up")
 @pytest.mark.slow
 @pytest.mark.parametrize("order", library.ORDERS)
 def test_a_list_is_ordered_as_asked_over_all_its_pages(runs, order):

@@ -47,7 +47,7 @@ def _read_all(path):
     return said
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(9, "results.jsonl-a pipe")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", odd_files.PLACES)

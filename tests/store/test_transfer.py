@@ -173,6 +173,17 @@ def test_more_files_than_a_run_has(profiles, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "MAX_FILES", 5)
     with pytest.raises(ValueError, match="more than 5 files"):
         transfer.load(tar(tmp_path, GOOD, *((f"r/artifacts/{n}", b"") for n in range(6))))
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:  # folders count too
+        for n in range(12):
+            folder_of = tarfile.TarInfo(f"r/{n}")
+            folder_of.type = tarfile.DIRTYPE
+            archive.addfile(folder_of)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for n in range(12):
+            archive.writestr(f"r/{n}/", b"")
+    for name in ("a.tar.gz", "a.zip"):
+        with pytest.raises(ValueError, match=f"{name}: more than 5 files"):
+            transfer.load(tmp_path / name)
 
 
 def test_zip_links_and_lying_sizes(profiles, tmp_path):

@@ -47,7 +47,7 @@ def test_the_document_is_what_is_written_of_it():
     }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3, "UnlimitedOcrModel", "Kimi_K25Model")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_some_architectures(name):

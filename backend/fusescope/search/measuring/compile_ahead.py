@@ -102,7 +102,7 @@ class _Process:
         return f"the process that compiled it ended with exit code {self.process.wait()}"
 
     def close(self) -> None:
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError, ValueError):  # it is closed already
             self.waiting.unregister(self.process.stdout)
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
