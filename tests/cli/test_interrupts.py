@@ -24,7 +24,7 @@ VARIABLES = ["FUSESCOPE_PROFILES", "FUSESCOPE_RUNTIME", "FUSESCOPE_BUILD", "XDG_
 SEEDS = [random.randrange(2**32) for _ in range(int(os.environ.get("FUSESCOPE_INTERRUPTS", 5)))]
 
 
-@pytest.mark.sample(1, "1", "3")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", range(len(SEEDS)))
 def test_a_command_that_is_interrupted_says_what_became_of_its_run(profiles, tmp_path, number):
     """One verb after the other; tests/faults/classes/interrupts.py has more."""

@@ -257,7 +257,14 @@ def test_a_model_that_memory_does_not_hold_is_reduced_and_that_is_said(monkeypat
     assert case["layers"] == 3 and "reduced to 3 of its 32 layers" in capsys.readouterr().err
 
 
-def test_a_comparison_of_modes_that_was_stopped_is_exit_code_1(call, profiles, monkeypatch):
+STOPPED = [
+    "model bert-small --impl eager --case batch=1,seq=8 --device cpu",
+    "search --strategy additive --evaluations 2 --seq 16 --heads 2 --head-dim 32 --device cpu",
+]
+
+
+@pytest.mark.parametrize("words", STOPPED, ids=[words.split()[0] for words in STOPPED])
+def test_a_job_that_was_stopped_is_exit_code_1(call, profiles, monkeypatch, words):
     from fusescope.cli import follow
     from fusescope.store import folder, library
 
@@ -270,5 +277,5 @@ def test_a_comparison_of_modes_that_was_stopped_is_exit_code_1(call, profiles, m
 
     monkeypatch.setattr(follow, "submitted", stopped)
     monkeypatch.setattr(follow, "follow", lambda run_id: folder.read(library.find(run_id)))
-    got = call("model", "bert-small", "--impl", "eager", "--case", "batch=1,seq=8", "--device", "cpu")
-    assert got.code == 1 and re.search(r"run \d{8}-\d{6}-model-", got.out), got
+    got = call(*words.split())
+    assert got.code == 1 and re.search(r"\d{8}-\d{6}-(model|search)-", got.out + got.err), got

@@ -112,9 +112,9 @@ def test_what_has_its_records_is_not_sent(reporter):
     keys = [case_key("add", case, "float32", "cpu") for case in spec["cases"]]
     statuses = {(keys[0], "a"): "ok", (keys[0], "b"): "ok", (keys[1], "b"): "wrong"}
     units = cases.units(spec, statuses)
-    assert [u.key for u in units] == keys[1:] and units[0].known == [[keys[1], "b", "wrong"]]
-    assert units[0].spec["cases"] == [{"n": 2}] and units[0].spec["cluster"] is None
-    assert units[0].label == "case 2 of 3"
+    assert [u.key for u in units] == [keys[2], keys[1]], "the largest first"
+    assert units[1].known == [[keys[1], "b", "wrong"]] and units[1].label == "case 2 of 3"
+    assert units[1].spec["cases"] == [{"n": 2}] and units[1].spec["cluster"] is None
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """A file made for a download button outlives the drawings that end before the browser has fetched it."""
 
-import threading
 import time
 
 import pytest
@@ -46,7 +45,7 @@ def test_a_file_made_again_starts_its_time_anew(manager, monkeypatch):
     monkeypatch.setattr(saved_files, "KEPT_S", 0.2)
     _made(manager)
     _drawings_end(manager)
-    waiting = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    waiting = list(manager._storage._leaving.values())
     name = _made(manager)
     for thread in waiting:
         thread.join(10)

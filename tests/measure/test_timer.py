@@ -189,7 +189,7 @@ def test_ceilings_are_measured_kept_and_raised(monkeypatch, tmp_path):
     assert ceilings.measure("cpu", ("float32",))["copy_gbps"] == pytest.approx(2 * first["copy_gbps"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_real_ceilings_of_this_cpu():
     found = ceilings.measure("cpu", ("float32",))
     assert 0.1 < found["copy_gbps"] < 5000 and 0.001 < found["matrix_tflops"]["float32"] < 500

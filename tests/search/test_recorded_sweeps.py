@@ -91,6 +91,7 @@ def test_cost_model_on_recorded_times(name):
         assert cost_model.rank_correlation(predicted, [truth[c] for c in held]) >= 0.9
 
 
+@pytest.mark.sample(1)
 @each
 def test_the_best_scheme_is_no_slower_than_compiling_the_whole_layer(name):
     """Beside both forms of it, as the sweep itself measured them (of several sessions, the fastest)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from fusescope.jobs.cluster.worker import Unit, Worker
 
 
 def units(spec: Mapping[str, Any], statuses: Mapping[tuple[str, str], str]) -> list[Unit]:
-    """A unit for each case that lacks a record, with what is known of it."""
+    """A unit for each case that lacks a record, with what is known of it; the largest first, so that no
+    worker is left with a long one when the others have none."""
     found, there = [], {}
     for (key, impl), status in statuses.items():
         there.setdefault(key, []).append([key, impl, status])
@@ -25,7 +27,12 @@ def units(spec: Mapping[str, Any], statuses: Mapping[tuple[str, str], str]) -> l
             continue
         own = {**spec, "cases": [case], "cluster": None}
         found.append(Unit(key, own, known, f"case {number} of {len(spec['cases'])}"))
-    return found
+    return sorted(found, key=lambda unit: -_size(unit.spec["cases"][0]))
+
+
+def _size(case: Mapping[str, Any]) -> int:
+    """The product of a case's sizes, which grows with what it costs, whatever the operator."""
+    return math.prod(v for v in case.values() if isinstance(v, int) and v > 0)
 
 
 def run(spec: Mapping[str, Any], crew: Crew, reporter: Reporter) -> None:
