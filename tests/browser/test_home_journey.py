@@ -24,6 +24,7 @@ def test_which_attention_for_packed_bert_and_how_much_faster_than_sdpa(recorded_
     expect(page.get_by_text(re.compile("Ignored .* from the URL"))).to_have_count(0)
 
 
+@pytest.mark.long
 def test_tokens_per_second_of_a_model_that_nobody_measured(recorded_server, page):
     page.goto(recorded_server.address + "/?about=llama3-8b&phase=decode&batch=1&seq=4096&dtype=bfloat16")
     page.get_by_text(re.compile("not recorded")).first.wait_for()

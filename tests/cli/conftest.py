@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -38,6 +39,24 @@ def call(capsys):
         return Answer(code, got.out, got.err)
 
     return run
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Jobs that verbs start run here, where torch and transformers are imported already."""
+    from fusescope.cli import follow
+    from fusescope.jobs import kinds
+    from fusescope.store import folder, library
+
+    def submitted(kind, spec, title=""):
+        writer = folder.Writer(folder.create(kind, spec, title=title))
+        with contextlib.closing(writer):
+            kinds.load(kind).run(spec, writer)
+            writer.state("done")
+        return writer.path.name
+
+    monkeypatch.setattr(follow, "submitted", submitted)
+    monkeypatch.setattr(follow, "follow", lambda run_id: folder.read(library.find(run_id)))
 
 
 @pytest.fixture

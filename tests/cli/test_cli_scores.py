@@ -1,10 +1,10 @@
-"""The verb scores: a real job on a tiny model, its JSON by its schema, and inputs that cannot be."""
+"""The verb scores: a job on a tiny model, its JSON by its schema, and inputs that cannot be."""
 
 import pytest
 
 
 @pytest.mark.slow
-def test_a_tiny_model_is_looked_at(call, valid, profiles, tmp_path):
+def test_a_tiny_model_is_looked_at(call, valid, profiles, tmp_path, in_this_process):
     (tmp_path / "t.txt").write_text("5 6 7 8\n9 10\n")
     sizes = ("--layers", "1", "--heads", "2", "--head-dim", "16")
     done = call(

@@ -66,7 +66,7 @@ def test_records_name_the_device_and_the_run_its_workers(client, reporter):
     assert {w["name"] for w in workers} == {w.name for w in crew.workers.values()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_worker_loses_nothing_and_repeats_no_record(client, reporter, tmp_path):
     """One worker is killed when ten are done. (A second kill may find the same unit in hand, which is then
     given up, as it shall be.)"""

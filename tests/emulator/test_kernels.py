@@ -54,7 +54,7 @@ def _unseen() -> list:
     ]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("variant, check", _unseen())
 def test_masked_is_unseen(server, variant, check):
     results = server.run(emulator.build(variant.family, [variant]), variant.family, variant.name, check)

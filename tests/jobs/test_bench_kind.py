@@ -67,7 +67,7 @@ def test_validating_completes_the_spec_without_torch(home):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_benchmark_goes_on_after_an_implementation_that_crashes(home, tmp_path):
     bad = tmp_path / "mine.py"
     bad.write_text(

@@ -9,7 +9,7 @@ from fusescope.models.run.decoder import quantised
 from tests.models.tiny_models import ONE_OF_A_FAMILY, built, cases
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ONE_OF_A_FAMILY)
 def test_it_is_the_copy_bit_for_bit(name, monkeypatch):
     model = built(name, "float16")

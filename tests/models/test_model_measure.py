@@ -145,7 +145,7 @@ def test_a_wrong_mode_has_no_latency(measured, monkeypatch, spoil):
     ] in bad.reason
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_checkpoint_is_measured(measured, tmp_path):
     from fusescope.measure import model
 

@@ -12,7 +12,7 @@ import pytest
 from fusescope import cli
 from fusescope.core.paths import ROOT
 from fusescope.core.records import Record, Time, Times
-from fusescope.jobs import submit
+from fusescope.jobs import kinds, submit
 from fusescope.jobs.kinds import search
 from fusescope.search import encoding
 from fusescope.search.learning import explore
@@ -98,6 +98,12 @@ def test_a_request_whose_run_was_stopped_is_resumed(profiles, capsys, monkeypatc
     assert code == 0 and asked == [path.name] and f"{path.name} was started with this request" in err
     assert "1000000000000000" in out and "unfused" in out
     assert traverse.unfinished(spec) is None, "what is done is not resumed"
+    begun = []
+    monkeypatch.setattr(follow, "submitted", lambda *given: begun.append(given) or path.name)
+    assert cli.main(["traverse", *WORDS, "--fresh"]) == 0 and asked == [path.name]
+    ((kind, again, title),) = begun
+    assert (kind, title, kinds.load(kind).device(again)) == ("traverse", "", "cpu")
+    assert {**again, "after": None} == {**spec, "after": None}
 
 
 @pytest.mark.long

@@ -255,7 +255,7 @@ def test_a_line_made_to_exhaust_memory_is_refused(profiles, monkeypatch):
         folder.records(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_readers_never_see_half_a_run_json(run):
     writer = folder.Writer(run)
     code = (
