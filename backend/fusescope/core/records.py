@@ -8,7 +8,6 @@ sentinel. ``to_json`` gives plain JSON values; ``from_json`` raises ValueError f
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -16,6 +15,7 @@ from typing import Any
 
 from fusescope.core.machine.conditions import Conditions
 from fusescope.core.schema.extra import Extra
+from fusescope.core.schema.lines import encode
 from fusescope.core.schema.run_files import check_spec
 from fusescope.core.schema.typed import build, plain
 from fusescope.core.verdict import SAME_WITHIN, of_interval, words
@@ -35,7 +35,7 @@ _MOMENT = {"low": 0, "high": YEAR_10000}
 
 def case_key(op: str, case: Mapping[str, Any], dtype: str, device: str) -> str:
     """One string that names a case; equal for equal cases whatever the order of their keys."""
-    return json.dumps([op, dict(sorted(case.items())), dtype, device], separators=(",", ":"))
+    return encode([op, dict(sorted(case.items())), dtype, device])
 
 
 def short(impl: str) -> str:

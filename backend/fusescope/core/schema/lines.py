@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fusescope.core.schema.typed import plain
 
 if TYPE_CHECKING:
     from fusescope.core.records import Record
@@ -21,14 +24,28 @@ class Lines(NamedTuple):
     samples: Sequence[str] = ()
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes one a call
+
+
 def encode(value: Any) -> str:
     """JSON values as one line of ASCII."""
-    return json.dumps(value, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
-def of_record(record: Record) -> str:
-    """A line of results.jsonl."""
-    return encode(record.to_json())
+def of_record(record: Record, where: Mapping[str, Any] | None = None) -> str:
+    """A line of results.jsonl; ``where``: of its conditions, those that name the device it is from."""
+    whole = record.to_json()
+    if where is not None:
+        whole["conditions"] = (whole.get("conditions") or _nowhere()) | where
+    return encode(whole)
+
+
+@cache
+def _nowhere() -> dict[str, Any]:
+    """Conditions of which nothing is known."""
+    from fusescope.core.machine.conditions import Conditions
+
+    return plain(Conditions())
 
 
 def of_sample(

@@ -3,11 +3,9 @@ makes sure of before it has them written."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fusescope.core.machine.conditions import Conditions
 from fusescope.core.records import MODES, Record
 from fusescope.core.schema import lines
 from fusescope.core.schema.lines import Lines
@@ -33,8 +31,7 @@ def make(
     of: dict[tuple[str, str], list[str]] = {}
     for one in samples:
         of.setdefault((one["case_key"], one["impl"]), []).append(lines.of_sample(**one))
-    placed = [dataclasses.replace(r, conditions=_placed(r.conditions, order["where"])) for r in records]
-    found = [[lines.of_record(r), of.get((r.case_key, r.impl), [])] for r in placed]
+    found = [[lines.of_record(r, order["where"]), of.get((r.case_key, r.impl), [])] for r in records]
     return {"key": key, "records": found, "log": log, "environment": environment, "seconds": seconds}
 
 
@@ -57,10 +54,6 @@ def check(answer: Any, where: Mapping[str, Any]) -> tuple[Record, Lines]:
         if sample.mode not in MODES:
             raise ValueError(f"samples are of {', '.join(MODES)}, not {sample.mode!r:.40}")
     return made, found
-
-
-def _placed(conditions: Conditions | None, where: Mapping[str, Any]) -> Conditions:
-    return dataclasses.replace(conditions or Conditions(), **where)
 
 
 def _read(cls: type, text: Any) -> Any:
