@@ -267,3 +267,17 @@ def test_charts_say_measured_and_predicted_apart():
         ranks.memory([]),
     ):
         assert not empty.data
+
+
+def test_the_ideal_is_that_of_the_same_attention_on_one_device():
+    from fusescope.analysis.scaling import measured
+    from fusescope.core.paths import ROOT
+    from fusescope.store import folder
+    from pages._ui.scaling import tables as sentences
+
+    records = folder.records(ROOT / "profiles" / "recorded" / "20261126-214453-parallel-0d7e73")
+    text = sentences.sentence(records, measured.series(records), "sdpa")
+    assert text.startswith(
+        "fused-dp2 on 2 devices is 2.64× faster than sdpa on one device, and 2.05× the speed"
+    )
+    assert text.endswith("of fused on one: 102 % of the ideal."), text

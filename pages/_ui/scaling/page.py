@@ -88,11 +88,11 @@ def _growing(run: Run) -> None:
 
 
 def _draw(state: url.State, run: Run, records: list[Record]) -> None:
-    series = measured.series(records)
-    st.markdown(f"**{md(tables.sentence(records, series))}**")
+    series, baseline = measured.series(records), str(run.spec.get("baseline"))
+    st.markdown(f"**{md(tables.sentence(records, series, baseline))}**")
     if settings := tables.settings(run):
         st.caption(md(settings))
-    tables.layouts(records, str(run.spec.get("baseline")), run.id)
+    tables.layouts(records, baseline, run.id)
     if run.spec.get("trace") and profile.summary(library.find(run.id)):
         there = url.link("profiler", run=run.id)
         st.caption(f"[Trace of {md(run.spec['trace'])} on every rank]({there})")

@@ -18,25 +18,36 @@ from pages._ui.widgets.text import md
 _ONE = "one device does not talk"
 
 
-def sentence(records: Sequence[Record], series: Sequence[Series]) -> str:
-    """The result in a line: the fastest layout and how sure that is."""
+def sentence(records: Sequence[Record], series: Sequence[Series], baseline: str) -> str:
+    """The result in a line: the fastest layout, how sure that is, and how much of the ideal it is, over the
+    same attention on one device."""
     failed = [r for r in records if r.status != "ok"]
     if not series:
         why = failed[0].reason if failed else "only one device was measured"
         return f"No layout of several devices has a time: {why}"
-    strong = [(r, n) for s in series if s.scaling == "strong" for n, r in s.points if n > 1]
+    strong = [
+        (r, n, own, s.attention)
+        for s in series
+        if s.scaling == "strong"
+        for (n, r), (_, own) in zip(s.points, s.speedups())
+        if n > 1
+    ]
     if not strong:
         return "No layout of several devices has a time on the same work."
-    best, n = min(strong, key=lambda pair: pair[0].ms)
+    best, n, own, attention = min(strong, key=lambda found: found[0].ms)
     if best.speedup is None:
         return f"{best.impl} takes {numbers.time(best.ms)} on {n} devices; one device has no time beside it."
-    ratio, of = best.speedup.median, numbers.percent(best.speedup.median / n)
+    ratio = best.speedup.median
     if best.speedup.verdict == "inconclusive":
         return (
             f"Inconclusive (too noisy): the shortest time is that of {best.impl} on {n} devices, "
             f"{numbers.ratio(ratio)} the speed of one."
         )
-    return f"{best.impl} on {n} devices is {numbers.faster(ratio)} than one device: {of} of the ideal."
+    said = f"{best.impl} on {n} devices is {numbers.faster(ratio)} than"
+    if attention == baseline:
+        return f"{said} one device: {numbers.percent(ratio / n)} of the ideal."
+    alone = f"{numbers.ratio(own)} the speed of {attention} on one"
+    return f"{said} {baseline} on one device, and {alone}: {numbers.percent(own / n)} of the ideal."
 
 
 def settings(run: Run) -> str:
