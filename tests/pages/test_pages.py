@@ -92,7 +92,7 @@ def test_the_library_says_what_runs_found_and_what_limits_a_profiled_program(dra
         ("20261122-101419-search-08e5a9", "1.92× unfused, 28.0 µs"),
         ("20261126-060012-selfcheck-124762", "85 passed, 0 failed, 0 open"),
         ("20261126-214453-parallel-0d7e73", "fused-dp2 2.64× sdpa"),
-        ("20261123-135854-parallel-11b6e5", "sdpa-dp2 fastest in 1 of 2"),
+        ("20261126-232952-parallel-c90ffa", "sdpa-dp2 fastest in 2 of 2"),
     ],
 )
 def test_the_library_says_what_other_kinds_found(draw, profiles, run, found):
