@@ -20,6 +20,7 @@ from pages._ui.widgets.text import device_text, md
 
 _REFERENCES = ("sdpa", "eager")
 """What a user would run without this project: the first of these that has a valid time."""
+_EIGHT_BITS = "int8"  # fp8 has as many bytes
 
 
 def draw(asked: Asked) -> None:
@@ -83,21 +84,36 @@ def _bound(question: Question) -> str:
         flop, moved = cached_chart.once(("bound", repr(question)), lambda: _work(question))
     except ValueError as error:
         return f"It cannot be run: {md(str(error))}."
-    least = roofline.least_ms(flop, moved, ceilings)
+    least, batch = roofline.least_ms(flop, moved, ceilings), question.case.get("batch")
+    fewer, further = "", ""
+    if _takes_8_bits(question):  # of modes that read fewer bytes
+        key = ("bound", "8 bits", repr(question))
+        eight = roofline.least_ms(*cached_chart.once(key, lambda: _work(question, _EIGHT_BITS)), ceilings)
+        if eight < least:
+            fewer = f" with {question.dtype} weights, {numbers.time(eight)} with 8-bit ones"
+            further = f" With 8-bit weights at most {_tokens(eight, batch)}"
     text = (
-        f"No implementation can take less than {numbers.time(least)}: {numbers.size(moved)} of minimum "
-        f"traffic at {numbers.three(ceilings.bandwidth_gbps / 1e3)} TB/s, {numbers.three(flop / 1e9)} GFLOP "
-        f"at {numbers.three(ceilings.tflops)} TFLOP/s ({source})."
+        f"No implementation can take less than {numbers.time(least)}{fewer}: {numbers.size(moved)} of "
+        f"minimum traffic at {numbers.three(ceilings.bandwidth_gbps / 1e3)} TB/s, "
+        f"{numbers.three(flop / 1e9)} GFLOP at {numbers.three(ceilings.tflops)} TFLOP/s ({source})."
     )
     decode = question.case.get("phase") == "decode"
-    return text + (f" At most {_tokens(least, question.case['batch'])}" if decode else "")
+    return text + (f" At most {_tokens(least, batch)}{further}" if decode else "")
 
 
-def _work(question: Question) -> tuple[float, float]:
+def _takes_8_bits(question: Question) -> bool:
+    """Whether the question is on a model that has modes with 8-bit weights."""
+    if not question.op.startswith("model:"):
+        return False
+    found = models.modes(models.named(question.op), "cuda")
+    return any(mode.name == f"fused-{_EIGHT_BITS}" and mode.reason is None for mode in found)
+
+
+def _work(question: Question, quantised: str | None = None) -> tuple[float, float]:
     """(FLOP, minimum bytes) of one call; ValueError where there is no such case."""
     if question.op.startswith("model:"):
         name = models.named(question.op)
-        cost = models.cost(name, models.validate(name, question.case), question.dtype)
+        cost = models.cost(name, models.validate(name, question.case), question.dtype, quantised)
     else:
         operator = ops.load(question.op)
         cost = operator.cost(operator.validate(dict(question.case)), question.dtype)
