@@ -231,3 +231,12 @@ def test_units_of_a_table_for_the_eyes():
         "occupancy (%)": 25.0,
         "name": "k",
     }
+
+
+def test_the_work_of_a_mode_with_8_bit_weights_is_what_it_reads():
+    from pages._ui.profiler import cost
+
+    case = {"batch": 1, "seq": 512, "phase": "decode"}
+    fused, fp8 = (cost._model("llama3-8b", impl, dict(case), "float16") for impl in ("fused", "fused-fp8"))
+    assert fp8.cost.flop_effective == fused.cost.flop_effective
+    assert 0.5 * fused.cost.bytes < fp8.cost.bytes < 0.6 * fused.cost.bytes
