@@ -55,7 +55,7 @@ def test_blocks_are_those_of_the_mask(seq_q, seq_k, density, block):
         and s.value_shape == other.blocks.shape
         and s.kept == int(keep.sum())
     )
-    values = torch.randn(2, *s.value_shape) * s.keep()
+    values = (torch.rand(2, *s.value_shape) + 0.5) * s.keep()  # none of the kept is 0
     dense = s.dense(values)
     assert dense.shape == (2, seq_q, seq_k) and torch.equal(dense != 0, keep.expand(2, -1, -1))
     assert torch.equal(s.dense(values[0], 0, 1), dense[0, :block])
