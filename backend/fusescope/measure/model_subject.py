@@ -16,7 +16,7 @@ from fusescope import models
 from fusescope.core.records import DTYPES, Record
 from fusescope.measure.checking.check import Case, Outcome, compare, wrong_kind
 from fusescope.measure.subject import Subject
-from fusescope.models.describe.modes import COMPILES, MODES, REFERENCE_S
+from fusescope.models.describe.modes import COMPILES, MODES, REFERENCE_S, weights_of
 from fusescope.models.run import build, modes, tolerance
 from fusescope.models.run.decoder import quantised
 from fusescope.models.run.fused_encoder import PACKABLE
@@ -132,8 +132,7 @@ class ModelSubject(Subject):
         return tolerance.reference(self.model, inputs, dtype)
 
     def cost(self, values: Mapping[str, Any], dtype: str, impl: str | None = None) -> Cost:
-        quantised = MODES[impl].weights if impl in MODES else None
-        return models.cost(self.name, values, dtype, quantised)
+        return models.cost(self.name, values, dtype, impl and weights_of(impl))
 
     def compile_seconds(self, impls: Iterable[str], device: str) -> float:
         kind = device.split(":")[0]

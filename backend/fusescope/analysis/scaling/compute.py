@@ -11,8 +11,8 @@ from fusescope.analysis.scaling.links import least
 
 HOST_BOUND = 0.5
 """Share of a call's time from which on its launches may decide it. On two H100s predictions from shares of
-0.36 and less were within 10 % of what two GPUs took (docs/internals/scaling.md); from 0.55 and more, seen
-while every layer went through DTensor, 9 to 27 % below."""
+0.36 and less were within 10 % of what two GPUs took (docs/internals/scaling.md); from 0.55 and more, in runs
+that are not shipped, 9 to 27 % below."""
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,11 @@ REFERENCE_S = 5.0
 """Seconds that the weights and the model in float64 take besides the arithmetic: likewise."""
 
 
+def weights_of(mode: str) -> str | None:
+    """The format of a mode's 8-bit weights; None where it has the model's own, and for what is no mode."""
+    return MODES[mode].weights if mode in MODES else None
+
+
 def modes(name: str, device: str = "cpu") -> list[Implementation]:
     """Every mode of a model on a device ("cpu", "cuda" or "cuda:1"); those that are not available carry the
     reason."""
