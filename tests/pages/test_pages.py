@@ -11,6 +11,7 @@ import synthetic
 from drawn_page import calm, query, said, tables
 
 from fusescope.core import paths
+from fusescope.core.machine import environment
 from fusescope.store import folder, library
 from pages._ui.app import frame, url
 from pages._ui.widgets.text import device_text
@@ -38,6 +39,15 @@ def test_an_empty_page_has_the_frame_a_title_and_something_to_do(draw, page):
 def test_a_page_with_runs(draw, few, page):
     at = draw(page)
     assert not at.error
+    calm(at.run())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_a_redraw_does_not_ask_git(draw, few, page, monkeypatch):
+    """The fingerprint of a machine starts git, which takes longer than all else of a redraw."""
+    at = draw(page)
+    monkeypatch.setattr(environment, "collect", lambda device="cpu": pytest.fail("a redraw asked git"))
     calm(at.run())
 
 

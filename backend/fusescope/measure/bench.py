@@ -96,7 +96,7 @@ class Bench:
         spec, subject = self.spec, self.subject
         builds = any(subject.describe(n, spec.device).kind == "ours" for n in self.names)
         facts = estimate.Facts(
-            environment.collect(spec.device).get("device_name") or spec.device,
+            environment.device_name(spec.device),
             [subject.cost(case, spec.dtype).size for case in self.cases],
             {n: subject.compile_seconds((n,), spec.device) for n in self.names},
             build.seconds_missing(spec.device, families=subject.families) if builds else 0.0,

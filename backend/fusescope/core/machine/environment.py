@@ -36,13 +36,13 @@ def collect(device: str = "cpu") -> dict[str, Any]:
     driver, cuda = nvml.versions()
     return {
         "device": device,
-        "device_name": gpu["name"] if gpu else cpu_name(),
+        "device_name": device_name(device),
         "device_uuid": gpu["uuid"] if gpu else None,
         "compute_capability": cc,
         "arch": arch_of(*(int(n) for n in cc.split("."))) if cc else None,
         "sms": gpu["sms"] if gpu else None,
         "l2_bytes": _remembered_l2(gpu["uuid"]) if gpu else None,
-        "memory_bytes": gpu["memory_bytes"] if gpu else _main_memory(),
+        "memory_bytes": gpu["memory_bytes"] if gpu else main_memory(),
         "driver": driver,
         "cuda": cuda,
         "torch": chain.torch_version,
@@ -51,12 +51,29 @@ def collect(device: str = "cpu") -> dict[str, Any]:
         "nvcc": chain.nvcc and chain.nvcc.version,
         "gxx": chain.gxx and chain.gxx.version,
         "cpu_name": cpu_name(),
-        "cpu_threads": len(os.sched_getaffinity(0)),
+        "cpu_threads": cpu_threads(),
         "llc_bytes": _last_level_cache(),
         "git_commit": commit,
         "git_dirty": dirty,
         "app_version": fusescope.__version__,
     }
+
+
+def device_name(device: str) -> str:
+    """What the device is called, as in ``collect``, which starts git and takes a tenth of a second. Raises
+    ValueError for a device this machine does not have."""
+    gpu = gpu_of(device)
+    return gpu["name"] if gpu else cpu_name()
+
+
+def cpu_threads() -> int:
+    """The threads of the CPU that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def main_memory() -> int:
+    """Bytes of main memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def gpus() -> list[dict[str, Any]]:
@@ -152,10 +169,6 @@ def _remembered_l2(uuid: str) -> int | None:
 
 def _known_gpus() -> Path:
     return paths.build_cache() / "gpus.json"
-
-
-def _main_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @lru_cache(maxsize=1)

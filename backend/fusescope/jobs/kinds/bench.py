@@ -46,7 +46,7 @@ def facts(spec: BenchSpec, missing: Callable[..., float] = seconds_missing) -> e
     ours = any(ops.describe(spec.op, i, spec.device).kind == "ours" for i in impls)
     module = ops.load(spec.op)
     return estimate.Facts(
-        environment.collect(spec.device).get("device_name") or spec.device,
+        environment.device_name(spec.device),
         [module.cost(case, spec.dtype).size for case in spec.cases],
         {i: ops.compile_seconds(spec.op, (i,), spec.device) for i in impls},
         missing(spec.device, families=(module.FAMILY,)) if ours else 0.0,

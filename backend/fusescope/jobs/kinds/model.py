@@ -62,7 +62,7 @@ def facts(spec: BenchSpec, missing: Callable[..., float] = seconds_missing) -> e
     model, modes = models.named(spec.op), dict.fromkeys((*spec.impls, spec.baseline))
     ours = any(models.mode(model, m, spec.device).kind == "ours" for m in modes)
     return estimate.Facts(
-        environment.collect(spec.device).get("device_name") or spec.device,
+        environment.device_name(spec.device),
         [models.cost(model, dict(case), spec.dtype).size for case in spec.cases],
         {m: COMPILES.get(m, {}).get(spec.device.split(":")[0], 0.0) for m in modes},
         missing(spec.device) if ours else 0.0,

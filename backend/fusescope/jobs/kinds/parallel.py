@@ -81,7 +81,7 @@ def _check_trace(whole: dict) -> None:
 
 def _check_devices(device: str, count: int) -> None:
     if device == "cpu":
-        there, what = max(2, environment.collect("cpu")["cpu_threads"]), "CPU thread"
+        there, what = max(2, environment.cpu_threads()), "CPU thread"
         start = 0
     else:
         there, what = sum(d.startswith("cuda") for d in environment.devices()), "GPU"

@@ -86,7 +86,7 @@ def check_host(name: str, case: Mapping[str, Any], dtype: str, device: str, rank
 def _room(device: str) -> tuple[int | None, str]:
     """Bytes that there are, None where unknown, and as the end of a sentence."""
     if device == "cpu":
-        free, total = _available(), environment.collect("cpu")["memory_bytes"]
+        free, total = _available(), environment.main_memory()
         text = "" if free is None else f"{free / _GIB:.3g} GiB of {total / _GIB:.3g} GiB are available"
         return free, text
     try:

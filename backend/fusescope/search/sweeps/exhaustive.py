@@ -51,7 +51,7 @@ def run(spec: Mapping, reporter: Reporter) -> None:
     record yet."""
     setting = of_spec(spec)
     evaluator = Evaluator(setting, reporter, spec["seed"], spec["budget_s"])
-    name = environment.collect(setting.device)["device_name"] if spec["after"] else None
+    name = environment.device_name(setting.device) if spec["after"] else None
     wanted, due = _due(spec, reporter, evaluator.key, name)
     done = len(wanted) - len(due)
 
