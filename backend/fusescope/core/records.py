@@ -172,12 +172,17 @@ class Record:
     @property
     def main(self) -> str | None:
         """The mode of the headline time, the first of HEADLINE that was taken; None without a time."""
-        return next((m for m in HEADLINE if self.time_of(m)), None)
+        times = self.time_ms
+        if times:
+            for mode in HEADLINE:
+                if getattr(times, mode):
+                    return mode
+        return None
 
     @property
     def time(self) -> Time | None:
         """The headline time."""
-        return self.time_of(self.main) if self.main else None
+        return self.time_of(mode) if (mode := self.main) else None
 
     @property
     def ms(self) -> float | None:

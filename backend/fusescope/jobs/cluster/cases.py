@@ -55,7 +55,7 @@ class Bookkeeper:
         written: list[tuple[Record, Lines]] = []
         where = worker.where
         for _, found in batch:
-            self._environment(found["environment"], worker)
+            self._environment(found["environment"], where["device_name"])
             for line in found["log"]:
                 self.reporter.log(f"{worker.name}: {line}")
             for answer in found["records"]:
@@ -68,9 +68,8 @@ class Bookkeeper:
             self.reporter.book([lines for _, lines in written])
         return [record for record, _ in written]
 
-    def _environment(self, facts: Mapping[str, Any], worker: Worker) -> None:
+    def _environment(self, facts: Mapping[str, Any], name: str | None) -> None:
         """The run's device is the first worker's; another kind of device is said."""
-        name = worker.where["device_name"]
         if self.first and facts:
             self.reporter.environment(**facts)
             self.first = False
