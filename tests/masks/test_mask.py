@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fusescope import masks
+from fusescope.masks import bigbird
 from fusescope.masks.common.draw import splitmix64
 
 
@@ -171,3 +172,15 @@ def test_files_that_hold_no_mask(tmp_path):
             masks.parse(f"file:{file}")
     with pytest.raises(ValueError, match="booleans"):
         masks.from_dense([[1, 0]])
+
+
+def test_tables_of_the_last_size_are_made_once_and_nobody_writes_into_them(monkeypatch):
+    made, tables = [], bigbird.tables
+    monkeypatch.setattr(bigbird, "tables", lambda *about: made.append(about[1:]) or tables(*about))
+    mask = masks.load("bigbird", seed=101)
+    first = mask.bind(300).dense()
+    assert np.array_equal(mask.bind(300).dense(), first) and made == [(300, 300)]
+    other = masks.load("bigbird", seed=102).bind(300)
+    assert not np.array_equal(other.dense(), first) and len(made) == 2
+    with pytest.raises(ValueError, match="read-only"):
+        other._tables["drawn"][0, 0] = True

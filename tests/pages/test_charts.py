@@ -187,6 +187,12 @@ def test_a_picture_counts_every_cell_once():
     assert thumbnail.shrink(np.ones((3, 5), bool)).shape == (3, 5)
 
 
+def test_a_picture_of_sampled_rows_is_that_of_the_rows_together():
+    keep = np.random.default_rng(0).random((256, 1000)) < 0.3
+    shares, density = thumbnail.of_rows(row[None] for row in keep)
+    assert np.allclose(shares, thumbnail.shrink(keep), atol=1e-6) and np.isclose(density, keep.mean())
+
+
 def test_tables_give_csv_all_and_eyes_what_varies():
     records = s.sweep()
     data = tables.tidy(records, "eager")

@@ -165,6 +165,7 @@ def test_every_mask_has_a_picture(draw):
 
 def test_a_long_mask_is_sampled_and_says_so(draw):
     assert "256 sampled rows" in said(draw("kernels", mask="causal", seq="16384").caption)
+    assert "64 sampled rows" in said(draw("kernels", mask="sliding_window", seq=str(1 << 20)).caption)
 
 
 def test_an_edited_kernel_is_said_and_one_click_measures_the_same_again(
@@ -270,6 +271,7 @@ def test_several_devices_are_picked_once_for_all_pages(draw, monkeypatch):
         "collect",
         lambda d="cpu": real("cpu") | {"device": d, "device_name": facts[d][0], "arch": facts[d][1]},
     )
+    monkeypatch.setattr(environment, "device_name", lambda d: facts[d][0])
     at = draw("kernels", device="cuda:1")
     assert (
         "NVIDIA H200" in "".join(e.proto.body for e in at.sidebar.get("html"))

@@ -17,7 +17,9 @@ from pages._ui.widgets import style
 
 FILE, NONE = "from a file", "none"
 _EXACT = 1 << 21
-"""Up to this many elements the picture and its density count every one; above, 256 sampled rows."""
+"""Up to this many elements the picture and its density count every one; above, sampled rows."""
+_ROWS = 256  # of them; of rows with more keys than _LONG one a pixel
+_LONG = 1 << 17
 
 
 def choose(
@@ -92,14 +94,14 @@ def take_file(page: str, slot: str, path: str) -> None:
 def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
     """The picture under the controls."""
     theme, stamp = style.theme(), mask_files.stamp(text)
-    shares, density, exact = _picture(text, seq_q, seq_k, stamp)
+    shares, density, sampled = _picture(text, seq_q, seq_k, stamp)
     fig = cached_chart.once(
         ("thumbnail", text, stamp, seq_q, seq_k, theme),
         lambda: small.thumbnail(shares, seq_q, seq_k, density, theme),
     )
     st.plotly_chart(fig, theme=None, key="mask/picture", config={"displayModeBar": False}, width=124)
-    if not exact:
-        st.caption("from 256 sampled rows")
+    if sampled:
+        st.caption(f"from {sampled} sampled rows")
 
 
 def _from_url(state: url.State, slot: str, home: str, start: str) -> None:
@@ -203,16 +205,19 @@ def _widget(key: str, p: Parameter, default: Any) -> Any:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _picture(text: str, seq_q: int, seq_k: int, stamp: str) -> tuple[np.ndarray, float, bool]:
-    """(shares per pixel, density, whether every element was counted); of the first sequence where a mask
-    differs among them."""
+def _picture(text: str, seq_q: int, seq_k: int, stamp: str) -> tuple[np.ndarray, float, int | None]:
+    """(shares per pixel, density, of how many sampled rows, None where every element was counted); of the
+    first sequence where a mask differs among them."""
     bound = masks.parse(text).bind(seq_q, seq_k)
-    exact = seq_q * seq_k <= _EXACT
-    if exact:
-        keep = bound.dense()
-        keep = keep[0] if keep.ndim == 3 else keep
-    else:
-        rows = np.unique(np.linspace(0, seq_q - 1, 256).astype(int))
-        blocks = [bound.block(int(r), int(r) + 1) for r in rows]
-        keep = np.concatenate([b[0] if b.ndim == 3 else b for b in blocks])
-    return small.shrink(keep), float(keep.mean()), exact
+    if seq_q * seq_k <= _EXACT:
+        keep = _first(bound.dense())
+        return small.shrink(keep), float(keep.mean()), None
+    count = _ROWS if seq_k <= _LONG else small.PIXELS
+    rows = np.unique(np.linspace(0, seq_q - 1, count).astype(int)).tolist()
+    shares, density = small.of_rows(_first(bound.block(row, row + 1)) for row in rows)
+    return shares, density, len(rows)
+
+
+def _first(keep: np.ndarray) -> np.ndarray:
+    """Of the first sequence."""
+    return keep[0] if keep.ndim == 3 else keep

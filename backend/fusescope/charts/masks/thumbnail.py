@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -18,6 +20,13 @@ def shrink(keep: np.ndarray, pixels: int = PIXELS) -> np.ndarray:
     k = np.linspace(0, columns, min(columns, pixels) + 1).astype(int)
     sums = np.add.reduceat(np.add.reduceat(keep.astype(np.float32), r[:-1], axis=0), k[:-1], axis=1)
     return sums / (np.diff(r)[:, None] * np.diff(k)[None, :])
+
+
+def of_rows(rows: Iterable[np.ndarray], pixels: int = PIXELS) -> tuple[np.ndarray, float]:
+    """(``shrink`` of all rows together, the share of their cells that are kept). rows: boolean (1, columns),
+    one at a time: a million columns of some hundred rows as numbers take gigabytes."""
+    shares, kept = zip(*((shrink(row, pixels), row.mean()) for row in rows), strict=True)
+    return shrink(np.concatenate(shares), pixels), float(np.mean(kept))
 
 
 def thumbnail(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,17 @@ def definition(name: str) -> ModuleType:
         return load_part(package, name, PARTS, "mask", NOT_MASKS)
     except ValueError as error:
         raise ValueError(f"{error}, and file:path.npy for a dense one") from None
+
+
+@lru_cache(maxsize=1)
+def _tables(module: ModuleType, given: tuple, seq_q: int, seq_k: int) -> Mapping[str, Any]:
+    """The last tables that were made: BigBird's drawn blocks of a million keys take 8 s, and a page binds its
+    mask several times."""
+    tables = module.tables(dict(given), seq_q, seq_k)
+    for table in tables.values():
+        if isinstance(table, np.ndarray):
+            table.flags.writeable = False  # all that are bound to the size share it
+    return MappingProxyType(tables)
 
 
 def load(name: str, **values: Any) -> Mask:
@@ -100,9 +112,9 @@ class Mask:
         """
         seq_q, seq_k = check_sizes(seq_q, seq_k)
         module = definition(self.name)
-        values = dict(self.resolved(seq_k).given)
-        tables = module.tables(values, seq_q, seq_k) if hasattr(module, "tables") else {}
-        return Bound(self, seq_q, seq_k, values, tables, module.predicate, self.sequences)
+        given = self.resolved(seq_k).given
+        tables = _tables(module, given, seq_q, seq_k) if hasattr(module, "tables") else {}
+        return Bound(self, seq_q, seq_k, dict(given), tables, module.predicate, self.sequences)
 
     def parts(self, seq_q: int, seq_k: int | None = None) -> tuple[Part, ...]:
         """The parts that the mask's file says it falls apart into at this size; none where it says nothing.
