@@ -37,7 +37,7 @@ def _tables(module: ModuleType, given: tuple, seq_q: int, seq_k: int) -> Mapping
     for table in tables.values():
         if isinstance(table, np.ndarray):
             table.flags.writeable = False  # all that are bound to the size share it
-    return MappingProxyType(tables)
+    return tables
 
 
 def load(name: str, **values: Any) -> Mask:
