@@ -192,11 +192,11 @@ def test_a_worker_of_short_units_has_the_next_batch_waiting(client, reporter, ms
 @pytest.mark.parametrize(
     ("ms", "done", "left", "count"),
     [
-        (1, 0, 10_000, 25),  # the first one is short: booking begins at once
-        (1, 100, 10_000, 200),
-        (1, 5_000, 10_000, 417),  # a third of the worker's share of what is left
+        (1, 0, 10_000, 40),  # the first one is short: booking begins at once
+        (1, 60, 10_000, 240),
+        (1, 5_000, 6_400, 400),  # half of the worker's share of what is left
         (1, 5_000, 100_000, 500),
-        (1, 5_000, 600, 25),  # and the last ones: all end together
+        (1, 5_000, 600, 40),  # and the last ones: all end together
         (1, 5_000, 7, 7),
         (100, 50, 10_000, 5),  # half a second
         (600, 50, 10_000, 1),

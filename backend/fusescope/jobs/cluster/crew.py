@@ -20,10 +20,10 @@ from fusescope.jobs.cluster.roster import Roster
 from fusescope.jobs.cluster.worker import Batch, Unit, Worker, is_lost, sentence, words
 
 BATCH_S = 0.5  # of work that is sent at a time
-_LEAST_S = 0.025  # of it, where there is enough left
+_LEAST_S = 0.04  # of it, where there is enough left
 _MOST = 500  # units in a batch
-_SHARES = 3  # of what is left, for each worker
-_GROWTH = 2  # times the units that the worker has done already
+_SHARES = 2  # of what is left, for each worker: each batch costs this process some ms
+_GROWTH = 4  # times the units that the worker has done already
 _KILLED = 2  # workers that one unit may have lost
 _TRIES = 8  # times that a unit is sent in all, whatever became of the workers
 _SAY_EVERY_S = 0.5
