@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-from collections import deque
 
 import bodies
 import pytest
@@ -16,7 +15,7 @@ from fusescope.core.errors import Cancelled
 from fusescope.core.records import Record, Time, Times, case_key
 from fusescope.jobs.cluster import answers, cases
 from fusescope.jobs.cluster.crew import Crew
-from fusescope.jobs.cluster.worker import Unit, Worker
+from fusescope.jobs.cluster.worker import Unit
 from fusescope.jobs.process.channel import BodyReporter, Inbox, send
 
 SCHEDULING_MS = 50.0
@@ -187,30 +186,6 @@ def test_a_worker_of_short_units_has_the_next_batch_waiting(client, reporter, ms
     assert measured(reporter) == list(range(count))
     later = in_hand[len(crew.workers) :]  # once it is known how long a unit takes
     assert later and set(later) == {waiting} if ms < 10 else set(in_hand) == {waiting}
-
-
-@pytest.mark.parametrize(
-    ("ms", "done", "left", "count"),
-    [
-        (1, 0, 10_000, 40),  # the first one is short: booking begins at once
-        (1, 60, 10_000, 240),
-        (1, 5_000, 6_400, 400),  # half of the worker's share of what is left
-        (1, 5_000, 100_000, 500),
-        (1, 5_000, 600, 40),  # and the last ones: all end together
-        (1, 5_000, 7, 7),
-        (100, 50, 10_000, 5),  # half a second
-        (600, 50, 10_000, 1),
-    ],
-)
-def test_batches_begin_short_grow_and_end_short(ms, done, left, count):
-    crew = object.__new__(Crew)  # nobody is connected
-    facts = {"version": "1"}
-    crew.workers = {n: Worker(f"tcp://{n}", f"worker {n}", facts, done=done) for n in range(8)}
-    crew._took = deque([ms / 1e3])
-    units = deque(unit(n) for n in range(left))
-    assert crew._count(units, crew.workers[0]) == count
-    units[0].tries = 1
-    assert crew._count(units, crew.workers[0]) == 1
 
 
 def test_scheduling_costs_little(client, reporter):

@@ -1,9 +1,9 @@
 """Units of work shared among the workers of a cluster, by the process that alone writes the run.
 
-A batch is one unit, or as many short ones as take at most half a second. While it works at a short batch a
-worker has the next one waiting, so that it is not idle while this process books what it found. What a lost
-worker had in hand is done elsewhere; a unit to which two workers were lost is given up. What a batch found is
-taken once, whatever a lost worker may still send.
+A batch is one unit, or as many short ones as take half a second. While it works at a short batch a worker has
+the next one waiting, so that it is not idle while this process books what it found. What a lost worker had in
+hand is done elsewhere; a unit to which two workers were lost is given up. What a batch found is taken once,
+whatever a lost worker may still send.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from fusescope.jobs.cluster.roster import Roster
 from fusescope.jobs.cluster.worker import Batch, Unit, Worker, is_lost, sentence, words
 
 BATCH_S = 0.5  # of work that is sent at a time
-_LEAST_S = 0.04  # of it, where there is enough left
+_LEAST_S = 0.025  # of it, where there is enough left
 _MOST = 500  # units in a batch
-_SHARES = 2  # of what is left, for each worker: each batch costs this process some ms
-_GROWTH = 4  # times the units that the worker has done already
 _KILLED = 2  # workers that one unit may have lost
 _TRIES = 8  # times that a unit is sent in all, whatever became of the workers
 _SAY_EVERY_S = 0.5
@@ -104,22 +102,20 @@ class Crew(Roster):
         for already in range(2 if short else 1):
             for worker in [w for w in self.able if len(w.batches) == already]:
                 if waiting:
-                    self._send(worker, [waiting.popleft() for _ in range(self._count(waiting, worker))])
+                    self._send(worker, [waiting.popleft() for _ in range(self._count(waiting))])
 
     @property
     def _pace(self) -> float:
         """Seconds of a unit, of the last ones."""
         return max(statistics.median(self._took), 1e-6)
 
-    def _count(self, waiting: deque[Unit], worker: Worker) -> int:
-        """How many units the worker's next batch has: one that was in a lost worker's hand before goes alone.
-        The first batches are short, so that this process begins to book at once, and the last ones, so that
-        all end together."""
+    def _count(self, waiting: deque[Unit]) -> int:
+        """How many units the next batch has: one that was in a lost worker's hand before goes alone."""
         if not self._took or waiting[0].tries:
             return 1
-        fair = -(-len(waiting) // (_SHARES * len(self.able)))
+        fair = -(-len(waiting) // (2 * len(self.able)))  # the last batches are short: all end together
         pace = self._pace
-        count = max(int(_LEAST_S / pace), min(int(BATCH_S / pace), fair, _GROWTH * worker.done), 1)
+        count = max(int(_LEAST_S / pace), min(int(BATCH_S / pace), fair), 1)
         fresh = itertools.takewhile(lambda unit: not unit.tries, itertools.islice(waiting, min(count, _MOST)))
         return sum(1 for _ in fresh)
 
