@@ -1,9 +1,13 @@
 """core.schema: parameters, their rules in words, and mappings from outside completed against them."""
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 import numpy as np
 import pytest
 
-from fusescope.core.schema import REQUIRED, Parameter, check_int, complete
+from fusescope.core.schema import REQUIRED, Parameter, check_int, complete, typed
 
 WINDOW = Parameter("window", "int", 64, "keys kept", low=0, high=1 << 20)
 
@@ -127,3 +131,14 @@ def test_one_integer():
     assert check_int("tile", 64, 1) == 64
     with pytest.raises(ValueError, match="tile must be an integer of at least 1, not 0"):
         check_int("tile", 0, 1)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    each: Mapping[str, int | None] = field(metadata={"low": 0})
+
+
+def test_what_is_decoded_at_once_is_what_is_built_from_json():
+    text = '{"each": {"weights": null, "cache": 2}}'
+    assert typed.decode(_Sizes, text) == typed.build(_Sizes, json.loads(text))
+    assert typed.decode(_Sizes, '{"each": {"cache": -1}}') is None

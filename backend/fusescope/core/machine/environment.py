@@ -36,7 +36,7 @@ def collect(device: str = "cpu") -> dict[str, Any]:
     driver, cuda = nvml.versions()
     return {
         "device": device,
-        "device_name": device_name(device),
+        "device_name": _name(gpu),
         "device_uuid": gpu["uuid"] if gpu else None,
         "compute_capability": cc,
         "arch": arch_of(*(int(n) for n in cc.split("."))) if cc else None,
@@ -62,7 +62,10 @@ def collect(device: str = "cpu") -> dict[str, Any]:
 def device_name(device: str) -> str:
     """What the device is called, as in ``collect``, which starts git and takes a tenth of a second. Raises
     ValueError for a device this machine does not have."""
-    gpu = gpu_of(device)
+    return _name(gpu_of(device))
+
+
+def _name(gpu: dict[str, Any] | None) -> str:
     return gpu["name"] if gpu else cpu_name()
 
 
