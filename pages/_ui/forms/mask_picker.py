@@ -212,8 +212,9 @@ def _picture(text: str, seq_q: int, seq_k: int, stamp: str) -> tuple[np.ndarray,
     if seq_q * seq_k <= _EXACT:
         keep = _first(bound.dense())
         return small.shrink(keep), float(keep.mean()), None
-    count = _ROWS if seq_k <= _LONG else small.PIXELS
-    rows = np.unique(np.linspace(0, seq_q - 1, count).astype(int)).tolist()
+    count = min(seq_q, _ROWS if seq_k <= _LONG else small.PIXELS)
+    drawn = np.random.default_rng(0).random(count)  # one of each stretch: row 0 alone may see all keys
+    rows = ((np.arange(count) + drawn) * seq_q / count).astype(int).tolist()
     shares, density = small.of_rows(_first(bound.block(row, row + 1)) for row in rows)
     return shares, density, len(rows)
 
