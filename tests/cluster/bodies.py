@@ -35,7 +35,7 @@ def simulate(order):
     task = worker.get_current_task()
     for unit in order["units"]:
         spec = unit["spec"]
-        if time.monotonic() - said > 0.05:
+        if time.monotonic() - said > 0.25:
             said = time.monotonic()
             worker.log_event(order["topic"], {"task": task, "unit": unit["key"], "text": ""})
         if spec.get("kill"):

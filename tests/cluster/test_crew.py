@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import socket
 import threading
+from collections import deque
 
 import bodies
 import pytest
@@ -15,7 +17,7 @@ from fusescope.core.errors import Cancelled
 from fusescope.core.records import Record, Time, Times, case_key
 from fusescope.jobs.cluster import answers, cases
 from fusescope.jobs.cluster.crew import Crew
-from fusescope.jobs.cluster.worker import Unit
+from fusescope.jobs.cluster.worker import Unit, Worker
 from fusescope.jobs.process.channel import BodyReporter, Inbox, send
 
 SCHEDULING_MS = 50.0
@@ -186,6 +188,29 @@ def test_a_worker_of_short_units_has_the_next_batch_waiting(client, reporter, ms
     assert measured(reporter) == list(range(count))
     later = in_hand[len(crew.workers) :]  # once it is known how long a unit takes
     assert later and set(later) == {waiting} if ms < 10 else set(in_hand) == {waiting}
+
+
+def test_idle_workers_do_not_end_at_a_time():
+    """Their batches of short units have different lengths, the next ones the same; the last are short."""
+    sent = {}
+
+    class Sending(Crew):
+        def __init__(self):
+            self.workers = {f"w{n}": Worker(f"w{n}", f"w{n}", facts={"pid": n}) for n in range(4)}
+            self._took = deque([0.002])
+
+        def _send(self, worker, batch):
+            sent.setdefault(worker.name, []).append(len(batch))
+            worker.batches.append(batch)
+
+    crew, units = Sending(), deque(unit(n) for n in range(4000))
+    crew._hand_out(units)
+    assert [first for first, _ in sent.values()] == [62, 125, 187, 250]
+    assert {second for _, second in sent.values()} == {250}
+    few = deque(itertools.islice(units, 100))
+    crew.workers["w0"].batches.pop()
+    crew._hand_out(few)
+    assert sent["w0"][2:] == [25] and len(few) == 75
 
 
 def test_scheduling_costs_little(client, reporter):

@@ -23,7 +23,7 @@ from fusescope.jobs.process.members import Member
 
 _IDLE_S = 30.0  # after which a process nobody asks is ended: it holds memory of the device
 _SAY_EVERY_S = 1.0
-_BEGIN_EVERY_S = 0.05  # shorter units are not all announced
+_BEGIN_EVERY_S = 0.25  # shorter units are not all announced
 _POLL_S = 0.1
 
 

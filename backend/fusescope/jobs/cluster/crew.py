@@ -1,9 +1,10 @@
 """Units of work shared among the workers of a cluster, by the process that alone writes the run.
 
 A batch is one unit, or as many short ones as take half a second. While it works at a short batch a worker has
-the next one waiting, so that it is not idle while this process books what it found. What a lost worker had in
-hand is done elsewhere; a unit to which two workers were lost is given up. What a batch found is taken once,
-whatever a lost worker may still send.
+the next one waiting, so that it is not idle while this process books what it found. Idle workers get batches
+of different lengths: what is found comes little by little then, not from all of them at a time. What a lost
+worker had in hand is done elsewhere; a unit to which two workers were lost is given up. What a batch found is
+taken once, whatever a lost worker may still send.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fusescope.jobs.cluster.roster import Roster
 from fusescope.jobs.cluster.worker import Batch, Unit, Worker, is_lost, sentence, words
 
 BATCH_S = 0.5  # of work that is sent at a time
-_LEAST_S = 0.025  # of it, where there is enough left
+_LEAST_S = 0.05  # of it, where there is enough left: a batch costs this process some milliseconds
 _MOST = 500  # units in a batch
 _KILLED = 2  # workers that one unit may have lost
 _TRIES = 8  # times that a unit is sent in all, whatever became of the workers
@@ -100,22 +101,26 @@ class Crew(Roster):
     def _hand_out(self, waiting: deque[Unit]) -> None:
         short = bool(self._took) and self._pace <= BATCH_S
         for already in range(2 if short else 1):
-            for worker in [w for w in self.able if len(w.batches) == already]:
-                if waiting:
-                    self._send(worker, [waiting.popleft() for _ in range(self._count(waiting))])
+            able = self.able
+            for place, worker in enumerate(able, 1):
+                if waiting and len(worker.batches) == already:
+                    seconds = BATCH_S if already else BATCH_S * place / len(able)
+                    count = self._count(waiting, seconds, len(able))
+                    self._send(worker, [waiting.popleft() for _ in range(count)])
 
     @property
     def _pace(self) -> float:
         """Seconds of a unit, of the last ones."""
         return max(statistics.median(self._took), 1e-6)
 
-    def _count(self, waiting: deque[Unit]) -> int:
-        """How many units the next batch has: one that was in a lost worker's hand before goes alone."""
+    def _count(self, waiting: deque[Unit], seconds: float, workers: int) -> int:
+        """How many units a batch of so many seconds has: one that was in a lost worker's hand before goes
+        alone."""
         if not self._took or waiting[0].tries:
             return 1
-        fair = -(-len(waiting) // (2 * len(self.able)))  # the last batches are short: all end together
+        fair = -(-len(waiting) // workers)  # the last batches are short: all end together
         pace = self._pace
-        count = max(int(_LEAST_S / pace), min(int(BATCH_S / pace), fair), 1)
+        count = max(int(_LEAST_S / pace), min(int(seconds / pace), fair), 1)
         fresh = itertools.takewhile(lambda unit: not unit.tries, itertools.islice(waiting, min(count, _MOST)))
         return sum(1 for _ in fresh)
 

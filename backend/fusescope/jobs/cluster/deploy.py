@@ -77,7 +77,7 @@ def client(place: Place, device: str) -> Iterator[Any]:
             target = stack.enter_context(slurm.cluster(secured))
         else:
             target = stack.enter_context(_local(place, device, secured))
-        yield stack.enter_context(_connected(target, secured))
+        yield stack.enter_context(_connected(target, secured, direct=place.how == "local"))
 
 
 def mend(client) -> None:
@@ -94,11 +94,13 @@ def hopeless(client) -> str | None:
 
 
 @contextlib.contextmanager
-def _connected(target, secured) -> Iterator[Any]:
+def _connected(target, secured, direct: bool) -> Iterator[Any]:
+    """direct: whether workers can be reached from here, so that answers need not go through the scheduler."""
     from distributed import Client
 
     try:
-        made = Client(target, security=secured, timeout=ANSWER_S, set_as_default=False)
+        options = {"timeout": ANSWER_S, "set_as_default": False, "direct_to_workers": direct or None}
+        made = Client(target, security=secured, **options)
     except (OSError, TimeoutError, RuntimeError) as e:
         about = f": {' '.join(str(e).split())[:200]}" if not isinstance(e, OSError) else ""
         raise ValueError(
