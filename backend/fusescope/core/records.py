@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -161,7 +162,7 @@ class Record:
         if self.extra:
             build(Extra, self.extra, "extra")
 
-    @property
+    @cached_property
     def case_key(self) -> str:
         return case_key(self.op, self.case, self.dtype, self.device)
 
