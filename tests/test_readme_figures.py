@@ -32,25 +32,37 @@ def least(ratios) -> str:
     return f"{mean(ratios):.2f}, {min(ratios):.2f}"
 
 
-def test_attention_over_its_peers():
-    attention_grid = pytest.importorskip("fusescope.charts.bench.attention_grid", exc_type=ImportError)
+def attention_over_peers(numbers: int) -> tuple[list[float], ...]:
+    """Ratios of README's table whose shapes have so many numbers: sparse, sparse from 2048 tokens up, windows
+    over FlashAttention-4, full and causal."""
     sparse, long, windows, dense = [], [], [], []
-    for shape, *masks in cells("cuda/attention/README.md", r"(\d+, ){4}\d+"):
+    for shape, *masks in cells("cuda/attention/README.md", rf"(\d+, ){{{numbers - 1}}}\d+"):
         for at, text in enumerate(masks):
             if not text:
                 continue
             ratios = [float(x) for x in re.findall(r"[(, ](\d+\.\d+)(?=[,)])", text)]
             (dense if at >= 6 else sparse).append(min(ratios))
-            if at < 6 and int(shape.split(", ")[3]) >= 2048:
+            if at < 6 and int(shape.split(", ")[-2]) >= 2048:
                 long.append(min(ratios))
             if at < 2:
                 windows.append(ratios[1])
+    return sparse, long, windows, dense
+
+
+@pytest.mark.parametrize("numbers", [4, 5], ids=["an H100", "an H200"])
+def test_attention_over_its_peers(numbers):
+    sparse, long, windows, dense = attention_over_peers(numbers)
     said = (
         f"{len(sparse)} cells of sparse masks {least(sparse)}; {len(long)} of them from 2048 tokens up "
         f"{least(long)}; sliding windows over FlashAttention-4 {least(windows)}; "
         f"full and causal {least(dense)}."
     )
-    assert said in " ".join((ROOT / "cuda/attention/README.md").read_text().split())
+    assert said in " ".join((ROOT / "cuda/attention/README.md").read_text().split()), said
+
+
+def test_verdicts_of_attention_over_its_peers():
+    attention_grid = pytest.importorskip("fusescope.charts.bench.attention_grid", exc_type=ImportError)
+    sparse, long, _, _ = attention_over_peers(5)
     newest: dict[str, list] = {}
     for run in RUNS:
         found: dict[str, list] = {}
