@@ -6,7 +6,7 @@ what is lost where workers are killed.
 
 Busy is the share of the workers' time that the cases themselves take; scheduling, records and their way to
 the run's process are the rest. A worker needs some 0.1 ms of CPU time a case for its record, the submitting
-process 0.1 ms (0.3 without msgspec), so with cases of a millisecond there must be cores for both.
+process 0.1 ms, several times that without msgspec: with cases of a millisecond there must be cores for both.
 """
 
 from __future__ import annotations

@@ -12,11 +12,10 @@ import pytest
 import synthetic
 from drawn_page import calm, query, said, widget
 
-from fusescope import masks, ops
+from fusescope import ops
 from fusescope.core import command, paths
 from fusescope.jobs import submit
 from pages._ui.answer import form_query
-from pages._ui.forms import mask_picker
 
 
 @pytest.fixture
@@ -152,35 +151,6 @@ def test_an_own_function_joins_the_comparison(draw, asked, tmp_path):
     press(at, "Use it")
     press(at, "Run")
     assert asked[0][1]["impls"] == ["eager", f"{mine}:fast"]
-
-
-@pytest.mark.long
-def test_every_mask_has_a_picture(draw):
-    for name in masks.names():
-        values = {"padding": "padding:lengths=100"}
-        at = draw("kernels", mask=values.get(name, name))
-        assert len(at.get("plotly_chart")) == 1 and not at.error, name
-
-
-def test_a_long_mask_is_sampled_and_says_so(draw):
-    assert "256 sampled rows" in said(draw("kernels", mask="causal", seq="16384").caption)
-    assert "64 sampled rows" in said(draw("kernels", mask="sliding_window", seq=str(1 << 20)).caption)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", masks.names())
-def test_sampled_rows_say_what_share_is_kept(name):
-    text = {"padding": "padding:lengths=100"}.get(name, name)
-    share = masks.parse(text).dense(4096).mean()
-    _, density, sampled = mask_picker._picture(text, 4096, 4096, "")
-    assert sampled == 256 and abs(density / share - 1) < 0.01
-
-
-def test_the_first_row_does_not_stand_for_its_whole_stretch():
-    """It sees all keys where there are global ones, and was always sampled: a long mask kept 1.6 %."""
-    text = "longformer:window=128,global_tokens=64"
-    _, density, sampled = mask_picker._picture(text, 1 << 18, 1 << 18, "")
-    assert sampled == 64 and density == pytest.approx((2 * 128 + 1 + 2 * 64) / (1 << 18), rel=0.25)
 
 
 def test_an_edited_kernel_is_said_and_one_click_measures_the_same_again(
