@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -47,16 +47,19 @@ def listed() -> list[Run]:
 
 def devices(runs: list[Run]) -> list[str]:
     """Names of the devices of ``runs``, the one with most cells first."""
-    cells: dict[str, int] = {}
-    for run in runs:
-        cells[run.device_name] = cells.get(run.device_name, 0) + len(run.spec.get("cases") or ())
-    return sorted(cells, key=lambda name: -cells[name])
+    return _by_cells((run.device_name, run) for run in runs)
 
 
 def dtypes(runs: list[Run], device_name: str) -> list[str]:
-    """The dtypes measured on a device, the most frequent first."""
-    found = [str(r.spec.get("dtype")) for r in runs if r.device_name == device_name]
-    return sorted(set(found), key=lambda dtype: -found.count(dtype))
+    """The dtypes measured on a device, the one with most cells first."""
+    return _by_cells((str(r.spec.get("dtype")), r) for r in runs if r.device_name == device_name)
+
+
+def _by_cells(named: Iterable[tuple[str, Run]]) -> list[str]:
+    cells: dict[str, int] = {}
+    for name, run in named:
+        cells[name] = cells.get(name, 0) + len(run.spec.get("cases") or ())
+    return sorted(cells, key=lambda name: -cells[name])
 
 
 def of_device(runs: list[Run], device_name: str, dtype: str, mode: str = "graph") -> Grid:
