@@ -121,11 +121,12 @@ class Job:
             measured[impl] = self._prepare(impl, model, inputs if impl in group.impls else own)
         self.say(number + 0.1, f"{where}checking against one device in float64")
         asked = {i: f for i, f in measured.items() if i in group.impls}
-        self._checked(asked, model, inputs, spec["seed"])
+        self._checked(key, asked, model, inputs, spec["seed"])
         placed = {i: f.placed for i, f in measured.items() if f.status is None}
         if placed:
             self._sample(number, where, key, group, placed, measured)
-            self._checked(asked, model, inputs, spec["seed"] + 1)
+            self.say(number + 0.7, f"{where}checking again, on fresh tokens")
+            self._checked(key, asked, model, inputs, spec["seed"] + 1)
         if group.scaling == "strong" and spec["probes"]:
             self.say(number + 0.8, f"{where}timing a rank's share on one device")
             self._probe(model, inputs, group.case)
@@ -223,13 +224,13 @@ class Job:
         said = self.world.gather(failure)
         return self.world.decide(lambda: next((f for f in said if f is not None), None))
 
-    def _checked(self, measured, model, inputs, seed: int) -> None:
+    def _checked(self, key: str, measured, model, inputs, seed: int) -> None:
         """Compare every implementation that has not failed with the reference, on fresh tokens."""
         checks.fresh(inputs, model.config.vocab, seed)
         expected = checks.Reference(self.world, model, inputs)
         for found in measured.values():
             if found.status is None:
-                self.world.decide(self.check)
+                self.doing(key, found.name)
                 found.placed.renew()
                 outcome = expected.compare(found.placed)
                 outcome = self.world.decide(lambda outcome=outcome: outcome)
@@ -245,7 +246,7 @@ class Job:
 
         def look(spent: float) -> dict:
             self.check()
-            self.say(number + 0.2 + 0.6 * spent, f"{where}sampling")
+            self.say(number + 0.2 + 0.5 * spent, f"{where}sampling")
             return self.state()
 
         series = sampling.sample(

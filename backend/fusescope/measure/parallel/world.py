@@ -70,6 +70,25 @@ class World:
         dist.gather_object(value, found, dst=0, group=self._words)
         return found
 
+    def tensors(self, own: torch.Tensor | None) -> list[torch.Tensor]:
+        """The tensors of the ranks that have one, by rank, at rank 0 (its own as it is, others on the CPU);
+        elsewhere none. Sent as they are, where ``gather`` would make every rank send as much as the largest.
+        """
+        about = self.gather(None if own is None else (tuple(own.shape), own.dtype))
+        if about is None:
+            if own is not None:
+                dist.send(own.cpu().contiguous(), 0, group=self._words)
+            return []
+        found = []
+        for rank, known in enumerate(about):
+            if known is None:
+                continue
+            if rank:
+                part = torch.empty(known[0], dtype=known[1])
+                dist.recv(part, rank, group=self._words)
+            found.append(part if rank else own)
+        return found
+
     def decide(self, work: Callable[[], Any]) -> Any:
         """What ``work`` gives at rank 0, at every rank. Where it raises there, it is raised at rank 0 and
         Stopped elsewhere."""

@@ -15,7 +15,7 @@ from fusescope.models.parallel.fused import FusedShare
 from fusescope.models.parallel.groups import Groups
 from fusescope.models.parallel.stages import Pipeline, Stage
 from fusescope.models.register import register_attention
-from fusescope.models.run import masking
+from fusescope.models.run import masking, tolerance
 from fusescope.models.run.build import Model
 
 
@@ -92,16 +92,17 @@ def caller(attention: str, model: Model, inputs: Mapping[str, Any]):
 
 
 def reference(model: Model, inputs: Mapping[str, Any]) -> torch.Tensor:
-    """The model in float64 on one device, attention as matmul and softmax, a sequence at a time; (B, S,
+    """The model in float64 on one device, attention as matmul and softmax, in pieces of the batch; (B, S,
     width) on the CPU."""
     module = model.reference(torch.float64)
     base = getattr(module, "base_model", module)
     settings = {"use_cache": False} if model.family.KIND == "decoder" else {}
-    mask = None if inputs["additive"] is None else inputs["additive"].double()
-    rows = []
     with torch.no_grad():
-        for b in range(inputs["input_ids"].shape[0]):
-            own = mask if mask is None or mask.shape[0] == 1 else mask[b : b + 1]
-            ids = inputs["input_ids"][b : b + 1]
-            rows.append(base(input_ids=ids, attention_mask=own, **settings).last_hidden_state.cpu())
-    return torch.cat(rows)
+        return torch.cat(
+            [
+                base(
+                    input_ids=piece["input_ids"], attention_mask=piece["additive"], **settings
+                ).last_hidden_state.cpu()
+                for piece in tolerance.pieces(model, inputs, torch.float64)
+            ]
+        )

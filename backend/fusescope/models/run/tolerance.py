@@ -4,7 +4,7 @@ inside functions."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -52,17 +52,19 @@ def reference(model: Model, inputs: Mapping[str, Any], dtype=None, quantised: st
     batch. quantised: with the weights that this quantisation leaves ("int8", "fp8")."""
     dtype = dtype or torch.float64
     change = quantisation.rounding(model.family, model.config, quantised) if quantised else None
-    module, case = model.reference(dtype, change), inputs["case"]
+    module = model.reference(dtype, change)
+    with torch.no_grad():
+        return torch.cat([build.call(module, piece) for piece in pieces(model, inputs, dtype)])
+
+
+def pieces(model: Model, inputs: Mapping[str, Any], dtype) -> Iterator[dict[str, Any]]:
+    """The inputs in pieces of the batch that the reference takes at once."""
+    case = inputs["case"]
     scores = max(1, model.config.heads) * (1 if case.get("phase") == "decode" else case["seq"]) * case["seq"]
     cached = inputs["cache"].size // case["batch"] if "cache" in inputs else 0
     step = max(1, _PIECE // max(scores, cached))
-    with torch.no_grad():
-        return torch.cat(
-            [
-                build.call(module, part(inputs, b, min(b + step, case["batch"]), dtype))
-                for b in range(0, case["batch"], step)
-            ]
-        )
+    for b in range(0, case["batch"], step):
+        yield part(inputs, b, min(b + step, case["batch"]), dtype)
 
 
 def part(inputs: Mapping[str, Any], first: int, last: int, dtype) -> dict[str, Any]:
