@@ -16,8 +16,8 @@ sessions that lie in --resume's folder (profiles/recorded/, where each archive i
     python3 scripts/on_gpu.py --out DIR --families attention --steps build,parallel --total-s 530
     python3 scripts/on_gpu.py --out DIR --steps cluster,killed,busy --cell-budget-s 0.4
 
-are for a box of two GPUs: models over both, the attention grid on a cluster of one and of two workers, a
-worker killed in the middle, simulated cases. Their runs are packed likewise.
+are for a box of two GPUs or more: models over 2, 4, … of them, the attention grid on a cluster of one and of
+as many workers, a worker killed in the middle, simulated cases. Their runs are packed likewise.
 
 With --gpus N each entry shares its work among N GPUs, as --cluster local:N does (docs/cluster.md): Dask, the
 package distributed, has to be there. With --entry-per-gpu each of them takes an entry of its own instead.
@@ -184,7 +184,7 @@ def main() -> int:
     if options.out is None:
         parser.error("--out names the folder of what comes out")
     needed = max(
-        options.gpus if "record" in steps else 0, several_gpus.RANKS if set(steps) & set(SEVERAL) else 0
+        options.gpus if "record" in steps else 0, several_gpus.FEWEST if set(steps) & set(SEVERAL) else 0
     )
     if options.device != "cpu" and len(there := environment.devices()) <= needed:
         parser.error(f"{needed} GPUs are needed; there is {', '.join(there)}")

@@ -1,6 +1,6 @@
-"""The steps ``parallel``, ``cluster``, ``killed`` and ``busy`` of on_gpu.py: models over two GPUs, the
-attention grid on one and on two workers, a worker that is killed while it measures, and simulated cases. On
-the CPU the same with two processes and small sizes.
+"""The steps ``parallel``, ``cluster``, ``killed`` and ``busy`` of on_gpu.py: models over 2, 4, … of the GPUs
+here, the attention grid on one worker and on one for each GPU, a worker that is killed while it measures, and
+simulated cases. On the CPU the same with two processes and small sizes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pathlib import Path
 
 from record_step import ROOT, STOP_S, run
 
-RANKS = 2
-LAYOUTS = "tp2,pp2,dp2"
-FUSED = ["--attention", "sdpa,fusescope,fused"]
+from fusescope.core.machine import environment
+
+FEWEST = 2  # GPUs that all but ``busy`` need, and processes on the CPU
+FUSED = ["--attention", "sdpa,fused"]
 MODELS = {  # large enough that the GPU and not the host decides the time
-    "llama3-8b": ["--layers", "4", "--batch", "8", "--seq", "2048", "--weak"],
+    "llama3-8b": ["--layers", "4", "--batch", "8", "--seq", "2048"],
     "bert-base": ["--batch", "384", "--seq", "512", "--weak", "--trace", "tp2", *FUSED],
-    "gpt2": ["--batch", "192", "--seq", "1024", "--weak"],
+    "gpt2": ["--batch", "96", "--seq", "1024", "--weak"],
 }
 SMALL = ["--layers", "2", "--heads", "2", "--head-dim", "32", "--batch", "4", "--seq", "16"]
 GRID = ["--batch", "1,16", "--seq", "128,512,2048", "--heads", "12", "--head-dim", "64"]
@@ -37,22 +38,24 @@ LEAST_S = 20.0  # with less time than that nothing is begun
 
 
 def parallel(options) -> str:
-    """Each model in all layouts, strong and weak, both attentions; then what is predicted from one GPU's
-    times against what two took."""
+    """Each model (of --only) in tp, pp and dp over 2, 4, … ranks, strong and weak; then what is predicted
+    from one GPU's times against what several took."""
     table, until = [], time.monotonic() + options.budget_s
-    for number, (name, words) in enumerate(MODELS.items()):
+    wanted = [w for w in options.only.split(",") if w]
+    chosen = {n: words for n, words in MODELS.items() if not wanted or any(w in n for w in wanted)}
+    for number, (name, words) in enumerate(chosen.items()):
         left = until - time.monotonic()
         if left < LEAST_S:
             table.append(f"-- {name}: no time is left")
             continue
         if options.device == "cpu":
             words = SMALL + [w for w in words if w in ("--weak", "--trace", "tp2", *FUSED)]
-        title = f"{name} over {RANKS} {'processes' if options.device == 'cpu' else 'GPUs'}"
-        command = ["parallel", name, "--layout", LAYOUTS, "--attention", "sdpa,fusescope", *words]
+        title = f"{name} over {_ranks(options)} {'processes' if options.device == 'cpu' else 'GPUs'}"
+        command = ["parallel", name, "--attention", "sdpa,fusescope", *words]
         command += ["--budget", f"{options.case_budget_s:g}", "--deadline", "120", "--title", title]
-        share = left / (len(MODELS) - number)
+        share = left / (len(chosen) - number)
         answer, seconds = _asked(
-            command, options, max(LEAST_S, 1.3 * share if number + 1 < len(MODELS) else left)
+            command, options, max(LEAST_S, 1.3 * share if number + 1 < len(chosen) else left)
         )
         table.append(f"== {title}: {seconds:.0f} s")
         if answer is None:
@@ -72,9 +75,11 @@ def parallel(options) -> str:
 
 
 def cluster(options) -> str:
-    """The grid of 48 cells on one worker and on two: how many times as fast, and do the verdicts agree."""
+    """The grid of 48 cells on one worker and on one for each GPU: how many times as fast, and do the
+    verdicts agree."""
     until, found, table = time.monotonic() + options.budget_s, {}, []
-    for workers in (RANKS, 1):
+    most = _ranks(options)
+    for workers in (most, 1):
         left = until - time.monotonic()
         if left < LEAST_S:
             table.append(f"-- local:{workers}: no time is left")
@@ -92,9 +97,9 @@ def cluster(options) -> str:
         where = Counter(r["conditions"]["device_uuid"] for r in answer["records"])
         table.append(f"   {dict(status)}; records by device {dict(where)}")
     if len(found) == 2:
-        (several, total, measuring), (one, total_1, measuring_1) = found[RANKS], found[1]
+        (several, total, measuring), (one, total_1, measuring_1) = found[most], found[1]
         table.append(
-            f"   {RANKS} workers: {total_1 / total:.2f} times as fast, of the measuring alone "
+            f"   {most} workers: {total_1 / total:.2f} times as fast, of the measuring alone "
             f"{measuring_1 / max(measuring, 0.1):.2f} times"
         )
         table += _agreement(one, several)
@@ -102,12 +107,12 @@ def cluster(options) -> str:
 
 
 def killed(options) -> str:
-    """A worker of two killed in the middle of the grid: is a record lost, is one there twice."""
+    """One of the workers killed in the middle of the grid: is a record lost, is one there twice."""
     from fusescope.store import folder
 
     home = options.out / "killed" / "runs"  # not packed
     process = subprocess.Popen(
-        _command(_grid(options, RANKS, KILLED_BUDGET_S), options),
+        _command(_grid(options, _ranks(options), KILLED_BUDGET_S), options),
         cwd=ROOT,
         env=os.environ | {"FUSESCOPE_PROFILES": str(home)},
         stdout=subprocess.DEVNULL,
@@ -153,6 +158,13 @@ def busy(options) -> str:
         done = run([*script, *words.split()], options.out / "several.log", options.budget_s / 2 - STOP_S)
         lines.append(done.stdout.decode(errors="replace").strip() or f"-- {words}: exit {done.returncode}")
     return "\n".join(lines)
+
+
+def _ranks(options) -> int:
+    """GPUs here, down to a power of 2, as the verb ``parallel`` takes them; or processes on the CPU."""
+    if options.device == "cpu":
+        return FEWEST
+    return 1 << ((len(environment.devices()) - 1).bit_length() - 1)
 
 
 def _grid(options, workers: int, budget_s: float) -> list[str]:
@@ -258,10 +270,10 @@ def _rank_line(r: dict) -> str:
 
 
 def _link_line(link: dict) -> str:
+    call, step = link["call_s"] * 1e6, link["alpha_s"] * 1e6
     rate, worst = link["beta_bytes_per_s"] / 1e9, link["worst"]
-    return (
-        f"{link['collective']:>16} {link['alpha_s'] * 1e6:.1f} us, {rate:.1f} GB/s, worst error {worst:.0%}"
-    )
+    text = f"{link['collective']:>16} {call:.1f} us a call, {step:.1f} us a step, {rate:.1f} GB/s"
+    return f"{text}, worst error {worst:.0%}"
 
 
 def _predicted_line(row: dict) -> str:
