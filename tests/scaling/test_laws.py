@@ -47,20 +47,27 @@ def test_too_few_points_are_said():
         laws.fit("moore", [(2, 1.0)])
 
 
+@pytest.mark.parametrize("call", [0.0, 4e-5])
 @pytest.mark.parametrize("collective", links.COLLECTIVES)
-def test_a_link_is_found_again(collective):
+def test_a_link_is_found_again(collective, call):
     alpha, beta = 7e-6, 90e9
+    if collective == "send_recv":  # one step, whoever takes part
+        alpha, call = alpha + call, 0.0
 
     def seconds(n, size):
         steps, volume = links.coefficients(collective, n)
-        return steps * alpha + volume * size / beta
+        return call + steps * alpha + volume * size / beta
 
     points = [(n, size, seconds(n, size)) for n in (2, 4) for size in (4096, 1 << 16, 1 << 20, 1 << 24)]
     found = links.fit(collective, points)
     assert found.alpha_s == pytest.approx(alpha) and found.beta_bytes_per_s == pytest.approx(beta)
-    assert found.worst < 1e-9 and found.seconds(1, 1 << 20) == 0
+    assert found.call_s == pytest.approx(call, abs=1e-12)
+    assert found.worst < 1e-6 and found.seconds(1, 1 << 20) == 0
     assert found.seconds(64, 1 << 20) == pytest.approx(seconds(64, 1 << 20))
     assert links.of_json([found.to_json()]) == {collective: found}
+    earlier = {name: value for name, value in found.to_json().items() if name != "call_s"}
+    assert links.of_json([earlier])[collective].call_s == 0
+    assert links.fit(collective, [p for p in points if p[0] == 2]).call_s == 0, "as one with the steps"
 
 
 def test_a_link_gives_what_was_measured_and_between_a_scaled_fit():

@@ -123,7 +123,8 @@ def fits(found: Mapping) -> None:
     rows = [
         {
             "collective": link["collective"].replace("_", "-"),
-            "latency µs": link["alpha_s"] * 1e6,
+            "µs a call": link.get("call_s", 0.0) * 1e6,
+            "µs a step": link["alpha_s"] * 1e6,
             "GB/s": link["beta_bytes_per_s"] / 1e9,
             "worst error of the fit %": 100 * link["worst"],
             "points": link["points"],
@@ -131,7 +132,9 @@ def fits(found: Mapping) -> None:
         for link in found.get("links") or ()
     ]
     if rows:
-        st.caption(f"Per step of a ring over {md(str(found.get('backend')))}.")
+        st.caption(
+            f"Latency per call and per step of a ring, and bandwidth, over {md(str(found.get('backend')))}."
+        )
         html_table.draw(pd.DataFrame(rows), {}, "links")
 
 

@@ -1,10 +1,11 @@
 """The α–β model of a collective: a latency for each step and a bandwidth, fitted to measured times.
 
 Over n ranks in a ring a tensor of S bytes takes
-    all-reduce   2 (n − 1) α + 2 (n − 1)/n S/β
-    all-gather     (n − 1) α +   (n − 1)/n S/β   (S: the gathered tensor)
-    send/recv              α +             S/β
-(Thakur, Rabenseifner and Gropp 2005; the bandwidth terms are nccl-tests' bus bandwidth.)
+    all-reduce   c + 2 (n − 1) α + 2 (n − 1)/n S/β
+    all-gather   c +   (n − 1) α +   (n − 1)/n S/β   (S: the gathered tensor)
+    send/recv                  α +             S/β
+(Thakur, Rabenseifner and Gropp 2005; the bandwidth terms are nccl-tests' bus bandwidth.) c, what a call takes
+however many ranks there are, can be told from α where two numbers of ranks were measured; else it is 0.
 NCCL changes its protocol with the size, so a line through all sizes is off in their middle: at and between
 measured sizes the model is scaled to what was measured there.
 """
@@ -23,7 +24,7 @@ COLLECTIVES = ("all_reduce", "all_gather", "send_recv")
 @dataclass(frozen=True)
 class Link:
     """One collective: seconds per step, bytes per second, the largest relative error of the fit over its
-    points, and how many points and ranks it comes from."""
+    points, how many points and ranks it comes from, and seconds per call."""
 
     collective: str
     alpha_s: float
@@ -31,6 +32,7 @@ class Link:
     worst: float
     points: int
     ranks: int
+    call_s: float = 0.0
     scale: tuple[tuple[int, float, float], ...] = ()
     """(ranks, bytes, measured over fitted) at the measured sizes; none: the fit alone."""
 
@@ -39,7 +41,8 @@ class Link:
         if ranks < 2:
             return 0.0
         steps, volume = coefficients(self.collective, ranks)
-        return (steps * self.alpha_s + volume * size / self.beta_bytes_per_s) * self._scaled(ranks, size)
+        line = self.call_s + steps * self.alpha_s + volume * size / self.beta_bytes_per_s
+        return line * self._scaled(ranks, size)
 
     def _scaled(self, ranks: int, size: float) -> float:
         """Between measured sizes by the logarithm of the size, beyond them as at the nearest; of the measured
@@ -75,13 +78,15 @@ def fit(collective: str, points: Sequence[tuple[int, float, float]]) -> Link:
     times = np.array([seconds for *_, seconds in points], dtype=float)
     if not (np.all(times > 0) and np.all(sizes > 0)):
         raise ValueError("sizes and times of a collective are positive numbers")
-    columns = np.stack([rows[:, 0], rows[:, 1] * sizes], axis=1) / times[:, None]
+    parts = [rows[:, 0], rows[:, 1] * sizes]
+    if len({steps for steps, _ in rows}) > 1:
+        parts.append(np.ones(len(times)))
+    columns = np.stack(parts, axis=1) / times[:, None]
     found = least(columns, np.ones(len(times)))
-    # a part that the times do not show is as small as they could have shown it
-    alpha = max(float(found[0]), 1e-9)
-    per_byte = max(float(found[1]), 1e-15)
-    worst = float(np.max(np.abs(columns @ np.array([alpha, per_byte]) - 1)))
-    return Link(collective, alpha, 1 / per_byte, worst, len(points), max(n for n, *_ in points))
+    found[:2] = np.maximum(found[:2], (1e-9, 1e-15))  # as small as the times could have shown them
+    worst = float(np.max(np.abs(columns @ found - 1)))
+    alpha, per_byte, call = (*map(float, found), 0.0)[:3]
+    return Link(collective, alpha, 1 / per_byte, worst, len(points), max(n for n, *_ in points), call)
 
 
 def given(latency_s: float, bytes_per_s: float) -> dict[str, Link]:
@@ -92,13 +97,13 @@ def given(latency_s: float, bytes_per_s: float) -> dict[str, Link]:
 def of_json(data: Iterable[Mapping], points: Iterable[Mapping] = ()) -> dict[str, Link]:
     """The links that ``to_json`` wrote, scaled to the measured ``points`` ({"collective", "ranks", "bytes",
     "ms"}); ValueError for what is no such thing."""
-    found, names = {}, [name for name in Link.__dataclass_fields__ if name != "scale"]
+    found, names = {}, [name for name in Link.__dataclass_fields__ if name not in ("call_s", "scale")]
     measured = [_point(p) for p in points]
     for entry in data:
         try:
-            link = Link(**{name: entry[name] for name in names})
+            link = Link(**{name: entry[name] for name in names}, call_s=entry.get("call_s", 0.0))
             coefficients(link.collective, 2)
-            good = link.alpha_s >= 0 and link.beta_bytes_per_s > 0
+            good = link.alpha_s >= 0 and link.call_s >= 0 and link.beta_bytes_per_s > 0
         except (KeyError, TypeError) as error:
             raise ValueError(f"a run's link is not readable: {error}") from None
         if not good:

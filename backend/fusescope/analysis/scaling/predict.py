@@ -117,7 +117,7 @@ def helps(work: Work, at: Prediction, compute: Compute, links: Mapping[str, Link
     def again(changed: Mapping[str, Link]) -> float:
         return predict(work, at.tp, at.pp, at.dp, at.micro_batches, compute, changed).ms
 
-    no_latency = {name: replace(link, alpha_s=0.0) for name, link in links.items()}
+    no_latency = {name: replace(link, alpha_s=0.0, call_s=0.0) for name, link in links.items()}
     no_volume = {name: replace(link, beta_bytes_per_s=float("inf")) for name, link in links.items()}
     found = [
         Help("collectives without latency", again(no_latency)),

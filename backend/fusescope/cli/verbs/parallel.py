@@ -214,6 +214,7 @@ def _links(found: dict | None) -> str:
     body = [
         [
             link["collective"].replace("_", "-"),
+            three(link["call_s"] * 1e6),
             three(link["alpha_s"] * 1e6),
             three(link["beta_bytes_per_s"] / 1e9),
             f"{100 * link['worst']:.0f} %",
@@ -221,4 +222,4 @@ def _links(found: dict | None) -> str:
         for link in found["links"]
     ]
     title = f"{found['backend']}, {found['ranks']} ranks"
-    return table([title, "latency µs", "GB/s", "worst error of the fit"], body, "lrrr")
+    return table([title, "µs a call", "µs a step", "GB/s", "worst error of the fit"], body, "lrrrr")
