@@ -18,6 +18,7 @@ FlashAttention-4.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -62,7 +63,7 @@ def section(spec: str) -> str:
     cells: dict[str, list] = {}
     for run in runs:
         fresh: dict[str, list] = {}
-        for record in folder.records(run):
+        for record in in_order(folder.records(run), folder.read(run).spec.get("cases", ())):
             fresh.setdefault(record.case_key, []).append(record)
         cells |= fresh
     wanted = dict(pair.split(":", 1) for pair in options["where"].split(",")) if "where" in options else {}
@@ -76,6 +77,12 @@ def section(spec: str) -> str:
     else:
         lines = ladder(records, options, facts["ceilings"])
     return "\n".join(["", *lines, "", source(records, [r.name for r in runs], facts), ""])
+
+
+def in_order(records: list, cases) -> list:
+    """The records in the order in which the run was given its cases: a cluster's come as they end."""
+    place = {json.dumps(case, sort_keys=True): at for at, case in enumerate(cases)}
+    return sorted(records, key=lambda r: place.get(json.dumps(r.case, sort_keys=True), len(place)))
 
 
 def ladder(records: list, options: dict[str, str], ceilings: dict) -> list[str]:

@@ -1,22 +1,45 @@
 // How a launch of v4_cluster is sized: blocks per cluster, clusters per item, blocks per SM, and when the next launch
 // may start. Measured in NOTES.md, "A cluster".
 #pragma once
+#include <atomic>
+
 #include "../common/device.cuh"
 #include "work_split.cuh"
 
 namespace decode {
 constexpr int kMostBlocks = 16;           // of a cluster
 constexpr int kBytesOfThree = 58 * 1024;  // an SM's 228 KB hold three such blocks, but not four
-constexpr int kFewestUnits = 8;           // of a warp, where an item has several clusters
+constexpr int kFewestUnits = 8;           // of a warp, where an item has several clusters or an SM one block
 
-// Blocks per cluster, as a power of 2: at most two blocks per SM and at least one unit per warp, but no fewer than one
-// block per 256 units, so that the longest of unequal sequences is not left to one block. `sixteen` says whether the
-// device runs clusters of 16 for all items at once.
-template <typename Sixteen> int blocks_per_cluster(int64_t items, int64_t units, Sixteen sixteen) {
+// Whether one block per SM keeps the memory busy: its 32 KB of loads under way cover 1 us of the memory's peak rate. So
+// on an H100 (3.35 TB/s), not on an H200 (4.9 TB/s). Queried once per device.
+inline bool one_block_suffices() {
+  constexpr int most = 64;
+  static std::atomic<int> known[most];  // 0: not yet; 1: no; 2: yes
+  const int device = current_device();
+  if (device < most && known[device] > 0) return known[device] == 2;
+  int kilohertz = 0, bits = 0;
+  cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, device);
+  cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, device);
+  const double bytes_per_us = 2.0 * kilohertz / 1e3 * bits / 8;
+  const bool yes = bytes_per_us > 0 && multiprocessors() * 32768.0 >= bytes_per_us;
+  if (device < most) known[device] = 1 + yes;
+  return yes;
+}
+
+// Blocks per cluster, as a power of 2: at most two blocks per SM, and one where that suffices unless warps then have
+// few units to read; at least one unit per warp. In a batch no fewer than one block per 256 units, so that the longest
+// of unequal sequences is not left to one block. `sixteen` says whether the device runs clusters of 16 for all items at
+// once.
+template <typename Sixteen> int blocks_per_cluster(int batch, int64_t items, int64_t units, Sixteen sixteen) {
   int blocks = 0;
-  while (blocks < 4 && items << (blocks + 1) <= 2 * multiprocessors() && int64_t(kWarps) << (blocks + 1) <= units)
-    ++blocks;
-  while (blocks < 3 && int64_t(256) << blocks < units) ++blocks;
+  const auto more_help = [&] {
+    const int64_t doubled = items << (blocks + 1), warps = int64_t(kWarps) << (blocks + 1);
+    const bool second = doubled > multiprocessors() && units >= kFewestUnits * warps && one_block_suffices();
+    return doubled <= 2 * multiprocessors() && warps <= units && !second;
+  };
+  while (blocks < 4 && more_help()) ++blocks;
+  while (blocks < 3 && batch > 1 && int64_t(256) << blocks < units) ++blocks;
   return blocks == 4 && !sixteen() ? 3 : blocks;
 }
 

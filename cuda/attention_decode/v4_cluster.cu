@@ -268,7 +268,7 @@ const char* launch(const AttentionDecodeArgs& a, const AttentionDecodeGeneral& g
   constexpr auto kernel = decode_cluster<T, Width, Eights, OneToken>;
   if (const char* why = allow_shared<kernel>(S::bytes > kBytesOfThree ? S::bytes : kBytesOfThree)) return why;
   const int blocks = blocks_per_cluster(
-      items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
+      a.batch, items, units, [&] { return cluster::resident<kernel>(kMostBlocks, kThreads, S::bytes) >= items; });
   const int clusters = clusters_per_item(items, units, blocks);
   if (clusters && !a.workspace) {
     *a.workspace_floats = Joint::floats(items << blocks, 1 << clusters, S::chunks >> blocks);

@@ -348,7 +348,12 @@ inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 typedef int cudaError_t;
 typedef void* cudaStream_t;
 constexpr cudaError_t cudaSuccess = 0, cudaErrorInvalidValue = 1;
-enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum {
+  cudaDevAttrMultiProcessorCount,
+  cudaDevAttrMemoryClockRate,
+  cudaDevAttrGlobalMemoryBusWidth,
+  cudaFuncAttributeMaxDynamicSharedMemorySize
+};
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "error"; }
 inline cudaError_t cudaGetDevice(int* device) {
@@ -356,7 +361,9 @@ inline cudaError_t cudaGetDevice(int* device) {
   const int count = given ? std::atoi(given) : 0;
   return *device = count > 0 && count < 64 ? count : 0, cudaSuccess;
 }
-inline cudaError_t cudaDeviceGetAttribute(int* value, int, int device) {
+inline cudaError_t cudaDeviceGetAttribute(int* value, int attribute, int device) {  // an H100's
+  if (attribute == cudaDevAttrMemoryClockRate) return *value = 2619000, cudaSuccess;
+  if (attribute == cudaDevAttrGlobalMemoryBusWidth) return *value = 5120, cudaSuccess;
   return *value = device ? device : 132, cudaSuccess;
 }
 enum cudaStreamCaptureMode {
