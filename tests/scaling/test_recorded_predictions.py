@@ -1,4 +1,4 @@
-"""The table of docs/internals/scaling.md is what the recorded runs over two GPUs and the predictor say."""
+"""The table of docs/internals/scaling.md is what the recorded runs over four GPUs and the predictor say."""
 
 import re
 
@@ -9,7 +9,7 @@ from fusescope.models.describe import predicted
 from fusescope.store import folder
 
 TEXT = (ROOT / "docs" / "internals" / "scaling.md").read_text()
-RUNS = {"Llama": "20261126-211858-parallel-b8461e", "BERT": "20261126-214453-parallel-0d7e73"}
+RUNS = {"Llama": "20261127-092246-parallel-7bcf5d", "BERT": "20261127-092441-parallel-498ef5"}
 
 
 def rows() -> list[tuple[str, str, list[str]]]:
@@ -17,7 +17,7 @@ def rows() -> list[tuple[str, str, list[str]]]:
     found, model = [], ""
     for line in TEXT.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 6 and re.fullmatch(r"(tp|pp|dp)2", cells[1]):
+        if len(cells) == 6 and re.fullmatch(r"(tp|pp|dp)[24]", cells[1]):
             model = cells[0].split()[0].split("-")[0] or model if cells[0] else model
             found.append((model, cells[1], cells[3:]))
     return found
