@@ -250,10 +250,15 @@ def test_one_gpu_opens_without_an_error(draw, monkeypatch):
 def test_charts_say_measured_and_predicted_apart():
     series = measured.series([record(i) for i in IMPLS])
     assert [(s.scheme, len(s.points)) for s in series] == [("dp", 3), ("tp", 4)]
-    predicted = {"tp": [(1, 8.0), (2, 4.5), (1024, 1.0)]}
+    predicted = {("sdpa", "tp"): [(1, 8.0, False), (2, 4.5, False), (1024, 1.0, True)]}
     for figure in (devices.time(series, predicted), devices.efficiency(series, predicted)):
         dashes = {t.name: t.line.dash for t in figure.data}
-        assert dashes["tensor parallel, predicted"] == "dash" and dashes["sdpa, tensor parallel"] is None
+        assert (
+            dashes["sdpa, tensor parallel, predicted"] == "dash" and dashes["sdpa, tensor parallel"] is None
+        )
+        hover = next(t.hovertext for t in figure.data if t.name == "sdpa, tensor parallel, predicted")
+        assert "host-bound" in hover[2] and "host-bound" not in hover[1]
+        assert [t.name for t in figure.data if t.showlegend is not False][-1] == "predicted"
     dotted = [t.name for t in devices.efficiency(series, {}).data if t.line.dash == "dot"]
     assert dotted == ["Amdahl, sdpa, tensor parallel"], "two counts of devices get no law drawn"
     bars = ranks.communication([record("sdpa-tp2")]).data

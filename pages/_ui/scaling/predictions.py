@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
 from fusescope import models
 from fusescope.charts import numbers
+from fusescope.charts.scaling import devices
+from fusescope.charts.scaling.devices import Predicted
 from fusescope.core.records import Record, Run
 from fusescope.models.describe import layouts, predicted
 from pages._ui.app import url
@@ -26,19 +28,22 @@ _BOUND = (
 )
 
 
-def curves(run: Run) -> Mapping[str, Sequence[tuple[int, float]]]:
-    """Each scheme alone over the devices, one device first; nothing where the run does not allow it."""
-    try:
-        base = _basis(run, None)
-    except ValueError:
-        return {}
+def curves(run: Run) -> Predicted:
+    """Each attention in each scheme alone over the devices; nothing where the run does not allow it."""
     pieces = int(run.spec.get("micro_batches") or 1)
-    single = base.compute.ms(1, base.case["batch"])
     found = {}
-    for scheme in ("tp", "pp", "dp"):
-        rows = [(n, p.ms) for n in predicted.COUNTS if (p := base.scheme(scheme, n, pieces))]
-        if rows:
-            found[scheme] = [(1, single), *rows]
+    for attention in dict.fromkeys(layouts.named(i)[0] for i in run.spec["impls"]):
+        try:
+            base = _basis(run, attention)
+        except ValueError:
+            continue
+        single = base.compute.ms(1, base.case["batch"])
+        for scheme in devices.SCHEMES:
+            rows = [
+                (n, p.ms, p.host_bound) for n in predicted.COUNTS if (p := base.scheme(scheme, n, pieces))
+            ]
+            if rows:
+                found[attention, scheme] = [(1, single, False), *rows]
     return found
 
 
@@ -148,10 +153,9 @@ def _bounds(data: pd.DataFrame, **signs: str) -> pd.DataFrame:
     return data.assign(**texts).drop(columns=_IS_BOUND)
 
 
-def _basis(run: Run, attention: str | None, batch: int | None = None) -> predicted.Basis:
+def _basis(run: Run, attention: str, batch: int | None = None) -> predicted.Basis:
     if lacking := [key for key in ("op", "cases", "baseline", "dtype") if not run.spec.get(key)]:
         raise ValueError(f"the run's configuration lacks {lacking[0]}")
     name = models.named(run.spec["op"])
     case = dict(run.spec["cases"][0]) | ({"batch": batch} if batch else {})
-    chosen = attention or layouts.named(run.spec["baseline"])[0]
-    return predicted.basis(name, case, run.spec["dtype"], chosen, run.environment)
+    return predicted.basis(name, case, run.spec["dtype"], attention, run.environment)

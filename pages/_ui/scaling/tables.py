@@ -147,14 +147,14 @@ def points(series: Sequence[Series], predicted: Predicted) -> pd.DataFrame:
     ]
     rows += [
         {
-            "series": SCHEMES.get(scheme, scheme),
+            "series": f"{attention}, {SCHEMES.get(scheme, scheme)}",
             "devices": n,
             "ms": ms,
             "efficiency": curve[0][1] / ms / n,
-            "kind": "predicted",
+            "kind": "predicted, at least" if bound else "predicted",
         }
-        for scheme, curve in predicted.items()
-        for n, ms in curve
+        for (attention, scheme), curve in predicted.items()
+        for n, ms, bound in curve
     ]
     return pd.DataFrame(rows)
 

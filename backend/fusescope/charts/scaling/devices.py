@@ -13,22 +13,23 @@ from fusescope.charts.colours import SERIES
 
 SCHEMES = {"tp": "tensor parallel", "pp": "pipeline", "dp": "data parallel"}
 _SYMBOLS = {"sdpa": "circle", "fusescope": "diamond", "fused": "square"}
-Predicted = Mapping[str, Sequence[tuple[int, float]]]
-"""Scheme → (devices, ms), one device first."""
+Predicted = Mapping[tuple[str, str], Sequence[tuple[int, float, bool]]]
+"""(attention, scheme) → (devices, ms, host-bound: ms is a lower bound), one device first."""
 
 
 def time(
     measured: Sequence[Series], predicted: Predicted, subtitle: str = "", theme: str = "light"
 ) -> go.Figure:
     """Time per call over the devices, both logarithmic; series of one scaling."""
-    values = [r.ms for s in measured for _, r in s.points] + [ms for p in predicted.values() for _, ms in p]
+    values = [r.ms for s in measured for _, r in s.points]
+    values += [ms for p in predicted.values() for _, ms, _ in p]
     if not values:
         return template.empty("No time on more than one device, and nothing to predict one from.", theme)
     unit, factor = numbers.time_unit(values)
     title = "Time by devices" + (", batch in proportion" if _weak(measured) else "")
     fig = template.figure(title, subtitle, theme, height=460)
-    for scheme, points in predicted.items():
-        _predicted(fig, scheme, [(n, ms * factor) for n, ms in points], unit)
+    for about, points in predicted.items():
+        _predicted(fig, about, [(n, ms * factor, bound) for n, ms, bound in points], unit, "≥")
     for s in measured:
         x, rows = [n for n, _ in s.points], [r.time for _, r in s.points]
         fig.add_scatter(
@@ -47,7 +48,7 @@ def time(
             ],
             **_look(s),
         )
-    _axes(fig, measured, predicted)
+    _axes(fig, measured, predicted, theme)
     low, high = min(values) * factor, max(values) * factor
     fig.update_yaxes(**axes.log(low * 0.8, high * 1.25), title_text=f"time per call ({unit}), log")
     return fig
@@ -61,9 +62,9 @@ def efficiency(
         return template.empty("No time on more than one device, and nothing to predict one from.", theme)
     title = "Efficiency by devices" + (", batch in proportion" if _weak(measured) else "")
     fig = template.figure(title, subtitle, theme, height=460)
-    for scheme, points in predicted.items():
+    for about, points in predicted.items():
         single = points[0][1]
-        _predicted(fig, scheme, [(n, 100 * single / ms / n) for n, ms in points], "%")
+        _predicted(fig, about, [(n, 100 * single / ms / n, bound) for n, ms, bound in points], "%", "≤")
     for s in measured:
         fit, shares = s.fit(), s.efficiency()
         most = max(n for n, _ in shares)
@@ -84,7 +85,7 @@ def efficiency(
             hovertext=[f"<b>{s.title}</b><br>{n} devices: {numbers.percent(v)}" for n, v in shares],
             **_look(s),
         )
-    _axes(fig, measured, predicted)
+    _axes(fig, measured, predicted, theme)
     fig.update_yaxes(title_text="efficiency (%)", rangemode="tozero")
     return fig
 
@@ -110,22 +111,34 @@ def _look(s: Series) -> dict:
     )
 
 
-def _predicted(fig: go.Figure, scheme: str, points: Sequence[tuple[int, float]], unit: str) -> None:
-    name = SCHEMES.get(scheme, scheme)
+def _predicted(
+    fig: go.Figure, about: tuple[str, str], points: Sequence[tuple[int, float, bool]], unit: str, sign: str
+) -> None:
+    """A dashed line in colour and symbol of what is measured; ``sign`` before what is a bound."""
+    attention, scheme = about
+    name = f"{attention}, {SCHEMES.get(scheme, scheme)}, predicted"
     fig.add_scatter(
-        x=[n for n, _ in points],
-        y=[v for _, v in points],
+        x=[n for n, *_ in points],
+        y=[v for _, v, _ in points],
         mode="lines+markers",
-        name=f"{name}, predicted",
+        name=name,
+        showlegend=False,
         line=dict(color=colour(scheme), dash="dash", width=1.4),
-        marker=dict(size=5, symbol="circle-open"),
-        hovertext=[f"{name}, predicted<br>{n} devices: {numbers.three(v)} {unit}" for n, v in points],
+        marker=dict(size=6, symbol=_SYMBOLS.get(attention, "circle") + "-open"),
+        hovertext=[
+            f"{name}<br>{n} devices: {f'{sign} ' if bound else ''}{numbers.three(v)} {unit}"
+            + (", host-bound" if bound else "")
+            for n, v, bound in points
+        ],
         hoverinfo="text",
     )
 
 
-def _axes(fig: go.Figure, measured: Sequence[Series], predicted: Predicted) -> None:
-    counts = [n for s in measured for n, _ in s.points] + [n for p in predicted.values() for n, _ in p]
+def _axes(fig: go.Figure, measured: Sequence[Series], predicted: Predicted, theme: str) -> None:
+    counts = [n for s in measured for n, _ in s.points] + [n for p in predicted.values() for n, *_ in p]
+    if predicted:
+        ink = template.THEMES[theme]["muted"]
+        fig.add_scatter(x=[None], y=[None], mode="lines", name="predicted", line=dict(color=ink, dash="dash"))
     fig.update_xaxes(**axes.ticks_at(counts))  # the title names it: on a phone the legend takes its place
     fig.update_layout(
         showlegend=True,
