@@ -10,9 +10,9 @@ from fusescope.ops.attention.dispatch.counts import counts_of_call
 from fusescope.ops.attention.plan.plan import Plan, prepared
 from fusescope.ops.attention.work import parts
 
-# Live keys per row up to which walking them one by one beats whole tiles. On an H200 at (16, 12, 2048, 64) in
-# fp16 a live key costs v1 some 16 us over all rows and one tile per row costs v3 some 25 us (recorded run
-# 20261120-113445-bench-3a2c37).
+# Live keys per row up to which walking them one by one beats whole tiles. On an H100 at (16, 12, 2048, 64) in
+# fp16 a live key costs v1 12 to 17 us over all rows and one tile per row costs v3 16 to 25 us (recorded run
+# 20261127-070524-bench-02b3e4).
 _SPARSE_KEYS = 2
 # how much faster per element a tile kernel without tensor cores is than the row-wise one, which reads K and V
 # once per row
