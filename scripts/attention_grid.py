@@ -106,7 +106,7 @@ def recorded(
     """The cells, as JSON texts, with a record of each implementation in a folder's runs; of our kernels as
     their sources are now."""
     have: dict[str, set[str]] = {}
-    for run in sorted(home.glob("*-bench-*")):
+    for run in sorted(path.parent for path in home.glob("*-bench-*/run.json")):
         for r in folder.records(run):
             now = sources.get(r.impl)
             same = now is None or same_code.same(r.op, r.impl, r.source_hash, now)
