@@ -121,7 +121,8 @@ template <bool Scored> void attention(StableIValue* stack, uint64_t, uint64_t) {
   run("attention", impl.view(), call, q, sign, parts.empty() ? "" : "parts");
   STD_TORCH_CHECK(
       taken,
-      "unsupported: softcap or sinks (the CPU kernel, v1_rowwise, v2_blockwise and v2_blockwise_fp32 take them)");
+      "unsupported: softcap or sinks (the CPU kernel, v1_rowwise, v2_blockwise, v2_blockwise_fp32 and v4_scheduled "
+      "take them)");
   give_back(stack, std::move(out));
 }
 }  // namespace

@@ -17,14 +17,14 @@ template <typename T> const char* make_maps(const AttentionArgs& args, CUtensorM
 }
 
 // store_tile of a query tile's result to out; rows that came out as NaN are computed again.
-template <typename T, int Panels, typename Value>
+template <typename T, int Panels, bool Scored = false, typename Value>
 __device__ __forceinline__ void store_rows(uint8_t* tile, int wg, const AttentionArgs& args, int b, int h, int q_tile,
-                                           Value value) {
+                                           Value value, const AttentionScored& scored = {}) {
   T* out =
       static_cast<T*>(args.out) + b * args.out_stride[0] + h * args.out_stride[1] + q_tile * 64 * args.out_stride[2];
   const unsigned broken =
       store_tile<T, Panels>(tile, wg, out, args.out_stride[2], args.seq_q - q_tile * 64, args.head_dim, value);
-  row_again::attend_broken<T>(args, {}, b, h, q_tile * 64 + threadIdx.x / 32 % 4 * 16, broken);
+  row_again::attend_broken<T, Scored>(args, scored, b, h, q_tile * 64 + threadIdx.x / 32 % 4 * 16, broken);
 }
 
 }  // namespace hopper

@@ -32,10 +32,11 @@ __device__ __forceinline__ float sum_of_warp(float x) {
 }
 
 // Positions position0 + i, for each bit i of `rows` (the same on every lane). diagonal: of a mask without lists, row r
-// sees the first r + diagonal keys.
-template <typename T> __device__ __attribute__((noinline)) void attend(const AttentionArgs& a, AttentionScored scored,
-                                                                       int b, int head, int position0, unsigned rows,
-                                                                       int64_t diagonal, Order order) {
+// sees the first r + diagonal keys. Apart: an instance of its own, for kernels of which only some calls are scored: in
+// the others the compiler sees that none is, and leaves that code out.
+template <typename T, bool Apart>
+__device__ __attribute__((noinline)) void attend(const AttentionArgs& a, AttentionScored scored, int b, int head,
+                                                 int position0, unsigned rows, int64_t diagonal, Order order) {
   constexpr int kColumns = 8, kKeys = 2;  // of a lane, 32 apart; at once
   const int lane = threadIdx.x % 32, head_kv = head / (a.heads / a.heads_kv), columns = a.head_dim - lane;
   const T* const k = static_cast<const T*>(a.k) + b * a.k_stride[0] + head_kv * a.k_stride[1] + lane * a.k_stride[3];
@@ -129,13 +130,13 @@ template <typename T> __device__ __attribute__((noinline)) void attend(const Att
 }
 
 // The same for the positions whose bit is set in any lane of the warp; broken: this lane's.
-template <typename T> __device__ __forceinline__ void attend_broken(const AttentionArgs& a,
-                                                                    const AttentionScored& scored, int b, int head,
-                                                                    int position0, unsigned broken,
-                                                                    int64_t diagonal = kEveryKey, Order order = {}) {
+template <typename T, bool Apart = false>
+__device__ __forceinline__ void attend_broken(const AttentionArgs& a, const AttentionScored& scored, int b, int head,
+                                              int position0, unsigned broken, int64_t diagonal = kEveryKey,
+                                              Order order = {}) {
   if (!__any_sync(kAll, broken)) return;
 #pragma unroll
   for (int distance = 1; distance < 32; distance <<= 1) broken |= __shfl_xor_sync(kAll, broken, distance);
-  attend<T>(a, scored, b, head, position0, broken, diagonal, order);
+  attend<T, Apart>(a, scored, b, head, position0, broken, diagonal, order);
 }
 }  // namespace row_again

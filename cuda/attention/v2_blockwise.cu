@@ -6,6 +6,7 @@
 //
 // warp_tiles.cuh has the warp's part: loads, products, softmax, stores.
 #include "row_again.cuh"
+#include "softcap.cuh"
 #include "warp_tiles.cuh"
 
 namespace {

@@ -2,7 +2,7 @@
 // warpgroups.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
-// takes: fp16 bf16, d<=128, no-bias, scale>0, tma
+// takes: fp16 bf16, d<=128, no-bias, scale>0, tma, softcap+sinks
 // plan: schedule
 // tiles: 1 per block, 1 block per SM, up to 1 tile per SM, from 3 steps
 // tiles: 1 per block, 2 blocks per SM, up to 2 tiles per SM, from 2 steps
@@ -24,17 +24,51 @@
 #include "hopper_rings.cuh"
 #include "hopper_schedule.cuh"
 #include "hopper_wide_pipeline.cuh"
+#include "scored.h"
+#include "softcap.cuh"
 
 namespace {
 using namespace hopper;
 
 constexpr int kMaxTiles = 2048;  // of keys
 
-template <typename T, int Panels, int WG, bool Split>
+struct ScoredArgs : AttentionArgs {
+  AttentionScored more;
+};
+
+// What converts the scores, as they are when they are masked, to powers of two.
+__device__ __forceinline__ float to_powers_of_two(const AttentionArgs& args) { return args.scale * kLog2e; }
+__device__ __forceinline__ float to_powers_of_two(const ScoredArgs& args) {
+  return args.more.softcap > 0.f ? kLog2e : args.scale * kLog2e;
+}
+
+// Scores in x, times scale and capped, before the mask; as they are without a cap.
+__device__ __forceinline__ void cap_scores(float (&x)[64], float scale, float softcap) {
+  if (softcap <= 0.f) return;
+#pragma unroll
+  for (float& score : x) score = capped(score * scale, softcap);
+}
+
+// What the context of the thread's two rows is to be multiplied by where head has a sink, a key more whose value is
+// zero. maximum times factor and the sink times log2 e are powers of two.
+__device__ __forceinline__ void divide_with_sink(float (&inverse)[2], float sink, const float (&sum)[2],
+                                                 const float (&maximum)[2], float factor) {
+  if (sink == -INFINITY) return;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float top = fmaxf(maximum[r] * factor, sink * kLog2e), shrink = exp2_approx(maximum[r] * factor - top);
+    const float total = sum[r] * shrink + exp2_approx(sink * kLog2e - top);
+    inverse[r] = total > 0.f ? shrink / total : total;  // a NaN stays NaN
+  }
+}
+
+// Args: AttentionArgs, or ScoredArgs with a soft-cap or sinks.
+template <typename T, int Panels, int WG, bool Split, typename Args>
 __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::blocks_per_sm) attention_scheduled(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
-    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ AttentionArgs args, int q_blocks) {
+    const __grid_constant__ CUtensorMap v_map, const __grid_constant__ Args args, int q_blocks) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr bool kScored = std::is_same_v<Args, ScoredArgs>;
   using S = ScheduledShape<Panels, WG, Split>;
   constexpr int KSlots = S::k_slots, VSlots = S::v_slots, Acc = S::accumulators;
   extern __shared__ uint8_t raw[];
@@ -83,8 +117,8 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
 
   const int t2 = 2 * (lane % 4);
   uint8_t* q_own = shared + (Split ? 0 : wg) * Panels * kTileBytes;
-  const float factor = args.scale * kLog2e;  // of the scores to powers of two
-  float o[Acc] = {};                         // the context; behind it, with ones, the sums
+  const float factor = to_powers_of_two(args);
+  float o[Acc] = {};  // the context; behind it, with ones, the sums
   float x[64];
   uint32_t weights[8][4];
   float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
@@ -101,6 +135,7 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
                                      ((step - origin) / VSlots) & 1, ones);
   };
   auto softmax = [&](int step, const StepMask& mask, float (&shrink)[2]) {
+    if constexpr (kScored) cap_scores(x, args.scale, args.more.softcap);
     mask_scores(x, args, mask, step, t2);
     return weigh<!S::ones>(x, factor, maximum, sum, shrink);
   };
@@ -138,17 +173,23 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
     if (!merge_parts<64 * Panels, WG>(reinterpret_cast<float*>(k_ring), wg, o, sum, maximum, factor)) return;
   }
 
-  const float inverse[2] = {inverse_of_sum(sum[0]), inverse_of_sum(sum[1])};
-  store_rows<T, Panels>(q_own, wg, args, b, h, q_tile, [&](int i, int r) { return o[i] * inverse[r]; });
+  float inverse[2] = {inverse_of_sum(sum[0]), inverse_of_sum(sum[1])};
+  const auto value = [&](int i, int r) { return o[i] * inverse[r]; };
+  if constexpr (kScored) {
+    if (args.more.sinks) divide_with_sink(inverse, args.more.sinks[h], sum, maximum, factor);
+    store_rows<T, Panels, true>(q_own, wg, args, b, h, q_tile, value, args.more);
+  } else {
+    store_rows<T, Panels>(q_own, wg, args, b, h, q_tile, value);
+  }
 #endif
 }
 
-template <typename T, int Panels, int WG, bool Split>
-const char* launch(const AttentionArgs& args, cudaStream_t stream) {
+template <typename T, int Panels, int WG, bool Split, typename Args>
+const char* launch(const Args& args, cudaStream_t stream) {
   using S = ScheduledShape<Panels, WG, Split>;
   CUtensorMap q_map, k_map, v_map;
   if (const char* why = make_maps<T>(args, &q_map, &k_map, &v_map)) return why;
-  constexpr auto kernel = attention_scheduled<T, Panels, WG, Split>;
+  constexpr auto kernel = attention_scheduled<T, Panels, WG, Split, Args>;
   const int kv_tiles = (args.seq_k + 63) / 64, bytes = S::shared_bytes(kv_tiles);
   if (const char* why = allow_shared_up_to<kernel>(bytes)) return why;
   const int q_tiles = (args.seq_q + 63) / 64, q_blocks = Split ? q_tiles : (q_tiles + 1) / 2;
@@ -157,7 +198,7 @@ const char* launch(const AttentionArgs& args, cudaStream_t stream) {
   return launch_dependent(kernel, unsigned(grid), 128 * WG, bytes, stream, 1, q_map, k_map, v_map, args, q_blocks);
 }
 
-template <typename T> const char* with_panels(const AttentionArgs& args, cudaStream_t stream) {
+template <typename T, typename Args> const char* with_panels(const Args& args, cudaStream_t stream) {
   // Few query tiles: several warpgroups share one, so that its list takes less time. Many: each its own. Up to 528, two
   // that share one begin a second round of blocks, which short lists do not pay for.
   const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
@@ -177,11 +218,13 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
     return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
   if (args->row_ptr && !args->schedule) return "unsupported: a plan without a schedule";
   if ((args->seq_k + 63) / 64 > kMaxTiles) return "unsupported: more than 131072 keys";
-  switch (args->dtype) {
-    case FS_FLOAT16:
-      return with_panels<__half>(*args, static_cast<cudaStream_t>(stream));
-    case FS_BFLOAT16:
-      return with_panels<__nv_bfloat16>(*args, static_cast<cudaStream_t>(stream));
+  const auto on = static_cast<cudaStream_t>(stream);
+  const auto run = [&](const auto& given) {
+    return args->dtype == FS_FLOAT16 ? with_panels<__half>(given, on) : with_panels<__nv_bfloat16>(given, on);
+  };
+  if (args->dtype == FS_FLOAT16 || args->dtype == FS_BFLOAT16) {
+    const AttentionScored scored = take_scored(*args);
+    return scored.given() ? run(ScoredArgs{*args, scored}) : run(*args);
   }
   return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
 }

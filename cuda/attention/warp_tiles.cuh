@@ -60,11 +60,6 @@ __device__ __forceinline__ void load_tile(char* tile, const Rows<T>& from, int r
   }
 }
 
-// softcap tanh(score / softcap), as 1 - 2 / (1 + e^2x): within some 3e-7 of softcap, and a tenth of the code of tanhf.
-__device__ __forceinline__ float capped(float score, float softcap) {
-  return softcap - __fdividef(2.f * softcap, 1.f + exp2_approx(score * (2.f * kLog2e / softcap)));
-}
-
 // A warp's 16 rows of a query tile. A thread has rows 16 warp + lane / 4 and 8 further on, every fourth pair of
 // columns.
 template <typename T, int Width> struct Warp {

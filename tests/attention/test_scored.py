@@ -1,5 +1,6 @@
 """Attention with soft-capped scores and sinks."""
 
+import itertools
 import math
 
 import pytest
@@ -25,6 +26,11 @@ CASES = (
     {"seq": 70, "mask": "random:density=0.02", "head_dim": 96},  # keys one by one, rows without any
     {"seq": 65, "mask": "padding:lengths=66+3", "seq_k": 70, "batch": 2},
 )
+LONG = (
+    {"seq": 1100, "head_dim": 128, "heads": 8, "kv_heads": 2, "mask": "sliding_window:left=90,right=0"},
+    {"seq": 700, "batch": 16, "heads": 12, "mask": "longformer:window=60,global_tokens=5"},
+    {"seq": 130, "seq_k": 1500, "head_dim": 96, "batch": 2},
+)
 GIVEN = ((2.0, False), (None, True), (30.0, True))
 
 
@@ -43,6 +49,27 @@ def test_it_is_what_is_specified(softcap, with_sinks, dtype, device):
         given = dict(bias=inputs["bias"], softcap=softcap, sinks=sinks, out_bshd=number % 2 == 1)
         out = attention(inputs["q"] * 4, inputs["k"], inputs["v"], inputs["plan"], **given)
         assert wrong(out, inputs | {"q": inputs["q"] * 4}, dtype, softcap, sinks) is None, values
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "impl", [v.name for v in families()["attention"].variants if v.takes.scored and v.device == "cuda"]
+)
+@pytest.mark.parametrize("dtype", ("float32", "float16", "bfloat16"))
+def test_each_kernel_is_what_is_specified(impl, dtype):
+    took = 0
+    for number, (values, (softcap, with_sinks)) in enumerate(itertools.product(CASES + LONG, GIVEN)):
+        inputs = OP.inputs(case(**values), dtype, "cuda", number)
+        sinks = _sinks(inputs["q"].shape[1], with_sinks)
+        given = dict(softcap=softcap, sinks=None if sinks is None else sinks.cuda(), bias=inputs["bias"])
+        try:
+            out = attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], impl=impl, **given)
+        except Unsupported:
+            continue
+        took += 1
+        assert wrong(out, inputs, dtype, softcap, given["sinks"]) is None, (values, given)
+    if not took:
+        pytest.skip(f"{impl} takes none of these in {dtype}")
 
 
 def test_both_change_the_result_and_none_is_the_plain_kernel():

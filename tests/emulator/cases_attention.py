@@ -47,6 +47,10 @@ SCORED = (
     {"seq": 33, "seq_k": 70, "mask": "causal", "softcap": 2.0, "sinks": True, "heads": 2, "kv_heads": 1},
     {"seq": 40, "seq_k": 9, "mask": "causal", "bias": "head", "softcap": 30.0},  # rows without a key
     {"seq": 65, "mask": "random:density=0.03", "sinks": True, "head_dim": 136},
+    {"seq": 150, "seq_k": 120, "mask": "causal", "softcap": 5.0, "sinks": True, "head_dim": 64, "heads": 2},
+    {"seq": 70, "seq_k": 600, "softcap": 3.0, "sinks": True, "head_dim": 64},  # several warpgroups a tile
+    {"seq": 130, "seq_k": 390, "mask": "sliding_window:left=30,right=3", "softcap": 9.0, "head_dim": 128},
+    {"seq": 9, "seq_k": 200, "mask": "causal", "sinks": True, "head_dim": 96, "heads": 67, "batch": 2},
 )
 """With soft-capped scores, sinks or both."""
 
