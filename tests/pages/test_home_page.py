@@ -1,7 +1,11 @@
 """Home answers "What is fastest?" from the recorded runs, names what differs, and bounds what was not run."""
 
+import folders
 import pytest
+import synthetic
 from drawn_page import calm, query, said
+
+from fusescope.core.machine import environment
 
 H200 = "NVIDIA H200"
 H100 = "NVIDIA H100 80GB HBM3"
@@ -102,3 +106,14 @@ def test_a_device_without_attention_shows_the_map_of_another_and_says_so(draw, r
 def test_the_map_is_of_the_device_that_was_asked_for(draw, recorded):
     at = draw("app", on=H100)
     assert "the map is of" not in said(at.caption) and len(at.get("plotly_chart")) == 1
+
+
+def test_a_comparison_on_the_processor_leaves_the_front_page_as_it_was(draw, profiles):
+    """One toy of eager and sdpa on two cores made the front page answer for that processor."""
+    here = environment.collect("cpu")["device_name"]
+    own = synthetic.run(environment={"device_name": here, "device": "cpu"})
+    folders.write(profiles, own, synthetic.point())
+    folders.write(profiles / "recorded", synthetic.run("20261120-104200-bench-ffffff"), synthetic.point())
+    at = draw("app")
+    assert at.selectbox(key="app/on").value == H200
+    assert here in at.selectbox(key="app/on").options[0]

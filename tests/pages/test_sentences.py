@@ -1,5 +1,7 @@
 """The sentence above a result says what the records say, in every state they can be in."""
 
+from dataclasses import replace
+
 import pytest
 
 from fusescope.charts import sentences
@@ -106,6 +108,33 @@ def test_against_names_ours_where_peers_lead():
     said = "flash4, 100 µs: 8.10× sdpa (810 µs); next flex_flash, 120 µs; our fastest v5_parts, 146 µs"
     assert sentences.against(records, "sdpa", "sdpa") == said
     assert sentences.against(records[:4], "sdpa", "sdpa").endswith("next v5_parts, 146 µs")
+
+
+def test_against_a_reference_that_leads_but_not_for_sure():
+    """Home said "sdpa, 48.9 µs, is the fastest" of a run whose page said that nothing was proven."""
+    noise = timed("v5_parts", 0.815, (0.994, 0.9, 1.1))
+    said = "sdpa has the lowest time, 810 µs, but is not proven faster than v5_parts (815 µs)"
+    assert sentences.against([BASE, noise], "sdpa", "sdpa") == said
+    assert sentences.against([BASE, timed("flex", 1.62, (0.5, 0.49, 0.51)), noise], "sdpa", "sdpa") == (
+        said + "; next flex, 1.62 ms"
+    )
+    slower = timed("v5_parts", 0.9, (0.9, 0.89, 0.91))
+    assert sentences.against([BASE, slower], "sdpa", "sdpa").startswith("sdpa, 810 µs, is the fastest; next")
+
+
+def test_the_second_may_not_be_as_fast_where_its_own_time_is_apart():
+    """ "flash4 may be as fast" went by speed-ups over a noisy baseline; against flash4 it was 1.26x."""
+    first, second = timed("v5_parts", 0.2, (4.0, 3.0, 5.0)), timed("flash4", 0.25, (3.2, 2.5, 4.0))
+    assert "; next flash4 3.20×" in sentences.result([BASE, first, second], "sdpa")
+    close = timed("flash4", 0.2003, (3.99, 2.9, 4.9))
+    assert "; flash4 may be as fast, 3.99×" in sentences.result([BASE, first, close], "sdpa")
+
+
+def test_quantised_weights_that_lead_stand_beside_the_model_s_own():
+    eight = replace(timed("fused-int8", 0.1, (8.1, 8.0, 8.2)), extra={"quantised": {"relative_l2": 0.1}})
+    own = timed("fused", 0.2, (4.05, 4.0, 4.1))
+    said = sentences.against([BASE, eight, own], "sdpa", "sdpa")
+    assert said == "fused-int8, 100 µs: 8.10× sdpa (810 µs); with unquantised weights fused, 200 µs"
 
 
 @pytest.mark.parametrize(

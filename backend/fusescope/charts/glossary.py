@@ -5,7 +5,8 @@ from __future__ import annotations
 TERMS = {
     "baseline": "The implementation that speed-ups are relative to.",
     "speed-up": "How many times as fast as the baseline: the ratio of the median times; above 1 is faster.",
-    "95 % interval": "Where the speed-up lies with 95 % confidence; the verdict is derived from it.",
+    "95 % interval": "Where the speed-up lies with 95 % confidence. The verdict follows from it, but is "
+    "inconclusive where it is wider than the difference or sampling did not converge.",
     "same within 1 %": "The whole interval lies within 1 % of 1: no difference that matters.",
     "inconclusive": "The interval crosses the edge of “same”, is wider than the difference itself, or "
     "sampling did not converge; an idle machine or more processes settle it.",

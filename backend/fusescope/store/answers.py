@@ -16,6 +16,8 @@ _FOLLOWS = {"seq_k": "seq", "kv_heads": "heads"}
 _FAR = {"device": 1000.0, "dtype": 40.0}
 """Distances of settings that no other setting makes up for, in doublings of a size."""
 _OTHER_WORD, _OTHER_DETAIL = 20.0, 1.0
+_WEIGHT = {"head_dim": 3.0}
+"""Of a doubling, 1 where nothing is said: another head size is another kernel, not more of the same work."""
 _ENOUGH = 0.5
 """Share of the most implementations measured on a case that a newer run needs in order to be preferred."""
 
@@ -87,9 +89,9 @@ def _distance(question: Question, row: tuple) -> tuple[float, float]:
     """(how different a measured case is, and of the same the one nearer in size: half the batch at twice the
     length before twice both)."""
     _, case, dtype, device, *_ = row
-    pairs = [(asked, value(case, key)) for key, asked in _asked(question, case).items()]
-    distance = sum(_apart(*pair) for pair in pairs)
-    size = abs(sum(math.log2(asked / had) for asked, had in pairs if _sizes(asked, had)))
+    pairs = [(key, asked, value(case, key)) for key, asked in _asked(question, case).items()]
+    distance = sum(_WEIGHT.get(key, 1.0) * _apart(asked, had) for key, asked, had in pairs)
+    size = abs(sum(math.log2(asked / had) for _, asked, had in pairs if _sizes(asked, had)))
     if question.dtype not in (None, dtype):
         distance += _FAR["dtype"]
     if question.device_name not in (None, device):

@@ -44,6 +44,8 @@ def _line(question: Question, name: str) -> None:
     where = f"{device_text(found.device_name)} · {captions.when(run_data.read(found.run))}"
     if not found.differs:
         st.markdown(f"**{name}: {md(answer)}**{_rate(question, rows, baseline)}")
+        if question.op.startswith("model:"):
+            st.caption(_bound(question))
     else:
         st.markdown(f"**{name}: not recorded.** {_bound(question)}")
         st.markdown(f"Nearest recorded ({nearest.differences(found)}): {md(answer)}")

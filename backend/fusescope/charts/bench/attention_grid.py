@@ -51,8 +51,7 @@ class Cell:
 
 
 def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
-    """A cell for each case that has a right record of ours and of a peer in this mode, smallest shape first,
-    in the order of records.
+    """A cell for each case that has a right record of ours and of a peer in this mode, smallest shape first.
 
     Of several records of one implementation on a case the last counts; "auto" is one of ours.
     """
@@ -72,7 +71,7 @@ def cells(records: Iterable[Record], mode: str = "graph") -> list[Cell]:
         if ours and peers:
             best, rival = (min(some, key=lambda r: r.time_of(mode).median) for some in (ours, peers))
             made.append(_cell(best, rival, mode))
-    return sorted(made, key=lambda c: c.size)
+    return sorted(made, key=lambda c: (c.size, c.shape, c.mask, c.case))
 
 
 def _cell(best: Record, rival: Record, mode: str) -> Cell:
@@ -266,9 +265,9 @@ def summary(some: list[Cell]) -> str:
     if undecided:
         text += f"; {undecided} not proven either way (?)"
     if not slower:
-        return text + "; no cell is slower than its best peer."
+        return text + "; no cell is proven slower than its best peer."
     worst = slower[0]
-    text += f"; slower in {len(slower)}, at worst {numbers.ratio(1 / worst.ratio)} slower "
+    text += f"; proven slower in {len(slower)}, at worst {numbers.ratio(1 / worst.ratio)} slower "
     return text + f"({worst.mask}, {worst.shape}, than {short(worst.peer)})."
 
 
