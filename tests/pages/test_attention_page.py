@@ -24,6 +24,7 @@ def test_the_device_with_most_cells_comes_first_and_the_worst_cell_is_compared(d
     assert worst.ratio > min(c.ratio for c in cells), "one that is not proven has a lower ratio"
     assert json.loads(box(at, "cell, slowest first").value) == json.loads(worst.case)
     assert worst.peer in said(at.markdown) and len(at.get("plotly_chart")) == 2
+    assert box(at, "compared with").value == worst.peer, "as in the map"
 
 
 @pytest.mark.parametrize("chart", ["worst first", "rates"])

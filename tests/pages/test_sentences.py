@@ -68,7 +68,7 @@ def test_one_case(records, says):
 def test_what_is_not_proven_faster_is_not_called_so():
     unclear = timed("v2_rows", 0.60, (1.33, 1.07, 3.06))
     said = sentences.result([BASE, unclear], "sdpa")
-    assert said.startswith("None is proven faster than sdpa: v2_rows is first with 600 µs")
+    assert said.startswith("All 2 are correct; none is proven faster than sdpa: v2_rows is first with 600 µs")
     assert sentences.in_short([BASE, unclear], "sdpa") == "none proven faster than sdpa"
 
 
@@ -204,11 +204,15 @@ def test_what_is_too_noisy_claims_nothing():
     fast = timed("v4_scheduled", 0.3, (2.7, 0.9, 8.0))
     assert sentences.noisy([BASE, fast], "sdpa") and not sentences.noisy([BASE, NEXT], "sdpa")
     text = sentences.result([BASE, fast], "sdpa")
-    assert text.startswith("None is proven faster than sdpa: v4_scheduled is first with 300 µs, inconclusive")
+    assert text.startswith(
+        "All 2 are correct; none is proven faster than sdpa: v4_scheduled is first with 300 µs, inconclusive"
+    )
     assert "may be as fast" not in text
     slow = timed("v1_rows", 0.9, (0.9, 0.3, 2.8))
     assert sentences.noisy([BASE, slow], "sdpa")
-    assert sentences.result([BASE, slow], "sdpa").startswith("None is proven faster than sdpa, the baseline")
+    assert sentences.result([BASE, slow], "sdpa").startswith(
+        "All 2 are correct; none is proven faster than sdpa, the baseline"
+    )
     assert not sentences.noisy([], "sdpa")
 
 

@@ -4,7 +4,9 @@ import json
 import sys
 from pathlib import Path
 
+import folders
 import pytest
+import synthetic
 from drawn_page import said
 
 from fusescope.store import library
@@ -55,3 +57,12 @@ def test_an_unreadable_run_is_a_row_with_its_reason_folder_and_a_way_to_delete_i
     at.button(key="runs/delete/20260101-000000-bench-aaaaaa").click().run()
     assert not at.exception and not (profiles / "20260101-000000-bench-aaaaaa").exists()
     assert "unreadable" not in said(at.markdown)
+
+
+def test_a_run_that_was_cancelled_says_so_in_the_list_and_once(draw, profiles):
+    """The list's column of states was out of sight; the page said "cancelled · cancelled by user"."""
+    run = synthetic.run(status="cancelled", reason="cancelled by user")
+    folders.write(profiles, run, [])
+    (said_so,) = draw("runs").dataframe[0].value["result"]
+    assert said_so.endswith("cancelled")
+    assert "by user" not in said(draw("runs", run=run.id).warning)

@@ -192,18 +192,26 @@ def _of_one(records: list[Record], baseline: str) -> str:
         return f"{text}{numbers.time(compared_time(first).median)}, but is {verdict(first, baseline)}."
     name, took, word = short(first.impl), numbers.time(compared_time(first).median), verdict(first, baseline)
     if first.impl == baseline and noisy(rows, baseline):
-        text = f"None is proven faster than {name}, the baseline: {took}"
+        text = f"{_right(records)}; none is proven faster than {name}, the baseline: {took}"
     elif first.impl == baseline:
         text = f"{name}, the baseline, is correct and fastest: {took}"
     elif word == "faster":
         text = f"{name} is correct and fastest: {_ratio(first, baseline)} {short(baseline)}"
         text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}, {took}"
     elif first.speedup:
-        text = f"None is proven faster than {short(baseline)}: {name} is first with {took}, {word}"
+        text = f"{_right(records)}; none is proven faster than {short(baseline)}: "
+        text += f"{name} is first with {took}, {word}"
         text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}"
     else:
         text = f"{name} has the lowest time, {took}; {short(baseline)} has none to compare with"
     return f"{text}{_next(first, others, baseline)}."
+
+
+def _right(records: list[Record]) -> str:
+    """ "All 5 are correct", or "4 are correct" beside some that have no result."""
+    count = sum(r.status == "ok" for r in records)
+    every = count == len(records) > 1
+    return f"{'All ' * every}{count} {'is' if count == 1 else 'are'} correct"
 
 
 def noisy(records: Iterable[Record], baseline: str) -> bool:

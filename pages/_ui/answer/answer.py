@@ -56,7 +56,8 @@ def heading(run: Run, before: str = "", link: bool = True, why: bool = True) -> 
         opened = f" · [open run]({url.link('runs', run=run.id)})" if link else ""
         where = run.environment.get("device_name") or run.spec.get("device") or run.device_name
         st.caption(f"{md(str(where))} · {captions.when(run)}{opened}")  # a queued run knows no name yet
-    if why and run.reason and run.status in ("failed", "interrupted", "cancelled"):
+    told = run.reason and run.reason != f"{run.status} by user"  # which the badge says
+    if why and told and run.status in ("failed", "interrupted", "cancelled"):
         st.warning(md(reason_text(run)))
 
 
@@ -78,14 +79,16 @@ def case_picker(state: url.State, names: list[str], run: Run, first: str = ALL) 
     return chosen
 
 
-def compared_with(state: url.State, run: Run, records: list[Record]) -> str | None:
+def compared_with(state: url.State, run: Run, records: list[Record], usual: str | None = None) -> str | None:
     """What speed-ups are over: the run's baseline, or any other implementation that has a time in each case;
-    None where there is no choice."""
+    None where there is no choice. ``usual``: at first this one instead of the baseline, where it has."""
     options, own = rebase.choices(records), baseline_of(run, records)
     if run.live or len(options) < 2 or own not in options:
         return None
-    state.scopes.add(run.id)
-    key = fields.seeded(state, "over", options, own, scope=run.id)
+    own = usual if usual in options else own
+    scope = run.id if usual is None else f"{run.id}/{own}"
+    state.scopes.add(scope)
+    key = fields.seeded(state, "over", options, own, scope=scope)
     chosen = st.selectbox("compared with", options, key=key, format_func=short, width=220)
     state.keep("over", chosen, own)
     return chosen

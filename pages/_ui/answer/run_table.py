@@ -77,8 +77,13 @@ def _read(value: Callable[[Run], object], run: Run) -> object:
 
 
 def _result(run: Run) -> str:
-    """What a comparison or a search found, what a self-check counted, or what limits a profiled program; ""
-    for other kinds, and for sweeps, whose tens of thousands of records a list does not read."""
+    """What a comparison or a search found, what a self-check counted, or what limits a profiled program;
+    else how the run ended, where that was early: its column may be out of sight."""
+    return _found(run) or ("" if run.status == "done" or run.live else status_text(run.status))
+
+
+def _found(run: Run) -> str:
+    """ "" for other kinds, and for sweeps, whose tens of thousands of records a list does not read."""
     try:
         path = library.find(run.id)
     except RunError:

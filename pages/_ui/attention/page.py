@@ -68,8 +68,8 @@ def _choose(state: url.State, case: str) -> None:
 
 
 def _comparison(state: url.State, found: grid.Grid) -> None:
-    """All implementations of the chosen cell, of the run that measured most of them last; at first of the
-    worst that is proven slower, which the summary names."""
+    """All implementations of the chosen cell, of the run that measured most of them last, over the best peer,
+    as the map has them; at first of the worst that is proven slower, which the summary names."""
     cells = {c.case: c for c in sorted(found.cells, key=lambda c: c.ratio)}
     worst = next(iter(lost(found.cells) or cells.values())).case
     key = fields.seeded(state, "cell", list(cells), worst)
@@ -88,4 +88,5 @@ def _comparison(state: url.State, found: grid.Grid) -> None:
     run, records = run_data.read(match.run), run_data.records(match.run)
     rows = [r for r in records if dict(r.case) == dict(match.case) and r.dtype == found.dtype]
     answer.heading(run)
-    answer.headline(answer.look(run, rows, answer.ALL, answer.compared_with(state, run, rows)))
+    over = answer.compared_with(state, run, rows, cells[case].peer)
+    answer.headline(answer.look(run, rows, answer.ALL, over))
