@@ -2,6 +2,7 @@
 sentence."""
 
 import json
+import shutil
 
 import folders
 import pytest
@@ -10,6 +11,7 @@ from drawn_page import calm, figures, query, said, widget
 
 from fusescope import models
 from fusescope.charts.models import layer_parts
+from fusescope.core import paths
 from fusescope.core.records import Accuracy, Rate, Record, Speedup, Times
 from pages._ui.models import views
 from pages._ui.models.views import NAMES
@@ -306,3 +308,11 @@ def test_a_model_by_its_config_file(draw, described_here, tmp_path):
     file.write_text(json.dumps({"model_type": "nobody"}))
     at.run()
     assert any("is not one of transformers" in e.value for e in at.error)
+
+
+def test_layers_that_this_machine_has_no_memory_for_are_no_difference(draw, profiles):
+    """It said "layers 32 instead of 3" beside a form that showed 32."""
+    run = "20261126-214207-model-218f73"
+    shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
+    at = draw("models", run=run)
+    assert "layers" in said(at.info) and "instead of" not in said(at.info)

@@ -106,10 +106,13 @@ def _case(run: Run, name: str | None) -> Mapping | None:
     return rows[0].case if rows else None
 
 
-def notice(state: url.State, kind: str, run: Run, spec: Mapping | None, names: Names) -> bool:
+def notice(
+    state: url.State, kind: str, run: Run, spec: Mapping | None, names: Names, asked: Mapping | None = None
+) -> bool:
     """One line where the run on show is not the result for the current settings, with the buttons that make
-    them agree: measure these, or take those of the run. Whether there is one."""
-    text = differs(run, spec, names)
+    them agree: measure these, or take those of the run. Whether there is one. ``asked``: the settings where
+    they cannot run here, so that ``spec`` is None."""
+    text = differs(run, spec or asked, names)
     if text is None:
         return False
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -120,7 +123,7 @@ def notice(state: url.State, kind: str, run: Run, spec: Mapping | None, names: N
             on_click=callbacks.careful(start),
             args=(state.page, kind, spec),
             help="Run the comparison with the settings of the form",
-            disabled=bool(state.unconfirmed),
+            disabled=bool(state.unconfirmed) or spec is None,
         )
         if st.button(
             "Use its settings",

@@ -27,13 +27,15 @@ _BOTH = "both"  # prefill and decode
 @dataclass
 class Choice:
     """What is chosen: a model, its cases (complete, one for each swept value), and the spec of the
-    comparison; problems say why not."""
+    comparison; problems say why not. whole: the cases as the form has them, before layers that this device
+    does not hold are left out."""
 
     model: str
     dtype: str
     checkpoint: str | None = None
     modes: list[str] = field(default_factory=list)
     cases: list[dict[str, Any]] = field(default_factory=list)
+    whole: list[dict[str, Any]] = field(default_factory=list)
     spec: dict[str, Any] | None = None
     pressed: bool = False
 
@@ -77,6 +79,7 @@ def draw(state: url.State) -> Choice | None:
     with run_panel.collect(problems):
         choice.cases = _cases(state, name, choice.checkpoint)
     with run_panel.collect(problems):
+        choice.whole = choice.cases
         choice.cases = [_fitted(name, case, dtype, choice.checkpoint) for case in choice.cases]
     with run_panel.collect(problems):
         for case in choice.cases:
