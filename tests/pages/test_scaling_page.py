@@ -136,9 +136,11 @@ def test_every_view_of_a_run(draw, run, view):
     if view == "predicted layouts":
         predicted = tables(at)[1]
         assert predicted[0]["devices"] == "2" and predicted[0]["layout"] == "dp2"
-        assert "Fastest predicted" in text
+        assert "Fastest predicted (16 sequences of 64 tokens): dp" in text
+        assert "the fit misses those times themselves by at most" in said(at.caption)
         beside = {row["layout"]: row for row in tables(at)[2]}
-        assert set(beside) == set(IMPLS) - {"sdpa"} and "Measured layouts are predicted to within" in text
+        assert set(beside) == set(IMPLS) - {"sdpa"}
+        assert "5 of 5 measurements of this run on several devices are predicted to within" in text
         assert beside["sdpa-tp2"]["measured ms"] == rows["sdpa-tp2"]["ms"]
 
 
@@ -156,7 +158,7 @@ def test_a_host_bound_prediction_is_a_bound_and_no_error(draw, run):
     assert not first["dp2"]["ms"].startswith("≥ ") and "host-bound" in said(at.caption)
     off = {row["layout"]: row["prediction off by %"] for row in beside}
     assert off["sdpa-tp2"] == "n/a" and off["sdpa-dp2"] != "n/a"
-    assert "2 of 5 measured layouts are predicted to within" in said(at.markdown)
+    assert "2 of 5 measurements of this run on several devices are predicted to within" in said(at.markdown)
 
 
 def test_the_sizes_of_the_times_are_said(draw, run):
@@ -167,6 +169,21 @@ def test_the_sizes_of_the_times_are_said(draw, run):
     cut = {**CASE, "layers": 4}
     text = tables_of.settings(type("Run", (), {"spec": {"op": "model:gpt2", "cases": [cut]}})())
     assert "layers=4 of 12" in text
+
+
+def test_a_prediction_says_the_sizes_that_it_is_of():
+    run = lambda **case: type("Run", (), {"spec": {"op": "model:gpt2", "cases": [{**CASE, **case}]}})()  # noqa: E731
+    assert tables_of.sizes(run(), 16) == "16 sequences of 64 tokens"
+    assert tables_of.sizes(run(layers=4, seq=2048), 1) == "4 of 12 layers, 1 sequence of 2,048 tokens"
+    assert tables_of.sizes(run(heads=4), 8) == "4 of 12 heads, 8 sequences of 64 tokens"
+
+
+def test_hidden_communication_that_is_nothing_reads_zero(draw, run):
+    own = [record(i) for i in ("sdpa", "sdpa-tp2", "sdpa-tp4")]
+    for r, hidden in zip(own, (None, 2e-6, 0.017), strict=True):
+        r.extra["parallel"]["communication"]["hidden"] = hidden
+    at = draw("scaling", run=run(own))
+    assert [row["hidden %"] for row in tables(at)[0]] == ["n/a", "0", "1.70"]
 
 
 def test_more_devices_that_took_longer_are_said(draw, run):
@@ -272,17 +289,3 @@ def test_charts_say_measured_and_predicted_apart():
         ranks.memory([]),
     ):
         assert not empty.data
-
-
-def test_the_ideal_is_that_of_the_same_attention_on_one_device():
-    from fusescope.analysis.scaling import measured
-    from fusescope.core.paths import ROOT
-    from fusescope.store import folder
-    from pages._ui.scaling import tables as sentences
-
-    records = folder.records(ROOT / "profiles" / "recorded" / "20261127-092441-parallel-498ef5")
-    text = sentences.sentence(records, measured.series(records), "sdpa")
-    assert text.startswith(
-        "fused-dp4 on 4 devices is 5.16× faster than sdpa on one device, and 4.03× the speed"
-    )
-    assert text.endswith("of fused on one: 101 % of the ideal."), text

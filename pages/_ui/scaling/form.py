@@ -27,11 +27,13 @@ _NO_SETTINGS = {"run", "view", "device", "scaling"}
 
 @dataclass
 class Choice:
-    """What is chosen; ``spec`` is complete, or None with the reason under Run."""
+    """What is chosen; ``spec`` is complete, or None with the reason under Run. ``asked``: the same where it
+    cannot run here."""
 
     model: str
     dtype: str
     case: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
     pressed: bool = False
 
@@ -90,15 +92,18 @@ def draw(state: url.State) -> Choice:
     with run_panel.collect(problems):
         fields.refuse(state)
     cost = ""
+    if choice.case and not problems:
+        with run_panel.collect(problems):
+            choice.asked = _asked(choice, attentions, text, pieces, weak, traced)
     if here < 2 and not text:  # nothing was chosen that is wrong
         with top:
             st.info(
                 "One GPU is here, and layouts need several. Choose the CPU in the sidebar, where each "
                 "process is a rank, or read the recorded run."
             )
-    elif choice.case and not problems:
+    elif choice.asked:
         with run_panel.collect(problems):
-            choice.spec = _spec(choice, attentions, text, pieces, weak, traced)
+            choice.spec = submit.validate("parallel", choice.asked)
             cost = _cost(choice.spec)
     with top:
         choice.pressed = run_panel.draw("scaling/run", problems, cost)
@@ -155,27 +160,24 @@ def _case(state: url.State, name: str) -> dict[str, Any]:
     return models.validate(name, {k: v[0] for k, v in values.items()})
 
 
-def _spec(
+def _asked(
     choice: Choice, attentions: list[str], text: str, pieces: int, weak: bool, traced: str
 ) -> dict[str, Any]:
     if not attentions:
         raise ValueError("choose at least one attention")
     wanted = [layouts.parse(piece.strip()) for piece in text.split(",") if piece.strip()]
-    return submit.validate(
-        "parallel",
-        {
-            "op": choice.op,
-            "impls": layouts.crossed(attentions, wanted),
-            "cases": [choice.case],
-            "baseline": attentions[0],
-            "dtype": choice.dtype,
-            "device": device.current(),
-            "micro_batches": pieces,
-            "weak": weak,
-            "trace": layouts.implementation(attentions[0], layouts.parse(traced)) if traced else None,
-            "budget_s": _BUDGET_S,
-        },
-    )
+    return {
+        "op": choice.op,
+        "impls": layouts.crossed(attentions, wanted),
+        "cases": [choice.case],
+        "baseline": attentions[0],
+        "dtype": choice.dtype,
+        "device": device.current(),
+        "micro_batches": pieces,
+        "weak": weak,
+        "trace": layouts.implementation(attentions[0], layouts.parse(traced)) if traced else None,
+        "budget_s": _BUDGET_S,
+    }
 
 
 def _cost(spec: dict[str, Any]) -> str:

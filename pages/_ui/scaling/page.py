@@ -56,7 +56,7 @@ def result(state: url.State, choice: Choice) -> None:
         return
     answer.heading(run)
     busy.banner(run, records)
-    matching.notice(state, "parallel", run, choice.spec, _COMPARED)
+    matching.notice(state, "parallel", run, choice.spec, _COMPARED, choice.asked)
     if not records:
         st.caption("This run ended before any result.")
         return
@@ -99,8 +99,7 @@ def _draw(state: url.State, run: Run, records: list[Record]) -> None:
     view = fields.view(state, "view", VIEWS)
     subtitle, theme = captions.context(run, clock=False), style.theme()
     if view == "predicted layouts":
-        predictions.draw(state, run)
-        return predictions.compared(run, records)
+        return predictions.draw(state, run, records)
     if view in ("time", "efficiency"):
         weak = any(s.scaling == "weak" for s in series)
         scaling = "strong"

@@ -15,6 +15,7 @@ from fusescope.core.records import Record, Run
 from fusescope.models.describe import layouts, predicted
 from pages._ui.app import url
 from pages._ui.forms import fields
+from pages._ui.scaling import tables
 from pages._ui.widgets import elements, html_table
 from pages._ui.widgets.text import device_text, md
 
@@ -47,16 +48,35 @@ def curves(run: Run) -> Predicted:
     return found
 
 
-def draw(state: url.State, run: Run) -> None:
-    """The table of layouts that fit, fastest first, and what would help the best of the most devices."""
+def draw(state: url.State, run: Run, records: Sequence[Record]) -> None:
+    """The fastest layout predicted, what would help it, and how good predictions are; then the layouts that
+    fit, and those that the run measured."""
+    found = predicted.compared(records, run.environment)
+    _layouts(state, run, found)
+    _beside(run, found)
+
+
+def _layouts(state: url.State, run: Run, measured: Sequence[predicted.Compared]) -> None:
+    # The settings belong to the run: another one starts from its own, and so does a link without any.
+    if state.query.get("run", run.id if state.opened else None) == run.id:
+        state.scopes.add(run.id)
     a, b, c = st.columns(3, vertical_alignment="bottom")
     known = float(run.environment.get("memory_bytes") or 0) / _GIB
     batch = fields.whole(
-        state, "p_batch", "sequences in all", 1, 1 << 16, int(run.spec["cases"][0]["batch"]), box=a
+        state,
+        "p_batch",
+        "sequences in all",
+        1,
+        1 << 16,
+        int(run.spec["cases"][0]["batch"]),
+        scope=run.id,
+        box=a,
     )
-    room = fields.whole(state, "p_memory", "GiB of a device", 1, 4096, max(1, int(known) or 80), box=b)
+    room = fields.whole(
+        state, "p_memory", "GiB of a device", 1, 4096, max(1, int(known) or 80), scope=run.id, box=b
+    )
     names = list(dict.fromkeys(layouts.named(i)[0] for i in run.spec["impls"]))
-    attention = fields.pick(state, "p_attention", "attention", names, names[0], box=c)
+    attention = fields.pick(state, "p_attention", "attention", names, names[0], scope=run.id, box=c)
     try:
         fields.refuse(state)
         base = _basis(run, attention, batch)
@@ -85,11 +105,11 @@ def draw(state: url.State, run: Run) -> None:
         st.info(f"No layout of 2 to 1,024 devices takes {batch:,} sequences within {room:,} GiB per device.")
         return
     first = min((found[0] for _, found in best if found), key=lambda p: p.ms)
-    name = layouts.Layout(first.tp, first.pp, first.dp)
+    name, least = layouts.Layout(first.tp, first.pp, first.dp), "at least " if first.host_bound else ""
     st.markdown(
-        f"**Fastest predicted: {name} on {first.ranks:,} × {md(device_text(run.device_name))}, "
-        f"{'at least ' if first.host_bound else ''}{numbers.time(first.ms)}**, one device "
-        f"{numbers.time(single)}."
+        f"**Fastest predicted ({md(tables.sizes(run, batch))}): {name} on {first.ranks:,} × "
+        f"{md(device_text(run.device_name))}, {least}{numbers.time(first.ms)}**, "
+        f"one device {numbers.time(single)}."
     )
     if helps := [h for h in base.helps(first) if h.ms < 0.99 * first.ms]:
         lines = [
@@ -97,23 +117,43 @@ def draw(state: url.State, run: Run) -> None:
             for h in helps
         ]
         st.markdown("What would help it most, if it cost nothing:\n" + "\n".join(lines))
+    _quality(measured)
     data = pd.DataFrame(rows)
     html_table.draw(_bounds(data, ms="≥ ", **{"speed-up": "≤ "}), {}, f"predicted-{run.id}", html_table.TALL)
     elements.csv(data, f"predicted_{run.id}")
-    worst = base.compute.worst
     if any(p.host_bound for _, found in best for p in found[:_SHOWN]):
         st.caption(_BOUND)
     st.caption(
-        f"Up to {_SHOWN} layouts per number of devices, fastest first. Arithmetic between and beyond the "
-        f"measured shares is fitted (off by at most {numbers.percent(worst)} on them); all links are taken "
-        "to be like the run's; memory is a lower bound."
+        f"Up to {_SHOWN} layouts per number of devices, fastest first. Communication comes from the run's "
+        "collectives, as if all links were like its own; memory is a lower bound. " + _fit(base)
     )
 
 
-def compared(run: Run, records: Sequence[Record]) -> None:
-    """The layouts that the run measured, and what is predicted for them: of a host-bound one a lower bound,
-    which is no error."""
-    found = predicted.compared(records, run.environment)
+def _fit(base: predicted.Basis) -> str:
+    """Where arithmetic comes from, and how well the fit meets the times that it was fitted to."""
+    most = max(batch for _, batch in base.compute.measured)
+    return (
+        "Arithmetic “measured”: the run timed this share of a rank on one device. “Fitted”: interpolated "
+        f"between such times, and extrapolated above {numbers.plural(most, 'sequence')} per rank; the fit "
+        f"misses those times themselves by at most {numbers.percent(base.compute.worst)}."
+    )
+
+
+def _quality(found: Sequence[predicted.Compared]) -> None:
+    """How near predictions come to what the run measured: a host-bound one is a lower bound, which is no
+    error."""
+    errors = [abs(c.error) for c in found if c.error is not None]
+    if errors:
+        st.markdown(
+            f"**How good predictions are:** {len(errors)} of {numbers.plural(len(found), 'measurement')} of "
+            f"this run on several devices are predicted to within {numbers.percent(max(errors))}."
+        )
+    elif found:
+        st.markdown("**Every prediction for a measured layout is host-bound, a lower bound.**")
+
+
+def _beside(run: Run, found: Sequence[predicted.Compared]) -> None:
+    """The layouts that the run measured, and what is predicted for them."""
     if not found:
         return
     rows = [
@@ -128,12 +168,7 @@ def compared(run: Run, records: Sequence[Record]) -> None:
         }
         for c in found
     ]
-    errors = [abs(c.error) for c in found if c.error is not None]
-    if errors:
-        which = "Measured" if len(errors) == len(found) else f"{len(errors)} of {len(found)} measured"
-        st.markdown(f"**{which} layouts are predicted to within {numbers.percent(max(errors))}.**")
-    else:
-        st.markdown("**Every prediction for a measured layout is host-bound, a lower bound.**")
+    st.markdown("**Measured layouts and their predictions**")
     data = pd.DataFrame(rows).astype({"prediction off by %": float})
     shown = _bounds(data, **{"predicted ms": "≥ "})
     html_table.draw(shown, {"prediction off by %": _BOUND}, f"compared-{run.id}")

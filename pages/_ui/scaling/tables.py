@@ -44,23 +44,48 @@ def sentence(records: Sequence[Record], series: Sequence[Series], baseline: str)
             f"{numbers.ratio(ratio)} the speed of one."
         )
     said = f"{best.impl} on {n} devices is {numbers.faster(ratio)} than"
+    tied = _tied(best, [r for r, *_ in strong])
     if attention == baseline:
-        return f"{said} one device: {numbers.percent(ratio / n)} of the ideal."
+        return f"{said} one device: {numbers.percent(ratio / n)} of the ideal{tied}."
     alone = f"{numbers.ratio(own)} the speed of {attention} on one"
-    return f"{said} {baseline} on one device, and {alone}: {numbers.percent(own / n)} of the ideal."
+    return f"{said} {baseline} on one device, and {alone}: {numbers.percent(own / n)} of the ideal{tied}."
+
+
+def _tied(best: Record, others: Sequence[Record]) -> str:
+    """ "; sdpa-dp2 may be as fast, 42.7 ms against 42.7 ms": whose intervals overlap that of the first."""
+    tied = [r for r in others if r is not best and r.time.low <= best.time.high]
+    named = " and ".join(
+        f"{r.impl} may be as fast, {numbers.time(r.ms)} against {numbers.time(best.ms)}" for r in tied
+    )
+    return f"; {named}" if named else ""
 
 
 def settings(run: Run) -> str:
     """The sizes and dtype that the times are of: "batch=4, seq=2048, layers=4 of 32, …, float16"."""
     cases = run.spec.get("cases") or ()
     case = dict(cases[0]) if cases else {}
-    try:
-        whole = models.config(models.named(str(run.spec.get("op")))).layers
-    except (KeyError, ValueError):
-        whole = None
-    if whole and case.get("layers") not in (None, whole):
-        case["layers"] = f"{case['layers']} of {whole}"
+    if "layers" in case:
+        case["layers"] = _of_whole(run, "layers")
     return ", ".join(w for w in (captions.case_of(case), str(run.spec.get("dtype") or "")) if w)
+
+
+def sizes(run: Run, batch: int) -> str:
+    """The work in a few words: "4 of 32 layers, 8 sequences of 2,048 tokens"; heads where they are not the
+    model's."""
+    case = dict(run.spec["cases"][0])
+    reduced = [f"{_of_whole(run, key)} {key}" for key in ("layers", "heads") if case.get(key)]
+    work = numbers.plural(batch, "sequence") + (f" of {case['seq']:,} tokens" if case.get("seq") else "")
+    return ", ".join([*(w for w in reduced if " of " in w), work])
+
+
+def _of_whole(run: Run, key: str) -> str:
+    """A size of the run's case, "4 of 32" where it is not the model's own."""
+    value = run.spec["cases"][0][key]
+    try:
+        whole = getattr(models.config(models.named(str(run.spec.get("op")))), key)
+    except (KeyError, ValueError):
+        whole = value
+    return str(value) if value in (None, whole) else f"{value} of {whole}"
 
 
 def layouts(records: Sequence[Record], baseline: str, key: str) -> None:
@@ -81,7 +106,7 @@ def layouts(records: Sequence[Record], baseline: str, key: str) -> None:
                 "verdict": r.speedup.verdict if r.speedup and r.impl != baseline else "",
                 "tokens/s": rate.get("tokens_per_s"),
                 "communication %": 100 * sent["share"] if sent.get("share") is not None else None,
-                "hidden %": 100 * sent["hidden"] if sent.get("hidden") is not None else None,
+                "hidden %": _hidden(sent.get("hidden")),
             }
         )
         for column in ("ms", "tokens/s", "communication %", "hidden %"):
@@ -178,6 +203,11 @@ def ranks(records: Sequence[Record]) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _hidden(share: float | None) -> float | None:
+    """Per cent; below 0.05 none is hidden: kernels of two streams touch for a moment."""
+    return None if share is None else 100 * share if share >= 5e-4 else 0.0
 
 
 def _interval(record: Record) -> str:

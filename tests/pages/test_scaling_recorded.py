@@ -1,0 +1,56 @@
+"""The Scaling page on the runs that ship with the project."""
+
+import pytest
+from drawn_page import calm, query, said
+
+from fusescope.analysis.scaling import measured
+from fusescope.core.paths import ROOT
+from fusescope.store import folder
+from pages._ui.scaling import tables
+
+
+@pytest.mark.usefixtures("recorded")
+def test_settings_of_predictions_belong_to_the_run_on_show(draw):
+    """A batch chosen for one run says nothing of the next one, of another model."""
+    batch = lambda at: [n.value for n in at.number_input if n.key.endswith("/p_batch")]  # noqa: E731
+    at = draw("scaling", model="bert-base", view="predicted layouts", p_batch="768", p_memory="40")
+    assert batch(at) == [768] and query(at)["p_batch"] == "768"
+    calm(at.selectbox(key="scaling/model").set_value("llama3-8b").run())
+    assert batch(at) == [8] and not {"p_batch", "p_memory"} & set(query(at))
+    (own,) = [n for n in at.number_input if n.key.endswith("/p_batch")]
+    calm(own.set_value(4).run())
+    assert batch(at) == [4] and "4 sequences of 2,048 tokens" in said(at.markdown)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_link_with_a_batch_to_a_run(draw):
+    link = {"run": "20261127-092246-parallel-7bcf5d", "view": "predicted layouts", "p_batch": "16"}
+    at = draw("scaling", **link)
+    assert "4 of 32 layers, 16 sequences of 2,048 tokens" in said(at.markdown) and not at.warning
+
+
+@pytest.mark.usefixtures("recorded")
+def test_other_settings_are_said_of_a_model_that_does_not_fit_here(draw):
+    at = draw("scaling", model="llama3-8b")
+    assert at.button(key="scaling/run").disabled, "8 billion parameters on a CPU"
+    assert "layers 4 instead of 32" in said(at.info) and "sequence 2,048 instead of 128" in said(at.info)
+    assert at.button(key="differs/measure/20261127-092246-parallel-7bcf5d").disabled
+
+
+def _sentence(run_id):
+    records = folder.records(ROOT / "profiles" / "recorded" / run_id)
+    return tables.sentence(records, measured.series(records), "sdpa")
+
+
+def test_the_ideal_is_that_of_the_same_attention_on_one_device():
+    text = _sentence("20261127-092441-parallel-498ef5")
+    assert text.startswith(
+        "fused-dp4 on 4 devices is 5.16× faster than sdpa on one device, and 4.03× the speed"
+    )
+    assert text.endswith("of fused on one: 101 % of the ideal."), text
+
+
+def test_a_layout_whose_interval_overlaps_may_be_as_fast():
+    text = _sentence("20261127-015326-parallel-8fda65")
+    assert text.startswith("fusescope-dp2 on 2 devices"), text
+    assert text.endswith("of the ideal; sdpa-dp2 may be as fast, 42.7 ms against 42.7 ms."), text
