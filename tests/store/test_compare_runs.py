@@ -123,16 +123,20 @@ def test_every_caution_is_a_sentence(three):
     for path, clock in ((a, 1980), (b, 1410)):
         line = {"case_key": "x", "impl": "y", "mode": "graph", "ms": [1], "state": [{"sm_mhz": clock}, None]}
         (path / "samples.jsonl").write_text(json.dumps(line) + "\n")
+    edit(b, spec={"baseline": "eager"})
     said = judge(a, b).cautions
     for sentence in (
         "driver: 580.1 against unknown",
         "cache mode: unknown against cold",
-        f"in part of {b.name}: SM clock 3.1 % below the baseline's",
+        f"in 10 of 10 records of {b.name} the SM clock differs by up to 3.1 % from that of {b.name}'s own "
+        "baseline, eager",
         f"other processes used the GPU during {b.name}",
         "SM clock (median): 1980 MHz against 1410 MHz",
         f"{b.name} is cancelled: its records may not be all there",
     ):
         assert sentence in said
+    called = conditions.judge(*read(a, b), names=("A", "B")).cautions
+    assert "B is cancelled: its records may not be all there" in called and b.name not in str(called)
 
 
 def test_columns_tell_faster_slower_and_what_is_missing(three):

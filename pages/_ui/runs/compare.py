@@ -7,7 +7,7 @@ import streamlit as st
 from fusescope.analysis.compare import columns, conditions
 from fusescope.analysis.compare.columns import Comparison, Source
 from fusescope.charts import captions
-from fusescope.charts.bench import pairs
+from fusescope.charts.bench import overall, pairs
 from fusescope.charts.numbers import plural
 from fusescope.core.errors import RunError
 from fusescope.core.records import Run
@@ -47,12 +47,20 @@ def draw(state: url.State, run_ids: list[str]) -> None:
     answers, result = st.container(), st.container()
     by, left_out, columns_shown = _settings(state, sources)
     with answers:
-        for n, other in enumerate(sources[1:], 1):
-            _comparable(conditions.judge(sources[0], other, left_out), pairs.letter(n))
+        judged = {
+            pairs.letter(n): conditions.judge(sources[0], other, left_out, ("A", pairs.letter(n)))
+            for n, other in enumerate(sources[1:], 1)
+        }
+        for letter, found in judged.items():
+            _comparable(found, letter)
     comparison = columns.compare(sources, by, left_out, columns_shown)
     if len(comparison.columns) < 2:
         st.info("One column has nothing to be compared with: choose other columns, or add a run.")
         return
+    unlike = [letter for letter, found in judged.items() if not found.yes]
+    if comparison.by == "run" and len(sources) > 2:
+        best = f"which is best cannot be said: {' and '.join(unlike)} may not be compared with A."
+        result.markdown(f"**Overall: {best if unlike else md(overall.sentence(comparison))}**")
     _result(comparison, sources, result)
 
 
@@ -88,8 +96,9 @@ def _clock(path: str, stamp: tuple[int, int]) -> float | None:
 
 
 def _comparable(found: conditions.Answer, letter: str) -> None:
-    """Yes or no first, then why, then what to be careful about."""
-    box = st.error if not found.yes else st.warning if found.cautions else st.success
+    """Yes or no first, then why; after a yes, what to be careful about."""
+    cautions = found.cautions if found.yes else ()
+    box = st.error if not found.yes else st.warning if cautions else st.success
     control = ""
     if found.control:
         middle, worst, rows = found.control
@@ -97,10 +106,10 @@ def _comparable(found: conditions.Answer, letter: str) -> None:
             f" Same sources as a check: {100 * middle:.2g} % apart in the median, {100 * worst:.2g} % at "
             f"most, in {plural(rows, 'row')}."
         )
-    shown = found.cautions[:_CAUTIONS]
+    shown = cautions[:_CAUTIONS]
     text = f"**May {letter} be compared with A? {md(found.text)}**{md(control)}"
     box(text + (f"\n\nCautions: {md('; '.join(shown))}." if shown else ""))
-    if more := found.cautions[_CAUTIONS:]:
+    if more := cautions[_CAUTIONS:]:
         with st.expander(f"{plural(len(more), 'more caution')} about {letter}"):
             st.markdown("\n".join(f"- {md(line)}" for line in more))
 

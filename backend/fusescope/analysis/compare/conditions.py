@@ -72,8 +72,9 @@ class Answer:
         return " ".join(parts)
 
 
-def judge(base: Source, other: Source, left_out: Collection[str] = ()) -> Answer:
-    """Whether ``other`` may be compared with ``base``, their cases matched without the keys left out."""
+def judge(base: Source, other: Source, left_out: Collection[str] = (), names: Collection[str] = ()) -> Answer:
+    """Whether ``other`` may be compared with ``base``, their cases matched without the keys left out.
+    ``names``: what sentences call the two; else their ids."""
     rows = columns.compare([base, other], "run", left_out).rows
     both = [row for row in rows if row.cells[1].ratio]
     why_not = []
@@ -93,11 +94,13 @@ def judge(base: Source, other: Source, left_out: Collection[str] = ()) -> Answer
         cautions=(),
         control=_spread(control),
     )
-    cautions = (*_drift(answer), *differences(base, other, left_out))
+    cautions = (*_drift(answer), *differences(base, other, left_out, names))
     return Answer(**(vars(answer) | {"cautions": cautions}))
 
 
-def differences(base: Source, other: Source, left_out: Collection[str] = ()) -> list[str]:
+def differences(
+    base: Source, other: Source, left_out: Collection[str] = (), names: Collection[str] = ()
+) -> list[str]:
     """What differs about how two runs were measured, besides device and sources: one sentence each."""
     left, right = base.run, other.run
     found = _units(base, other)
@@ -108,15 +111,30 @@ def differences(base: Source, other: Source, left_out: Collection[str] = ()) -> 
     for key in left_out:
         found += _differ(f"{key} (left out)", *(_values(s, key) for s in (base, other)))
     found += _clocks(base, other)
-    for source in (base, other):
+    for source, name in zip((base, other), names or (left.id, right.id), strict=True):
         run = source.run
-        found += [
-            f"in part of {run.id}: {m}" for m in dict.fromkeys(m for r in source.records for m in marks(r))
-        ]
+        found += _marked(source, name)
         if run.environment.get("others_on_gpu"):
-            found.append(f"other processes used the GPU during {run.id}")
+            found.append(f"other processes used the GPU during {name}")
         if run.status != "done":
-            found.append(f"{run.id} is {run.status}: its records may not be all there")
+            found.append(f"{name} is {run.status}: its records may not be all there")
+    return found
+
+
+def _marked(source: Source, name: str) -> list[str]:
+    """What marks records of a run: its clocks in one sentence, not one for each difference."""
+    states = [r.conditions for r in source.records if r.conditions]
+    off = [abs(state.clock_difference) for state in states if state.clock_note]
+    notes = {state.clock_note for state in states}
+    found = [m for m in dict.fromkeys(m for r in source.records for m in marks(r)) if m not in notes]
+    found = [f"in part of {name}: {m}" for m in found]
+    if off:
+        baseline = source.run.spec.get("baseline")
+        found.append(
+            f"in {len(off)} of {len(source.records)} records of {name} the SM clock differs by up to "
+            f"{100 * max(off):.1f} % from that of {name}'s own baseline"
+            + (f", {short(str(baseline))}" if baseline else "")
+        )
     return found
 
 
