@@ -17,6 +17,14 @@ _CUT = """() => [...document.querySelectorAll('.js-plotly-plot')].flatMap(plot =
   }).map(text => text.textContent);
 })"""
 
+_COVERED = """() => [...document.querySelectorAll('.st-key-result .modebar')].flatMap(bar => {
+  const over = bar.getBoundingClientRect();
+  return [...document.querySelectorAll('.st-key-result p, .st-key-result td')].filter(text => {
+    const at = text.getBoundingClientRect();
+    return at.top < over.bottom && at.bottom > over.top && at.left < over.right && at.right > over.left;
+  }).map(text => text.textContent);
+})"""
+
 
 def opened(page, address: str):
     """The page at an address, with its first large chart drawn: the area that takes clicks."""
@@ -42,6 +50,14 @@ def test_a_cell_of_the_models_is_chosen_by_a_click(recorded_server, page):
     opened(page, f"{recorded_server.address}/models?show=all+models")
     page.locator(".js-plotly-plot").first.get_by_text("▲").nth(9).click(force=True)
     expect(page).to_have_url(re.compile("cell="))
+
+
+@pytest.mark.parametrize("query", ["", "?with=causal"])
+def test_the_buttons_of_a_mask_cover_no_text(recorded_server, page, query):
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    opened(page, f"{recorded_server.address}/masks{query}")
+    page.get_by_text("Draw a box to zoom in").wait_for()
+    assert page.evaluate(_COVERED) == []
 
 
 @pytest.mark.long

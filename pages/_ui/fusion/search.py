@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from fusescope.charts import numbers
+from fusescope.charts import captions, numbers
 from fusescope.charts.fusion import explain, progress
 from fusescope.core.records import Run
 from fusescope.jobs import submit
@@ -21,7 +21,7 @@ from pages._ui.app import cached_chart, jobs, url
 from pages._ui.fusion import compare, place, runs, scheme
 from pages._ui.fusion.runs import Layer
 from pages._ui.widgets import elements, style
-from pages._ui.widgets.text import md, sentence
+from pages._ui.widgets.text import device_text, md, sentence
 
 _FEWEST = 20  # schemes: fewer cannot separate the attention and 14 boundaries
 _GAINS = {
@@ -164,6 +164,36 @@ def _result(run: Run, found: dict, here: bool) -> None:
         elements.chart(
             fig, f"{run.id}-gains", lambda: pd.DataFrame([{"over": n, **s} for n, s in gains.items() if s])
         )
+    if said := _beside_sweep(run, best["code"]):
+        st.caption(said)
+
+
+def _beside_sweep(run: Run, code: str) -> str:
+    """What the largest sweep of the same layer says of the scheme that was found; "" without one. Its times
+    are of another run, perhaps of another unit and shorter sampling, so that only its own ratio counts."""
+    setting = runs.setting_of(run)
+    sweep = runs.sweep_of(Layer(setting, run.device_name, here=not run.recorded)) if setting else None
+    tried = runs.fastest(sweep.id) if sweep and sweep.kind == "traverse" else {}
+    if not tried:
+        return ""
+    first, (least, _) = next(iter(tried.items()))
+    units = {r.environment.get("device_uuid") for r in (run, sweep)} - {None}
+    device = ("another " if len(units) > 1 else "") + device_text(sweep.device_name)
+    said = (
+        f"The [sweep of {len(tried):,} schemes]({url.link('runs', run=sweep.id)}) of this layer "
+        f"({md(device)}, {captions.when(sweep)})"
+    )
+    if first == code:
+        return f"{said} finds the same scheme fastest, {numbers.time(least)} there."
+    said += f" finds `{first}` fastest, {numbers.time(least)} there"
+    if code not in tried:
+        return f"{said}; it did not measure this scheme."
+    own = tried[code][0]
+    return (
+        f"{said}; this scheme took {numbers.time(own)} there, {numbers.percent(own / least - 1)} longer. "
+        "Compare ratios within a run: its times also depend on the GPU's unit, its clock and the sampling "
+        "budget."
+    )
 
 
 def _explained(run: Run, found: dict) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 # A grid's own CSV, made in the browser, has texts that a spreadsheet takes for formulas; ours is below it.
 # A document's code wraps and is one colour: no key scrolls a code block of Streamlit's Markdown, and the
 # colours of its comments and keywords are below AA contrast.
-# A chart's buttons stand under it, beside its CSV, where they cover no text.
+# A chart's buttons stand under it, beside its CSV, where they cover no text; a mask has no CSV, but room.
 _CSS = """
 <style>
 .stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }
@@ -69,6 +69,7 @@ kbd { color: inherit !important; opacity: 1 !important; }
 .stElementContainer:has(.js-plotly-plot), .js-plotly-plot { overflow: visible !important; }
 .js-plotly-plot .modebar-container { top: 100% !important; }
 .js-plotly-plot .modebar { left: 0 !important; right: auto !important; width: max-content; }
+[class*="st-key-masks-picture"] { margin-bottom: 1.2rem; }
 .stMain .stHorizontalBlock { overflow: visible !important; }
 .st-key-families { display: grid !important; gap: .8rem; align-items: start;
     grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); }
