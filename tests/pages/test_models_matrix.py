@@ -39,8 +39,19 @@ def test_what_is_unusual_about_a_case_is_in_the_name_of_its_row():
     assert {c.row for c in cells} == {"M", "M, padded", "M, sliding window:left=8", "M, decode"}
 
 
-def test_without_sdpa_there_is_no_ratio_and_undecided_cells_have_no_colour():
-    [alone] = matrix.cells([("run", "M", [record("eager", 1.0)])])
+def test_a_decode_step_which_has_no_sdpa_is_over_eager():
+    """Every cell of decoding said n/a."""
+    step = [record(i, ms, "gpt2", phase="decode") for i, ms in (("eager", 3.0), ("fused", 1.0))]
+    [cell] = matrix.cells([("run", "GPT-2", step)])
+    assert (cell.over, cell.ratio) == ("eager", 3.0)
+    assert "▲ 3.00× eager" in json.dumps(matrix.figure([cell]).to_dict(), default=str, ensure_ascii=False)
+    both = [*matrix.cells([("run", "B", [record("sdpa", 2.0), record("fused", 1.0)])]), cell]
+    said_so = "2.00× sdpa over 1 cell, faster in 1; 3.00× eager over 1 cell, faster in 1."
+    assert said_so in matrix.summary(both)
+
+
+def test_without_a_peer_there_is_no_ratio_and_undecided_cells_have_no_colour():
+    [alone] = matrix.cells([("run", "M", [record("fused", 1.0)])])
     assert alone.ratio is None and "has a time of sdpa" in matrix.summary([alone])
     near = [
         record("sdpa", 2.0),

@@ -13,7 +13,7 @@ import streamlit as st
 from fusescope import models
 from fusescope.charts import captions, tables, template
 from fusescope.charts.models import matrix
-from fusescope.charts.models.matrix import PEER, Cell
+from fusescope.charts.models.matrix import Cell
 from fusescope.core.records import Record, Run
 from fusescope.store import library
 from pages._ui.answer import answer
@@ -50,7 +50,7 @@ def draw(state: url.State) -> None:
         elements.chart(
             fig,
             "models-by-shape",
-            lambda: tables.tidy([c.record for c in found], PEER),
+            lambda: tables.tidy([c.record for c in found]).assign(over=[c.over for c in found]),
             lambda chosen: st.session_state.update({f"{state.page}/cell": chosen}),
         )
     elements.note(matrix.summary(found))
@@ -74,7 +74,8 @@ def _comparison(state: url.State, found: list[Cell]) -> None:
     run = run_data.read(run_id)
     rows = [r for r in run_data.records(run_id) if dict(r.case) == case]
     answer.heading(run)
-    answer.headline(answer.look(run, rows, answer.ALL, PEER if any(r.impl == PEER for r in rows) else None))
+    over = cells[chosen].over
+    answer.headline(answer.look(run, rows, answer.ALL, over if any(r.impl == over for r in rows) else None))
     query = {"model": models.named(str(run.spec["op"])), "run": run_id}
     st.page_link("pages/models.py", label="Open with all views →", query_params=query)
 

@@ -177,18 +177,20 @@ def by_mask_and_shape(some: list[Cell], subtitle: str = "", theme: str = "light"
 
 
 def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """One dot per cell, the lowest ratio on top, named with the two implementations; at most 60 cells."""
+    """One dot per cell, the lowest ratio on top, with its value and implementations; at most 60 cells."""
     if not some:
         return template.empty(_NONE, theme)
     chosen = sorted(some, key=lambda c: c.ratio)[:_MOST]
     c = template.THEMES[theme]
     names = [f"{mask_name(i.mask)}  {i.shape}" for i in chosen]
-    fig = template.figure("Worst cells first", subtitle, theme, height=120 + _ROW * len(chosen))
+    part = f"the worst {len(chosen)} of {len(some)} cells" if len(chosen) < len(some) else ""
+    height = 140 + _ROW * len(chosen)
+    fig = template.figure("Worst cells first", template.join(subtitle, part), theme, height=height)
     fig.add_scatter(
         x=[i.ratio for i in chosen],
         y=names,
         mode="markers+text",
-        text=[f"  {short(i.ours)} / {short(i.peer)}" for i in chosen],
+        text=[f"  {numbers.ratio(i.ratio)}{_doubt(i)} {short(i.ours)} / {short(i.peer)}" for i in chosen],
         textposition="middle right",
         textfont=dict(size=11, color=c["muted"]),
         hovertemplate="%{customdata}<extra></extra>",
@@ -200,11 +202,10 @@ def worst_first(some: list[Cell], subtitle: str = "", theme: str = "light") -> g
         ),
     )
     axes.line_at(fig, theme, x=1)
-    axis = axes.ratio(
-        [*(i.ratio for i in chosen), 1.6 * max(i.ratio for i in chosen)]
-    )  # names stand right of their dots
-    fig.update_xaxes(**axis, title_text="speed-up over the best peer (log)")
-    fig.update_yaxes(autorange="reversed", type="category")
+    shown = [i.ratio for i in chosen]
+    axis = axes.ratio([*shown, 1.6 * max(shown)])  # names stand right of their dots
+    fig.update_xaxes(**axis, title_text="speed-up over the best peer (log)", side="top")
+    fig.update_yaxes(range=[len(set(names)) - 0.5, -0.5], type="category")  # no room above the first
     axes.room(fig, names, title=False)
     return fig
 

@@ -1,4 +1,5 @@
-"""Whole models over shapes: of each case the fastest execution mode, or a chosen one, against sdpa."""
+"""Whole models over shapes: of each case the fastest execution mode, or a chosen one, against sdpa, and where
+there is none against eager."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from fusescope.charts.bench.speedup import hover, in_order, value_of, verdict
 from fusescope.charts.colours import short
 from fusescope.core.records import Record
 
-PEER = "sdpa"
-"""What cells are compared with: Hugging Face's model with PyTorch's own attention."""
+PEERS = ("sdpa", "eager")
+"""What cells are compared with, the first of these that was timed: Hugging Face's model with PyTorch's own
+attention, or in a decode step, which has no such mode, as it is."""
 _ROW, _LINES, _LINE = 64, 3, 15  # pixels of a row, the line breaks that it has room for, pixels of one more
 _LONG = 12  # characters of a mode that fit into one line of a cell
 _DOUBLINGS = 2  # to full colour: 4 times as fast, or as slow
@@ -26,17 +28,22 @@ _USUAL_MASKS = ("full", "causal")  # a model's own, which its name says
 @dataclass(frozen=True)
 class Cell:
     """One model on one shape. row: the model and what is unusual about the case; record: of the execution
-    mode shown, with its speed-up over PEER; key: the run and the case as JSON."""
+    mode shown, with its speed-up over ``over``, one of PEERS; key: the run and the case as JSON."""
 
     row: str
     column: str
     size: int
     record: Record
     key: str
+    over: str = PEERS[0]
 
     @property
     def ratio(self) -> float | None:
-        return value_of(self.record, PEER)
+        return value_of(self.record, self.over)
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.record, self.over)
 
 
 def cells(groups: Iterable[tuple[str, str, list[Record]]], mode: str | None = None) -> list[Cell]:
@@ -44,18 +51,21 @@ def cells(groups: Iterable[tuple[str, str, list[Record]]], mode: str | None = No
     mode: None for the fastest of the case."""
     found = []
     for run, title, records in groups:
-        timed = [r for r in in_order(rebase.rebased(records, PEER)) if r.status == "ok" and r.ms]
+        there = {r.impl for r in records if r.status == "ok" and r.ms}
+        over = next((peer for peer in PEERS if peer in there), PEERS[0])
+        timed = [r for r in in_order(rebase.rebased(records, over)) if r.status == "ok" and r.ms]
         shown = next((r for r in timed if mode in (None, r.impl)), None)
         if shown:
             case = dict(shown.case)
             size = int(case["batch"]) * int(case["seq"])
             key = json.dumps([run, case], sort_keys=True)
-            found.append(Cell(_row(title, case), f"{case['batch']} × {case['seq']}", size, shown, key))
+            column = f"{case['batch']} × {case['seq']}"
+            found.append(Cell(_row(title, case), column, size, shown, key, over))
     return sorted(found, key=lambda c: (c.size, c.row))
 
 
 def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Figure:
-    """Models down and shapes (batch × sequence) across: execution mode, time, and ratio over sdpa in words
+    """Models down and shapes (batch × sequence) across: execution mode, time, and ratio over PEERS in words
     and colour; no colour where the difference is not decided. A click gives the cell's key as
     ``customdata[1]``."""
     if not some:
@@ -64,8 +74,9 @@ def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Fig
     at = {(c.row, c.column): c for c in some}
     grid = [[at.get((name, column)) for column in columns] for name in rows]
     row = _ROW + _LINE * max(0, max(_text(c).count("<br>") for c in at.values()) - _LINES)
+    overs = {c.over for c in some}
     fig = template.figure(
-        f"Execution mode, time and speed-up over {PEER}",
+        f"Execution mode, time and speed-up over {' or '.join(p for p in PEERS if p in overs)}",
         template.join(subtitle, "batch × sequence"),
         theme,
         height=template.TOP + 50 + row * len(rows),
@@ -89,7 +100,7 @@ def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Fig
     fig.add_scatter(  # what a click or a hover finds: a heat map has no points to select
         x=[c.column for c in shown],
         y=[c.row for c in shown],
-        customdata=[(f"<b>{c.row}</b><br>{hover(c.record, PEER)}", c.key) for c in shown],
+        customdata=[(f"<b>{c.row}</b><br>{hover(c.record, c.over)}", c.key) for c in shown],
         hovertemplate="%{customdata[0]}<extra></extra>",
         mode="markers",
         marker=dict(symbol="square", size=44, opacity=0, maxdisplayed=1),
@@ -107,16 +118,20 @@ def figure(some: list[Cell], subtitle: str = "", theme: str = "light") -> go.Fig
 
 
 def summary(some: list[Cell]) -> str:
-    """How often which mode is on show, and the geometric mean of the ratios, in one sentence."""
-    ratios = [c.ratio for c in some if c.ratio]
-    if not ratios:
-        return f"No cell of {len(some)} has a time of {PEER} to compare with."
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-    faster = sum(verdict(c.record, PEER) == "faster" for c in some)
-    count = f"{len(ratios)} cell" + "s" * (len(ratios) != 1)
+    """The geometric mean of the ratios and how many are faster, by what they are over, in one sentence."""
+    parts = []
+    for peer in PEERS:
+        own = [c for c in some if c.over == peer and c.ratio]
+        if own:
+            mean = math.exp(sum(math.log(c.ratio) for c in own) / len(own))
+            faster = sum(c.verdict == "faster" for c in own)
+            count = f"{len(own)} cell" + "s" * (len(own) != 1)
+            parts.append(f"{numbers.ratio(mean)} {peer} over {count}, faster in {faster}")
+    if not parts:
+        return f"No cell of {len(some)} has a time of {' or '.join(PEERS)} to compare with."
     return (
-        f"Geometric mean {numbers.ratio(mean)} {PEER} over {count}; faster in {faster}. Ratios of the "
-        "medians of one run, with intervals made of those of the two times: not paired."
+        f"Geometric mean {'; '.join(parts)}. Ratios of the medians of one run, with intervals made of those "
+        "of the two times: not paired."
     )
 
 
@@ -132,17 +147,16 @@ def _row(title: str, case: Mapping) -> str:
 
 
 def _colour(cell: Cell) -> float:
-    decided = verdicts.decided(verdict(cell.record, PEER)) and cell.ratio
+    decided = verdicts.decided(cell.verdict) and cell.ratio
     return max(-_DOUBLINGS, min(_DOUBLINGS, math.log2(cell.ratio))) if decided else 0.0
 
 
 def _text(cell: Cell) -> str:
-    word, ratio = verdict(cell.record, PEER), cell.ratio
     name = short(cell.record.impl)
     name = name.replace("-", "-<br>") if len(name) > _LONG else name
     lines = [f"<b>{name}</b>", numbers.time(cell.record.ms)]
-    if cell.record.impl != PEER:
-        lines.append(_against(word, ratio))
+    if cell.record.impl != cell.over:
+        lines.append(_against(cell.verdict, cell.ratio) + f" {cell.over}" * (cell.over != PEERS[0]))
     return "<br>".join(lines)
 
 
