@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusescope.charts.progress import Moment, last_line, waiting
+from fusescope.core.errors import RunError
 from fusescope.core.machine import nvml, usage
 from fusescope.core.records import Progress, Run
 from fusescope.jobs import submit
@@ -128,3 +129,17 @@ def test_a_page_in_the_colours_of_another_theme_is_drawn_again(monkeypatch):
     redraw.in_theme()
     redraw.in_theme()
     assert again == ["dark"]
+
+
+def test_cancel_draws_nothing_from_its_fragment(session, monkeypatch):
+    """A toast from there took the place of the page's style: for a second the page had none."""
+
+    def gone(run_id):
+        raise RunError(f"{run_id} has ended")
+
+    monkeypatch.setattr(jobs.st, "toast", None)
+    monkeypatch.setattr(jobs.submit, "cancel", lambda run_id: None)
+    jobs._cancel("a")
+    monkeypatch.setattr(jobs.submit, "cancel", gone)
+    jobs._cancel("b")
+    assert session == {"jobs/toasts": ["b has ended"]}, "said when the page is drawn again"

@@ -148,15 +148,17 @@ def _cancel_button(run_id: str, key: str, kind: str = "secondary") -> None:
     ended after a while."""
     asked = submit.cancelling(run_id)
     text = "Cancelling…" if asked else "Cancel"
-    st.button(text, key=key, on_click=_cancel, args=(run_id,), type=kind, disabled=asked)
+    kept = "Results so far are kept"
+    st.button(text, key=key, on_click=_cancel, args=(run_id,), type=kind, disabled=asked, help=kept)
 
 
 def _cancel(run_id: str) -> None:
+    """A callback within a fragment. A toast from there would take the place of the page's style, which is an
+    event, too, until the page is drawn again; the button says that it is being done."""
     try:
         submit.cancel(run_id)
-        st.toast("Cancelling; results so far are kept.")
     except RunError as error:
-        st.toast(str(error))
+        st.session_state.setdefault(_TOASTS, []).append(str(error))
 
 
 def ended_text(run_id: str) -> str:
