@@ -30,6 +30,16 @@ def test_a_link_with_a_batch_to_a_run(draw):
 
 
 @pytest.mark.usefixtures("recorded")
+def test_a_run_of_more_devices_is_opened_without_an_error(draw):
+    """Nobody here chose its four ranks; with one more layout of one's own it is an error."""
+    at = draw("scaling", run="20261127-092441-parallel-498ef5")
+    assert not at.error and "here they cannot be measured: the layouts need 4 ranks" in said(at.info).lower()
+    assert at.button(key="scaling/run").disabled
+    at.text_input(key="scaling/layouts").set_value("tp4,dp4")
+    assert "need 4 ranks" in said(calm(at.run()).error)
+
+
+@pytest.mark.usefixtures("recorded")
 def test_other_settings_are_said_of_a_model_that_does_not_fit_here(draw):
     at = draw("scaling", model="llama3-8b")
     assert at.button(key="scaling/run").disabled, "8 billion parameters on a CPU"

@@ -17,6 +17,7 @@ from fusescope.jobs import kinds, submit
 from fusescope.models.describe import layouts
 from pages._ui.app import device, run_data, url
 from pages._ui.forms import fields, parameters, run_panel
+from pages._ui.widgets.text import md
 
 _SHOWN = ("batch", "seq", "layers", "heads", "head_dim", "mask")  # of one length, a whole prompt
 _BUDGET_S = 5.0
@@ -105,9 +106,23 @@ def draw(state: url.State) -> Choice:
         with run_panel.collect(problems):
             choice.spec = submit.validate("parallel", choice.asked)
             cost = _cost(choice.spec)
+        if choice.spec is None and _is_of_run(state, choice.asked):  # chosen by nobody here
+            with top:
+                st.info(
+                    md(f"The settings are those of the run; here they cannot be measured: {problems.pop()}")
+                )
     with top:
         choice.pressed = run_panel.draw("scaling/run", problems, cost)
     return choice
+
+
+def _is_of_run(state: url.State, asked: dict[str, Any]) -> bool:
+    """Whether these are the settings of the run in the URL."""
+    try:
+        spec = run_data.read(state.query["run"]).spec
+    except (RunError, KeyError):
+        return False
+    return all(spec.get(key) == asked[key] for key in ("op", "impls", "cases", "dtype", "micro_batches"))
 
 
 def fill(state: url.State) -> None:
