@@ -26,6 +26,7 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
     run, records = run_data.read(run_id), run_data.records(run_id)
     if not run.live:
         heading(run, link=link)
+    sentence = sentence_box(dimmed)
     busy.banner(run, records)
     workers.draw(run, records)
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
@@ -39,7 +40,7 @@ def draw(state: url.State, run_id: str, dimmed: bool = False, link: bool = True,
     else:
         with st.container(key="old_answer" if dimmed else None):
             shown = look(run, records, case, over)
-            headline(shown)
+            headline(shown, sentence)
             views.draw(fields.view(state, "view", views.NAMES), shown)
 
 
@@ -148,11 +149,16 @@ def look(run: Run, records: list[Record], case: str, over: str | None = None) ->
     return views.Look(run, records, rows, baseline, captions.context(run, clock=False), style.theme(), one)
 
 
-def headline(look: views.Look) -> None:
-    """The result as a sentence, and its chart: bars for one case; for all of them curves over the swept
-    parameter, or the overview where no single parameter was swept."""
+def sentence_box(dimmed: bool = False):
+    """Where ``headline`` puts its sentence: above cautions and choices, drawn before it is known."""
+    return st.container(key="old_answer_sentence" if dimmed else None)
+
+
+def headline(look: views.Look, box=None) -> None:
+    """The result as a sentence, in ``box``, and its chart: bars for one case; for all of them curves over the
+    swept parameter, or the overview where no single parameter was swept."""
     text = md(sentences.result(look.rows, look.baseline))
-    st.markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
+    (box or st).markdown(text if sentences.noisy(look.rows, look.baseline) else f"**{text}**")
     _missing(look)
     if look.baseline != baseline_of(look.run, look.records):
         st.caption("Ratios of the medians, with intervals made of those of the two times: not paired.")

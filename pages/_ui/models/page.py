@@ -41,11 +41,13 @@ def result(state: url.State, choice: Choice) -> None:
             answer.follow(run_id, answer.ALL, "execution modes")
         else:
             answer.heading(run)
+        box = st.container()
         workers.draw(run, records)
         asked = choice.spec and {**choice.spec, "cases": choice.whole}  # a recorded run may have all layers
         same = stand_in or matching.differs(run, asked, _COMPARED) is None
         other = not same and matching.notice(state, "model", run, choice.spec, _COMPARED)
         dimmed = other and not run.recorded
+        sentence = box.container(key="old_answer_sentence" if dimmed else None)
         if records:
             with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
                 case = answer.case_picker(state, list(tables.cases(records)), run, first)
@@ -53,7 +55,7 @@ def result(state: url.State, choice: Choice) -> None:
             look = answer.look(run, records, case, over)
             with st.container(key="old_answer" if dimmed else None):
                 if not run.live:
-                    answer.headline(look)
+                    answer.headline(look, sentence)
                     views.warnings(look)
         elif not run.live:
             st.caption("This run was cancelled before any result.")
