@@ -272,7 +272,7 @@ def _rank_line(r: dict) -> str:
 def _link_line(link: dict) -> str:
     call, step = link["call_s"] * 1e6, link["alpha_s"] * 1e6
     rate, worst = link["beta_bytes_per_s"] / 1e9, link["worst"]
-    text = f"{link['collective']:>16} {call:.1f} us a call, {step:.1f} us a step, {rate:.1f} GB/s"
+    text = f"{link['collective']:>16} {call:.1f} us per call, {step:.1f} us per step, {rate:.1f} GB/s"
     return f"{text}, worst error {worst:.0%}"
 
 

@@ -20,5 +20,5 @@ def test_a_search_says_what_the_sweep_of_its_layer_found(draw):
 @pytest.mark.usefixtures("recorded")
 def test_where_the_sweep_agrees_and_where_it_has_no_such_scheme():
     run, (first, *_) = run_data.read(SEARCH), runs.fastest(SWEEP)
-    assert search._beside_sweep(run, first).endswith("finds the same scheme fastest, 1.18 ms there.")
-    assert search._beside_sweep(run, "no such code").endswith("it did not measure this scheme.")
+    assert search._in_sweep(run, first).endswith("finds the same scheme fastest, 1.18 ms there.")
+    assert search._in_sweep(run, "no such code").endswith("it did not measure this scheme.")

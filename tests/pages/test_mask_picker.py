@@ -1,4 +1,4 @@
-"""The picture of a mask beside its form: drawn whole, or from sampled rows, which is said."""
+"""The picture of a mask in the form: drawn whole, or from sampled rows, which is said."""
 
 import pytest
 from drawn_page import said

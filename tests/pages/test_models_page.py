@@ -311,7 +311,7 @@ def test_a_model_by_its_config_file(draw, described_here, tmp_path):
 
 
 def test_layers_that_this_machine_has_no_memory_for_are_no_difference(draw, profiles):
-    """It said "layers 32 instead of 3" beside a form that showed 32."""
+    """It said "layers 32 instead of 3" while the form showed 32."""
     run = "20261126-214207-model-218f73"
     shutil.copytree(paths.ROOT / "profiles" / "recorded" / run, profiles / "recorded" / run)
     at = draw("models", run=run)

@@ -130,7 +130,7 @@ def test_the_second_may_not_be_as_fast_where_its_own_time_is_apart():
     assert "; flash4 may be as fast, 3.99×" in sentences.result([BASE, first, close], "sdpa")
 
 
-def test_quantised_weights_that_lead_stand_beside_the_model_s_own():
+def test_where_quantised_weights_lead_the_model_s_own_are_named():
     eight = replace(timed("fused-int8", 0.1, (8.1, 8.0, 8.2)), extra={"quantised": {"relative_l2": 0.1}})
     own = timed("fused", 0.2, (4.05, 4.0, 4.1))
     said = sentences.against([BASE, eight, own], "sdpa", "sdpa")

@@ -1,4 +1,4 @@
-"""What several ranks give is judged as a whole, in the order of the replicas."""
+"""What several ranks give is checked as a whole, in the order of the replicas."""
 
 import re
 
@@ -66,7 +66,7 @@ def changed(right, index, by):
         (lambda r: [r * (1 + 8e-6)], "as a whole"),
     ],
 )
-def test_a_result_is_judged(prepared, of, why):
+def test_a_result_is_checked(prepared, of, why):
     world, reference, right = prepared
     world.parts = of(right)
     outcome = reference.compare(Nothing())

@@ -208,7 +208,7 @@ def _of_one(records: list[Record], baseline: str) -> str:
 
 
 def _right(records: list[Record]) -> str:
-    """ "All 5 are correct", or "4 are correct" beside some that have no result."""
+    """ "All 5 are correct", or "4 are correct" where others have no result."""
     count = sum(r.status == "ok" for r in records)
     every = count == len(records) > 1
     return f"{'All ' * every}{count} {'is' if count == 1 else 'are'} correct"

@@ -110,9 +110,9 @@ def notice(
     state: url.State, kind: str, run: Run, spec: Mapping | None, names: Names, asked: Mapping | None = None
 ) -> bool:
     """One line where the run on show is not the result for the current settings, with the buttons that make
-    them agree: measure these, or take those of the run. Whether there is one. ``asked``: the settings where
-    they cannot run here, so that ``spec`` is None."""
-    text = differs(run, spec or asked, names)
+    them agree: measure these, or take those of the run. Whether there is one. ``asked``: the
+    form's settings where ``spec`` is what can be measured of them here, or None."""
+    text = differs(run, asked or spec, names)
     if text is None:
         return False
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -164,11 +164,11 @@ def _result(run: Run, found: dict, here: bool) -> None:
         elements.chart(
             fig, f"{run.id}-gains", lambda: pd.DataFrame([{"over": n, **s} for n, s in gains.items() if s])
         )
-    if said := _beside_sweep(run, best["code"]):
+    if said := _in_sweep(run, best["code"]):
         st.caption(said)
 
 
-def _beside_sweep(run: Run, code: str) -> str:
+def _in_sweep(run: Run, code: str) -> str:
     """What the largest sweep of the same layer says of the scheme that was found; "" without one. Its times
     are of another run, perhaps of another unit and shorter sampling, so that only its own ratio counts."""
     setting = runs.setting_of(run)

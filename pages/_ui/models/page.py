@@ -44,8 +44,7 @@ def result(state: url.State, choice: Choice) -> None:
         box = st.container()
         workers.draw(run, records)
         asked = choice.spec and {**choice.spec, "cases": choice.whole}  # a recorded run may have all layers
-        same = stand_in or matching.differs(run, asked, _COMPARED) is None
-        other = not same and matching.notice(state, "model", run, choice.spec, _COMPARED)
+        other = not stand_in and matching.notice(state, "model", run, choice.spec, _COMPARED, asked)
         dimmed = other and not run.recorded
         sentence = box.container(key="old_answer_sentence" if dimmed else None)
         if records:

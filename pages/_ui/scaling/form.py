@@ -26,10 +26,22 @@ _NO_SETTINGS = {"run", "view", "device", "scaling"}
 """What a link may say besides a run without choosing settings of the form."""
 
 
+COMPARED = {
+    "op": "model",
+    "impls": "layouts",
+    "cases": "sizes",
+    "baseline": "baseline",
+    "dtype": "dtype",
+    "device": "device",
+    "micro_batches": "micro-batches",
+}
+"""What makes a result that of these settings, and what each is called."""
+
+
 @dataclass
 class Choice:
-    """What is chosen; ``spec`` is complete, or None with the reason under Run. ``asked``: the same where it
-    cannot run here."""
+    """What is chosen; ``spec`` is complete, or None with the reason under Run. ``asked``: the same as
+    it is in the form, also where it cannot run here."""
 
     model: str
     dtype: str
@@ -108,9 +120,7 @@ def draw(state: url.State) -> Choice:
             cost = _cost(choice.spec)
         if choice.spec is None and _is_of_run(state, choice.asked):  # chosen by nobody here
             with top:
-                st.info(
-                    md(f"The settings are those of the run; here they cannot be measured: {problems.pop()}")
-                )
+                st.info(md(f"These settings of the run cannot be measured here. {problems.pop()}."))
     with top:
         choice.pressed = run_panel.draw("scaling/run", problems, cost)
     return choice
@@ -122,7 +132,7 @@ def _is_of_run(state: url.State, asked: dict[str, Any]) -> bool:
         spec = run_data.read(state.query["run"]).spec
     except (RunError, KeyError):
         return False
-    return all(spec.get(key) == asked[key] for key in ("op", "impls", "cases", "dtype", "micro_batches"))
+    return all(spec.get(key) == asked[key] for key in COMPARED if key != "device")
 
 
 def fill(state: url.State) -> None:

@@ -14,19 +14,10 @@ from pages._ui.answer import answer, matching
 from pages._ui.app import jobs, run_data, url
 from pages._ui.forms import busy, fields
 from pages._ui.scaling import predictions, tables
-from pages._ui.scaling.form import Choice
+from pages._ui.scaling.form import COMPARED, Choice
 from pages._ui.widgets import elements, style
 from pages._ui.widgets.text import md
 
-_COMPARED = {
-    "op": "model",
-    "impls": "layouts",
-    "cases": "sizes",
-    "baseline": "baseline",
-    "dtype": "dtype",
-    "device": "device",
-    "micro_batches": "micro-batches",
-}
 VIEWS = ("time", "efficiency", "communication", "memory", "predicted layouts", "collectives")
 _SAYS = {
     "time": "Points are measured, with their 95 % intervals; dashed lines are predicted from the times of "
@@ -43,7 +34,7 @@ _SAYS = {
 def result(state: url.State, choice: Choice) -> None:
     """What was measured, live while it runs, and the views under it."""
     run_id = matching.shown(
-        state, "parallel", choice.op, choice.spec, choice.pressed, _COMPARED, "a parallel comparison"
+        state, "parallel", choice.op, choice.spec, choice.pressed, COMPARED, "a parallel comparison"
     )
     if run_id is None:
         _first(choice)
@@ -56,7 +47,7 @@ def result(state: url.State, choice: Choice) -> None:
         return
     answer.heading(run)
     busy.banner(run, records)
-    matching.notice(state, "parallel", run, choice.spec, _COMPARED, choice.asked)
+    matching.notice(state, "parallel", run, choice.spec, COMPARED, choice.asked)
     if not records:
         st.caption("This run ended before any result.")
         return

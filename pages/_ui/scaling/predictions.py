@@ -53,7 +53,7 @@ def draw(state: url.State, run: Run, records: Sequence[Record]) -> None:
     fit, and those that the run measured."""
     found = predicted.compared(records, run.environment)
     _layouts(state, run, found)
-    _beside(run, found)
+    _measured_table(run, found)
 
 
 def _layouts(state: url.State, run: Run, measured: Sequence[predicted.Compared]) -> None:
@@ -152,7 +152,7 @@ def _quality(found: Sequence[predicted.Compared]) -> None:
         st.markdown("**Every prediction for a measured layout is host-bound, a lower bound.**")
 
 
-def _beside(run: Run, found: Sequence[predicted.Compared]) -> None:
+def _measured_table(run: Run, found: Sequence[predicted.Compared]) -> None:
     """The layouts that the run measured, and what is predicted for them."""
     if not found:
         return

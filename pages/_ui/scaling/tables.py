@@ -148,8 +148,8 @@ def fits(found: Mapping) -> None:
     rows = [
         {
             "collective": link["collective"].replace("_", "-"),
-            "µs a call": link.get("call_s", 0.0) * 1e6,
-            "µs a step": link["alpha_s"] * 1e6,
+            "µs per call": link.get("call_s", 0.0) * 1e6,
+            "µs per step": link["alpha_s"] * 1e6,
             "GB/s": link["beta_bytes_per_s"] / 1e9,
             "worst error of the fit %": 100 * link["worst"],
             "points": link["points"],

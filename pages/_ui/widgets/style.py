@@ -10,7 +10,7 @@ import streamlit as st
 # A grid's own CSV, made in the browser, has texts that a spreadsheet takes for formulas; ours is below it.
 # A document's code wraps and is one colour: no key scrolls a code block of Streamlit's Markdown, and the
 # colours of its comments and keywords are below AA contrast.
-# A chart's buttons stand under it, beside its CSV, where they cover no text; a mask has no CSV, but room.
+# A chart's buttons are under it, in the row of its CSV, where they cover no text; a mask has a margin.
 _CSS = """
 <style>
 .stMainBlockContainer { padding: 2.2rem 1.6rem 3rem 1.6rem; max-width: 1720px; }

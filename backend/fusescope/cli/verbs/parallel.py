@@ -222,4 +222,4 @@ def _links(found: dict | None) -> str:
         for link in found["links"]
     ]
     title = f"{found['backend']}, {found['ranks']} ranks"
-    return table([title, "µs a call", "µs a step", "GB/s", "worst error of the fit"], body, "lrrrr")
+    return table([title, "µs per call", "µs per step", "GB/s", "worst error of the fit"], body, "lrrrr")

@@ -38,9 +38,9 @@ class Reference:
         out = placed.run() if placed.member else None
         world.wait()
         parts = world.tensors(out if placed.member and placed.output else None)
-        return self._judge(parts) if world.first else None
+        return self._outcome(parts) if world.first else None
 
-    def _judge(self, parts: list[torch.Tensor]) -> Outcome:
+    def _outcome(self, parts: list[torch.Tensor]) -> Outcome:
         """Parts of the batch in the order of the replicas; compared on this rank's device, where it has the
         memory."""
         shape, dtype = tuple(self._expected.shape), getattr(torch, self._dtype)
