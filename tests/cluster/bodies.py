@@ -32,8 +32,10 @@ def simulate(order):
     from distributed import get_worker
 
     worker, found, said = get_worker(), [], 0.0
-    task = worker.get_current_task()
+    task, end = worker.get_current_task(), time.monotonic() + order["limit_s"]
     for unit in order["units"]:
+        if found and time.monotonic() > end:
+            break
         spec = unit["spec"]
         if time.monotonic() - said > 0.25:
             said = time.monotonic()

@@ -199,7 +199,7 @@ def test_idle_workers_do_not_end_at_a_time():
             self.workers = {f"w{n}": Worker(f"w{n}", f"w{n}", facts={"pid": n}) for n in range(4)}
             self._took = deque([0.002])
 
-        def _send(self, worker, batch):
+        def _send(self, worker, batch, seconds):
             sent.setdefault(worker.name, []).append(len(batch))
             worker.batches.append(batch)
 
@@ -211,6 +211,24 @@ def test_idle_workers_do_not_end_at_a_time():
     crew.workers["w0"].batches.pop()
     crew._hand_out(few)
     assert sent["w0"][2:] == [25] and len(few) == 75
+
+
+def test_a_worker_gives_back_what_it_has_not_begun(client, reporter):
+    """Nobody knows beforehand how long units take: the first batches are as large as for the shortest ones."""
+    sent = []
+
+    class Sending(Crew):
+        def _send(self, worker, batch, seconds):
+            super()._send(worker, batch, seconds)
+            sent.append((len(batch), {one.tries for one in batch}))
+
+    crew = Sending(client, {"run": "t", "kind": "bench", "device": "cpu"}, reporter, False, **SIMULATED)
+    crew.wait()
+    crew.share([unit(n, ms=700.0) for n in range(8)], cases.Bookkeeper(reporter).book, lambda *_: None)
+    crew.end()
+    assert measured(reporter) == list(range(8))
+    assert sent[0][0] > 1 and {count for count, _ in sent[len(crew.workers) :]} == {1}
+    assert all(tries == {1} for _, tries in sent)
 
 
 def test_scheduling_costs_little(client, reporter):

@@ -36,10 +36,10 @@ def describe(device: str) -> dict[str, Any]:
 
 def measure(order: Mapping[str, Any]) -> dict[str, Any]:
     """Measure the units of an order one after the other: {"found": [what each found], "error": the sentence
-    of the one that could not be measured, or None}.
+    of the one that could not be measured, or None}. After limit_s no further unit is begun.
 
-    order: run, kind, topic (of Dask's events, to which is said what begins), lock (the device's, or None
-    where the submitting job holds it), where (of this worker, for its records) and units, each {"key",
+    order: run, kind, topic (of Dask's events, to which is said what begins), limit_s, lock (the device's, or
+    None where the submitting job holds it), where (of this worker, for its records) and units, each {"key",
     "spec", "known": [[case_key, impl, status], …]}. What a unit found: ``answers.make``.
     Raises Cancelled when nobody waits for it any more.
     """
@@ -47,7 +47,10 @@ def measure(order: Mapping[str, Any]) -> dict[str, Any]:
     found: list[dict] = []
     try:
         here.wait_for_device()
+        end = time.monotonic() + order["limit_s"]
         for unit in order["units"]:
+            if found and time.monotonic() > end:
+                break
             here.begin(unit)
             found.append(_member.measure(order, unit, here))
     except Cancelled:

@@ -1,10 +1,11 @@
 """Units of work shared among the workers of a cluster, by the process that alone writes the run.
 
-A batch is one unit, or as many short ones as take half a second. While it works at a short batch a worker has
-the next one waiting, so that it is not idle while this process books what it found. Idle workers get batches
-of different lengths: what is found comes little by little then, not from all of them at a time. What a lost
-worker had in hand is done elsewhere; a unit to which two workers were lost is given up. What a batch found is
-taken once, whatever a lost worker may still send.
+A batch is one unit, or as many short ones as take half a second. Its worker gives back what it has not begun
+when a batch takes longer than it should: how long units take need not be known before. While it works at a
+short batch a worker has the next one waiting, so that it is not idle while this process books what it found.
+Idle workers get batches of different lengths: what is found comes little by little then, not from all of them
+at a time. What a lost worker had in hand is done elsewhere; a unit to which two workers were lost is given
+up. What a batch found is taken once, whatever a lost worker may still send.
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ class Crew(Roster):
             able = self.able
             for place, worker in enumerate(able, 1):
                 if waiting and len(worker.batches) == already:
-                    seconds = BATCH_S if already else BATCH_S * place / len(able)
+                    seconds = BATCH_S if already else max(BATCH_S * place / len(able), _LEAST_S)
                     count = self._count(waiting, seconds, len(able))
-                    self._send(worker, [waiting.popleft() for _ in range(count)])
+                    self._send(worker, [waiting.popleft() for _ in range(count)], seconds)
 
     @property
     def _pace(self) -> float:
@@ -116,21 +117,30 @@ class Crew(Roster):
     def _count(self, waiting: deque[Unit], seconds: float, workers: int) -> int:
         """How many units a batch of so many seconds has: one that was in a lost worker's hand before goes
         alone."""
-        if not self._took or waiting[0].tries:
+        if waiting[0].tries:
             return 1
-        fair = -(-len(waiting) // workers)  # the last batches are short: all end together
-        pace = self._pace
-        count = max(int(_LEAST_S / pace), min(int(seconds / pace), fair), 1)
+        if self._took:
+            fair = -(-len(waiting) // workers)  # the last batches are short: all end together
+            count = max(int(_LEAST_S / self._pace), min(int(seconds / self._pace), fair), 1)
+        else:
+            count = max(len(waiting) // workers, 1)
         fresh = itertools.takewhile(lambda unit: not unit.tries, itertools.islice(waiting, min(count, _MOST)))
         return sum(1 for _ in fresh)
 
-    def _send(self, worker: Worker, batch: list[Unit]) -> None:
+    def _send(self, worker: Worker, batch: list[Unit], seconds: float) -> None:
+        limit = 2 * seconds if self._took else seconds
         for unit in batch:
             unit.tries += 1
         units = [{"key": u.key, "spec": dict(u.spec), "known": u.known} for u in batch]
         lock = (worker.where["device_uuid"] or "cpu") if self.locks else None
-        order = self.order | {"units": units, "lock": lock, "where": worker.where}
+        order = self.order | {"units": units, "limit_s": limit, "lock": lock, "where": worker.where}
         worker.batches.append(Batch(self._submit(worker, self._body, order, "done"), batch))
+
+    def _take_back(self, units: Sequence[Unit]) -> None:
+        """What a worker did not begin is the next to be sent, to whoever is idle."""
+        for unit in units:
+            unit.tries -= 1
+        self._waiting.extendleft(reversed(units))
 
     def _drop(self, worker: Worker) -> list[Unit]:
         """Take back what a worker has in hand."""
@@ -159,6 +169,7 @@ class Crew(Roster):
         worker.batches.remove(batch)
         future.release()
         self._took.extend(found["seconds"] for found in answer["found"])
+        self._take_back(batch.units[len(answer["found"]) :])
         if not answer["error"]:
             self._hand_out(self._waiting)  # before the records are written
         worker.done += len(answer["found"])
