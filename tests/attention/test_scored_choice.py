@@ -1,14 +1,15 @@
 """Which kernel "auto" takes with a soft-cap or sinks, of those that take them."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from fusescope import masks
 from fusescope.core.sources import families
 from fusescope.ops.attention import prepare
-from fusescope.ops.attention.dispatch import candidates
-from fusescope.ops.attention.dispatch.choice import choose_scored
+from fusescope.ops.attention.dispatch import candidates, choice
 
 WINDOW = torch.arange(256)[:, None] // 4 == torch.arange(256) // 4
 
@@ -16,7 +17,9 @@ WINDOW = torch.arange(256)[:, None] // 4 == torch.arange(256) // 4
 @pytest.mark.parametrize(
     "dtype, queries, mask, chosen",
     (
-        (torch.float16, 256, None, "v2_blockwise"),
+        (torch.float16, 256, None, "v4_scheduled"),
+        (torch.bfloat16, 256, masks.parse("causal"), "v4_scheduled"),
+        (torch.bfloat16, 256, WINDOW, "v2_blockwise"),  # plans of tensors have no schedule
         (torch.bfloat16, 1, None, "v1_rowwise"),  # most of a tile would be idle
         (torch.float16, 256, torch.eye(256, dtype=torch.bool), "v1_rowwise"),  # a key per row
         (torch.float32, 256, None, "v2_blockwise_fp32"),
@@ -26,9 +29,16 @@ WINDOW = torch.arange(256)[:, None] // 4 == torch.arange(256) // 4
 def test_it_is_by_the_rule(dtype, queries, mask, chosen, monkeypatch):
     variants = [v for v in families()["attention"].variants if v.device == "cuda"]
     monkeypatch.setattr(candidates, "built", lambda family, index: variants)
-    q, k = (
+    monkeypatch.setattr(choice, "tma_takes", lambda tensor: tensor.shape[2] > 1)
+    q, k, v = (
         SimpleNamespace(dtype=dtype, shape=(1, 2, n, 64), device=torch.device("cuda:0"))
-        for n in (queries, 256)
+        for n in (queries, 256, 256)
     )
     plan = None if mask is None else prepare(mask, queries, 256)
-    assert choose_scored(q, k, plan, plain=True) == chosen
+    if isinstance(mask, masks.Mask):
+        plan = dataclasses.replace(plan, schedule=plan.buffer)  # as on a device of compute capability 9.0
+    assert choice.choose_scored(q, k, v, plan, plain=True) == chosen
+    if chosen == "v4_scheduled":  # it takes no scale below 0, and TMA no odd strides
+        assert choice.choose_scored(q, k, v, plan, plain=False) == "v2_blockwise"
+        monkeypatch.setattr(choice, "tma_takes", lambda tensor: tensor is not v)
+        assert choice.choose_scored(q, k, v, plan, plain=True) == "v2_blockwise"

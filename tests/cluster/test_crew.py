@@ -214,7 +214,7 @@ def test_idle_workers_do_not_end_at_a_time():
 
 
 def test_a_worker_gives_back_what_it_has_not_begun(client, reporter):
-    """Nobody knows beforehand how long units take: the first batches are as large as for the shortest ones."""
+    """How long units take is not known before: the first batches are as large as for the shortest."""
     sent = []
 
     class Sending(Crew):

@@ -177,7 +177,9 @@ def plain(value: Any) -> Any:
         return value
     if (names := _names(type(value))) is not None:
         values = ((name, getattr(value, name)) for name in names)
-        return {name: one if type(one) in _PLAIN else plain(one) for name, one in values}  # a call less for each
+        return {
+            name: one if type(one) in _PLAIN else plain(one) for name, one in values
+        }  # a call less for each
     if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
     if type(value) in (list, tuple):

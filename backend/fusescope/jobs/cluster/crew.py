@@ -122,8 +122,8 @@ class Crew(Roster):
         if self._took:
             fair = -(-len(waiting) // workers)  # the last batches are short: all end together
             count = max(int(_LEAST_S / self._pace), min(int(seconds / self._pace), fair), 1)
-        else:
-            count = max(len(waiting) // workers, 1)
+        else:  # several may be too many, which come back, and some of unlike lengths do not end at a time
+            count = max(min(len(waiting) // workers, int(_MOST * seconds / BATCH_S)), 1)
         fresh = itertools.takewhile(lambda unit: not unit.tries, itertools.islice(waiting, min(count, _MOST)))
         return sum(1 for _ in fresh)
 

@@ -175,7 +175,7 @@ def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks):
     if plan is not None:
         checks.plan(plan, q, k)
     plain = bias is None and (scale is None or scale > 0)
-    chosen = choose_scored(q, k, plan, plain) if impl == "auto" else impl
+    chosen = choose_scored(q, k, v, plan, plain) if impl == "auto" else impl
     given = (None, "") if plan is None else (plan.buffer, plan.layout)
     sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
     scale, softcap = (None if number is None else float(number) for number in (scale, softcap))

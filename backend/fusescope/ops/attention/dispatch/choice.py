@@ -37,8 +37,7 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     if q.device.type == "cpu":
         return "cpu"
     index = q.device.index
-    tma = tma_takes(q) and tma_takes(k) and tma_takes(v)
-    scheduled = plan is None or plan.is_full or plan.schedule is not None
+    tma, scheduled = _tma(q, k, v), _scheduled(plan)
     one_mask = plan is None or (plan.mask is not None and plan.batch == 1)
     facts = (q.dtype, int(q.shape[3]), tma, plain, scheduled, one_mask)
     if torch.compiler.is_compiling():
@@ -61,13 +60,12 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     return by_rule(ladder, q.shape[2], live, executed, gain)
 
 
-def choose_scored(q, k, plan: Plan | None, plain: bool) -> str:
+def choose_scored(q, k, v, plan: Plan | None, plain: bool) -> str:
     """The kernel that "auto" means where there is a soft-cap or there are sinks: by the rule, of those
     that take them. Raises Unsupported where none does."""
-    # no schedule: v4_scheduled, which takes them, has not been compared with the reference on a GPU yet
     if q.device.type == "cpu":
         return "cpu"
-    facts = (q.dtype, int(q.shape[3]), False, plain, False, False, True)
+    facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), plain, _scheduled(plan), False, True)
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys
@@ -88,6 +86,15 @@ def by_rule(ladder: Ladder, seq_q: int, live_keys: float, executed_keys: float, 
     if ladder.rows and not ladder.tensor_cores and executed_keys > TILE_KERNEL_SPEEDUP * live_keys:
         return ladder.rows
     return ladder.items if ladder.items and (gain >= _GAIN or ladder.tiles is None) else ladder.tiles
+
+
+def _tma(q, k, v) -> bool:
+    return tma_takes(q) and tma_takes(k) and tma_takes(v)
+
+
+def _scheduled(plan: Plan | None) -> bool:
+    """Whether v4_scheduled has what it needs of a plan."""
+    return plan is None or plan.is_full or plan.schedule is not None
 
 
 def _items(plan: Plan | None, q, k) -> parts.WorkItems | None:
