@@ -1,5 +1,7 @@
 """The picture of a mask in the form: drawn whole, or from sampled rows, which is said."""
 
+from urllib.parse import parse_qs
+
 import pytest
 from drawn_page import said
 
@@ -18,6 +20,12 @@ def test_every_mask_has_a_picture(draw):
 def test_a_long_mask_is_sampled_and_says_so(draw):
     assert "256 sampled rows" in said(draw("kernels", mask="causal", seq="16384").caption)
     assert "64 sampled rows" in said(draw("kernels", mask="sliding_window", seq=str(1 << 20)).caption)
+
+
+def test_the_picture_leads_to_the_mask_at_its_sizes(draw):
+    at = draw("kernels", mask="sliding_window:left=9,right=3", seq="384")
+    (link,) = [e for e in at.get("page_link") if "Masks" in e.proto.label and "Open" in e.proto.label]
+    assert parse_qs(link.proto.query_string) == {"mask": ["sliding_window:left=9,right=3"], "seq": ["384"]}
 
 
 @pytest.mark.slow

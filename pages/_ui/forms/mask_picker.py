@@ -102,6 +102,8 @@ def thumbnail(text: str, seq_q: int, seq_k: int) -> None:
     st.plotly_chart(fig, theme=None, key="mask/picture", config={"displayModeBar": False}, width=124)
     if sampled:
         st.caption(f"from {sampled} sampled rows")
+    sizes = {"seq": str(seq_q)} | ({} if seq_k == seq_q else {"seq_k": str(seq_k)})
+    st.page_link("pages/masks.py", label="Open in Masks →", query_params={"mask": text} | sizes)
 
 
 def _from_url(state: url.State, slot: str, home: str, start: str) -> None:

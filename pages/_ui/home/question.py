@@ -59,7 +59,7 @@ def draw(state: url.State) -> Asked:
     phase = _pick(row, state, "phase", "phase", list(phases), phases[0], 110) if phases else None
     dtype = _pick(row, state, "dtype", "dtype", DTYPES, "float16", 115)
     known = devices()
-    name = _pick(row, state, "on", "device", known, _usual(known), 150, device_text)
+    name = _pick(row, state, "on", "device", known, _usual(known), 165, _brief)
     model = None if about == ATTENTION else _of_model(about, case, lengths, phase, dtype, name)
     if phase == "decode":
         attention = _of_decoding(case, lengths, dtype, name)
@@ -136,6 +136,11 @@ def _pick(box, state, name, label, options, default, width, shown=str, **setting
 def title(about: str) -> str:
     """The subject of the question, as short as the box: "ViT large"."""
     return "Attention" if about == ATTENTION else models.title(about).partition(",")[0]
+
+
+def _brief(name: str) -> str:
+    """A device's name as short as the box: "H100 80GB HBM3"."""
+    return device_text(name).removeprefix("NVIDIA ")
 
 
 def _spaced(name: str) -> str:
