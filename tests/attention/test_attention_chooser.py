@@ -1,6 +1,7 @@
 """The chooser: its fit on times made up from known prices, on the recorded runs against the best measured
 kernel, and its verb."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -88,8 +89,15 @@ def test_a_fit_finds_the_prices_that_times_were_made_of():
     ]
     made = fitting.fit("GPU", 132, rows)
     assert set(made.prices) == {
-        "16 bit" + more for more in ("", ", few tiles", ", some tiles", ", wide heads")
+        "16 bit" + more
+        for more in ("", ", few tiles", ", some tiles", ", some tiles, wide heads", ", wide heads")
     }, "all regimes are fitted"
+    wide = next(
+        w for w in cases() if cost_model.kind_of("float16", w, 132).endswith("some tiles, wide heads")
+    )
+    prices = {kind: of for kind, of in made.prices.items() if kind.count(",") < 2}
+    narrow = dataclasses.replace(made, prices=prices).microseconds("float16", wide)
+    assert set(narrow) == set(made.microseconds("float16", wide)), "of no measured ones, the narrow heads'"
     for (
         impl,
         dtype,

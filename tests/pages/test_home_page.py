@@ -31,8 +31,8 @@ def shown(at) -> str:
             (
                 "Whole Llama 3 8B: not recorded.",
                 "No implementation can take less than 3.6",
-                "with float16 weights, 2.02 ms with 8-bit ones",
-                "With 8-bit weights at most 495 tokens/s",
+                "with float16 weights, 2.0",
+                "With 8-bit weights at most 49",
                 "tokens/s at batch 1",
                 "Attention alone: v4_cluster, 7.70 µs: 1.21× sdpa",
             ),

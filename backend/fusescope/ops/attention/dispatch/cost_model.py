@@ -31,22 +31,24 @@ _KINDS = {  # both 16-bit types run the same instructions
 }
 # Query tiles per multiprocessor up to which kernels share a tile among warpgroups, in more ways or fewer.
 _FEW, _SOME = 1, 4
+_SOME_NARROW = ", some tiles"
+_SOME_WIDE = f"{_SOME_NARROW}, wide heads"
 
 
 def kind_of(dtype: str, done: Counts, sms: int) -> str:
-    """Which prices hold for a case: those of its dtype, and of few, some or many query tiles, many of wide
-    heads apart."""
-    many = ", wide heads" if done.panels > 1 else ""
-    amount = (
-        ", few tiles" if done.blocks <= _FEW * sms else ", some tiles" if done.blocks <= _SOME * sms else many
-    )
-    return _KINDS[dtype] + amount
+    """Which prices hold for a case: those of its dtype, and of few, some or many query tiles, some and many
+    of wide heads apart."""
+    if done.blocks <= _FEW * sms:
+        return f"{_KINDS[dtype]}, few tiles"
+    some = _SOME_NARROW if done.blocks <= _SOME * sms else ""
+    return _KINDS[dtype] + some + (", wide heads" if done.panels > 1 else "")
 
 
 @dataclass(frozen=True)
 class Fit:
     """Prices of each kernel on one GPU model: prices[kind][impl] in the order of features_of(impl), kind "16
-    bit" or "float32", each also with ", few tiles", ", some tiles" and ", wide heads".
+    bit" or "float32", each also with ", few tiles", ", some tiles" and ", wide heads". Some tiles of wide
+    heads have the prices of narrow ones where none were measured.
 
     runs: the recorded runs it was fitted to; sources: hash of each kernel's source as measured; records: how
     many were used. corrections[kind][key of a work]: the kernel that was measured to be the fastest where it
@@ -63,7 +65,8 @@ class Fit:
 
     def microseconds(self, dtype: str, done: Counts) -> dict[str, float]:
         """Predicted kernel time of every fitted kernel, fastest first."""
-        prices = self.prices.get(kind_of(dtype, done, self.sms), {})
+        kind = kind_of(dtype, done, self.sms)
+        prices = self.prices.get(kind) or self.prices.get(kind.replace(_SOME_WIDE, _SOME_NARROW), {})
         known = {
             impl: p for impl, p in prices.items() if done.in_parts is not None or not takes_work_items(impl)
         }
