@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fusescope.charts import sentences
+from fusescope.charts import sentences, verdicts
 from fusescope.core.records import Accuracy, Record, Speedup, Time, Times
 
 PROBLEM = "it failed"
@@ -177,6 +177,24 @@ def test_several_cases_name_the_winner_the_mean_and_the_worst_case():
         "mean, 2.00× in the worst case (seq=128)."
     )
     assert sentences.in_short(records, "sdpa") == "v5_parts fastest in 2 of 3"
+
+
+@pytest.mark.parametrize(
+    ("n", "speedup", "says"),
+    [
+        (18, Speedup("eager", 1.2, 0.9, 1.7), ": 18 samples are too few to tell"),
+        (90, Speedup("eager", 1.02, 0.995, 1.03), ": the interval crosses the band of 1 % around 1"),
+        (90, Speedup("eager", 1.1, 1.02, 1.2), ": the interval is wider than the difference"),
+        (18, Speedup("eager", 1.2, 1.1, 1.3, converged=False), ": sampling did not converge"),
+        (18, Speedup("eager", 1.2, 1.19, 1.21), ""),
+    ],
+)
+def test_why_it_is_inconclusive(n, speedup, says):
+    times = Times(eager=Time(0.7, 0.69, 0.71, n, True))
+    mine = replace(timed("v5_parts", 0.7), speedup=speedup, time_ms=times)
+    assert verdicts.because(mine) == says
+    for sentence in (sentences.against([BASE, mine], "sdpa", "sdpa"), sentences.result([BASE, mine], "sdpa")):
+        assert says in sentence and ("inconclusive" in sentence) == bool(says)
 
 
 def test_a_case_that_is_inconclusive_is_won_by_nobody():

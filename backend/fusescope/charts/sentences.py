@@ -130,7 +130,7 @@ def against(records: list[Record], baseline: str, reference: str) -> str:
             text += f": {word} as {other}"
         else:
             text = f"{short(first.impl)} has the lowest time, {numbers.time(first.ms)}, but is {word} "
-            text += f"against {other}"
+            text += f"against {other}" + (verdicts.because(first) if known.impl == baseline else "")
     ours = next((r for r in rows if kind(r.impl) == "ours"), None)
     named = [("next", rest[0])] if rest else []
     if ours and ours not in (*said, *rest[:1]) and ours.impl != reference:
@@ -201,7 +201,7 @@ def _of_one(records: list[Record], baseline: str) -> str:
     elif first.speedup:
         text = f"{_right(records)}; none is proven faster than {short(baseline)}: "
         text += f"{name} is first with {took}, {word}"
-        text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}"
+        text += f" {verdicts.interval(word, first.speedup.low, first.speedup.high)}{verdicts.because(first)}"
     else:
         text = f"{name} has the lowest time, {took}; {short(baseline)} has none to compare with"
     return f"{text}{_next(first, others, baseline)}."

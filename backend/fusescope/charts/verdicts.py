@@ -6,6 +6,8 @@ from fusescope.charts import numbers
 from fusescope.core.records import Record, Time
 
 INCONCLUSIVE = "inconclusive"
+_FEW = 30
+"""Samples below which an interval over rounds is wide whatever they are (analysis/statistics.py)."""
 
 
 def compared_time(record: Record) -> Time | None:
@@ -28,6 +30,21 @@ def headline(ratio: float, text: str) -> str:
     if decided(text):
         return f"{sign(text)} {numbers.ratio(ratio if text == 'faster' else 1 / ratio)} {text}"
     return f"{sign(text)} {text}"
+
+
+def because(record: Record) -> str:
+    """What the comparison of a record with the baseline lacks, as a clause after a colon: ": 18 samples are
+    too few to tell"; "" where it has a verdict."""
+    speedup, time = record.speedup, compared_time(record)
+    if speedup is None or speedup.verdict != INCONCLUSIVE:
+        return ""
+    if not speedup.converged:
+        return ": sampling did not converge"
+    if time and time.n < _FEW:
+        return f": {time.n} samples are too few to tell"
+    if speedup.low <= 1 + speedup.same_within and speedup.high >= 1 - speedup.same_within:
+        return f": the interval crosses the band of {100 * speedup.same_within:.3g} % around 1"
+    return ": the interval is wider than the difference"
 
 
 def interval(text: str, low: float, high: float) -> str:

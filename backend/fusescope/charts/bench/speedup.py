@@ -131,7 +131,7 @@ def hover(record: Record, baseline: str) -> str:
         s = record.speedup
         lines.append(
             f"{ratio_text(record, baseline)} {verdicts.interval(s.words, s.low, s.high)}, 95 % "
-            f"{scope(s.processes)}, of {s.of}"
+            f"{scope(s.processes)}, of {s.of}{verdicts.because(record)}"
         )
     if record.conditions:
         found = record.conditions
