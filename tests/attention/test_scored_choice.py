@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import prepare
 from fusescope.ops.attention.dispatch import candidates
@@ -32,3 +33,9 @@ def test_it_is_by_the_rule(dtype, queries, mask, chosen, monkeypatch):
     )
     plan = None if mask is None else prepare(mask, queries, 256)
     assert choose_scored(q, k, plan, plain=True) == chosen
+    assert choose_scored(q, k, plan, plain=True, expressed=True) == chosen
+    monkeypatch.setattr(
+        candidates, "built", lambda family, index: [v for v in variants if v.name == "v3_hopper"]
+    )
+    with pytest.raises(Unsupported, match=r"no kernel for this GPU that takes .*expressed=True"):
+        choose_scored(q, k, plan, plain=True, expressed=True)
