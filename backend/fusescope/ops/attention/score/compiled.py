@@ -41,7 +41,9 @@ def compile_score(
     name = str(dtype).removeprefix("torch.")
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    checks.one_dtype(torch, q=torch.empty(0, dtype=getattr(torch, name, None)))
+    if not isinstance(getattr(torch, name, None), torch.dtype):
+        raise TypeError(f"dtype is a torch.dtype or its name, not {dtype!r}")
+    checks.one_dtype(torch, q=torch.empty(0, dtype=getattr(torch, name)))
     checks.heads_and_head_size(1, 1, head_dim)
     impls = (impl,) if impl != "auto" else _automatic(torch, device, name, head_dim)
     begin = time.monotonic()
