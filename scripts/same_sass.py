@@ -6,9 +6,9 @@
 
 OLD and NEW are a checkout, a folder of families (cuda/) or a git revision. Each kernel is compiled with the
 flags of the build and disassembled; only the names of anonymous namespaces, which hash the file's path, are
-ignored. CPU kernels are compared as the assembly that g++ writes. Kernels whose sources differ only in
-comments and layout are the same program and are not compiled. Exit status 1 where a kernel differs, is
-missing or does not compile.
+ignored. CPU kernels are compared as the assembly that g++ writes, but for the numbers of functions in its
+labels. Kernels whose sources differ only in comments and layout are the same program and are not compiled.
+Exit status 1 where a kernel differs, is missing or does not compile.
 
 --record adds the pairs of source hashes that were proven equal to NEW's same_code.json (core/same_code.py).
 Machine code is kept in the build cache by the content of its sources, so a second run compiles what changed.
@@ -45,6 +45,8 @@ _INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
 _DATA = re.compile(
     r"Contents of section (\.nv\.(?:constant[1-9]|global\.init)\S*):\n(.*?)(?=Contents of|\Z)", re.DOTALL
 )
+# Labels with the number of a function among all that are declared, which is no machine code.
+_NUMBERED = re.compile(r"(\.L(?:FS?[BE]|LSDA[A-Z]*))\d+")
 _CONTEXT = 2  # lines shown before a difference
 
 
@@ -119,7 +121,7 @@ def machine_code(chain: toolchain.Toolchain, item: plan.Object) -> dict[str, lis
         part = file.with_suffix(f".{os.getpid()}")
         part.write_text(text)
         part.replace(file)
-    return _functions(file.read_text())
+    return _functions(_NUMBERED.sub(r"\1", file.read_text()))
 
 
 def _sass(chain, item) -> str:

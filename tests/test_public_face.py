@@ -22,6 +22,8 @@ FACE = {
     "bench",
     "generate",
     "KVCache",
+    "Score",
+    "compile_score",
 }
 
 

@@ -10,6 +10,8 @@ attention           softmax(scale q kᵀ + bias, where the mask keeps) v on (B, 
 attention_varlen    the same on packed sequences, (total, H, D)
 attention_decode    1 to 8 new queries per sequence against a KV cache
 prepare             a mask's tile lists on a device, as attention takes them
+Score               an expression that scores become, such as score + slope[h] * (k - q), with its tensors
+compile_score       such an expression compiled into the kernels before it is first used
 masks               full, causal, sliding_window, bigbird, …: load, parse, from_dense
 register_attention  attn_implementation="fusescope" in Hugging Face models
 generate            tokens after a prompt, from a loaded GPT-2, Llama, Mistral or Qwen of Hugging Face
@@ -32,19 +34,23 @@ if TYPE_CHECKING:
     from fusescope.models.generating import KVCache as KVCache
     from fusescope.models.generating import generate as generate
     from fusescope.models.register import register_attention as register_attention
+    from fusescope.ops.attention import Score as Score
     from fusescope.ops.attention import attention as attention
     from fusescope.ops.attention import attention_decode as attention_decode
     from fusescope.ops.attention import attention_varlen as attention_varlen
+    from fusescope.ops.attention import compile_score as compile_score
     from fusescope.ops.attention import prepare as prepare
 
 __version__ = "0.1.0"
 
 _HOME = {
     "KVCache": "fusescope.models",
+    "Score": "fusescope.ops.attention",
     "attention": "fusescope.ops.attention",
     "attention_decode": "fusescope.ops.attention",
     "attention_varlen": "fusescope.ops.attention",
     "bench": "fusescope.jobs.in_process",
+    "compile_score": "fusescope.ops.attention",
     "generate": "fusescope.models",
     "prepare": "fusescope.ops.attention",
     "register_attention": "fusescope.models",

@@ -4,10 +4,12 @@
 // up to four dimensions, broadcastable to (B, H, S_q, S_k). out_bshd: the result lies in memory as (B, S_q, H, D).
 // impl: run() of handle.h. Everything is checked here, because the operator is called without checks in Python before
 // it. Arguments that most calls leave out come last: those cost next to nothing. attention_scored is the same with
-// softcap and sinks (scored.h), an operator of its own so that they cost other calls nothing.
+// softcap and sinks (scored.h), attention_expressed with a score expression (expressed.h) and sinks: operators of their
+// own so that they cost other calls nothing.
 #include <cmath>
 
 #include "../common/handle.h"
+#include "expressed.h"
 #include "plan.h"
 #include "scored.h"
 
@@ -32,8 +34,8 @@ void add_bias(AttentionArgs& args, const Handle& bias, const Handle& q) {
 }
 
 // sinks: float32 (H,).
-void add_scored(AttentionScored& scored, std::optional<double> softcap, const Handle& sinks, const Handle& q,
-                int64_t heads) {
+template <typename Scored>
+void add_scored(Scored& scored, std::optional<double> softcap, const Handle& sinks, const Handle& q, int64_t heads) {
   scored.softcap = float(softcap.value_or(0.));
   STD_TORCH_CHECK(scored.softcap >= 0 && std::isfinite(scored.softcap), "softcap is a finite number above 0");
   if (!sinks) return;
@@ -44,17 +46,20 @@ void add_scored(AttentionScored& scored, std::optional<double> softcap, const Ha
   scored.sinks = static_cast<const float*>(sinks.data());
 }
 
-template <bool Scored> void attention(StableIValue* stack, uint64_t, uint64_t) {
+enum class Scores { plain, scored, expressed };
+
+template <Scores Of> void attention(StableIValue* stack, uint64_t, uint64_t) {
   Arguments given(stack);
   const Handle q = given.tensor(), k = given.tensor(), v = given.tensor();
   const Text impl = given.text();
+  const std::vector<Handle> tables = Of == Scores::expressed ? given.tensors() : std::vector<Handle>();
   const Handle plan = given.optional_tensor();
   const Text layout = given.text();
   const std::optional<double> scale = given.optional_number();
   const Handle bias = given.optional_tensor();
   const bool out_bshd = given.truth();
-  const std::optional<double> softcap = Scored ? given.optional_number() : std::nullopt;
-  const Handle sinks = Scored ? given.optional_tensor() : Handle();
+  const std::optional<double> softcap = Of == Scores::scored ? given.optional_number() : std::nullopt;
+  const Handle sinks = Of == Scores::plain ? Handle() : given.optional_tensor();
 
   STD_TORCH_CHECK(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, "q, k and v have four dimensions");
   const int64_t *q_size = q.sizes(), *k_size = k.sizes();
@@ -111,13 +116,19 @@ template <bool Scored> void attention(StableIValue* stack, uint64_t, uint64_t) {
     signature.add(args.scale > 0);
     if (bias) signature.add(bias);
   };
-  bool taken = !Scored;
-  if constexpr (Scored) {
-    STD_TORCH_CHECK(parts.empty(), "unsupported: softcap or sinks with work items");
-    STD_TORCH_CHECK(impl.view().substr(0, 4) != "auto", "attention_scored takes the name of a kernel, not auto");
+  bool taken = Of == Scores::plain;
+  if constexpr (Of != Scores::plain) {
+    STD_TORCH_CHECK(parts.empty(), "unsupported: softcap, sinks or a score expression with work items");
     add_scored(call.scored, softcap, sinks, q, H);
     call.taken = &taken;
   }
+  if constexpr (Of == Scores::expressed) {
+    add_tables(call.tables, tables, q);
+    run_expressed(impl.view(), call, q);
+    return give_back(stack, std::move(out));
+  }
+  if constexpr (Of == Scores::scored)
+    STD_TORCH_CHECK(impl.view().substr(0, 4) != "auto", "attention_scored takes the name of a kernel, not auto");
   run("attention", impl.view(), call, q, sign, parts.empty() ? "" : "parts");
   STD_TORCH_CHECK(
       taken,
@@ -135,9 +146,13 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusescope, m) {
   m.def(
       "attention_scored(Tensor q, Tensor k, Tensor v, str impl, Tensor? plan=None, str layout=\"\", float? scale=None, "
       "Tensor? bias=None, bool out_bshd=False, float? softcap=None, Tensor? sinks=None) -> Tensor");
+  m.def(
+      "attention_expressed(Tensor q, Tensor k, Tensor v, str impl, Tensor[] tables, Tensor? plan=None, "
+      "str layout=\"\", float? scale=None, Tensor? bias=None, bool out_bshd=False, Tensor? sinks=None) -> Tensor");
 }
 #endif
 STABLE_TORCH_LIBRARY_IMPL(fusescope, FUSESCOPE_DISPATCH_KEY, m) {
-  m.impl("attention", &attention<false>);
-  m.impl("attention_scored", &attention<true>);
+  m.impl("attention", &attention<Scores::plain>);
+  m.impl("attention_scored", &attention<Scores::scored>);
+  m.impl("attention_expressed", &attention<Scores::expressed>);
 }

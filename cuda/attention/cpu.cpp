@@ -1,4 +1,5 @@
 // OpenMP over (batch, head, query tile); live tiles only, as small fp32 matrix products in vector registers.
+// takes: score
 //
 // K is packed once per KV head as tiles of [d][64 keys], so that scores of 64 keys are vector lanes, and V as [key][d].
 // In a partial tile, groups of four rows without a live key are skipped, groups with few compute them key by key, and
@@ -9,8 +10,8 @@
 
 #include "attention.cuh"
 #include "cpu_order.h"
+#include "cpu_score.h"
 #include "cpu_tiles.h"
-#include "scored.h"
 
 using namespace fusescope_cpu;
 using namespace cpu_tiles;
@@ -77,14 +78,20 @@ template <typename T> struct Attention {
     for (int i = 0; i < count; ++i) s[i] = scored.softcap * std::tanh(s[i] / scored.softcap);
   }
 
+  ExpressedRow expressed(const RowPlace& at) const { return {scored, at, a.seq_k - a.seq_q}; }
+
   // Single keys of a row, collected over tiles until they fill a vector.
   struct KeyList {
     int key[SIZE], count = 0;
   };
 
+  static void express_listed(float* p, const KeyList& listed, const ExpressedRow& row) {
+    for (int i = 0; i < listed.count; ++i) p[i] = row(p[i], listed.key[i]);
+  }
+
   // Computes one row against its listed keys and empties the list. K and V as [keys][width]; bias_row: offset of the
   // row's bias.
-  void attend_listed(KeyList& listed, const float* q, const float* rows, const float* v, float* o, int64_t bias_row,
+  void attend_listed(KeyList& listed, const float* q, const float* rows, const float* v, float* o, RowPlace bias_row,
                      float& maximum, float& sum) const {
     alignas(64) float p[SIZE];
     for (int i = 0; i < listed.count; ++i) {
@@ -92,15 +99,16 @@ template <typename T> struct Attention {
       for (int d = 0; d < width; d += SIZE) product += load(q + d) * load(rows + int64_t(listed.key[i]) * width + d);
       p[i] = total(product);
     }
-    if (scored.softcap > 0.f) cap(p, listed.count);
+    if (!kExpressed && scored.softcap > 0.f) cap(p, listed.count);
+    if constexpr (kExpressed) express_listed(p, listed, expressed(bias_row));
     int count = listed.count;
-    if (a.bias) {
+    if (a.bias || kExpressed) {
       count = 0;
       for (int i = 0; i < listed.count; ++i) {
         const int j = listed.key[i];
-        p[count] = p[i] + bias_at(a, bias_row + j * a.bias_stride[3]);
+        p[count] = a.bias ? p[i] + bias_at(a, bias_row + j * a.bias_stride[3]) : p[i];
         listed.key[count] = j;
-        count += p[count] != kNone;  // a bias of -inf masks its key
+        count += p[count] != kNone;  // a bias or an expression of -inf masks its key
       }
     }
     std::fill(p + count, p + SIZE, kNone);  // unused lanes have weight 0
@@ -124,9 +132,10 @@ template <typename T> struct Attention {
     std::fill_n(maximum, kTile, std::isnan(sink) ? kNone : sink);
     std::fill_n(sum, kTile, sink == kNone ? 0.f : std::isnan(sink) ? sink : 1.f);
 
-    // Offset of the bias of row r; a bias implies modulus 1.
+    // Row r, with the offset of its bias; a bias implies modulus 1, as does an expression.
     auto bias_row = [&](int r) {
-      return b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r) * a.bias_stride[2];
+      return row_place(b * a.bias_stride[0] + h * a.bias_stride[1] + int64_t(t * kTile + r) * a.bias_stride[2], b, h,
+                       t * kTile + r);
     };
     auto attend = [&](int r) {
       attend_listed(listed[r], q + r * width, k_rows, values, o + r * width, bias_row(r), maximum[r], sum[r]);
@@ -158,7 +167,14 @@ template <typename T> struct Attention {
         with_blocks(keys.blocks, [&](auto blocks) {
           score_blocks<decltype(blocks)::value>(q + r * width, columns, s + from, head_dim, width);
         });
-        for (int n = 0; n < kRows && scored.softcap > 0.f; ++n) cap(s + n * kTile + from, to - from);
+        if constexpr (kExpressed) {
+          for (int n = 0; n < kRows; ++n) {
+            const ExpressedRow row = expressed(bias_row(r + n));
+            for (int j = from; j < to; ++j) s[n * kTile + j] = row(s[n * kTile + j], kt * kTile + j);
+          }
+        } else {
+          for (int n = 0; n < kRows && scored.softcap > 0.f; ++n) cap(s + n * kTile + from, to - from);
+        }
         for (int n = 0; n < kRows; ++n)
           mask_row(s + n * kTile, word[n], from, to, bias_row(r + n) + int64_t(kt) * kTile * a.bias_stride[3]);
         attend_tile<exp_negative>(s, from, to, values + int64_t(kt) * kTile * width, packed.finite[first + kt],
@@ -205,6 +221,7 @@ template <typename T> struct Attention {
 }  // namespace
 
 FUSESCOPE_KERNEL(const AttentionArgs* args, void*) {
+  if (const char* why = refused_by_expression(*args)) return why;
   const AttentionScored scored = take_scored(*args);
   return dispatch(args->dtype, [&](auto zero) { return Attention<decltype(zero)>{*args, scored}.run(); });
 }

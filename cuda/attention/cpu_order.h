@@ -7,6 +7,7 @@
 
 #include "attention.cuh"
 #include "cpu_tiles.h"
+#include "scored.h"
 
 namespace cpu_tiles {
 static_assert(kTile == ATTENTION_TILE);
@@ -48,11 +49,11 @@ struct LiveKeys {
   int whole(int head_dim) const { return kRows * blocks * 2 * head_dim; }
 };
 
-// The order of least cost for the tiles of `lists` query tiles, from a sample of the partial ones. With a bias it is
-// unchanged: a bias is read in key order.
+// The order of least cost for the tiles of `lists` query tiles, from a sample of the partial ones. With a bias or an
+// expression it is unchanged: these go by positions.
 inline StridedOrder best_order(const AttentionArgs& a, int64_t lists) {
   constexpr int sampled = 16;
-  const int64_t tiles = a.row_ptr && !a.bias ? a.row_ptr[lists] : 0;
+  const int64_t tiles = a.row_ptr && !a.bias && !kExpressed ? a.row_ptr[lists] : 0;
   std::vector<int64_t> codes;
   for (int64_t i = 0; i < sampled; ++i)
     if (const int64_t at = tiles * i / sampled; at < tiles && a.tile_code[at] >= 0) codes.push_back(a.tile_code[at]);

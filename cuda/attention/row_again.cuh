@@ -8,7 +8,7 @@
 #include "../common/exp2.cuh"
 #include "../common/launch.cuh"
 #include "rows.cuh"
-#include "scored.h"
+#include "score.cuh"
 
 namespace row_again {
 constexpr unsigned kAll = 0xffffffffu;
@@ -50,6 +50,7 @@ __device__ __attribute__((noinline)) void attend(const AttentionArgs& a, Attenti
                        lane * a.q_stride[3];
     const int64_t bias = a.bias ? b * a.bias_stride[0] + head * a.bias_stride[1] + row * a.bias_stride[2] : 0;
     float query[kColumns], context[kColumns] = {}, maximum = -INFINITY, sum = 0.f;
+    const ExpressedRow expressed(scored, b, head, row + a.seq_k - a.seq_q);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
       query[c] = 32 * c < columns ? to_float(q[32 * c * a.q_stride[3]]) * a.scale : 0.f;
@@ -70,7 +71,15 @@ __device__ __attribute__((noinline)) void attend(const AttentionArgs& a, Attenti
             value[u][c] = to_float(v[key * a.v_stride[2] + 32 * c * a.v_stride[3]]);
           }
           score[u] = sum_of_warp(score[u]);
-          if (scored.softcap > 0.f) score[u] = scored.softcap * tanhf(score[u] / scored.softcap);
+          if constexpr (kExpressed) {
+            if (word) score[u] = expressed(score[u], key);
+            if (score[u] == -INFINITY) {  // which masks its key, as a bias does
+#pragma unroll
+              for (float& x : value[u]) x = 0.f;
+            }
+          } else if (scored.softcap > 0.f) {
+            score[u] = scored.softcap * tanhf(score[u] / scored.softcap);
+          }
           if (word && a.bias) {
             const float extra = bias_at(a, bias + key * a.bias_stride[3]);
             score[u] += extra;

@@ -6,15 +6,16 @@
 #pragma once
 #include "../common/exp2.cuh"
 #include "rows.cuh"
-#include "scored.h"
+#include "score.cuh"
 
 namespace row_loop {
 constexpr int kGroups = 4;  // keys per warp at a time
 constexpr unsigned kAll = 0xffffffffu;
 
 // Chunks: 8-element chunks of a row per lane, ceil(D / 64). Unroll: keys in flight per group. vectors: 16-byte loads.
-// Scored: with a bias, softcap or sinks; scores are in natural units then, because a bias near the end of the range of
-// fp32 times log2 e is beyond it, else in units of log2. keys: of a row without lists, the first so many are live.
+// Scored: with a bias, softcap, expression or sinks; scores are in natural units then, because a bias near the end of
+// the range of fp32 times log2 e is beyond it, else in units of log2. keys: of a row without lists, the first so many
+// are live.
 template <typename T, int Chunks, int Unroll, bool Scored>
 __device__ __forceinline__ void attend_row(const AttentionArgs& a, const AttentionScored& scored, int b, int head,
                                            int row, int keys, bool vectors) {
@@ -39,6 +40,7 @@ __device__ __forceinline__ void attend_row(const AttentionArgs& a, const Attenti
     for (int i = 0; i < 8; ++i) query[c][i] = chunk < live_chunks ? to_float(eight.value[i]) * (a.scale * kUnit) : 0.f;
   }
   float maximum = -INFINITY, sum = 0.f;  // of this group's keys
+  const ExpressedRow expressed(scored, b, head, row + a.seq_k - a.seq_q);
 
   // One step: this group's Unroll keys (a negative one is none). Scores, new maximum, rescale, add.
   auto step = [&](const int (&key)[Unroll]) {
@@ -66,7 +68,12 @@ __device__ __forceinline__ void attend_row(const AttentionArgs& a, const Attenti
       for (int distance = 1; distance < 8; distance <<= 1) score[u] += __shfl_xor_sync(kAll, score[u], distance);
       live[u] = key[u] >= 0;
       if constexpr (Scored) {
-        if (scored.softcap > 0.f) score[u] = scored.softcap * tanhf(score[u] / scored.softcap);
+        if constexpr (kExpressed) {
+          score[u] = expressed(score[u], key[u]);
+          live[u] = live[u] && score[u] != -INFINITY;  // which masks its key, as a bias does
+        } else if (scored.softcap > 0.f) {
+          score[u] = scored.softcap * tanhf(score[u] / scored.softcap);
+        }
         if (a.bias && live[u]) {
           const float extra = bias_at(a, bias_row + key[u] * a.bias_stride[3]);
           live[u] = extra != -INFINITY;  // which masks its key, whatever k and v hold there

@@ -1,6 +1,6 @@
 // One warp per query row: 8 lanes per key, four keys at once, online softmax in registers, shuffles only, no block
 // barrier.
-// takes: softcap+sinks
+// takes: softcap+sinks score
 // tiles: none
 //
 // The loop over keys is in row_loop.cuh. In a partial tile it visits the set bits of the mask bitmap, so the work grows
@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(32 * kWarps, blocks_per_sm(Chunks)) attention_
   attend<T, Chunks, Unroll, false>(a, {}, Vector);
 }
 
-// With a bias, softcap or sinks; whether loads are of 16 bytes is seen at run time, else the kernels would be twice as
-// many.
+// With a bias, softcap, expression or sinks; whether loads are of 16 bytes is seen at run time, else the kernels would
+// be twice as many.
 template <typename T, int Chunks>
 __global__ void __launch_bounds__(32 * kWarps, blocks_per_sm(Chunks)) attention_scored(const ScoredArgs a) {
   attend<T, Chunks, Chunks == 1 ? 2 : 1, true>(a, a.scored, a.vectors);
@@ -52,18 +52,25 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
   const int64_t grid = blocks_of(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^33 query rows";
+  if (const char* why = refused_by_expression(a)) return why;
   const AttentionScored scored = take_scored(a);
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
-    return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) {
-      if (a.bias || scored.given()) {
+    return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) -> const char* {
+      if constexpr (!is_built<T, width>()) {
+        return kOtherBuild;
+      } else {
+        if constexpr (!kExpressed) {
+          if (!a.bias && !scored.given()) {
+            launch<T, width / 64, width == 64 ? 4 : width == 128 ? 2 : 1>(a, unsigned(grid), stream);
+            return launch_error();
+          }
+        }
         const ScoredArgs with{a, scored, vectors_of(a, sizeof(T)) == 7};
         attention_scored<T, width / 64><<<unsigned(grid), 32 * kWarps, 0, stream>>>(with);
         return launch_error();
       }
-      launch<T, width / 64, width == 64 ? 4 : width == 128 ? 2 : 1>(a, unsigned(grid), stream);
-      return launch_error();
     });
   });
 }

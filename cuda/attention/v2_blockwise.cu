@@ -1,11 +1,12 @@
 // Tensor cores on 64 x 64 tiles: only live tiles of the list are loaded, with cp.async one tile ahead of the products.
 // archs: sm_80 sm_86 sm_89 sm_90a
 // expects: HMMA
-// takes: fp16 bf16 softcap+sinks
+// takes: fp16 bf16 softcap+sinks score
 // tiles: 1 per block, 3 blocks per SM
 //
 // warp_tiles.cuh has the warp's part: loads, products, softmax, stores.
 #include "row_again.cuh"
+#include "score.cuh"
 #include "softcap.cuh"
 #include "warp_tiles.cuh"
 
@@ -16,11 +17,11 @@ struct PlainArgs : AttentionArgs {
   static constexpr bool given = false;
   __device__ __forceinline__ AttentionScored scored() const { return {}; }
 };
-// With a bias, softcap or sinks: scores are in natural units then (row_loop.cuh says why).
+// With a bias, softcap, expression or sinks: scores are in natural units then (row_loop.cuh says why).
 struct ScoredArgs : AttentionArgs {
   static constexpr bool given = true;
   AttentionScored more;
-  __device__ __forceinline__ AttentionScored scored() const { return more; }
+  __device__ __forceinline__ const AttentionScored& scored() const { return more; }
 };
 
 template <typename T, int Width, typename Args>
@@ -48,6 +49,8 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
   const float scale = Args::given ? a.scale : a.scale * kLog2e;
 
   int tile = tile_at(begin), code = code_at(begin), next_tile = tile_at(begin + 1), next_code = code_at(begin + 1);
+  const int position = row0 + r0 + a.seq_k - a.seq_q;
+  const ExpressedRow rows[2] = {{a.scored(), at.b, at.head, position}, {a.scored(), at.b, at.head, position + 8}};
   if (begin < end) {
     load_tile<T, Width>(q_tile, q, row0, a.head_dim);
     load_tile<T, Width>(k_tile, k, tile * kTile, a.head_dim);
@@ -88,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
 #pragma unroll
       for (int e = 0; e < 4; ++e) score[n][e] *= scale;
     if constexpr (Args::given) {
-      const float softcap = a.more.softcap;
+      const float softcap = a.more.softcap, first_float = float(first + 2 * pair);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int row = row0 + (e < 2 ? r0 : r1);
@@ -96,7 +99,10 @@ __global__ void __launch_bounds__(kThreads, Shape<Width>::blocks_per_sm) attenti
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
           const int column = first + 8 * n + 2 * pair + (e & 1);
-          if (softcap > 0.f) score[n][e] = capped(score[n][e], softcap);
+          if constexpr (kExpressed)
+            score[n][e] = rows[e / 2](score[n][e], column, first_float, float(8 * n + (e & 1)));
+          else if (softcap > 0.f)
+            score[n][e] = capped(score[n][e], softcap);
           if (a.bias && row < a.seq_q && column < a.seq_k) score[n][e] += bias_at(a, bias + column * a.bias_stride[3]);
         }
       }
@@ -141,6 +147,7 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
   const AttentionArgs& a = *args;
   const int64_t grid = QueryTile::blocks(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
+  if (const char* why = refused_by_expression(a)) return why;
   const AttentionScored scored = take_scored(a);
   return dispatch_16bit(
       a.dtype,
@@ -150,8 +157,13 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
         return with_width<32, 64, 96, 128, 160, 192, 256>(a.head_dim, [&](auto width) {
           using T = decltype(zero);
           const auto on = static_cast<cudaStream_t>(stream);
-          if (a.bias || scored.given()) return launch<T, width>(ScoredArgs{a, scored}, unsigned(grid), on);
-          return launch<T, width>(PlainArgs{a}, unsigned(grid), on);
+          if constexpr (!is_built<T, width, width == 256 ? 64 : 32>()) {
+            return kOtherBuild;
+          } else {
+            if constexpr (!kExpressed)
+              if (!a.bias && !scored.given()) return launch<T, width>(PlainArgs{a}, unsigned(grid), on);
+            return launch<T, width>(ScoredArgs{a, scored}, unsigned(grid), on);
+          }
         });
       });
 }

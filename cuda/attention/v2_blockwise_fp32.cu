@@ -1,5 +1,5 @@
 // fp32 products on 64 x 64 tiles: every architecture and dtype, a live tile of K and V read once for 64 rows.
-// takes: softcap+sinks
+// takes: softcap+sinks score
 // tiles: 1 per block, 2 blocks per SM
 //
 // 256 threads as 16 x 16; thread (y, x) has rows 4 y + i and keys x + 16 j of the scores, and rows 4 y + i and columns
@@ -8,6 +8,7 @@
 // head size at a time, so any head size fits. Without tensor cores for the dtype (fp32, and 16 bits before sm_80) this
 // is the tiled kernel, and v1 the one for few live keys.
 #include "row_again.cuh"
+#include "score.cuh"
 
 namespace {
 constexpr int kTile = ATTENTION_TILE, kThreads = 256, kDepth = 32;
@@ -52,7 +53,7 @@ struct PlainArgs : AttentionArgs {
 struct ScoredArgs : AttentionArgs {
   static constexpr bool given = true;
   AttentionScored more;
-  __device__ __forceinline__ AttentionScored scored() const { return more; }
+  __device__ __forceinline__ const AttentionScored& scored() const { return more; }
 };
 
 // Panels: 64-column panels of the head, ceil(D / 64).
@@ -75,6 +76,12 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
   float maximum[4], sum[4], out[Panels][4][4] = {};  // sum: this thread's keys only
 #pragma unroll
   for (int i = 0; i < 4; ++i) maximum[i] = -INFINITY, sum[i] = 0.f;
+
+  const int position = row0 + 4 * y + a.seq_k - a.seq_q;
+  const ExpressedRow rows[4] = {{a.scored(), at.b, at.head, position},
+                                {a.scored(), at.b, at.head, position + 1},
+                                {a.scored(), at.b, at.head, position + 2},
+                                {a.scored(), at.b, at.head, position + 3}};
 
   for (int item = at.begin; item < at.end; ++item) {
     const int first = (a.row_ptr ? a.tile_index[item] : item) * kTile, code = a.row_ptr ? a.tile_code[item] : -1;
@@ -113,7 +120,10 @@ __global__ void __launch_bounds__(kThreads, Panels <= 2 ? 2 : 1) attention_block
         score[i][j] *= scale;
         if constexpr (Args::given) {
           const float softcap = a.more.softcap;
-          if (softcap > 0.f) score[i][j] = softcap * tanhf(score[i][j] / softcap);
+          if constexpr (kExpressed)
+            score[i][j] = rows[i](score[i][j], column, float(first + x), float(16 * j));
+          else if (softcap > 0.f)
+            score[i][j] = softcap * tanhf(score[i][j] / softcap);
           if (a.bias && row < a.seq_q && column < a.seq_k)
             score[i][j] += bias_at(a, at.b * a.bias_stride[0] + at.head * a.bias_stride[1] + row * a.bias_stride[2] +
                                           column * a.bias_stride[3]);
@@ -211,20 +221,27 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream_) {
   const AttentionArgs& a = *args;
   const int64_t grid = QueryTile::blocks(a);
   if (grid > INT32_MAX) return "unsupported: more than 2^31 tiles of 64 query rows";
+  if (const char* why = refused_by_expression(a)) return why;
   const AttentionScored scored = take_scored(a);
   auto stream = static_cast<cudaStream_t>(stream_);
   return dispatch(a.dtype, [&](auto zero) -> const char* {
     using T = decltype(zero);
-    return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) {
-      const int vectors = vectors_of(a, sizeof(T));
-      if (a.bias || scored.given()) {
+    return with_width<64, 128, 192, 256>(a.head_dim, [&](auto width) -> const char* {
+      if constexpr (!is_built<T, width>()) {
+        return kOtherBuild;
+      } else {
+        const int vectors = vectors_of(a, sizeof(T));
+        if constexpr (!kExpressed) {
+          if (!a.bias && !scored.given()) {
+            const PlainArgs plain{a};
+            attention_blockwise_fp32<T, width / 64, PlainArgs><<<unsigned(grid), kThreads, 0, stream>>>(plain, vectors);
+            return launch_error();
+          }
+        }
         const ScoredArgs with{a, scored};
         attention_blockwise_fp32<T, width / 64, ScoredArgs><<<unsigned(grid), kThreads, 0, stream>>>(with, vectors);
-      } else {
-        const PlainArgs plain{a};
-        attention_blockwise_fp32<T, width / 64, PlainArgs><<<unsigned(grid), kThreads, 0, stream>>>(plain, vectors);
+        return launch_error();
       }
-      return launch_error();
     });
   });
 }

@@ -2,7 +2,7 @@
 // warpgroups.
 // archs: sm_90a
 // expects: HGMMA UTMALDG
-// takes: fp16 bf16, d<=128, no-bias, scale>0, tma, softcap+sinks
+// takes: fp16 bf16, d<=128, no-bias, scale>0, tma, softcap+sinks, score
 // plan: schedule
 // tiles: 1 per block, 1 block per SM, up to 1 tile per SM, from 3 steps
 // tiles: 1 per block, 2 blocks per SM, up to 2 tiles per SM, from 2 steps
@@ -24,7 +24,7 @@
 #include "hopper_rings.cuh"
 #include "hopper_schedule.cuh"
 #include "hopper_wide_pipeline.cuh"
-#include "scored.h"
+#include "score.cuh"
 #include "softcap.cuh"
 
 namespace {
@@ -35,11 +35,13 @@ constexpr int kMaxTiles = 2048;  // of keys
 struct ScoredArgs : AttentionArgs {
   AttentionScored more;
 };
+__device__ __forceinline__ const AttentionScored& scored_of(const ScoredArgs& args) { return args.more; }
+__device__ __forceinline__ AttentionScored scored_of(const AttentionArgs&) { return {}; }
 
 // What converts the scores, as they are when they are masked, to powers of two.
 __device__ __forceinline__ float to_powers_of_two(const AttentionArgs& args) { return args.scale * kLog2e; }
 __device__ __forceinline__ float to_powers_of_two(const ScoredArgs& args) {
-  return args.more.softcap > 0.f ? kLog2e : args.scale * kLog2e;
+  return kExpressed || args.more.softcap > 0.f ? kLog2e : args.scale * kLog2e;
 }
 
 // Scores in x, times scale and capped, before the mask; as they are without a cap.
@@ -47,6 +49,22 @@ __device__ __forceinline__ void cap_scores(float (&x)[64], float scale, float so
   if (softcap <= 0.f) return;
 #pragma unroll
   for (float& score : x) score = capped(score * scale, softcap);
+}
+
+// The same by the expression of this build. tiles: the step's two KV tiles; first_column: of the thread.
+__device__ __forceinline__ void express_scores(float (&x)[64], float scale, const ExpressedRow (&rows)[2], int2 tiles,
+                                               int first_column) {
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const int first = 64 * (n ? tiles.y : tiles.x) + first_column;
+    const float first_float = float(first);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int column = 8 * (i / 4) + (i & 1);
+      float& score = x[32 * n + i];
+      score = rows[i / 2 % 2](score * scale, first + column, first_float, float(column));
+    }
+  }
 }
 
 // What the context of the thread's two rows is to be multiplied by where head has a sink, a key more whose value is
@@ -62,7 +80,7 @@ __device__ __forceinline__ void divide_with_sink(float (&inverse)[2], float sink
   }
 }
 
-// Args: AttentionArgs, or ScoredArgs with a soft-cap or sinks.
+// Args: AttentionArgs, or ScoredArgs with a soft-cap, an expression or sinks.
 template <typename T, int Panels, int WG, bool Split, typename Args>
 __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::blocks_per_sm) attention_scheduled(
     const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap k_map,
@@ -118,6 +136,8 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
   const int t2 = 2 * (lane % 4);
   uint8_t* q_own = shared + (Split ? 0 : wg) * Panels * kTileBytes;
   const float factor = to_powers_of_two(args);
+  const int position = 64 * q_tile + warp % 4 * 16 + lane / 4 + args.seq_k - args.seq_q;  // of the thread's first row
+  const ExpressedRow rows[2] = {{scored_of(args), b, h, position}, {scored_of(args), b, h, position + 8}};
   float o[Acc] = {};  // the context; behind it, with ones, the sums
   float x[64];
   uint32_t weights[8][4];
@@ -135,7 +155,12 @@ __global__ void __launch_bounds__(128 * WG, ScheduledShape<Panels, WG, Split>::b
                                      ((step - origin) / VSlots) & 1, ones);
   };
   auto softmax = [&](int step, const StepMask& mask, float (&shrink)[2]) {
-    if constexpr (kScored) cap_scores(x, args.scale, args.more.softcap);
+    if constexpr (kExpressed) {
+      const int4 tiles = schedule[2 * step + 1];
+      express_scores(x, args.scale, rows, make_int2(tiles.x, tiles.y), t2);
+    } else if constexpr (kScored) {
+      cap_scores(x, args.scale, args.more.softcap);
+    }
     mask_scores(x, args, mask, step, t2);
     return weigh<!S::ones>(x, factor, maximum, sum, shrink);
   };
@@ -204,11 +229,15 @@ template <typename T, typename Args> const char* with_panels(const Args& args, c
   const int64_t tiles = int64_t(args.batch) * args.heads * ((args.seq_q + 63) / 64);
   const int longest = args.schedule ? (args.schedule_stride - 1) / 2 : (args.seq_k + 127) / 128;  // in steps
   if (args.head_dim <= 64) {
-    if (tiles <= 132 && longest > 2) return launch<T, 1, 4, true>(args, stream);
-    if ((tiles <= 264 && longest > 1) || (tiles <= 528 && longest > 5)) return launch<T, 1, 2, true>(args, stream);
-    return launch<T, 1, 2, false>(args, stream);
+    if constexpr (is_built<T, 64>()) {
+      if (tiles <= 132 && longest > 2) return launch<T, 1, 4, true>(args, stream);
+      if ((tiles <= 264 && longest > 1) || (tiles <= 528 && longest > 5)) return launch<T, 1, 2, true>(args, stream);
+      return launch<T, 1, 2, false>(args, stream);
+    }
+  } else if constexpr (is_built<T, 128>()) {
+    return tiles <= 132 ? launch<T, 2, 2, true>(args, stream) : launch<T, 2, 2, false>(args, stream);
   }
-  return tiles <= 132 ? launch<T, 2, 2, true>(args, stream) : launch<T, 2, 2, false>(args, stream);
+  return kOtherBuild;
 }
 }  // namespace
 
@@ -218,13 +247,14 @@ FUSESCOPE_KERNEL(const AttentionArgs* args, void* stream) {
     return "unsupported: a bias, or a scale that is not positive (v3_hopper takes them)";
   if (args->row_ptr && !args->schedule) return "unsupported: a plan without a schedule";
   if ((args->seq_k + 63) / 64 > kMaxTiles) return "unsupported: more than 131072 keys";
-  const auto on = static_cast<cudaStream_t>(stream);
-  const auto run = [&](const auto& given) {
-    return args->dtype == FS_FLOAT16 ? with_panels<__half>(given, on) : with_panels<__nv_bfloat16>(given, on);
-  };
-  if (args->dtype == FS_FLOAT16 || args->dtype == FS_BFLOAT16) {
-    const AttentionScored scored = take_scored(*args);
-    return scored.given() ? run(ScoredArgs{*args, scored}) : run(*args);
-  }
-  return "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)";
+  if (const char* why = refused_by_expression(*args)) return why;
+  return dispatch_16bit(
+      args->dtype, "unsupported: float32 (the tensor cores take float16 and bfloat16; use v1_rowwise)", [&](auto zero) {
+        using T = decltype(zero);
+        const auto on = static_cast<cudaStream_t>(stream);
+        const AttentionScored scored = take_scored(*args);
+        if constexpr (!kExpressed)
+          if (!scored.given()) return with_panels<T>(*args, on);
+        return with_panels<T>(ScoredArgs{*args, scored}, on);
+      });
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "binding.h"
 
@@ -81,6 +82,11 @@ class Arguments {
   Handle tensor() { return Handle(torch::stable::detail::to<AtenTensorHandle>(*next_++)); }
   Handle optional_tensor() {
     return Handle(torch::stable::detail::to<std::optional<AtenTensorHandle>>(*next_++).value_or(nullptr));
+  }
+  std::vector<Handle> tensors() {
+    std::vector<Handle> found;
+    for (AtenTensorHandle t : torch::stable::detail::to<std::vector<AtenTensorHandle>>(*next_++)) found.emplace_back(t);
+    return found;
   }
   bool truth() { return torch::stable::detail::to<bool>(*next_++); }
   std::optional<double> optional_number() { return torch::stable::detail::to<std::optional<double>>(*next_++); }

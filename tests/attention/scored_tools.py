@@ -1,10 +1,11 @@
-"""The specification of soft-capped scores and sinks, and the comparison with it."""
+"""The specification of soft-capped scores, score expressions and sinks, and the comparison with it."""
 
 from __future__ import annotations
 
 import torch
 
 from fusescope.measure.checking.check import compare
+from fusescope.ops.attention.score.values import modified
 from tests.attention.attention_tools import OP
 
 
@@ -13,6 +14,8 @@ def reference(inputs, softcap, sinks):
     q, k, v, bias = (None if inputs[n] is None else inputs[n].double() for n in ("q", "k", "v", "bias"))
     group = q.shape[1] // k.shape[1]
     scores = q @ k.repeat_interleave(group, 1).transpose(2, 3) * q.shape[3] ** -0.5
+    if inputs.get("score") is not None:
+        scores = modified(inputs["score"], scores, (0, q.shape[2]), q.shape[2])
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
     if bias is not None:

@@ -23,6 +23,7 @@ def test_a_case_is_completed():
     }
     assert OP.validate(values) == values
     assert OP.validate({})["mask"] == "full"
+    assert OP.validate({"score": " score  + slope[h]*k"})["score"] == "score + slope[h]*k"
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,7 @@ def test_a_case_is_completed():
         ({"head_dim": 512}, "head_dim must be an integer from 32 to 256, not 512"),
         ({"heads": 4, "kv_heads": 3}, "heads must be a multiple of kv_heads; 4 is not one of 3"),
         ({"bias": "yes"}, "bias must be none or head, not 'yes'"),
+        ({"score": "score + x"}, "'x': the names are score, b, h, q, k"),
         ({"mask": "nothing"}, "unknown mask 'nothing'"),
         ({"mask": "causal:window=3"}, "takes no parameters, not window"),
         ({"mask": 3}, "mask must be a mask such as causal or bigbird:window=64,seed=1, not 3"),

@@ -131,6 +131,7 @@ def test_sources_say_which_kernels_take_them():
     for variant in families()["attention"].variants:
         defined = "take_scored(" in variant.path.read_text()
         assert defined == (variant.takes.scored or variant.device == "cpu"), variant.name
+        assert ("refused_by_expression(" in variant.path.read_text()) == variant.takes.expressed, variant.name
 
 
 def test_the_reference_itself():

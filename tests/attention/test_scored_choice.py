@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fusescope import masks
+from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import prepare
 from fusescope.ops.attention.dispatch import candidates, choice
@@ -38,7 +39,14 @@ def test_it_is_by_the_rule(dtype, queries, mask, chosen, monkeypatch):
     if isinstance(mask, masks.Mask):
         plan = dataclasses.replace(plan, schedule=plan.buffer)  # as on a device of compute capability 9.0
     assert choice.choose_scored(q, k, v, plan, plain=True) == chosen
+    without_v4 = "v2_blockwise" if chosen == "v4_scheduled" else chosen
+    assert choice.choose_scored(q, k, v, plan, plain=True, expressed=True) == without_v4
     if chosen == "v4_scheduled":  # it takes no scale below 0, and TMA no odd strides
         assert choice.choose_scored(q, k, v, plan, plain=False) == "v2_blockwise"
         monkeypatch.setattr(choice, "tma_takes", lambda tensor: tensor is not v)
         assert choice.choose_scored(q, k, v, plan, plain=True) == "v2_blockwise"
+    monkeypatch.setattr(
+        candidates, "built", lambda family, index: [v for v in variants if v.name == "v3_hopper"]
+    )
+    with pytest.raises(Unsupported, match=r"no kernel for this GPU that takes .*expressed=True"):
+        choice.choose_scored(q, k, v, plan, plain=True, expressed=True)

@@ -28,6 +28,18 @@ def test_a_case_keeps_the_commas_of_its_mask():
     assert cases.parse_case("mask=file:a,b.npy,seq=3", parameters) == {"mask": "file:a,b.npy", "seq": "3"}
 
 
+def test_brackets_keep_their_commas():
+    parameters = ops.load("attention").PARAMETERS
+    text = "where(q == k, score, t[h, k])"
+    assert cases.parse_case(f"heads=3,score={text},seq=5", parameters) == {
+        "heads": "3",
+        "score": text,
+        "seq": "5",
+    }
+    score = next(p for p in parameters if p.name == "score")
+    assert cases.axis(score, f"{text},score + 1, max(score, 0)") == [text, "score + 1", "max(score, 0)"]
+
+
 @pytest.mark.parametrize(
     "text,found",
     [

@@ -54,9 +54,29 @@ def build(family: str, kernels: Iterable[Variant | Path]) -> Path:
             name, source, defines = kernel.symbol, tree / family / kernel.path.name, kernel.defines
         flags = (f"-DFUSESCOPE_SYMBOL={name}", *(f"-D{key}={value}" for key, value in defines))
         objects.append(_object(name, source, (*options, "-include", header, *flags)))
-    library = _cache() / f"{family}-{_digest(objects)}.so"
-    torch_named = (_named("libtorch_cpu.so"), _named("libc10.so"))
-    return _made(library, ["g++", "-shared", *objects, "-Wl,--no-as-needed", *torch_named, "-ldl"])
+    return _linked(family, objects)
+
+
+def build_expressed(variant: Variant, header: str, dtype: int, head_dim: int) -> tuple[Path, str]:
+    """(library, name of the kernel): the binding of attention and a kernel compiled with a score expression,
+    as fusescope.kernels.expressed compiles it; dtype: a FusescopeDtype."""
+    tree, options = _translated(), _flags(variant.family)
+    text = _cache() / f"score-{_digest([], header)}.h"
+    _write(text, header)
+    defines = (
+        f'-DFUSESCOPE_SCORE="{text}"',
+        f"-DFUSESCOPE_SCORE_DTYPE={dtype}",
+        f"-DFUSESCOPE_SCORE_HEAD_DIM={head_dim}",
+    )
+    name = f"{variant.name}__{_digest([], header, dtype, head_dim)}"
+    symbol = f"-DFUSESCOPE_SYMBOL=fusescope_{variant.family}__{name}"
+    include = _precompiled("#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n", options)
+    source = tree / variant.family / variant.path.name
+    objects = [
+        _binding(variant.family),
+        _object(name, source, (*options, "-include", include, *defines, symbol)),
+    ]
+    return _linked(variant.family, objects), name
 
 
 def cublaslt() -> Path:
@@ -120,6 +140,12 @@ def _binding(family: str) -> Path:
     if error := errors[bindings[family].file]:
         raise RuntimeError(error)
     return report.folder_of(chain) / bindings[family].file
+
+
+def _linked(family: str, objects: list[Path]) -> Path:
+    library = _cache() / f"{family}-{_digest(objects)}.so"
+    torch_named = (_named("libtorch_cpu.so"), _named("libc10.so"))
+    return _made(library, ["g++", "-shared", *objects, "-Wl,--no-as-needed", *torch_named, "-ldl"])
 
 
 def _object(name: str, source: Path, flags: tuple) -> Path:

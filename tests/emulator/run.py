@@ -40,8 +40,8 @@ class Server:
 
     def run(self, library: Path, op: str, impl: str, check: str = "") -> list[dict]:
         """What came of each case: {"case", "dtype", "contiguous", "wrong", "refused", "seconds"}; wrong and
-        refused are None or a reason. check: one of cases_unseen, else the operator's own cases. RuntimeError
-        with the kernel's last words where it does not end."""
+        refused are None or a reason. check: one of cases_unseen or cases_score, else the operator's own
+        cases. RuntimeError with the kernel's last words where it does not end."""
         request = {"library": str(library), "op": op, "impl": impl, "check": check}
         print(json.dumps(request), file=self._process.stdin, flush=True)
         answer = json.loads(self._process.stdout.readline())
@@ -87,7 +87,7 @@ def _results(library: str, op: str, impl: str, check: str) -> list[dict]:
     import torch
 
     from fusescope import kernels
-    from tests.emulator import cases, cases_unseen
+    from tests.emulator import cases, cases_score, cases_unseen
 
     torch.ops.load_library(library)
 
@@ -95,6 +95,8 @@ def _results(library: str, op: str, impl: str, check: str) -> list[dict]:
         return getattr(torch.ops.fusescope, name)(*args, impl, *more)
 
     kernels.call = call
+    if check.startswith(cases_score.CHECK):
+        return list(cases_score.results(impl, check))
     return list(cases_unseen.results(op, impl, check) if check else cases.results(op, impl))
 
 

@@ -1,10 +1,11 @@
 """From words to cases and implementations: how lists are split where the values themselves hold commas.
 
-A case is ``key=value,key=value``. It is cut only at a comma that a parameter of the operator and '=' follow,
-because a mask's text has commas of its own: ``seq=512,mask=bigbird:window=64,seed=1,heads=12`` has three
-keys. (A file name that holds ``,heads=`` cannot be written so.) A list of masks is cut where a mask's name or
-``file:`` begins, a list of implementations not before ``KEY=``, which belongs to a swept kernel's name:
-``v2_x:TILE=64,STAGES=3,eager`` names two.
+A case is ``key=value,key=value``. It is cut only at a comma that a parameter of the operator and '='
+follow, because a mask's text has commas of its own: ``seq=512,mask=bigbird:window=64,seed=1,heads=12`` has
+three keys; and never in brackets, as those of a score expression. (A file name that holds ``,heads=``
+cannot be written so.) A list of masks is cut where a mask's name or ``file:`` begins, a list of
+implementations not before ``KEY=``, which belongs to a swept kernel's name: ``v2_x:TILE=64,STAGES=3,eager``
+names two.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def parse_case(text: str, parameters: Sequence[Parameter]) -> dict[str, str]:
     last = None
     for piece in text.split(","):
         key, equals, value = (part.strip() for part in piece.partition("="))
-        if equals and key in kinds:
+        if last is not None and is_open(case[last]):
+            case[last] += "," + piece
+        elif equals and key in kinds:
             if key in case:
                 raise ValueError(f"--case {text}: {key} is given twice")
             case[key], last = value, key
@@ -36,6 +39,22 @@ def parse_case(text: str, parameters: Sequence[Parameter]) -> dict[str, str]:
         else:
             raise ValueError(f"--case {text}: the keys are {', '.join(kinds)}, not {key!r}")
     return case
+
+
+def is_open(text: str) -> bool:
+    """Whether a bracket is open at the end, as in a part of where(q > k, score, 0)."""
+    return sum(text.count(c) for c in "([") > sum(text.count(c) for c in ")]")
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """The pieces between commas that are in no brackets."""
+    found: list[str] = []
+    for piece in text.split(","):
+        if found and is_open(found[-1]):
+            found[-1] += "," + piece
+        else:
+            found.append(piece)
+    return [piece.strip() for piece in found]
 
 
 def split_masks(text: str) -> list[str]:
@@ -65,7 +84,7 @@ def split_impls(words: Iterable[str]) -> list[str]:
 
 def axis(parameter: Parameter, text: str) -> list[str]:
     """The values of one option, a list of them separated by commas."""
-    values = split_masks(text) if parameter.kind == "mask" else [v.strip() for v in text.split(",")]
+    values = split_masks(text) if parameter.kind == "mask" else split_outside_brackets(text)
     if not all(values):
         raise ValueError(f"--{option(parameter)} {text}: a value is empty")
     return values

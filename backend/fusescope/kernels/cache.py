@@ -58,7 +58,7 @@ def prune(folder: Path, keep: list[Object], log: Callable[[str], None] = lambda 
         if total <= limit:
             break
         if (
-            path.suffix in (".o", ".so", ".log", ".failed", ".json", ".cpp", ".ptx", ".sass")
+            path.suffix in (".o", ".so", ".log", ".failed", ".json", ".cpp", ".h", ".ptx", ".sass")
             and path.name != "report.json"
         ):
             if path.stem in wanted or path in newest.values():

@@ -3,14 +3,25 @@
     from fusescope.ops.attention import attention, prepare
 
 describe/: what a case is, its cost, inputs and reference; plan/: from a mask to tile lists in one tensor;
-work/: work items of kernels that take a mask in parts; dispatch/: checks and the choice of a kernel; peers/:
-what a user could pick instead. functional.py, varlen.py and decode.py are the public functions.
+work/: work items of kernels that take a mask in parts; dispatch/: checks and the choice of a kernel;
+peers/: what a user could pick instead; score/: scores that an expression modifies. functional.py, varlen.py
+and decode.py are the public functions.
 """
 
 from fusescope.ops.attention.decode import attention_decode
 from fusescope.ops.attention.dispatch.choice import choose
 from fusescope.ops.attention.functional import attention
 from fusescope.ops.attention.plan.plan import Plan, prepare
+from fusescope.ops.attention.score import Score, compile_score
 from fusescope.ops.attention.varlen import attention_varlen
 
-__all__ = ["Plan", "attention", "attention_decode", "attention_varlen", "choose", "prepare"]
+__all__ = [
+    "Plan",
+    "Score",
+    "attention",
+    "attention_decode",
+    "attention_varlen",
+    "choose",
+    "compile_score",
+    "prepare",
+]

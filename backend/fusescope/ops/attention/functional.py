@@ -13,6 +13,8 @@ from fusescope.ops.attention.dispatch.dispatch import REFUSALS, Dispatch, empty_
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from fusescope.ops.attention.plan import padding
 from fusescope.ops.attention.plan.plan import Plan, prepare, prepared
+from fusescope.ops.attention.score import compiled
+from fusescope.ops.attention.score import score as scores
 from fusescope.ops.attention.work import parts
 
 _dispatch = Dispatch("attention")
@@ -30,6 +32,7 @@ def attention(
     out_bshd=False,
     softcap=None,
     sinks=None,
+    score=None,
     clear_padding=False,
 ):
     """softmax(scale q kᵀ + bias, where the mask keeps) v: (B, H, S_q, D) of q's dtype; rows without a live
@@ -44,8 +47,10 @@ def attention(
     scale: 1/sqrt(D) where None. impl: a kernel of cuda/attention, or "auto" (see ``choose``).
     softcap: c > 0, scaled scores become c tanh(score / c) before the bias is added (Gemma 2). sinks: floating
     point (H,), a score of each head that takes part in the softmax and adds nothing (gpt-oss; rows without a
-    live key stay zeros). v1_rowwise, v2_blockwise, v2_blockwise_fp32 and the CPU kernel take these two, other
-    kernels refuse them.
+    live key stay zeros). score: a ``fusescope.Score``, or the text of one without tensors: what an expression
+    makes of the scaled scores before the bias is added, compiled into the kernel at first use
+    (``fusescope.compile_score``); not together with softcap. v1_rowwise, v2_blockwise, v2_blockwise_fp32,
+    v4_scheduled and the CPU kernel take these three, other kernels refuse them.
     A masked key is unseen: whatever K, V and the bias hold there, NaN included, has no effect, and a bias of
     −inf masks its key. Tile kernels compute rows that came out as NaN a second time, row by row, which is
     slow where many rows are. clear_padding: True sets K and V to zero, in copies, at keys that no query of
@@ -59,8 +64,8 @@ def attention(
     """
     if clear_padding:
         k, v, mask = _cleared(q, k, v, mask)
-    if softcap is not None or sinks is not None:
-        return _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks)
+    if softcap is not None or sinks is not None or score is not None:
+        return _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks, score)
     if _dispatch.operator is not None and not _dispatch.is_compiling() and not _dispatch.modes():
         try:
             if scale is not None and type(scale) is not float:
@@ -164,21 +169,27 @@ def _cleared(q, k, v, mask):
     return (*padding.clear(k, v, plan), plan)
 
 
-def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks):
-    """The call with a soft-cap or sinks, which an operator of its own takes; nothing of it is remembered."""
+def _scored(q, k, v, mask, bias, scale, impl, out_bshd, softcap, sinks, score):
+    """The call with a soft-cap, sinks or a score expression, which operators of their own take; nothing of
+    it is remembered."""
     import torch
 
     _check(q, k, v, None, bias, scale, impl)
     checks.softcap(softcap)
     checks.sinks(torch, sinks, q)
+    if score is not None:
+        checks.one_of_softcap_and_score(softcap)
+        score = scores.of(score)
     plan = mask if isinstance(mask, Plan) else _plan(torch, mask, q, k)
     if plan is not None:
         checks.plan(plan, q, k)
     plain = bias is None and (scale is None or scale > 0)
-    chosen = choose_scored(q, k, v, plan, plain) if impl == "auto" else impl
+    chosen = choose_scored(q, k, v, plan, plain, score is not None) if impl == "auto" else impl
     given = (None, "") if plan is None else (plan.buffer, plan.layout)
     sinks = None if sinks is None else sinks.to(torch.float32).contiguous()
     scale, softcap = (None if number is None else float(number) for number in (scale, softcap))
+    if score is not None:
+        return compiled.call(q, k, v, chosen, score, given, (scale, bias, bool(out_bshd), sinks))
     more = (*given, scale, bias, bool(out_bshd), softcap, sinks)
     if torch.compiler.is_compiling():
         tracing.load(q.device.type, "attention")
@@ -230,9 +241,15 @@ def _scored_fake(
     return _fake(q, k, v, impl, plan, layout, scale, bias, out_bshd)
 
 
+def _expressed_fake(
+    q, k, v, impl, tables, plan=None, layout="", scale=None, bias=None, out_bshd=False, sinks=None
+):
+    return _fake(q, k, v, impl, plan, layout, scale, bias, out_bshd)
+
+
 def _planned_fake(q, k, v, plan, scale, bias, out_bshd):
     return _fake(q, k, v, "auto", plan, "", scale, bias, out_bshd)
 
 
-register_fakes({"attention": _fake, "attention_scored": _scored_fake})
+register_fakes({"attention": _fake, "attention_scored": _scored_fake, "attention_expressed": _expressed_fake})
 planned.give(attention, _planned_fake)

@@ -8,8 +8,15 @@ from functools import lru_cache
 
 from fusescope import masks
 from fusescope.core.schema import Parameter, complete, size
+from fusescope.core.score import parse, tables_of
 from fusescope.masks import layout
 from fusescope.ops.base import Cost, Tolerance
+
+
+def score_text(text: str) -> str:
+    """A score expression as cases hold it; ValueError for what is none."""
+    return parse(text, tables_of(text)).text
+
 
 _SEQS = tuple(1 << k for k in range(7, 15))
 KV_HEADS = size(
@@ -40,6 +47,16 @@ PARAMETERS = (
         "head: random scores per head added, (1, H, S_q, S_k)",
         choices=("none", "head"),
     ),
+    Parameter(
+        "score",
+        "text",
+        None,
+        "an expression that scaled scores become, such as score + slope[h] * (k - q), 20 * tanh(score / 20); "
+        "its tensors are drawn, slope is ALiBi's; unchanged where left out",
+        default_help="unchanged",
+        further=score_text,
+        omitted=True,
+    ),
 )
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -69,8 +86,10 @@ def tolerance(values, dtype):
     Scores of random inputs are normal with variance 1 (2 with a bias), so a row with n live keys has outputs
     of standard deviation sqrt(sum p^2) = sqrt(exp(variance) / n), and errors of its weights average out
     likewise. The absolute part is for the row with the fewest live keys; with a fixed one, a wrong mask would
-    pass at long sequences, where outputs are small.
+    pass at long sequences, where outputs are small. A score expression may leave a row one key that counts.
     """
+    if "score" in values:
+        return TOLERANCE[dtype]
     spread = math.exp(2 if values["bias"] == "head" else 1)
     fewest = _counts(values["mask"], values["seq"], values["seq_k"]).fewest
     size = min(1.0, math.sqrt(spread / max(fewest, 1)))
@@ -97,8 +116,8 @@ def validate(values):
     given, no more.
 
     Raises ValueError for an unknown key, a size out of bounds, heads that are no multiple of kv_heads, a head
-    size that is no multiple of 8, a mask that cannot be read or does not fit the sizes, and lengths for
-    another number of sequences.
+    size that is no multiple of 8, a mask that cannot be read or does not fit the sizes, lengths for
+    another number of sequences, and a score expression that is none.
     """
     case = complete_heads("attention", PARAMETERS, values)
     case["seq_k"] = case["seq_k"] or case["seq"]

@@ -7,6 +7,8 @@ from fusescope import masks
 from fusescope.ops.attention.dispatch.kernel_sources import takes_work_items
 from fusescope.ops.attention.plan import tiles
 from fusescope.ops.attention.plan.plan import prepare
+from fusescope.ops.attention.score import drawn
+from fusescope.ops.attention.score.values import modified
 from fusescope.ops.attention.work import parts
 from fusescope.ops.common.tensors import awkward, generator_for, random_tensor
 
@@ -15,7 +17,7 @@ _PIECE = 1 << 25  # scores held at once by the reference: 256 MiB of float64
 
 def inputs(values, dtype, device, seed, contiguous=True):
     """q (B, H, S_q, D), k and v (B, H_kv, S_k, D), bias (1, H, S_q, S_k) or None, the mask and its plan on
-    the device.
+    the device; score, a Score with drawn tensors, where the case has one.
 
     contiguous=False: q, k and v lie as a projection leaves them, (B, S, heads, D) turned to (B, heads, S, D),
     k and v packed in one storage, all behind an offset of one element.
@@ -33,7 +35,10 @@ def inputs(values, dtype, device, seed, contiguous=True):
         bias = random_tensor((1, h, sq, sk), dtype, device, g)
         bias = bias if contiguous else awkward(bias)
     mask = masks.parse(values["mask"])
-    return {"q": q, "k": k, "v": v, "bias": bias, "mask": mask, "plan": prepare(mask, sq, sk, device)}
+    made = {"q": q, "k": k, "v": v, "bias": bias, "mask": mask, "plan": prepare(mask, sq, sk, device)}
+    if "score" in values:
+        made["score"] = drawn.score(values["score"], values, device, seed)
+    return made
 
 
 def _packed(shape, dtype, device, generator):
@@ -46,16 +51,17 @@ def _packed(shape, dtype, device, generator):
 
 
 def arguments(inputs):
-    """As attention(q, k, v, mask, bias=…) takes them; mask is the plan (``.mask``, ``.dense()``), bias only
-    where there is one."""
-    extra = {} if inputs["bias"] is None else {"bias": inputs["bias"]}
+    """As attention(q, k, v, mask, bias=…, score=…) takes them; mask is the plan (``.mask``, ``.dense()``),
+    bias and score only where there is one."""
+    extra = {name: inputs[name] for name in ("bias", "score") if inputs.get(name) is not None}
     return (inputs["q"], inputs["k"], inputs["v"], inputs["plan"]), extra
 
 
 def call(inputs, impl):
     from fusescope.ops.attention.functional import attention
 
-    return attention(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], bias=inputs["bias"], impl=impl)
+    args, extra = arguments(inputs)
+    return attention(*args, **extra, impl=impl)
 
 
 def prepared(inputs, impl):
@@ -70,8 +76,10 @@ def prepared(inputs, impl):
 
 def auto(inputs):
     """The kernel that impl="auto" takes on these inputs."""
-    from fusescope.ops.attention.dispatch.choice import choose
+    from fusescope.ops.attention.dispatch.choice import choose, choose_scored
 
+    if "score" in inputs:
+        return choose_scored(inputs["q"], inputs["k"], inputs["plan"], inputs["bias"] is None, True)
     return choose(inputs["q"], inputs["k"], inputs["v"], inputs["plan"], plain=inputs["bias"] is None)
 
 
@@ -104,6 +112,8 @@ def reference(inputs):
         # The heads of a group see one KV head: they are rows of one product.
         piece = q[:, :, rows[0] : rows[1]].double().reshape(b, h // group, group * (rows[1] - rows[0]), d)
         scores = (piece @ k.transpose(2, 3)).view(b, h, rows[1] - rows[0], sk) * d**-0.5
+        if inputs.get("score") is not None:
+            scores = modified(inputs["score"], scores, rows, sq)
         if bias is not None:
             scores += bias[:, :, rows[0] : rows[1]].double()
         keep = dense_rows(inputs["mask"], sq, sk, rows, q.device)

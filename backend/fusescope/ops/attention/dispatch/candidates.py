@@ -33,12 +33,15 @@ def inputs(
     scheduled: bool = True,
     items: bool = True,
     scored: bool = False,
+    expressed: bool = False,
 ) -> Inputs:
     """dtype: a torch.dtype; plain: no bias, and a positive scale; scheduled: the plan is of every key or
     has a schedule; items: it is one mask for all sequences, of which work items can be made; scored: with a
-    soft-cap or sinks."""
+    soft-cap or sinks; expressed: with a score expression."""
     plans = ("lists", *("schedule",) * scheduled, *("parts",) * (scheduled and items))
-    return Inputs(str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans, scored)
+    return Inputs(
+        str(dtype).removeprefix("torch."), head_dim, tma, not plain, plain, plans, scored, expressed
+    )
 
 
 @cache

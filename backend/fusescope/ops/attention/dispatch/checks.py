@@ -199,6 +199,11 @@ def softcap(given) -> None:
         raise ValueError(f"softcap is a finite number above 0, or None, not {given!r}")
 
 
+def one_of_softcap_and_score(softcap) -> None:
+    if softcap is not None:
+        raise ValueError("softcap and score exclude each other: write c * tanh(score / c) in the expression")
+
+
 def sinks(torch, given, q) -> None:
     if given is None:
         return

@@ -60,12 +60,14 @@ def choose(q, k, v, plan: Plan | None, plain: bool = True) -> str:
     return by_rule(ladder, q.shape[2], live, executed, gain)
 
 
-def choose_scored(q, k, v, plan: Plan | None, plain: bool) -> str:
-    """The kernel that "auto" means where there is a soft-cap or there are sinks: by the rule, of those
-    that take them. Raises Unsupported where none does."""
+def choose_scored(q, k, v, plan: Plan | None, plain: bool, expressed: bool = False) -> str:
+    """The kernel that "auto" means where there is a soft-cap, a score expression or there are sinks: by the
+    rule, of those that take them. Raises Unsupported where none does."""
     if q.device.type == "cpu":
         return "cpu"
-    facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), plain, _scheduled(plan), False, True)
+    # no schedule: v4_scheduled with an expression has not been compared with the reference on a GPU yet
+    scheduled = _scheduled(plan) and not expressed
+    facts = (q.dtype, int(q.shape[3]), _tma(q, k, v), plain, scheduled, False, True, expressed)
     live = executed = k.shape[2]
     if plan is not None:
         live, executed = plan.live_keys, plan.executed_keys

@@ -13,6 +13,8 @@ def make(inputs):
     """A call of the three on these inputs; the CSR structure of the mask is made here. Unsupported where
     sequences differ."""
     q, k, v, bias, mask = (inputs[name] for name in ("q", "k", "v", "bias", "mask"))
+    if inputs.get("score") is not None:
+        raise Unsupported("composed does not take this: a score expression")
     if mask.sequences not in (None, 1):
         raise Unsupported(
             "composed does not take this: a mask that differs among sequences (one structure is "

@@ -16,10 +16,12 @@ from typing import Any
 
 import torch
 
+from fusescope.core.errors import Unsupported
 from fusescope.ops.attention.describe.inputs import dense_rows
 from fusescope.ops.attention.peers import sdpa
 from fusescope.ops.attention.peers.sdpa import dead_scores, later_keys
 from fusescope.ops.attention.plan.tiles import row_steps
+from fusescope.ops.attention.score import values
 
 
 @dataclass(frozen=True)
@@ -65,22 +67,41 @@ def masked(inputs) -> Masked:
     return Masked(ready=dead_scores(~keep, q.dtype), empty=empty)
 
 
+def _as_bias(inputs):
+    """The inputs with a bias in the place of a score expression, made outside the call like a mask.
+    Unsupported where the expression does more than add."""
+    score, q, plan = inputs.get("score"), inputs["q"], inputs["plan"]
+    if score is None:
+        return inputs
+    bias = values.added(score, *q.shape[:2], plan.seq_q, plan.seq_k, q.device)
+    if bias is None:
+        raise Unsupported(
+            "SDPA does not take this: a score expression that does more than add to the score; an additive "
+            "one is given as a bias"
+        )
+    if inputs["bias"] is not None:
+        bias = bias + inputs["bias"]
+    return inputs | {"bias": bias.to(q.dtype)}
+
+
 def _then_zero(run, empty):
     """run, then zeros in the rows that see no key."""
     return run if empty is None else lambda: run().masked_fill_(empty, 0)
 
 
 def eager(inputs):
-    q, k, v, how = inputs["q"], inputs["k"], inputs["v"], masked(inputs)
+    q, k, v, how, score = inputs["q"], inputs["k"], inputs["v"], masked(inputs), inputs.get("score")
     triangle = later_keys(q.shape[2], q.dtype, q.device) if how.causal else None
-    run = sdpa.eager(q, k, v, lambda: how.additive() if triangle is None else triangle)
+    rows = q.shape[2]
+    modify = None if score is None else lambda s: values.modified(score, s.float(), (0, rows), rows)
+    run = sdpa.eager(q, k, v, lambda: how.additive() if triangle is None else triangle, modify)
     return _then_zero(run, how.empty)
 
 
 def by_sdpa(backend: str | None, inputs):
     """torch.nn.functional.scaled_dot_product_attention by a backend, or by the one that PyTorch chooses
     (None); ``run.backend`` says which."""
-    q, k, v, how = inputs["q"], inputs["k"], inputs["v"], masked(inputs)
+    q, k, v, how = inputs["q"], inputs["k"], inputs["v"], masked(_as_bias(inputs))
     gqa = q.shape[1] != k.shape[1]
     function = torch.nn.functional.scaled_dot_product_attention
 

@@ -11,6 +11,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from fusescope.core.errors import Unsupported
 from fusescope.ops.attention.peers import sdpa, vendor
+from fusescope.ops.attention.score import values
 
 
 def flash(inputs):
@@ -56,6 +57,8 @@ def make(inputs, kernel_options=None):
         def score_mod(score, b, h, q_idx, kv_idx):
             return score + bias[0, h, q_idx, kv_idx]
 
+    elif inputs.get("score") is not None:
+        score_mod = values.score_mod(inputs["score"], plan.seq_q, plan.seq_k)
     compiled = sdpa.compiled_flex()
     gqa = q.shape[1] != k.shape[1]
     made = {"block_mask": None, "ms": 0.0, "bytes": 0}

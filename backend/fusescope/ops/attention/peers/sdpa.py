@@ -86,8 +86,9 @@ def compiled_flex() -> Callable:
     return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
 
-def eager(q, k, v, additive: Callable):
-    """softmax(q kᵀ / √D + additive()) v, every score in memory; additive() may be None."""
+def eager(q, k, v, additive: Callable, modify: Callable | None = None):
+    """softmax(q kᵀ / √D + additive()) v, every score in memory; additive() may be None; modify(scores): what
+    scaled scores become before."""
     group, scale = q.shape[1] // k.shape[1], q.shape[3] ** -0.5
 
     def run():
@@ -95,7 +96,8 @@ def eager(q, k, v, additive: Callable):
             (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         )
         scores, mask = (q @ keys.transpose(2, 3)) * scale, additive()
-        return torch.softmax(scores if mask is None else scores + mask, -1) @ values
+        scores = scores if modify is None else modify(scores)
+        return torch.softmax(scores if mask is None else scores + mask, -1).to(values.dtype) @ values
 
     return run
 

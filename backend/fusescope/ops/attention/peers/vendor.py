@@ -17,7 +17,7 @@ def flash4(inputs):
     """FlashAttention-4 (flash_attn.cute): full, causal and sliding windows. It takes (B, S, H, D): views of
     the same memory."""
     q, k, v, window = inputs["q"], inputs["k"], inputs["v"], _window(inputs)
-    half_precision("FlashAttention-4", q, k, v, inputs["bias"])
+    half_precision("FlashAttention-4", q, k, v, inputs["bias"], inputs.get("score"))
     try:
         from flash_attn.cute import flash_attn_func
     except ImportError as error:
@@ -54,7 +54,7 @@ def cudnn_blocks(inputs):
     """cuDNN-frontend's block-sparse attention: lists of whole 64 x 64 blocks, so only masks that are made of
     them."""
     q, k, v, plan = inputs["q"], inputs["k"], inputs["v"], inputs["plan"]
-    half_precision("block-sparse attention", q, k, v, inputs["bias"])
+    half_precision("block-sparse attention", q, k, v, inputs["bias"], inputs.get("score"))
     if plan.partial_tiles:
         raise Unsupported(
             f"block-sparse attention does not take this: {plan.partial_tiles} of the mask's 64 x 64 "
@@ -112,7 +112,7 @@ def block_lists(plan, batch: int, heads: int):
     return index.expand(batch, heads, -1, -1).contiguous(), counts.expand(batch, heads, -1).contiguous()
 
 
-def half_precision(name: str, q, k, v, bias=None) -> None:
+def half_precision(name: str, q, k, v, bias=None, score=None) -> None:
     """Raise Unsupported for what neither takes. Both assume addresses and strides of 16 bytes without
     looking."""
     if q.dtype.itemsize != 2:
@@ -121,6 +121,8 @@ def half_precision(name: str, q, k, v, bias=None) -> None:
         )
     if bias is not None:
         raise Unsupported(f"{name} does not take this: a bias")
+    if score is not None:
+        raise Unsupported(f"{name} does not take this: a score expression")
     if any(
         t.data_ptr() % 16 or t.stride(3) != 1 or any(t.stride(i) % 8 for i in range(3)) for t in (q, k, v)
     ):
