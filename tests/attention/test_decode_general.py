@@ -10,7 +10,7 @@ from fusescope.core.errors import Unsupported
 from fusescope.core.sources import families
 from fusescope.ops.attention import attention_decode
 from fusescope.ops.attention.dispatch import candidates
-from tests.attention.decode_tools import CASES, make, wrong
+from tests.attention.decode_tools import CASES, FP8_CASES, make, wrong
 
 VARIANTS = families()["attention_decode"].variants
 KERNELS = [
@@ -19,6 +19,7 @@ KERNELS = [
     if v.device == "cpu" or v.takes.scored
 ]
 JOINING = [p.values[0] for p in KERNELS if p.values[1] == "cuda"]
+FP8_CACHE = [v.name for v in VARIANTS if v.device == "cpu" or v.takes.fp8_cache]
 PAGED = CASES[8]  # with lost pages
 
 
@@ -28,6 +29,22 @@ PAGED = CASES[8]  # with lost pages
 @pytest.mark.parametrize("impl, device", KERNELS)
 def test_it_is_what_is_specified(impl, device, dtype):
     for number, given in enumerate(CASES):
+        case = make(**given, dtype=dtype, device=device, seed=number, strided=number % 3 == 1)
+        try:
+            out = attention_decode(*case.args, impl=impl, **case.options)
+        except Unsupported as refusal:
+            assert device == "cuda" and dtype == "float32"
+            pytest.skip(str(refusal))
+        assert wrong(out, case) is None, given
+        assert torch.equal(out, attention_decode(*case.args, impl=impl, **case.options)), given
+
+
+@pytest.mark.sample(2)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ("float32", "float16", "bfloat16"))
+@pytest.mark.parametrize("impl, device", [p for p in KERNELS if p.values[0] in FP8_CACHE])
+def test_an_fp8_cache_is_what_is_specified(impl, device, dtype):
+    for number, given in enumerate(FP8_CASES):
         case = make(**given, dtype=dtype, device=device, seed=number, strided=number % 3 == 1)
         try:
             out = attention_decode(*case.args, impl=impl, **case.options)

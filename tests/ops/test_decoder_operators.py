@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rope_tools import what_is_wrong
+from rope_tools import what_is_wrong, what_is_wrong_in_fp8
 
 from fusescope import kernels
 from fusescope.core.errors import Unsupported
@@ -63,6 +63,7 @@ def test_nothing_outside_is_written_and_special_rotations_are_right(dtype, devic
     impls = ("cpu",) if device == "cpu" else ("v1_one_element", "v2_vectorised")
     for impl in impls:
         assert what_is_wrong(impl, dtype, device) is None
+        assert what_is_wrong_in_fp8(impl, dtype, device) is None
 
 
 def test_first_positions_are_those_of_all_tokens(device):

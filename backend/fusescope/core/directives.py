@@ -7,7 +7,8 @@ is given, and how its blocks share the work.
     // tiles: 2 per block, 2 blocks per SM
 
 takes: dtypes (fp32 fp16 bf16, default all), head sizes up to a number, no bias, positive scales only,
-operands that TMA can address (default: none of these limits); softcap and sinks (default: not taken).
+operands that TMA can address (default: none of these limits); softcap and sinks, an fp8 cache (default: not
+taken).
 plan: lists (tile lists, the default), schedule (tile lists merged for pairs of query tiles) or parts (work
 items instead of the plan).
 tiles: query tiles per block and blocks per multiprocessor up to 64 columns of head size; of several lines the
@@ -41,6 +42,7 @@ class Inputs:
     positive_scale: bool = True
     plans: tuple[str, ...] = ("lists",)
     scored: bool = False
+    fp8_cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Takes:
     any_scale: bool = True
     any_strides: bool = True
     scored: bool = False
+    fp8_cache: bool = False
 
     def accepts(self, inputs: Inputs) -> bool:
         return (
@@ -62,6 +65,7 @@ class Takes:
             and (self.any_scale or inputs.positive_scale)
             and (self.any_strides or inputs.tma)
             and (self.scored or not inputs.scored)
+            and (self.fp8_cache or not inputs.fp8_cache)
         )
 
 
@@ -107,15 +111,15 @@ def _takes(text: str) -> Takes:
             found = replace(found, head_dim=int(match[1]))
         elif word in _LIMITS:
             found = replace(found, **{_LIMITS[word]: False})
-        elif word == _SCORED:
-            found = replace(found, scored=True)
+        elif word in _MORE:
+            found = replace(found, **{_MORE[word]: True})
         else:
-            known = " ".join((*DTYPES, "d<=128", *_LIMITS, _SCORED))
+            known = " ".join((*DTYPES, "d<=128", *_LIMITS, *_MORE))
             raise ValueError(f"takes: {known} are known, not {word!r}")
     return replace(found, dtypes=tuple(dtypes)) if dtypes else found
 
 
-_SCORED = "softcap+sinks"
+_MORE = {"softcap+sinks": "scored", "fp8-cache": "fp8_cache"}
 _LIMITS = {"no-bias": "bias", "scale>0": "any_scale", "tma": "any_strides"}
 
 

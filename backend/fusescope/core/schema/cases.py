@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-ABSENT: Mapping[str, Any] = {"tokens": 1, "page": "none", "window": "none", "softcap": "none", "sinks": "no"}
+ABSENT: Mapping[str, Any] = {
+    "tokens": 1,
+    "page": "none",
+    "window": "none",
+    "softcap": "none",
+    "sinks": "no",
+    "cache": "dtype",
+}
 """What a case means that lacks one of these keys: it leaves them out where they have this value (see
 ``parameters.Parameter.omitted``), as do cases of runs that are older than the key."""
 
