@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "../common/cpu_block.h"
-#include "../common/cpu_e4m3.h"
 #include "../common/cpu_softmax.h"
 #include "general.h"
 

@@ -1,5 +1,5 @@
-// fp8 numbers of the format e4m3 as storage: sign, 4 bits of exponent with bias 7, 3 of fraction; largest 448; 0x7f and
-// 0xff are NaN, infinity there is none. For kernels and for the CPU.
+// fp8 numbers of the format e4m3 as storage, in kernels and on the CPU: sign, 4 bits of exponent with bias 7, 3 of
+// fraction; the largest is 448, 0x7f and 0xff are NaN, infinity there is none.
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -31,4 +31,17 @@ FUSESCOPE_BOTH inline E4m3 e4m3_of(float x) {
   const float shifted = fabsf(x) + 16384.0f;  // its last bit is 2^-9, the last of subnormal numbers
   memcpy(&wide, &shifted, 4);
   return {uint8_t(sign | (wide - 0x46800000u))};
+}
+
+// Without branches or tables, so that compilers vectorise it.
+FUSESCOPE_BOTH inline float to_float(E4m3 x) {
+  const uint32_t size = x.bits & 0x7fu, sign = uint32_t(x.bits & 0x80u) << 24;
+  const float small = float(int32_t(size)) * 0x1p-9f;  // below 8 a subnormal number
+  uint32_t few, bits = (size << 20) + (120u << 23);    // the other bias of the exponent
+  memcpy(&few, &small, 4);
+  bits = size < 8 ? few : bits;
+  bits = sign | (size == 0x7fu ? 0x7fc00000u : bits);
+  float found;
+  memcpy(&found, &bits, 4);
+  return found;
 }
