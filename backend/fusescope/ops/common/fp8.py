@@ -14,6 +14,17 @@ def largest(heads):
     return found.where(found > 0, 1.0)
 
 
+def roomy(most):
+    """float32 (H_kv,): scales for caches that grow, of which ``most`` is the largest size until now: powers of 2
+    from twice to four times the smallest that saturates nothing (1 where that is not finite). Numbers of e4m3 are
+    as exact at any power of 2, so the room costs nothing but the smallest subnormal numbers."""
+    import torch
+
+    bits = (2 * most / MOST).view(torch.int32)
+    above = ((bits & 0x7F800000) + (1 << 23)).view(torch.float32)
+    return torch.where(most.isfinite(), above, 1.0)
+
+
 def to_fp8(heads, scale):
     """(…, H_kv, rows, D) over the scale of its head in float32 as float8_e4m3fn: to nearest, ties to even,
     saturating; NaN stays NaN. What rope_cache writes."""
